@@ -1,0 +1,1 @@
+"""Feature selection for data that does not fit in memory."""

@@ -1,0 +1,319 @@
+"""The one door to Dask: work by tile on this process, on a cluster of processes, or at an address.
+
+A tile is a small key with `start`, `stop` and `load()`. One task is one tile's read and product; its
+result is dense and small. Results come back in tile order and sums are taken in a fixed tree, so
+the answer does not depend on the workers: neither on their number nor on the death of one.
+
+With no `cluster(...)` around it, everything runs serially in this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+import dask
+import numpy as np
+from dask.delayed import Delayed
+from dask.utils import format_bytes, parse_bytes
+
+FAN = 8  # of the reduction tree; part of the answer's last bits, so a constant
+CACHE_SHARE = 0.25  # of a worker's memory, for tiles that are read once and kept
+
+
+class Tile(Protocol):
+    """Rows or columns [start, stop) of a matrix, loaded where they are used."""
+
+    start: int
+    stop: int
+
+    def load(self) -> Any: ...
+
+
+class NotEnoughMemory(MemoryError):
+    """A step's projected memory passes what it was given; raised before the step runs."""
+
+
+class ClusterLost(RuntimeError):
+    """The Dask cluster can't be reached, or lost too many workers."""
+
+
+# --- progress -----------------------------------------------------------------------------------
+
+Progress = Callable[[str, int, int], None]  # what runs, tiles done, tiles in all
+_progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
+
+
+@contextlib.contextmanager
+def progress(show: Progress) -> Iterator[None]:
+    """Tell `show(label, done, total)` of every labelled map while the block runs."""
+    token = _progress.set(show)
+    try:
+        yield
+    finally:
+        _progress.reset(token)
+
+
+# --- the engine ---------------------------------------------------------------------------------
+
+_client: ContextVar[Any] = ContextVar("client", default=None)
+
+
+@contextlib.contextmanager
+def cluster(
+    scheduler: str | None = None,
+    *,
+    workers: int | None = None,
+    memory_limit: str | int = "1GB",
+    security: Any = None,
+    timeout: str = "20s",
+) -> Iterator[Any]:
+    """Run the tiles of the block on a Dask cluster.
+
+    Parameters
+    ----------
+    scheduler : address of a running scheduler (``tcp://…``, ``tls://…``). None starts a cluster of
+        processes on this machine, bound to 127.0.0.1.
+    workers : processes to start, one thread each; default: one a core. 0 runs serially, here.
+    memory_limit : of each worker, as Dask writes it ("1GB"). Ignored with `scheduler`.
+    security : a `distributed.Security` for tls addresses.
+    timeout : how long to wait for a scheduler to answer.
+
+    Yields the `distributed.Client`, or None when serial.
+    """
+    if scheduler is None and workers == 0:
+        yield None
+        return
+    from distributed import Client, LocalCluster
+
+    settings = {
+        "distributed.scheduler.no-workers-timeout": "60s",
+        "distributed.scheduler.allowed-failures": 3,
+        "distributed.admin.large-graph-warning-threshold": "64MB",
+    }
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(dask.config.set(settings))
+        if scheduler is None:
+            address: Any = stack.enter_context(
+                LocalCluster(
+                    n_workers=workers or os.cpu_count() or 1,
+                    threads_per_worker=1,
+                    memory_limit=memory_limit,
+                    host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",
+                )
+            )
+        else:
+            address = scheduler
+        try:
+            client = stack.enter_context(Client(address, security=security, set_as_default=False, timeout=timeout))
+        except (OSError, TimeoutError) as error:
+            raise ClusterLost(f"no Dask scheduler answers at {scheduler}: start one or give another address") from error
+        token = _client.set(client)
+        try:
+            yield client
+        finally:
+            _client.reset(token)
+
+
+def client() -> Any:
+    """The client of the enclosing `cluster`, or None when serial."""
+    return _client.get()
+
+
+def n_workers() -> int:
+    return 1 if client() is None else max(1, len(_addresses()))
+
+
+def _addresses() -> list[str]:
+    return sorted(client().scheduler_info(n_workers=-1)["workers"])
+
+
+# --- map and reduce -----------------------------------------------------------------------------
+
+
+def map_tiles(
+    fn: Callable[..., Any],
+    tiles: Sequence[Any],
+    *shared: Any,
+    each: Sequence[Sequence[Any]] = (),
+    local: bool = False,
+    label: str | None = None,
+) -> list[Any]:
+    """``[fn(tile, *each_i, *shared) for tile in tiles]`` in order, one task a tile.
+
+    Parameters
+    ----------
+    shared : operands that every task needs.
+    each : sequences as long as `tiles`: the operands that only tile i needs.
+    local : run in this process whatever the cluster (the tiles hold arrays, not keys).
+    label : show progress under this name.
+    """
+    return _collect(_tasks(fn, tiles, shared, each, local), local, label)
+
+
+def reduce_tiles(
+    fn: Callable[..., Any],
+    tiles: Sequence[Any],
+    *shared: Any,
+    each: Sequence[Sequence[Any]] = (),
+    combine: Callable[[list[Any]], Any] | None = None,
+    local: bool = False,
+    label: str | None = None,
+) -> Any:
+    """`map_tiles`, then one value: parts are combined (summed) in a tree of fixed shape."""
+    if local or client() is None:
+        parts = map_tiles(fn, tiles, *shared, each=each, local=local, label=label)
+        while len(parts) > 1:
+            parts = [(combine or add)(parts[k : k + FAN]) for k in range(0, len(parts), FAN)]
+        return parts[0]
+    parts = _tasks(fn, tiles, shared, each, local)
+    while len(parts) > 1:
+        parts = [dask.delayed(combine or add, pure=False)(parts[k : k + FAN]) for k in range(0, len(parts), FAN)]
+    return _collect(parts, local, None)[0]
+
+
+def add(parts: list[Any]) -> Any:
+    """Sum in order. Aligned first: numpy rounds unaligned operands differently."""
+    total = np.array(parts[0], dtype=np.result_type(parts[0], np.float64))
+    for part in parts[1:]:
+        total += np.require(part, requirements="A")
+    return total
+
+
+def _tasks(
+    fn: Callable[..., Any], tiles: Sequence[Any], shared: Sequence[Any], each: Sequence[Sequence[Any]], local: bool
+) -> list[Delayed]:
+    shared = [dask.delayed(s) if isinstance(s, np.ndarray) else s for s in shared]
+    task = dask.delayed(_Aligned(fn), pure=False)
+    addresses = [] if local or client() is None else _addresses()
+    tasks = []
+    for i, tile in enumerate(tiles):
+        with _prefer(addresses, i, len(tiles)):
+            tasks.append(task(tile, *(operand[i] for operand in each), *shared))
+    return tasks
+
+
+def _prefer(addresses: list[str], i: int, count: int) -> contextlib.AbstractContextManager[Any]:
+    """The worker that tile i prefers, the same in every pass, so that a kept tile is found again."""
+    if not addresses:
+        return contextlib.nullcontext()
+    return dask.annotate(workers=[addresses[i * len(addresses) // count]], allow_other_workers=True)
+
+
+class _Aligned:
+    """Arrays that travelled between processes may be unaligned, which changes how BLAS rounds."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.__name__ = getattr(fn, "__name__", "tile")
+
+    def __call__(self, *operands: Any) -> Any:
+        return self.fn(*(np.require(o, requirements="A") if isinstance(o, np.ndarray) else o for o in operands))
+
+
+def _collect(tasks: list[Delayed], local: bool, label: str | None) -> list[Any]:
+    show = _progress.get() if label else None
+    if local or client() is None:
+        results = []
+        for i, task in enumerate(tasks):
+            results.append(task.compute(scheduler="sync"))
+            if show:
+                show(str(label), i + 1, len(tasks))
+        return results
+    from distributed import as_completed
+    from distributed.client import FutureCancelledError
+
+    try:
+        futures = client().compute(tasks, optimize_graph=False)
+        if show:
+            for done, _ in enumerate(as_completed(futures, loop=client().loop), 1):
+                show(str(label), done, len(tasks))
+        return list(client().gather(futures))
+    except FutureCancelledError as error:
+        lost = "the Dask cluster went away while it worked; start it again and repeat the command: finished stages are kept"
+        raise ClusterLost(lost) from error
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def memory_limit() -> int:
+    """Bytes that one process may use: a worker's limit on Dask, else the machine's free memory."""
+    if client() is not None:
+        limits = [w["memory_limit"] for w in client().scheduler_info(n_workers=-1)["workers"].values()]
+        if limits and min(limits) > 0:
+            return int(min(limits))
+    import psutil
+
+    return int(psutil.virtual_memory().available)
+
+
+def require_memory(projected: int, what: str, limit: int | str | None = None) -> None:
+    """Raise `NotEnoughMemory`, with both numbers, if `projected` bytes do not fit in `limit`."""
+    given = memory_limit() if limit is None else parse_bytes(limit)
+    if projected > given:
+        raise NotEnoughMemory(
+            f"{what} needs {format_bytes(int(projected))} in one process and {format_bytes(int(given))} is allowed: "
+            "raise --memory-limit, use smaller tiles, or ask for less"
+        )
+
+
+# --- tiles that are kept ------------------------------------------------------------------------
+
+_kept: dict[Hashable, tuple[Any, int]] = {}
+
+
+def load(tile: Any) -> Any:
+    """`tile.load()`, kept in this process while there is room; a corpus that fits is read once.
+
+    What does not fit is streamed: kept tiles stay, because a cyclic scan would evict each one
+    just before it is wanted again.
+    """
+    if not hasattr(tile, "load"):
+        return tile  # the array itself: in-memory input, or a block of a Dask array
+    key = getattr(tile, "key", None)
+    if key is None:
+        return tile.load()
+    if key in _kept:
+        return _kept[key][0]
+    value = tile.load()
+    size = _nbytes(value)
+    for stale in [k for k in _kept if k[0] != key[0]]:  # type: ignore[index]
+        if sum(s for _, s in _kept.values()) + size <= _room():
+            break
+        del _kept[stale]
+    if sum(s for _, s in _kept.values()) + size <= _room():
+        _kept[key] = (value, size)
+    return value
+
+
+def kept(tile: Any) -> bool:
+    """Whether this process has the tile in memory."""
+    return getattr(tile, "key", None) in _kept
+
+
+def forget() -> None:
+    """Drop this process's kept tiles."""
+    _kept.clear()
+
+
+def _room() -> float:
+    if "distributed" in sys.modules:
+        from distributed import get_worker
+
+        with contextlib.suppress(ValueError):  # "no worker found": this is the driver
+            return CACHE_SHARE * (get_worker().memory_manager.memory_limit or np.inf)
+    import psutil
+
+    return CACHE_SHARE * psutil.virtual_memory().available
+
+
+def _nbytes(value: Any) -> int:
+    if hasattr(value, "indptr"):
+        return int(value.data.nbytes + value.indices.nbytes + value.indptr.nbytes)
+    return int(value.nbytes)

@@ -1,0 +1,305 @@
+"""`Matrix`: n × d, held as tiles that are loaded where they are used; never whole, never densified.
+
+One matrix may have two layouts. Tiles of rows (CSR) give X @ W; tiles of columns (CSC) give Xᵀ V,
+column scores and gathers without any d × r reduction. Either one alone answers everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bigfs import blocks
+
+Array = NDArray[Any]
+Block = Any  # what a tile loads: a csr or csc array of its rows or columns, or a dense ndarray
+
+
+class Stats(NamedTuple):
+    """Per column: Σ x, Σ x², and the number of non-zeros; float64, float64, int64, each of length d."""
+
+    sums: Array
+    squares: Array
+    counts: Array
+
+
+@dataclass(frozen=True)
+class Slab:
+    """A tile that holds its block: in-memory input, or the (lazy) block of a Dask array."""
+
+    start: int
+    stop: int
+    block: Any
+
+    def load(self) -> Block:
+        return self.block
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Some rows of another tile. `rows` counts from the tile's first row."""
+
+    start: int
+    stop: int
+    tile: Any
+    rows: Array
+
+    def load(self) -> Block:
+        return blocks.load(self.tile)[self.rows]
+
+
+class Matrix:
+    """An n × d matrix as a grid of tile loaders.
+
+    Parameters
+    ----------
+    shape : (n, d).
+    rows, columns : tiles in order; either layout may be missing, not both. A tile has `start`,
+        `stop` (of its rows or its columns) and `load()`.
+    stats : column statistics if they are known already; else one pass computes them when asked.
+    local : the tiles hold their arrays, so work stays in this process.
+
+    Attributes
+    ----------
+    passes : how often the whole matrix was read. Gathers of columns are not passes.
+    """
+
+    __array_ufunc__ = None  # let `ndarray @ Matrix` reach us, to be refused
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        *,
+        rows: Sequence[Any] = (),
+        columns: Sequence[Any] = (),
+        stats: Stats | None = None,
+        local: bool = False,
+    ) -> None:
+        if not rows and not columns:
+            raise ValueError("a Matrix needs tiles of rows or tiles of columns; got neither")
+        self.shape = (int(shape[0]), int(shape[1]))
+        self.row_tiles, self.column_tiles = tuple(rows), tuple(columns)
+        self.local = local
+        self.passes = 0
+        self._stats = stats
+
+    ndim = 2
+
+    @classmethod
+    def from_array(cls, X: Any, *, tile_rows: int | None = None, tile_columns: int | None = None) -> Matrix:
+        """Tiles of an array in memory: NumPy (dense tiles) or scipy.sparse (both layouts)."""
+        if not sp.issparse(X):
+            X = np.asarray(X)
+            return cls(X.shape, rows=_slabs(X, 0, tile_rows), columns=_slabs(X, 1, tile_columns), local=True)
+        by_rows, by_columns = sp.csr_array(X), sp.csc_array(X)
+        return cls(X.shape, rows=_slabs(by_rows, 0, tile_rows), columns=_slabs(by_columns, 1, tile_columns), local=True)
+
+    @classmethod
+    def from_dask(cls, X: Any) -> Matrix:
+        """Row tiles of a Dask array whose blocks are NumPy or scipy.sparse; columns in one chunk."""
+        if any(np.isnan(size) for size in X.chunks[0]):
+            X = X.compute_chunk_sizes()
+        if len(X.chunks[1]) > 1:
+            X = X.rechunk({1: -1})
+        bounds = np.concatenate([[0], np.cumsum(X.chunks[0])])
+        parts = X.to_delayed()[:, 0]
+        return cls(X.shape, rows=[Slab(int(a), int(b), part) for a, b, part in zip(bounds, bounds[1:], parts, strict=False)])
+
+    # --- work by tile -------------------------------------------------------------------------
+
+    def map_rows(self, fn: Callable[..., Any], *shared: Any, each: Sequence[Sequence[Any]] = (), label: str | None = None) -> list[Any]:
+        """``fn(block, start, stop, *each_i, *shared)`` on every tile of rows, in order. One pass."""
+        return self._map(self._rows_required(), fn, shared, each, label)
+
+    def map_columns(self, fn: Callable[..., Any], *shared: Any, each: Sequence[Sequence[Any]] = (), label: str | None = None) -> list[Any]:
+        """``fn(block, start, stop, *each_i, *shared)`` on every tile of columns, in order. One pass."""
+        return self._map(self._columns_required(), fn, shared, each, label)
+
+    def reduce_rows(self, fn: Callable[..., Any], *shared: Any, each: Sequence[Sequence[Any]] = (), label: str | None = None) -> Any:
+        """The sum of `fn` over the tiles of rows, in a fixed tree. One pass."""
+        return self._reduce(self._rows_required(), fn, shared, each, label)
+
+    def reduce_columns(self, fn: Callable[..., Any], *shared: Any, each: Sequence[Sequence[Any]] = (), label: str | None = None) -> Any:
+        """The sum of `fn` over the tiles of columns, in a fixed tree. One pass."""
+        return self._reduce(self._columns_required(), fn, shared, each, label)
+
+    def _map(self, tiles: Sequence[Any], fn: Any, shared: Any, each: Any, label: str | None) -> list[Any]:
+        self.passes += 1
+        return blocks.map_tiles(_OnBlock(fn), tiles, *shared, each=each, local=self.local, label=label)
+
+    def _reduce(self, tiles: Sequence[Any], fn: Any, shared: Any, each: Any, label: str | None) -> Any:
+        self.passes += 1
+        return blocks.reduce_tiles(_OnBlock(fn), tiles, *shared, each=each, local=self.local, label=label)
+
+    def _rows_required(self) -> Sequence[Any]:
+        if not self.row_tiles:
+            raise ValueError("this step reads rows and the matrix has only the layout by columns; stage it with the layout by rows")
+        return self.row_tiles
+
+    def _columns_required(self) -> Sequence[Any]:
+        if not self.column_tiles:
+            raise ValueError("this step reads columns and the matrix has only the layout by rows; stage it with the layout by columns")
+        return self.column_tiles
+
+    # --- products -----------------------------------------------------------------------------
+
+    def __matmul__(self, W: Array) -> Array:
+        """X @ W, dense n × r, for a dense d × r (or d) `W`. One pass."""
+        W = np.asarray(W)
+        if self.row_tiles:
+            return np.concatenate(self.map_rows(_times, W))
+        return np.asarray(self.reduce_columns(_times, each=[[W[t.start : t.stop] for t in self.column_tiles]]))
+
+    @property
+    def T(self) -> _Transposed:
+        """Xᵀ, only for products: `X.T @ V`."""
+        return _Transposed(self)
+
+    def columns(self, index: Any) -> sp.csc_array:
+        """The columns `index`, in that order, as an n × len(index) csc array in memory."""
+        index = np.asarray(index, dtype=np.int64)
+        if not self.column_tiles:
+            parts = blocks.map_tiles(_OnBlock(_take_columns), self._rows_required(), index, local=self.local)
+            return sp.csc_array(sp.vstack([sp.csr_array(p) for p in parts]))
+        order = np.argsort(index, kind="stable")
+        cuts = np.searchsorted(index[order], [t.start for t in self.column_tiles] + [self.shape[1]])
+        wanted = [(t, index[order[a:b]] - t.start) for t, a, b in zip(self.column_tiles, cuts, cuts[1:], strict=False) if b > a]
+        if not wanted:
+            return sp.csc_array((self.shape[0], 0))
+        tiles, local = zip(*wanted, strict=True)
+        parts = blocks.map_tiles(_read_columns, tiles, each=[local], local=self.local)
+        inverse = np.empty_like(order)
+        inverse[order] = np.arange(len(order))
+        return sp.csc_array(sp.hstack(parts, format="csc")[:, inverse])
+
+    def take_rows(self, rows: Any) -> Matrix:
+        """The matrix of some rows (increasing indices or a mask), by tiles of the same bounds."""
+        rows = np.asarray(rows)
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
+        if len(rows) and np.any(np.diff(rows) <= 0):
+            raise ValueError("take_rows needs strictly increasing row numbers; sort them and drop repeats")
+        cuts = np.searchsorted(rows, [t.start for t in self.row_tiles] + [self.shape[0]])
+        by_rows = [Taken(int(a), int(b), t, rows[a:b] - t.start) for t, a, b in zip(self.row_tiles, cuts, cuts[1:], strict=False) if b > a]
+        by_columns = [Taken(t.start, t.stop, t, rows) for t in self.column_tiles]
+        return Matrix((len(rows), self.shape[1]), rows=by_rows, columns=by_columns, local=self.local)
+
+    # --- column statistics --------------------------------------------------------------------
+
+    @property
+    def stats(self) -> Stats:
+        """Column sums, squares and counts; one pass, the first time, unless the store has them."""
+        if self._stats is None:
+            if self.column_tiles:
+                parts = self.map_columns(_column_stats)
+                sums, squares, counts = (np.concatenate(part) for part in zip(*parts, strict=True))
+            else:
+                sums, squares, counts = self.reduce_rows(_column_stats)
+            self._stats = Stats(sums, squares, counts.astype(np.int64))
+        return self._stats
+
+    @property
+    def means(self) -> Array:
+        """μ, of length d."""
+        return self.stats.sums / self.shape[0]
+
+    @property
+    def nnz(self) -> int:
+        return int(self.stats.counts.sum())
+
+
+@dataclass(frozen=True)
+class _Transposed:
+    X: Matrix
+
+    def __matmul__(self, V: Array) -> Array:
+        """Xᵀ @ V, dense d × r, for a dense n × r (or n) `V`. One pass."""
+        V = np.asarray(V)
+        if self.X.column_tiles:
+            return np.concatenate(self.X.map_columns(_transposed_times, V))
+        return np.asarray(self.X.reduce_rows(_transposed_times, each=[[V[t.start : t.stop] for t in self.X.row_tiles]]))
+
+
+@dataclass(frozen=True)
+class Centred:
+    """Xc = X − 1μᵀ through its products; never formed."""
+
+    X: Matrix
+    mu: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.X.shape
+
+    def __matmul__(self, W: Array) -> Array:
+        return (self.X @ W) - self.mu @ W
+
+    def rmatmul(self, V: Array) -> Array:
+        """Xcᵀ V = Xᵀ V − μ (1ᵀV)."""
+        shift = V.sum(axis=0)
+        return (self.X.T @ V) - (np.outer(self.mu, shift) if V.ndim == 2 else self.mu * shift)
+
+
+def gram(Z: Any, mu: Array) -> Array:
+    """ZcᵀZc = ZᵀZ − n μμᵀ, dense u × u, for gathered columns Z (n × u) of means μ."""
+    Z = Z.astype(np.float64)
+    G = Z.T @ Z
+    return (G.toarray() if sp.issparse(G) else G) - Z.shape[0] * np.outer(mu, mu)
+
+
+def _slabs(X: Any, axis: int, size: int | None) -> list[Slab]:
+    length = X.shape[axis]
+    starts = range(0, length, size or max(length, 1))
+    bounds = [(a, min(a + (size or length), length)) for a in starts]
+    return [Slab(a, b, X[a:b] if axis == 0 else X[:, a:b]) for a, b in bounds]
+
+
+class _OnBlock:
+    """Turns a function of a block into a function of a tile."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.__name__ = getattr(fn, "__name__", "block").strip("_")
+
+    def __call__(self, tile: Any, *operands: Any) -> Any:
+        return self.fn(blocks.load(tile), tile.start, tile.stop, *operands)
+
+
+def _times(block: Block, start: int, stop: int, W: Array) -> Array:
+    return np.asarray(block @ W)
+
+
+def _transposed_times(block: Block, start: int, stop: int, V: Array) -> Array:
+    return np.asarray(block.T @ V)
+
+
+def _take_columns(block: Block, start: int, stop: int, index: Array) -> Block:
+    return block[:, index]
+
+
+def _read_columns(tile: Any, index: Array) -> sp.csc_array:
+    """Only these columns' bytes, where the tile can do that and is not in memory anyway."""
+    if hasattr(tile, "columns") and not blocks.kept(tile):
+        return tile.columns(index)
+    return sp.csc_array(blocks.load(tile)[:, index])
+
+
+def _column_stats(block: Block, start: int, stop: int) -> Array:
+    """3 × width: Σ x, Σ x², count, accumulated in float64."""
+    if not sp.issparse(block):
+        block = np.asarray(block, dtype=np.float64)
+        return np.stack([block.sum(axis=0), (block**2).sum(axis=0), np.count_nonzero(block, axis=0)])
+    by_column = sp.coo_array(block)
+    values, width = by_column.data.astype(np.float64), block.shape[1]
+    column = by_column.coords[1]
+    return np.stack(
+        [
+            np.bincount(column, weights=values, minlength=width),
+            np.bincount(column, weights=values**2, minlength=width),
+            np.bincount(column[values != 0], minlength=width),
+        ]
+    )

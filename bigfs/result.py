@@ -1,0 +1,103 @@
+"""What a solver gives back, and the one loop that every method steps through."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+State = TypeVar("State")
+Record = dict[str, float]
+
+
+class Status(StrEnum):
+    """How a run ended. The value is the advice that the user reads."""
+
+    CONVERGED = "converged to the tolerance asked for"
+    EXACT = "solved in closed form; there is nothing to converge"
+    MAX_ITER = "stopped at the iteration limit; raise max_iter or loosen tol"
+    STALLED = "no further progress in floating point; loosen tol or rescale the data"
+    NOT_FINITE = "met NaN or infinity; look for extreme values in the data or raise the regularization"
+
+
+class NotConverged(UserWarning):
+    """A run ended before its tolerance; the message says how far from the optimum."""
+
+
+@dataclass(frozen=True)
+class Result(Generic[State]):
+    """A value with its status, one record per step in `history`, and counts in `stats`."""
+
+    value: State
+    status: Status
+    history: list[Record] = field(default_factory=list)
+    stats: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def converged(self) -> bool:
+        return self.status in (Status.CONVERGED, Status.EXACT)
+
+
+class Checkpoint(Protocol):
+    """Keeps the state of a run between its steps; `storage.runs` has the one on disk."""
+
+    def load(self) -> tuple[Any, list[Record]] | None: ...
+
+    def save(self, state: Any, history: list[Record]) -> None: ...
+
+
+def iterate(
+    step: Callable[[State], State],
+    state: State,
+    *,
+    measure: Callable[[State], Record],
+    stop: str,
+    tol: float,
+    max_iter: int,
+    name: str,
+    callback: Callable[[Record], None] | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Result[State]:
+    """Step until `measure(state)[stop] <= tol`.
+
+    Parameters
+    ----------
+    step : pure function from a state (a NamedTuple of arrays and numbers) to the next one.
+    measure : the numbers of a state that go to the history; they are relative where they
+        decide the stop. A number that is not finite ends the run, except that the stop's
+        own number may be infinite while nothing is known yet.
+    stop : the name, in `measure`'s record, of the number compared with `tol`.
+    name : what runs, for the warning.
+    callback : called with each record, for progress.
+    checkpoint : saves each state; a run that finds one goes on from there.
+
+    Returns
+    -------
+    Result with the last state. A run that ends early says so by its status and warns.
+    """
+    resumed = checkpoint.load() if checkpoint is not None else None
+    state, history = resumed if resumed is not None else (state, [])
+    status = Status.CONVERGED if history and history[-1][stop] <= tol else None
+    while status is None:
+        if len(history) >= max_iter:
+            status = Status.MAX_ITER
+            break
+        state = step(state)
+        record = measure(state)
+        history.append(record)
+        if callback is not None:
+            callback(record)
+        if not all(np.isfinite(v) or (k == stop and v == np.inf) for k, v in record.items()):
+            status = Status.NOT_FINITE
+        elif record[stop] <= tol:
+            status = Status.CONVERGED
+        if checkpoint is not None and status is not Status.NOT_FINITE:
+            checkpoint.save(state, history)
+    if status is not Status.CONVERGED:
+        left = history[-1][stop] if history else float("inf")
+        warnings.warn(f"{name} {status} ({stop} {left:.2e}, asked for {tol:.0e})", NotConverged, stacklevel=2)
+    return Result(state, status, history)

@@ -1,0 +1,36 @@
+"""Shared data for the tests: generated here, or scikit-learn's own; real corpora only where they lie."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+REAL = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def text():
+    """120 × 80 sparse rows of unit length in 4 classes, 3 informative columns a class, and y."""
+    rng = np.random.default_rng(7)
+    y = np.repeat(np.arange(4), 30)
+    rate = np.full((4, 80), 0.15)
+    for c in range(4):
+        rate[c, 3 * c : 3 * c + 3] = 1.5
+    counts = rng.poisson(rate[y]) * rng.uniform(0.5, 1.5, (120, 80))
+    counts[:, 79] += 0.1  # a constant presence, so that no row is empty
+    X = sp.csr_array((counts / np.linalg.norm(counts, axis=1, keepdims=True)).astype(np.float32))
+    return X, y
+
+
+@pytest.fixture
+def real_data():
+    """The folder of real data; skips where it is missing."""
+    if not REAL.is_dir():
+        pytest.skip(f"real data is not in {REAL}")
+    return REAL
