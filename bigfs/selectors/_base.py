@@ -1,0 +1,148 @@
+"""What every selector shares: its input as a `Matrix`, the m best scores as its support."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils import check_array, column_or_1d
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bigfs.matrix import Matrix
+
+UNLABELLED = -1
+N_FEATURES: list[Any] = [Interval(Integral, 1, None, closed="left"), Interval(Real, 0, 1, closed="right"), None]
+
+
+class Selector(SelectorMixin, BaseEstimator):
+    """Keeps the `n_features_to_select` features of largest score.
+
+    A subclass assigns its parameters in `__init__` and writes `_fit(X, y)`, which gets a `Matrix`
+    and sets `scores_` (d) and, where it iterates, `result_`.
+
+    Attributes
+    ----------
+    scores_ : (d,) float array, larger is better.
+    selected_ : (m,) indices of the chosen features, best first; equal scores by lower index.
+    support_ : (d,) mask of the chosen features.
+    result_ : `bigfs.result.Result`, with the status, the history and what was counted.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"n_features_to_select": N_FEATURES}
+    _supervised = True  # y is required
+
+    n_features_to_select: int | float | None
+    scores_: NDArray[np.float64]
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Score the features of `X` and keep the best.
+
+        Parameters
+        ----------
+        X : (n, d) NumPy array, scipy.sparse matrix, Dask array of either, or `Matrix` (`storage.open(uri).X`).
+        y : (n,) class labels, −1 for unlabelled where the method is semi-supervised.
+
+        Raises
+        ------
+        ValueError : for NaN or infinity, lengths that differ, fewer than two classes, or more
+            features asked for than there are.
+        """
+        self._validate_params()
+        matrix, y = self._as_matrix(X, y)
+        m = self._count(matrix.shape[1])
+        self._fit(matrix, y)
+        self.selected_ = np.argsort(-self.scores_, kind="stable")[:m]
+        self.support_ = np.zeros(matrix.shape[1], dtype=bool)
+        self.support_[self.selected_] = True
+        return self
+
+    @abstractmethod
+    def _fit(self, X: Matrix, y: Any) -> None: ...
+
+    def transform(self, X: Any) -> Any:
+        """The chosen columns in their original order: of an array as scikit-learn does it, of a
+        Dask array lazily, of a `Matrix` as a csc array in memory."""
+        check_is_fitted(self)
+        if isinstance(X, Matrix) or _is_dask(X):
+            if X.shape[1] != self.n_features_in_:
+                raise ValueError(
+                    f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input"
+                )
+            index = np.flatnonzero(self.support_)
+            return X.columns(index) if isinstance(X, Matrix) else X[:, index]
+        return super().transform(X)
+
+    def _get_support_mask(self) -> NDArray[np.bool_]:
+        check_is_fitted(self)
+        return self.support_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = self._supervised
+        return tags
+
+    def _count(self, d: int) -> int:
+        """m, the number of features to keep, out of d."""
+        m = self.n_features_to_select
+        if m is None:
+            return max(d // 2, 1)
+        if isinstance(m, Real) and not isinstance(m, Integral):
+            return max(int(m * d), 1)
+        if m > d:
+            raise ValueError(f"n_features_to_select={m} but X has only {d} features: ask for {d} or fewer")
+        return int(m)
+
+    def _as_matrix(self, X: Any, y: Any) -> tuple[Matrix, Any]:
+        if isinstance(X, Matrix) or _is_dask(X):
+            self.n_features_in_ = X.shape[1]
+            matrix = X if isinstance(X, Matrix) else Matrix.from_dask(X)
+            if y is not None:
+                y = self._check_y(check_array(np.asarray(y), ensure_2d=False, dtype=None))
+        elif y is None:
+            X = validate_data(self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], ensure_min_samples=2)
+            matrix = Matrix.from_array(X)
+        else:
+            X, y = validate_data(
+                self, X, y, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], multi_output=True, ensure_min_samples=2
+            )
+            matrix, y = Matrix.from_array(X), self._check_y(y)
+        if y is None and self._supervised:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        if y is not None and y.shape[0] != matrix.shape[0]:
+            raise ValueError(f"X has {matrix.shape[0]} samples and y has {y.shape[0]}: give one label a sample")
+        return matrix, y
+
+    def _check_y(self, y: Any) -> NDArray[Any]:
+        """Class labels, one a sample; a method for other targets overrides this."""
+        y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
+        check_classification_targets(y)
+        return y
+
+
+def _is_dask(X: Any) -> bool:
+    return type(X).__module__.startswith("dask.array")
+
+
+def labelled(y: NDArray[Any]) -> NDArray[np.bool_]:
+    """The mask of labelled samples: unlabelled are −1, or "-1" among string labels."""
+    return np.asarray(y != (UNLABELLED if np.issubdtype(y.dtype, np.number) else str(UNLABELLED)), dtype=bool)
+
+
+def classes_of(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The sorted classes among the labelled samples, and each sample's class number, −1 unlabelled."""
+    known = labelled(y)
+    classes = np.unique(y[known])
+    if len(classes) < 2:
+        raise ValueError(f"y holds {len(classes)} class: supervised selection needs at least two")
+    code = np.full(len(y), UNLABELLED, dtype=np.int64)
+    code[known] = np.searchsorted(classes, y[known])
+    return classes, code
