@@ -1,0 +1,1 @@
+"""Corpora in Zarr: formats in, chunks out."""

@@ -1,0 +1,194 @@
+"""What a source is: pieces that workers read independently, as rows of a matrix or as documents.
+
+A source is small and picklable: it holds a path and settings, never data. `pieces` cuts it in keys
+(byte ranges, archive members, row ranges) that are small and picklable too, in the order of the
+rows; `read` turns one piece into `Rows` or `Document`s within bounded memory, on any worker.
+
+A new format is a module with one class that derives from `MatrixSource` or `TextSource`, takes the
+path first and its options as keywords, and is listed in `storage.sources.FORMATS`.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import lzma
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, ClassVar, NamedTuple, Self
+
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from storage.errors import SourceError
+
+Label = str | int | float | tuple[str | int, ...] | None  # a class, a real target, a set of classes, unlabelled
+Labels = NDArray[Any] | list[tuple[str | int, ...]]
+
+COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}  # by their first bytes
+
+
+class Rows(NamedTuple):
+    """Some rows of a matrix.
+
+    X : (k, ≤ d) csr array, float; column indices sorted in a row, no repeats. Narrower than d is
+        fine when the source does not know d: the widest piece decides.
+    y : k labels: an array of integers or strings (classes), of floats (classes when every label of
+        the source is a whole number, else real targets; NaN: unlabelled), a list of tuples of
+        labels (multi-label), or None.
+    split : k strings "train" or "test", or None.
+    names : k sample names, or None.
+    """
+
+    X: sp.csr_array
+    y: Labels | None = None
+    split: NDArray[Any] | None = None
+    names: NDArray[Any] | None = None
+
+
+class Document(NamedTuple):
+    """One text; `label` None when unlabelled."""
+
+    text: str
+    label: Label = None
+    split: str | None = None
+    name: str = ""
+
+
+class Source(ABC):
+    """Where a corpus comes from.
+
+    Attributes
+    ----------
+    format : its name, as in ``--format``.
+    path : the file or folder; for what is generated, the name it goes by.
+    target : "class", "real" or "multilabel"; None lets the labels decide (see `Rows.y`).
+    n_features : d if it is known before reading.
+    class_names : names of the integer labels 0 … c − 1, in order, if the source has them.
+    feature_names : d names if the source has them (a sequence that may be lazy).
+    sample_shape : (M, N) when a row is an image.
+    planted : indices of the truly informative features (generated corpora).
+    """
+
+    format: ClassVar[str]
+    path: str
+    target: str | None = None
+    n_features: int | None = None
+    class_names: Sequence[str] | None = None
+    feature_names: Sequence[str] | None = None
+    sample_shape: tuple[int, int] | None = None
+    planted: NDArray[Any] | None = None
+
+    @classmethod
+    def sniff(cls, path: Path, head: bytes) -> bool:
+        """Whether `path` looks like this format. `head`: its first decompressed bytes; empty for a folder."""
+        return False
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Changes whenever the content or a setting that shapes the rows does."""
+
+    def unpacked(self, scratch: Path) -> Self:
+        """The same source, ready to be cut: a compressed stream is written out in `scratch` first."""
+        return self
+
+    @abstractmethod
+    def pieces(self, size: int) -> list[Any]:
+        """Keys of the parts, in row order, each of about `size` bytes of input or less.
+
+        Raises
+        ------
+        SourceError : nothing to read (an empty folder or file).
+        """
+
+    def weight(self, piece: Any) -> int:
+        """Bytes of input behind `piece`, for messages and balance; 0 if unknown."""
+        return 0
+
+
+class MatrixSource(Source):
+    """A source whose rows are numbers already."""
+
+    @abstractmethod
+    def read(self, piece: Any) -> Rows:
+        """The rows of one piece.
+
+        Raises
+        ------
+        SourceError : a bad number or index, NaN or infinity, naming the file and the line or row.
+        """
+
+
+class TextSource(Source):
+    """A source of documents, which `storage.vectorize` turns into rows."""
+
+    @abstractmethod
+    def read(self, piece: Any) -> Iterator[Document]:
+        """The documents of one piece, in order."""
+
+
+# --- what the formats share -----------------------------------------------------------------------
+
+
+def opened(path: str | Path) -> IO[bytes]:
+    """The file as bytes; gzip, bzip2 and xz are known by their first bytes and decompressed."""
+    with open(path, "rb") as file:
+        start = file.read(6)
+    for magic, open_compressed in COMPRESSED.items():
+        if start.startswith(magic):
+            return open_compressed(path, "rb")  # type: ignore[return-value]
+    return open(path, "rb")
+
+
+def is_compressed(path: str | Path) -> bool:
+    with open(path, "rb") as file:
+        return file.read(6).startswith(tuple(COMPRESSED))
+
+
+def head(path: Path, size: int = 1 << 16) -> bytes:
+    """The first decompressed bytes of a file, empty for a folder."""
+    if path.is_dir():
+        return b""
+    try:
+        with opened(path) as file:
+            return file.read(size)
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        raise SourceError(f"{path} is broken: {error}") from error
+
+
+def decompress(path: str | Path, target: Path) -> None:
+    """Write the decompressed content of `path` to `target`."""
+    try:
+        with opened(path) as file, open(target, "wb") as out:
+            shutil.copyfileobj(file, out, 1 << 22)
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise SourceError(f"{path} is broken: {error}") from error
+
+
+def decode(raw: bytes) -> str:
+    """UTF-8, or Latin-1, in which every byte is a letter."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def fingerprint_of(*settings: object) -> str:
+    """A short hash of settings whose repr says all there is to say."""
+    return hashlib.blake2b(repr(settings).encode(), digest_size=12).hexdigest()
+
+
+def identity_of(paths: Iterable[str | Path]) -> list[tuple[str, int, int]]:
+    """(name, size, modification time) of files: what tells one version of them from another."""
+    stats = ((Path(p).name, Path(p).stat()) for p in paths)
+    return [(name, s.st_size, s.st_mtime_ns) for name, s in stats]
+
+
+def byte_ranges(length: int, size: int) -> list[tuple[int, int]]:
+    """[0, length) in ranges of at most `size`, all about equal."""
+    count = max(1, -(-length // size))
+    cuts = [length * i // count for i in range(count + 1)]
+    return list(zip(cuts, cuts[1:], strict=False))
