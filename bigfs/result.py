@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -43,11 +45,36 @@ class Result(Generic[State]):
 
 
 class Checkpoint(Protocol):
-    """Keeps the state of a run between its steps; `storage.runs` has the one on disk."""
+    """Keeps the states of a run's loops between their steps; `storage.runs` has the one on disk.
 
-    def load(self) -> tuple[Any, list[Record]] | None: ...
+    A loop is known by its name. A state is a NamedTuple; `load` gives its fields back in order.
+    """
 
-    def save(self, state: Any, history: list[Record]) -> None: ...
+    def load(self, name: str) -> tuple[tuple[Any, ...], list[Record]] | None: ...
+
+    def save(self, name: str, state: Any, history: list[Record]) -> None: ...
+
+
+class _Observer(NamedTuple):
+    callback: Callable[[str, Record], None] | None = None
+    checkpoint: Checkpoint | None = None
+
+
+_UNOBSERVED = _Observer()
+_observer: ContextVar[_Observer] = ContextVar("observer", default=_UNOBSERVED)
+
+
+@contextlib.contextmanager
+def observed(callback: Callable[[str, Record], None] | None = None, checkpoint: Checkpoint | None = None) -> Iterator[None]:
+    """Watch the loops of the block: `callback(name, record)` after each step, states to `checkpoint`.
+
+    Only outermost loops are observed: a solver's inner iterations belong to their step.
+    """
+    token = _observer.set(_Observer(callback, checkpoint))
+    try:
+        yield
+    finally:
+        _observer.reset(token)
 
 
 def iterate(
@@ -59,8 +86,6 @@ def iterate(
     tol: float,
     max_iter: int,
     name: str,
-    callback: Callable[[Record], None] | None = None,
-    checkpoint: Checkpoint | None = None,
 ) -> Result[State]:
     """Step until `measure(state)[stop] <= tol`.
 
@@ -71,33 +96,41 @@ def iterate(
         decide the stop. A number that is not finite ends the run, except that the stop's
         own number may be infinite while nothing is known yet.
     stop : the name, in `measure`'s record, of the number compared with `tol`.
-    name : what runs, for the warning.
-    callback : called with each record, for progress.
-    checkpoint : saves each state; a run that finds one goes on from there.
+    name : what runs, for the warning, the progress and the checkpoint. Inside `observed(...)` a run
+        that finds a checkpoint of this name goes on from it.
 
     Returns
     -------
     Result with the last state. A run that ends early says so by its status and warns.
     """
-    resumed = checkpoint.load() if checkpoint is not None else None
-    state, history = resumed if resumed is not None else (state, [])
-    status = Status.CONVERGED if history and history[-1][stop] <= tol else None
-    while status is None:
-        if len(history) >= max_iter:
-            status = Status.MAX_ITER
-            break
-        state = step(state)
-        record = measure(state)
-        history.append(record)
-        if callback is not None:
-            callback(record)
-        if not all(np.isfinite(v) or (k == stop and v == np.inf) for k, v in record.items()):
-            status = Status.NOT_FINITE
-        elif record[stop] <= tol:
-            status = Status.CONVERGED
-        if checkpoint is not None and status is not Status.NOT_FINITE:
-            checkpoint.save(state, history)
+    callback, checkpoint = _observer.get()
+    history: list[Record] = []
+    saved = checkpoint.load(name) if checkpoint is not None else None
+    if saved is not None:
+        state, history = type(state)(*saved[0]), list(saved[1])
+    token = _observer.set(_UNOBSERVED)
+    try:
+        status = Status.CONVERGED if history and history[-1][stop] <= tol else None
+        while status is None:
+            if len(history) >= max_iter:
+                status = Status.MAX_ITER
+                break
+            state = step(state)
+            history.append(measure(state))
+            status = _verdict(history[-1], stop, tol)
+            if callback is not None:
+                callback(name, history[-1])
+            if checkpoint is not None and status is not Status.NOT_FINITE:
+                checkpoint.save(name, state, history)
+    finally:
+        _observer.reset(token)
     if status is not Status.CONVERGED:
         left = history[-1][stop] if history else float("inf")
         warnings.warn(f"{name} {status} ({stop} {left:.2e}, asked for {tol:.0e})", NotConverged, stacklevel=2)
     return Result(state, status, history)
+
+
+def _verdict(record: Record, stop: str, tol: float) -> Status | None:
+    if not all(np.isfinite(v) or (k == stop and v == np.inf) for k, v in record.items()):
+        return Status.NOT_FINITE
+    return Status.CONVERGED if record[stop] <= tol else None

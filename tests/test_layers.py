@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = [
     {"result", "prox", "blocks"},
     {"matrix"},
-    {"graph", "hypergraph", "spectral", "ridge", "dictionary"},
+    {"graph", "hypergraph", "spectral", "ridge", "dictionary", "master"},
     {"response"},
     {"selectors"},
     {"evaluate"},

@@ -1,0 +1,29 @@
+"""One file a method, read top-down: formula → problem → step → estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from bigfs.selectors._base import Selector
+from bigfs.selectors.sparge import SparGE
+from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
+
+
+class Method(NamedTuple):
+    """What the command line knows of a method."""
+
+    make: Callable[..., Selector]
+    about: str
+
+
+METHODS: dict[str, Method] = {
+    "sparge-lda": Method(partial(SparGE, embedding="lda"), "sparse graph embedding on the classes"),
+    "sparge-lpp": Method(partial(SparGE, embedding="lpp"), "sparse graph embedding on the kNN graph, unsupervised"),
+    "fisher": Method(Fisher, "Fisher score, one feature at a time"),
+    "anova": Method(ANOVA, "ANOVA F, one feature at a time; ranks as fisher does"),
+    "chi2": Method(Chi2, "χ² of non-negative features, one feature at a time"),
+}
+
+__all__ = ["ANOVA", "METHODS", "Chi2", "Fisher", "Method", "Selector", "SparGE"]

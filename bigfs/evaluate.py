@@ -1,0 +1,98 @@
+"""How good a selection is, measured apart from the method that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import StratifiedKFold
+from sklearn.svm import LinearSVC
+
+from bigfs import blocks
+from bigfs.matrix import Matrix
+
+Index = NDArray[np.int64]
+BYTES_A_VALUE = 40  # liblinear's float64 copy, its nodes, and ours
+
+
+class Point(NamedTuple):
+    """Accuracy with the best `n_features` of a method (all of them for `method` "all features")."""
+
+    method: str
+    n_features: int
+    accuracy: float
+
+
+class Split(NamedTuple):
+    """Train and test halves as matrices (keys, so that they travel) with their labels."""
+
+    X_train: Matrix
+    y_train: Index
+    X_test: Matrix
+    y_test: Index
+
+
+def stratified_folds(X: Matrix, y: Index, n_splits: int = 5, seed: int = 0) -> list[Split]:
+    """Splits where the corpus has none of its own; classes in equal shares. Unlabelled samples are left out."""
+    known = np.flatnonzero(y >= 0)
+    smallest = int(np.bincount(y[known]).min())
+    if smallest < 2:
+        raise ValueError("stratified folds need two samples or more of every class, and one class has a single one: give a test half")
+    folds = StratifiedKFold(min(n_splits, smallest), shuffle=True, random_state=seed).split(known, y[known])
+    return [Split(X.take_rows(known[a]), y[known[a]], X.take_rows(known[b]), y[known[b]]) for a, b in folds]
+
+
+def accuracy_curves(
+    split: Split, rankings: Mapping[str, Mapping[int, Index]], *, with_all: bool = True, label: str | None = None
+) -> list[Point]:
+    """Test accuracy of a linear SVM on each method's features, one task a set.
+
+    Parameters
+    ----------
+    rankings : method → {m: the indices of its m features}.
+    with_all : also fit on every feature, where that fits in one process.
+
+    Sets that occur twice are fitted once.
+    """
+    wanted = [(name, m, np.sort(index)) for name, sets in rankings.items() for m, index in sets.items()]
+    if with_all and fits_in_memory(split.X_train):
+        wanted.append(("all features", split.X_train.shape[1], np.arange(split.X_train.shape[1])))
+    distinct = {index.tobytes(): index for *_, index in wanted}
+    largest_first = dict(sorted(distinct.items(), key=lambda item: -len(item[1])))
+    scores = blocks.map_tiles(_accuracy, list(largest_first.values()), split, local=split.X_train.local, label=label)
+    by_set = dict(zip(largest_first, scores, strict=True))
+    return [Point(name, len(index), by_set[index.tobytes()]) for name, m, index in wanted]
+
+
+def fits_in_memory(X: Matrix) -> bool:
+    """Whether a linear model on every feature fits in half of one process's memory."""
+    return X.nnz * BYTES_A_VALUE + X.shape[1] * 64 < blocks.memory_limit() / 2
+
+
+def _accuracy(index: Index, split: Split) -> float:
+    train, test = split.X_train.columns(index).tocsr(), split.X_test.columns(index).tocsr()
+    model = LinearSVC(random_state=0).fit(train, split.y_train)
+    return float(model.score(test, split.y_test))
+
+
+def mean_curves(folds: Sequence[Sequence[Point]]) -> list[Point]:
+    """The mean over folds of curves with the same points."""
+    return [
+        Point(points[0].method, points[0].n_features, float(np.mean([p.accuracy for p in points]))) for points in zip(*folds, strict=True)
+    ]
+
+
+def class_profile(X: Matrix, y: Index, index: Index, n_classes: int) -> NDArray[Any]:
+    """len(index) × n_classes: how far each class's mean of a feature lies from the mean of all, in
+    units of the feature's standard deviation. What a selected feature speaks for."""
+    Z = X.columns(index).tocsc().astype(np.float64)
+    known = y >= 0
+    Z, y = Z[known], y[known]
+    sizes = np.maximum(np.bincount(y, minlength=n_classes), 1)
+    indicator = np.eye(n_classes)[y]
+    means = (Z.T @ indicator) / sizes
+    overall = Z.sum(axis=0) / Z.shape[0]
+    variance = Z.power(2).sum(axis=0) / Z.shape[0] - overall**2
+    return (means - overall[:, None]) / np.sqrt(np.where(variance > 0, variance, 1))[:, None]

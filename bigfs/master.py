@@ -1,0 +1,258 @@
+"""The restricted master of a cutting plane, in Gram form: no step touches the n samples.
+
+    min_Ω  γ/2 (Σ_t ‖Ωᵗ‖_F)² + ½ ‖T − Σ_t Xc[:, pᵗ] Ωᵗ‖²                       [SparGE, eq. 13]
+
+With G = XcᵤᵀXcᵤ and B = XcᵤᵀT over the u distinct gathered columns, and since
+(Σ‖Ωᵗ‖)² = min over η on the simplex of Σ‖Ωᵗ‖²/η_t, it equals the minimum over η of
+
+    J(η) = min_W ½‖T − XcᵤW‖² + γ/2 Σ_j ‖w_j‖²/d_j,      d_j = Σ_{t∋j} η_t:
+
+one ridge problem, convex and smooth in the few η. Three solvers, checked against one another:
+`newton` on J, `simplex` its fixed point η_t ∝ ‖Ωᵗ‖, and `apg`, the paper's, on Ω itself.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+
+from bigfs.prox import shrink_squared_sum
+
+Array = NDArray[np.float64]
+SETTLED = 1e-9  # of the value: where the certificate's own rounding begins
+
+
+class Master(NamedTuple):
+    """G (u × u), B (u × r), ‖T‖², γ, and each set's positions among the u columns."""
+
+    G: Array
+    B: Array
+    tt: float
+    gamma: float
+    sets: tuple[NDArray[np.int64], ...]
+
+
+class Solution(NamedTuple):
+    """η (κ), W = Σ_t Ωᵗ (u × r), the value, a lower bound of it, and the iterations spent."""
+
+    eta: Array
+    W: Array
+    value: float
+    lower: float
+    n_iter: int
+
+    @property
+    def gap(self) -> float:
+        return (self.value - self.lower) / max(abs(self.value), np.finfo(float).tiny)
+
+
+class Ridge(NamedTuple):
+    """The ridge problem at one η: W, C = XcᵤᵀV at the residual V, J, ∇J, and what the Hessian needs."""
+
+    W: Array
+    C: Array
+    value: float
+    gradient: Array
+    factor: tuple[Array, bool]
+    root: Array
+    alive: NDArray[np.int64]
+
+
+def solve(master: Master, eta: Array, method: str = "auto", tol: float = SETTLED) -> Solution:
+    """Minimize the master from `eta` until its own relative duality gap is `tol`.
+
+    `method`: "newton" (a handful of Cholesky factorizations of u columns), "simplex" (linear
+    convergence, the same factorizations), "apg" (products only; slow where sets overlap).
+    "auto" is newton, the fastest of the three wherever it was measured.
+    """
+    return {"auto": newton, "newton": newton, "simplex": simplex, "apg": apg}[method](master, eta, tol)
+
+
+# --- the reduced function of η ------------------------------------------------------------------
+
+
+def ridge(master: Master, eta: Array) -> Ridge:
+    """J(η) and its gradient −(1/2γ) Σ_{j∈t} ‖x_jᵀV‖², from one Cholesky factorization."""
+    G, B, tt, gamma, sets = master
+    d = _coverage(sets, eta, len(B))
+    alive = np.flatnonzero(d > 0)
+    root = np.sqrt(d[alive])
+    K = root[:, None] * G[np.ix_(alive, alive)] * root
+    K[np.diag_indices_from(K)] += gamma
+    factor = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
+    W = np.zeros_like(B)
+    W[alive] = root[:, None] * cho_solve(factor, root[:, None] * B[alive], check_finite=False)
+    C = B - G[:, alive] @ W[alive]
+    value = 0.5 * (tt - np.vdot(B, W))
+    return Ridge(W, C, value, -_set_sums(sets, C) / (2 * gamma), factor, root, alive)
+
+
+def _hessian(master: Master, at: Ridge) -> Array:
+    """∂²J/∂η_t∂η_t' = tr(R_tᵀ M R_t')/γ², M = XcᵤᵀK⁻¹Xcᵤ and R_t the rows of C in set t."""
+    G, B, _, gamma, sets = master
+    R = np.zeros((len(B), len(sets), B.shape[1]))
+    for t, members in enumerate(sets):
+        R[members, t] = at.C[members]
+    R = R.reshape(len(B), -1)
+    GR = G @ R
+    F = solve_triangular(at.factor[0], at.root[:, None] * GR[at.alive], lower=True, check_finite=False)
+    blocks = R.T @ GR - F.T @ F
+    r = B.shape[1]
+    return np.einsum("tjsj->ts", blocks.reshape(len(sets), r, len(sets), r)) / gamma**2
+
+
+def newton(master: Master, eta: Array, tol: float = SETTLED, max_iter: int = 100) -> Solution:
+    """Projected Newton: each step minimizes the quadratic model on the simplex, then backtracks."""
+    at = ridge(master, eta)
+    for n_iter in range(max_iter):
+        gap = _simplex_gap(at.gradient, eta)
+        if gap <= tol * at.value or n_iter == max_iter - 1:
+            break
+        direction = _quadratic_on_simplex(_hessian(master, at), at.gradient, eta) - eta
+        slope, length = at.gradient @ direction, 1.0
+        while length > 1e-10:
+            trial = np.maximum(eta + length * direction, 0)
+            there = ridge(master, trial / trial.sum())
+            if there.value <= at.value + 1e-4 * length * slope:
+                break
+            length /= 2
+        if there.value >= at.value:  # nothing left to gain in floating point
+            break
+        eta, at = trial / trial.sum(), there
+    return Solution(eta, at.W, at.value, at.value - _simplex_gap(at.gradient, eta), n_iter)
+
+
+def simplex(master: Master, eta: Array, tol: float = SETTLED, max_iter: int = 2000) -> Solution:
+    """The fixed point η_t ∝ ‖Ωᵗ‖ with Ωᵗ_j = (η_t/d_j) w_j. Zeros stay zero, so it starts inside."""
+    eta = np.maximum(eta, 1e-3 / len(eta))
+    eta = eta / eta.sum()
+    for n_iter in range(max_iter):  # noqa: B007  (reported below)
+        at = ridge(master, eta)
+        if _simplex_gap(at.gradient, eta) <= tol * at.value:
+            break
+        # ‖Ωᵗ‖ = (η_t/γ) ‖C_t‖, because γ w_j / d_j = x_jᵀV
+        norms = eta * np.sqrt(_set_sums(master.sets, at.C))
+        eta = norms / norms.sum()
+    return Solution(eta, at.W, at.value, at.value - _simplex_gap(at.gradient, eta), n_iter)
+
+
+def _simplex_gap(gradient: Array, eta: Array) -> float:
+    """⟨∇J, η⟩ − min_t ∇J_t: bounds J(η) − min J, since J is convex."""
+    return float(gradient @ eta - gradient.min())
+
+
+def _quadratic_on_simplex(H: Array, g: Array, eta: Array) -> Array:
+    """argmin over the simplex of gᵀz + ½ zᵀHz with z = x − η, by an active-set method."""
+    k = len(g)
+    H = H + np.eye(k) * (1e-12 * np.trace(H) / k + np.finfo(float).tiny)
+    linear = g - H @ eta
+    free = eta > 0
+    x = np.where(free, eta, 0)
+    for _ in range(50 * k):
+        f = np.flatnonzero(free)
+        kkt = np.block([[H[np.ix_(f, f)], np.ones((len(f), 1))], [np.ones((1, len(f))), np.zeros((1, 1))]])
+        target = np.linalg.solve(kkt, np.append(-linear[f], 1.0))
+        new, multiplier = target[:-1], -target[-1]
+        if new.min() < 0:  # go as far as the simplex allows and fix what hits zero
+            falling = new < x[f]
+            reach = np.min(x[f][falling & (new < 0)] / (x[f] - new)[falling & (new < 0)])
+            x[f] = np.maximum(x[f] + reach * (new - x[f]), 0)
+            free[f[(new < 0) & (x[f] <= 1e-15)]] = False
+            continue
+        x[:] = 0
+        x[f] = new
+        slack = linear + H @ x - multiplier
+        slack[free] = 0
+        if slack.min() >= -1e-12 * (1 + abs(multiplier)):
+            break
+        free[np.argmin(slack)] = True
+    return x / x.sum()
+
+
+# --- the paper's: accelerated proximal gradient on the blocks Ωᵗ ---------------------------------
+
+
+def apg(master: Master, eta: Array, tol: float = SETTLED, max_iter: int = 20000) -> Solution:
+    """SparGE, Alg. 3: momentum with restart, step from the largest eigenvalue of the sets' Gram."""
+    G, B, _, gamma, sets = master
+    u = len(B)
+    members = np.concatenate(sets)
+    owner = np.repeat(np.arange(len(sets)), [len(s) for s in sets])
+    tau = _largest_eigenvalue(G, np.bincount(members, minlength=u).astype(float))
+    at = ridge(master, np.maximum(eta, 1e-6) / np.maximum(eta, 1e-6).sum())
+    Omega = _split(at.W, _coverage(sets, eta, u), sets, eta)
+    ahead, momentum, best = Omega, 1.0, (np.inf, -np.inf)
+
+    def proximal_step(point: Array) -> Array:
+        moved = point - (G @ _join(point, members, u) - B)[members] / tau
+        return moved * shrink_squared_sum(_norms(moved, owner), gamma / tau)[owner][:, None]
+
+    for n_iter in range(max_iter):
+        if n_iter % 20 == 0:
+            best = _bounds(master, Omega, _join(Omega, members, u), owner)
+            if best[0] - best[1] <= tol * best[0]:
+                break
+        new = proximal_step(ahead)
+        if np.vdot(ahead - new, new - Omega) > 0:  # the momentum points uphill: restart it
+            momentum, new = 1.0, proximal_step(Omega)
+        faster = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        ahead = new + (momentum - 1) / faster * (new - Omega)
+        Omega, momentum = new, faster
+    weight = _norms(Omega, owner)
+    eta = weight / weight.sum() if weight.any() else np.full(len(sets), 1 / len(sets))
+    return Solution(eta, _join(Omega, members, u), best[0], best[1], n_iter)
+
+
+def _bounds(master: Master, Omega: Array, W: Array, owner: NDArray[np.int64]) -> tuple[float, float]:
+    """The master's value at Ω, and the bound a²/(2b) that the residual V gives."""
+    G, B, tt, gamma, sets = master
+    GW, BW = G @ W, np.vdot(B, W)
+    vv, a = tt - 2 * BW + np.vdot(W, GW), tt - BW
+    norms = _norms(Omega, owner)
+    b = vv + _set_sums(sets, B - GW).max() / gamma
+    return 0.5 * vv + 0.5 * gamma * norms.sum() ** 2, a**2 / (2 * b)
+
+
+def _largest_eigenvalue(G: Array, copies: Array) -> float:
+    """λ_max of the Gram of the sets side by side = of diag(copies)^½ G diag(copies)^½; a bound above."""
+    root = np.sqrt(copies)
+    v = root / np.linalg.norm(root)
+    for _ in range(100):
+        w = root * (G @ (root * v))
+        size = np.linalg.norm(w)
+        if size == 0:
+            return 1.0
+        v = w / size
+    return float(1.05 * size)
+
+
+def _norms(Omega: Array, owner: NDArray[np.int64]) -> Array:
+    """‖Ωᵗ‖_F of each block."""
+    return np.sqrt(np.bincount(owner, weights=np.einsum("jr,jr->j", Omega, Omega)))
+
+
+def _join(Omega: Array, members: NDArray[np.int64], u: int) -> Array:
+    W = np.zeros((u, Omega.shape[1]))
+    np.add.at(W, members, Omega)
+    return W
+
+
+def _split(W: Array, d: Array, sets: tuple[NDArray[np.int64], ...], eta: Array) -> Array:
+    d = np.where(d > 0, d, 1)
+    return np.concatenate([eta[t] / d[s][:, None] * W[s] for t, s in enumerate(sets)])
+
+
+def _coverage(sets: tuple[NDArray[np.int64], ...], eta: Array, u: int) -> Array:
+    d = np.zeros(u)
+    for members, weight in zip(sets, eta, strict=True):
+        d[members] += weight
+    return d
+
+
+def _set_sums(sets: tuple[NDArray[np.int64], ...], C: Array) -> Array:
+    """Σ_{j∈t} ‖c_j‖² of each set t."""
+    s = np.einsum("jr,jr->j", C, C)
+    return np.array([s[members].sum() for members in sets])

@@ -1,0 +1,92 @@
+"""Scores of one feature at a time from its sums per class: one pass over X for all of them.
+
+    SSB_j = Σ_c n_c (x̄_cj − x̄_j)²      between classes
+    SSW_j = Σ_i x_ij² − Σ_c n_c x̄_cj²   within classes
+    Fisher score = SSB / SSW      ANOVA F = (SSB/(c−1)) / (SSW/(n−c))      χ² = Σ_c (O_c − E_c)² / E_c
+
+Fisher's and ANOVA's differ by a constant factor, so they rank alike.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigfs.matrix import Matrix
+from bigfs.response import one_hot
+from bigfs.result import Result, Status
+from bigfs.selectors._base import Selector, classes_of
+
+Array = NDArray[np.float64]
+
+
+class _ClassSums(Selector):
+    """A score of each column's class sums. Samples labelled −1 are left out."""
+
+    def __init__(self, *, n_features_to_select: int | float | None = None) -> None:
+        self.n_features_to_select = n_features_to_select
+
+    def _fit(self, X: Matrix, y: Any) -> None:
+        classes, codes = classes_of(y)
+        Y = one_hot(codes, len(classes))
+        if X.column_tiles:
+            parts = X.map_columns(_class_sums, Y)
+            sums = np.concatenate(parts)
+        else:
+            sums = X.reduce_rows(_class_sums, each=[[Y[t.start : t.stop] for t in X.row_tiles]])
+        self.scores_ = self._score(sums[:, :-1], sums[:, -1], Y.sum(axis=0))
+        self.result_: Result[Array] = Result(self.scores_, Status.EXACT, stats={"passes": 1})
+
+    @abstractmethod
+    def _score(self, sums: Array, squares: Array, sizes: Array) -> Array:
+        """From Σ_{i∈c} x_ij (d × c), Σ_i x_ij² (d) and n_c."""
+
+
+class Fisher(_ClassSums):
+    """Fisher score SSB/SSW; infinite for a feature that is constant within each class and differs between them."""
+
+    def _score(self, sums: Array, squares: Array, sizes: Array) -> Array:
+        between, within = _sums_of_squares(sums, squares, sizes)
+        return _ratio(between, within)
+
+
+class ANOVA(_ClassSums):
+    """The F statistic of a one-way analysis of variance, as `sklearn.feature_selection.f_classif`."""
+
+    def _score(self, sums: Array, squares: Array, sizes: Array) -> Array:
+        between, within = _sums_of_squares(sums, squares, sizes)
+        n, c = sizes.sum(), len(sizes)
+        return _ratio(between / (c - 1), within / max(n - c, 1))
+
+
+class Chi2(_ClassSums):
+    """The χ² statistic between a non-negative feature and the class, as `sklearn.feature_selection.chi2`."""
+
+    def _score(self, sums: Array, squares: Array, sizes: Array) -> Array:
+        if sums.min() < 0:
+            raise ValueError("chi2 needs non-negative features and got negative ones: use anova or fisher")
+        expected = np.outer(sums.sum(axis=1), sizes / sizes.sum())
+        return np.sum((sums - expected) ** 2 / np.where(expected > 0, expected, 1), axis=1)
+
+
+def _class_sums(block: Any, start: int, stop: int, Y: Array) -> Array:
+    """width × (c + 1): the column's sum in each class, then its sum of squares over the labelled rows."""
+    squared = block.multiply(block) if hasattr(block, "multiply") else block * block
+    known = Y.sum(axis=1)
+    return np.column_stack([block.T @ Y, squared.astype(np.float64).T @ known])
+
+
+def _sums_of_squares(sums: Array, squares: Array, sizes: Array) -> tuple[Array, Array]:
+    explained = (sums**2 / sizes).sum(axis=1)
+    between = explained - sums.sum(axis=1) ** 2 / sizes.sum()
+    within = squares - explained
+    rounding = 1e-12 * squares
+    return np.where(between > rounding, between, 0), np.where(within > rounding, within, 0)
+
+
+def _ratio(a: Array, b: Array) -> Array:
+    """a/b with 0/0 = 0 and a/0 = ∞."""
+    return np.divide(a, b, out=np.where(a > 0, np.inf, 0.0), where=b > 0)

@@ -1,0 +1,1 @@
+"""Prefect flows: the stages, the pipeline, and the report."""

@@ -1,0 +1,81 @@
+"""The three solvers of the master against a dense problem in the n samples, and one another."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from bigfs.master import Master, _hessian, apg, newton, ridge, simplex
+
+METHODS = {"newton": newton, "simplex": simplex, "apg": apg}
+
+
+def problem(seed, n=30, u=12, r=3, k=4, size=5, gamma=0.3, duplicates=False):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, u))
+    if duplicates:
+        X[:, u // 2 :] = X[:, : u - u // 2]
+    X -= X.mean(axis=0)
+    T = np.linalg.qr(rng.normal(size=(n, r)) + X[:, :r])[0]
+    sets = tuple(np.sort(rng.choice(u, size, replace=False)) for _ in range(k))
+    return X, T, Master(X.T @ X, X.T @ T, float(np.vdot(T, T)), gamma, sets)
+
+
+def dense_value(X, T, master, eta):
+    """J(η) = ½ tr(Tᵀ (I + X D Xᵀ/γ)⁻¹ T), in the samples."""
+    K = np.eye(len(X))
+    for members, weight in zip(master.sets, eta, strict=True):
+        K += weight / master.gamma * X[:, members] @ X[:, members].T
+    return 0.5 * np.trace(T.T @ np.linalg.solve(K, T))
+
+
+def dense_optimum(X, T, master):
+    k = len(master.sets)
+    return minimize(
+        lambda eta: dense_value(X, T, master, eta),
+        np.full(k, 1 / k),
+        bounds=[(0, 1)] * k,
+        constraints={"type": "eq", "fun": lambda eta: eta.sum() - 1},
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500},
+    ).fun
+
+
+@pytest.mark.parametrize("duplicates", [False, True])
+@pytest.mark.parametrize("gamma", [0.01, 0.3, 30.0])
+@pytest.mark.parametrize("method", METHODS)
+def test_value_equals_the_dense_solve(method, gamma, duplicates):
+    X, T, master = problem(1, gamma=gamma, duplicates=duplicates)
+    solution = METHODS[method](master, np.full(4, 0.25))
+    assert solution.value == pytest.approx(dense_optimum(X, T, master), rel=1e-6)
+    assert solution.gap <= 1e-8
+    assert solution.lower <= solution.value * (1 + 1e-14)  # rounding
+    assert solution.eta.min() >= 0
+    assert solution.eta.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_three_agree_on_the_weights(seed):
+    _, _, master = problem(seed)
+    W = [solver(master, np.full(4, 0.25)).W for solver in METHODS.values()]
+    for other in W[1:]:
+        np.testing.assert_allclose(other, W[0], atol=2e-4 * np.abs(W[0]).max())
+
+
+def test_gradient_and_hessian_are_those_of_the_dense_function():
+    X, T, master = problem(5)
+    eta = np.array([0.1, 0.4, 0.3, 0.2])
+    at, h = ridge(master, eta), 1e-4
+    assert at.value == pytest.approx(dense_value(X, T, master, eta), rel=1e-12)
+    steps = np.eye(4) * h
+    numeric = [(dense_value(X, T, master, eta + s) - dense_value(X, T, master, eta - s)) / (2 * h) for s in steps]
+    np.testing.assert_allclose(at.gradient, numeric, rtol=1e-6)
+    numeric = [(ridge(master, eta + s).gradient - ridge(master, eta - s).gradient) / (2 * h) for s in steps]
+    np.testing.assert_allclose(_hessian(master, at), numeric, rtol=1e-5, atol=1e-9)
+
+
+def test_newton_leaves_a_useless_set_and_finds_a_useful_one():
+    X, T, master = problem(2)
+    X[:, 6:] = 0  # sets within the empty columns explain nothing
+    sets = (np.arange(6), np.arange(6, 12))
+    master = Master(X.T @ X, X.T @ T, master.tt, 1.0, sets)
+    np.testing.assert_allclose(newton(master, np.array([0.0, 1.0])).eta, [1, 0], atol=1e-12)

@@ -1,0 +1,180 @@
+"""SparGE against dense computations from the paper's formulas, on small data."""
+
+import itertools
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from bigfs import Matrix, SparGE, blocks
+from bigfs.response import lda, one_hot
+from bigfs.result import NotConverged, Status
+from bigfs.selectors.sparge import Problem, cutting_plane
+
+
+def dense_centred(X):
+    dense = X.toarray().astype(float)
+    return dense - dense.mean(axis=0)
+
+
+def relaxation_value(Xc, T, gamma, V, m):
+    """min over p of tr(VᵀT) − ½‖V‖² − 1/(2γ)‖diag(p) XcᵀV‖²: what any V certifies, by enumeration's shortcut."""
+    s = np.sort(np.sum((Xc.T @ V) ** 2, axis=1))[::-1]
+    return np.vdot(V, T) - 0.5 * np.vdot(V, V) - s[:m].sum() / (2 * gamma)
+
+
+def test_lda_response_spans_the_centred_indicators():
+    codes = np.random.default_rng(0).integers(0, 5, 60)
+    T = lda(codes, 5)
+    assert T.shape == (60, 4)
+    np.testing.assert_allclose(T.T @ T, np.eye(4), atol=1e-12)
+    np.testing.assert_allclose(T.sum(axis=0), 0, atol=1e-12)
+    Y = one_hot(codes, 5) - one_hot(codes, 5).mean(axis=0)
+    np.testing.assert_allclose(T @ (T.T @ Y), Y, atol=1e-12)
+
+
+def test_an_empty_class_is_refused():
+    with pytest.raises(ValueError, match="class number 1 has no sample"):
+        lda(np.array([0, 2, 2]), 3)
+
+
+@pytest.mark.parametrize("m", [3, 8])
+def test_bounds_bracket_the_relaxation_and_meet(text, m):
+    X, y = text
+    Xc, T = dense_centred(X), lda(y, 4)
+    problem = Problem(Matrix.from_array(X), T, m, 0.5)
+    result = cutting_plane(problem, solver="newton", tol=1e-8, max_iter=100)
+    assert result.status is Status.CONVERGED
+    cuts = result.value
+    V = T - Xc[:, cuts.features] @ cuts.W  # the dense residual
+    # the value of the primal at W, and what V certifies in the relaxation, both dense
+    lower = relaxation_value(Xc, T, 0.5, V, m)
+    assert cuts.upper == pytest.approx(lower, rel=1e-6)
+    assert all(r["lower"] <= cuts.upper * (1 + 1e-12) for r in result.history)
+    assert all(r["upper"] >= lower * (1 - 1e-12) for r in result.history)
+    assert all(b["upper"] <= a["upper"] * (1 + 1e-9) for a, b in itertools.pairwise(result.history))
+
+
+def test_the_relaxation_bounds_every_subset(text):
+    """The certified lower bound holds for the best 2 of 6 features, by enumeration."""
+    X, y = text
+    Xc, T = dense_centred(X)[:, [0, 3, 6, 20, 21, 22]], lda(y, 4)
+    result = cutting_plane(Problem(Matrix.from_array(Xc), T, 2, 0.3), solver="newton", tol=1e-9, max_iter=100)
+    values = {}
+    for pair in itertools.combinations(range(6), 2):
+        Z = Xc[:, pair]
+        W = np.linalg.solve(Z.T @ Z + 0.3 * np.eye(2), Z.T @ T)
+        values[pair] = 0.5 * np.sum((T - Z @ W) ** 2) + 0.15 * np.sum(W**2)
+    assert result.value.lower <= min(values.values()) * (1 + 1e-12)
+    assert result.value.upper <= min(values.values()) * (1 + 1e-9)  # a relaxation
+
+
+@pytest.mark.parametrize("solver", ["newton", "simplex", "apg"])
+def test_each_master_solver_selects_the_same(text, solver):
+    X, y = text
+    selector = SparGE(n_features_to_select=10, solver=solver, tol=1e-4).fit(X, y)
+    reference = SparGE(n_features_to_select=10, tol=1e-4).fit(X, y)
+    np.testing.assert_array_equal(selector.selected_, reference.selected_)
+    np.testing.assert_allclose(selector.scores_, reference.scores_, atol=1e-2 * reference.scores_.max())
+
+
+def test_finds_the_planted_features_in_kappa_plus_one_passes(text):
+    X, y = text
+    matrix = Matrix.from_array(X, tile_columns=11)
+    _ = matrix.stats
+    before = matrix.passes
+    selector = SparGE(n_features_to_select=12).fit(matrix, y)
+    assert set(selector.selected_) == set(range(12))
+    assert matrix.passes - before == selector.result_.stats["cuts"] + 1
+    assert len(selector.union_) >= 12
+    assert np.count_nonzero(selector.scores_) == len(selector.union_)
+
+
+def test_weighted_samples_equal_a_dense_weighted_problem(text):
+    X, _ = text
+    rng = np.random.default_rng(0)
+    omega, T = rng.uniform(0.5, 2, 120), np.linalg.qr(rng.normal(size=(120, 2)))[0]
+    dense = X.toarray().astype(float)
+    mean = omega**2 @ dense / np.sum(omega**2)
+    weighted = omega[:, None] * (dense - mean)
+    problem = Problem(Matrix.from_array(X), T, 5, 0.5, omega)
+    index, s = problem.score(T)
+    np.testing.assert_allclose(s, np.sort(np.sum((weighted.T @ T) ** 2, axis=1))[::-1][:5], rtol=1e-9)
+    problem.gather(index)
+    np.testing.assert_allclose(problem.G, weighted[:, problem.features].T @ weighted[:, problem.features], atol=1e-9)
+    np.testing.assert_allclose(problem.B, weighted[:, problem.features].T @ T, atol=1e-9)
+    W = rng.normal(size=(5, 2))
+    np.testing.assert_allclose(problem.residual(W, problem.features), T - weighted[:, problem.features] @ W, atol=1e-9)
+
+
+def test_scale_of_the_data_does_not_matter(text):
+    X, y = text
+    np.testing.assert_array_equal(
+        SparGE(n_features_to_select=9).fit(X, y).selected_, SparGE(n_features_to_select=9).fit(1000 * X, y).selected_
+    )
+
+
+def test_permuting_features_permutes_scores(text):
+    X, y = text
+    order = np.random.default_rng(1).permutation(80)
+    a, b = SparGE(n_features_to_select=12, tol=1e-6).fit(X, y), SparGE(n_features_to_select=12, tol=1e-6).fit(X[:, order], y)
+    np.testing.assert_allclose(b.scores_, a.scores_[order], atol=1e-6 * a.scores_.max())
+
+
+def test_duplicate_columns_do_no_harm(text):
+    X, y = text
+    doubled = np.hstack([X.toarray(), X.toarray()])
+    selector = SparGE(n_features_to_select=24, tol=1e-6).fit(doubled, y)
+    assert selector.result_.status is Status.CONVERGED
+    assert set(selector.selected_ % 80) == set(range(12))
+    np.testing.assert_allclose(selector.scores_[:80], selector.scores_[80:], atol=1e-6 * selector.scores_.max())
+
+
+def test_unlabelled_samples_take_no_part(text):
+    X, y = text
+    half = np.where(np.arange(len(y)) % 2, y, -1)
+    np.testing.assert_array_equal(
+        SparGE(n_features_to_select=9).fit(X, half).selected_, SparGE(n_features_to_select=9).fit(X[half >= 0], half[half >= 0]).selected_
+    )
+
+
+def test_the_iteration_limit_is_said_with_the_gap(text):
+    X, y = text
+    with pytest.warns(NotConverged, match="SparGE stopped at the iteration limit"):
+        selector = SparGE(n_features_to_select=5, tol=1e-9, max_iter=1).fit(X, y)
+    assert selector.result_.status is Status.MAX_ITER
+    assert selector.result_.history[-1]["gap"] > 1e-9
+
+
+def test_tiles_and_workers_do_not_change_the_selection(text):
+    import dask.array as da
+
+    X, y = text
+    whole = SparGE(n_features_to_select=12).fit(Matrix.from_array(X), y)
+    for size in (5, 33):
+        other = SparGE(n_features_to_select=12).fit(Matrix.from_array(X, tile_rows=size, tile_columns=size), y)
+        np.testing.assert_array_equal(other.selected_, whole.selected_)
+        np.testing.assert_array_equal(other.scores_, whole.scores_)
+    with blocks.cluster(workers=1):
+        other = SparGE(n_features_to_select=12).fit(da.from_array(X, chunks=(40, 80), asarray=False), y)
+    np.testing.assert_array_equal(other.selected_, whole.selected_)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "y", "message"),
+    [
+        ({"n_features_to_select": 81}, None, "n_features_to_select=81 but X has only 80 features"),
+        ({}, np.zeros(120, int), "1 class"),
+        ({"gamma": -1.0}, None, "gamma"),
+        ({"embedding": "lde"}, None, "embedding"),
+    ],
+)
+def test_bad_parameters_are_named(text, parameters, y, message):
+    X, labels = text
+    with pytest.raises(ValueError, match=message):
+        SparGE(**parameters).fit(X, labels if y is None else y)
+
+
+@parametrize_with_checks([SparGE()])
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
