@@ -86,7 +86,7 @@ def ridge(master: Master, eta: Array) -> Ridge:
     W = np.zeros_like(B)
     W[alive] = root[:, None] * cho_solve(factor, root[:, None] * B[alive], check_finite=False)
     C = B - G[:, alive] @ W[alive]
-    value = 0.5 * (tt - np.vdot(B, W))
+    value = float(0.5 * (tt - np.vdot(B, W)))
     return Ridge(W, C, value, -_set_sums(sets, C) / (2 * gamma), factor, root, alive)
 
 
@@ -96,10 +96,10 @@ def _hessian(master: Master, at: Ridge) -> Array:
     R = np.zeros((len(B), len(sets), B.shape[1]))
     for t, members in enumerate(sets):
         R[members, t] = at.C[members]
-    R = R.reshape(len(B), -1)
-    GR = G @ R
+    side_by_side = R.reshape(len(B), -1)
+    GR = G @ side_by_side
     F = solve_triangular(at.factor[0], at.root[:, None] * GR[at.alive], lower=True, check_finite=False)
-    blocks = R.T @ GR - F.T @ F
+    blocks = side_by_side.T @ GR - F.T @ F
     r = B.shape[1]
     return np.einsum("tjsj->ts", blocks.reshape(len(sets), r, len(sets), r)) / gamma**2
 

@@ -30,7 +30,7 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
     path = Path(source)
     if not path.exists():
         raise SourceError(f"{source} does not exist: give the path of a file or a folder")
-    kind = FORMATS[format] if format else _guess(path)
+    kind: Any = FORMATS[format] if format else _guess(path)
     known = list(inspect.signature(kind).parameters)[1:]
     unknown = sorted(set(options) - set(known))
     if unknown:
