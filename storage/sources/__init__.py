@@ -8,8 +8,9 @@ from typing import Any
 
 from storage.errors import SourceError
 from storage.sources.base import Source, head
+from storage.sources.synthetic import PREFIX, Synthetic
 
-FORMATS: dict[str, type[Source]] = {}  # in the order in which they are tried
+FORMATS: dict[str, type[Source]] = {"synthetic": Synthetic}  # in the order in which they are tried
 
 
 def find(source: str | Path, *, format: str | None = None, **options: Any) -> Source:
@@ -17,7 +18,7 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
 
     Parameters
     ----------
-    source : a file or a folder.
+    source : a file or a folder, or ``synthetic:NAME`` for a generated corpus.
     format : one of `FORMATS`; default: guessed from the content.
     options : of the format, for example ``zero_based`` of svmlight.
 
@@ -27,15 +28,16 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
     """
     if format is not None and format not in FORMATS:
         raise SourceError(f"unknown format {format!r}: the known ones are {', '.join(FORMATS)}")
-    path = Path(source)
-    if not path.exists():
+    if str(source).startswith(PREFIX):
+        format = Synthetic.format
+    elif not Path(source).exists():
         raise SourceError(f"{source} does not exist: give the path of a file or a folder")
-    kind: Any = FORMATS[format] if format else _guess(path)
+    kind: Any = FORMATS[format] if format else _guess(Path(source))
     known = list(inspect.signature(kind).parameters)[1:]
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise SourceError(f"{kind.format} has no option {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
-    return kind(str(path), **options)
+    return kind(str(source), **options)
 
 
 def _guess(path: Path) -> type[Source]:
