@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import dask
 import numpy as np
+from dask.callbacks import Callback
 from dask.delayed import Delayed
 from dask.utils import format_bytes, parse_bytes
 
@@ -156,6 +157,13 @@ def map_tiles(
     return _collect(_tasks(fn, tiles, shared, each, local), local, label)
 
 
+def lazy_tiles(
+    fn: Callable[..., Any], tiles: Sequence[Any], *shared: Any, each: Sequence[Sequence[Any]] = (), local: bool = False
+) -> list[Delayed]:
+    """The tasks of `map_tiles`, not run: operands (`each`) of a later map, which runs each of them once."""
+    return _tasks(fn, tiles, shared, each, local)
+
+
 def reduce_tiles(
     fn: Callable[..., Any],
     tiles: Sequence[Any],
@@ -219,12 +227,8 @@ class _Aligned:
 def _collect(tasks: list[Delayed], local: bool, label: str | None) -> list[Any]:
     show = _progress.get() if label else None
     if local or client() is None:
-        results = []
-        for i, task in enumerate(tasks):
-            results.append(task.compute(scheduler="sync"))
-            if show:
-                show(str(label), i + 1, len(tasks))
-        return results
+        with _Finished(show, str(label), {task.key for task in tasks}):
+            return list(dask.compute(*tasks, scheduler="sync", optimize_graph=False))
     from distributed import as_completed
     from distributed.client import FutureCancelledError
 
@@ -237,6 +241,19 @@ def _collect(tasks: list[Delayed], local: bool, label: str | None) -> list[Any]:
     except FutureCancelledError as error:
         lost = "the Dask cluster went away while it worked; start it again and repeat the command: finished stages are kept"
         raise ClusterLost(lost) from error
+
+
+class _Finished(Callback):
+    """Progress of a serial run: counts the tasks asked for, not what they depend on."""
+
+    def __init__(self, show: Progress | None, label: str, wanted: set[Any]) -> None:
+        super().__init__(posttask=self._count if show else None)
+        self.show, self.label, self.wanted, self.done = show, label, wanted, 0
+
+    def _count(self, key: Any, *_: Any) -> None:
+        if key in self.wanted:
+            self.done += 1
+            self.show(self.label, self.done, len(self.wanted))  # type: ignore[misc]
 
 
 # --- memory -------------------------------------------------------------------------------------

@@ -1,0 +1,38 @@
+"""What an exact graph costs, predicted from the column counts alone."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bigfs.graph.kernel import DENSE
+from bigfs.matrix import Array, Matrix
+
+SPARSE, SCAN = 1.5e-9, 0.3e-9  # seconds of one core: a multiply-add by posting list, a pair compared (measured)
+EXACT_BELOW = 600.0  # seconds of one core: "auto" goes exact; not counted in workers, so that they don't change the graph
+
+
+class Cost(NamedTuple):
+    """Predicted for the exact graph. `multiply_adds` is Σ df²/2: each pair of rows once."""
+
+    multiply_adds: float
+    seconds: float  # of one core
+    row_bytes: float  # of an average row as csr
+
+
+def predict(X: Matrix) -> Cost:
+    """From the stored column counts, or one pass where they are not known."""
+    n, counts = X.shape[0], X.stats.counts.astype(np.float64)
+    return Cost(float(products(counts)), seconds(counts, n), 12.0 * counts.sum() / n + 8)
+
+
+def products(counts: Array) -> float:
+    """Multiply-adds of all pairs of rows, for columns with so many non-zeros."""
+    return float((counts**2).sum() / 2)
+
+
+def seconds(counts: Array, n: int) -> float:
+    """A dense line costs as much as a posting list of the share `DENSE`."""
+    work = np.minimum(counts**2, counts * n * DENSE).sum() / 2
+    return float(work * SPARSE + n * (n - 1) / 2 * SCAN)

@@ -1,0 +1,150 @@
+"""The k nearest neighbours of every row, exact, a pair of row blocks at a time.
+
+    cosine      1 − xᵢ·xⱼ / (‖xᵢ‖‖xⱼ‖)
+    euclidean   ‖xᵢ − xⱼ‖ = √(‖xᵢ‖² + ‖xⱼ‖² − 2 xᵢ·xⱼ)
+
+The rows are cut into blocks sized from the memory limit; blocks a ≤ b are one task, whose products
+serve the lists of both. A row's lists from all blocks are merged; the order (distance, then index)
+is total, so neither the blocks nor the order of merging show in the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import dask
+import numpy as np
+
+from bigfs import blocks
+from bigfs.graph import kernel
+from bigfs.graph.cost import predict
+from bigfs.graph.kernel import Lists
+from bigfs.graph.rows import Pair, Rows, cut
+from bigfs.matrix import Array, Matrix
+
+Metric = Literal["cosine", "euclidean"]
+Method = Literal["exact"]
+Sink = Callable[[int, int, Array, Array], Any]  # start, stop, index, distance: of finished rows
+
+FAN = 4  # lists of the same rows merged at once; more would hold more of them
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The k nearest neighbours of n samples, nearest first; equal distances by lower index.
+
+    Attributes
+    ----------
+    index : (n, k) int32, −1 where a sample has fewer than k (cosine: rows that share nothing).
+    distance : (n, k) float64: 1 − cosine, or the Euclidean distance; inf where there is none.
+    metric : "cosine" or "euclidean".
+    info : how it was found and why so: `method`, `why`, `predicted` cost.
+    """
+
+    index: Array
+    distance: Array
+    metric: str
+    info: dict[str, Any] = field(default_factory=dict)
+
+
+def knn(
+    X: Matrix,
+    k: int = 10,
+    *,
+    metric: Metric = "cosine",
+    method: Method = "exact",
+    block_rows: int | None = None,
+) -> Neighbours:
+    """The k nearest other rows of every row of X, in memory (n × k × 12 bytes).
+
+    Parameters
+    ----------
+    X : n × d, with its layout by rows.
+    metric : "cosine" finds rows of positive cosine only: a row that shares no term with another is
+        isolated, and gets index −1. "euclidean" finds k for every row. No row is its own neighbour.
+    method : "exact".
+    block_rows : rows of a block; default: sized from the memory limit. Not seen in the result.
+
+    Raises
+    ------
+    ValueError : k outside 1 … n − 1, an unknown metric or method, a matrix without rows.
+    NotEnoughMemory : if the blocks, or the n × k result, do not fit.
+    """
+    blocks.require_memory(X.shape[0] * k * 12 * 2, f"a graph of {X.shape[0]} × {k} in memory; stream it to a store instead")
+    parts, info = stream_knn(X, k, _keep, metric=metric, method=method, block_rows=block_rows)
+    index, distance = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return Neighbours(index, distance, metric, info)
+
+
+def stream_knn(
+    X: Matrix,
+    k: int,
+    sink: Sink,
+    *,
+    metric: Metric = "cosine",
+    method: Method = "exact",
+    block_rows: int | None = None,
+) -> tuple[list[Any], dict[str, Any]]:
+    """`knn`, each block of finished rows handed to `sink(start, stop, index, distance)` where it was computed.
+
+    The sink travels to the workers, so it must pickle. A block starts at a multiple of 4096 rows
+    (unless `block_rows` says otherwise), and may be handed over twice, with the same bits, when a worker dies.
+
+    Returns
+    -------
+    What the sink returned, in row order, and `Neighbours.info`.
+    """
+    _check(X, k, metric, method)
+    cost = predict(X)
+    info: dict[str, Any] = {"k": k, "metric": metric, "predicted": cost._asdict()}
+    info |= {"method": method, "why": "asked for"}
+    return exact(X, cut(X, k, cost, block_rows), k, metric, sink), info
+
+
+def exact(X: Matrix, rows: list[Rows], k: int, metric: Metric, sink: Sink) -> list[Any]:
+    """Every pair of blocks, then each block's lists merged and handed to the sink."""
+    pairs = [Pair(a, b) for i, a in enumerate(rows) for b in rows[i:]]
+    found: list[Any] = blocks.lazy_tiles(_pair, pairs, k, metric == "cosine", local=X.local)
+    lists: dict[int, list[Any]] = {r.start: [] for r in rows}
+    for pair, both in zip(pairs, found, strict=True):
+        lists[pair.a.start].append(both[0])
+        if pair.b is not pair.a:
+            lists[pair.b.start].append(both[1])
+    for start, parts in lists.items():
+        while len(parts) > FAN:
+            parts = [dask.delayed(kernel.merge, pure=False)(parts[p : p + FAN], k) for p in range(0, len(parts), FAN)]
+        lists[start] = parts
+    done = blocks.map_tiles(_finish, rows, k, metric, sink, each=[[lists[r.start] for r in rows]], local=X.local, label="neighbours")
+    X.passes += len(rows)  # b blocks, each loaded for b pairs
+    return done
+
+
+# --- tasks --------------------------------------------------------------------------------------
+
+
+def _pair(pair: Pair, k: int, cosine: bool) -> tuple[Lists, Lists]:
+    A = kernel.side(pair.a.load(), pair.a.start)
+    B = A if pair.b.start == pair.a.start else kernel.side(pair.b.load(), pair.b.start)
+    return kernel.between(A, B, k, cosine)
+
+
+def _finish(rows: Rows, parts: Sequence[Lists], k: int, metric: Metric, sink: Sink) -> Any:
+    merged = kernel.merge(list(parts), k)
+    index = np.where(merged.found == kernel.NONE, -1, merged.found)
+    return sink(rows.start, rows.stop, index, merged.key if metric == "cosine" else np.sqrt(merged.key))
+
+
+def _keep(start: int, stop: int, index: Array, distance: Array) -> tuple[Array, Array]:
+    return index, distance
+
+
+def _check(X: Matrix, k: int, metric: str, method: str) -> None:
+    n = X.shape[0]
+    if not 1 <= k < n:
+        raise ValueError(f"k={k} neighbours of {n} samples: k must be between 1 and {n - 1}")
+    if metric not in ("cosine", "euclidean"):
+        raise ValueError(f'metric must be "cosine" or "euclidean"; got {metric!r}')
+    if method != "exact":
+        raise ValueError(f'method must be "exact"; got {method!r}')

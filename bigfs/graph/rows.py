@@ -1,0 +1,74 @@
+"""Blocks of rows: cut anew from a matrix's tiles, sized from the memory limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs import blocks
+from bigfs.graph.cost import Cost
+from bigfs.matrix import Matrix
+
+GRAIN = 4096  # blocks start at multiples of it, so that a chunk of a stored graph has one writer
+SHARE = 0.04  # of a process's memory for one block: two of them, their lists and what merges
+PAIRS_PER_WORKER = 16  # at least, so that the last tasks to end leave little idle
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows [start, stop), cut from the tiles that hold them: (tile, first, last) in the tile's own rows."""
+
+    start: int
+    stop: int
+    parts: tuple[tuple[Any, int, int], ...]
+
+    def load(self) -> sp.csr_array:
+        """Canonical csr in float32 or float64, with 32-bit column numbers."""
+        loaded = [canonical(blocks.load(tile)[low:high]) for tile, low, high in self.parts]
+        return loaded[0] if len(loaded) == 1 else sp.csr_array(sp.vstack(loaded, format="csr"))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two blocks of rows, or the same one twice."""
+
+    a: Rows
+    b: Rows
+
+
+def cut(X: Matrix, k: int, cost: Cost, block_rows: int | None = None) -> list[Rows]:
+    """X's rows in blocks that fit in a process's memory and give every worker enough pairs."""
+    if not X.row_tiles:
+        raise ValueError("neighbours need rows and the matrix has only the layout by columns; stage it with the layout by rows")
+    size = block_rows or _block_rows(X.shape[0], k, cost)
+    bounds = [t.start for t in X.row_tiles] + [X.shape[0]]
+    made = []
+    for start in range(0, X.shape[0], size):
+        stop = min(start + size, X.shape[0])
+        first, last = np.searchsorted(bounds, [start, stop - 1], side="right") - 1
+        inside = X.row_tiles[first : last + 1]
+        made.append(Rows(start, stop, tuple((t, max(start - t.start, 0), min(stop, t.stop) - t.start) for t in inside)))
+    return made
+
+
+def _block_rows(n: int, k: int, cost: Cost) -> int:
+    row = cost.row_bytes + 24 * k
+    allowed = SHARE * blocks.memory_limit() / row
+    blocks.require_memory(int(GRAIN * row / SHARE), f"neighbours of {GRAIN} rows at a time")
+    wanted = n / np.sqrt(2 * PAIRS_PER_WORKER * blocks.n_workers())  # b blocks make b²/2 pairs
+    if blocks.client() is None:
+        wanted = n
+    return max(int(min(allowed, wanted)) // GRAIN, 1) * GRAIN
+
+
+def canonical(block: Any) -> sp.csr_array:
+    block = sp.csr_array(block)
+    if block.dtype not in (np.float32, np.float64):
+        block = block.astype(np.float64)
+    if not block.has_canonical_format:
+        block = block.copy()
+        block.sum_duplicates()
+    return sp.csr_array((block.data, block.indices.astype(np.int32, copy=False), block.indptr.astype(np.int64, copy=False)), block.shape)
