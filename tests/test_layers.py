@@ -9,7 +9,8 @@ ROOT = Path(__file__).parent.parent
 LAYERS = [
     {"result", "prox", "blocks"},
     {"matrix"},
-    {"graph", "hypergraph", "spectral", "ridge", "dictionary", "master"},
+    {"graph", "ridge", "dictionary", "master"},
+    {"hypergraph", "spectral"},
     {"response"},
     {"selectors"},
     {"evaluate"},
