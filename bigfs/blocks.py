@@ -196,7 +196,7 @@ def add(parts: list[Any]) -> Any:
 def _tasks(
     fn: Callable[..., Any], tiles: Sequence[Any], shared: Sequence[Any], each: Sequence[Sequence[Any]], local: bool
 ) -> list[Delayed]:
-    shared = [dask.delayed(s) if isinstance(s, np.ndarray) else s for s in shared]
+    shared = [dask.delayed(s) if isinstance(s, np.ndarray) or hasattr(s, "indptr") else s for s in shared]
     task = dask.delayed(_Aligned(fn), pure=False)
     addresses = [] if local or client() is None else _addresses()
     tasks = []

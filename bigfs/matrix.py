@@ -188,6 +188,12 @@ class Matrix:
         by_columns = [Taken(t.start, t.stop, t, rows) for t in self.column_tiles]
         return Matrix((len(rows), self.shape[1]), rows=by_rows, columns=by_columns, local=self.local)
 
+    def rows(self, rows: Any) -> Any:
+        """Some rows (as `take_rows` takes them) in memory: a csr array, or an ndarray where tiles are dense."""
+        self._rows_required()
+        parts = blocks.map_tiles(blocks.load, self.take_rows(rows).row_tiles, local=self.local)
+        return np.concatenate(parts) if all(isinstance(p, np.ndarray) for p in parts) else sp.csr_array(sp.vstack(parts))
+
     # --- column statistics --------------------------------------------------------------------
 
     @property

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = [
     {"result", "prox", "blocks"},
     {"matrix"},
-    {"graph", "ridge", "dictionary", "master"},
+    {"graph", "ridge", "dictionary", "shifted", "master"},
     {"hypergraph", "spectral"},
     {"response"},
     {"selectors"},

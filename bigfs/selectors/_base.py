@@ -22,7 +22,58 @@ UNLABELLED = -1
 N_FEATURES: list[Any] = [Interval(Integral, 1, None, closed="left"), Interval(Real, 0, 1, closed="right"), None]
 
 
-class Selector(SelectorMixin, BaseEstimator):
+class MatrixInput:
+    """Input as a `Matrix`, whatever it comes as, and how many features are kept of it."""
+
+    _supervised = True  # y is required
+
+    n_features_to_select: int | float | None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.sparse = True
+        tags.target_tags.required = self._supervised
+        return tags
+
+    def _count(self, d: int, found: str = "X has only {} features") -> int:
+        """m, the number of features to keep, out of d."""
+        m = self.n_features_to_select
+        if m is None:
+            return max(d // 2, 1)
+        if isinstance(m, Real) and not isinstance(m, Integral):
+            return max(int(m * d), 1)
+        if m > d:
+            raise ValueError(f"n_features_to_select={m} but {found.format(d)}: ask for {d} or fewer")
+        return int(m)
+
+    def _as_matrix(self, X: Any, y: Any) -> tuple[Matrix, Any]:
+        if isinstance(X, Matrix) or is_dask(X):
+            self.n_features_in_ = X.shape[1]
+            matrix = X if isinstance(X, Matrix) else Matrix.from_dask(X)
+            if y is not None:
+                y = self._check_y(check_array(np.asarray(y), ensure_2d=False, dtype=None))
+        elif y is None:
+            X = validate_data(self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], ensure_min_samples=2)
+            matrix = Matrix.from_array(X)
+        else:
+            X, y = validate_data(
+                self, X, y, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], multi_output=True, ensure_min_samples=2
+            )
+            matrix, y = Matrix.from_array(X), self._check_y(y)
+        if y is None and self._supervised:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        if y is not None and y.shape[0] != matrix.shape[0]:
+            raise ValueError(f"X has {matrix.shape[0]} samples and y has {y.shape[0]}: give one label a sample")
+        return matrix, y
+
+    def _check_y(self, y: Any) -> NDArray[Any]:
+        """Class labels, one a sample; a method for other targets overrides this."""
+        y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
+        check_classification_targets(y)
+        return y
+
+
+class Selector(MatrixInput, SelectorMixin, BaseEstimator):
     """Keeps the `n_features_to_select` features of largest score.
 
     A subclass assigns its parameters in `__init__` and writes `_fit(X, y)`, which gets a `Matrix`
@@ -37,9 +88,7 @@ class Selector(SelectorMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"n_features_to_select": N_FEATURES}
-    _supervised = True  # y is required
 
-    n_features_to_select: int | float | None
     scores_: NDArray[np.float64]
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -71,7 +120,7 @@ class Selector(SelectorMixin, BaseEstimator):
         """The chosen columns in their original order: of an array as scikit-learn does it, of a
         Dask array lazily, of a `Matrix` as a csc array in memory."""
         check_is_fitted(self)
-        if isinstance(X, Matrix) or _is_dask(X):
+        if isinstance(X, Matrix) or is_dask(X):
             if X.shape[1] != self.n_features_in_:
                 raise ValueError(
                     f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input"
@@ -84,51 +133,8 @@ class Selector(SelectorMixin, BaseEstimator):
         check_is_fitted(self)
         return self.support_
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = self._supervised
-        return tags
 
-    def _count(self, d: int) -> int:
-        """m, the number of features to keep, out of d."""
-        m = self.n_features_to_select
-        if m is None:
-            return max(d // 2, 1)
-        if isinstance(m, Real) and not isinstance(m, Integral):
-            return max(int(m * d), 1)
-        if m > d:
-            raise ValueError(f"n_features_to_select={m} but X has only {d} features: ask for {d} or fewer")
-        return int(m)
-
-    def _as_matrix(self, X: Any, y: Any) -> tuple[Matrix, Any]:
-        if isinstance(X, Matrix) or _is_dask(X):
-            self.n_features_in_ = X.shape[1]
-            matrix = X if isinstance(X, Matrix) else Matrix.from_dask(X)
-            if y is not None:
-                y = self._check_y(check_array(np.asarray(y), ensure_2d=False, dtype=None))
-        elif y is None:
-            X = validate_data(self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], ensure_min_samples=2)
-            matrix = Matrix.from_array(X)
-        else:
-            X, y = validate_data(
-                self, X, y, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], multi_output=True, ensure_min_samples=2
-            )
-            matrix, y = Matrix.from_array(X), self._check_y(y)
-        if y is None and self._supervised:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        if y is not None and y.shape[0] != matrix.shape[0]:
-            raise ValueError(f"X has {matrix.shape[0]} samples and y has {y.shape[0]}: give one label a sample")
-        return matrix, y
-
-    def _check_y(self, y: Any) -> NDArray[Any]:
-        """Class labels, one a sample; a method for other targets overrides this."""
-        y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
-        check_classification_targets(y)
-        return y
-
-
-def _is_dask(X: Any) -> bool:
+def is_dask(X: Any) -> bool:
     return type(X).__module__.startswith("dask.array")
 
 

@@ -1,0 +1,140 @@
+"""Atoms from batches against SPAMS in one call, and what must not change them."""
+
+import builtins
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.decomposition import sparse_encode
+
+from bigfs import blocks, dictionary
+from bigfs.dictionary import NoSpams, default_atoms, learn_atoms
+from bigfs.matrix import Matrix
+from bigfs.result import NotConverged, observed
+
+spams = pytest.importorskip("spams", reason="the extra bigfs[jgsc] is not installed")
+
+
+@pytest.fixture
+def signals(rng):
+    """1,200 × 60 sparse rows: 3 of 20 sparse bases each, shuffled, and some noise."""
+    bases = rng.random((20, 60)) * (rng.random((20, 60)) < 0.3)
+    codes = rng.random((1200, 20)) * (rng.random((1200, 20)) < 0.15)
+    X = codes @ bases + 0.01 * rng.random((1200, 60))
+    return sp.csr_array(np.where(X > 0.02, X, 0))
+
+
+def error(X, D, lam=0.05):
+    """‖X − codes·Dᵀ‖² with scikit-learn's lasso codes: no SPAMS in the judgement."""
+    X = X.toarray()
+    codes = sparse_encode(X, D.T, algorithm="lasso_lars", alpha=lam)
+    return float(np.sum((X - codes @ D.T) ** 2))
+
+
+def test_atoms_from_batches_match_spams_in_one_call(signals):
+    """Same start, same number of updates and rows an update: reconstruction within 2 %."""
+    ours = learn_atoms(Matrix.from_array(signals), 20, lam=0.1, batch_rows=100, epochs=2, seed=0).value
+    start = dictionary._data_rows(Matrix.from_array(signals), 20, np.random.RandomState(0))
+    lam = 0.1 * np.sqrt((signals.toarray() ** 2).sum() / signals.shape[0])
+    whole = spams.trainDL(sp.csc_matrix(signals.T), D=start, lambda1=lam, iter=24, batchsize=100, numThreads=1, verbose=False)
+    assert error(signals, start) > 2 * error(signals, whole)  # there was something to learn
+    assert error(signals, ours.D) == pytest.approx(error(signals, whole), rel=0.02)
+
+
+def test_tiles_and_density_do_not_matter(signals):
+    one = learn_atoms(Matrix.from_array(signals), 16, batch_rows=256, seed=3).value.D
+    tiled = learn_atoms(Matrix.from_array(signals, tile_rows=77), 16, batch_rows=256, seed=3).value.D
+    dense = learn_atoms(Matrix.from_array(signals.toarray(), tile_rows=500), 16, batch_rows=256, seed=3).value.D
+    np.testing.assert_array_equal(one, tiled)
+    np.testing.assert_allclose(one, dense, atol=1e-10)  # SPAMS takes another path for dense columns
+
+
+def test_seed_decides(signals):
+    X = Matrix.from_array(signals)
+    first, again, other = (learn_atoms(X, 8, seed=s).value.D for s in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_atoms_are_in_the_unit_ball_and_the_run_says_what_it_did(signals):
+    result = learn_atoms(Matrix.from_array(signals), 12, batch_rows=500, epochs=2)
+    assert result.converged
+    assert [r["batches_left"] for r in result.history] == [5, 4, 3, 2, 1, 0]  # ⌈1200/500⌉ batches, twice
+    assert np.all(np.linalg.norm(result.value.D, axis=0) <= 1 + 1e-12)
+    assert np.isfinite(result.value.D).all()
+
+
+class Memory:
+    """A checkpoint that fails after some saves, as a killed process does."""
+
+    def __init__(self, die_after):
+        self.kept, self.left = {}, die_after
+
+    def load(self, name):
+        return self.kept.get(name)
+
+    def save(self, name, state, history):
+        self.kept[name] = tuple(np.array(field) if isinstance(field, np.ndarray) else field for field in state), list(history)
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupted_run_goes_on_to_the_same_atoms(signals):
+    X, settings = Matrix.from_array(signals), {"n_atoms": 10, "batch_rows": 200, "seed": 0}
+    straight = learn_atoms(X, **settings).value.D
+    checkpoint = Memory(die_after=3)
+    with pytest.raises(KeyboardInterrupt), observed(checkpoint=checkpoint):
+        learn_atoms(X, **settings)
+    seen = []
+    with observed(callback=lambda name, record: seen.append(record), checkpoint=checkpoint):
+        resumed = learn_atoms(X, **settings).value.D
+    np.testing.assert_array_equal(straight, resumed)
+    assert len(seen) == 3  # of six
+
+
+def test_more_atoms_than_rows_and_empty_rows(rng):
+    X = sp.csr_array(np.vstack([rng.random((5, 7)), np.zeros((2, 7))]))
+    D = learn_atoms(Matrix.from_array(X), 10).value.D
+    assert D.shape == (7, 10)
+    assert np.isfinite(D).all()
+
+
+@pytest.mark.parametrize(
+    ("X", "message"), [(np.zeros((4, 3)), "zero everywhere"), (np.array([[1.0, np.nan], [0, 1]]), "needs finite values")]
+)
+def test_bad_data_is_refused_before_spams_sees_it(X, message):
+    with pytest.raises(ValueError, match=message):
+        learn_atoms(Matrix.from_array(X), 2)
+
+
+def test_memory_is_projected(signals, monkeypatch):
+    monkeypatch.setattr(blocks, "memory_limit", lambda: 50_000)
+    with pytest.raises(blocks.NotEnoughMemory, match="a dictionary of 60 atoms over 60 features"):
+        learn_atoms(Matrix.from_array(signals), 60)
+    assert default_atoms(1200, 60) == 8  # 25,000 // (6 · 8 · 60)
+
+
+def test_default_is_bounded_by_samples_features_and_256(monkeypatch):
+    monkeypatch.setattr(blocks, "memory_limit", lambda: 10**12)
+    assert default_atoms(1000, 30) == 30
+    assert default_atoms(20, 300) == 20
+    assert default_atoms(10**6, 10**5) == 256
+
+
+def test_without_spams_the_extra_is_named(signals, monkeypatch):
+    real = builtins.__import__
+
+    def hide(name, *rest, **named):
+        if name == "spams":
+            raise ImportError(name)
+        return real(name, *rest, **named)
+
+    monkeypatch.setattr(builtins, "__import__", hide)
+    with pytest.raises(NoSpams, match=r"pip install 'bigfs\[jgsc\]'"):
+        learn_atoms(Matrix.from_array(signals), 4)
+
+
+def test_no_warning_about_convergence(signals, recwarn):
+    learn_atoms(Matrix.from_array(signals), 4)
+    assert not [w for w in recwarn if issubclass(w.category, NotConverged)]
