@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 from threadpoolctl import threadpool_limits
 
-from bigfs import blocks, prox
+from bigfs import blocks
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
 from bigfs.selectors._base import Selector, classes_of
@@ -271,7 +271,7 @@ class SMR(Selector):
         self.result_.stats.update(zeta=problem.zeta, route=type(problem.moments).__name__.lower())
         self.U_, self.V_ = self.result_.value.U, self.result_.value.V
         P = product(self.U_, self.V_)
-        self.scores_ = prox.row_norms(images.flat(P).T)
+        self.scores_ = np.linalg.norm(images.flat(P), axis=0)
         self.score_map_ = images.fold(self.scores_)
         self.intercept_ = y_mean - images.flat(P) @ mu
 
