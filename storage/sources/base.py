@@ -13,6 +13,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
+import itertools
 import lzma
 import shutil
 from abc import ABC, abstractmethod
@@ -191,4 +192,4 @@ def byte_ranges(length: int, size: int) -> list[tuple[int, int]]:
     """[0, length) in ranges of at most `size`, all about equal."""
     count = max(1, -(-length // size))
     cuts = [length * i // count for i in range(count + 1)]
-    return list(zip(cuts, cuts[1:], strict=False))
+    return list(itertools.pairwise(cuts))
