@@ -61,7 +61,8 @@ class Matrix:
     shape : (n, d).
     rows, columns : tiles in order; either layout may be missing, not both. A tile has `start`,
         `stop` (of its rows or its columns) and `load()`.
-    stats : column statistics if they are known already; else one pass computes them when asked.
+    stats : column statistics if they are known already, or a function that reads them when asked;
+        else one pass computes them.
     local : the tiles hold their arrays, so work stays in this process.
 
     Attributes
@@ -77,7 +78,7 @@ class Matrix:
         *,
         rows: Sequence[Any] = (),
         columns: Sequence[Any] = (),
-        stats: Stats | None = None,
+        stats: Stats | Callable[[], Stats] | None = None,
         local: bool = False,
     ) -> None:
         if not rows and not columns:
@@ -199,6 +200,8 @@ class Matrix:
     @property
     def stats(self) -> Stats:
         """Column sums, squares and counts; one pass, the first time, unless the store has them."""
+        if callable(self._stats):
+            self._stats = self._stats()
         if self._stats is None:
             if self.column_tiles:
                 parts = self.map_columns(_column_stats)

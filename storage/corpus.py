@@ -1,0 +1,280 @@
+"""A staged corpus: its matrix by both layouts, its labels and names, read where they are used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, overload
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bigfs.matrix import Matrix, Stats
+from storage import layout
+from storage.errors import StoreError
+from storage.layout import Manifest, Segment
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A store as tasks get it: where it is and which content it must have. Picklable."""
+
+    uri: str
+    content: str
+
+    def read(self, path: str, start: int = 0, stop: int | None = None) -> Array:
+        return layout.read(self.uri, self.content, path, start, stop)
+
+    def chunk(self, path: str) -> int:
+        return int(layout.array(self.uri, self.content, path).chunks[0])
+
+
+@dataclass(frozen=True)
+class RowTile:
+    """Rows of the store from `first` on; they are rows [start, stop) of the matrix."""
+
+    place: Place
+    first: int
+    start: int
+    stop: int
+    d: int
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (self.place, "rows", self.first, self.stop - self.start)
+
+    def load(self) -> sp.csr_array:
+        indptr = self.place.read("X/indptr", self.first, self.first + self.stop - self.start + 1)
+        a, b = int(indptr[0]), int(indptr[-1])
+        data, indices = self.place.read("X/data", a, b), self.place.read("X/indices", a, b)
+        return sp.csr_array((data, indices, (indptr - a).astype(np.int32)), shape=(self.stop - self.start, self.d))
+
+
+@dataclass(frozen=True)
+class ColumnTile:
+    """Columns [start, stop) of some segments, one below the other. `lengths`: the segments' rows."""
+
+    place: Place
+    segments: tuple[str, ...]
+    lengths: tuple[int, ...]
+    start: int
+    stop: int
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (self.place, "columns", self.segments, self.start)
+
+    def load(self) -> sp.csc_array:
+        return self.columns(np.arange(self.stop - self.start))
+
+    def columns(self, index: Array) -> sp.csc_array:
+        """Some of the tile's columns (increasing); only the chunks that hold them are read."""
+        index = np.asarray(index)
+        parts = [self._read(f"uns/columns/{name}", index) for name in self.segments]
+        firsts = np.cumsum([0, *self.lengths])
+        if len(parts) == 1:
+            data, rows, indptr = parts[0]
+        else:
+            data, rows, indptr = _stack([(d, r + np.int32(first), p) for (d, r, p), first in zip(parts, firsts, strict=False)])
+        return sp.csc_array((data, rows, indptr.astype(np.int32)), shape=(int(firsts[-1]), len(index)))
+
+    def _read(self, path: str, index: Array) -> tuple[Array, Array, Array]:
+        """Data, rows and indptr of the columns in one segment."""
+        edges = self.place.read(f"{path}/indptr", self.start, self.stop + 1)
+        starts, stops = edges[index], edges[index + 1]
+        indptr = np.concatenate([[0], np.cumsum(stops - starts)])
+        data, rows = np.empty(indptr[-1], dtype=np.float32), np.empty(indptr[-1], dtype=np.int32)
+        for a, b in _runs(starts, stops, self.place.chunk(f"{path}/data")):
+            begin = starts[a]
+            wanted = np.repeat(starts[a:b] - begin - indptr[a:b], np.diff(indptr[a : b + 1])) + np.arange(indptr[a], indptr[b])
+            for name, out in (("data", data), ("indices", rows)):
+                out[indptr[a] : indptr[b]] = self.place.read(f"{path}/{name}", int(begin), int(stops[b - 1]))[wanted]
+        return data, rows, indptr
+
+
+def _runs(starts: Array, stops: Array, chunk: int) -> Iterator[tuple[int, int]]:
+    """Runs [a, b) of columns between which no whole chunk lies."""
+    if not len(starts):
+        return
+    gaps = np.flatnonzero(starts[1:] // chunk > np.maximum(stops[:-1] - 1, 0) // chunk + 1) + 1
+    yield from zip([0, *gaps.tolist()], [*gaps.tolist(), len(starts)], strict=True)
+
+
+def _stack(parts: Sequence[tuple[Array, Array, Array]]) -> tuple[Array, Array, Array]:
+    """CSC blocks one below the other."""
+    indptr = np.sum([p for _, _, p in parts], axis=0)
+    data, rows = np.empty(indptr[-1], dtype=parts[0][0].dtype), np.empty(indptr[-1], dtype=np.int32)
+    begin = indptr[:-1].copy()
+    for values, indices, own in parts:
+        where = np.repeat(begin - own[:-1], np.diff(own)) + np.arange(own[-1])
+        data[where], rows[where] = values, indices
+        begin += np.diff(own)
+    return data, rows, indptr
+
+
+class FeatureNames(Sequence[str]):
+    """d names, read when asked for; of a corpus without names, the column numbers.
+
+    An integer gives a str, an array of indices or a slice an array of str.
+    """
+
+    def __init__(self, place: Place, size: int, named: bool) -> None:
+        self.place, self.size, self.named = place, size, named
+
+    def __len__(self) -> int:
+        return self.size
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice | Array | Sequence[int]) -> Any: ...
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, int | np.integer):
+            if not -self.size <= index < self.size:
+                raise IndexError(f"feature {index} of {self.size}")
+            return str(self[np.array([int(index) % self.size])][0])
+        index = np.arange(self.size)[index] if isinstance(index, slice) else np.asarray(index)
+        index = np.flatnonzero(index) if index.dtype == bool else index
+        if not self.named:
+            return index.astype(np.str_).astype(object)
+        chunk = self.place.chunk("var/_index")
+        names = np.empty(len(index), dtype=object)
+        for c in np.unique(index // chunk):
+            mine = np.flatnonzero(index // chunk == c)
+            block = self.place.read("var/_index", int(c) * chunk, min((int(c) + 1) * chunk, self.size))
+            names[mine] = block[index[mine] - c * chunk].astype(object)
+        return names
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.asarray(self[:], dtype=dtype)
+
+
+class Corpus:
+    """A store, or some of its segments.
+
+    Attributes
+    ----------
+    uri : where it is.
+    X : `bigfs.matrix.Matrix`, n × d, both layouts, statistics known.
+    y : (n,) int64 class codes, −1 unlabelled; (n,) float64 real targets; or an (n, c) csr array of ones (label sets).
+    class_names : c names; empty without classes.
+    feature_names : `FeatureNames`.
+    split : (n,) "train" or "test", or None.
+    sample_names : (n,) object array of str (row numbers if there are none).
+    manifest, spec : what the store is and how it was made; `spec` as plain data.
+    """
+
+    def __init__(self, uri: str, manifest: Manifest, segments: Sequence[Segment]) -> None:
+        self.uri, self.manifest, self.segments = uri, manifest, tuple(segments)
+        self.place = Place(uri, manifest.content)
+
+    def __repr__(self) -> str:
+        n, d = self.X.shape
+        return f"<Corpus {self.uri}: {n} × {d}, {self.X.nnz} non-zeros>"
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits there are, in row order."""
+        return tuple(dict.fromkeys(s.split for s in self.segments if s.split))
+
+    def part(self, split: str) -> Corpus:
+        """Only the rows of one split."""
+        chosen = [s for s in self.segments if s.split == split]
+        if not chosen:
+            there = ", ".join(self.splits) or "no split"
+            raise StoreError(f"{self.uri} has no rows of split {split!r}; it has {there}")
+        return Corpus(self.uri, self.manifest, chosen)
+
+    @cached_property
+    def X(self) -> Matrix:
+        n, d = sum(s.stop - s.start for s in self.segments), self.manifest.shape[1]
+        return Matrix((n, d), rows=self._row_tiles(), columns=self._column_tiles(), stats=self._stats)
+
+    def _row_tiles(self) -> list[RowTile]:
+        bounds = np.array(self.manifest.row_bounds)
+        tiles, start = [], 0
+        for s in self.segments:
+            inside = bounds[(bounds >= s.start) & (bounds <= s.stop)].tolist()
+            for a, b in zip(inside, inside[1:], strict=False):
+                tiles.append(RowTile(self.place, a, start, start + b - a, self.manifest.shape[1]))
+                start += b - a
+        return tiles
+
+    def _column_tiles(self) -> list[ColumnTile]:
+        names, lengths = tuple(s.name for s in self.segments), tuple(s.stop - s.start for s in self.segments)
+        bounds = self.manifest.column_bounds
+        return [ColumnTile(self.place, names, lengths, a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
+
+    def _stats(self) -> Stats:
+        """Of the segments, added in their order."""
+        d = self.manifest.shape[1]
+        sums, squares, counts = np.zeros(d), np.zeros(d), np.zeros(d, dtype=np.int64)
+        for s in self.segments:
+            sums += self.place.read(f"uns/statistics/{s.name}/sums")
+            squares += self.place.read(f"uns/statistics/{s.name}/squares")
+            counts += np.diff(self.place.read(f"uns/columns/{s.name}/indptr"))
+        return Stats(sums, squares, counts)
+
+    @cached_property
+    def y(self) -> Any:
+        kind = self.manifest.target
+        if kind == "class":
+            return self._rows("obs/label/codes").astype(np.int64)
+        if kind == "real":
+            return self._rows("obs/label")
+        if kind == "multilabel":
+            data, indices, indptr = (self.place.read(f"obsm/labels/{part}") for part in ("data", "indices", "indptr"))
+            whole = sp.csr_array((data, indices, indptr), shape=(self.manifest.shape[0], len(self.class_names)))
+            return sp.vstack([whole[s.start : s.stop] for s in self.segments], format="csr")
+        return np.full(self.X.shape[0], -1, dtype=np.int64)
+
+    @cached_property
+    def class_names(self) -> list[str]:
+        path = {"class": "obs/label/categories", "multilabel": "uns/class_names"}.get(self.manifest.target or "")
+        return [] if path is None else [str(name) for name in self.place.read(path)]
+
+    @cached_property
+    def split(self) -> Array | None:
+        if not self.splits:
+            return None
+        return np.repeat([str(s.split) for s in self.segments], [s.stop - s.start for s in self.segments])
+
+    @cached_property
+    def sample_names(self) -> Array:
+        return self._rows("obs/_index").astype(object)
+
+    @cached_property
+    def feature_names(self) -> FeatureNames:
+        return FeatureNames(self.place, self.manifest.shape[1], self.manifest.named[1])
+
+    def _rows(self, path: str) -> Array:
+        return np.concatenate([self.place.read(path, s.start, s.stop) for s in self.segments])
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Shape, nnz, target, segments, source, settings, key, content hash, version; and what the
+        source told: fingerprint, sample_shape, planted."""
+        told = {k: v for k, v in asdict(self.manifest).items() if not k.endswith("bounds")}
+        told["sample_shape"] = self.manifest.source["sample_shape"]
+        told["planted"] = self.manifest.source["planted"]
+        told["fingerprint"] = self.manifest.source["fingerprint"]
+        return told
+
+
+def open(uri: str | os.PathLike[str]) -> Corpus:
+    """The corpus of a store.
+
+    Raises
+    ------
+    StoreError : nothing there, unfinished, or of a newer version.
+    Damaged : its manifest is not what was written.
+    """
+    uri = layout.absolute(uri)
+    manifest = layout.manifest_of(uri)
+    layout.root(uri, manifest.content)
+    return Corpus(uri, manifest, manifest.segments)

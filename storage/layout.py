@@ -1,0 +1,304 @@
+"""How a store lies in Zarr: a group in AnnData's published layout, and our manifest beside it.
+
+    zarr.json                   AnnData's root
+    X/                          csr_matrix: data, indices, indptr; all rows, training rows first
+    obs/  var/  obsm/           labels, splits, sample names; feature names and idf; label sets
+    uns/columns/<segment>/      csc_matrix of one segment of rows, all columns
+    uns/statistics/<segment>/   sums, squares of its columns
+    bigfs.json                  the manifest: what the store is, written last
+    checksums.json              the checksum of every document above; its hash is in the manifest
+
+The column layout is kept by segments of rows (one a split, one more for every append), so that a
+split is a choice of segments and appending writes a segment. Zarr reads a missing chunk as zeros
+and a swapped one as numbers; here every document is looked up in the checksums as it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+import fsspec
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+from zarr.abc.store import Store
+from zarr.codecs import BloscCodec, Crc32cCodec
+from zarr.core.sync import sync
+from zarr.storage import FsspecStore, LocalStore, WrapperStore
+
+from storage.errors import Damaged, StoreError
+
+VERSION = 1
+MANIFEST, CHECKSUMS = "bigfs.json", "checksums.json"
+CHUNK = 1 << 18  # values: 1 MB of float32 or int32
+STRINGS = 1 << 15  # names a chunk
+CODECS = (BloscCodec(cname="zstd", clevel=3, shuffle="shuffle"), Crc32cCodec())
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Rows [start, stop) whose columns are stored together; all of one split."""
+
+    name: str
+    split: str | None
+    start: int
+    stop: int
+    nnz: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a store is. `key` says of what it was made: equal keys, equal stores."""
+
+    key: str
+    shape: tuple[int, int]
+    nnz: int
+    target: str | None  # "class", "real", "multilabel"
+    segments: tuple[Segment, ...]
+    row_bounds: tuple[int, ...]
+    column_bounds: tuple[int, ...]
+    named: tuple[bool, bool]  # whether samples and features have names
+    source: dict[str, Any]  # uri, format, fingerprint, and what the source told of itself
+    settings: dict[str, Any]
+    content: str = ""  # the hash of the checksums, hence of everything stored
+    version: int = VERSION
+
+
+# --- documents ------------------------------------------------------------------------------------
+
+
+def absolute(uri: str | os.PathLike[str]) -> str:
+    """A URL as it is; a path from the root, because workers may run elsewhere."""
+    uri = str(uri).removeprefix("file://")
+    return uri.rstrip("/") if "://" in uri else os.path.abspath(uri)
+
+
+def store_at(uri: str, *, read_only: bool = False) -> Store:
+    return FsspecStore.from_url(uri, read_only=read_only) if "://" in uri else LocalStore(uri, read_only=read_only)
+
+
+def put(uri: str, name: str, document: bytes) -> None:
+    with fsspec.open(f"{uri}/{name}", "wb") as file:
+        file.write(document)
+
+
+def get(uri: str, name: str) -> bytes:
+    with fsspec.open(f"{uri}/{name}", "rb") as file:
+        return file.read()
+
+
+def exists(uri: str) -> bool:
+    """Whether a finished store is there."""
+    fs, path = fsspec.core.url_to_fs(f"{uri}/{MANIFEST}")
+    return bool(fs.exists(path))
+
+
+def digest(document: bytes) -> str:
+    return hashlib.blake2b(document, digest_size=16).hexdigest()
+
+
+def checksum(key: str, document: bytes) -> str:
+    """A chunk ends with its own CRC-32C, which its codec verifies; other documents are hashed."""
+    return digest(document) if key.endswith("zarr.json") else document[-4:].hex()
+
+
+# --- the manifest, and the checksums of everything -----------------------------------------------
+
+
+def publish(uri: str, manifest: Manifest, checksums: dict[str, str]) -> Manifest:
+    """Write the two last documents; with the manifest the store exists."""
+    listed = json.dumps(dict(sorted(checksums.items())), indent=0).encode()
+    manifest = Manifest(**{**manifest.__dict__, "content": digest(listed)})
+    put(uri, CHECKSUMS, listed)
+    body = asdict(manifest)
+    document = {"checksum": digest(_canonical(body)), "manifest": body}
+    put(uri, MANIFEST, json.dumps(document).encode())
+    return manifest
+
+
+def manifest_of(uri: str) -> Manifest:
+    """The manifest of a finished store.
+
+    Raises
+    ------
+    StoreError : nothing there, not a store, or one of a newer version.
+    Damaged : the manifest is not what was written.
+    """
+    try:
+        raw = get(uri, MANIFEST)
+    except FileNotFoundError:
+        fs, path = fsspec.core.url_to_fs(uri)
+        what = "is not a finished store: stage it again" if fs.exists(path) else "does not exist: stage a source there first"
+        raise StoreError(f"{uri} {what}") from None
+    try:
+        document = json.loads(raw)
+        body, expected, version = document["manifest"], document["checksum"], document["manifest"]["version"]
+    except (ValueError, KeyError, TypeError):
+        raise Damaged(f"{uri}: {MANIFEST} is damaged: restore it or stage again") from None
+    if isinstance(version, int) and version > VERSION:
+        raise StoreError(f"{uri} has store version {version} and this bigfs reads up to {VERSION}: upgrade bigfs, or stage again")
+    if digest(_canonical(body)) != expected:
+        raise Damaged(f"{uri}: {MANIFEST} is damaged: restore it or stage again")
+    segments = tuple(Segment(**segment) for segment in body.pop("segments"))
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in body.items()}
+    return Manifest(segments=segments, **fields)
+
+
+def _canonical(body: dict[str, Any]) -> bytes:
+    return json.dumps(body, sort_keys=True).encode()
+
+
+@lru_cache(maxsize=8)
+def checksums_of(uri: str, content: str) -> dict[str, str]:
+    try:
+        raw = get(uri, CHECKSUMS)
+    except FileNotFoundError:
+        raise Damaged(f"{uri}: {CHECKSUMS} is missing: restore it or stage again") from None
+    if digest(raw) != content:
+        raise Damaged(f"{uri}: {CHECKSUMS} is damaged: restore it or stage again")
+    return dict(json.loads(raw))
+
+
+# --- reading, never a wrong number ----------------------------------------------------------------
+
+
+class Verified(WrapperStore[Store]):
+    """Compares every document read with its checksum: a missing or exchanged one is an error."""
+
+    def __init__(self, store: Store, uri: str = "", checksums: dict[str, str] | None = None) -> None:
+        super().__init__(store)
+        self.uri, self.checksums = uri, checksums or {}
+
+    def _with_store(self, store: Store) -> Verified:
+        return Verified(store, self.uri, self.checksums)
+
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        value = await self._store.get(key, prototype, byte_range)
+        expected = self.checksums.get(key)
+        if expected is None:
+            return value
+        if value is None:
+            raise Damaged(f"{self.uri}: {where(key)} is missing: restore it or stage again")
+        if byte_range is None and checksum(key, value.to_bytes()) != expected:
+            raise Damaged(f"{self.uri}: {where(key)} is damaged: restore it or stage again")
+        return value
+
+
+def where(key: str) -> str:
+    """A document's key in words."""
+    array, is_chunk, chunk = key.partition("/c/")
+    return f"chunk {chunk} of array {array}" if is_chunk else f"document {key}"
+
+
+@lru_cache(maxsize=8)
+def root(uri: str, content: str) -> zarr.Group:
+    """The store's group, for reading; kept open in each process."""
+    verified = Verified(store_at(uri, read_only=True), uri, checksums_of(uri, content))
+    return zarr.open_group(verified, mode="r", zarr_format=3, use_consolidated=False)
+
+
+@lru_cache(maxsize=64)
+def array(uri: str, content: str, path: str) -> zarr.Array[Any]:
+    found = root(uri, content)[path]
+    assert isinstance(found, zarr.Array)
+    return found
+
+
+def read(uri: str, content: str, path: str, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+    """Values [start, stop) of a 1-d array; a chunk that fails its checksum is named."""
+    source = array(uri, content, path)
+    stop = source.shape[0] if stop is None else stop
+    if stop <= start:
+        return np.empty(0, dtype=source.dtype)
+    try:
+        return np.asarray(source[start:stop])
+    except Damaged:
+        raise
+    except (ValueError, RuntimeError, OSError) as error:
+        size = source.chunks[0]
+        for chunk in range(start // size, -(-stop // size)):
+            try:
+                source[chunk * size : min((chunk + 1) * size, source.shape[0])]
+            except (ValueError, RuntimeError, OSError):
+                raise Damaged(f"{uri}: chunk {chunk} of array {path} is damaged: restore it or stage again") from error
+        raise
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+class Recorded(WrapperStore[Store]):
+    """Notes the checksum of every document written through it."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.checksums: dict[str, str] = {}
+
+    async def set(self, key: str, value: Any, byte_range: Any = None) -> None:
+        self.checksums[key] = checksum(key, value.to_bytes())
+        await self._store.set(key, value)
+
+    async def set_if_not_exists(self, key: str, value: Any) -> None:
+        await self.set(key, value)
+
+
+class Writer:
+    """The arrays and groups of a store that is being built, with their AnnData encodings."""
+
+    def __init__(self, uri: str, chunk: int = CHUNK) -> None:
+        self.uri, self.chunk = uri, chunk
+        self.recorded = Recorded(store_at(uri))
+
+    @property
+    def checksums(self) -> dict[str, str]:
+        return self.recorded.checksums
+
+    def group(self, path: str, encoding: str, version: str = "0.1.0", **attributes: Any) -> None:
+        attributes = {"encoding-type": encoding, "encoding-version": version, **attributes}
+        zarr.create_group(self.recorded, path=path, zarr_format=3, overwrite=False, attributes=attributes)
+
+    def create(self, path: str, length: int, dtype: Any, chunk: int | None = None, encoding: str = "array") -> None:
+        """An empty array, to be filled by `fill`."""
+        zarr.create_array(
+            self.recorded,
+            name=path,
+            shape=(length,),
+            dtype=dtype,
+            chunks=(min(chunk or self.chunk, max(length, 1)),),
+            compressors=CODECS,
+            filters=None,
+            zarr_format=3,
+            config={"write_empty_chunks": True},
+            attributes={"encoding-type": encoding, "encoding-version": "0.2.0"},
+        )
+
+    def write(self, path: str, values: Any, chunk: int | None = None) -> None:
+        """A whole array: numbers or strings."""
+        values = np.asarray(values)
+        text = values.dtype.kind in "OUST"
+        self.create(path, len(values), str if text else values.dtype, STRINGS if text else chunk, "string-array" if text else "array")
+        self.checksums.update(fill(self.uri, path, 0, values))
+
+
+def fill(uri: str, path: str, start: int, values: NDArray[Any]) -> dict[str, str]:
+    """Write whole chunks of an array from `start` on; returns their checksums."""
+    recorded = Recorded(store_at(uri))
+    target = zarr.open_array(recorded, path=path, mode="r+", zarr_format=3)
+    if len(values):
+        target[start : start + len(values)] = values
+    return recorded.checksums
+
+
+def remove(uri: str) -> None:
+    """Delete everything under a URI that is not a finished store."""
+    sync(store_at(uri).delete_dir(""))
+
+
+def unpublished(uri: str, path: str) -> zarr.Array[Any]:
+    """An array of a store that is being built."""
+    return zarr.open_array(store_at(uri, read_only=True), path=path, mode="r", zarr_format=3)

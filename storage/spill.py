@@ -1,0 +1,64 @@
+"""Blocks of rows on scratch disk, twice: row by row, and sorted by column. Plain .npy files.
+
+A block is written by the worker that read it; `storage.assemble` then reads slices of many blocks.
+The column-sorted half lists only the columns that occur: d may be 16 million and a block a few MB.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+class Spill(NamedTuple):
+    """One block of rows of one split: where it lies, its size, and the labels of its rows."""
+
+    path: str
+    split: str | None
+    rows: int
+    nnz: int
+    width: int
+    y: Any = None
+    names: Any = None
+
+
+def save(path: Path, **arrays: Array) -> None:
+    for name, values in arrays.items():
+        np.save(path.with_name(f"{path.name}.{name}.npy"), values)
+
+
+def open_array(path: str, name: str) -> Array:
+    """Mapped, not read."""
+    return np.load(f"{path}.{name}.npy", mmap_mode="r")  # type: ignore[no-any-return]
+
+
+def spill(path: Path, X: sp.csr_array, split: str | None, y: Any = None, names: Any = None) -> Spill:
+    """Write a block both ways; explicit zeros are dropped."""
+    if X.nnz and not X.data.all():
+        X = X.copy()
+        X.eliminate_zeros()
+    data, indices = X.data.astype(np.float32, copy=False), X.indices.astype(np.int32, copy=False)
+    width = int(indices.max()) + 1 if len(indices) else 0
+    save(path, data=data, indices=indices, lengths=np.diff(X.indptr).astype(np.int32))
+    columns, starts, rows, values = by_column(sp.csr_array((data, indices, X.indptr), shape=(X.shape[0], width)))
+    save(path, columns=columns, starts=starts, rows=rows, values=values)
+    return Spill(str(path), split, X.shape[0], len(data), width, y, names)
+
+
+def by_column(X: sp.csr_array) -> tuple[Array, Array, Array, Array]:
+    """The columns that occur, where each starts, then rows and values of all entries, column after column."""
+    if X.shape[1] > 64 * X.nnz + (1 << 16):  # far wider than full: sort the entries, don't count the columns
+        order = np.argsort(X.indices, kind="stable")
+        columns, first = np.unique(X.indices[order], return_index=True)
+        rows = np.repeat(np.arange(X.shape[0], dtype=np.int32), np.diff(X.indptr))[order]
+        return columns.astype(np.int32), np.append(first, X.nnz).astype(np.int64), rows, X.data[order]
+    C = X.tocsc()
+    columns = np.flatnonzero(np.diff(C.indptr))
+    starts = np.append(C.indptr[columns], C.nnz).astype(np.int64)
+    return columns.astype(np.int32), starts, C.indices.astype(np.int32, copy=False), C.data
