@@ -27,8 +27,8 @@ def encode(parts: Sequence[Any], rows: int, *, kind: str | None = None, class_na
         return Targets(None, np.full(rows, -1, dtype=np.int64), [])
     if sum(len(part) for part in parts) != rows:
         raise SourceError("some samples have a label field and some have none: give every sample one, or none")
-    if kind == "multilabel" or any(isinstance(label, tuple) for label in parts[0]):
-        return _label_sets([labels for part in parts for labels in part], class_names)
+    if kind == "multilabel" or any(isinstance(part, list) and isinstance(part[0], tuple) for part in parts):
+        return _label_sets([one for part in parts for one in _as_sets(part)], class_names)
     y = np.concatenate([_as_array(part) for part in parts])
     if y.dtype.kind == "f" and (kind == "real" or (kind is None and not _whole(y))):
         return Targets("real", y.astype(np.float64), [])
@@ -64,6 +64,13 @@ def _whole(y: NDArray[Any]) -> bool:
 
 def _name(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _as_sets(part: Any) -> list[tuple[Any, ...]]:
+    """A piece in which every sample happened to have one label looks like single labels."""
+    if isinstance(part, list):
+        return [one if isinstance(one, tuple) else (one,) for one in part]
+    return [(int(v) if isinstance(v, float) and v.is_integer() else v,) for v in part.tolist()]
 
 
 def _label_sets(sets: Sequence[tuple[Any, ...]], class_names: Sequence[str] | None) -> Targets:

@@ -8,10 +8,11 @@ from typing import Any
 
 from storage.errors import SourceError
 from storage.sources.base import Source, head
+from storage.sources.svmlight import Svmlight
 from storage.sources.synthetic import PREFIX, Synthetic
 from storage.sources.text import Text
 
-FORMATS: dict[str, type[Source]] = {"synthetic": Synthetic, "text": Text}  # in the order in which they are tried
+FORMATS: dict[str, type[Source]] = {"synthetic": Synthetic, "text": Text, "svmlight": Svmlight}  # in the order in which they are tried
 
 
 def find(source: str | Path, *, format: str | None = None, **options: Any) -> Source:
