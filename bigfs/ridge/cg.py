@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from bigfs.matrix import Matrix
 from bigfs.ridge.middle import Middle
@@ -43,7 +44,8 @@ class CG:
     def solve(self, rhs: Array, start: Array | None = None) -> Solution:
         on = self.s > 0
         Z = np.zeros(rhs.shape) if start is None else np.divide(start, self.s, out=np.zeros(rhs.shape), where=on)
-        Z, residuals, iterations = block_cg(self.operator, self.s * rhs, Z, lambda R: self.jacobi * R, self.tol, self.max_iter)
+        with threadpool_limits(1, user_api="blas"):  # d × r by r × r: a second thread only waits, and does so spinning
+            Z, residuals, iterations = block_cg(self.operator, self.s * rhs, Z, lambda R: self.jacobi * R, self.tol, self.max_iter)
         return Solution(self.s * Z, residuals, iterations)
 
 

@@ -1,0 +1,92 @@
+"""The features still in play. Once they fit in memory they are gathered there, and later solves read nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigfs import blocks
+from bigfs.matrix import Matrix
+from bigfs.ridge import Middle, Ridge, Solution
+
+Array = NDArray[np.float64]
+SHARE = 0.25  # of the memory limit that a gathered working set may take
+DENSE = 0.3  # share of non-zeros from which a dense array is smaller and faster
+
+
+class WorkingSet:
+    """Ridge solves over the features of finite u, gathered in memory where they fit.
+
+    Parameters are those of `Ridge`; a plan is made anew for each set of features.
+
+    Attributes
+    ----------
+    plans : the way used for each working set so far: (number of features, gathered, `Plan`).
+    """
+
+    def __init__(self, X: Matrix, **ridge: Any) -> None:
+        self.whole, self._ridge_options = X, ridge
+        self._index: NDArray[np.int64] | None = None  # of the columns gathered; None: the whole matrix
+        self._middle: Middle | None = None
+        self._ridge: Ridge | None = None
+        self.plans: list[dict[str, Any]] = []
+
+    def solve(self, middle: Middle, u: Array, T: Array, start: Array | None = None) -> Solution:
+        """(XᵀMX + diag u)⁻¹ XᵀT for u (d,), inf for what is left out, whose rows of W are zero."""
+        on = np.flatnonzero(np.isfinite(u))
+        ridge = self._at(on, middle)
+        if self._index is None:
+            return ridge.prepare(u).solve(T, start)
+        solved = ridge.prepare(u[on]).solve(T, None if start is None else start[on])
+        W = np.zeros((len(u), T.shape[1]))
+        W[on] = solved.W
+        return Solution(W, solved.residuals, solved.iterations)
+
+    def times(self, W: Array) -> Array:
+        """X W for a W that is zero outside the working set."""
+        return self.whole @ W if self._index is None else self.X @ W[self._index]
+
+    def transposed_times(self, V: Array) -> Array:
+        """XᵀV on the working set, d × r; zero on what was left out and not gathered."""
+        if self._index is None:
+            return self.X.T @ V
+        G = np.zeros((self.whole.shape[1], V.shape[1]))
+        G[self._index] = self.X.T @ V
+        return G
+
+    @property
+    def X(self) -> Matrix:
+        """The matrix that solves run on."""
+        return self.whole if self._ridge is None else self._ridge.X
+
+    def _at(self, on: NDArray[np.int64], middle: Middle) -> Ridge:
+        same = self._ridge is not None and (self._index is None or np.array_equal(on, self._index))
+        if self._index is None and self._fits(on):
+            same = False
+        if same and middle is self._middle:
+            return self._ridge  # type: ignore[return-value]
+        X = self.X if same else self._gather(on)
+        self._middle = middle
+        self._ridge = Ridge(X, middle, **self._ridge_options)
+        if not same:
+            self.plans.append({"features": len(on), "gathered": self._index is not None, "plan": self._ridge.plan})
+        return self._ridge
+
+    def _bytes(self, on: NDArray[np.int64]) -> int:
+        """Of those columns in both layouts, in float64, or dense."""
+        return min(24 * int(self.whole.stats.counts[on].sum()), 8 * self.whole.shape[0] * len(on))
+
+    def _fits(self, on: NDArray[np.int64]) -> bool:
+        return self._bytes(on) <= SHARE * (self._ridge_options.get("limit") or blocks.memory_limit())
+
+    def _gather(self, on: NDArray[np.int64]) -> Matrix:
+        if not self._fits(on):
+            self._index = None
+            return self.whole
+        inside = self._index is not None and len(np.setdiff1d(on, self._index, assume_unique=True)) == 0
+        columns = self.X.columns(np.searchsorted(self._index, on)) if inside else self.whole.columns(on)  # type: ignore[arg-type]
+        self._index = on
+        dense = columns.nnz > DENSE * columns.shape[0] * max(columns.shape[1], 1)
+        return Matrix.from_array(columns.toarray().astype(np.float64) if dense else columns.astype(np.float64))
