@@ -19,7 +19,7 @@ from bigfs import blocks
 from bigfs.matrix import Block, Matrix
 from bigfs.ridge.cg import CG, Solution, block_cg
 from bigfs.ridge.middle import Middle, centring, diagonal, identity, laplacian
-from bigfs.ridge.plan import WAYS, Cost, Plan, choose, project
+from bigfs.ridge.plan import ITERATIONS, WAYS, Cost, Plan, choose, project
 from bigfs.ridge.primal import Primal, gram
 from bigfs.ridge.woodbury import Woodbury, kernel
 
@@ -38,6 +38,7 @@ class Ridge:
     tol : relative residual at which CG stops. The direct ways reach rounding.
     max_iter : CG's iterations in one solve. Stopping there is not an error: `Solution.residuals` tells.
     limit : bytes that one process may use; default `blocks.memory_limit()`.
+    iterations : of CG that the plan expects; a loop that starts each solve at the last answer knows better than the default.
 
     Attributes
     ----------
@@ -58,6 +59,7 @@ class Ridge:
         tol: float = 1e-10,
         max_iter: int = 500,
         limit: int | None = None,
+        iterations: int = ITERATIONS,
     ) -> None:
         self.X, self.middle = X, middle or identity()
         self.tol, self.max_iter = tol, max_iter
@@ -65,7 +67,7 @@ class Ridge:
         tiles = 0 if X.local else max(len(X.row_tiles), len(X.column_tiles))
         entries = 0 if F is None else F.nnz if sp.issparse(F) else F.size
         root = F is not None and not self.middle.projection
-        costs = project(*X.shape, X.stats.counts, targets, tiles, blocks.n_workers(), entries, root)
+        costs = project(*X.shape, X.stats.counts, targets, tiles, blocks.n_workers(), entries, root, iterations)
         self.plan = choose(costs, solver, limit)
         self._gram: Array | None = None
         self._squares: Array | None = None
@@ -79,6 +81,12 @@ class Ridge:
         if self.plan.way == "primal":
             return Prepared(cg, Primal(self.gram, u))
         return Prepared(cg, Woodbury(self.X, self.middle, u) if self.plan.way == "woodbury" else None)
+
+    def narrow(self, wider: Ridge, index: Any, narrower: Any) -> None:
+        """Take the Gram matrix from a ridge over the columns `index`, if it has one and they include `narrower`."""
+        if wider._gram is not None and index is not None and narrower is not None and np.isin(narrower, index).all():
+            at = np.searchsorted(index, narrower)
+            self._gram = wider._gram[np.ix_(at, at)]
 
     @property
     def gram(self) -> Array:

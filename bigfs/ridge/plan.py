@@ -2,7 +2,7 @@
 
 woodbury   n²·(non-zeros a column) to build, n³/3 to factor      n × n in memory
 primal     d²·(non-zeros a row) to build, d³/3 to factor         d × d in memory
-cg         4·nnz·r for each of ITERATIONS                        8 blocks of d × r in memory
+cg         4·nnz·r for each of its iterations                    8 blocks of d × r in memory
 """
 
 from __future__ import annotations
@@ -39,10 +39,19 @@ class Plan(NamedTuple):
 
 
 def project(
-    n: int, d: int, counts: NDArray[np.int64], r: int, tiles: int = 0, workers: int = 1, e: int = 0, root: bool = False
+    n: int,
+    d: int,
+    counts: NDArray[np.int64],
+    r: int,
+    tiles: int = 0,
+    workers: int = 1,
+    e: int = 0,
+    root: bool = False,
+    iterations: int = ITERATIONS,
 ) -> dict[str, Cost]:
     """Time and memory of each way: n × d with `counts` non-zeros a column, r right-hand sides,
-    `tiles` tiles that are not in this process, e non-zeros in F; `root`: M has to be factored for Woodbury."""
+    `tiles` tiles that are not in this process, e non-zeros in F; `root`: M has to be factored for Woodbury;
+    `iterations` of CG to expect."""
     nnz = float(counts.sum())
     overlap = float(np.sum(counts.astype(float) ** 2))  # multiply-adds of XXᵀ; those of XᵀX are nnz²/n or more
     wait = TASK * tiles / workers
@@ -52,7 +61,7 @@ def project(
             2 * min(overlap / SPARSE, n * n * d / DENSE) + (5 if root else 1) * n**3 / 3 / DENSE + 3 * product, (40 if root else 24) * n * n
         ),
         "primal": Cost(2 * min(nnz**2 / n / SPARSE, n * d * d / DENSE) + d**3 / 3 / DENSE + 2 * product, 24 * d * d),
-        "cg": Cost(ITERATIONS * product, 64 * d * r + 16 * n * r),
+        "cg": Cost((1 + iterations) * product, 64 * d * r + 16 * n * r),
     }
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from bigfs import blocks
 from bigfs.matrix import Matrix
 from bigfs.ridge import Middle, Ridge, Solution
+from bigfs.ridge.plan import ITERATIONS
 
 Array = NDArray[np.float64]
 SHARE = 0.25  # of the memory limit that a gathered working set may take
@@ -31,6 +32,7 @@ class WorkingSet:
         self._index: NDArray[np.int64] | None = None  # of the columns gathered; None: the whole matrix
         self._middle: Middle | None = None
         self._ridge: Ridge | None = None
+        self._iterations = ITERATIONS
         self.plans: list[dict[str, Any]] = []
 
     def solve(self, middle: Middle, u: Array, T: Array, start: Array | None = None) -> Solution:
@@ -38,8 +40,11 @@ class WorkingSet:
         on = np.flatnonzero(np.isfinite(u))
         ridge = self._at(on, middle)
         if self._index is None:
-            return ridge.prepare(u).solve(T, start)
+            solved = ridge.prepare(u).solve(T, start)
+            self._note(solved, start)
+            return solved
         solved = ridge.prepare(u[on]).solve(T, None if start is None else start[on])
+        self._note(solved, start)
         W = np.zeros((len(u), T.shape[1]))
         W[on] = solved.W
         return Solution(W, solved.residuals, solved.iterations)
@@ -67,12 +72,20 @@ class WorkingSet:
             same = False
         if same and middle is self._middle:
             return self._ridge  # type: ignore[return-value]
+        before, index = self._ridge, self._index
         X = self.X if same else self._gather(on)
-        self._middle = middle
-        self._ridge = Ridge(X, middle, **self._ridge_options)
+        ridge = Ridge(X, middle, iterations=self._iterations, **self._ridge_options)
+        if before is not None and middle is self._middle:
+            ridge.narrow(before, index, self._index)
         if not same:
-            self.plans.append({"features": len(on), "gathered": self._index is not None, "plan": self._ridge.plan})
-        return self._ridge
+            self.plans.append({"features": len(on), "gathered": self._index is not None, "plan": ridge.plan})
+        self._ridge, self._middle = ridge, middle
+        return ridge
+
+    def _note(self, solved: Solution, start: Array | None) -> None:
+        """What the next plan may expect of CG: as many iterations as the last solve that began at an answer."""
+        if start is not None and start.any() and self._ridge is not None and self._ridge.plan.way == "cg":
+            self._iterations = max(solved.iterations, 1)
 
     def _bytes(self, on: NDArray[np.int64]) -> int:
         """Of those columns in both layouts, in float64, or dense."""

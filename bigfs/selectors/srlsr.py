@@ -52,7 +52,7 @@ class State(NamedTuple):
 class Problem:
     """The data, the step, the certificate, and the working set of features."""
 
-    def __init__(self, X: Matrix, code: NDArray[np.int64], c: int, p: float, gamma: float, tol: float, **ridge: Any) -> None:
+    def __init__(self, X: Matrix, code: NDArray[np.int64], c: int, p: float, gamma: float, tol: float, ridge: dict[str, Any]) -> None:
         self.X, self.code, self.c, self.p, self.gamma, self.tol = X, code, c, p, gamma, tol
         self.known = code >= 0
         self.middle = centring(X.shape[0])
@@ -99,8 +99,9 @@ class Problem:
         G = self.working.transposed_times(V)
         if self.p == 1:
             return self.duality_gap(row_norms(G).max(), Y, V, objective)
-        pull = row_norms(G - self.u(theta)[:, None] * W)[theta > 0]
-        return float(row_norms(W)[theta > 0] @ pull / (self.gamma * norm_2p(W, self.p) ** 2))
+        on = theta > 0
+        pull = row_norms(G[on] - self.u(theta)[on, None] * W[on])
+        return float(row_norms(W)[on] @ pull / (self.gamma * norm_2p(W, self.p) ** 2))
 
     def duality_gap(self, largest: float, Y: Array, V: Array, objective: float) -> float:
         a = 2 * np.sum(V[self.known] * Y[self.known]) + 2 * np.sum(V[~self.known].min(axis=1))
@@ -164,7 +165,8 @@ class SRLSR(Selector):
 
     References
     ----------
-    Chen, Yuan, Nie, Ming: Semi-supervised feature selection via sparse rescaled linear square regression. IEEE TKDE 2018, eq. 50 and Alg. 1.
+    Chen, Yuan, Nie, Ming: Semi-supervised feature selection via sparse rescaled linear square regression.
+    IEEE TKDE 2018, eq. 50 and Alg. 1.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -191,8 +193,6 @@ class SRLSR(Selector):
         solver_max_iter: int = 100,
         tol: float = 1e-2,
         max_iter: int = 200,
-        callback: Any = None,
-        checkpoint: Any = None,
     ) -> None:
         self.n_features_to_select = n_features_to_select
         self.p = p
@@ -203,20 +203,22 @@ class SRLSR(Selector):
         self.solver_max_iter = solver_max_iter
         self.tol = tol
         self.max_iter = max_iter
-        self.callback = callback
-        self.checkpoint = checkpoint
 
     def _fit(self, X: Matrix, y: Any) -> None:
         self.classes_, code = classes_of(y)
-        problem = Problem(
-            X, code, len(self.classes_), self.p, self.gamma, self.tol,
-            solver=self.solver, tol=self.solver_tol, max_iter=self.solver_max_iter,
-        )
+        ridge = {"solver": self.solver, "tol": self.solver_tol, "max_iter": self.solver_max_iter}
+        problem = Problem(X, code, len(self.classes_), self.p, self.gamma, self.tol, ridge)
         self.result_ = iterate(
-            problem.step, problem.start(self._checked_start(X.shape[1])), measure=measure, stop="gap", tol=self.tol, max_iter=self.max_iter,
-            name=type(self).__name__, callback=self.callback, checkpoint=self.checkpoint,
+            problem.step,
+            problem.start(self._checked_start(X.shape[1])),
+            measure=measure,
+            stop="gap",
+            tol=self.tol,
+            max_iter=self.max_iter,
+            name=type(self).__name__,
         )
         state = self.result_.value
+        self.n_iter_ = len(self.result_.history)
         self.result_.stats.update(plans=problem.working.plans, passes=X.passes)
         self.scores_ = problem.scores(state)
         self.theta_, self.coef_, self.intercept_, self.label_distributions_ = state.theta, state.W, state.b, state.Y
@@ -260,8 +262,6 @@ class RLSR(SRLSR):
         solver_max_iter: int = 100,
         tol: float = 1e-2,
         max_iter: int = 200,
-        callback: Any = None,
-        checkpoint: Any = None,
     ) -> None:
         self.n_features_to_select = n_features_to_select
         self.gamma = gamma
@@ -271,5 +271,3 @@ class RLSR(SRLSR):
         self.solver_max_iter = solver_max_iter
         self.tol = tol
         self.max_iter = max_iter
-        self.callback = callback
-        self.checkpoint = checkpoint
