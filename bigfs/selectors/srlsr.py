@@ -31,7 +31,7 @@ from bigfs.prox import norm_2p, project_simplex, row_norms
 from bigfs.result import Record, iterate
 from bigfs.ridge import WAYS, centring
 from bigfs.ridge.working import WorkingSet
-from bigfs.selectors._base import Selector, _is_dask, classes_of
+from bigfs.selectors._base import Selector, is_dask, classes_of
 
 Array = NDArray[np.float64]
 NEGLIGIBLE = 1e-10  # θ below this share of the largest leaves the working set
@@ -235,7 +235,7 @@ class SRLSR(Selector):
         """The class of largest x W + b, (n,), for X as in `fit`."""
         check_is_fitted(self)
         on = np.flatnonzero(self.theta_)
-        if isinstance(X, Matrix) or _is_dask(X):
+        if isinstance(X, Matrix) or is_dask(X):
             X = (X if isinstance(X, Matrix) else Matrix.from_dask(X)).columns(on)
         else:
             X = validate_data(self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False)[:, on]
