@@ -1,4 +1,4 @@
-"""Spectral work on operators that are never formed: embeddings, randomized SVD, rows of (σI + αL) s = e.
+"""Spectral work on operators that are never formed: embeddings of graphs and hypergraphs, randomized SVD.
 
     graph        N = D^-½ A D^-½ = I − L                         D = diag(A 1)
     hypergraph   N = D_v^-½ H diag(w) D_e⁻¹ Hᵀ D_v^-½ = I − L_H   D_v = diag(H w); for w = 1, JHLSR's
@@ -26,7 +26,6 @@ from bigfs.result import NotConverged, Result, Status, iterate
 DENSE = 300  # vertices; below it the n × n matrix is the cheapest way
 OVERSAMPLE = 10  # of the randomized SVD; Halko, Martinsson, Tropp 2011, section 4.2
 NEGLIGIBLE = 1e-6  # of the largest singular value; squares in float64 know no less
-GROUP = 32  # systems solved side by side in one task
 
 
 class Embedding(NamedTuple):
@@ -216,94 +215,3 @@ def randomized_svd(Xc: Centred, r: int, *, tol: float = 1e-3, max_iter: int = 30
     kept = result.value.s > NEGLIGIBLE * result.value.s[0]
     found = Embedding(signed(result.value.U[:, kept]), result.value.s[kept])
     return Result(found, result.status, result.history, {"residual": result.value.residual, "passes": Xc.X.passes - before})
-
-
-# --- shifted systems ----------------------------------------------------------------------------
-
-
-class Systems(NamedTuple):
-    """Rows [start, stop) of E: a tile of systems."""
-
-    start: int
-    stop: int
-
-
-def solve_shifted(
-    L: sp.csr_array, alpha: float, sigmas: Array, E: Array, *, start: Array | None = None, tol: float = 1e-8, max_iter: int = 1000
-) -> Result[Array]:
-    """S (m × n) whose rows solve (σ_i I + αL) s_i = e_i: m independent systems, spread over the cluster.
-
-    Conjugate gradients, preconditioned by the diagonal, a group of systems side by side.
-
-    Parameters
-    ----------
-    L : n × n, symmetric positive semi-definite; a graph Laplacian.
-    alpha : ≥ 0.  sigmas : (m,), each > 0.  E : (m, n).
-    start : (m, n), a first guess for S: the last iteration's.
-    tol : of ‖e_i − (σ_i I + αL)s_i‖ / ‖e_i‖, each.
-
-    Returns
-    -------
-    Result with S. `stats`: `residual` (the largest), `iterations` (of the slowest system).
-
-    Raises
-    ------
-    ValueError : for a negative alpha, a sigma that is not positive, shapes that do not match.
-    """
-    sigmas, E = np.asarray(sigmas, dtype=np.float64), np.asarray(E, dtype=np.float64)
-    if alpha < 0 or not np.all(sigmas > 0):
-        raise ValueError(f"alpha must be ≥ 0 and every sigma > 0; got alpha {alpha} and sigmas from {sigmas.min(initial=np.inf)}")
-    if E.shape != (len(sigmas), L.shape[0]) or (start is not None and start.shape != E.shape):
-        raise ValueError(f"E, and start, must be {len(sigmas)} × {L.shape[0]}: one row a sigma, one column a vertex; got {E.shape}")
-    groups = [Systems(a, min(a + GROUP, len(E))) for a in range(0, len(E), GROUP)]
-    guess = [None if start is None else start[g.start : g.stop] for g in groups]
-    each: list[list[Any]] = [[sigmas[g.start : g.stop] for g in groups], [E[g.start : g.stop] for g in groups], guess]
-    parts = blocks.map_tiles(_conjugate_gradients, groups, L, alpha, tol, max_iter, each=each)
-    S, residuals, steps = (np.concatenate(part) for part in zip(*parts, strict=True))
-    residual = float(residuals.max(initial=0.0))
-    status = Status.CONVERGED if residual <= tol else Status.MAX_ITER
-    if status is not Status.CONVERGED:
-        left = np.sum(residuals > tol)
-        warnings.warn(
-            f"{left} of {len(E)} shifted systems {status} (residual {residual:.1e}, asked for {tol:.0e})", NotConverged, stacklevel=2
-        )
-    return Result(S, status, stats={"residual": residual, "iterations": int(steps.max(initial=0))})
-
-
-def _conjugate_gradients(
-    group: Systems, sigma: Array, E: Array, start: Array | None, L: sp.csr_array, alpha: float, tol: float, max_iter: int
-) -> tuple[Array, Array, Array]:
-    """(S, relative residual of each row, iterations of each row). One solve inside a method's step, hence a loop of its own."""
-    B = np.ascontiguousarray(E.T)  # n × g: all systems in one product with L
-    S = np.zeros_like(B) if start is None else np.ascontiguousarray(start.T)
-    size = _column_norms(B)
-    size = np.where(size > 0, size, 1.0)
-    inverse = 1 / (sigma + alpha * L.diagonal()[:, None])
-    R = B - (sigma * S + alpha * (L @ S))
-    P = inverse * R
-    energy = _column_dots(R, P)
-    residual, steps = _column_norms(R) / size, np.zeros(len(sigma), dtype=np.int64)
-    for _ in range(max_iter):
-        active = residual > tol
-        if not active.any():
-            break
-        AP = sigma * P + alpha * (L @ P)
-        curvature = _column_dots(P, AP)
-        step = np.divide(energy, curvature, out=np.zeros_like(energy), where=active)
-        S += step * P
-        R -= step * AP
-        Y = inverse * R
-        renewed = _column_dots(R, Y)
-        P = Y + np.divide(renewed, energy, out=np.zeros_like(energy), where=active) * P
-        energy, residual = renewed, _column_norms(R) / size
-        steps += active
-    R = B - (sigma * S + alpha * (L @ S))  # the true one, not the recurrence's
-    return S.T, _column_norms(R) / size, steps
-
-
-def _column_dots(A: Array, B: Array) -> Array:
-    return np.asarray((A * B).sum(axis=0))
-
-
-def _column_norms(A: Array) -> Array:
-    return np.sqrt(_column_dots(A, A))

@@ -1,4 +1,4 @@
-"""Spectral results against dense eigen- and singular value decompositions and direct solves."""
+"""Spectral results against dense eigen- and singular value decompositions."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from bigfs.graph import affinity, components, knn, laplacian
 from bigfs.hypergraph import Hypergraph, neighbour_hyperedges
 from bigfs.matrix import Centred, Matrix
 from bigfs.result import NotConverged, Status
-from bigfs.spectral import graph_embedding, hypergraph_embedding, randomized_svd, signed, solve_shifted
+from bigfs.spectral import graph_embedding, hypergraph_embedding, randomized_svd, signed
 
 
 @pytest.fixture(params=["dense", "lanczos"])
@@ -143,28 +143,3 @@ def test_randomized_svd_of_low_rank_returns_the_rank(rng):
     assert found.value.vectors.shape == (50, 2)
     with pytest.raises(ValueError, match="centred 50 × 20"):
         randomized_svd(Centred(X, X.means), 21)
-
-
-@pytest.mark.parametrize("alpha", [0.0, 0.3, 50.0])
-def test_shifted_systems_equal_the_direct_solve(text, rng, alpha):
-    L = laplacian(affinity(knn(Matrix.from_array(text[0]), 5)))
-    sigmas, E = 10.0 ** rng.uniform(-2, 3, size=40), rng.normal(size=(40, 120))
-    E[3] = 0
-    found = solve_shifted(L, alpha, sigmas, E, tol=1e-10)
-    direct = np.stack([np.linalg.solve(s * np.eye(120) + alpha * L.toarray(), e) for s, e in zip(sigmas, E, strict=True)])
-    np.testing.assert_allclose(found.value, direct, atol=1e-8 * np.abs(direct).max())
-    assert found.status is Status.CONVERGED
-    again = solve_shifted(L, alpha, sigmas, E, start=found.value, tol=1e-9)
-    assert again.stats["iterations"] == 0
-    part = solve_shifted(L, alpha, sigmas[7:20], E[7:20], tol=1e-10)
-    np.testing.assert_array_equal(part.value, found.value[7:20])
-
-
-def test_shifted_systems_that_are_cut_short_say_so(text):
-    L = laplacian(affinity(knn(Matrix.from_array(text[0]), 5)))
-    with pytest.warns(NotConverged, match="1 of 1 shifted systems"):
-        assert not solve_shifted(L, 100.0, [1e-3], np.eye(1, 120), max_iter=2).converged
-    with pytest.raises(ValueError, match="every sigma > 0"):
-        solve_shifted(L, 1.0, [0.0], np.eye(1, 120))
-    with pytest.raises(ValueError, match="1 × 120"):
-        solve_shifted(L, 1.0, [1.0], np.eye(1, 7))
