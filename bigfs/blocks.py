@@ -280,6 +280,22 @@ def require_memory(projected: int, what: str, limit: int | str | None = None) ->
         )
 
 
+def peak_memory() -> dict[str, int]:
+    """Peak resident bytes so far of this process ("driver") and of each worker ("worker 0", …)."""
+    peaks = {"driver": _peak_resident()}
+    if client() is not None:
+        found = client().run(_peak_resident)
+        peaks |= {f"worker {i}": found[address] for i, address in enumerate(sorted(found))}
+    return peaks
+
+
+def _peak_resident() -> int:
+    import resource
+
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return kilobytes if sys.platform == "darwin" else kilobytes * 1024
+
+
 # --- tiles that are kept ------------------------------------------------------------------------
 
 _kept: dict[Hashable, tuple[Any, int]] = {}
