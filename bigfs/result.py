@@ -68,7 +68,8 @@ _observer: ContextVar[_Observer] = ContextVar("observer", default=_UNOBSERVED)
 def observed(callback: Callable[[str, Record], None] | None = None, checkpoint: Checkpoint | None = None) -> Iterator[None]:
     """Watch the loops of the block: `callback(name, record)` after each step, states to `checkpoint`.
 
-    What is None stays as an enclosing `observed` set it. Only outermost loops are observed: a solver's inner iterations belong to their step.
+    What is None stays as an enclosing `observed` set it. Only outermost loops are observed: a
+    solver's inner iterations belong to their step.
     """
     outer = _observer.get()
     token = _observer.set(_Observer(callback or outer.callback, checkpoint or outer.checkpoint))

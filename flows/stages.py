@@ -8,6 +8,7 @@ work goes to Dask.
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -16,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 import storage
 from bigfs import blocks
 from bigfs.evaluate import Point, Split, accuracy_curves, class_profile, mean_curves, stratified_folds
 from bigfs.result import NotConverged, observed
 from bigfs.selectors import METHODS
+from flows.report import corpus_facts, write_report
 from storage.runs import Run
 
 BASELINES = ("anova", "fisher")
@@ -35,12 +38,47 @@ def method_named(name: str) -> Any:
 
 
 @contextlib.contextmanager
-def timed(run: Run, stage: str, **facts: Any) -> Iterator[dict[str, Any]]:
-    """Time the block and note it, with every process's peak memory, among the run's stages."""
+def timed(stage: str) -> Iterator[dict[str, Any]]:
+    """A record of the block: its time and every process's memory, beside what the block adds."""
+    record: dict[str, Any] = {"stage": stage}
     began = time.perf_counter()
-    yield facts
-    facts |= {"stage": stage, "seconds": time.perf_counter() - began, "peak_memory": blocks.peak_memory()}
-    run.note(stages=[*run.about.get("stages", []), facts])
+    yield record
+    record |= {"seconds": time.perf_counter() - began, "peak_memory": processes()}
+
+
+def processes() -> dict[str, int]:
+    """Peak resident bytes of this process and the workers, and what Prefect's own server holds now."""
+    peaks = blocks.peak_memory()
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "prefect.server" in " ".join(child.cmdline()):
+                peaks["prefect server"] = child.memory_info().rss
+    return peaks
+
+
+def default_out(source: str, method: str, features: int) -> str:
+    return str(Path("runs") / f"{source_name(source)}-{method}-{features}")
+
+
+def default_store(source: str) -> str:
+    return str(Path("runs") / f"{source_name(source)}.zarr")
+
+
+def source_name(source: str) -> str:
+    """A name for files: the source's last part without its suffixes."""
+    name = source.rstrip("/").rsplit("/", 1)[-1]
+    for suffix in (".gz", ".bz2", ".xz", ".zip", ".tar", ".tgz", ".svm", ".libsvm", ".txt"):
+        name = name.removesuffix(suffix)
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "corpus"
+
+
+def stage(source: str, store: str | None = None, settings: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Stage a source; a store that is there already, of the same content and settings, is reused."""
+    with timed("stage") as record:
+        target = store or default_store(source)
+        staged = storage.stage(source, target, **(settings or {}))
+        record |= {"store": staged.uri, "reused": staged.reused}
+    return record
 
 
 def training_part(corpus: Any) -> Any:
@@ -57,22 +95,32 @@ def check_request(corpus: Any, method: str, features: int) -> None:
 
 
 def select(
-    store: str, out: str | Path, *, method: str, features: int, parameters: dict[str, Any] | None = None, graph: str | None = None
+    store: str,
+    out: str | Path,
+    *,
+    method: str,
+    features: int,
+    parameters: dict[str, Any] | None = None,
+    before: Sequence[dict[str, Any]] = (),
 ) -> Run:
-    """Run a method on a store's training part; the run's directory is begun and still partial."""
+    """Run a method on a store's training part. The run is begun, and partial until `finish`.
+
+    `before` are the records of the stages that went before, for the report.
+    """
     corpus = storage.open(store)
     check_request(corpus, method, features)
     train = training_part(corpus)
     asked = {"store": corpus.uri, "method": method, "features": features, "parameters": parameters or {}}
     run = Run.begin(out, asked)
-    with abandoned_on_error(run), timed(run, "select"):
-        selector = method_named(method).make(n_features_to_select=features, **(parameters or {}))
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", NotConverged)
+    with abandoned_on_error(run), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", NotConverged)
+        with timed("select") as record:
+            selector = method_named(method).make(n_features_to_select=features, **(parameters or {}))
             with observed(checkpoint=run.checkpoint(asked, corpus.spec["fingerprint"])):
                 selector.fit(train.X, train.y)
         _write_selection(run, selector, corpus)
     run.note(
+        stages=[*before, record],
         status=str(selector.result_.status),
         converged=selector.result_.converged,
         history=selector.result_.history,
@@ -86,11 +134,10 @@ def select(
 @contextlib.contextmanager
 def abandoned_on_error(run: Run) -> Iterator[None]:
     """A run that fails leaves nothing behind but checkpoints that the next try can use."""
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(run.abandon)
         yield
-    except BaseException:
-        run.abandon()
-        raise
+        stack.pop_all()
 
 
 def _write_selection(run: Run, selector: Any, corpus: Any) -> None:
@@ -107,35 +154,55 @@ def evaluate(run: Run, *, baselines: Sequence[str] = BASELINES, folds: int = 5) 
     On the corpus' own test half; where there is none, on stratified folds (the selection then saw
     all the samples, and the report says so).
     """
-    with abandoned_on_error(run), timed(run, "evaluate"):
+    with abandoned_on_error(run), timed("evaluate") as record:
         corpus = storage.open(run.about["parameters"]["store"])
         if corpus.y is None or len(np.unique(corpus.y[corpus.y >= 0])) < 2:
-            run.note(curves=[], evaluation="no labels: nothing to predict")
-            return []
-        train = training_part(corpus)
-        m = len(run.selected)
-        rankings = {run.about["parameters"]["method"]: run.selected}
-        for name in baselines:
-            if name not in rankings:
-                rankings[name] = method_named(name).make(n_features_to_select=m).fit(train.X, train.y).selected_
-        counts = sorted({max(1, round(share * m)) for share in SHARES})
-        sets = {name: {k: ranking[:k] for k in counts} for name, ranking in rankings.items()}
-        if corpus.split is not None:
-            test = corpus.part("test")
-            points = accuracy_curves(Split(train.X, train.y, test.X, test.y), sets, label="evaluating")
-            how = f"linear SVM, trained on the {train.X.shape[0]:,} training documents, tested on {test.X.shape[0]:,} held out"
+            figures: dict[str, Any] = {"evaluation": "no labels: nothing to predict"}
+            points: list[Point] = []
         else:
-            splits = stratified_folds(corpus.X, corpus.y, folds)
-            points = mean_curves([accuracy_curves(split, sets, label="evaluating") for split in splits])
-            how = f"linear SVM, mean of {len(splits)} stratified folds; the features were chosen on all samples, so the level is optimistic"
-        run.write_table("curves.csv", ["method", "n_features", "accuracy"], points)
-        run.note(curves=[p._asdict() for p in points], evaluation=how, profile=_profile(run, corpus, train))
+            points, how = _curves(corpus, _rankings(run, corpus, baselines), folds)
+            figures = {"evaluation": how, "profile": _profile(run, corpus)}
+    run.write_table("curves.csv", ["method", "n_features", "accuracy"], points)
+    run.note(curves=[p._asdict() for p in points], stages=[*run.about["stages"], record], **figures)
     return points
 
 
-def _profile(run: Run, corpus: Any, train: Any, top: int = 300) -> list[list[float]]:
+def _rankings(run: Run, corpus: Any, baselines: Sequence[str]) -> dict[str, dict[int, Any]]:
+    """method → {m: its best m features}, for a few m up to the run's."""
+    train, m = training_part(corpus), len(run.selected)
+    best = {run.about["parameters"]["method"]: run.selected}
+    for name in baselines:
+        if name not in best:
+            best[name] = method_named(name).make(n_features_to_select=m).fit(train.X, train.y).selected_
+    counts = sorted({max(1, round(share * m)) for share in SHARES})
+    return {name: {k: ranking[:k] for k in counts} for name, ranking in best.items()}
+
+
+def _curves(corpus: Any, rankings: dict[str, dict[int, Any]], folds: int) -> tuple[list[Point], str]:
+    """The points of the accuracy curves, and how they were measured."""
+    if corpus.split is None:
+        splits = stratified_folds(corpus.X, corpus.y, folds)
+        points = mean_curves([accuracy_curves(split, rankings, label="evaluate") for split in splits])
+        return (
+            points,
+            f"Linear SVM, mean of {len(splits)} stratified folds; the features were chosen on all samples, so the level is optimistic.",
+        )
+    train, test = corpus.part("train"), corpus.part("test")
+    points = accuracy_curves(Split(train.X, train.y, test.X, test.y), rankings, label="evaluate")
+    return points, f"Linear SVM, trained on the {train.X.shape[0]:,} training samples, tested on the {test.X.shape[0]:,} held out."
+
+
+def finish(run: Run | str, out: str | None = None) -> Path:
+    """Write the report and give the run its name. Returns the run's directory."""
+    run = run if isinstance(run, Run) else Run.open(run)
+    with abandoned_on_error(run):
+        write_report(run, corpus_facts(storage.open(run.about["parameters"]["store"])))
+    return run.finish()
+
+
+def _profile(run: Run, corpus: Any, top: int = 300) -> list[list[float]]:
     """Of the best features, how each class's mean stands out: what the report's term table shows."""
-    index = run.selected[:top]
+    train, index = training_part(corpus), run.selected[:top]
     return np.round(class_profile(train.X, train.y, index, len(corpus.class_names)), 3).tolist()
 
 

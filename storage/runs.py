@@ -56,8 +56,9 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
-        """A whole run."""
+        """A run that is there: whole, or one at work by its partial name."""
         path = Path(path)
+        final = path.with_suffix("") if path.suffix == ".partial" else path
         try:
             about = json.loads((path / "run.json").read_text())
         except (FileNotFoundError, NotADirectoryError) as error:
@@ -66,7 +67,7 @@ class Run:
             raise RunError(f"{path / 'run.json'} is damaged: {error}") from error
         if about.get("version", 0) > VERSION:
             raise RunError(f"{path} was written by a newer bigfs (format {about['version']}, this one knows {VERSION}): upgrade bigfs")
-        return cls(path, path, about)
+        return cls(path, final, about)
 
     def note(self, **figures: Any) -> None:
         """Add figures to run.json, written whole or not at all."""

@@ -94,5 +94,5 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
     checkpoint.save("SparGE", STATE, [])
     file = next((tmp_path / "a.partial" / "checkpoints").iterdir())
     file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(RunError, match="checkpoint .* is damaged"):
+    with pytest.raises(RunError, match=r"checkpoint .* is damaged"):
         checkpoint.load("SparGE")

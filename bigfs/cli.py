@@ -1,0 +1,281 @@
+"""The command line. Heavy libraries are imported by the command that needs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from typer.exceptions import TyperException
+
+from bigfs.blocks import ClusterLost
+
+app = typer.Typer(
+    help="Feature selection for data that does not fit in memory.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+out_console = Console()
+
+Source = Annotated[str, typer.Argument(help="a path, a URL, or a name of `bigfs datasets`")]
+Store = Annotated[str, typer.Argument(help="a staged corpus")]
+Method = Annotated[str, typer.Option(help="one of `bigfs methods`")]
+Features = Annotated[int, typer.Option(min=1, help="how many features to keep")]
+Out = Annotated[str | None, typer.Option(help="the run's directory [default: runs/NAME]")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="a parameter of the method, as name=value; may be repeated")]
+Scheduler = Annotated[str | None, typer.Option(help="address of a Dask scheduler [default: processes on this machine]")]
+Workers = Annotated[int | None, typer.Option(min=0, help="processes to start; 0 works serially [default: one a core]")]
+MemoryLimit = Annotated[str, typer.Option(help="of each process started here")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON for machines")]
+Format = Annotated[str | None, typer.Option(help="the source's format [default: guessed from its content]")]
+MinDf = Annotated[int, typer.Option(min=1, help="drop terms that fewer documents hold")]
+Hashing = Annotated[int | None, typer.Option(min=2, help="hash terms into this many columns instead of learning a vocabulary")]
+TileRows = Annotated[int | None, typer.Option(min=1, help="rows of a tile [default: by the number of non-zeros]")]
+
+state: dict[str, Any] = {"debug": False}
+
+
+@app.callback()
+def common(debug: Annotated[bool, typer.Option(help="show the traceback of an error")] = False) -> None:
+    state["debug"] = debug
+
+
+# --- the main job ---------------------------------------------------------------------------------
+
+
+@app.command()
+def run(
+    source: Source,
+    method: Method = "sparge-lda",
+    features: Features = 500,
+    out: Out = None,
+    store: Annotated[str | None, typer.Option(help="where the staged corpus lies [default: runs/NAME.zarr]")] = None,
+    set_: Set = None,
+    format: Format = None,
+    min_df: MinDf = 2,
+    hashing: Hashing = None,
+    tile_rows: TileRows = None,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
+    memory_limit: MemoryLimit = "1GB",
+    as_json: Json = False,
+) -> None:
+    """The main job as a Prefect flow: stage, graph, select, evaluate, report."""
+    from flows import stages
+    from storage.sources import open_source
+
+    stages.method_named(method)
+    settings = _settings(format, min_df, hashing, tile_rows)
+    open_source(source, format)  # what can't be read is said before anything starts
+    with _prefect_quiet(), _progress(as_json):
+        from flows.pipeline import pipeline
+
+        path = pipeline(source, method, features, store, out, settings, _parameters(set_), scheduler, workers, memory_limit)
+    _say_run(path, as_json)
+
+
+@app.command()
+def stage(
+    source: Source,
+    store: Annotated[str, typer.Argument(help="where to put it: a path or an fsspec URL")],
+    format: Format = None,
+    min_df: MinDf = 2,
+    hashing: Hashing = None,
+    tile_rows: TileRows = None,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
+    memory_limit: MemoryLimit = "1GB",
+    as_json: Json = False,
+) -> None:
+    """Stage a source as a corpus store; one that is there already is reused."""
+    from flows import stages
+
+    with _engine(scheduler, workers, memory_limit, as_json):
+        record = stages.stage(source, store, _settings(format, min_df, hashing, tile_rows))
+    _say(record, as_json, f"{'reused' if record['reused'] else 'staged'} {record['store']} in {record['seconds']:.1f} s")
+
+
+@app.command()
+def select(
+    store: Store,
+    out: Annotated[str, typer.Option(help="the run's directory")],
+    method: Method = "sparge-lda",
+    features: Features = 500,
+    set_: Set = None,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
+    memory_limit: MemoryLimit = "1GB",
+    as_json: Json = False,
+) -> None:
+    """Select features of a staged corpus; a killed run goes on from its last checkpoint."""
+    from flows import stages
+
+    with _engine(scheduler, workers, memory_limit, as_json):
+        path = stages.finish(stages.select(store, out, method=method, features=features, parameters=_parameters(set_)))
+    _say_run(str(path), as_json)
+
+
+@app.command()
+def evaluate(
+    run: Annotated[str, typer.Argument(help="a run's directory")],
+    scheduler: Scheduler = None,
+    workers: Workers = None,
+    memory_limit: MemoryLimit = "1GB",
+    as_json: Json = False,
+) -> None:
+    """Accuracy curves of a run, beside the baselines' and all features'; the report is written anew."""
+    from flows import stages
+    from storage.runs import Run
+
+    with _engine(scheduler, workers, memory_limit, as_json):
+        stages.evaluate(Run.open(run))
+        stages.finish(run)
+    _say_run(run, as_json)
+
+
+@app.command()
+def transform(
+    run: Annotated[str, typer.Argument(help="a run's directory")],
+    store: Store,
+    out: Annotated[str, typer.Argument(help="the .npz file to write")],
+) -> None:
+    """Write the columns that a run selected from a store, best first, as a scipy.sparse .npz."""
+    from flows import stages
+
+    out_console.print(str(stages.transform(run, store, out)))
+
+
+# --- looking --------------------------------------------------------------------------------------
+
+
+@app.command()
+def methods(as_json: Json = False) -> None:
+    """The methods and what each is."""
+    from bigfs.selectors import METHODS
+
+    if as_json:
+        print(json.dumps({name: method.about for name, method in METHODS.items()}, ensure_ascii=False))
+        return
+    table = Table("method", "what it is", box=None, pad_edge=False)
+    for name, method in METHODS.items():
+        table.add_row(name, method.about)
+    out_console.print(table)
+
+
+# --- how it speaks --------------------------------------------------------------------------------
+
+
+def _settings(format: str | None, min_df: int, hashing: int | None, tile_rows: int | None) -> dict[str, Any]:
+    settings = {"format": format, "min_df": min_df, "hashing": hashing, "tile_rows": tile_rows}
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _parameters(pairs: list[str] | None) -> dict[str, Any]:
+    """`name=value` pairs; a value is JSON where it reads as JSON, else text."""
+    parameters = {}
+    for pair in pairs or []:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise ValueError(f"--set takes name=value and got {pair!r}")
+        try:
+            parameters[name] = json.loads(value)
+        except json.JSONDecodeError:
+            parameters[name] = value
+    return parameters
+
+
+@contextmanager
+def _progress(as_json: bool) -> Iterator[None]:
+    from flows.progress import shown
+
+    with shown(enabled=not as_json):
+        yield
+
+
+@contextmanager
+def _engine(scheduler: str | None, workers: int | None, memory_limit: str, as_json: bool) -> Iterator[None]:
+    from bigfs import blocks
+
+    with blocks.cluster(scheduler, workers=workers, memory_limit=memory_limit), _progress(as_json):
+        yield
+
+
+@contextmanager
+def _prefect_quiet() -> Iterator[None]:
+    """Prefect's embedded server in a home of its own, saying nothing; a server that the user named is used as it is."""
+    from platformdirs import user_cache_path
+
+    quiet = {
+        "PREFECT_LOGGING_LEVEL": "INFO" if state["debug"] else "CRITICAL",
+        "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+        "DASK_LOGGING__DISTRIBUTED": "error",
+        "PREFECT_CLI_PROMPT": "false",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    }
+    if "PREFECT_API_URL" not in os.environ:
+        quiet["PREFECT_HOME"] = str(user_cache_path("bigfs") / "prefect")
+    for name, value in quiet.items():
+        os.environ.setdefault(name, value)
+    yield
+
+
+def _say(record: dict[str, Any], as_json: bool, text: str) -> None:
+    if as_json:
+        print(json.dumps(record, ensure_ascii=False, default=str))
+    else:
+        out_console.print(text, highlight=False, soft_wrap=True)
+
+
+def _say_run(path: str, as_json: bool) -> None:
+    from storage.runs import Run
+
+    done = Run.open(path)
+    if as_json:
+        print(json.dumps({"run": path, **done.about}, ensure_ascii=False))
+        return
+    curves = done.about.get("curves", [])
+    if curves:
+        counts = sorted({p["n_features"] for p in curves if p["method"] != "all features"})
+        table = Table("accuracy with", *(f"{k:,}" for k in counts), box=None, pad_edge=False)
+        for name in dict.fromkeys(p["method"] for p in curves if p["method"] != "all features"):
+            table.add_row(name, *(f"{p['accuracy']:.4f}" for p in curves if p["method"] == name))
+        out_console.print(table)
+        for p in curves:
+            if p["method"] == "all features":
+                out_console.print(f"all {p['n_features']:,} features  {p['accuracy']:.4f}", highlight=False)
+    last = done.about["history"][-1] if done.about.get("history") else {}
+    gap = f" (gap {100 * last['gap']:.2f} %)" if "gap" in last else ""
+    out_console.print(f"{done.about['parameters']['method']}: {done.about['status']}{gap}", highlight=False, soft_wrap=True)
+    out_console.print(f"report: {Path(path) / 'report.html'}", highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """Run the command line; an error is one line on stderr and a non-zero exit status."""
+    try:
+        status = app(standalone_mode=False)
+    except KeyboardInterrupt:
+        print("bigfs: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except (TyperException, ValueError, OSError, MemoryError, ClusterLost) as error:
+        if state["debug"]:
+            raise
+        usage = isinstance(error, TyperException)
+        say = getattr(error, "format_message", error.__str__)
+        text = say() or type(error).__name__
+        print(f"bigfs: {' '.join(text.split())}", file=sys.stderr)
+        sys.exit(2 if usage else 1)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Progress for people: a bar for each stage's tiles, a line for each method's steps."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from bigfs import blocks
+from bigfs.result import Record, observed
+
+
+@contextlib.contextmanager
+def shown(enabled: bool = True) -> Iterator[None]:
+    """Show on stderr what `bigfs` does inside the block."""
+    if not enabled:
+        yield
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", justify="left"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[detail]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as display:
+        rows: dict[str, object] = {}
+
+        def row(name: str, total: float | None) -> object:
+            if name not in rows:
+                rows[name] = display.add_task(name, total=total, detail="")
+            return rows[name]
+
+        def tiles(label: str, done: int, total: int) -> None:
+            display.update(row(label, total), completed=done, total=total)  # type: ignore[arg-type]
+
+        def steps(name: str, record: Record) -> None:
+            detail = "  ".join(f"{k} {v:.4g}" for k, v in record.items())
+            display.update(row(name, None), advance=1, detail=detail)  # type: ignore[arg-type]
+
+        with blocks.progress(tiles), observed(callback=steps):
+            yield

@@ -1,0 +1,186 @@
+"""The page a person looks at: one self-contained HTML file made from a run directory."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+from storage.runs import Run
+
+INK, MUTED, ACCENT, FILL = "#1f2933", "#8795a1", "#0b6e4f", "#cfe8de"
+OTHERS = ("#c8553d", "#e0a458", "#5b6c9e", "#9b7ede", "#6b7f82")
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "bigfs",
+    "font.family": "sans-serif",
+    "font.size": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "axes.grid": True,
+    "grid.color": "#e4e7eb",
+    "legend.frameon": False,
+}
+Picture = Callable[[Any], None]
+
+
+def write_report(run: Run, facts: dict[str, Any]) -> Path:
+    """Render `report.html` into the run's directory; `facts` describe the corpus (see `corpus_facts`)."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"bytes": readable_bytes, "seconds": readable_seconds}
+    about = run.about
+    terms = run.read_table("selected.csv")
+    page = environment.get_template("report.html.j2").render(
+        about=about,
+        facts=facts,
+        method=about["parameters"]["method"],
+        features=len(terms),
+        terms=terms[:30],
+        largest=max((float(t["score"]) for t in terms), default=0.0) or 1.0,
+        classes=terms_by_class(terms, about.get("profile", []), facts.get("class_names") or []),
+        curve=_svg(lambda axes: _accuracy(axes, about["curves"], about["parameters"]["method"])) if about.get("curves") else None,
+        objective=_svg(lambda axes: _objective(axes, about["history"])) if _has_bounds(about) else None,
+        table=_accuracy_table(about.get("curves", [])),
+        planted=_planted(run, facts),
+        last=about["history"][-1] if about.get("history") else {},
+        total=sum(s["seconds"] for s in about.get("stages", [])),
+        peak=max((b for s in about.get("stages", []) for b in s["peak_memory"].values()), default=0),
+    )
+    return run.write_text("report.html", page)
+
+
+def corpus_facts(corpus: Any) -> dict[str, Any]:
+    """What the report says of a corpus."""
+    n, d = corpus.X.shape
+    return {
+        "source": corpus.spec.get("source", corpus.uri),
+        "store": corpus.uri,
+        "n": n,
+        "d": d,
+        "nnz": corpus.X.nnz,
+        "split": dict(zip(*[part.tolist() for part in np.unique(corpus.split, return_counts=True)], strict=True))
+        if corpus.split is not None
+        else {},
+        "class_names": [str(c) for c in corpus.class_names] if corpus.class_names is not None else [],
+        "planted": corpus.spec.get("planted"),
+    }
+
+
+def terms_by_class(
+    terms: Sequence[dict[str, str]], profile: Sequence[Sequence[float]], class_names: Sequence[str], top: int = 10
+) -> list[dict[str, Any]]:
+    """For each class, the terms that speak for it most: score × how far the class's mean stands out."""
+    if not len(profile) or not class_names:
+        return []
+    scores = np.array([float(t["score"]) for t in terms[: len(profile)]])
+    strength = np.where(np.isfinite(scores), scores, scores[np.isfinite(scores)].max(initial=1.0))[:, None] * np.maximum(profile, 0)
+    owner = strength.argmax(axis=1)
+    classes = []
+    for c, name in enumerate(class_names):
+        own = np.flatnonzero(owner == c)
+        own = own[np.argsort(-strength[own, c], kind="stable")][:top]
+        peak = strength[own, c].max(initial=1e-12)
+        classes.append(
+            {"name": name, "terms": [{"name": terms[j]["name"], "score": terms[j]["score"], "weight": strength[j, c] / peak} for j in own]}
+        )
+    return classes
+
+
+def _planted(run: Run, facts: dict[str, Any]) -> dict[str, int] | None:
+    """How many of a generated corpus' informative features were found."""
+    if not facts.get("planted"):
+        return None
+    planted, selected = set(facts["planted"]), run.selected
+    return {"found": len(planted & set(selected.tolist())), "planted": len(planted), "selected": len(selected)}
+
+
+def _accuracy_table(curves: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    if not curves:
+        return None
+    counts = sorted({p["n_features"] for p in curves if p["method"] != "all features"})
+    methods = list(dict.fromkeys(p["method"] for p in curves if p["method"] != "all features"))
+    by = {(p["method"], p["n_features"]): p["accuracy"] for p in curves}
+    every = next((p for p in curves if p["method"] == "all features"), None)
+    return {"counts": counts, "rows": [(m, [by.get((m, k)) for k in counts]) for m in methods], "all": every}
+
+
+def _has_bounds(about: dict[str, Any]) -> bool:
+    return bool(about.get("history")) and {"upper", "lower"} <= set(about["history"][0])
+
+
+# --- pictures -------------------------------------------------------------------------------------
+
+
+def _svg(draw: Picture, size: tuple[float, float] = (7.2, 3.9)) -> str:
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure.subplots())
+        text = io.StringIO()
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+    return text.getvalue().split("?>", 1)[1].split(">", 1)[1]  # without the XML and DOCTYPE lines
+
+
+def _accuracy(axes: Any, curves: Sequence[dict[str, Any]], chosen: str) -> None:
+    every = next((p for p in curves if p["method"] == "all features"), None)
+    methods = [m for m in dict.fromkeys(p["method"] for p in curves) if m != "all features"]
+    colours = iter(OTHERS)
+    for name in methods:
+        points = sorted((p["n_features"], p["accuracy"]) for p in curves if p["method"] == name)
+        own = name == chosen
+        axes.plot(
+            *zip(*points, strict=True),
+            "o-",
+            label=name,
+            color=ACCENT if own else next(colours),
+            lw=2.6 if own else 1.6,
+            ms=6 if own else 4.5,
+            zorder=3 if own else 2,
+        )
+    if every is not None:
+        axes.axhline(every["accuracy"], color=MUTED, ls="--", lw=1.2)
+        axes.annotate(
+            f"all {every['n_features']:,} features: {every['accuracy']:.3f}",
+            (0.01, every["accuracy"]),
+            xycoords=("axes fraction", "data"),
+            va="bottom",
+            color=INK,
+            fontsize=10,
+        )
+    axes.set(xlabel="features kept", ylabel="test accuracy")
+    axes.legend(loc="lower right")
+
+
+def _objective(axes: Any, history: Sequence[dict[str, float]]) -> None:
+    cuts = range(1, len(history) + 1)
+    upper, lower = [r["upper"] for r in history], [r["lower"] for r in history]
+    axes.fill_between(cuts, lower, upper, color=FILL, label="the optimum lies in here")
+    axes.plot(cuts, upper, "o-", color=ACCENT, label="master's value (upper bound)", lw=2)
+    axes.plot(cuts, lower, "o-", color=OTHERS[0], label="certified lower bound", lw=2)
+    axes.set(xlabel="cut", ylabel="objective")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend(loc="center right")
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def readable_bytes(count: float) -> str:
+    from dask.utils import format_bytes
+
+    return format_bytes(int(count))
+
+
+def readable_seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 120 else f"{int(seconds // 60)} min {seconds % 60:02.0f} s"
