@@ -290,10 +290,12 @@ def peak_memory() -> dict[str, int]:
 
 
 def _peak_resident() -> int:
+    if sys.platform == "linux":  # getrusage would count what the parent held when it forked
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
     import resource
 
-    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return kilobytes if sys.platform == "darwin" else kilobytes * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 # --- tiles that are kept ------------------------------------------------------------------------

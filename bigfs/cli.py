@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+import dask
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -70,11 +71,11 @@ def run(
 ) -> None:
     """The main job as a Prefect flow: stage, graph, select, evaluate, report."""
     from flows import stages
-    from storage.sources import open_source
+    from storage.sources import find
 
     stages.method_named(method)
     settings = _settings(format, min_df, hashing, tile_rows)
-    open_source(source, format)  # what can't be read is said before anything starts
+    find(source, format=format)  # what can't be read is said before anything starts
     with _prefect_quiet(), _progress(as_json):
         from flows.pipeline import pipeline
 
@@ -218,14 +219,17 @@ def _prefect_quiet() -> Iterator[None]:
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
-        "DASK_LOGGING__DISTRIBUTED": "error",
         "PREFECT_CLI_PROMPT": "false",
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     }
     if "PREFECT_API_URL" not in os.environ:
-        quiet["PREFECT_HOME"] = str(user_cache_path("bigfs") / "prefect")
+        home = user_cache_path("bigfs") / "prefect"
+        home.mkdir(parents=True, exist_ok=True)
+        quiet["PREFECT_HOME"] = str(home)
     for name, value in quiet.items():
         os.environ.setdefault(name, value)
+    if not state["debug"]:  # before distributed is imported: Prefect routes its INFO lines to the console
+        dask.config.set({"logging.distributed": "error"})
     yield
 
 
