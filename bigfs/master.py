@@ -172,6 +172,48 @@ def _quadratic_on_simplex(H: Array, g: Array, eta: Array) -> Array:
     return x / x.sum()
 
 
+# --- rounding: from the union of the sets to exactly m features -----------------------------------
+
+
+class Elimination(NamedTuple):
+    """Positions among the u columns, the best first; what each one's removal cost; J by set size."""
+
+    order: NDArray[np.int64]
+    cost: Array
+    values: dict[int, float]
+
+
+def eliminate(G: Array, B: Array, tt: float, gamma: float, stops: tuple[int, ...] = (), rate: float = 0.05) -> Elimination:
+    """Backward elimination on ½‖T − XW‖² + γ/2 ‖W‖², the problem that the cutting plane relaxes.
+
+    With P = (G + γI)⁻¹ and W = PB, taking feature j away raises the minimum by exactly
+    ‖w_j‖²/(2P_jj). The cheapest `rate` of the features go at a time (block downdates of P and W,
+    so all of it costs about one inverse), pausing at each size of `stops`. Sets are nested: the first k of the order are
+    the choice of k. Ranking by ‖w_j‖ of the relaxation would count twice what two features share.
+    """
+    left = np.arange(len(B))
+    P = cho_solve(cho_factor(G + gamma * np.eye(len(B)), lower=True, check_finite=False), np.eye(len(B)), check_finite=False)
+    W = P @ B
+    gone: list[NDArray[np.int64]] = []
+    costs: list[Array] = []
+    values = {}
+    while len(left):
+        values[len(left)] = float(0.5 * (tt - np.vdot(B[left], W)))
+        cost = np.einsum("jr,jr->j", W, W) / (2 * np.diag(P))
+        pause = max((k for k in stops if k < len(left)), default=0)
+        count = min(max(1, int(rate * len(left))), len(left) - pause)
+        cheapest = np.argsort(cost, kind="stable")
+        out, keep = cheapest[:count], np.sort(cheapest[count:])
+        gone.append(left[out])
+        costs.append(cost[out])
+        across = np.linalg.solve(P[np.ix_(out, out)], np.hstack([P[np.ix_(out, keep)], W[out]]))
+        side = P[np.ix_(keep, out)]
+        P = P[np.ix_(keep, keep)] - side @ across[:, : len(keep)]
+        W = W[keep] - side @ across[:, len(keep) :]
+        left = left[keep]
+    return Elimination(np.concatenate(gone)[::-1], np.concatenate(costs)[::-1], values)
+
+
 # --- the paper's: accelerated proximal gradient on the blocks Ωᵗ ---------------------------------
 
 

