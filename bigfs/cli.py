@@ -58,7 +58,7 @@ def run(
     method: Method = "sparge-lda",
     features: Features = 500,
     out: Out = None,
-    store: Annotated[str | None, typer.Option(help="where the staged corpus lies [default: runs/NAME.zarr]")] = None,
+    store: Annotated[str | None, typer.Option(help="where the staged corpus lies [default: .bigfs/NAME-KEY.zarr]")] = None,
     set_: Set = None,
     format: Format = None,
     min_df: MinDf = 2,

@@ -60,10 +60,6 @@ def default_out(source: str, method: str, features: int) -> str:
     return str(Path("runs") / f"{source_name(source)}-{method}-{features}")
 
 
-def default_store(source: str) -> str:
-    return str(Path("runs") / f"{source_name(source)}.zarr")
-
-
 def source_name(source: str) -> str:
     """A name for files: the source's last part without its suffixes."""
     name = source.rstrip("/").rsplit("/", 1)[-1]
@@ -75,9 +71,8 @@ def source_name(source: str) -> str:
 def stage(source: str, store: str | None = None, settings: dict[str, Any] | None = None) -> dict[str, Any]:
     """Stage a source; a store that is there already, of the same content and settings, is reused."""
     with timed("stage") as record:
-        target = store or default_store(source)
-        staged = storage.stage(source, target, **(settings or {}))
-        record |= {"store": staged.uri, "reused": staged.reused}
+        found = storage.staged(source, store, **(settings or {}))
+        record |= {"store": found or storage.stage(source, store, **(settings or {})), "reused": found is not None}
     return record
 
 

@@ -1,5 +1,6 @@
 """SparGE against dense computations from the paper's formulas, on small data."""
 
+import contextlib
 import itertools
 
 import numpy as np
@@ -8,7 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bigfs import Matrix, SparGE, blocks
 from bigfs.response import lda, one_hot
-from bigfs.result import NotConverged, Status
+from bigfs.result import NotConverged, Status, observed
 from bigfs.selectors.sparge import Problem, cutting_plane
 
 
@@ -147,6 +148,35 @@ def test_unlabelled_samples_take_no_part(text):
     np.testing.assert_array_equal(
         SparGE(n_features_to_select=9).fit(X, half).selected_, SparGE(n_features_to_select=9).fit(X[half >= 0], half[half >= 0]).selected_
     )
+
+
+class Kept:
+    """A checkpoint in memory that breaks off after some saves."""
+
+    def __init__(self, saves):
+        self.state, self.saves = None, saves
+
+    def load(self, name):
+        return self.state
+
+    def save(self, name, state, history):
+        self.state = (tuple(state), list(history))
+        self.saves -= 1
+        if self.saves == 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [1, 3, 100])
+def test_a_killed_run_ends_with_the_same_answer(text, after):
+    X, y = text
+    whole = SparGE(n_features_to_select=5, tol=1e-3).fit(X, y)
+    checkpoint = Kept(after)
+    with contextlib.suppress(KeyboardInterrupt), observed(checkpoint=checkpoint):
+        SparGE(n_features_to_select=5, tol=1e-3).fit(X, y)
+    with observed(checkpoint=checkpoint):
+        resumed = SparGE(n_features_to_select=5, tol=1e-3).fit(X, y)
+    np.testing.assert_array_equal(resumed.scores_, whole.scores_)
+    assert resumed.result_.history == whole.result_.history
 
 
 def test_the_iteration_limit_is_said_with_the_gap(text):

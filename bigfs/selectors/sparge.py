@@ -299,6 +299,7 @@ class SparGE(Selector):
         if self.ranking == "weights":
             self.scores_[cuts.features] = row_norms(cuts.W)
             return
+        problem.gather(cuts.features)  # a finished run that is resumed has gathered nothing yet
         place = problem.positions(cuts.features)
         rounded = master.eliminate(problem.G[np.ix_(place, place)], problem.B[place], problem.tt, problem.gamma, stops=(m,))
         falling = np.minimum.accumulate(rounded.cost) * (1 - 1e-12 * np.arange(len(rounded.cost)))
