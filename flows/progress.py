@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from bigfs import blocks
 from bigfs.result import Record, observed
@@ -20,8 +21,8 @@ def shown(enabled: bool = True) -> Iterator[None]:
         return
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}", justify="left"),
-        BarColumn(),
+        TextColumn("{task.description}", table_column=Column(min_width=16, no_wrap=True)),
+        BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("{task.fields[detail]}"),

@@ -65,16 +65,14 @@ def corpus_facts(corpus: Any) -> dict[str, Any]:
     """What the report says of a corpus."""
     n, d = corpus.X.shape
     return {
-        "source": corpus.spec.get("source", corpus.uri),
+        "source": corpus.spec["source"]["uri"],
         "store": corpus.uri,
         "n": n,
         "d": d,
         "nnz": corpus.X.nnz,
-        "split": dict(zip(*[part.tolist() for part in np.unique(corpus.split, return_counts=True)], strict=True))
-        if corpus.split is not None
-        else {},
+        "split": {half: int(np.count_nonzero(corpus.split == half)) for half in ("train", "test")} if corpus.split is not None else {},
         "class_names": [str(c) for c in corpus.class_names] if corpus.class_names is not None else [],
-        "planted": corpus.spec.get("planted"),
+        "planted": corpus.spec["source"].get("planted"),
     }
 
 
@@ -93,7 +91,10 @@ def terms_by_class(
         own = own[np.argsort(-strength[own, c], kind="stable")][:top]
         peak = strength[own, c].max(initial=1e-12)
         classes.append(
-            {"name": name, "terms": [{"name": terms[j]["name"], "score": terms[j]["score"], "weight": strength[j, c] / peak} for j in own]}
+            {
+                "name": name,
+                "terms": [{"name": terms[int(j)]["name"], "score": terms[int(j)]["score"], "weight": strength[j, c] / peak} for j in own],
+            }
         )
     return classes
 
@@ -154,11 +155,12 @@ def _accuracy(axes: Any, curves: Sequence[dict[str, Any]], chosen: str) -> None:
             f"all {every['n_features']:,} features: {every['accuracy']:.3f}",
             (0.01, every["accuracy"]),
             xycoords=("axes fraction", "data"),
-            va="bottom",
+            va="top",
             color=INK,
             fontsize=10,
         )
-    axes.set(xlabel="features kept", ylabel="test accuracy")
+    axes.set(xlabel="features kept", ylabel="accuracy")
+    axes.margins(y=0.12)
     axes.legend(loc="lower right")
 
 
@@ -170,16 +172,14 @@ def _objective(axes: Any, history: Sequence[dict[str, float]]) -> None:
     axes.plot(cuts, lower, "o-", color=OTHERS[0], label="certified lower bound", lw=2)
     axes.set(xlabel="cut", ylabel="objective")
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.legend(loc="center right")
+    axes.legend(loc="lower right")
 
 
 # --- words ----------------------------------------------------------------------------------------
 
 
 def readable_bytes(count: float) -> str:
-    from dask.utils import format_bytes
-
-    return format_bytes(int(count))
+    return f"{count / 2**20:,.0f} MB"
 
 
 def readable_seconds(seconds: float) -> str:
