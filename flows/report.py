@@ -90,12 +90,8 @@ def terms_by_class(
         own = np.flatnonzero(owner == c)
         own = own[np.argsort(-strength[own, c], kind="stable")][:top]
         peak = strength[own, c].max(initial=1e-12)
-        classes.append(
-            {
-                "name": name,
-                "terms": [{"name": terms[int(j)]["name"], "score": terms[int(j)]["score"], "weight": strength[j, c] / peak} for j in own],
-            }
-        )
+        chips = [{"name": terms[int(j)]["name"], "score": terms[int(j)]["score"], "weight": strength[j, c] / peak} for j in own]
+        classes.append({"name": name, "terms": chips})
     return classes
 
 

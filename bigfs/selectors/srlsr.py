@@ -31,7 +31,7 @@ from bigfs.prox import norm_2p, project_simplex, row_norms
 from bigfs.result import Record, iterate
 from bigfs.ridge import WAYS, centring
 from bigfs.ridge.working import WorkingSet
-from bigfs.selectors._base import Selector, is_dask, classes_of
+from bigfs.selectors._base import Selector, classes_of, is_dask
 
 Array = NDArray[np.float64]
 NEGLIGIBLE = 1e-10  # θ below this share of the largest leaves the working set
