@@ -1,0 +1,334 @@
+"""JGSC and RJGSC: joint graph sparse coding [Zhu, Li, Zhang, Ju, Wu, IEEE TNNLS 2016].
+
+    JGSC    min_S ‖Xᵀ − BS‖²    + α tr(S L Sᵀ) + λ‖S‖₂,₁                       [eq. 6; Table I has the losses swapped]
+    RJGSC   min_S ‖Xᵀ − BS‖₂,₁ + α tr(S L Sᵀ) + λ‖S‖₂,₁                       [eq. 7]
+
+B (d × m) are bases learned from X (`dictionary`), S (m × n) the codes, L the Laplacian of the samples' kNN graph. The
+ℓ2,1 norms are smoothed, Σ √(‖·‖² + ε), and majorized: with c_i = 1/(2√(‖s_i‖² + ε)), and d_j = 1/(2√(‖(Xᵀ − BS)_j‖² + ε'))
+or 1, each step solves one Sylvester equation and never raises the objective:
+
+    (BᵀDB + λC) S + S (αL) = BᵀDXᵀ
+
+With BᵀDB + λC = UΣUᵀ (m × m), the rows of UᵀS are m sparse systems (σ_i I + αL) t = e_i. Codes are kept as n × m here: `S`
+below is the paper's Sᵀ. The residuals' norms take products only: ‖x_j‖² − 2 b_j S x_j + b_j SSᵀ b_jᵀ.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bigfs import blocks
+from bigfs.dictionary import default_atoms, learn_atoms
+from bigfs.graph import affinity, knn, laplacian
+from bigfs.matrix import Matrix
+from bigfs.result import Record, Result, iterate
+from bigfs.selectors._base import N_FEATURES, MatrixInput, is_dask
+from bigfs.shifted import solve_shifted
+
+Array = NDArray[np.float64]
+SMOOTHING = 1e-4  # √ε over the norm of a typical code row, √ε' over that of a typical column of X
+SYLVESTER = 1e-9  # relative residual asked of each solve
+
+
+# --- problem ------------------------------------------------------------------------------------
+
+
+class Moments(NamedTuple):
+    """What is left of the data at weights d: H = BᵀDB (m × m), R = XDB (n × m), and the loss's value."""
+
+    H: Array
+    R: Array
+    d: Array  # d_j, length d
+    value: float
+
+
+class Loss(Protocol):
+    def at(self, S: Array | None) -> Moments: ...
+
+
+class Squares:
+    """‖Xᵀ − BS‖²: one pass over the data in all."""
+
+    def __init__(self, X: Matrix, B: Array) -> None:
+        self.total = float(X.stats.squares.sum())
+        self.first = Moments(B.T @ B, np.asarray(X @ B), np.ones(len(B)), self.total)
+
+    def at(self, S: Array | None) -> Moments:
+        if S is None:
+            return self.first
+        value = self.total - 2 * np.vdot(S, self.first.R) + np.vdot(S @ self.first.H, S)
+        return self.first._replace(value=float(value))
+
+
+class Norms:
+    """‖Xᵀ − BS‖₂,₁, a norm a feature: two passes a step."""
+
+    def __init__(self, X: Matrix, B: Array) -> None:
+        self.X, self.B, self.squares = X, B, X.stats.squares
+        self.epsilon = SMOOTHING**2 * float(np.mean(self.squares))
+
+    def at(self, S: Array | None) -> Moments:
+        squares = self.squares
+        if S is not None:
+            squares = squares - 2 * _row_dots(self.B, self.X.T @ S) + _row_dots(self.B @ (S.T @ S), self.B)
+        norms = np.sqrt(np.maximum(squares, 0) + self.epsilon)
+        d = 0.5 / norms
+        DB = d[:, None] * self.B
+        return Moments(self.B.T @ DB, np.asarray(self.X @ DB), d, float(norms.sum()))
+
+
+def _row_dots(A: Array, B: Array) -> Array:
+    return np.asarray(np.einsum("jm,jm->j", A, B))
+
+
+class Problem(NamedTuple):
+    loss: Loss
+    L: sp.csr_array  # n × n
+    alpha: float
+    lam: float
+    epsilon: float
+
+    def norms(self, S: Array) -> Array:
+        """√(‖s_i‖² + ε) of each atom."""
+        return np.sqrt(np.einsum("nm,nm->m", S, S) + self.epsilon)
+
+
+# --- step ---------------------------------------------------------------------------------------
+
+
+class Codes(NamedTuple):
+    """Codes, and the moments at the weights that they give."""
+
+    S: Array  # n × m
+    c: Array  # c_i, length m
+    H: Array
+    R: Array
+    d: Array
+    objective: float
+    violation: float  # ‖gradient‖ / ‖gradient's data part‖ of the smoothed objective
+    sylvester: float  # ‖S(H + λC) + αLS − R‖ / ‖R‖ of the last solve, at the weights it was given
+
+
+def sylvester(H: Array, L: sp.csr_array, alpha: float, R: Array, start: Array) -> tuple[Array, float]:
+    """S (n × m) with SH + αLS = R, and its relative residual; H is m × m positive definite."""
+    sigmas, U = scipy.linalg.eigh(H)
+    sigmas = np.maximum(sigmas, np.finfo(float).eps * sigmas[-1])  # rounding may leave a tiny negative one
+    S = solve_shifted(L, alpha, sigmas, R @ U, start @ U, tol=SYLVESTER).T @ U.T
+    return S, float(np.linalg.norm(S @ H + alpha * (L @ S) - R) / np.linalg.norm(R))
+
+
+def reweigh(problem: Problem, now: Codes) -> Codes:
+    """One Sylvester equation, then the weights at its solution."""
+    S, residual = sylvester(now.H + np.diag(problem.lam * now.c), problem.L, problem.alpha, now.R, now.S)
+    moments, norms, LS = problem.loss.at(S), problem.norms(S), problem.L @ S
+    c = 0.5 / norms
+    objective = moments.value + problem.alpha * float(np.vdot(S, LS)) + problem.lam * float(norms.sum())
+    gradient = S @ moments.H + problem.alpha * LS + problem.lam * c * S - moments.R
+    violation = float(np.linalg.norm(gradient) / np.linalg.norm(moments.R))
+    return Codes(S, c, moments.H, moments.R, moments.d, objective, violation, residual)
+
+
+def code(loss: Loss, L: sp.csr_array, alpha: float, lam: float, tol: float, max_iter: int, name: str) -> Result[Codes]:
+    """Codes of every sample, from weights c = 1 and residuals at S = 0."""
+    first = loss.at(None)
+    n, m = first.R.shape
+    typical = float(np.linalg.norm(first.R) / np.sqrt(m) / max(np.trace(first.H) / m, np.finfo(float).tiny))
+    problem = Problem(loss, L, alpha, lam, (SMOOTHING * typical) ** 2)
+    start = Codes(np.zeros((n, m)), np.ones(m), first.H, first.R, first.d, np.inf, np.inf, np.inf)
+    return iterate(lambda now: reweigh(problem, now), start, measure=_record, stop="violation", tol=tol, max_iter=max_iter, name=name)
+
+
+def _record(now: Codes) -> Record:
+    return {"objective": now.objective, "violation": now.violation, "sylvester": now.sylvester}
+
+
+# --- estimators ---------------------------------------------------------------------------------
+
+
+class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
+    """Codes samples on bases chosen jointly, smooth over the samples' kNN graph.
+
+    A "feature" here is a base (an atom of the dictionary), not a column of X: what is selected are rows of S, and
+    `transform` gives the codes on the kept atoms, n × k. `column_importance_` ranks columns through them.
+
+    New samples have no place in the graph: `transform` solves the ridge system (BᵀDB + λC) s = BᵀDx that the
+    codes satisfy without it. The codes of the training samples with the graph are in `codes_`.
+
+    Parameters
+    ----------
+    n_atoms : m, the size of the dictionary; None is min(d, n, 256), fewer where memory is short. The paper takes m = d.
+    alpha : α, weight of the graph. lam : λ, weight of ‖S‖₂,₁; every code is zero from λ = 2 max_i ‖(XB)_i‖ on.
+    n_features_to_select : atoms to keep; int, fraction, or None for half.
+    n_neighbors, metric, weights : of the kNN graph; see `graph.knn` and `graph.affinity`.
+    dictionary : (m, d) atoms to use instead of learning them with SPAMS (`bigfs[jgsc]`), for instance the
+        `components_` of a scikit-learn decomposition.
+    dictionary_lam, epochs, batch_rows : of the learning; see `dictionary.learn_atoms`.
+    tol : on the optimality violation, relative; max_iter : Sylvester equations at most.
+    random_state : which rows the atoms start from.
+
+    Attributes
+    ----------
+    components_ : (m, d) the atoms, Bᵀ.
+    scores_ : (m,) ‖s_i‖ of each atom; selected_ : kept atoms, best first; support_ : (m,) their mask.
+    codes_ : (n, k) codes of the training samples on the kept atoms, with the graph.
+    coder_ : (d, k) takes new samples to codes.
+    column_importance_ : (d,) norm of each column of the reconstruction of X by the kept atoms.
+    n_iter_ : Sylvester equations solved.
+    result_ : of the coding (`objective`, `violation`, `sylvester`); dictionary_result_ : of the learning, or None.
+
+    Raises
+    ------
+    dictionary.NoSpams : where atoms are to be learned and SPAMS is missing.
+
+    Source: Zhu, Li, Zhang, Ju, Wu, "Robust Joint Graph Sparse Coding for Unsupervised Spectral Feature Selection", IEEE TNNLS 2016, Alg. 1.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_atoms": [Interval(Integral, 1, None, closed="left"), None],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "lam": [Interval(Real, 0, None, closed="neither")],
+        "n_features_to_select": N_FEATURES,
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "metric": [StrOptions({"cosine", "euclidean"})],
+        "weights": [StrOptions({"binary", "cosine", "heat"})],
+        "dictionary": ["array-like", None],
+        "dictionary_lam": [Interval(Real, 0, None, closed="neither")],
+        "epochs": [Interval(Integral, 1, None, closed="left")],
+        "batch_rows": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+    _supervised = False
+    _loss: ClassVar[Any] = Squares
+
+    def __init__(
+        self,
+        *,
+        n_atoms: int | None = None,
+        alpha: float = 1.0,
+        lam: float = 1.0,
+        n_features_to_select: int | float | None = None,
+        n_neighbors: int = 5,
+        metric: str = "cosine",
+        weights: str = "heat",
+        dictionary: Any = None,
+        dictionary_lam: float = 0.1,
+        epochs: int = 1,
+        batch_rows: int = 2048,
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        random_state: Any = 0,
+    ) -> None:
+        self.n_atoms = n_atoms
+        self.alpha = alpha
+        self.lam = lam
+        self.n_features_to_select = n_features_to_select
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+        self.weights = weights
+        self.dictionary = dictionary
+        self.dictionary_lam = dictionary_lam
+        self.epochs = epochs
+        self.batch_rows = batch_rows
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn atoms, build the graph, code every sample; `y` is not used.
+
+        Parameters
+        ----------
+        X : (n, d) NumPy array, scipy.sparse matrix, Dask array of either, or `Matrix`.
+        """
+        self._validate_params()
+        X, _ = self._as_matrix(X, None)
+        B = self._atoms(X)
+        m, kept = B.shape[1], self._count(B.shape[1], "the dictionary has only {} atoms")
+        blocks.require_memory(8 * 8 * X.shape[0] * m, f"the codes of {X.shape[0]} samples on {m} atoms")
+        L = self._laplacian(X)
+        self.result_ = code(self._loss(X, B), L, float(self.alpha), float(self.lam), self.tol, self.max_iter, type(self).__name__)
+        codes, self.n_iter_ = self.result_.value, len(self.result_.history)
+        self.components_ = B.T
+        self.scores_ = np.linalg.norm(codes.S, axis=0)
+        self.selected_ = np.argsort(-self.scores_, kind="stable")[:kept]
+        self.support_ = np.isin(np.arange(m), self.selected_)
+        self._keep(B, codes)
+        return self
+
+    def _atoms(self, X: Matrix) -> Array:
+        n, d = X.shape
+        self.dictionary_result_ = None
+        if self.dictionary is not None:
+            atoms = check_array(self.dictionary, dtype=np.float64)
+            if atoms.shape[1] != d:
+                raise ValueError(f"dictionary must be (m, {d}), an atom a row; got {atoms.shape}")
+            return atoms.T
+        m = default_atoms(n, d) if self.n_atoms is None else self.n_atoms
+        seed = check_random_state(self.random_state)
+        learned = learn_atoms(X, m, lam=self.dictionary_lam, epochs=self.epochs, batch_rows=self.batch_rows, seed=seed)
+        self.dictionary_result_ = learned
+        return learned.value.D
+
+    def _laplacian(self, X: Matrix) -> sp.csr_array:
+        neighbours = knn(X, min(self.n_neighbors, X.shape[0] - 1), metric=self.metric)  # type: ignore[arg-type]
+        return laplacian(affinity(neighbours, self.weights))  # type: ignore[arg-type]
+
+    def _keep(self, B: Array, codes: Codes) -> None:
+        kept = self.support_
+        self.codes_ = codes.S[:, kept]
+        M = scipy.linalg.cho_factor(codes.H + np.diag(self.lam * codes.c))
+        pick = scipy.linalg.cho_solve(M, np.eye(len(kept))[:, kept])
+        self.coder_ = codes.d[:, None] * (B @ pick)
+        energy = _row_dots(B[:, kept] @ (self.codes_.T @ self.codes_), B[:, kept])
+        self.column_importance_ = np.sqrt(np.maximum(energy, 0))
+
+    def transform(self, X: Any) -> Array:
+        """Codes on the kept atoms, n × k, without the graph. One pass."""
+        check_is_fitted(self)
+        return np.asarray(self._new_samples(X) @ self.coder_)
+
+    def inverse_transform(self, codes: Any) -> Array:
+        """The reconstruction from kept codes, n × d dense: refused where it does not fit."""
+        check_is_fitted(self)
+        codes = check_array(codes, dtype=np.float64)
+        kept = self.components_[self.support_]
+        if codes.shape[1] != len(kept):
+            raise ValueError(f"codes must have {len(kept)} columns, one a kept atom; got {codes.shape[1]}")
+        blocks.require_memory(8 * len(codes) * kept.shape[1], f"a dense reconstruction of {len(codes)} × {kept.shape[1]}")
+        return np.asarray(codes @ kept)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """The kept atoms, "atom0", … by their row in `components_`."""
+        check_is_fitted(self)
+        return np.array([f"atom{i}" for i in np.flatnonzero(self.support_)], dtype=object)
+
+    def _new_samples(self, X: Any) -> Any:
+        if isinstance(X, Matrix) or is_dask(X):
+            if X.shape[1] != self.n_features_in_:
+                raise ValueError(
+                    f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input"
+                )
+            return X if isinstance(X, Matrix) else Matrix.from_dask(X)
+        return validate_data(self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False)
+
+
+class RJGSC(JGSC):
+    """JGSC with the robust loss ‖Xᵀ − BS‖₂,₁, a norm a feature, so that features that the atoms fit badly weigh less.
+
+    Parameters, attributes and errors as in `JGSC`. Two passes over the data a step instead of one in all; the loss
+    is not squared, so α and λ are smaller for the same effect.
+    """
+
+    _loss: ClassVar[Any] = Norms
