@@ -2,6 +2,6 @@
 
 from bigfs.blocks import cluster
 from bigfs.matrix import Matrix
-from bigfs.selectors import ANOVA, Chi2, Fisher, SparGE
+from bigfs.selectors import ANOVA, JGSC, RJGSC, SMR, Chi2, Fisher, SparGE
 
-__all__ = ["ANOVA", "Chi2", "Fisher", "Matrix", "SparGE", "cluster"]
+__all__ = ["ANOVA", "JGSC", "RJGSC", "SMR", "Chi2", "Fisher", "Matrix", "SparGE", "cluster"]

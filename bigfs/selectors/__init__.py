@@ -7,6 +7,8 @@ from functools import partial
 from typing import NamedTuple
 
 from bigfs.selectors._base import Selector
+from bigfs.selectors.jgsc import JGSC, RJGSC
+from bigfs.selectors.smr import SMR
 from bigfs.selectors.sparge import SparGE
 from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
 
@@ -21,9 +23,10 @@ class Method(NamedTuple):
 METHODS: dict[str, Method] = {
     "sparge-lda": Method(partial(SparGE, embedding="lda"), "sparse graph embedding on the classes"),
     "sparge-lpp": Method(partial(SparGE, embedding="lpp"), "sparse graph embedding on the kNN graph, unsupervised"),
+    "smr": Method(SMR, "sparse matrix regression on M × N samples; k = 1 is GBR"),
     "fisher": Method(Fisher, "Fisher score, one feature at a time"),
     "anova": Method(ANOVA, "ANOVA F, one feature at a time; ranks as fisher does"),
     "chi2": Method(Chi2, "χ² of non-negative features, one feature at a time"),
 }
 
-__all__ = ["ANOVA", "METHODS", "Chi2", "Fisher", "Method", "Selector", "SparGE"]
+__all__ = ["ANOVA", "JGSC", "METHODS", "RJGSC", "SMR", "Chi2", "Fisher", "Method", "Selector", "SparGE"]
