@@ -7,8 +7,14 @@ left singular vectors of its factor with non-negligible singular value.
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bigfs import spectral
+from bigfs.hypergraph import Hypergraph
+from bigfs.matrix import Centred, Matrix
+
+NEGLIGIBLE = 1e-8  # of the largest singular value
 Array = NDArray[np.float64]
 
 
@@ -33,3 +39,65 @@ def lda(codes: NDArray[np.int64], c: int) -> Array:
     basis = np.linalg.qr(np.column_stack([root, np.eye(c)[:, : c - 1]]))[0]
     U = basis[:, 1:] * np.sign(np.diag(basis)[1:] + 0.5)  # a sign of its own, not LAPACK's
     return (U / root[:, None])[codes]
+
+
+def pca(X: Matrix, r: int, seed: int = 0) -> Array:
+    """T (n × r): the leading left singular vectors of Xc, by a randomized SVD with implicit centring."""
+    return spectral.randomized_svd(Centred(X, X.means), r, seed=seed).value.vectors
+
+
+def cca(Y: Array) -> Array:
+    """T of canonical correlation analysis: an orthonormal basis of the centred targets, (n × rank).
+
+    S = Yc(YcᵀYc)⁺Ycᵀ for any real Y (n × q): real targets, or the indicators of several labels a sample.
+    """
+    U, s, _ = np.linalg.svd(Y - Y.mean(axis=0), full_matrices=False)
+    if s.size == 0 or s[0] <= 0:
+        raise ValueError("the targets are constant: cca has nothing to correlate with")
+    return spectral.signed(U[:, s > NEGLIGIBLE * s[0]])
+
+
+def lpp(A: sp.csr_array, r: int) -> Array:
+    """T (n × r) of locality preserving projections: the leading eigenvectors of D^-½ A D^-½, trivial ones dropped."""
+    return spectral.graph_embedding(A, r).value.vectors
+
+
+def hsl_labels(Y: Array) -> Array:
+    """T of hypergraph spectral learning with one hyperedge a label: Y (n × q) holds 0 and 1.
+
+    S = I − L_H = HHᵀ with H = D_v^-½ Y D_e^-½, so T is a thin SVD; the trivial D_v^½ 1 (value 1) is dropped.
+    A sample without labels is in no hyperedge and has a zero row.
+    """
+    degree = Y.sum(axis=1)
+    root = np.sqrt(np.divide(1, degree, out=np.zeros_like(degree), where=degree > 0))
+    H = root[:, None] * Y / np.sqrt(np.maximum(Y.sum(axis=0), 1))
+    trivial = np.sqrt(degree / degree.sum())
+    U, s, _ = np.linalg.svd(H - np.outer(trivial, trivial @ H), full_matrices=False)
+    return spectral.signed(U[:, s > NEGLIGIBLE])
+
+
+def hsl_neighbours(hypergraph: Hypergraph, r: int) -> Array:
+    """T (n × r) of hypergraph spectral learning on any hypergraph: the leading eigenvectors of I − L_H."""
+    return spectral.hypergraph_embedding(hypergraph, r).value.vectors
+
+
+def sda(A: sp.csr_array, codes: NDArray[np.int64], c: int, r: int, beta: float) -> Array:
+    """T (n × r) of semi-supervised discriminant analysis: the leading eigenvectors of
+
+        (I + βD)^-½ (W_b + βA) (I + βD)^-½,   W_b = E diag(1/l_c) Eᵀ, E (n × c) the labelled indicators,
+
+    a low rank plus a sparse operator, off its constant direction (I + βD)^½ 1.
+    """
+    E = one_hot(codes, c)
+    E = E / np.sqrt(np.maximum(E.sum(axis=0), 1))
+    scale = np.sqrt(1 + beta * A.sum(axis=1))
+    constant = scale / np.linalg.norm(scale)
+
+    def times(V: Array) -> Array:
+        V = V - np.outer(constant, constant @ V)
+        W = V / scale[:, None]
+        W = (E @ (E.T @ W) + beta * (A @ W)) / scale[:, None]
+        return W - np.outer(constant, constant @ W)
+
+    trivial = sp.csr_array(constant[:, None])
+    return spectral.leading(times, r, trivial, tol=1e-8, max_iter=1000, seed=0, name="the sda embedding").value.vectors

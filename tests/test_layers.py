@@ -12,7 +12,7 @@ LAYERS = [
     {"graph", "ridge", "dictionary", "shifted", "master"},
     {"hypergraph"},
     {"spectral"},
-    {"response"},
+    {"response", "cutting_plane"},
     {"selectors"},
     {"evaluate"},
 ]

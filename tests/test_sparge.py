@@ -8,9 +8,10 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bigfs import Matrix, SparGE, blocks
+from bigfs.cutting_plane import Problem, cutting_plane
+from bigfs.graph import affinity, knn
 from bigfs.response import lda, one_hot
 from bigfs.result import NotConverged, Status, observed
-from bigfs.selectors.sparge import Problem, cutting_plane
 
 
 def dense_centred(X):
@@ -219,3 +220,32 @@ def test_bad_parameters_are_named(text, parameters, y, message):
 @parametrize_with_checks([SparGE()])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
+
+
+TARGETS = {
+    "lda": lambda y: y,
+    "cca": lambda y: np.column_stack([y == 0, y >= 2]).astype(float),
+    "hsl": lambda y: np.column_stack([y == 0, y >= 1, y >= 2]).astype(float),
+    "sda": lambda y: np.where(np.arange(len(y)) % 3, -1, y),
+    "lpp": lambda y: None,
+    "pca": lambda y: None,
+}
+
+
+@pytest.mark.parametrize("weighting", ["uniform", "degree"])
+@pytest.mark.parametrize("embedding", TARGETS)
+def test_every_embedding_selects_and_certifies(text, embedding, weighting):
+    X, y = text
+    selector = SparGE(embedding=embedding, n_features_to_select=12, n_neighbors=8, weighting=weighting).fit(X, TARGETS[embedding](y))
+    assert selector.result_.converged
+    assert len(set(selector.selected_) & set(range(12))) >= (9 if embedding in ("lda", "sda", "cca", "hsl") else 6)
+    assert selector.transform(X).shape == (120, 12)
+
+
+def test_a_graph_can_be_given(text):
+    X, _ = text
+    A = affinity(knn(Matrix.from_array(X), 5), weights="cosine")
+    given = SparGE(embedding="lpp", n_features_to_select=9, graph=A).fit(X)
+    np.testing.assert_array_equal(given.scores_, SparGE(embedding="lpp", n_features_to_select=9).fit(X).scores_)
+    with pytest.raises(ValueError, match="n × n affinity"):
+        SparGE(embedding="lpp", graph=A[:5, :5].tocsr()).fit(X)

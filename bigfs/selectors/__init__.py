@@ -22,6 +22,10 @@ class Method(NamedTuple):
 
 METHODS: dict[str, Method] = {
     "sparge-lda": Method(partial(SparGE, embedding="lda"), "sparse graph embedding on the classes"),
+    "sparge-sda": Method(partial(SparGE, embedding="sda"), "sparse graph embedding on the classes and the kNN graph, for few labels"),
+    "sparge-cca": Method(partial(SparGE, embedding="cca"), "sparse graph embedding on real or multi-label targets"),
+    "sparge-hsl": Method(partial(SparGE, embedding="hsl"), "sparse graph embedding on the hypergraph of the labels"),
+    "sparge-pca": Method(partial(SparGE, embedding="pca"), "sparse graph embedding on the variance, unsupervised"),
     "sparge-lpp": Method(partial(SparGE, embedding="lpp"), "sparse graph embedding on the kNN graph, unsupervised"),
     "smr": Method(SMR, "sparse matrix regression on M × N samples; k = 1 is GBR"),
     "fisher": Method(Fisher, "Fisher score, one feature at a time"),

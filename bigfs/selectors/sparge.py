@@ -1,209 +1,31 @@
 """SparGE: sparse graph embedding by a cutting plane [Chen, Tsang, Tan, Cham, IEEE TKDE 2015].
 
     min_p min_W  ½‖Xc diag(p) W − T‖² + γ/2 ‖W‖²,    p ∈ {0,1}^d, 1ᵀp = m              [eq. 9]
-    max_V min_p  tr(VᵀT) − ½‖V‖² − 1/(2γ) ‖diag(p) Xcᵀ V‖²       its convex relaxation [eq. 10]
 
-T comes from the graph embedding (`response`). V = T at first; then each cut (a) scores every
-feature by s_j = ‖(XcᵀV)_j‖², one pass over X, (b) takes the m largest as the next set
-(Alg. 1 step 2b corrected: the most violated constraint is the arg min of f), (c) gathers their
-columns, (d) solves the restricted master, V = its residual T − XcW (`master`).
-
-Any V bounds the relaxation from below: with a = tr(VᵀT) and b = ‖V‖² + (Σ of the m largest s_j)/γ,
-the best scaling of V gives a²/(2b). The master's value bounds it from above. Their relative gap stops.
+T comes from the graph embedding (`response`), the relaxation's optimum from `cutting_plane`, and exactly m
+features from its union by backward elimination on eq. 9 itself (`master.eliminate`; beyond the paper).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from bigfs import master, response
+from bigfs.cutting_plane import Cuts, Problem, cutting_plane
+from bigfs.graph import affinity, knn
+from bigfs.hypergraph import neighbour_hyperedges
 from bigfs.matrix import Matrix
 from bigfs.prox import row_norms
-from bigfs.result import Record, Result, iterate
+from bigfs.result import Result
 from bigfs.selectors._base import N_FEATURES, Selector, classes_of
 
 Array = NDArray[np.float64]
-Index = NDArray[np.int64]
-
-
-# --- the problem ----------------------------------------------------------------------------------
-
-
-class Problem:
-    """X, T, m and γ, with the passes and gathers they need. `features` are the columns gathered so far.
-
-    Parameters
-    ----------
-    X : n × d Matrix.
-    T : (n, r) response, TᵀT = I.
-    m : the size of a set.
-    gamma : γ, absolute.
-    omega : (n,) weights of the samples' residuals, or None for all one.
-    """
-
-    def __init__(self, X: Matrix, T: Array, m: int, gamma: float, omega: Array | None = None) -> None:
-        self.X, self.T, self.m, self.gamma, self.omega = X, T, m, gamma, omega
-        self.tt = float(np.vdot(T, T))
-        self.mu = X.means if omega is None else (X.T @ omega**2) / np.sum(omega**2)
-        self.features = np.empty(0, dtype=np.int64)
-        self.Z = sp.csc_array((X.shape[0], 0))  # the gathered columns, uncentred
-        self.G = np.empty((0, 0))
-        self.B = np.empty((0, T.shape[1]))
-
-    def score(self, V: Array) -> tuple[Index, Array]:
-        """The m largest s_j = ‖(XcᵀV)_j‖² and their features, best first. One pass."""
-        V = V if self.omega is None else self.omega[:, None] * V
-        shift = V.sum(axis=0)
-        if self.X.column_tiles:
-            means = [self.mu[t.start : t.stop] for t in self.X.column_tiles]
-            found = self.X.map_columns(_best_of_block, V, shift, self.m, each=[means])
-        else:
-            found = [_best(self.X.T @ V, 0, self.m, self.mu, shift)]
-        index, s = (np.concatenate(part) for part in zip(*found, strict=True))
-        best = np.lexsort((index, -s))[: self.m]
-        return index[best], s[best]
-
-    def gather(self, index: Index) -> None:
-        """Extend Z, G and B by the columns `index` that are not there yet."""
-        new = np.setdiff1d(index, self.features)
-        if not len(new):
-            return
-        Z = self.X.columns(new).astype(np.float64)
-        if self.omega is not None:
-            Z = sp.csc_array(sp.diags_array(self.omega) @ Z)
-        u = len(self.features)
-        self.features = np.append(self.features, new)
-        self.Z = sp.hstack([self.Z, Z], format="csc") if u else Z
-        grown = np.empty((len(self.features), len(self.features)))
-        grown[:u, :u] = self.G
-        grown[:, u:] = (self.Z.T @ Z).toarray() - self._mass() * np.outer(self.mu[self.features], self.mu[new])
-        grown[u:, :u] = grown[:u, u:].T
-        self.G = grown
-        self.B = np.vstack([self.B, self._centred_products(Z, new, self.T)])
-
-    def residual(self, W: Array, features: Index) -> Array:
-        """V = T − Xc W."""
-        place = self.positions(features)
-        shift = self.mu[features] @ W
-        return self.T - self.Z[:, place] @ W + (shift if self.omega is None else np.outer(self.omega, shift))
-
-    def restricted(self, sets: Sequence[Index]) -> tuple[master.Master, Index]:
-        """The master over `sets`, and the features that its rows stand for."""
-        features = np.unique(np.concatenate(sets))
-        place = self.positions(features)
-        members = tuple(np.searchsorted(features, np.sort(s)) for s in sets)
-        return master.Master(self.G[np.ix_(place, place)], self.B[place], self.tt, self.gamma, members), features
-
-    def positions(self, features: Index) -> Index:
-        order = np.argsort(self.features)
-        return order[np.searchsorted(self.features, features, sorter=order)]
-
-    def _centred_products(self, Z: Any, index: Index, V: Array) -> Array:
-        """ZcᵀV, the weights already in Z."""
-        weighted = V if self.omega is None else self.omega[:, None] * V
-        return Z.T @ V - np.outer(self.mu[index], weighted.sum(axis=0))
-
-    def _mass(self) -> float:
-        return self.X.shape[0] if self.omega is None else float(np.sum(self.omega**2))
-
-
-def _best_of_block(block: Any, start: int, stop: int, mu: Array, V: Array, shift: Array, m: int) -> tuple[Index, Array]:
-    return _best(block.T @ V, start, m, mu, shift)
-
-
-def _best(P: Array, start: int, m: int, mu: Array, shift: Array) -> tuple[Index, Array]:
-    """The m largest rows of XᵀV − μ(1ᵀV); equal ones by lower index. Nothing d × r leaves the block."""
-    P = P - np.outer(mu, shift)
-    s = np.einsum("jr,jr->j", P, P)
-    least = np.partition(s, len(s) - m)[len(s) - m] if len(s) > m else -np.inf
-    candidates = np.flatnonzero(s >= least)
-    best = candidates[np.argsort(-s[candidates], kind="stable")][:m]
-    return best + start, s[best]
-
-
-# --- the step -------------------------------------------------------------------------------------
-
-
-class Cuts(NamedTuple):
-    """The cutting plane after some cuts, with its certificate.
-
-    sets : the feature sets pᵗ that carry weight, each sorted by score.
-    eta : (κ,) their weights on the simplex.
-    features, W : the u features in those sets, and Σ_t Ωᵗ (u × r).
-    following : the next set, found by the last pass.
-    upper, lower : bounds of the relaxation's optimum; `lower` is the best so far.
-    """
-
-    sets: tuple[Index, ...]
-    eta: Array
-    features: Index
-    W: Array
-    following: Index
-    upper: float
-    lower: float
-
-
-def start(problem: Problem) -> Cuts:
-    """V = T: no set yet, one pass for the first."""
-    none = np.empty(0, dtype=np.int64)
-    following, s = problem.score(problem.T)
-    return Cuts((), np.empty(0), none, np.empty((0, problem.T.shape[1])), following, problem.tt / 2, _bound(problem, problem.T, s))
-
-
-def cut(problem: Problem, state: Cuts, solver: str, tol: float) -> Cuts:
-    """Add the violated set, solve the master, and certify the new residual by one pass."""
-    sets = (*state.sets, state.following)
-    for each in sets:
-        problem.gather(each)
-    restricted, features = problem.restricted(sets)
-    eta = np.append(state.eta * (1 - 1 / len(sets)), 1 / len(sets))
-    solution = master.solve(restricted, eta, solver, tol)
-    kept = solution.eta > 0
-    used = np.isin(np.arange(len(features)), np.concatenate([s for s, k in zip(restricted.sets, kept, strict=True) if k]))
-    sets = tuple(s for s, k in zip(sets, kept, strict=True) if k)
-    features, W = features[used], solution.W[used]
-    V = problem.residual(W, features)
-    following, s = problem.score(V)
-    lower = max(state.lower, _bound(problem, V, s))
-    return Cuts(sets, solution.eta[kept], features, W, following, solution.value, lower)
-
-
-def _bound(problem: Problem, V: Array, s: Array) -> float:
-    """a²/(2b), a = tr(VᵀT), b = ‖V‖² + (Σ of the m largest s_j)/γ."""
-    a, b = np.vdot(V, problem.T), np.vdot(V, V) + s.sum() / problem.gamma
-    return float(a**2 / (2 * b)) if b > 0 else 0.0
-
-
-def gap(state: Cuts) -> float:
-    return max(state.upper - state.lower, 0.0) / state.upper if state.upper > 0 else 0.0
-
-
-def record(state: Cuts) -> Record:
-    return {"upper": state.upper, "lower": state.lower, "gap": gap(state), "sets": len(state.sets), "features": len(state.features)}
-
-
-def cutting_plane(problem: Problem, *, solver: str, tol: float, max_iter: int) -> Result[Cuts]:
-    """Cut until the relative gap is `tol`: κ cuts are κ + 1 passes."""
-    result = iterate(
-        lambda state: cut(problem, state, solver, tol=1e-2 * tol),
-        start(problem),
-        measure=record,
-        stop="gap",
-        tol=tol,
-        max_iter=max_iter,
-        name="SparGE",
-    )
-    return result
-
-
-# --- the estimator --------------------------------------------------------------------------------
 
 
 class SparGE(Selector):
@@ -211,12 +33,18 @@ class SparGE(Selector):
 
     Parameters
     ----------
-    embedding : "lda" (supervised; class indicators) or "lpp" (unsupervised; the kNN graph).
+    embedding : what the features are to explain (Table 1): "lda" the classes (default), "cca" real or
+        multi-label targets, "hsl" the hypergraph of the labels (of the neighbourhoods where y is None), "sda" classes
+        and the kNN graph together, for few labels, "lpp" the kNN graph, "pca" the variance; the last two ignore y.
     n_features_to_select : m, the size of each set and of the support. int, or a share of d; None keeps half.
     gamma : ridge penalty γ, in units of the samples' mean squared distance to their mean, so that the same value
         means the same whatever the data's scale (for rows of unit length the unit is about 1).
-    n_components : width r of the embedding; None takes classes − 1 for lda and 10 for lpp.
-    n_neighbors, metric : of the kNN graph, for lpp.
+    n_components : width r of the embedding; None takes classes − 1 for sda and 10 for pca, lpp and hsl without y.
+    n_neighbors, metric : of the kNN graph, for lpp, sda and hsl; cosine or heat weights by the metric.
+    graph : (n, n) sparse affinity to use instead, for lpp and sda.
+    weighting : for lpp and sda. Their generalized eigenproblems weigh sample i by √D_ii (√(1+βD_ii)): "degree" does
+        as they do; "uniform" (default) regresses as the paper's Table 1 does, and chose better features on COIL20.
+    beta : weight of the graph against the classes, for sda.
     ranking : how the union of the sets becomes exactly m features. "elimination" (default) takes away the
         cheapest one by one, at the exact cost to the objective, which is what m features together are
         worth; "weights" is the paper's, ‖w_j‖ of the relaxation.
@@ -240,12 +68,15 @@ class SparGE(Selector):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "embedding": [StrOptions({"lda", "lpp"})],
+        "embedding": [StrOptions({"lda", "cca", "hsl", "sda", "lpp", "pca"})],
         "n_features_to_select": N_FEATURES,
         "gamma": [Interval(Real, 0, None, closed="neither")],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "metric": [StrOptions({"cosine", "euclidean"})],
+        "graph": [HasMethods("tocsr"), None],
+        "weighting": [StrOptions({"uniform", "degree"})],
+        "beta": [Interval(Real, 0, None, closed="neither")],
         "ranking": [StrOptions({"elimination", "weights"})],
         "solver": [StrOptions({"auto", "newton", "simplex", "apg"})],
         "tol": [Interval(Real, 0, None, closed="neither")],
@@ -260,7 +91,10 @@ class SparGE(Selector):
         gamma: float = 1.0,
         n_components: int | None = None,
         n_neighbors: int = 5,
-        metric: str = "cosine",
+        metric: Literal["cosine", "euclidean"] = "cosine",
+        graph: Any = None,
+        weighting: str = "uniform",
+        beta: float = 1.0,
         ranking: str = "elimination",
         solver: str = "auto",
         tol: float = 0.01,
@@ -272,6 +106,9 @@ class SparGE(Selector):
         self.n_components = n_components
         self.n_neighbors = n_neighbors
         self.metric = metric
+        self.graph = graph
+        self.weighting = weighting
+        self.beta = beta
         self.ranking = ranking
         self.solver = solver
         self.tol = tol
@@ -279,12 +116,12 @@ class SparGE(Selector):
 
     @property
     def _supervised(self) -> bool:  # type: ignore[override]
-        return self.embedding in ("lda", "cca")
+        return self.embedding in ("lda", "cca", "sda")
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        X, T = self._response(X, y)
+        X, T, omega = self._response(X, y)
         m = self._count(X.shape[1])
-        problem = Problem(X, T, m, self.gamma * _spread(X))
+        problem = Problem(X, T, m, self.gamma * _spread(X), omega)
         passes = X.passes
         result = cutting_plane(problem, solver=self.solver, tol=self.tol, max_iter=self.max_iter)
         self._round(problem, result, m)
@@ -307,13 +144,54 @@ class SparGE(Selector):
         value = rounded.values[m]
         result.stats.update(objective=value, objective_gap=(value - cuts.lower) / value)
 
-    def _response(self, X: Matrix, y: Any) -> tuple[Matrix, Array]:
+    # --- T, and what comes with it ---
+
+    def _response(self, X: Matrix, y: Any) -> tuple[Matrix, Array, Array | None]:
+        """The samples that take part, T, and the weights ω of their residuals (None: all one)."""
         if self.embedding == "lda":
             classes, codes = classes_of(y)
             known = codes >= 0
-            X = X if known.all() else X.take_rows(known)
-            return X, response.lda(codes[known], len(classes))
-        raise ValueError("lpp needs the graph room")
+            return X if known.all() else X.take_rows(known), response.lda(codes[known], len(classes)), None
+        if self.embedding == "cca":
+            return X, response.cca(self._targets(y)), None
+        if self.embedding == "hsl" and y is not None:
+            return X, response.hsl_labels(self._targets(y)), None
+        if self.embedding == "pca":
+            return X, response.pca(X, self._width(X)), None
+        if self.embedding == "hsl":
+            hypergraph = neighbour_hyperedges(knn(X, self.n_neighbors, metric=self.metric))
+            return X, response.hsl_neighbours(hypergraph, self._width(X)), None
+        A = self._affinity(X)
+        degree = np.asarray(A.sum(axis=1)).ravel()
+        if self.embedding == "lpp":
+            return X, response.lpp(A, self._width(X)), np.sqrt(degree) if self.weighting == "degree" else None
+        classes, codes = classes_of(y)
+        T = response.sda(A, codes, len(classes), self.n_components or len(classes) - 1, self.beta)
+        return X, T, np.sqrt(1 + self.beta * degree) if self.weighting == "degree" else None
+
+    def _affinity(self, X: Matrix) -> Any:
+        if self.graph is not None:
+            if self.graph.shape != (X.shape[0], X.shape[0]):
+                raise ValueError(f"graph has shape {self.graph.shape} and X has {X.shape[0]} samples: give their n × n affinity")
+            return sp.csr_array(self.graph)
+        return affinity(knn(X, self.n_neighbors, metric=self.metric), weights="cosine" if self.metric == "cosine" else "heat")
+
+    def _width(self, X: Matrix) -> int:
+        """r of an embedding without classes: 10, or what few samples and features allow."""
+        return self.n_components or max(1, min(10, X.shape[0] - 2, X.shape[1]))
+
+    def _targets(self, y: Any) -> Array:
+        """Y (n × q): real targets and indicators as they are, class labels one-hot."""
+        if y.ndim == 2 or (np.issubdtype(y.dtype, np.floating) and np.any(y != np.round(y))):
+            return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        classes, codes = classes_of(y)
+        return response.one_hot(codes, len(classes))
+
+    def _check_y(self, y: Any) -> Any:
+        if self.embedding not in ("cca", "hsl"):
+            return super()._check_y(y)
+        y = y.toarray() if sp.issparse(y) else np.asarray(y)
+        return y if y.ndim == 2 and y.shape[1] > 1 else y.ravel()
 
 
 def _spread(X: Matrix) -> float:
