@@ -242,3 +242,77 @@ def test_laplacians_equal_scipy_and_their_operators(words, rng, kind):
     assert np.sum(np.abs(values) < 1e-9) == graph.components(A).count
     with pytest.raises(ValueError, match="random-walk"):
         graph.laplacian(A, "signless")
+
+
+# --- approximate --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    """3,000 × 4,000 text of 60 topics: 20 words a row of a Zipf vocabulary, 10 of the topic's own 40."""
+    rng = np.random.default_rng(3)
+    share = 1 / (3 + np.arange(4000))
+    topic = rng.integers(60, size=3000)
+    own = np.stack([rng.permutation(4000)[:40] for _ in range(60)])
+    words = np.hstack([rng.choice(4000, size=(3000, 20), p=share / share.sum()), own[topic][:, rng.integers(40, size=10)]])
+    X = sp.coo_array((np.ones(words.size), (np.repeat(np.arange(3000), 30), words.ravel())), shape=(3000, 4000)).tocsr()
+    X.sum_duplicates()
+    idf = np.log(3000 / np.maximum(np.bincount(X.indices, minlength=4000), 1))
+    return sp.csr_array((idf[X.indices] * X.data, X.indices, X.indptr), shape=X.shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_approximate_neighbours_keep_their_promise(corpus, metric):
+    exact = graph.knn(Matrix.from_array(corpus), 10, metric=metric)
+    found = graph.knn(Matrix.from_array(corpus), 10, metric=metric, method="approx", recall=0.9)
+    kept = np.mean([len(np.intersect1d(a, b)) for a, b in zip(exact.index, found.index, strict=True)]) / 10
+    # 512 rows × 10 neighbours say the recall of 3,000 rows to about 1 %
+    assert kept == pytest.approx(found.info["recall"], abs=0.03)
+    assert kept > 0.87
+    assert found.info["products_kept"] < 1 / 3
+    # what is found is compared exactly: the same bits as in the exact graph
+    same = found.index == exact.index
+    np.testing.assert_array_equal(found.distance[same], exact.distance[same])
+    assert np.all(found.distance >= exact.distance)
+
+
+def test_the_cut_does_not_change_a_bit_of_the_approximate_graph(corpus):
+    whole = graph.knn(Matrix.from_array(corpus), 10, method="approx", recall=0.9)
+    other = graph.knn(Matrix.from_array(corpus, tile_rows=1100), 10, method="approx", recall=0.9, block_rows=700)
+    np.testing.assert_array_equal(other.index, whole.index)
+    np.testing.assert_array_equal(other.distance, whole.distance)
+    assert other.info == whole.info
+
+
+def test_a_higher_recall_keeps_more_terms(corpus):
+    caps = [graph.knn(Matrix.from_array(corpus), 10, method="approx", recall=r).info["cap"] for r in (0.5, 0.97)]
+    assert caps[0] < caps[1]
+
+
+def test_auto_goes_by_the_predicted_cost_and_says_why(corpus, monkeypatch):
+    X = Matrix.from_array(corpus)
+    found = graph.knn(X, 5, method="auto")
+    assert found.info["method"] == "exact"
+    assert "multiply-adds" in found.info["why"]
+    counts = np.bincount(corpus.indices, minlength=4000).astype(float)
+    assert found.info["predicted"]["multiply_adds"] == (counts**2).sum() / 2
+    monkeypatch.setattr("bigfs.graph.cost.EXACT_BELOW", 0.0)
+    found = graph.knn(X, 5, method="auto", recall=0.9)
+    assert found.info["method"] == "approx"
+    assert "more than" in found.info["why"]
+
+
+def test_dense_columns_have_no_rare_terms(rng, monkeypatch):
+    X = Matrix.from_array(rng.random((100, 8)))
+    with pytest.raises(ValueError, match="no column is rare"):
+        graph.knn(X, 5, method="approx")
+    monkeypatch.setattr("bigfs.graph.cost.EXACT_BELOW", 0.0)
+    found = graph.knn(X, 5, method="auto")
+    assert found.info["method"] == "exact"
+    assert "no column is rare" in found.info["why"]
+
+
+def test_a_recall_without_meaning_is_refused(corpus):
+    for asked in ({"recall": 0.0}, {"recall": 1.5}, {"candidates": 3}):
+        with pytest.raises(ValueError, match="candidates at least k=5"):
+            graph.knn(Matrix.from_array(corpus), 5, method="approx", **asked)

@@ -36,3 +36,11 @@ def seconds(counts: Array, n: int) -> float:
     """A dense line costs as much as a posting list of the share `DENSE`."""
     work = np.minimum(counts**2, counts * n * DENSE).sum() / 2
     return float(work * SPARSE + n * (n - 1) / 2 * SCAN)
+
+
+def choose(cost: Cost) -> tuple[str, str]:
+    """The method that "auto" takes, and why."""
+    predicted = f"the exact graph is predicted to take {cost.seconds:.0f} s of one core ({cost.multiply_adds:.2g} multiply-adds)"
+    if cost.seconds <= EXACT_BELOW:
+        return "exact", f"{predicted}, within {EXACT_BELOW:.0f} s"
+    return "approx", f"{predicted}, more than {EXACT_BELOW:.0f} s"

@@ -61,8 +61,8 @@ def between(A: Side, B: Side, k: int, cosine: bool) -> tuple[Lists, Lists]:
 
     With B the same object as A: inside the block, each pair once, and both lists are the same.
     """
-    of_a = _state(A, k, cosine)
-    of_b = of_a if B is A else _state(B, k, cosine)
+    of_a = opened(A, k, cosine)
+    of_b = of_a if B is A else opened(B, k, cosine)
     scan(A, B, of_a, of_b, cosine)
     return of_a.lists, of_b.lists
 
@@ -74,6 +74,12 @@ def scan(A: Side, B: Side, of_a: State, of_b: State, cosine: bool) -> None:
         high = min(low + STRIP, other.shape[0])
         strip = _invert(other.indptr, other.indices, other.data, low, high, other.shape[1], DENSE * (high - low))
         _scan(rows.indptr, rows.indices, rows.data, low, high, strip, of_a, of_b, cosine, B is A)
+
+
+def rerank(A: Side, found: Array, B: Side, lists: Lists, cosine: bool) -> None:
+    """Offer to each row of A its candidates `found` (rows × c, numbers of the whole matrix) that lie in B."""
+    a, b = A.rows, B.rows
+    _rerank(a.indptr, a.indices, a.data, A.squares, found, b.indptr, b.indices, b.data, B.squares, B.first, a.shape[1], lists, cosine)
 
 
 def merge(parts: list[Lists], k: int) -> Lists:
@@ -95,11 +101,19 @@ class State(NamedTuple):
     cut: Array  # a product that reaches it, scaled and shifted, may enter the row's list
 
 
-def _state(block: Side, k: int, cosine: bool) -> State:
+def opened(block: Side, k: int, cosine: bool) -> State:
+    """Empty lists of k, for `scan` to fill."""
     norm = np.sqrt(block.squares)
     scale = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0) if cosine else np.ones_like(norm)
     shift = np.zeros_like(norm) if cosine else block.squares / 2
     return State(block.first, empty(len(norm), k), block.squares, scale, shift, np.full(len(norm), TINY if cosine else -np.inf))
+
+
+def closed(block: Side, cosine: bool) -> State:
+    """Lists that nothing enters: for a `scan` that only one side asks for."""
+    state = opened(block, 1, cosine)
+    state.lists.key[:], state.cut[:] = -np.inf, np.inf
+    return state
 
 
 @_jit
@@ -178,14 +192,17 @@ def _any(sums, g, end, low, i, a, b):  # type: ignore[no-untyped-def]
 
 
 @_jit
+def _key(total, square, other, cosine):  # type: ignore[no-untyped-def]
+    if cosine:  # the square root of the product, not the product of the roots: a duplicate is at 0 exactly
+        return max(0.0, 1.0 - total / np.sqrt(square * other))
+    return max(0.0, square + other - 2.0 * total)
+
+
+@_jit
 def _offer(total, i, j, a, b, cosine):  # type: ignore[no-untyped-def]
-    if cosine:
-        if total <= 0:
-            return
-        # the square root of the product, not the product of the roots: a duplicate is at 0 exactly
-        key = max(0.0, 1.0 - total / np.sqrt(a.squares[i] * b.squares[j]))
-    else:
-        key = max(0.0, a.squares[i] + b.squares[j] - 2.0 * total)
+    if cosine and total <= 0:
+        return
+    key = _key(total, a.squares[i], b.squares[j], cosine)
     if _push(a.lists.key, a.lists.found, i, key, b.first + j):
         a.cut[i] = _cut(a.lists.key[i, -1], cosine)
     if _push(b.lists.key, b.lists.found, j, key, a.first + i):
@@ -216,3 +233,20 @@ def _merge(key, found, into_key, into_found):  # type: ignore[no-untyped-def]
         for m in range(key.shape[1]):
             if not _push(into_key, into_found, i, key[i, m], found[i, m]):
                 break
+
+
+@_jit
+def _rerank(ap, ai, ax, squares, found, bp, bi, bx, others, first, d, lists, cosine):  # type: ignore[no-untyped-def]
+    row = np.zeros(d)
+    for i in range(found.shape[0]):
+        for p in range(ap[i], ap[i + 1]):
+            row[ai[p]] = ax[p]
+        for j in found[i] - first:
+            if 0 <= j < len(others):
+                total = 0.0
+                for q in range(bp[j], bp[j + 1]):
+                    total += row[bi[q]] * np.float64(bx[q])
+                if total > 0 or not cosine:
+                    _push(lists.key, lists.found, i, _key(total, squares[i], others[j], cosine), first + j)
+        for p in range(ap[i], ap[i + 1]):
+            row[ai[p]] = 0.0

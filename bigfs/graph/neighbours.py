@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import dask
@@ -19,13 +20,14 @@ import numpy as np
 
 from bigfs import blocks
 from bigfs.graph import kernel
-from bigfs.graph.cost import predict
+from bigfs.graph.approx import NoRareTerms, rare_terms, search
+from bigfs.graph.cost import choose, predict
 from bigfs.graph.kernel import Lists
 from bigfs.graph.rows import Pair, Rows, cut
 from bigfs.matrix import Array, Matrix
 
 Metric = Literal["cosine", "euclidean"]
-Method = Literal["exact"]
+Method = Literal["exact", "approx", "auto"]
 Sink = Callable[[int, int, Array, Array], Any]  # start, stop, index, distance: of finished rows
 
 FAN = 4  # lists of the same rows merged at once; more would hold more of them
@@ -40,7 +42,7 @@ class Neighbours:
     index : (n, k) int32, −1 where a sample has fewer than k (cosine: rows that share nothing).
     distance : (n, k) float64: 1 − cosine, or the Euclidean distance; inf where there is none.
     metric : "cosine" or "euclidean".
-    info : how it was found and why so: `method`, `why`, `predicted` cost.
+    info : how it was found and why so: `method`, `why`, `predicted` cost; approximate: `recall` and its sample.
     """
 
     index: Array
@@ -55,6 +57,8 @@ def knn(
     *,
     metric: Metric = "cosine",
     method: Method = "exact",
+    recall: float = 0.95,
+    candidates: int = 50,
     block_rows: int | None = None,
 ) -> Neighbours:
     """The k nearest other rows of every row of X, in memory (n × k × 12 bytes).
@@ -64,16 +68,20 @@ def knn(
     X : n × d, with its layout by rows.
     metric : "cosine" finds rows of positive cosine only: a row that shares no term with another is
         isolated, and gets index −1. "euclidean" finds k for every row. No row is its own neighbour.
-    method : "exact".
+    method : "exact"; "approx" (text: candidates by their rare terms, see `approx.py`); "auto" takes
+        the exact one while its predicted cost is below ten minutes of one core, and says why in `info`.
+    recall, candidates : of "approx": the share of true neighbours to find, which decides how
+        frequent a term may be; and how many candidates a row are compared exactly.
     block_rows : rows of a block; default: sized from the memory limit. Not seen in the result.
 
     Raises
     ------
-    ValueError : k outside 1 … n − 1, an unknown metric or method, a matrix without rows.
+    ValueError : k outside 1 … n − 1, an unknown metric or method, a matrix without rows, a recall
+        that the candidates do not reach.
     NotEnoughMemory : if the blocks, or the n × k result, do not fit.
     """
     blocks.require_memory(X.shape[0] * k * 12 * 2, f"a graph of {X.shape[0]} × {k} in memory; stream it to a store instead")
-    parts, info = stream_knn(X, k, _keep, metric=metric, method=method, block_rows=block_rows)
+    parts, info = stream_knn(X, k, _keep, metric=metric, method=method, recall=recall, candidates=candidates, block_rows=block_rows)
     index, distance = (np.concatenate(part) for part in zip(*parts, strict=True))
     return Neighbours(index, distance, metric, info)
 
@@ -85,6 +93,8 @@ def stream_knn(
     *,
     metric: Metric = "cosine",
     method: Method = "exact",
+    recall: float = 0.95,
+    candidates: int = 50,
     block_rows: int | None = None,
 ) -> tuple[list[Any], dict[str, Any]]:
     """`knn`, each block of finished rows handed to `sink(start, stop, index, distance)` where it was computed.
@@ -99,8 +109,21 @@ def stream_knn(
     _check(X, k, metric, method)
     cost = predict(X)
     info: dict[str, Any] = {"k": k, "metric": metric, "predicted": cost._asdict()}
-    info |= {"method": method, "why": "asked for"}
-    return exact(X, cut(X, k, cost, block_rows), k, metric, sink), info
+    way, why = (method, "asked for") if method != "auto" else choose(cost)
+    if way == "approx":
+        try:
+            rule = rare_terms(X, cut(X, candidates, cost, block_rows), k, metric, recall=recall, candidates=candidates)
+        except NoRareTerms as error:
+            if method == "approx":
+                raise
+            way, why = "exact", f"{why}; but {error}"
+        else:
+            finish = partial(_finish, metric=metric, sink=sink)
+            return search(X, cut(X, candidates, cost, block_rows), k, metric, rule, finish), info | {
+                "method": way,
+                "why": why,
+            } | rule.info()
+    return exact(X, cut(X, k, cost, block_rows), k, metric, sink), info | {"method": way, "why": why}
 
 
 def exact(X: Matrix, rows: list[Rows], k: int, metric: Metric, sink: Sink) -> list[Any]:
@@ -116,7 +139,7 @@ def exact(X: Matrix, rows: list[Rows], k: int, metric: Metric, sink: Sink) -> li
         while len(parts) > FAN:
             parts = [dask.delayed(kernel.merge, pure=False)(parts[p : p + FAN], k) for p in range(0, len(parts), FAN)]
         lists[start] = parts
-    done = blocks.map_tiles(_finish, rows, k, metric, sink, each=[[lists[r.start] for r in rows]], local=X.local, label="neighbours")
+    done = blocks.map_tiles(_merged, rows, k, metric, sink, each=[[lists[r.start] for r in rows]], local=X.local, label="neighbours")
     X.passes += len(rows)  # b blocks, each loaded for b pairs
     return done
 
@@ -130,10 +153,13 @@ def _pair(pair: Pair, k: int, cosine: bool) -> tuple[Lists, Lists]:
     return kernel.between(A, B, k, cosine)
 
 
-def _finish(rows: Rows, parts: Sequence[Lists], k: int, metric: Metric, sink: Sink) -> Any:
-    merged = kernel.merge(list(parts), k)
-    index = np.where(merged.found == kernel.NONE, -1, merged.found)
-    return sink(rows.start, rows.stop, index, merged.key if metric == "cosine" else np.sqrt(merged.key))
+def _merged(rows: Rows, parts: Sequence[Lists], k: int, metric: Metric, sink: Sink) -> Any:
+    return _finish(rows, kernel.merge(list(parts), k), metric, sink)
+
+
+def _finish(rows: Rows, lists: Lists, metric: Metric, sink: Sink) -> Any:
+    index = np.where(lists.found == kernel.NONE, -1, lists.found)
+    return sink(rows.start, rows.stop, index, lists.key if metric == "cosine" else np.sqrt(lists.key))
 
 
 def _keep(start: int, stop: int, index: Array, distance: Array) -> tuple[Array, Array]:
@@ -146,5 +172,5 @@ def _check(X: Matrix, k: int, metric: str, method: str) -> None:
         raise ValueError(f"k={k} neighbours of {n} samples: k must be between 1 and {n - 1}")
     if metric not in ("cosine", "euclidean"):
         raise ValueError(f'metric must be "cosine" or "euclidean"; got {metric!r}')
-    if method != "exact":
-        raise ValueError(f'method must be "exact"; got {method!r}')
+    if method not in ("exact", "approx", "auto"):
+        raise ValueError(f'method must be "exact", "approx" or "auto"; got {method!r}')
