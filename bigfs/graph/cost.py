@@ -24,7 +24,7 @@ class Cost(NamedTuple):
 def predict(X: Matrix) -> Cost:
     """From the stored column counts, or one pass where they are not known."""
     n, counts = X.shape[0], X.stats.counts.astype(np.float64)
-    return Cost(float(products(counts)), seconds(counts, n), 12.0 * counts.sum() / n + 8)
+    return Cost(products(counts), seconds(counts, n), float(12.0 * counts.sum() / n + 8))
 
 
 def products(counts: Array) -> float:

@@ -164,31 +164,39 @@ def _scan(indptr, indices, data, low, high, strip, a, b, cosine, same):  # type:
         for p in range(indptr[i], indptr[i + 1]):
             t, x = indices[p], np.float64(data[p])
             if line[t] >= 0:
+                frequent = dense[line[t]]
                 for j in range(width):
-                    sums[j] += x * dense[line[t], j]
+                    sums[j] += x * frequent[j]
             else:
                 for q in range(start[t], start[t + 1]):
                     sums[rows[q]] += x * values[q]
         first = max(i + 1 - low, 0) if same else 0
-        for g in range(first // GROUP * GROUP, width, GROUP):
-            end = min(g + GROUP, width)
-            if _any(sums, g, end, low, i, a, b):
-                for j in range(max(g, first), end):
-                    _offer(sums[j], i, low + j, a, b, cosine)
+        _offer_all(sums, first, low, high, i, a, b, cosine)
         sums[:] = 0
 
 
 @_jit
-def _any(sums, g, end, low, i, a, b):  # type: ignore[no-untyped-def]
-    """Whether one of a group of sums may enter a list."""
-    if end - g < GROUP:
-        return True
-    hits = 0
-    scale, shift, cut = a.scale[i], a.shift[i], a.cut[i]
-    for j in range(g, g + GROUP):
-        k = low + j
-        hits |= sums[j] * scale * b.scale[k] - (shift + b.shift[k]) >= min(cut, b.cut[k])
-    return hits != 0
+def _offer_all(sums, first, low, high, i, a, b, cosine):  # type: ignore[no-untyped-def]
+    """Row i's sums to both lists; a group at once is compared with what may still enter."""
+    scale, shift, square, number = a.scale[i], a.shift[i], a.squares[i], a.first + i
+    near, near_found, cut = a.lists.key, a.lists.found, a.cut  # arrays as locals: a tuple's fields cost in the loop
+    far, far_found, cuts = b.lists.key, b.lists.found, b.cut[low:high]
+    scales, shifts, squares = b.scale[low:high], b.shift[low:high], b.squares[low:high]
+    for g in range(first // GROUP * GROUP, len(sums), GROUP):
+        end, mine = min(g + GROUP, len(sums)), cut[i]
+        if end - g == GROUP:
+            hits = 0
+            for j in range(g, g + GROUP):
+                hits |= sums[j] * scale * scales[j] - (shift + shifts[j]) >= min(mine, cuts[j])
+            if hits == 0:
+                continue
+        for j in range(max(g, first), end):
+            if sums[j] * scale * scales[j] - (shift + shifts[j]) >= min(cut[i], cuts[j]):
+                key = _key(sums[j], square, squares[j], cosine)
+                if _push(near, near_found, i, key, b.first + low + j):
+                    cut[i] = _cut(near[i, -1], cosine)
+                if _push(far, far_found, low + j, key, number):
+                    cuts[j] = _cut(far[low + j, -1], cosine)
 
 
 @_jit
@@ -196,17 +204,6 @@ def _key(total, square, other, cosine):  # type: ignore[no-untyped-def]
     if cosine:  # the square root of the product, not the product of the roots: a duplicate is at 0 exactly
         return max(0.0, 1.0 - total / np.sqrt(square * other))
     return max(0.0, square + other - 2.0 * total)
-
-
-@_jit
-def _offer(total, i, j, a, b, cosine):  # type: ignore[no-untyped-def]
-    if cosine and total <= 0:
-        return
-    key = _key(total, a.squares[i], b.squares[j], cosine)
-    if _push(a.lists.key, a.lists.found, i, key, b.first + j):
-        a.cut[i] = _cut(a.lists.key[i, -1], cosine)
-    if _push(b.lists.key, b.lists.found, j, key, a.first + i):
-        b.cut[j] = _cut(b.lists.key[j, -1], cosine)
 
 
 @_jit
