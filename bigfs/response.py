@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bigfs import spectral
+from bigfs import blocks, spectral
 from bigfs.hypergraph import Hypergraph
-from bigfs.matrix import Centred, Matrix
+from bigfs.matrix import Block, Centred, Matrix
 
 NEGLIGIBLE = 1e-8  # of the largest singular value
 Array = NDArray[np.float64]
@@ -101,3 +101,50 @@ def sda(A: sp.csr_array, codes: NDArray[np.int64], c: int, r: int, beta: float) 
 
     trivial = sp.csr_array(constant[:, None])
     return spectral.leading(times, r, trivial, tol=1e-8, max_iter=1000, seed=0, name="the sda embedding").value.vectors
+
+
+# --- kernels by their factors -------------------------------------------------------------------
+
+
+def same_class_factor(codes: NDArray[np.int64], c: int) -> Array:
+    """Φ (n × c) with ΦΦᵀ = 1/n_c between labelled samples of class c, else 0."""
+    Y = one_hot(codes, c)
+    sizes = Y.sum(axis=0)
+    if sizes.min(initial=1) == 0:
+        raise ValueError(f"class number {int(sizes.argmin())} has no sample: every class needs one")
+    return np.asarray(Y / np.sqrt(sizes))
+
+
+def gaussian_factor(X: Matrix, r: int, *, sigma: float | None = None, seed: int = 0) -> Array:
+    """Φ (n × at most r) with ΦΦᵀ ≈ exp(−‖x_i − x_j‖²/2σ²), by Nyström on r random samples.
+
+    Φ = K_nr U Λ^-½ from the kernel K_rr = UΛUᵀ between the landmarks, so that the kernel is exact among them. With
+    r = n it is exact. Two passes.
+
+    Parameters
+    ----------
+    sigma : default: the mean distance between two landmarks.
+    seed : of the choice of landmarks.
+
+    Source: Williams and Seeger, Using the Nyström method to speed up kernel machines, NIPS 2000.
+    """
+    n, d = X.shape
+    r = min(r, n)
+    blocks.require_memory(8 * r * (d + 4 * n), f"{r} landmarks of a Gaussian kernel")
+    rows = np.sort(np.random.default_rng(seed).choice(n, r, replace=False))
+    Z = X.take_rows(rows).columns(np.arange(d)).toarray().astype(np.float64)
+    squares = np.concatenate(X.map_rows(_row_squares))
+    distances = np.maximum(squares[:, None] + np.sum(Z**2, axis=1) - 2 * (X @ np.ascontiguousarray(Z.T)), 0)
+    distances[rows, np.arange(r)] = 0
+    if sigma is None:
+        between = np.sqrt(distances[rows])[~np.eye(r, dtype=bool)]
+        sigma = float(between.mean()) if len(between) and between.any() else 1.0
+    K = np.exp(-distances / (2 * sigma**2))
+    values, vectors = np.linalg.eigh(K[rows])
+    kept = values > 1e-10 * values[-1]
+    return np.asarray(K @ (vectors[:, kept] / np.sqrt(values[kept])))
+
+
+def _row_squares(block: Block, start: int, stop: int) -> Array:
+    squared = block.astype(np.float64).power(2) if sp.issparse(block) else np.asarray(block, dtype=np.float64) ** 2
+    return np.asarray(squared.sum(axis=1)).ravel()

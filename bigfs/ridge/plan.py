@@ -55,12 +55,13 @@ def project(
     nnz = float(counts.sum())
     overlap = float(np.sum(counts.astype(float) ** 2))  # multiply-adds of XXᵀ; those of XᵀX are nnz²/n or more
     wait = TASK * tiles / workers
+    low = (e * nnz / n) ** 2 / n if root else 0.0  # (FᵀX)ᵀ(FᵀX), with as many columns in F as rows
     product = 4 * (nnz + e) * r / SPARSE + 2 * wait
     return {
         "woodbury": Cost(
             2 * min(overlap / SPARSE, n * n * d / DENSE) + (5 if root else 1) * n**3 / 3 / DENSE + 3 * product, (40 if root else 24) * n * n
         ),
-        "primal": Cost(2 * min(nnz**2 / n / SPARSE, n * d * d / DENSE) + d**3 / 3 / DENSE + 2 * product, 24 * d * d),
+        "primal": Cost(2 * min((nnz**2 / n + low) / SPARSE, n * d * d / DENSE) + d**3 / 3 / DENSE + 2 * product, 24 * d * d),
         "cg": Cost((1 + iterations) * product, 64 * d * r + 16 * n * r),
     }
 

@@ -1,0 +1,258 @@
+"""JHLSR: hypergraph learning and sparse regression, jointly (Zhang, Bai, Liang, Hancock, Pattern Recognition 2017).
+
+    min ‖A X S − Φ‖² + μ tr(Sᵀ Xᵀ L_H(w) X S) + λ Σ_j √(‖s_j‖² + ε) + γ‖w‖²      over S (d × r) and w on the simplex (eq. 14, corrected)
+
+A picks the labelled rows. ΦΦᵀ is the kernel to explain: 1/n_c between samples of one class, or a Gaussian kernel by a low-rank factor when
+there are no labels. L_H(w) = I − F diag(w/δ) Fᵀ with F = D_v^-½ H. A round, with u = λ at first:
+    S = (Xᵀ(AᵀA + μL_H(w))X + diag u)⁻¹ XᵀAᵀΦ         one weighted ridge solve (eq. 21, corrected)
+    w = the projection of μq/2γ on the simplex,         q_e = ‖(SᵀXᵀF)_e‖²/δ_e: the exact optimum of what the paper descends by coordinates
+    u_j = λ / 2√(‖s_j‖² + ε)
+The objective falls in every round after the first. HYPER is the same with w fixed; GRAPH has a hyperedge of weight one for each edge of the
+kNN graph, for which L_H is half of the graph's normalized Laplacian.
+
+Certificate, at (S, w) with V = AᵀΦ − (AᵀA + μL_H(w))XS: Σ_j ‖s_j‖ ‖2x_jᵀV − λ s_j/√(‖s_j‖²+ε)‖ / λ Σ‖s_j‖. A feature left out because
+its s_j fell below √ε/2 returns if 2‖x_jᵀV‖ > λ. The problem is convex in S and in w, not in both: what is reached is a stationary point.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from bigfs import response
+from bigfs.graph import knn
+from bigfs.hypergraph import Hypergraph, label_hyperedges, lasso_hyperedges, neighbour_hyperedges
+from bigfs.matrix import Matrix
+from bigfs.prox import project_simplex, row_norms
+from bigfs.result import Record, iterate
+from bigfs.ridge import WAYS, Middle, laplacian
+from bigfs.ridge.working import WorkingSet
+from bigfs.selectors._base import Selector, classes_of, labelled
+
+Array = NDArray[Any]
+EPSILON = 1e-14  # ε: √ε = 1e−7 is where a row counts as zero
+
+
+class State(NamedTuple):
+    u: Array  # (d,): inf where the feature is left out
+    S: Array  # (d, r)
+    w: Array  # (e,)
+    objective: float
+    violation: float  # of stationarity, relative to the penalty's slope, on the working set
+    gap: float  # the same with the left-out features looked at; inf until that was done
+    residual: float  # of the ridge solve, relative
+
+
+class Problem:
+    """The data, the step and the certificate."""
+
+    def __init__(
+        self, X: Matrix, T: Array, a: Array, graph: Hypergraph, weights: tuple[float, float, float], learn: bool, tol: float
+    ) -> None:
+        self.X, self.T, self.a, self.graph, self.learn, self.tol = X, T, a, graph, learn, tol
+        self.mu, self.lam, self.gamma = weights
+        self.F = sp.csr_array(sp.diags_array(graph.root) @ graph.H)
+        self.fixed = None if learn else self.middle(graph.w)
+
+    def middle(self, w: Array) -> Middle:
+        """AᵀA + μL_H(w), without the hyperedges of weight zero."""
+        on = np.flatnonzero(w)
+        return laplacian(self.a, self.mu, self.F[:, on], (w / self.graph.edge_degrees)[on])
+
+    def start(self) -> State:
+        d = self.X.shape[1]
+        u = np.where(self.X.stats.counts > 0, self.lam, np.inf)  # an empty column gets no weight
+        return State(u, np.zeros((d, self.T.shape[1])), self.graph.w, np.inf, np.inf, np.inf, 0.0)
+
+    def step(self, state: State, working: WorkingSet) -> State:
+        solved = working.solve(self.fixed or self.middle(state.w), state.u, self.T, state.S)
+        S, norms = solved.W, row_norms(solved.W)
+        smooth = np.sqrt(norms**2 + EPSILON)
+        P = working.times(S)
+        q = self.graph.gathered(P)
+        w = project_simplex(self.mu * q / (2 * self.gamma)) if self.learn else state.w
+        loss = np.sum(self.a[:, None] * (P - self.T) ** 2)
+        objective = float(loss + self.mu * (np.sum(P**2) - w @ q) + self.lam * smooth.sum() + self.gamma * w @ w)
+        V = self.T - (self.fixed or self.middle(w)).apply(P)
+        pull = row_norms(2 * working.transposed_times(V) - self.lam * S / smooth[:, None])
+        scale = self.lam * norms.sum()
+        violation = float(norms @ pull / scale) if scale > 0 else 0.0
+        u = np.where(np.isfinite(state.u) & (norms >= np.sqrt(EPSILON) / 2), self.lam / (2 * smooth), np.inf)
+        back = self.wrongly_left_out(u, V) if violation <= self.tol else np.zeros(len(u), dtype=bool)
+        u[back] = self.lam / (2 * np.sqrt(EPSILON))
+        done = violation <= self.tol and not back.any()
+        return State(u, S, w, objective, violation, violation if done else np.inf, solved.residual)
+
+    def wrongly_left_out(self, u: Array, V: Array) -> NDArray[np.bool_]:
+        """Features at zero that the residual pulls away from it. One pass over X."""
+        out = np.isinf(u) & (self.X.stats.counts > 0)
+        return out & (2 * row_norms(self.X.T @ V) > (1 + self.tol) * self.lam) if out.any() else out
+
+
+def measure(state: State) -> Record:
+    return {
+        "objective": state.objective,
+        "features": float(np.count_nonzero(np.isfinite(state.u))),
+        "hyperedges": float(np.count_nonzero(state.w)),
+        "violation": state.violation,
+        "gap": state.gap,
+        "residual": state.residual,
+    }
+
+
+class JHLSR(Selector):
+    """Joint hypergraph learning and sparse regression: features by the row norms of S.
+
+    Parameters
+    ----------
+    n_features_to_select : a count, a fraction of the features, or None for half of them.
+    mu, lam, gamma : > 0: weight of the hypergraph's smoothness, of the row sparsity, and of ‖w‖². The loss at S = 0 is the number of
+        classes, and a feature gets weight only if 2‖x_jᵀV‖ can pass lam. There is no intercept: a
+        constant feature, if X has one, stands in for it. The larger gamma, the more hyperedges keep a weight.
+    mode : "supervised" (every sample labelled), "semi" (−1 is unlabelled), "unsupervised" (y is not used), or "auto": by what y holds.
+    variant : "joint" learns w; "hyper" keeps the hypergraph's first weights, scaled to sum 1; "graph" is the kNN graph, fixed.
+    hyperedges : "lasso" (the paper's: each sample regressed on its neighbours), "knn" (each sample and its neighbours), "labels" (the
+        classes), or your own: an (n, e) incidence or a `Hypergraph`. Not used by variant "graph".
+    n_neighbors, metric : of the kNN graph behind them; "cosine" or "euclidean".
+    n_components : landmarks of the Gaussian kernel's factor, unsupervised only; r is at most this.
+    random_state : seed of the landmarks.
+    solver, solver_tol, solver_max_iter : how the ridge solves run; `bigfs.ridge`.
+    tol : stop at this violation of stationarity. max_iter : rounds.
+
+    Attributes
+    ----------
+    scores_ : (d,) ‖s_j‖. coef_ : S (d, r).
+    mode_ : the mode that was used. classes_ : the labels found, if any.
+    hypergraph_ : what was used; hyperedge_weights_ : (e,) the learned w, many of them zero: `result_.stats["zero_hyperedges"]`.
+    result_ : status, history, and the plans of the ridge solves.
+
+    References
+    ----------
+    Zhang, Bai, Liang, Hancock: Joint hypergraph learning and sparse regression for feature selection.
+    Pattern Recognition 2017, eq. 13 to 21.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **Selector._parameter_constraints,
+        "mu": [Interval(Real, 0, None, closed="neither")],
+        "lam": [Interval(Real, 0, None, closed="neither")],
+        "gamma": [Interval(Real, 0, None, closed="neither")],
+        "mode": [StrOptions({"auto", "supervised", "semi", "unsupervised"})],
+        "variant": [StrOptions({"joint", "hyper", "graph"})],
+        "hyperedges": [StrOptions({"lasso", "knn", "labels"}), "array-like", "sparse matrix", Hypergraph],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "metric": [StrOptions({"cosine", "euclidean"})],
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "random_state": [Interval(Integral, 0, None, closed="left")],
+        "solver": [StrOptions({*WAYS, "auto"})],
+        "solver_tol": [Interval(Real, 0, 1, closed="neither")],
+        "solver_max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+    }
+    _supervised = False
+
+    def __init__(
+        self,
+        *,
+        n_features_to_select: int | float | None = None,
+        mu: float = 1.0,
+        lam: float = 0.1,
+        gamma: float = 1.0,
+        mode: str = "auto",
+        variant: str = "joint",
+        hyperedges: Any = "lasso",
+        n_neighbors: int = 20,
+        metric: str = "cosine",
+        n_components: int = 100,
+        random_state: int = 0,
+        solver: str = "auto",
+        solver_tol: float = 1e-6,
+        solver_max_iter: int = 100,
+        tol: float = 1e-2,
+        max_iter: int = 200,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.mu = mu
+        self.lam = lam
+        self.gamma = gamma
+        self.mode = mode
+        self.variant = variant
+        self.hyperedges = hyperedges
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+        self.n_components = n_components
+        self.random_state = random_state
+        self.solver = solver
+        self.solver_tol = solver_tol
+        self.solver_max_iter = solver_max_iter
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def _fit(self, X: Matrix, y: Any) -> None:
+        self.mode_ = self._mode(y)
+        T, a = self._response(X, y)
+        self.hypergraph_ = self._hypergraph(X, y)
+        weights = (float(self.mu), float(self.lam), float(self.gamma))
+        problem = Problem(X, T, a, self.hypergraph_, weights, self.variant == "joint", self.tol)
+        working = WorkingSet(X, targets=T.shape[1], solver=self.solver, tol=self.solver_tol, max_iter=self.solver_max_iter)
+        self.result_ = iterate(
+            lambda state: problem.step(state, working),
+            problem.start(),
+            measure=measure,
+            stop="gap",
+            tol=self.tol,
+            max_iter=self.max_iter,
+            name=type(self).__name__,
+        )
+        state = self.result_.value
+        self.coef_, self.hyperedge_weights_ = state.S, state.w
+        self.scores_ = np.asarray(row_norms(state.S), dtype=np.float64)
+        self.n_iter_ = len(self.result_.history)
+        self.result_.stats.update(plans=working.plans, passes=X.passes, zero_hyperedges=int(np.sum(state.w == 0)))
+
+    def _mode(self, y: Any) -> str:
+        known = 0.0 if y is None else float(labelled(y).mean())
+        found = "unsupervised" if known == 0 else "supervised" if known == 1 else "semi"
+        if self.mode in ("auto", found, "unsupervised") or (self.mode, found) == ("semi", "supervised"):
+            return found if self.mode == "auto" else self.mode
+        raise ValueError(f"mode={self.mode!r} needs labels that y does not have ({known:.0%} are labelled): give them, or mode='auto'")
+
+    def _response(self, X: Matrix, y: Any) -> tuple[Array, Array]:
+        """AᵀΦ (n × r) and the diagonal of AᵀA (n)."""
+        if self.mode_ == "unsupervised":
+            return response.gaussian_factor(X, self.n_components, seed=self.random_state), np.ones(X.shape[0])
+        self.classes_, code = classes_of(y)
+        return response.same_class_factor(code, len(self.classes_)), (code >= 0).astype(float)
+
+    def _hypergraph(self, X: Matrix, y: Any) -> Hypergraph:
+        """Its weights on the simplex, except those of a plain graph."""
+        k = min(self.n_neighbors, X.shape[0] - 1)
+        if self.variant == "graph":
+            return _pairs(knn(X, k, metric=self.metric).index)  # type: ignore[arg-type]
+        if not isinstance(self.hyperedges, str):
+            found = self.hyperedges if isinstance(self.hyperedges, Hypergraph) else Hypergraph.of(self.hyperedges)
+            if found.shape[0] != X.shape[0]:
+                raise ValueError(f"hyperedges has {found.shape[0]} rows and X has {X.shape[0]} samples: one row a sample is needed")
+        elif self.hyperedges == "labels":
+            if self.mode_ == "unsupervised":
+                raise ValueError("hyperedges='labels' needs labelled samples in y; use 'lasso' or 'knn'")
+            found = label_hyperedges(y)
+        else:
+            neighbours = knn(X, k, metric=self.metric)  # type: ignore[arg-type]
+            found = neighbour_hyperedges(neighbours) if self.hyperedges == "knn" else lasso_hyperedges(X, neighbours)
+        return Hypergraph(found.H, found.w / found.w.sum())
+
+
+def _pairs(index: NDArray[np.int32]) -> Hypergraph:
+    """A hyperedge of two samples for each edge of the kNN graph, symmetrized by OR."""
+    i, m = np.nonzero(index >= 0)
+    edges = np.unique(np.sort(np.column_stack([i, index[i, m]]), axis=1), axis=0)
+    number = np.arange(len(edges))
+    H = sp.csr_array((np.ones(2 * len(edges)), (edges.T.ravel(), np.tile(number, 2))), shape=(len(index), len(edges)))
+    return Hypergraph.of(H)
