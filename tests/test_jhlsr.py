@@ -137,7 +137,7 @@ def test_the_graph_variant_uses_half_the_normalized_laplacian():
 
 @pytest.mark.parametrize("hyperedges", ["lasso", "knn", "labels"])
 def test_hyperedges_by_name(hyperedges):
-    X, y, _ = data(45, 12, labelled=8, constant=0)  # JHLSR has no intercept: a constant column would stand in for it
+    X, y, _ = data(90, 12, labelled=20, constant=0)  # JHLSR has no intercept: a constant column would stand in for it
     model = JHLSR(hyperedges=hyperedges, n_neighbors=5, n_features_to_select=3, tol=0.1).fit(X, y)
     assert set(model.get_support(indices=True)) == {5, 6, 7}
     assert model.hyperedge_weights_.sum() == pytest.approx(1)

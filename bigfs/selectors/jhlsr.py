@@ -161,7 +161,7 @@ class JHLSR(Selector):
         self,
         *,
         n_features_to_select: int | float | None = None,
-        mu: float = 1.0,
+        mu: float = 0.1,
         lam: float = 0.1,
         gamma: float = 1.0,
         mode: str = "auto",
