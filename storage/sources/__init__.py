@@ -6,13 +6,34 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+from storage import catalogue
 from storage.errors import SourceError
-from storage.sources.base import Source, head
+from storage.sources.anndata import AnnData
+from storage.sources.arrays import Mat, Npy, Npz
+from storage.sources.base import MatrixSource, Source, head
+from storage.sources.joined import Joined, Topics
+from storage.sources.jsonl import JsonFeatures, JsonLines
+from storage.sources.matrixmarket import MatrixMarket
 from storage.sources.svmlight import Svmlight
 from storage.sources.synthetic import PREFIX, Synthetic
+from storage.sources.tables import Csv, Parquet
 from storage.sources.text import Text
 
-FORMATS: dict[str, type[Source]] = {"synthetic": Synthetic, "text": Text, "svmlight": Svmlight}  # in the order in which they are tried
+KINDS: list[type[Source]] = [  # in the order in which they are tried
+    Synthetic,
+    Npy,
+    Npz,
+    Mat,
+    MatrixMarket,
+    Parquet,
+    AnnData,
+    Text,
+    JsonFeatures,
+    JsonLines,
+    Csv,
+    Svmlight,
+]
+FORMATS: dict[str, type[Source]] = {kind.format: kind for kind in KINDS}
 
 
 def find(source: str | Path, *, format: str | None = None, **options: Any) -> Source:
@@ -20,7 +41,8 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
 
     Parameters
     ----------
-    source : a file or a folder, or ``synthetic:NAME`` for a generated corpus.
+    source : a file or a folder; ``synthetic:NAME`` for a generated corpus; the http(s) URL of a file;
+        or a name of `storage.catalogue.ENTRIES`, unless a file is called so.
     format : one of `FORMATS`; default: guessed from the content.
     options : of the format, for example ``zero_based`` of svmlight.
 
@@ -30,16 +52,40 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
     """
     if format is not None and format not in FORMATS:
         raise SourceError(f"unknown format {format!r}: the known ones are {', '.join(FORMATS)}")
-    if str(source).startswith(PREFIX):
-        format = Synthetic.format
-    elif not Path(source).exists():
-        raise SourceError(f"{source} does not exist: give the path of a file or a folder")
-    kind: Any = FORMATS[format] if format else _guess(Path(source))
+    name = str(source)
+    if name.startswith(PREFIX):
+        return _made(Synthetic, name, options)
+    if name.startswith(("http://", "https://")):
+        source = catalogue.download(name)
+    if not Path(source).exists():
+        if name in catalogue.ENTRIES:
+            return _catalogued(name, format, options)
+        raise SourceError(f"{name} does not exist: give the path of a file or a folder, a URL, or a name that `bigfs datasets` lists")
+    return _made(FORMATS[format] if format else _guess(Path(source)), str(source), options)
+
+
+def _made(kind: Any, path: str, options: dict[str, Any]) -> Source:
     known = list(inspect.signature(kind).parameters)[1:]
-    unknown = sorted(set(options) - set(known))
-    if unknown:
+    if unknown := sorted(set(options) - set(known)):
         raise SourceError(f"{kind.format} has no option {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
-    return kind(str(source), **options)
+    return kind(path, **options)  # type: ignore[no-any-return]
+
+
+def _catalogued(name: str, format: str | None, options: dict[str, Any]) -> Source:
+    """A corpus of the catalogue: its files joined, its labels from their own file if they lie apart."""
+    entry = catalogue.ENTRIES[name]
+    paths = catalogue.fetch(name)
+    parts = [
+        (find(path, format=format, **options), file.split)
+        for path, file in zip(paths, entry.files, strict=True)
+        if file.name != entry.topics
+    ]
+    source = parts[0][0]
+    if isinstance(source, MatrixSource):
+        source = Joined(name, parts, n_features=entry.shape[1], sample_shape=entry.sample_shape)  # type: ignore[arg-type]
+    if entry.topics:
+        source = Topics(source, str(paths[-1]))  # type: ignore[arg-type]
+    return source
 
 
 def _guess(path: Path) -> type[Source]:

@@ -16,6 +16,7 @@ import hashlib
 import itertools
 import lzma
 import shutil
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -37,7 +38,7 @@ class Rows(NamedTuple):
 
     X : (k, ≤ d) csr array, float; column indices sorted in a row, no repeats. Narrower than d is
         fine when the source does not know d: the widest piece decides.
-    y : k labels: an array of integers or strings (classes), of floats (classes when every label of
+    y : k labels: an array of integers or strings (classes; the empty string: unlabelled), of floats (classes when every label of
         the source is a whole number, else real targets; NaN: unlabelled), a list of tuples of
         labels (multi-label), or None.
     split : k strings "train" or "test", or None.
@@ -156,7 +157,7 @@ def head(path: Path, size: int = 1 << 16) -> bytes:
     try:
         with opened(path) as file:
             return file.read(size)
-    except (OSError, EOFError, lzma.LZMAError) as error:
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise SourceError(f"{path} is broken: {error}") from error
 
 
@@ -165,7 +166,9 @@ def decompress(path: str | Path, target: Path) -> None:
     try:
         with opened(path) as file, open(target, "wb") as out:
             shutil.copyfileobj(file, out, 1 << 22)
-    except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
+    except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise  # the disk's, not the content's
         raise SourceError(f"{path} is broken: {error}") from error
 
 

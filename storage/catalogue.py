@@ -1,0 +1,209 @@
+"""Public corpora by name: their shape, their home, and how they get here.
+
+Files come by pooch into one folder (`data_folder`): verified, and resumed when the connection broke
+off, if the server can send ranges. A checksum of None was never published: it is recorded in the
+folder's registry.txt when the file first lies there, and verified from then on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import pooch
+import requests
+from filelock import FileLock
+
+from storage.errors import SourceError
+
+FOLDER = "BIGFS_DATA"  # the environment variable that names another folder
+LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
+SCIKIT_FEATURE = "https://jundongl.github.io/scikit-feature/files/datasets"
+FIGSHARE = "https://ndownloader.figshare.com/files"  # where scikit-learn's fetchers get theirs
+
+
+class File(NamedTuple):
+    """One file to fetch; `checksum` as pooch writes it (sha256, or "md5:…")."""
+
+    url: str
+    name: str
+    checksum: str | None = None
+    split: str | None = None
+
+
+class Entry(NamedTuple):
+    """A corpus: `shape` (n, d) over all its files; `topics` is the name of the file with the labels, if they lie apart."""
+
+    title: str
+    shape: tuple[int, int]
+    classes: int
+    files: tuple[File, ...]
+    sample_shape: tuple[int, int] | None = None
+    topics: str | None = None
+
+
+def _libsvm(path: str, split: str | None = None, checksum: str | None = None) -> File:
+    return File(f"{LIBSVM}/{path}", path.rpartition("/")[2], checksum, split)
+
+
+def _figshare(number: int, name: str, checksum: str, split: str | None = None) -> File:
+    return File(f"{FIGSHARE}/{number}", name, checksum, split)
+
+
+def _mat(title: str, name: str, n: int, d: int, classes: int, image: tuple[int, int] | None = None, checksum: str | None = None) -> Entry:
+    return Entry(title, (n, d), classes, (File(f"{SCIKIT_FEATURE}/{name}.mat", f"{name}.mat", checksum),), image)
+
+
+RCV1 = (
+    _figshare(5976057, "lyrl2004_vectors_train.dat.gz", "5468f656d0ba7a83afc7ad44841cf9a53048a5c083eedc005dcdb5cc768924ae", "train"),
+    _figshare(5976069, "lyrl2004_vectors_test_pt0.dat.gz", "ed40f7e418d10484091b059703eeb95ae3199fe042891dcec4be6696b9968374", "test"),
+    _figshare(5976066, "lyrl2004_vectors_test_pt1.dat.gz", "87700668ae45d45d5ca1ef6ae9bd81ab0f5ec88cc95dcef9ae7838f727a13aa6", "test"),
+    _figshare(5976063, "lyrl2004_vectors_test_pt2.dat.gz", "48143ac703cbe33299f7ae9f4995db49a258690f60e5debbff8995c34841c7f5", "test"),
+    _figshare(5976060, "lyrl2004_vectors_test_pt3.dat.gz", "dfcb0d658311481523c6e6ca0c3f5a3e1d3d12cde5d7a8ce629a9006ec7dbb39", "test"),
+    _figshare(5976048, "rcv1v2.topics.qrels.gz", "2a98e5e5d8b770bded93afc8930d88299474317fe14181aee1466cc754d0d1c1"),
+)
+
+ENTRIES: dict[str, Entry] = {
+    "20newsgroups": Entry(
+        "20 Newsgroups by date, as text", (18_846, 0), 20,
+        (_figshare(5975967, "20news-bydate.tar.gz", "8f1b2514ca22a5ade8fbb9cfa5727df95fa587f4c87b786e15c759fa66d95610"),),
+    ),
+    "news20": Entry(
+        "20 Newsgroups, word counts", (19_928, 62_061), 20,
+        (_libsvm("multiclass/news20.bz2", "train"), _libsvm("multiclass/news20.t.bz2", "test")),
+    ),
+    "news20.binary": Entry("20 Newsgroups in two classes", (19_996, 1_355_191), 2, (_libsvm("binary/news20.binary.bz2"),)),
+    "rcv1.binary": Entry(
+        "Reuters Corpus Volume 1 in two classes", (697_641, 47_236), 2,
+        (_libsvm("binary/rcv1_train.binary.bz2", "train"), _libsvm("binary/rcv1_test.binary.bz2", "test")),
+    ),
+    "rcv1": Entry(
+        "Reuters Corpus Volume 1, LYRL2004, 103 topics, several a document", (804_414, 47_236), 103,
+        RCV1,
+        topics="rcv1v2.topics.qrels.gz",
+    ),
+    "real-sim": Entry("real and simulated topics of Usenet, two classes", (72_309, 20_958), 2, (_libsvm("binary/real-sim.bz2"),)),
+    "webspam": Entry(
+        "Webb Spam Corpus, trigrams, two classes", (350_000, 16_609_143), 2, (_libsvm("binary/webspam_wc_normalized_trigram.svm.xz"),)
+    ),
+    "url": Entry("malicious URLs, two classes", (2_396_130, 3_231_961), 2, (_libsvm("binary/url_combined.bz2"),)),
+    "gisette": Entry(
+        "handwritten 4 and 9 with distractors, scaled", (7_000, 5_000), 2,
+        (_libsvm("binary/gisette_scale.bz2", "train"), _libsvm("binary/gisette_scale.t.bz2", "test")),
+    ),
+    "usps": Entry(
+        "handwritten digits, 16 × 16", (9_298, 256), 10,
+        (
+            _libsvm("multiclass/usps.bz2", "train", "md5:ec16c51db3855ca6c91edd34d0e9b197"),
+            _libsvm("multiclass/usps.t.bz2", "test", "md5:8ea070ee2aca1ac39742fdd1ef5ed118"),
+        ),
+    ),
+    "mnist": Entry(
+        "handwritten digits, 28 × 28 without the last pixels, which are always 0", (70_000, 780), 10,
+        (_libsvm("multiclass/mnist.bz2", "train"), _libsvm("multiclass/mnist.t.bz2", "test")),
+    ),
+    "pcmac": _mat("20 Newsgroups, PC against Mac, word counts", "PCMAC", 1_943, 3_289, 2),
+    "basehock": _mat("20 Newsgroups, baseball against hockey, word counts", "BASEHOCK", 1_993, 4_862, 2),
+    "relathe": _mat("20 Newsgroups, religion against atheism, word counts", "RELATHE", 1_427, 4_322, 2),
+    "coil20": _mat("objects on a turntable, 32 × 32", "COIL20", 1_440, 1_024, 20, (32, 32)),
+    "orl": _mat("faces, 32 × 32", "ORL", 400, 1_024, 40, (32, 32)),
+    "yale": _mat("faces, 32 × 32", "Yale", 165, 1_024, 15, (32, 32)),
+    "colon": _mat(
+        "gene expression of colon tissue, discrete, two classes", "colon", 62, 2_000, 2,
+        checksum="ffcdeba03eb67cec403fa1dc9f827c22a6e2c57786bf3e01dfe1b4b3e25e0a2f",
+    ),
+    "tox-171": _mat("gene expression, toxicology", "TOX_171", 171, 5_748, 4),
+}  # fmt: skip
+
+
+def data_folder() -> Path:
+    """Where fetched files lie: $BIGFS_DATA, else the user's cache folder for bigfs."""
+    return Path(os.environ.get(FOLDER) or pooch.os_cache("bigfs"))
+
+
+def fetch(name: str) -> list[Path]:
+    """The files of a catalogued corpus, in its entry's order; what is not in `data_folder` yet is downloaded.
+
+    Raises
+    ------
+    SourceError : no such name; a file can't be had (the message says what to put where); a file that
+        is not the one that was published or recorded.
+    """
+    if name not in ENTRIES:
+        raise SourceError(f"no corpus is called {name!r}: there are {', '.join(ENTRIES)}")
+    return [_get(file, data_folder() / name) for file in ENTRIES[name].files]
+
+
+def download(url: str) -> Path:
+    """The file behind an http(s) URL, kept in `data_folder`."""
+    name = urlsplit(url).path.rpartition("/")[2] or "download"
+    return _get(File(url, name), data_folder() / "urls" / hashlib.blake2b(url.encode(), digest_size=8).hexdigest())
+
+
+def _get(file: File, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    registry = folder / "registry.txt"
+    with FileLock(folder / ".lock"):
+        recorded = dict(line.split() for line in registry.read_text().splitlines()) if registry.exists() else {}
+        known = file.checksum or recorded.get(file.name)
+        path = folder / file.name
+        if path.exists() and known and not _matches(path, known):
+            raise SourceError(f"{path} is not the file that {file.url} had (checksum {known}): remove it and repeat the command")
+        if not path.exists():
+            _pooched(file, known, folder)
+        if known is None:
+            recorded[file.name] = pooch.file_hash(str(path))
+            registry.write_text("".join(f"{name} {checksum}\n" for name, checksum in sorted(recorded.items())))
+    return path
+
+
+def _matches(path: Path, known: str) -> bool:
+    algorithm, _, value = known.rpartition(":")
+    return bool(pooch.file_hash(str(path), alg=algorithm or "sha256") == value)
+
+
+def _pooched(file: File, known: str | None, folder: Path) -> None:
+    pooch.get_logger().setLevel(logging.WARNING)
+    manager = pooch.create(path=folder, base_url="", registry={file.name: known}, urls={file.name: file.url}, retry_if_failed=2)
+    try:
+        manager.fetch(file.name, downloader=_resuming(folder / f"{file.name}.part"))
+    except (requests.RequestException, OSError) as error:
+        host = urlsplit(file.url).hostname
+        raise SourceError(
+            f"{file.name} can't be fetched from {host} ({type(error).__name__}): repeat the command to go on, "
+            f"or get {file.url} elsewhere and put it at {folder / file.name}"
+        ) from error
+    except ValueError as error:  # pooch's word for a checksum that differs
+        raise SourceError(f"{file.url} did not send the published file (checksum {known} expected): try again, or tell us") from error
+
+
+def _resuming(part: Path) -> Callable[[str, Any, Any], None]:
+    """A downloader for pooch that goes on where a broken one stopped.
+
+    It asks for the rest of the same version only (If-Range with the server's ETag or date), and starts
+    anew where the server gives neither or can't send ranges.
+    """
+    version = part.with_name(f"{part.name}.version")
+
+    def fetch(url: str, output_file: Any, manager: Any) -> None:
+        headers = {}
+        if part.exists() and version.exists():
+            headers = {"Range": f"bytes={part.stat().st_size}-", "If-Range": version.read_text()}
+        with requests.get(url, headers=headers | {"Accept-Encoding": "identity"}, stream=True, timeout=30) as answer:
+            if answer.status_code == requests.codes.requested_range_not_satisfiable:
+                part.unlink()
+            answer.raise_for_status()
+            mark = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
+            version.write_text(mark) if mark and not mark.startswith("W/") else version.unlink(missing_ok=True)
+            with open(part, "ab" if answer.status_code == requests.codes.partial_content else "wb") as out:
+                for chunk in answer.iter_content(1 << 20):
+                    out.write(chunk)
+        os.replace(part, output_file)
+        version.unlink(missing_ok=True)
+
+    return fetch

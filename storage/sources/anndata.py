@@ -1,0 +1,178 @@
+"""AnnData on disk, .h5ad (h5py) or .zarr, read by its published encoding; anndata itself is not needed.
+
+A csr matrix is read in row ranges where it lies; a dense one too; a csc one is transposed on scratch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+import zarr
+import zarr.errors
+from numpy.typing import NDArray
+
+from storage.errors import SourceError
+from storage.sources import labels as label_rules
+from storage.sources.arrays import need_h5py
+from storage.sources.base import MatrixSource, Rows, fingerprint_of, identity_of
+from storage.sources.spool import Spool, checked, csc_triplets, csr, flat, save_triplets
+
+HDF5 = b"\x89HDF\r\n\x1a\n"
+
+
+class AnnData(MatrixSource):
+    """An annotated matrix.
+
+    Parameters
+    ----------
+    layer : read ``layers[layer]`` instead of ``X``.
+    label, split : the columns of ``obs`` with the labels and with "train" or "test"; by default
+        those names, where they are there. A missing category is unlabelled.
+    unlabelled : the label that also means "none".
+    """
+
+    format = "anndata"
+
+    def __init__(
+        self, path: str, *, layer: str | None = None, label: str | None = None, split: str | None = None, unlabelled: str | None = None
+    ) -> None:
+        self.path, self.layer, self.label, self.split, self.unlabelled = path, layer, label, split, unlabelled
+        self.spool: Spool | None = None
+
+    @classmethod
+    def sniff(cls, path: Path, head: bytes) -> bool:
+        if not path.is_dir():
+            return head.startswith(HDF5)
+        if not any((path / name).exists() for name in ("zarr.json", ".zgroup")):
+            return False
+        try:
+            return "encoding-type" in zarr.open_group(path, mode="r").attrs
+        except (OSError, ValueError, KeyError, zarr.errors.BaseZarrError):
+            return False
+
+    def fingerprint(self) -> str:
+        path = Path(self.path)
+        files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        return fingerprint_of(self.format, identity_of(files), self.layer, self.label, self.split, self.unlabelled)
+
+    def unpacked(self, scratch: Path) -> Self:
+        """Known shape and names; a csc matrix is transposed on scratch."""
+        ready = copy.copy(self)
+        with self._file() as file:
+            X, kind, (_, d) = self._matrix(file)
+            ready.n_features = d
+            names = self._index(file, "var")
+            if names is not None and len(names) != d:
+                raise SourceError(f"{self.path} is broken: var has {len(names)} names for {d} columns")
+            ready.feature_names = None if names is None else names.tolist()
+            if kind == "csc_matrix":
+                shape = tuple(int(side) for side in X.attrs["shape"])
+                folder = Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}"
+                ready.spool = save_triplets(
+                    folder, self.path, lambda: csc_triplets(X["data"], X["indices"], X["indptr"][:]), (shape[0], shape[1]), X["data"].dtype
+                )
+        return ready
+
+    def pieces(self, size: int) -> list[tuple[int, int]]:
+        if self.spool:
+            return self.spool.pieces(size)
+        with self._file() as file:
+            X, kind, (n, d) = self._matrix(file)
+            if not n or not d:
+                raise SourceError(f"{self.path} holds a matrix of {n} × {d}: there is nothing to select from")
+            width = X.dtype.itemsize * d if kind == "array" else 12 * X["data"].shape[0] / n
+        rows = max(1, int(size / max(width, 1)))
+        return [(start, min(start + rows, n)) for start in range(0, n, rows)]
+
+    def read(self, piece: tuple[int, int]) -> Rows:
+        start, stop = piece
+        with self._file() as file:
+            X, kind, (_, d) = self._matrix(file)
+            if self.spool:
+                rows = self.spool.read(piece).X
+            elif kind == "array":
+                rows = flat(np.asarray(X[start:stop]))
+            else:
+                rows = self._csr(X, start, stop, d)
+            y = self._column(file, self.label, "label", start, stop)
+            split = self._column(file, self.split, "split", start, stop)
+            names = self._index(file, "obs", start, stop)
+        if y is not None:
+            y = label_rules.many(y, stop - start, self.unlabelled, self.path)
+        if split is not None and not set(split) <= {"train", "test"}:
+            raise SourceError(f"{self.path}: obs[{self.split or 'split'!r}] holds more than train and test")
+        return Rows(checked(rows, self.path, start), y, split, names)
+
+    def _csr(self, X: Any, start: int, stop: int, d: int) -> sp.csr_array:
+        indptr = np.asarray(X["indptr"][start : stop + 1], dtype=np.int64)
+        cut = slice(int(indptr[0]), int(indptr[-1]))
+        return csr(np.asarray(X["data"][cut]), np.asarray(X["indices"][cut]), indptr, (stop - start, d), self.path)
+
+    # --- the encoding ---------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _file(self) -> Iterator[Any]:
+        """The root group; what the libraries say of a broken file becomes one line that names it."""
+        try:
+            if Path(self.path).is_dir():
+                yield zarr.open_group(self.path, mode="r")
+            else:
+                with need_h5py(self.path).File(self.path, "r") as file:
+                    yield file
+        except SourceError:
+            raise
+        except (OSError, KeyError, ValueError, RuntimeError, zarr.errors.BaseZarrError) as error:
+            raise SourceError(f"{self.path} is broken, or not AnnData: {str(error).splitlines()[0] if str(error) else error!r}") from error
+
+    def _matrix(self, file: Any) -> tuple[Any, str, tuple[int, int]]:
+        where = "X" if self.layer is None else f"layers/{self.layer}"
+        if where not in file:
+            layers = ", ".join(file["layers"]) if "layers" in file else ""
+            raise SourceError(f"{self.path} has no {where}; its layers are: {layers or 'none'}")
+        X = file[where]
+        kind = X.attrs.get("encoding-type", "array" if hasattr(X, "dtype") else None)
+        if kind not in ("csr_matrix", "csc_matrix", "array"):
+            raise SourceError(f"{self.path}: {where} is of the encoding {kind!r}; csr_matrix, csc_matrix and array can be read")
+        shape = tuple(int(side) for side in (X.shape if kind == "array" else X.attrs["shape"]))
+        if len(shape) != 2:
+            raise SourceError(f"{self.path}: {where} has {len(shape)} dimensions, not 2")
+        return X, kind, (shape[0], shape[1])
+
+    def _index(self, file: Any, frame: str, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
+        if frame not in file:
+            return None
+        group = file[frame]
+        return _texts(group[group.attrs.get("_index", "_index")], start, stop)
+
+    def _column(self, file: Any, name: str | None, default: str, start: int, stop: int) -> NDArray[Any] | None:
+        if "obs" not in file and name is None:
+            return None
+        columns: Sequence[str] = [c for c in file["obs"] if c != file["obs"].attrs.get("_index")]
+        if name is None and default not in columns:
+            return None
+        if (name or default) not in columns:
+            raise SourceError(f"{self.path} has no obs[{name!r}], only {', '.join(columns) or 'no column'}: name it with {default}=")
+        column = file["obs"][name or default]
+        kind = column.attrs.get("encoding-type")
+        if kind == "categorical":
+            codes = np.asarray(column["codes"][start:stop])
+            categories = _texts(column["categories"], 0, None)
+            if codes.size and not -1 <= codes.min() <= codes.max() < len(categories):
+                raise SourceError(f"{self.path} is broken: obs[{name or default!r}] has a code outside its categories")
+            return np.append(categories, "")[codes]  # −1, the missing category, is the last
+        if not hasattr(column, "dtype"):
+            known = "a categorical, texts or numbers were expected"
+            raise SourceError(f"{self.path}: obs[{name or default!r}] is of the encoding {kind!r}: {known}")
+        return _texts(column, start, stop) if column.dtype.kind in "OTU" else np.asarray(column[start:stop])
+
+
+def _texts(array: Any, start: int, stop: int | None) -> NDArray[Any]:
+    if hasattr(array, "asstr") and array.dtype.kind == "O":  # h5py
+        array = array.asstr()
+    return np.array(list(array[start:stop]), dtype=str)

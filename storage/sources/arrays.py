@@ -1,0 +1,289 @@
+"""Matrices that other programs saved: NumPy .npy and .npz, MATLAB .mat.
+
+All of them, and Matrix Market, take the options
+
+labels : a file of labels (.npy, or a text with one a line), for what has none of its own.
+unlabelled : the label that means "none"; default: no label does (see `storage.sources.labels`).
+sample_shape : M × N, as "32x32", if a row is an image, its pixels columns first.
+"""
+
+from __future__ import annotations
+
+import copy
+import errno
+import math
+import shutil
+import zipfile
+import zlib
+from abc import abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from tokenize import TokenError
+from typing import Any, Self
+
+import numpy as np
+import scipy.io
+import scipy.sparse as sp
+from scipy.io.matlab import MatReadError
+
+from bigfs.blocks import require_memory
+from storage.errors import SourceError
+from storage.sources import labels as label_rules
+from storage.sources.base import MatrixSource, Rows, fingerprint_of, identity_of, opened
+from storage.sources.spool import CHUNK, Spool, Triplets, csc_triplets, save_csr, save_dense, save_labels, save_triplets
+
+# what numpy, scipy and zipfile raise for bytes that are not what they should be
+BROKEN = (
+    *(zipfile.BadZipFile, zlib.error, MatReadError, TokenError, EOFError, OSError, ValueError),
+    *(ArithmeticError, LookupError, TypeError, SyntaxError, AttributeError, UnboundLocalError, RuntimeError),
+)
+
+
+class Saved(MatrixSource):
+    """What these formats share: `unpacked` lays the matrix out on scratch, and pieces are row ranges of it."""
+
+    def __init__(
+        self, path: str, *, labels: str | None = None, unlabelled: str | None = None, sample_shape: str | tuple[int, int] | None = None
+    ) -> None:
+        self.path, self.labels, self.unlabelled = path, labels, unlabelled
+        self.sample_shape = image_shape(sample_shape)
+        self.spool: Spool | None = None
+
+    def settings(self) -> tuple[Any, ...]:
+        return self.unlabelled, self.sample_shape
+
+    def fingerprint(self) -> str:
+        files = [self.path] if self.labels is None else [self.path, self.labels]
+        return fingerprint_of(self.format, identity_of(files), self.settings())
+
+    @abstractmethod
+    def spooled(self, folder: Path) -> Spool:
+        """The matrix laid out in `folder`, with its own labels if it has any."""
+
+    def unpacked(self, scratch: Path) -> Self:
+        ready = copy.copy(self)
+        folder = Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}"
+        shutil.rmtree(folder, ignore_errors=True)  # of a run that was broken off
+        try:
+            spool = self.spooled(folder)
+        except BROKEN as error:
+            if isinstance(error, SourceError) or (isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)):
+                raise  # said already; or the disk's own trouble, not a seek to where a broken file says
+            raise SourceError(
+                f"{self.path} can't be read as {self.format}: {str(error).splitlines()[0] if str(error) else error!r}"
+            ) from error
+        if 0 in spool.shape:
+            raise SourceError(f"{self.path} holds a matrix of {spool.shape[0]} × {spool.shape[1]}: there is nothing to select from")
+        if self.labels is not None:
+            save_labels(spool, label_rules.beside(self.labels, spool.shape[0], self.unlabelled))
+        if ready.sample_shape is not None and np.prod(ready.sample_shape) != spool.shape[1]:
+            raise SourceError(f"{self.path} has {spool.shape[1]} features a row, which is not an image of {self.sample_shape}")
+        ready.spool, ready.n_features = spool, spool.shape[1]
+        return ready
+
+    def pieces(self, size: int) -> list[tuple[int, int]]:
+        return self._ready.pieces(size)
+
+    def read(self, piece: tuple[int, int]) -> Rows:
+        return self._ready.read(piece)
+
+    @property
+    def _ready(self) -> Spool:
+        if self.spool is None:
+            raise ValueError(f"{self.path} is read through unpacked(scratch)")
+        return self.spool
+
+
+def image_shape(text: str | tuple[int, int] | None) -> tuple[int, int] | None:
+    """(M, N) from "32x32" or from itself."""
+    if text is None:
+        return None
+    sides = tuple(str(text).lower().replace("×", "x").split("x")) if isinstance(text, str) else tuple(text)
+    if len(sides) != 2 or not all(str(s).strip().isdecimal() and int(s) > 0 for s in sides):
+        raise SourceError(f"sample_shape is M x N, as 32x32, not {text!r}")
+    return int(sides[0]), int(sides[1])
+
+
+class Npy(Saved):
+    """A NumPy array of n × d, or a stack of images l × M × N (each flattened columns first)."""
+
+    format = "npy"
+
+    @classmethod
+    def sniff(cls, path: Path, head: bytes) -> bool:
+        return head.startswith(b"\x93NUMPY")
+
+    def spooled(self, folder: Path) -> Spool:
+        folder.mkdir(parents=True, exist_ok=True)
+        with opened(self.path) as packed, open(folder / "X.npy", "wb") as out:  # a copy: scratch is what workers see
+            shutil.copyfileobj(packed, out, 1 << 22)
+        return self.dense(folder)
+
+    def dense(self, folder: Path) -> Spool:
+        X = np.load(folder / "X.npy", mmap_mode="r", allow_pickle=False)
+        if X.ndim not in (2, 3):
+            raise SourceError(f"{self.path} has {X.ndim} dimensions: a matrix has 2, a stack of images 3")
+        if X.ndim == 3:
+            own = (int(X.shape[1]), int(X.shape[2]))
+            if self.sample_shape not in (None, own):
+                raise SourceError(f"{self.path} holds images of {own}, not {self.sample_shape}")
+        return Spool(str(folder), self.path, (len(X), int(np.prod(X.shape[1:]))))
+
+    def unpacked(self, scratch: Path) -> Self:
+        ready = super().unpacked(scratch)
+        spool = ready._ready
+        if spool.has("X") and (X := spool.array("X")).ndim == 3:
+            ready.sample_shape = (int(X.shape[1]), int(X.shape[2]))
+        return ready
+
+
+class Npz(Npy):
+    """A .npz of scipy.sparse.save_npz (csr, csc or coo), or one with dense arrays X (n × d or l × M × N) and, optionally, y."""
+
+    format = "npz"
+
+    @classmethod
+    def sniff(cls, path: Path, head: bytes) -> bool:
+        if not head.startswith(b"PK\x03\x04"):
+            return False
+        with zipfile.ZipFile(path) as archive:
+            return {"X.npy"} <= set(archive.namelist()) or {"format.npy", "shape.npy"} <= set(archive.namelist())
+
+    def spooled(self, folder: Path) -> Spool:
+        folder.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(self.path) as archive:
+            names = set(archive.namelist())
+            for name in names & {f"{part}.npy" for part in ("X", "y", "data", "indices", "indptr", "row", "col", "format", "shape")}:
+                with archive.open(name) as packed, open(folder / ("own_y.npy" if name == "y.npy" else name), "wb") as out:
+                    shutil.copyfileobj(packed, out, 1 << 22)
+        if "X.npy" in names:
+            spool = self.dense(folder)
+        elif {"format.npy", "shape.npy", "data.npy"} <= names:
+            spool = self._sparse(folder)
+        else:
+            raise SourceError(
+                f"{self.path} holds {', '.join(map(ascii, sorted(names)))}: a sparse matrix of save_npz was expected, or arrays X and y"
+            )
+        if (folder / "own_y.npy").exists():
+            own = np.load(folder / "own_y.npy", allow_pickle=False)
+            save_labels(spool, label_rules.many(own, spool.shape[0], self.unlabelled, self.path))
+        return spool
+
+    def _sparse(self, folder: Path) -> Spool:
+        def array(name: str) -> Any:
+            return np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+
+        kind = np.asarray(array("format")).item()
+        kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
+        if kind not in ("csr", "csc", "coo"):
+            raise SourceError(f"{self.path} holds a {kind} matrix: save X.tocsr() instead")
+        n, d = (int(side) for side in array("shape"))
+        names = ("data", "row", "col") if kind == "coo" else ("data", "indices", "indptr")
+        if lost := [name for name in names if not (folder / f"{name}.npy").exists()]:
+            raise SourceError(f"{self.path} is broken: a {kind} matrix without {', '.join(lost)}")
+        parts = {name: array(name) for name in names}
+        for name, part in parts.items():
+            wanted = len(parts["data"]) if name != "indptr" else (n if kind == "csr" else d) + 1
+            if part.shape != (wanted,) or (name != "data" and part.dtype.kind not in "iu"):
+                raise SourceError(f"{self.path} is broken: {name} has {part.size} entries of {part.dtype}, not {wanted}")
+        if kind == "csr":
+            return Spool(str(folder), self.path, (n, d))
+        entries = (lambda: _coo(parts)) if kind == "coo" else (lambda: csc_triplets(parts["data"], parts["indices"], parts["indptr"]))
+        return save_triplets(folder / "rows", self.path, entries, (n, d), parts["data"].dtype)
+
+
+def _coo(parts: dict[str, Any]) -> Iterator[Triplets]:
+    for start in range(0, len(parts["data"]), CHUNK):
+        row, col, data = (np.asarray(parts[name][start : start + CHUNK]) for name in ("row", "col", "data"))
+        yield row, col, data
+
+
+class Mat(Saved):
+    """A MATLAB file with a matrix of samples × features and a vector of labels.
+
+    Parameters
+    ----------
+    x, y : the variables' names; default: the first there is of X and fea, of Y, y and gnd.
+
+    MATLAB 7.3 files are HDF5 and need the extra `hdf5` (h5py). Older ones can't be read in pieces: the
+    memory they take is projected first.
+    """
+
+    format = "mat"
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        x: str | None = None,
+        y: str | None = None,
+        labels: str | None = None,
+        unlabelled: str | None = None,
+        sample_shape: str | tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__(path, labels=labels, unlabelled=unlabelled, sample_shape=sample_shape)
+        self.x, self.y = x, y
+
+    def settings(self) -> tuple[Any, ...]:
+        return *super().settings(), self.x, self.y
+
+    @classmethod
+    def sniff(cls, path: Path, head: bytes) -> bool:
+        return head.startswith(b"MATLAB ")
+
+    def spooled(self, folder: Path) -> Spool:
+        with open(self.path, "rb") as file:
+            if file.read(10) == b"MATLAB 7.3":
+                return self._hdf5(folder)
+        there = {name: (shape, kind) for name, shape, kind in scipy.io.whosmat(self.path)}
+        x, y = self._names(there)
+        shape, kind = there[x]
+        size = 10 * Path(self.path).stat().st_size if kind == "sparse" else 3 * 8 * math.prod(shape)
+        require_memory(size, f"reading {self.path}, which can't be read in parts,")
+        content = scipy.io.loadmat(self.path, variable_names=[x, y] if y else [x])
+        X = content[x]
+        if sp.issparse(X):
+            X.check_format(full_check=True)  # or a broken file crashes what converts it
+            spool = save_csr(folder, self.path, sp.csr_array(X))
+        elif X.ndim in (2, 3):
+            spool = save_dense(folder, self.path, X)
+        else:
+            raise SourceError(f"{self.path}: {x} has {X.ndim} dimensions, not 2 (or 3: images)")
+        return save_labels(spool, None if y is None else label_rules.many(content[y], spool.shape[0], self.unlabelled, self.path))
+
+    def _names(self, there: Any) -> tuple[str, str | None]:
+        x = self.x or next((name for name in ("X", "fea") if name in there), None)
+        y = self.y or next((name for name in ("Y", "y", "gnd") if name in there), None)
+        if x is None or x not in there or (y is not None and y not in there):
+            raise SourceError(
+                f"{self.path} has the variables {', '.join(sorted(there)) or 'none'}: name the matrix with x=, the labels with y="
+            )
+        return x, y
+
+    def _hdf5(self, folder: Path) -> Spool:
+        """MATLAB 7.3: arrays are stored transposed, sparse ones as csc in a group (ir, jc, data)."""
+        h5py = need_h5py(self.path)
+        with h5py.File(self.path, "r") as file:
+            x, y = self._names(set(file) - {"#refs#"})
+            X = file[x]
+            if isinstance(X, h5py.Group):
+                shape = int(X.attrs["MATLAB_sparse"]), len(X["jc"]) - 1
+                spool = save_triplets(folder, self.path, lambda: csc_triplets(X["data"], X["ir"], X["jc"][:]), shape, X["data"].dtype)
+            else:
+                d, n = X.shape
+                folder.mkdir(parents=True, exist_ok=True)
+                out = np.lib.format.open_memmap(folder / "X.npy", "w+", X.dtype, (n, d))
+                step = max(1, CHUNK // d)
+                for start in range(0, n, step):
+                    out[start : start + step] = X[:, start : start + step].T
+                out.flush()
+                spool = Spool(str(folder), self.path, (n, d))
+            return save_labels(spool, None if y is None else label_rules.many(file[y][:], spool.shape[0], self.unlabelled, self.path))
+
+
+def need_h5py(path: str) -> Any:
+    try:
+        import h5py
+    except ModuleNotFoundError:
+        raise SourceError(f"{path} is an HDF5 file, which needs h5py: pip install 'bigfs[hdf5]'") from None
+    return h5py

@@ -1,0 +1,117 @@
+"""Sources made of others: files that together are one corpus, and labels that lie in a file of their own."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from storage.errors import SourceError
+from storage.sources.base import MatrixSource, Rows, fingerprint_of, identity_of, opened
+
+
+class Joined(MatrixSource):
+    """Matrices with the same columns, one below the other, each with its split ("train", "test" or None)."""
+
+    format = "joined"
+
+    def __init__(
+        self,
+        path: str,
+        parts: Sequence[tuple[MatrixSource, str | None]],
+        *,
+        n_features: int | None = None,
+        sample_shape: tuple[int, int] | None = None,
+    ) -> None:
+        self.path, self.parts = path, list(parts)
+        self.target = parts[0][0].target
+        self.n_features, self.sample_shape = n_features, sample_shape
+
+    def fingerprint(self) -> str:
+        return fingerprint_of(self.format, self.n_features, self.sample_shape, [(part.fingerprint(), split) for part, split in self.parts])
+
+    def unpacked(self, scratch: Path) -> Self:
+        ready = copy.copy(self)
+        ready.parts = []
+        for k, (part, split) in enumerate(self.parts):
+            own = Path(scratch) / f"part-{k}"  # two parts may unpack under one name
+            own.mkdir(parents=True, exist_ok=True)
+            ready.parts.append((part.unpacked(own), split))
+        return ready
+
+    def pieces(self, size: int) -> list[tuple[int, Any]]:
+        return [(k, piece) for k, (part, _) in enumerate(self.parts) for piece in part.pieces(size)]
+
+    def weight(self, piece: tuple[int, Any]) -> int:
+        return self.parts[piece[0]][0].weight(piece[1])
+
+    def read(self, piece: tuple[int, Any]) -> Rows:
+        part, split = self.parts[piece[0]]
+        rows = part.read(piece[1])
+        return rows if split is None else rows._replace(split=np.full(rows.X.shape[0], split))
+
+
+class Topics(MatrixSource):
+    """RCV1: rows whose label is the document's number, and a file of (topic, document, 1) that says what each is about.
+
+    Parameters
+    ----------
+    rows : the documents.
+    qrels : the topics' file, plain or compressed: a topic, a document and a 1 on each line.
+    """
+
+    format = "topics"
+    target = "multilabel"
+
+    def __init__(self, rows: MatrixSource, qrels: str) -> None:
+        self.rows, self.qrels, self.path, self.n_features = rows, qrels, rows.path, rows.n_features
+
+    def fingerprint(self) -> str:
+        return fingerprint_of(self.format, self.rows.fingerprint(), identity_of([self.qrels]))
+
+    def unpacked(self, scratch: Path) -> Self:
+        ready = copy.copy(self)
+        ready.rows = self.rows.unpacked(scratch)
+        return ready
+
+    def pieces(self, size: int) -> list[Any]:
+        return self.rows.pieces(size)
+
+    def weight(self, piece: Any) -> int:
+        return self.rows.weight(piece)
+
+    def read(self, piece: Any) -> Rows:
+        rows = self.rows.read(piece)
+        about = _about(self.qrels)
+        document = np.asarray(rows.y, dtype=np.int64)
+        first, last = (np.searchsorted(about.document, document, side) for side in ("left", "right"))  # type: ignore[call-overload]
+        labels = [tuple(sorted(about.names[t] for t in about.topic[a:b])) for a, b in zip(first, last, strict=True)]
+        if () in labels:
+            raise SourceError(f"{self.qrels} has no topic for document {document[labels.index(())]} of {self.path}")
+        return rows._replace(y=labels, names=document.astype(str))
+
+
+class About(NamedTuple):
+    """The topics' file, by document."""
+
+    document: NDArray[np.int64]
+    topic: NDArray[np.int64]
+    names: list[str]
+
+
+@lru_cache(maxsize=1)
+def _about(qrels: str) -> About:
+    try:
+        with opened(qrels) as file:
+            table = pd.read_csv(file, sep=" ", header=None, names=["topic", "document", "one"], dtype={"topic": str, "document": np.int64})
+    except (ValueError, OSError, EOFError) as error:
+        raise SourceError(f"{qrels} is not a list of topic, document and 1: {error}") from error
+    names, topic = np.unique(table["topic"].to_numpy(dtype=str), return_inverse=True)
+    order = np.argsort(table["document"].to_numpy(), kind="stable")
+    return About(table["document"].to_numpy()[order], topic[order], names.tolist())

@@ -1,0 +1,243 @@
+"""JSON Lines: one object a line, with a text field or with features as {column: value}.
+
+A plain file is cut by byte ranges and read in parallel; a piece holds the lines that begin in it.
+A compressed one is written out in scratch first.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from storage.errors import SourceError
+from storage.sources import labels as label_rules
+from storage.sources.base import (
+    Document,
+    Label,
+    MatrixSource,
+    Rows,
+    Source,
+    TextSource,
+    byte_ranges,
+    decompress,
+    fingerprint_of,
+    identity_of,
+    is_compressed,
+)
+
+LINE_LIMIT = 1 << 28  # bytes of one line: more is not a file of lines
+
+
+class Lines(Source):
+    """What both kinds share: options, cutting by bytes, and a parser whose errors name the line."""
+
+    def __init__(self, path: str, *, label: str = "label", split: str = "split", name: str = "id", unlabelled: str | None = None) -> None:
+        self.path, self.unlabelled = path, unlabelled
+        self.label, self.split, self.name = label, split, name
+        self.plain = path
+
+    def fingerprint(self) -> str:
+        settings = {k: v for k, v in vars(self).items() if k not in ("path", "plain")}
+        return fingerprint_of(self.format, identity_of([self.path]), sorted(settings.items()))
+
+    def unpacked(self, scratch: Path) -> Self:
+        if not is_compressed(self.path):
+            return self
+        ready = copy.copy(self)
+        ready.plain = str(Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}.jsonl")
+        decompress(self.path, Path(ready.plain))
+        return ready
+
+    def pieces(self, size: int) -> list[tuple[int, int]]:
+        length = Path(self.plain).stat().st_size
+        if not length:
+            raise SourceError(f"{self.path} is empty")
+        return byte_ranges(length, size)
+
+    def weight(self, piece: tuple[int, int]) -> int:
+        return piece[1] - piece[0]
+
+    def objects(self, piece: tuple[int, int]) -> Iterator[tuple[dict[str, Any], Place]]:
+        """The objects of the lines that begin in a byte range, each with its place for messages."""
+        start, stop = piece
+        with open(self.plain, "rb") as file:
+            if start:
+                file.seek(start - 1)
+                while (rest := file.readline(LINE_LIMIT)) and not rest.endswith(b"\n"):
+                    pass
+            while (at := file.tell()) < stop and (line := file.readline(LINE_LIMIT)):
+                if line.strip():
+                    place = Place(self, at)
+                    yield self._parse(line, place), place
+
+    def _parse(self, line: bytes, place: Place) -> dict[str, Any]:
+        if len(line) >= LINE_LIMIT:
+            raise SourceError(f"{place}: the line is longer than {LINE_LIMIT >> 20} MiB; is it one object a line?")
+        try:
+            found = json.loads(line, parse_constant=_no_constant)
+        except RecursionError:
+            raise SourceError(f"{place}: the object is nested too deeply") from None
+        except ValueError as error:
+            raise SourceError(f"{place} is not JSON: {error}") from None
+        if not isinstance(found, dict):
+            raise SourceError(f"{place} holds {type(found).__name__}, not an object with fields")
+        return found
+
+    def field(self, found: dict[str, Any], name: str, option: str, place: Place) -> Any:
+        if name not in found:
+            raise SourceError(f"{place} has no field {name!r}, only {', '.join(map(repr, found)) or 'none'}: name it with {option}=")
+        return found[name]
+
+    def labelled(self, found: dict[str, Any], place: Place) -> Label:
+        return label_rules.one(found.get(self.label), self.unlabelled, place)
+
+    def split_of(self, found: dict[str, Any], place: Place) -> str | None:
+        split = found.get(self.split)
+        if split not in (None, "train", "test"):
+            raise SourceError(f"{place}: {self.split} is train or test, not {split!r}")
+        return split
+
+
+class Place:
+    """Where a line is, as a message says it; the lines before it are counted only then."""
+
+    def __init__(self, source: Lines, at: int) -> None:
+        self.source, self.at = source, at
+
+    def __str__(self) -> str:
+        before, left = 0, self.at
+        with open(self.source.plain, "rb") as file:
+            while left and (chunk := file.read(min(left, 1 << 22))):
+                before, left = before + chunk.count(b"\n"), left - len(chunk)
+        return f"{self.source.path}, line {before + 1}"
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number; leave the field out or write null")
+
+
+class JsonLines(Lines, TextSource):
+    """Documents: ``{"text": …, "label": …}`` a line.
+
+    Parameters
+    ----------
+    text, label, split, name : the fields that hold them. Only the text must be there; a label may be
+        a text, a number, or a list (multi-label); null or missing is unlabelled.
+    unlabelled : the label that also means "none".
+    """
+
+    format = "jsonl"
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        text: str = "text",
+        label: str = "label",
+        split: str = "split",
+        name: str = "id",
+        unlabelled: str | None = None,
+    ) -> None:
+        super().__init__(path, label=label, split=split, name=name, unlabelled=unlabelled)
+        self.text = text
+
+    @classmethod
+    def sniff(cls, path: Path, head: bytes) -> bool:
+        return (first := _first(head)) is not None and not isinstance(first.get("features"), dict)
+
+    def read(self, piece: tuple[int, int]) -> Iterator[Document]:
+        for found, place in self.objects(piece):
+            text = self.field(found, self.text, "text", place)
+            if not isinstance(text, str):
+                raise SourceError(f"{place}: {self.text} is {type(text).__name__}, not a text")
+            text = text.encode("utf-8", "replace").decode()  # a lone half of a surrogate pair is no character
+            name = found.get(self.name)
+            yield Document(text, self.labelled(found, place), self.split_of(found, place), "" if name is None else str(name))
+
+
+class JsonFeatures(Lines, MatrixSource):
+    """Rows: ``{"features": {"3": 0.5, "17": 1}, "label": …}`` a line; columns are numbered from 0.
+
+    Parameters
+    ----------
+    features, label, split, name : the fields that hold them.
+    n_features : d; default: one more than the largest column.
+    unlabelled : the label that also means "none".
+    """
+
+    format = "jsonl-features"
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        features: str = "features",
+        label: str = "label",
+        split: str = "split",
+        name: str = "id",
+        n_features: int | str | None = None,
+        unlabelled: str | None = None,
+    ) -> None:
+        super().__init__(path, label=label, split=split, name=name, unlabelled=unlabelled)
+        self.features = features
+        self.n_features = None if n_features is None else int(n_features)
+
+    @classmethod
+    def sniff(cls, path: Path, head: bytes) -> bool:
+        return (first := _first(head)) is not None and isinstance(first.get("features"), dict)
+
+    def read(self, piece: tuple[int, int]) -> Rows:
+        columns: list[int] = []
+        values: list[float] = []
+        indptr, found_labels, splits, names = [0], [], [], []
+        for found, place in self.objects(piece):
+            row = self.field(found, self.features, "features", place)
+            if not isinstance(row, dict):
+                raise SourceError(f"{place}: {self.features} is {type(row).__name__}, not {{column: value}}")
+            for column, value in row.items():
+                columns.append(self._column(column, place))
+                values.append(self._value(value, column, place))
+            indptr.append(len(columns))
+            found_labels.append(self.labelled(found, place))
+            splits.append(self.split_of(found, place))
+            names.append(str(found.get(self.name, "")))
+        width = max(self.n_features or 0, max(columns, default=-1) + 1)
+        X = sp.csr_array((values, columns, indptr), shape=(len(indptr) - 1, width))
+        X.sum_duplicates()
+        return Rows(
+            X,
+            label_rules.gathered(found_labels, self.path),
+            np.array(splits, dtype=str) if splits and None not in splits else None,
+            np.array(names) if any(names) else None,
+        )
+
+    def _column(self, column: str, place: Place) -> int:
+        if not (column.isascii() and column.isdigit() and len(column) < 19):
+            raise SourceError(f"{place}: {column!r} is no column number from 0")
+        if self.n_features is not None and int(column) >= self.n_features:
+            raise SourceError(f"{place}: column {column} of {self.n_features} (from 0)")
+        return int(column)
+
+    def _value(self, value: Any, column: str, place: Place) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
+            raise SourceError(f"{place}: the value of column {column} is {value!r}, not a finite number")
+        return float(value)
+
+
+def _first(head: bytes) -> dict[str, Any] | None:
+    """The object on the first line, or None; a first line that goes on past the head counts by its start."""
+    line, newline, _ = head.lstrip().partition(b"\n")
+    if not line.startswith(b"{"):
+        return None
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None if newline else {}
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,85 @@
+"""Matrix Market files, plain or compressed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from storage.errors import SourceError
+from storage.sources.arrays import Saved
+from storage.sources.base import opened
+from storage.sources.spool import CHUNK, Spool, Triplets, save_triplets
+
+
+class MatrixMarket(Saved):
+    """A general matrix of real numbers, integers or a pattern, coordinate or array, read in chunks whatever the order of its entries.
+
+    Takes the options of `storage.sources.arrays`.
+    """
+
+    format = "mtx"
+
+    @classmethod
+    def sniff(cls, path: Path, head: bytes) -> bool:
+        return head[:14].lower() == b"%%matrixmarket"
+
+    def spooled(self, folder: Path) -> Spool:
+        layout, field, symmetry, shape, nnz, start = self._header()
+        if field not in ("real", "integer", "pattern") or symmetry != "general":
+            raise SourceError(f"{self.path} holds a {field} {symmetry} matrix: samples × features is real, integer or pattern, and general")
+        if layout == "array":
+            folder.mkdir(parents=True, exist_ok=True)
+            out = np.lib.format.open_memmap(folder / "X.npy", "w+", np.float64, shape, fortran_order=True)
+            flat, at = out.T.reshape(-1), 0  # as the file has it, column after column
+            for table in self._tables(["value"], start, nnz):
+                flat[at : at + len(table)] = table["value"]
+                at += len(table)
+            out.flush()
+            return Spool(str(folder), self.path, shape)
+
+        def entries() -> Iterator[Triplets]:
+            for table in self._tables(["row", "column"] if field == "pattern" else ["row", "column", "value"], start, nnz):
+                value = np.ones(len(table)) if field == "pattern" else table["value"].to_numpy()
+                yield table["row"].to_numpy() - 1, table["column"].to_numpy() - 1, value
+
+        return save_triplets(folder, self.path, entries, shape, np.float64)
+
+    def _tables(self, names: list[str], start: int, count: int) -> Iterator[pd.DataFrame]:
+        """The lines after the first `start` ones, a chunk at a time; there must be `count` of them."""
+        kinds = {name: np.float64 if name == "value" else np.int64 for name in names}
+        seen = 0
+        with opened(self.path) as file, warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # a line with more columns than the others
+            for _ in range(start):
+                file.readline()
+            try:
+                for table in pd.read_csv(file, sep=r"\s+", header=None, names=names, dtype=kinds, chunksize=CHUNK, index_col=False):
+                    seen += len(table)
+                    if seen > count:
+                        break
+                    yield table
+            except pd.errors.EmptyDataError:
+                pass  # no entry, as the count must then say
+            except (ValueError, pd.errors.ParserError, pd.errors.ParserWarning) as error:
+                raise SourceError(f"{self.path}, after line {start + seen}: {str(error).strip().splitlines()[0]}") from error
+        if seen != count:
+            raise SourceError(f"{self.path} announces {count} entries and holds {'fewer' if seen < count else 'more'}: it is not whole")
+
+    def _header(self) -> tuple[str, str, str, tuple[int, int], int, int]:
+        """Layout, field, symmetry, shape, entries, and how many lines come before them."""
+        with opened(self.path) as file:
+            words = file.readline(1 << 10).decode("ascii", "replace").lower().split()
+            line, count = file.readline(1 << 16), 2
+            while line.startswith(b"%") or (line and not line.strip()):
+                line, count = file.readline(1 << 16), count + 1
+        sizes = line.decode("ascii", "replace").split()
+        if len(words) != 5 or words[1] != "matrix" or words[2] not in ("array", "coordinate"):
+            raise SourceError(f"{self.path}, line 1: a header as '%%MatrixMarket matrix coordinate real general' was expected")
+        if len(sizes) != (3 if words[2] == "coordinate" else 2) or not all(s.isdecimal() for s in sizes):
+            raise SourceError(f"{self.path}, line {count}: rows, columns{' and entries' if words[2] == 'coordinate' else ''} were expected")
+        n, d, *nnz = (int(s) for s in sizes)
+        return words[2], words[3], words[4], (n, d), nnz[0] if nnz else n * d, count

@@ -1,0 +1,244 @@
+"""Tables with a text column: CSV (or any delimiter) and Parquet, read by pyarrow in batches.
+
+CSV is cut where records end (a line end outside quotes), found in one scan, so that pieces are read
+in parallel; Parquet is cut between its row groups. A folder of Parquet files is one table.
+"""
+
+from __future__ import annotations
+
+import copy
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from storage.errors import SourceError
+from storage.sources import labels as label_rules
+from storage.sources.base import Document, TextSource, decompress, fingerprint_of, identity_of, is_compressed
+
+BATCH = 4096  # rows of Parquet held at a time
+SCAN = 1 << 22  # bytes of CSV scanned at a time
+SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+
+
+class Table(TextSource):
+    """What both share.
+
+    Parameters
+    ----------
+    text, label, split, name : the columns that hold them. Only the text must be there; an empty or
+        null label is unlabelled, a list is a set of labels.
+    unlabelled : the label that also means "none".
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        text: str = "text",
+        label: str = "label",
+        split: str = "split",
+        name: str = "id",
+        unlabelled: str | None = None,
+    ) -> None:
+        self.path, self.unlabelled = path, unlabelled
+        self.text, self.label, self.split, self.name = text, label, split, name
+
+    def _settings(self) -> tuple[Any, ...]:
+        return self.text, self.label, self.split, self.name, self.unlabelled
+
+    def _wanted(self, columns: list[str]) -> list[str]:
+        """The columns to read; the text must be one of them."""
+        if self.text not in columns:
+            raise SourceError(f"{self.path} has no column {self.text!r}, only {', '.join(map(repr, columns))}: name it with text=")
+        if len(set(columns)) < len(columns):
+            twice = next(name for name in columns if columns.count(name) > 1)
+            raise SourceError(f"{self.path} has two columns called {twice!r}")
+        return [name for name in dict.fromkeys((self.text, self.label, self.split, self.name)) if name in columns]
+
+    def _documents(self, batch: pa.RecordBatch, first: int, where: str) -> Iterator[Document]:
+        table = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+        nothing = [None] * batch.num_rows
+        text = table[self.text]
+        rows = zip(text, *(table.get(column, nothing) for column in (self.label, self.split, self.name)), strict=True)
+        for i, (words, label, split, name) in enumerate(rows, first):
+            place = f"{where} {i} (from 0)"
+            if words is None:
+                words = ""
+            if not isinstance(words, str):
+                raise SourceError(f"{self.path}: column {self.text!r} is of {batch.schema.field(self.text).type}, not of text")
+            if split not in (None, "", "train", "test"):
+                raise SourceError(f"{place}: {self.split} is train or test, not {split!r}")
+            yield Document(words, label_rules.one(label, self.unlabelled, place), split or None, "" if name is None else str(name))
+
+
+class Csv(Table):
+    """Comma- or tab-separated values with a header line; UTF-8, plain or compressed.
+
+    Parameters
+    ----------
+    delimiter : default: by the suffix (.csv, .tsv), else a comma.
+    """
+
+    format = "csv"
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        text: str = "text",
+        label: str = "label",
+        split: str = "split",
+        name: str = "id",
+        unlabelled: str | None = None,
+        delimiter: str | None = None,
+    ) -> None:
+        super().__init__(path, text=text, label=label, split=split, name=name, unlabelled=unlabelled)
+        suffixes = [s for s in Path(path).suffixes if s in SUFFIXES]
+        self.delimiter = delimiter or (SUFFIXES[suffixes[-1]] if suffixes else ",")
+        if len(self.delimiter) != 1:
+            raise SourceError(f"a delimiter is one character, not {self.delimiter!r}")
+        self.plain = path
+
+    @classmethod
+    def sniff(cls, path: Path, head: bytes) -> bool:
+        return bool(set(path.suffixes) & set(SUFFIXES)) and bool(head) and b"\0" not in head
+
+    def fingerprint(self) -> str:
+        return fingerprint_of(self.format, identity_of([self.path]), self._settings(), self.delimiter)
+
+    def unpacked(self, scratch: Path) -> Self:
+        if not is_compressed(self.path):
+            return self
+        ready = copy.copy(self)
+        ready.plain = str(Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}.csv")
+        decompress(self.path, Path(ready.plain))
+        return ready
+
+    def pieces(self, size: int) -> list[tuple[int, int]]:
+        """Byte ranges that begin and end between records; the first one holds the header."""
+        length = Path(self.plain).stat().st_size
+        if not length:
+            raise SourceError(f"{self.path} is empty")
+        cuts, aim, inside, at = [0], size, False, 0
+        with open(self.plain, "rb") as file:
+            while chunk := file.read(SCAN):
+                raw = np.frombuffer(chunk, np.uint8)
+                quoted = np.cumsum(raw == ord('"')) + int(inside)
+                for end in (at + 1 + np.flatnonzero((raw == ord("\n")) & (quoted % 2 == 0))).tolist():
+                    if end >= aim:
+                        cuts.append(end)
+                        aim = end + size
+                inside, at = bool(quoted[-1] % 2), at + len(raw)
+        if inside:
+            raise SourceError(f"{self.path} has a quote that is never closed")
+        if cuts[-1] < length:
+            cuts.append(length)
+        return list(zip(cuts[:-1], cuts[1:], strict=True))
+
+    def weight(self, piece: tuple[int, int]) -> int:
+        return piece[1] - piece[0]
+
+    def read(self, piece: tuple[int, int]) -> Iterator[Document]:
+        start, stop = piece
+        columns, after = self._header()
+        wanted = self._wanted(columns)
+        with open(self.plain, "rb") as file:
+            file.seek(max(start, after))
+            raw = file.read(max(0, stop - file.tell()))
+        if not raw.strip():
+            return
+        try:
+            reader = pyarrow.csv.open_csv(
+                io.BytesIO(raw),
+                read_options=pyarrow.csv.ReadOptions(column_names=columns, use_threads=False, block_size=max(len(raw), 1)),
+                parse_options=pyarrow.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+                convert_options=pyarrow.csv.ConvertOptions(
+                    include_columns=wanted, column_types={name: pa.string() for name in wanted}, strings_can_be_null=True, null_values=[""]
+                ),
+            )
+            first = 0
+            for batch in reader:
+                yield from self._documents(batch, first, f"{self.path}, after byte {start}: record")
+                first += batch.num_rows
+        except pa.ArrowInvalid as error:
+            raise SourceError(f"{self.path}, bytes {start} … {stop}: {str(error).splitlines()[0]}") from error
+
+    def _header(self) -> tuple[list[str], int]:
+        """The column names, and where the records begin."""
+        with open(self.plain, "rb") as file:
+            line = file.readline(1 << 20)
+            while line.count(b'"') % 2 and (more := file.readline(1 << 20)):
+                line += more
+            after = file.tell()
+        try:
+            columns = next(csv.reader(io.StringIO(line.decode("utf-8-sig")), delimiter=self.delimiter), [])
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise SourceError(f"{self.path}, line 1: no header can be read: {error}") from error
+        return columns, after
+
+
+class Group(NamedTuple):
+    """A row group of a Parquet file."""
+
+    file: str
+    number: int
+    size: int
+
+
+class Parquet(Table):
+    """A Parquet file, or a folder of them."""
+
+    format = "parquet"
+
+    @classmethod
+    def sniff(cls, path: Path, head: bytes) -> bool:
+        return any(path.glob("*.parquet")) if path.is_dir() else head.startswith(b"PAR1")
+
+    def _files(self) -> list[Path]:
+        path = Path(self.path)
+        return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+
+    def fingerprint(self) -> str:
+        return fingerprint_of(self.format, identity_of(self._files()), self._settings())
+
+    def pieces(self, size: int) -> list[Group]:
+        """Row groups: the smallest parts that can be read alone, whatever `size`."""
+        groups = []
+        for file in self._files():
+            with self._opened(str(file)) as table:
+                self._wanted(table.schema_arrow.names)
+                counts = [table.metadata.row_group(i) for i in range(table.num_row_groups)]
+                groups += [Group(str(file), i, group.total_byte_size) for i, group in enumerate(counts) if group.num_rows]
+        if not groups:
+            raise SourceError(f"{self.path} holds no rows")
+        return groups
+
+    def weight(self, piece: Group) -> int:
+        return piece.size
+
+    def read(self, piece: Group) -> Iterator[Document]:
+        first = 0
+        with self._opened(piece.file) as table:
+            try:
+                for batch in table.iter_batches(
+                    BATCH, row_groups=[piece.number], columns=self._wanted(table.schema_arrow.names), use_threads=False
+                ):
+                    yield from self._documents(batch, first, f"{piece.file}, row group {piece.number}: row")
+                    first += batch.num_rows
+            except SourceError:
+                raise
+            except (pa.ArrowException, ValueError, OSError) as error:
+                raise SourceError(f"{piece.file}, row group {piece.number} is broken: {str(error).splitlines()[0]}") from error
+
+    def _opened(self, file: str) -> pq.ParquetFile:
+        try:
+            return pq.ParquetFile(file)
+        except (pa.ArrowException, ValueError, OSError) as error:
+            raise SourceError(f"{file} is not a whole Parquet file: {str(error).splitlines()[0]}") from error
