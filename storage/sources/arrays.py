@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import lzma
 import math
 import shutil
 import zipfile
@@ -34,7 +35,7 @@ from storage.sources.spool import CHUNK, Spool, Triplets, csc_triplets, save_csr
 
 # what numpy, scipy and zipfile raise for bytes that are not what they should be
 BROKEN = (
-    *(zipfile.BadZipFile, zlib.error, MatReadError, TokenError, EOFError, OSError, ValueError),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, MatReadError, TokenError, EOFError, OSError, ValueError),
     *(ArithmeticError, LookupError, TypeError, SyntaxError, AttributeError, UnboundLocalError, RuntimeError),
 )
 
