@@ -7,7 +7,7 @@ one chunk, and a task holds only its range, whatever the size of the input.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigfs import blocks
-from storage import layout
-from storage.spill import Spill, open_array
+from storage import kernels, layout
+from storage.spill import Spill, open_array, open_columns
 
 Array = NDArray[Any]
 PER_COLUMN = 1 << 16  # values a chunk of what there is one of per column
@@ -92,11 +92,12 @@ def write_columns(writer: layout.Writer, name: str, spills: Sequence[Spill], sha
     """One segment in CSC, from its blocks in row order, and its statistics. Returns the column counts (d)."""
     spills = [*spills]
     firsts = np.cumsum([0, *(s.rows for s in spills)])
-    listed = [(s.path, int(first)) for s, first in zip(spills, firsts, strict=False) if s.nnz]
+    listed = [(s.path, s.present, s.nnz, int(first)) for s, first in zip(spills, firsts, strict=False) if s.nnz]
     (scratch / f"{name}.json").write_text(json.dumps(listed))
     path, indptr = f"uns/columns/{name}", np.zeros(shape[1] + 1, dtype=np.int64)
-    for block, _ in listed:
-        indptr[open_array(block, "columns") + 1] += np.diff(open_array(block, "starts"))
+    for block, present, nnz, _ in listed:
+        columns, starts, _, _ = open_columns(block, present, nnz)
+        indptr[columns + 1] += np.diff(starts)
     counts = indptr[1:].copy()
     np.cumsum(indptr, out=indptr)
     writer.group(path, "csc_matrix", shape=list(shape))
@@ -129,35 +130,36 @@ def _columns_in(task: Range, indptr: Array) -> Cut:
 
 
 def _write_columns(task: Range, cut: Cut, uri: str, path: str, listed: str) -> dict[str, str]:
-    columns, rows, values = _gather(cut, json.loads(Path(listed).read_text()))
-    order = np.argsort(columns, kind="stable")  # sorted runs, one a block: a merge
-    return layout.fill(uri, f"{path}/data", task.start, values[order]) | layout.fill(uri, f"{path}/indices", task.start, rows[order])
+    cursor = np.array(layout.unpublished(uri, f"{path}/indptr")[cut.start : cut.stop]) - task.start
+    cursor[0] = 0  # where the range begins, inside its first column
+    rows, values = np.empty(task.stop - task.start, np.int32), np.empty(task.stop - task.start, np.float32)
+    for part in _parts(cut, json.loads(Path(listed).read_text())):
+        kernels.scatter(*part, cursor, rows, values)
+    return layout.fill(uri, f"{path}/data", task.start, values) | layout.fill(uri, f"{path}/indices", task.start, rows)
 
 
-def _gather(cut: Cut, listed: list[tuple[str, int]]) -> tuple[Array, Array, Array]:
-    """Column, row and value of the range's entries, block after block."""
+def _parts(cut: Cut, listed: list[tuple[str, int, int, int]]) -> Iterator[tuple[Array, Array, Array, Array, int]]:
+    """Of each block: the columns it has in the range, counted from the first, how many entries of
+    each, their rows and values, and the block's first row."""
     skip, take = cut.skip, cut.take
     if cut.stop - cut.start == 1:
         take -= skip  # the first column is the last one too
-    columns, rows, values = [], [], []
-    for path, first in listed:
-        present, starts = open_array(path, "columns"), open_array(path, "starts")
-        a, b = np.searchsorted(present, [cut.start, cut.stop])
+    for path, present, nnz, first in listed:
+        columns, starts, rows, values = open_columns(path, present, nnz)
+        a, b = np.searchsorted(columns, [cut.start, cut.stop])
         if a == b:
             continue
-        here, edges = np.array(present[a:b]), np.array(starts[a : b + 1])
-        if here[0] == cut.start and skip:
+        here, edges = np.array(columns[a:b]) - cut.start, np.array(starts[a : b + 1])
+        if here[0] == 0 and skip:
             skipped = min(skip, int(edges[1] - edges[0]))
             edges[0] += skipped
             skip -= skipped
-        if here[-1] == cut.stop - 1:
+        if here[-1] == cut.stop - 1 - cut.start:
             taken = min(take, int(edges[-1] - edges[-2]))
             edges[-1] = edges[-2] + taken
             take -= taken
-        columns.append(np.repeat(here, np.diff(edges)))
-        rows.append(open_array(path, "rows")[edges[0] : edges[-1]] + np.int32(first))
-        values.append(open_array(path, "values")[edges[0] : edges[-1]])
-    return np.concatenate(columns), np.concatenate(rows), np.concatenate(values)
+        entries = slice(edges[0], edges[-1])
+        yield here, np.diff(edges), rows[entries], values[entries], first
 
 
 # --- statistics -----------------------------------------------------------------------------------
@@ -181,10 +183,8 @@ def _write_sums(task: Range, indptr: Array, uri: str, name: str, most: int) -> d
     first = 0
     while first < len(sums):
         last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + most, side="right")) - 1)
-        values = np.asarray(data[indptr[first] : indptr[last]], dtype=np.float64)
-        column = np.repeat(np.arange(last - first), np.diff(indptr[first : last + 1]))
-        sums[first:last] = np.bincount(column, weights=values, minlength=last - first)
-        squares[first:last] = np.bincount(column, weights=values**2, minlength=last - first)
+        values = np.asarray(data[indptr[first] : indptr[last]])
+        kernels.add_up(values, indptr[first : last + 1], sums[first:last], squares[first:last])
         first = last
     path = f"uns/statistics/{name}"
     return layout.fill(uri, f"{path}/sums", task.start, sums) | layout.fill(uri, f"{path}/squares", task.start, squares)

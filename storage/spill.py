@@ -1,4 +1,4 @@
-"""Blocks of rows on scratch disk, twice: row by row, and sorted by column. Plain .npy files.
+"""Blocks of rows on scratch disk, twice: row by row (.npy), and sorted by column (one plain file).
 
 A block is written by the worker that read it; `storage.assemble` then reads slices of many blocks.
 The column-sorted half lists only the columns that occur: d may be 16 million and a block a few MB.
@@ -6,6 +6,7 @@ The column-sorted half lists only the columns that occur: d may be 16 million an
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ class Spill(NamedTuple):
     rows: int
     nnz: int
     width: int
+    present: int  # columns that occur
     y: Any = None
     names: Any = None
 
@@ -47,8 +49,18 @@ def spill(path: Path, X: sp.csr_array, split: str | None, y: Any = None, names: 
     width = int(indices.max()) + 1 if len(indices) else 0
     save(path, data=data, indices=indices, lengths=np.diff(X.indptr).astype(np.int32))
     columns, starts, rows, values = by_column(sp.csr_array((data, indices, X.indptr), shape=(X.shape[0], width)))
-    save(path, columns=columns, starts=starts, rows=rows, values=values)
-    return Spill(str(path), split, X.shape[0], len(data), width, y, names)
+    with open(f"{path}.columns", "wb") as out:
+        for part in (starts, columns, rows, values):
+            part.tofile(out)
+    return Spill(str(path), split, X.shape[0], len(data), width, len(columns), y, names)
+
+
+def open_columns(path: str, present: int, nnz: int) -> tuple[Array, Array, Array, Array]:
+    """What `by_column` gave, mapped: one file, because a task opens that of every block."""
+    raw = np.memmap(f"{path}.columns", mode="r")
+    cuts = np.cumsum([0, 8 * (present + 1), 4 * present, 4 * nnz, 4 * nnz])
+    starts, columns, rows, values = (raw[a:b] for a, b in itertools.pairwise(cuts.tolist()))
+    return columns.view(np.int32), starts.view(np.int64), rows.view(np.int32), values.view(np.float32)
 
 
 def by_column(X: sp.csr_array) -> tuple[Array, Array, Array, Array]:

@@ -32,7 +32,7 @@ from storage.vectorize import Vocabulary, Weighting, vectorize
 Array = NDArray[Any]
 TILE = 1 << 21  # non-zeros a tile: half a second to a second of work
 TEXT_PIECE = 4 << 20  # bytes of text that a task counts
-LEAST = "256MB"  # the smallest memory limit that holds the libraries and one piece
+BASE = 352_000_000  # bytes that the libraries themselves take in a worker
 
 
 class Plan(NamedTuple):
@@ -115,7 +115,7 @@ def stage(
     if reusable(job):
         return job.uri
     limit = parse_bytes(memory_limit)
-    blocks.require_memory(parse_bytes(LEAST), "staging", limit)
+    blocks.require_memory(BASE + (64 << 20), "staging", limit)
     with building(job.uri, wait, scratch) as (target, spills):
         if not reusable(job):
             build(job, target, spills, limit)
@@ -188,14 +188,14 @@ def building(uri: str, wait: float = -1, scratch: str | os.PathLike[str] | None 
 
 def build(job: Plan, target: str, scratch: Path, limit: int) -> Manifest:
     """Stage a source into the empty place `target`, and publish it there."""
-    source = job.source.unpacked(scratch)
+    source, room = job.source.unpacked(scratch), limit - BASE
     vocabulary = None
     if isinstance(source, TextSource):
-        spills, vocabulary = vectorize(source, source.pieces(min(TEXT_PIECE, limit // 64)), job.weighting, scratch)
+        spills, vocabulary = vectorize(source, source.pieces(min(TEXT_PIECE, room // 32)), job.weighting, scratch)
         d = vocabulary.size
     else:
         assert isinstance(source, MatrixSource)
-        spills = read(source, source.pieces(limit // 32), scratch)
+        spills = read(source, source.pieces(room // 20), scratch)
         d = source.n_features or max((s.width for s in spills), default=0)
     segments, spills = by_split(spills)
     n = sum(s.rows for s in spills)
@@ -205,7 +205,7 @@ def build(job: Plan, target: str, scratch: Path, limit: int) -> Manifest:
         layout.remove(target)
     tile = TILE if job.settings["tile_rows"] is None else max(1, sum(s.nnz for s in spills) * job.settings["tile_rows"] // n)
     writer = Writer(target, chunk=min(layout.CHUNK, max(1 << 12, 1 << (tile - 1).bit_length())))
-    chunks = max(1, min(limit // 128, TILE * 2) // writer.chunk)
+    chunks = max(1, min(room // 128, TILE) // writer.chunk)
     writer.group("", "anndata")
     indptr = assemble.write_rows(writer, spills, (n, d), chunks)
     counts = write_segments(writer, segments, spills, d, chunks, scratch)
