@@ -2,6 +2,7 @@
 
 from storage.corpus import Corpus, open
 from storage.errors import Damaged, SourceError, StoreError
+from storage.integrity import Report, check, info
 from storage.staging import stage, staged
 
-__all__ = ["Corpus", "Damaged", "SourceError", "StoreError", "open", "stage", "staged"]
+__all__ = ["Corpus", "Damaged", "Report", "SourceError", "StoreError", "check", "info", "open", "stage", "staged"]

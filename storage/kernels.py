@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
@@ -32,7 +33,7 @@ def add_up(values: Array, indptr: Array, sums: Array, squares: Array) -> None:
     for j in range(len(indptr) - 1):
         total, square = 0.0, 0.0
         for k in range(indptr[j] - indptr[0], indptr[j + 1] - indptr[0]):
-            x = float(values[k])
+            x = np.float64(values[k])  # `float` would leave it a float32 here
             total += x
             square += x * x
         sums[j], squares[j] = total, square

@@ -1,0 +1,128 @@
+"""`check`: everything a store holds, verified. `info`: what it is, as plain data."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import fsspec
+import google_crc32c
+import numpy as np
+
+from bigfs import blocks
+from bigfs.matrix import Matrix
+from storage import layout
+from storage.corpus import Corpus, Place
+from storage.corpus import open as open_corpus
+
+DOCUMENTS = 64  # a task
+
+
+class Report(NamedTuple):
+    """What `check` found: how many documents it read, and one line for each thing that is wrong."""
+
+    uri: str
+    documents: int
+    problems: list[str]
+
+
+def check(uri: str | os.PathLike[str]) -> Report:
+    """Read everything and compare it with what was written.
+
+    Every document against its checksum, the indices of both layouts against their bounds, and the
+    two layouts against each other by the statistics of their columns.
+
+    Raises
+    ------
+    StoreError : nothing there, unfinished, or of a newer version.
+    Damaged : the manifest or the checksums themselves are damaged, so nothing can be compared.
+    """
+    corpus = open_corpus(uri)
+    uri, content = corpus.uri, corpus.manifest.content
+    checksums = layout.checksums_of(uri, content)
+    keys = sorted(checksums)
+    parts = [keys[i : i + DOCUMENTS] for i in range(0, len(keys), DOCUMENTS)]
+    problems = [line for found in blocks.map_tiles(_check_documents, parts, corpus.place, label="check documents") for line in found]
+    if not problems:
+        for tiles in (corpus.X.row_tiles, corpus.X.column_tiles):
+            problems += [line for line in blocks.map_tiles(_check_tile, tiles, label="check tiles") if line]
+    if not problems:
+        problems = _check_layouts(corpus)
+    return Report(uri, len(keys), problems)
+
+
+def _check_documents(keys: list[str], place: Place) -> list[str]:
+    checksums = layout.checksums_of(place.uri, place.content)
+    problems = []
+    for key in keys:
+        try:
+            document = layout.get(place.uri, key)
+        except FileNotFoundError:
+            problems.append(f"{layout.where(key)} is missing")
+            continue
+        own = document[-4:] == google_crc32c.value(document[:-4]).to_bytes(4, "little") or key.endswith("zarr.json")
+        if not own or layout.checksum(key, document) != checksums[key]:
+            problems.append(f"{layout.where(key)} is damaged")
+    return problems
+
+
+def _check_tile(tile: Any) -> str | None:
+    """Whether the tile's indices are in bounds and increase, and its values are finite and not zero."""
+    block = tile.load()
+    name = f"{block.format} tile [{tile.start}, {tile.stop})"
+    inside = block.nnz == 0 or (block.indices.min() >= 0 and block.indices.max() < block.shape[block.format == "csr"])
+    if not inside or not block.has_canonical_format:
+        return f"{name}: indices out of bounds or not increasing"
+    if not np.isfinite(block.data).all() or not block.data.all():
+        return f"{name}: a stored zero, NaN or infinity"
+    return None
+
+
+def _check_layouts(corpus: Corpus) -> list[str]:
+    rows = Matrix(corpus.X.shape, rows=corpus.X.row_tiles).stats
+    for name, one, other in zip(rows._fields, rows, corpus.X.stats, strict=True):
+        if not np.allclose(one, other, rtol=1e-9, atol=0):
+            return [f"the {name} of the columns differ between the layout by rows and the statistics"]
+    return []
+
+
+def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
+    """Shape, density, classes and splits with their counts, bytes by layout, tiles, and how it was made."""
+    corpus = open_corpus(uri)
+    (n, d), manifest = corpus.X.shape, corpus.manifest
+    classes = {}
+    if manifest.target == "class":
+        counts = np.bincount(corpus.y[corpus.y >= 0], minlength=len(corpus.class_names))
+        classes = dict(zip(corpus.class_names, counts.tolist(), strict=True))
+    return {
+        "uri": corpus.uri,
+        "samples": n,
+        "features": d,
+        "nnz": manifest.nnz,
+        "density": manifest.nnz / (n * d),
+        "target": manifest.target,
+        "classes": classes,
+        "unlabelled": int((corpus.y < 0).sum()) if manifest.target == "class" else 0 if manifest.target else n,
+        "splits": {s: sum(g.stop - g.start for g in corpus.segments if g.split == s) for s in corpus.splits},
+        "segments": len(manifest.segments),
+        "bytes": _sizes(corpus.uri),
+        "tiles": {"rows": len(corpus.X.row_tiles), "columns": len(corpus.X.column_tiles)},
+        "source": manifest.source["uri"],
+        "format": manifest.source["format"],
+        "settings": manifest.settings,
+        "content": manifest.content,
+        "version": manifest.version,
+    }
+
+
+def _sizes(uri: str) -> dict[str, int]:
+    """Bytes on disk: by rows, by columns, and the rest."""
+    fs, base = fsspec.core.url_to_fs(uri)
+    sizes = {"by rows": 0, "by columns": 0, "names, labels and statistics": 0}
+    for path, size in fs.du(base, total=False).items():
+        inside = path.removeprefix(base).lstrip("/")
+        part = (
+            "by rows" if inside.startswith("X/") else "by columns" if inside.startswith("uns/columns/") else "names, labels and statistics"
+        )
+        sizes[part] += size
+    return sizes
