@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, Protocol
 
 import dask
@@ -23,6 +24,7 @@ from dask.delayed import Delayed
 from dask.utils import format_bytes, parse_bytes
 
 FAN = 8  # of the reduction tree; part of the answer's last bits, so a constant
+ROLES = ("client", "worker", "scheduler")  # that a TLS certificate serves
 CACHE_SHARE = 0.25  # of a worker's memory, for tiles that are read once and kept
 
 
@@ -51,8 +53,15 @@ _progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 @contextlib.contextmanager
 def progress(show: Progress) -> Iterator[None]:
-    """Tell `show(label, done, total)` of every labelled map while the block runs."""
-    token = _progress.set(show)
+    """Tell `show(label, done, total)` of every labelled map while the block runs; an enclosing `progress` is told too."""
+    outer = _progress.get()
+
+    def both(label: str, done: int, total: int) -> None:
+        for told in (outer, show):
+            if told is not None:
+                told(label, done, total)
+
+    token = _progress.set(both)
     try:
         yield
     finally:
@@ -81,10 +90,11 @@ def cluster(
         processes on this machine, bound to 127.0.0.1.
     workers : processes to start, one thread each; default: one a core. 0 runs serially, here.
     memory_limit : of each worker, as Dask writes it ("1GB"). Ignored with `scheduler`.
-    security : a `distributed.Security` for tls addresses.
+    security : for tls addresses: a `distributed.Security`, or the folder that `bigfs certificates` wrote.
     timeout : how long to wait for a scheduler to answer.
 
-    Yields the `distributed.Client`, or None when serial.
+    Yields the `distributed.Client`, or None when serial. Raises `ClusterLost`, with advice, when the
+    cluster can't be reached or goes away while the block works.
     """
     if scheduler is None and workers == 0:
         yield None
@@ -110,15 +120,69 @@ def cluster(
             )
         else:
             address = scheduler
-        try:
-            client = stack.enter_context(Client(address, security=security, set_as_default=False, timeout=timeout))
-        except (OSError, TimeoutError) as error:
-            raise ClusterLost(f"no Dask scheduler answers at {scheduler}: start one or give another address") from error
+        with _reached(scheduler):
+            client = stack.enter_context(Client(address, security=_security(security), set_as_default=False, timeout=timeout))
         token = _client.set(client)
         try:
             yield client
         finally:
             _client.reset(token)
+
+
+def _security(security: Any) -> Any:
+    """What `distributed` takes: a folder of certificates becomes mutual TLS that refuses everything else."""
+    if not isinstance(security, str | os.PathLike):
+        return security
+    from distributed import Security
+
+    folder = Path(security)
+    missing = [name for name in ("ca.pem", "node.pem", "node.key") if not (folder / name).is_file()]
+    if missing:
+        raise ValueError(f"{folder} has no {', '.join(missing)}: make certificates with `bigfs certificates {folder}`")
+    pair = {f"tls_{role}_{kind}": str(folder / f"node.{end}") for role in ROLES for kind, end in (("cert", "pem"), ("key", "key"))}
+    return Security(tls_ca_file=str(folder / "ca.pem"), require_encryption=True, **pair)
+
+
+@contextlib.contextmanager
+def _reached(scheduler: str | None) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, TimeoutError) as error:
+        trusted = ", or with --tls the certificates that it trusts" if str(scheduler).startswith("tls") else ""
+        raise ClusterLost(f"no Dask scheduler answers at {scheduler}: start one or give another address{trusted}") from error
+    except TypeError as error:  # distributed's answer to a tls:// address without certificates
+        if "ssl_context" not in str(error):
+            raise
+        raise ClusterLost(f"{scheduler} takes only encrypted connections: give your certificates with --tls DIR") from error
+    except RuntimeError as error:  # and to a tcp:// address where encryption is required
+        if "encryption required" not in str(error):
+            raise
+        raise ClusterLost(f"{scheduler} is not encrypted and the Dask configuration requires it: give a tls:// address") from error
+
+
+@contextlib.contextmanager
+def _lost() -> Iterator[None]:
+    """The errors of a cluster that broke, as `ClusterLost` with advice; errors of the work pass as they are."""
+    from distributed.client import CancelledError, ClosedClientError
+    from distributed.comm import CommClosedError
+    from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
+
+    again = "start it again and repeat the command: finished stages and steps are kept"
+    try:
+        yield
+    except KilledWorker as error:
+        raise ClusterLost(
+            f"the step {_step(error)} killed every worker that tried it, most likely by their memory limit: "
+            "raise --memory-limit, or stage with fewer --tile-rows; finished stages and steps are kept"
+        ) from error
+    except (NoWorkerError, NoValidWorkerError) as error:
+        raise ClusterLost(f"the Dask cluster has no workers left: {again}") from error
+    except (CancelledError, ClosedClientError, CommClosedError) as error:
+        raise ClusterLost(f"the Dask cluster went away while it worked: {again}") from error
+
+
+def _step(error: Any) -> str:
+    return str(error.task).rsplit("-", 5)[0].strip("('\"")
 
 
 def client() -> Any:
@@ -131,7 +195,8 @@ def n_workers() -> int:
 
 
 def _addresses() -> list[str]:
-    return sorted(client().scheduler_info(n_workers=-1)["workers"])
+    with _lost():
+        return sorted(client().scheduler_info(n_workers=-1)["workers"])
 
 
 # --- map and reduce -----------------------------------------------------------------------------
@@ -230,17 +295,13 @@ def _collect(tasks: list[Delayed], local: bool, label: str | None) -> list[Any]:
         with _Finished(show, str(label), {task.key for task in tasks}):
             return list(dask.compute(*tasks, scheduler="sync", optimize_graph=False))
     from distributed import as_completed
-    from distributed.client import FutureCancelledError
 
-    try:
+    with _lost():
         futures = client().compute(tasks, optimize_graph=False)
         if show:
             for done, _ in enumerate(as_completed(futures, loop=client().loop), 1):
                 show(str(label), done, len(tasks))
         return list(client().gather(futures))
-    except FutureCancelledError as error:
-        lost = "the Dask cluster went away while it worked; start it again and repeat the command: finished stages are kept"
-        raise ClusterLost(lost) from error
 
 
 class _Finished(Callback):
@@ -284,7 +345,8 @@ def peak_memory() -> dict[str, int]:
     """Peak resident bytes so far of this process ("driver") and of each worker ("worker 0", …)."""
     peaks = {"driver": _peak_resident()}
     if client() is not None:
-        found = client().run(_peak_resident)
+        with _lost():
+            found = client().run(_peak_resident)
         peaks |= {f"worker {i}": found[address] for i, address in enumerate(sorted(found))}
     return peaks
 

@@ -17,6 +17,7 @@ from rich.table import Table
 from typer.exceptions import TyperException
 
 from bigfs.blocks import ClusterLost
+from flows.cli import mount
 
 app = typer.Typer(
     help="Feature selection for data that does not fit in memory.",
@@ -33,6 +34,7 @@ Features = Annotated[int, typer.Option(min=1, help="how many features to keep")]
 Out = Annotated[str | None, typer.Option(help="the run's directory [default: runs/NAME]")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="a parameter of the method, as name=value; may be repeated")]
 Scheduler = Annotated[str | None, typer.Option(help="address of a Dask scheduler [default: processes on this machine]")]
+Tls = Annotated[str | None, typer.Option(help="folder of certificates for a tls:// scheduler, made by `bigfs certificates`")]
 Workers = Annotated[int | None, typer.Option(min=0, help="processes to start; 0 works serially [default: one a core]")]
 MemoryLimit = Annotated[str, typer.Option(help="of each process started here")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON for machines")]
@@ -42,6 +44,7 @@ Hashing = Annotated[int | None, typer.Option(min=2, help="hash terms into this m
 TileRows = Annotated[int | None, typer.Option(min=1, help="rows of a tile [default: by the number of non-zeros]")]
 
 state: dict[str, Any] = {"debug": False}
+
 
 
 @app.callback()
@@ -65,6 +68,7 @@ def run(
     hashing: Hashing = None,
     tile_rows: TileRows = None,
     scheduler: Scheduler = None,
+    tls: Tls = None,
     workers: Workers = None,
     memory_limit: MemoryLimit = "1GB",
     as_json: Json = False,
@@ -79,7 +83,7 @@ def run(
     with _prefect_quiet(), _progress(as_json):
         from flows.pipeline import pipeline
 
-        path = pipeline(source, method, features, store, out, settings, _parameters(set_), scheduler, workers, memory_limit)
+        path = pipeline(source, method, features, store, out, settings, _parameters(set_), scheduler, tls, workers, memory_limit)
     _say_run(path, as_json)
 
 
@@ -92,6 +96,7 @@ def stage(
     hashing: Hashing = None,
     tile_rows: TileRows = None,
     scheduler: Scheduler = None,
+    tls: Tls = None,
     workers: Workers = None,
     memory_limit: MemoryLimit = "1GB",
     as_json: Json = False,
@@ -99,7 +104,7 @@ def stage(
     """Stage a source as a corpus store; one that is there already is reused."""
     from flows import stages
 
-    with _engine(scheduler, workers, memory_limit, as_json):
+    with _engine(scheduler, tls, workers, memory_limit, as_json):
         record = stages.stage(source, store, _settings(format, min_df, hashing, tile_rows))
     _say(record, as_json, f"{'reused' if record['reused'] else 'staged'} {record['store']} in {record['seconds']:.1f} s")
 
@@ -112,6 +117,7 @@ def select(
     features: Features = 500,
     set_: Set = None,
     scheduler: Scheduler = None,
+    tls: Tls = None,
     workers: Workers = None,
     memory_limit: MemoryLimit = "1GB",
     as_json: Json = False,
@@ -119,7 +125,7 @@ def select(
     """Select features of a staged corpus; a killed run goes on from its last checkpoint."""
     from flows import stages
 
-    with _engine(scheduler, workers, memory_limit, as_json):
+    with _engine(scheduler, tls, workers, memory_limit, as_json):
         path = stages.finish(stages.select(store, out, method=method, features=features, parameters=_parameters(set_)))
     _say_run(str(path), as_json)
 
@@ -128,6 +134,7 @@ def select(
 def evaluate(
     run: Annotated[str, typer.Argument(help="a run's directory")],
     scheduler: Scheduler = None,
+    tls: Tls = None,
     workers: Workers = None,
     memory_limit: MemoryLimit = "1GB",
     as_json: Json = False,
@@ -136,7 +143,7 @@ def evaluate(
     from flows import stages
     from storage.runs import Run
 
-    with _engine(scheduler, workers, memory_limit, as_json):
+    with _engine(scheduler, tls, workers, memory_limit, as_json):
         stages.evaluate(Run.open(run))
         stages.finish(run)
     _say_run(run, as_json)
@@ -171,6 +178,9 @@ def methods(as_json: Json = False) -> None:
     out_console.print(table)
 
 
+mount(app)
+
+
 # --- how it speaks --------------------------------------------------------------------------------
 
 
@@ -202,10 +212,10 @@ def _progress(as_json: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _engine(scheduler: str | None, workers: int | None, memory_limit: str, as_json: bool) -> Iterator[None]:
+def _engine(scheduler: str | None, tls: str | None, workers: int | None, memory_limit: str, as_json: bool) -> Iterator[None]:
     from bigfs import blocks
 
-    with blocks.cluster(scheduler, workers=workers, memory_limit=memory_limit), _progress(as_json):
+    with blocks.cluster(scheduler, workers=workers, memory_limit=memory_limit, security=tls), _progress(as_json):
         yield
 
 

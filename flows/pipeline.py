@@ -48,11 +48,12 @@ def pipeline(
     settings: Annotated[dict[str, Any] | None, Field(description="Of staging: min_df, hashing, tile_rows, …")] = None,
     parameters: Annotated[dict[str, Any] | None, Field(description="Of the method, by scikit-learn's names")] = None,
     scheduler: Annotated[str | None, Field(description="Address of a Dask scheduler; default: processes on this machine")] = None,
+    tls: Annotated[str | None, Field(description="Folder of certificates for a tls:// scheduler")] = None,
     workers: Annotated[int | None, Field(description="Processes to start here; 0 works serially", ge=0)] = None,
     memory_limit: Annotated[str, Field(description="Of each process started here")] = "1GB",
 ) -> str:
     """Select features of a corpus and report on them. Returns the run's directory."""
-    with blocks.cluster(scheduler, workers=workers, memory_limit=memory_limit):
+    with blocks.cluster(scheduler, workers=workers, memory_limit=memory_limit, security=tls):
         age = time.time() - psutil.Process().create_time()
         start_up = {"stage": "start-up (Python, Prefect, Dask)", "seconds": age, "peak_memory": stages.processes()}
         staged = stage(source, store, settings or {})
