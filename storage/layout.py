@@ -244,7 +244,8 @@ class Recorded(WrapperStore[Store]):
         await self._store.set(key, value)
 
     async def set_if_not_exists(self, key: str, value: Any) -> None:
-        await self.set(key, value)
+        if not await self._store.exists(key):  # an array's parents: a group there keeps its attributes
+            await self.set(key, value)
 
 
 class Writer:

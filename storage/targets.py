@@ -29,7 +29,7 @@ def encode(parts: Sequence[Any], rows: int, *, kind: str | None = None, class_na
         raise SourceError("some samples have a label field and some have none: give every sample one, or none")
     if kind == "multilabel" or any(isinstance(part, list) and isinstance(part[0], tuple) for part in parts):
         return _label_sets([one for part in parts for one in _as_sets(part)], class_names)
-    y = np.concatenate([_as_array(part) for part in parts])
+    y = np.concatenate(_alike([_as_array(part) for part in parts]))
     if y.dtype.kind == "f" and (kind == "real" or (kind is None and not _whole(y))):
         return Targets("real", y.astype(np.float64), [])
     known = _known(y)
@@ -51,6 +51,13 @@ def _as_array(part: Any) -> NDArray[Any]:
     if all(label is None or isinstance(label, int | float) for label in part):
         return np.array([np.nan if label is None else label for label in part], dtype=np.float64)
     return np.array(["" if label is None else str(label) for label in part], dtype=np.str_)
+
+
+def _alike(parts: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    """All floats or all strings: a piece with numbers only, or with no label at all, can't know of the others' words."""
+    if not any(part.dtype.kind == "U" for part in parts):
+        return parts
+    return [part if part.dtype.kind == "U" else np.array(["" if np.isnan(v) else _name(float(v)) for v in part]) for part in parts]
 
 
 def _known(y: NDArray[Any]) -> NDArray[np.bool_]:

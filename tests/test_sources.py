@@ -15,8 +15,9 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import storage
 from bigfs.blocks import NotEnoughMemory
-from storage import sources
+from storage import sources, targets
 from storage.errors import SourceError
 from storage.sources import labels
 
@@ -233,6 +234,21 @@ def test_anndata(tmp_path, matrix, kind, container):
     refused(path, "has no layers/raw", tmp_path, layer="raw")
 
 
+def test_a_staged_store_is_a_source_itself(tmp_path):
+    """What we write is AnnData's layout: the same matrix, labels, split and names come back."""
+    source = sources.find("synthetic:newswire?rows=300")
+    uri = storage.stage(source, tmp_path / "nw.zarr")
+    again = sources.find(uri)
+    assert again.format == "anndata"
+    X, y, split, _ = rows_of(again, tmp_path / "scratch", 10_000)
+    expected = source.read((0, 300))
+    order = np.argsort(expected.split == "test", kind="stable")  # a store has the training rows first
+    np.testing.assert_array_equal(X, expected.X.toarray()[order])
+    assert y.tolist() == [source.class_names[c] for c in expected.y[order]]
+    assert split.tolist() == expected.split[order].tolist()
+    assert again.unpacked(tmp_path).feature_names == list(source.feature_names)
+
+
 def test_broken_anndata_names_the_file(tmp_path, matrix):
     path = tmp_path / "cells.zarr"
     root = zarr.open_group(path, mode="w")
@@ -339,6 +355,17 @@ def test_minus_one_is_a_class_unless_it_is_named():
     assert labels.many(np.array(["x", "?"]), 2, "?", "f").tolist() == ["x", ""]
     assert labels.gathered([1, None, 2], "f").tolist()[::2] == [1, 2]
     assert np.isnan(labels.gathered([None, None], "f")).all()
+
+
+def test_a_piece_without_words_does_not_make_a_class_nan(tmp_path):
+    path = tmp_path / "X.jsonl"
+    lines = [{"features": {"0": 1}, "label": label} for label in ("spam", None, 7, "spam")]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    source = sources.find(path)
+    parts = [source.read(piece).y for piece in source.pieces(1)]
+    found = targets.encode(parts, 4)
+    assert found.class_names == ["7", "spam"]
+    assert found.y.tolist() == [1, -1, 0, 1]
 
 
 # --- what is broken -----------------------------------------------------------------------------
