@@ -1,7 +1,20 @@
 """Feature selection for data that does not fit in memory."""
 
-from bigfs.blocks import cluster
-from bigfs.matrix import Matrix
-from bigfs.selectors import ANOVA, JGSC, RJGSC, SMR, Chi2, Fisher, SparGE
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["ANOVA", "JGSC", "RJGSC", "SMR", "Chi2", "Fisher", "Matrix", "SparGE", "cluster"]
+if TYPE_CHECKING:
+    from bigfs.blocks import cluster
+    from bigfs.matrix import Matrix
+    from bigfs.selectors import ANOVA, Chi2, Fisher, SparGE
+
+_ROOMS = {"cluster": "blocks", "Matrix": "matrix"}
+
+__all__ = ["ANOVA", "Chi2", "Fisher", "Matrix", "SparGE", "cluster"]
+
+
+def __getattr__(name: str) -> Any:
+    """The public names, each imported when it is first asked for: the command line's help loads no library."""
+    if name not in __all__:
+        raise AttributeError(f"module 'bigfs' has no attribute {name!r}")
+    return getattr(import_module(f"bigfs.{_ROOMS.get(name, 'selectors')}"), name)

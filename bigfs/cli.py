@@ -44,6 +44,7 @@ Hashing = Annotated[int | None, typer.Option(min=2, help="hash terms into this m
 TileRows = Annotated[int | None, typer.Option(min=1, help="rows of a tile [default: by the number of non-zeros]")]
 
 state: dict[str, Any] = {"debug": False}
+INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
 
 
 
@@ -78,12 +79,12 @@ def run(
     from storage.sources import find
 
     stages.method_named(method)
-    settings = _settings(format, min_df, hashing, tile_rows)
+    settings, parameters = _settings(format, min_df, hashing, tile_rows), _parameters(set_)
     find(source, format=format)  # what can't be read is said before anything starts
     with _prefect_quiet(), _progress(as_json):
         from flows.pipeline import pipeline
 
-        path = pipeline(source, method, features, store, out, settings, _parameters(set_), scheduler, tls, workers, memory_limit)
+        path = pipeline(source, method, features, store, out, settings, parameters, scheduler, tls, workers, memory_limit)
     _say_run(path, as_json)
 
 
@@ -125,8 +126,9 @@ def select(
     """Select features of a staged corpus; a killed run goes on from its last checkpoint."""
     from flows import stages
 
+    parameters = _parameters(set_)
     with _engine(scheduler, tls, workers, memory_limit, as_json):
-        path = stages.finish(stages.select(store, out, method=method, features=features, parameters=_parameters(set_)))
+        path = stages.finish(stages.select(store, out, method=method, features=features, parameters=parameters))
     _say_run(str(path), as_json)
 
 
@@ -277,9 +279,6 @@ def main() -> None:
     """Run the command line; an error is one line on stderr and a non-zero exit status."""
     try:
         status = app(standalone_mode=False)
-    except KeyboardInterrupt:
-        print("bigfs: interrupted", file=sys.stderr)
-        sys.exit(130)
     except (TyperException, ValueError, OSError, MemoryError, ClusterLost) as error:
         if state["debug"]:
             raise
@@ -288,6 +287,8 @@ def main() -> None:
         text = say() or type(error).__name__
         print(f"bigfs: {' '.join(text.split())}", file=sys.stderr)
         sys.exit(2 if usage else 1)
+    if status == INTERRUPTED:
+        print("bigfs: interrupted", file=sys.stderr)
     sys.exit(status if isinstance(status, int) else 0)
 
 

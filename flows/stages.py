@@ -81,12 +81,18 @@ def training_part(corpus: Any) -> Any:
     return corpus if corpus.split is None else corpus.part("train")
 
 
-def check_request(corpus: Any, method: str, features: int) -> None:
-    """Refuse before any work what can't be done with this corpus."""
-    method_named(method)
+def selector_for(corpus: Any, method: str, features: int, parameters: dict[str, Any]) -> Any:
+    """The estimator asked for; what can't be done with this corpus is refused before any work."""
     d = corpus.X.shape[1]
     if features > d:
         raise ValueError(f"{features} features were asked for and {corpus.uri} has only {d}: ask for {d} or fewer")
+    selector = method_named(method).make()
+    unknown = sorted(set(parameters) - set(selector.get_params()))
+    if unknown:
+        raise ValueError(f"{method} has no parameter {', '.join(unknown)}; it has {', '.join(selector.get_params())}")
+    selector.set_params(n_features_to_select=features, **parameters)
+    selector._validate_params()
+    return selector
 
 
 def select(
@@ -103,14 +109,13 @@ def select(
     `before` are the records of the stages that went before, for the report.
     """
     corpus = storage.open(store)
-    check_request(corpus, method, features)
+    selector = selector_for(corpus, method, features, parameters or {})
     train = training_part(corpus)
     asked = {"store": corpus.uri, "method": method, "features": features, "parameters": parameters or {}}
     run = Run.begin(out, asked)
     with abandoned_on_error(run), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NotConverged)
         with timed("select") as record:
-            selector = method_named(method).make(n_features_to_select=features, **(parameters or {}))
             with observed(checkpoint=run.checkpoint(asked, corpus.spec["fingerprint"])):
                 selector.fit(train.X, train.y)
         _write_selection(run, selector, corpus)

@@ -1,0 +1,162 @@
+"""The command line: what it prints, and one plain line for whatever goes wrong."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from bigfs import cli
+from storage.runs import Run
+
+WORDS = {"sport": "goal team match player score", "money": "bank rate share profit market"}
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """A folder of documents in two classes, with train and test halves."""
+    rng = np.random.default_rng(0)
+    for half, count in (("train", 20), ("test", 8)):
+        for name, words in WORDS.items():
+            folder = tmp_path / "corpus" / f"news-{half}" / name
+            folder.mkdir(parents=True)
+            for i in range(count):
+                common = " ".join(f"word{k}" for k in rng.integers(0, 30, 12))
+                (folder / f"{i}.txt").write_text(f"{common} {' '.join(rng.choice(words.split(), 3))}")
+    return tmp_path / "corpus"
+
+
+@pytest.fixture
+def bigfs(monkeypatch, capsys, tmp_path):
+    """Run a command in an empty folder; gives exit status, standard output and error."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["bigfs", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return ended.value.code or 0, out, err
+
+    return call
+
+
+def fails(answer, *words):
+    """One plain line that holds the words, and a status that is not zero."""
+    status, _, err = answer
+    lines = [line for line in err.splitlines() if line.strip()]
+    said = [line for line in lines if line.startswith("bigfs: ")]
+    assert status != 0
+    assert len(said) == 1, err
+    assert "Traceback" not in err
+    for word in words:
+        assert word in said[0]
+
+
+def test_stage_select_evaluate_transform(bigfs, corpus, tmp_path):
+    status, out, _ = bigfs("stage", corpus, "c.zarr", "--workers", 0)
+    assert status == 0
+    assert "staged" in out
+    assert "reused" in bigfs("stage", corpus, "c.zarr", "--workers", 0)[1]
+    status, out, _ = bigfs("select", "c.zarr", "--out", "r", "--features", 10, "--workers", 0)
+    assert status == 0
+    assert "converged" in out
+    run = Run.open("r")
+    names = {row["name"] for row in run.read_table("selected.csv")}
+    assert names == set(" ".join(WORDS.values()).split())
+    status, out, _ = bigfs("evaluate", "r", "--workers", 0, "--json")
+    curves = {(p["method"], p["n_features"]): p["accuracy"] for p in json.loads(out)["curves"]}
+    assert curves["sparge-lda", 10] == 1.0
+    assert {"anova", "fisher", "all features"} <= {method for method, _ in curves}
+    assert (tmp_path / "r" / "report.html").read_text().count("<svg") == 2
+    assert bigfs("transform", "r", "c.zarr", "chosen.npz")[0] == 0
+    import scipy.sparse as sp
+
+    assert sp.load_npz("chosen.npz").shape == (56, 10)
+
+
+def test_methods_and_parameters(bigfs, corpus):
+    assert "sparge-lda" in json.loads(bigfs("methods", "--json")[1])
+    bigfs("stage", corpus, "c.zarr", "--workers", 0)
+    status, out, _ = bigfs(
+        "select", "c.zarr", "--out", "r", "--features", 4, "--set", "gamma=0.5", "--set", "solver=apg", "--workers", 0, "--json"
+    )
+    assert status == 0
+    assert json.loads(out)["parameters"]["parameters"] == {"gamma": 0.5, "solver": "apg"}
+
+
+def test_a_killed_selection_goes_on_from_its_checkpoint(bigfs, corpus, monkeypatch):
+    from storage.runs import Checkpoint
+
+    bigfs("stage", corpus, "c.zarr", "--workers", 0)
+    words = ("select", "c.zarr", "--features", 4, "--set", "tol=1e-4", "--workers", 0)
+    bigfs(*words, "--out", "whole")
+    saved = Checkpoint.save
+
+    def dies(self, name, state, history):
+        saved(self, name, state, history)
+        if len(history) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoint, "save", dies)
+    status, _, err = bigfs(*words, "--out", "killed")
+    assert (status, err.strip().splitlines()[-1]) == (130, "bigfs: interrupted")
+    assert not os.path.exists("killed")
+    monkeypatch.setattr(Checkpoint, "save", saved)
+    assert bigfs(*words, "--out", "killed")[0] == 0
+    np.testing.assert_array_equal(Run.open("killed").scores, Run.open("whole").scores)
+    assert not os.path.exists("killed.partial")
+
+
+def test_bad_sources_are_one_line_and_leave_nothing(bigfs, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken.tar.gz").write_bytes(b"\x1f\x8b\x08 not really an archive")
+    before = sorted(p.name for p in tmp_path.iterdir())
+    for command in (("stage", "c.zarr"), ("run",)):
+        for source, word in (("nowhere", "does not exist"), ("empty", "empty"), ("broken.tar.gz", "broken.tar.gz")):
+            fails(bigfs(command[0], source, *command[1:], *(["--workers", 0] if command[0] == "stage" else [])), word)
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+def test_bad_requests_are_one_line(bigfs, corpus):
+    fails(bigfs("run", corpus, "--method", "magic"), "magic", "sparge-lda", "anova")
+    fails(bigfs("frobnicate"), "frobnicate")
+    fails(bigfs("select", "nothing.zarr", "--out", "r"), "nothing.zarr")
+    bigfs("stage", corpus, "c.zarr", "--workers", 0)
+    fails(bigfs("select", "c.zarr", "--out", "r", "--features", 10_000, "--workers", 0), "10000", "only")
+    fails(bigfs("select", "c.zarr", "--out", "r", "--features", 3, "--set", "gamma", "--workers", 0), "name=value")
+    fails(bigfs("select", "c.zarr", "--out", "r", "--features", 3, "--set", "gama=1", "--workers", 0), "gama")
+    fails(bigfs("select", "c.zarr", "--out", "r", "--features", 3, "--set", "gamma=-1", "--workers", 0), "gamma")
+    fails(bigfs("evaluate", "r"), "r is no run directory")
+    fails(bigfs("select", "c.zarr", "--out", "r", "--scheduler", "tcp://127.0.0.1:1"), "no Dask scheduler answers")
+    assert not os.path.exists("r")
+    assert not os.path.exists("r.partial")
+
+
+def test_one_class_only(bigfs, corpus):
+    import shutil
+
+    for half in ("train", "test"):
+        shutil.rmtree(corpus / f"news-{half}" / "money")
+    bigfs("stage", corpus, "c.zarr", "--workers", 0)
+    fails(bigfs("select", "c.zarr", "--out", "r", "--features", 3, "--workers", 0), "1 class")
+    assert not os.path.exists("r.partial")
+
+
+def test_a_full_disk_is_said_and_leaves_no_run(bigfs, corpus, monkeypatch):
+    bigfs("stage", corpus, "c.zarr", "--workers", 0)
+
+    def full(self, *_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Run, "write_scores", full)
+    fails(bigfs("select", "c.zarr", "--out", "r", "--features", 3, "--workers", 0, "--method", "anova"), "No space left on device")
+    assert not os.path.exists("r.partial")
+
+
+def test_help_needs_no_heavy_library():
+    code = "import sys, bigfs.cli; print([m for m in ('prefect', 'zarr', 'sklearn', 'numba', 'matplotlib') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
