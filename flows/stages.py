@@ -115,9 +115,8 @@ def select(
     run = Run.begin(out, asked)
     with abandoned_on_error(run), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NotConverged)
-        with timed("select") as record:
-            with observed(checkpoint=run.checkpoint(asked, corpus.spec["fingerprint"])):
-                selector.fit(train.X, train.y)
+        with timed("select") as record, observed(checkpoint=run.checkpoint(asked, corpus.spec["fingerprint"])):
+            selector.fit(train.X, train.y)
         _write_selection(run, selector, corpus)
     run.note(
         stages=[*before, record],
