@@ -116,7 +116,7 @@ def test_bad_sources_are_one_line_and_leave_nothing(bigfs, tmp_path):
     (tmp_path / "broken.tar.gz").write_bytes(b"\x1f\x8b\x08 not really an archive")
     before = sorted(p.name for p in tmp_path.iterdir())
     for command in (("stage", "c.zarr"), ("run",)):
-        for source, word in (("nowhere", "does not exist"), ("empty", "empty"), ("broken.tar.gz", "broken.tar.gz")):
+        for source, word in (("nowhere", "does not exist"), ("empty", "empty"), ("broken.tar.gz", "broken.tar.gz is broken")):
             fails(bigfs(command[0], source, *command[1:], *(["--workers", 0] if command[0] == "stage" else [])), word)
     assert sorted(p.name for p in tmp_path.iterdir()) == before
 

@@ -61,6 +61,8 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
         if name in catalogue.ENTRIES:
             return _catalogued(name, format, options)
         raise SourceError(f"{name} does not exist: give the path of a file or a folder, a URL, or a name that `bigfs datasets` lists")
+    if Path(source).is_dir() and not any(path.is_file() for path in Path(source).rglob("*")):
+        raise SourceError(f"{name} is an empty folder: give a folder with one subfolder of text files a class")
     return _made(FORMATS[format] if format else _guess(Path(source)), str(source), options)
 
 
