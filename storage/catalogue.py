@@ -21,6 +21,7 @@ from filelock import FileLock
 
 from storage.errors import SourceError
 
+RETRIES = 2  # of a broken connection, before the user is asked
 FOLDER = "BIGFS_DATA"  # the environment variable that names another folder
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
 SCIKIT_FEATURE = "https://jundongl.github.io/scikit-feature/files/datasets"
@@ -169,7 +170,7 @@ def _matches(path: Path, known: str) -> bool:
 
 def _pooched(file: File, known: str | None, folder: Path) -> None:
     pooch.get_logger().setLevel(logging.WARNING)
-    manager = pooch.create(path=folder, base_url="", registry={file.name: known}, urls={file.name: file.url}, retry_if_failed=2)
+    manager = pooch.create(path=folder, base_url="", registry={file.name: known}, urls={file.name: file.url}, retry_if_failed=RETRIES)
     try:
         manager.fetch(file.name, downloader=_resuming(folder / f"{file.name}.part"))
     except (requests.RequestException, OSError) as error:
