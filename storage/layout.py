@@ -1,12 +1,11 @@
-"""How a store lies in Zarr: a group in AnnData's published layout, and our manifest beside it.
+"""How a store lies in Zarr: a group in AnnData's published layout, with our manifest in its attributes.
 
-    zarr.json                   AnnData's root
+    zarr.json                   AnnData's root; its attribute "bigfs" is the manifest, written last
     X/                          csr_matrix: data, indices, indptr; all rows, training rows first
     obs/  var/  obsm/           labels, splits, sample names; feature names and idf; label sets
     uns/columns/<segment>/      csc_matrix of one segment of rows, all columns
     uns/statistics/<segment>/   sums, squares of its columns
-    bigfs.json                  the manifest: what the store is, written last
-    checksums.json              the checksum of every document above; its hash is in the manifest
+    uns/checksums/              a JSON text: the checksum of every document; its hash is in the manifest
 
 The column layout is kept by segments of rows (one a split, one more for every append), so that a
 split is a choice of segments and appending writes a segment. Zarr reads a missing chunk as zeros
@@ -18,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -34,7 +33,7 @@ from zarr.storage import FsspecStore, LocalStore, WrapperStore
 from storage.errors import Damaged, StoreError
 
 VERSION = 1
-MANIFEST, CHECKSUMS = "bigfs.json", "checksums.json"
+MANIFEST, CHECKSUMS = "zarr.json", "uns/checksums"
 CHUNK = 1 << 18  # values: 1 MB of float32 or int32
 STRINGS = 1 << 15  # names a chunk
 SHUFFLE = {"f": "bitshuffle"}  # writes floats twice as fast; integers read faster by bytes
@@ -93,9 +92,11 @@ def get(uri: str, name: str) -> bytes:
 
 
 def exists(uri: str) -> bool:
-    """Whether a finished store is there."""
-    fs, path = fsspec.core.url_to_fs(f"{uri}/{MANIFEST}")
-    return bool(fs.exists(path))
+    """Whether a finished store is there; true of a damaged one too."""
+    try:
+        return b'"bigfs"' in get(uri, MANIFEST)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def digest(document: bytes) -> str:
@@ -110,15 +111,26 @@ def checksum(key: str, document: bytes) -> str:
 # --- the manifest, and the checksums of everything -----------------------------------------------
 
 
-def publish(uri: str, manifest: Manifest, checksums: dict[str, str]) -> Manifest:
-    """Write the two last documents; with the manifest the store exists."""
-    listed = json.dumps(dict(sorted(checksums.items())), indent=0).encode()
-    manifest = Manifest(**{**manifest.__dict__, "content": digest(listed)})
-    put(uri, CHECKSUMS, listed)
-    body = asdict(manifest)
-    document = {"checksum": digest(_canonical(body)), "manifest": body}
-    put(uri, MANIFEST, json.dumps(document).encode())
+def publish(writer: Writer, manifest: Manifest) -> Manifest:
+    """Write the checksums and then the manifest, with which the store exists."""
+    uri, checksums = writer.uri, writer.checksums
+    checksums.pop(MANIFEST, None)  # of the group without a manifest that Zarr made above our arrays
+    own = f"{CHECKSUMS}/zarr.json"
+    length = len(_listed(checksums | {own: digest(b"")}))
+    writer.create(CHECKSUMS, length, np.uint8, chunk=length, compressors=())
+    listed = _listed(checksums)
+    fill(uri, CHECKSUMS, 0, np.frombuffer(listed, dtype=np.uint8))
+    manifest = replace(manifest, content=digest(listed))
+    told: dict[str, Any] = {"manifest": asdict(manifest)}
+    attributes = {"encoding-type": "anndata", "encoding-version": "0.1.0", "bigfs": told}
+    document: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
+    told["checksum"] = digest(_canonical(document))
+    put(uri, MANIFEST, _canonical(document))
     return manifest
+
+
+def _listed(checksums: dict[str, str]) -> bytes:
+    return _canonical({key: value for key, value in checksums.items() if key != f"{CHECKSUMS}/c/0"})
 
 
 def manifest_of(uri: str) -> Manifest:
@@ -129,38 +141,37 @@ def manifest_of(uri: str) -> Manifest:
     StoreError : nothing there, not a store, or one of a newer version.
     Damaged : the manifest is not what was written.
     """
-    try:
-        raw = get(uri, MANIFEST)
-    except FileNotFoundError:
+    if not exists(uri):
         fs, path = fsspec.core.url_to_fs(uri)
         what = "is not a finished store: stage it again" if fs.exists(path) else "does not exist: stage a source there first"
-        raise StoreError(f"{uri} {what}") from None
+        raise StoreError(f"{uri} {what}")
     try:
-        document = json.loads(raw)
-        body, expected, version = document["manifest"], document["checksum"], document["manifest"]["version"]
+        document = json.loads(get(uri, MANIFEST))
+        told = document["attributes"]["bigfs"]
+        body, expected, version = told["manifest"], told.pop("checksum"), told["manifest"]["version"]
     except (ValueError, KeyError, TypeError):
-        raise Damaged(f"{uri}: {MANIFEST} is damaged: restore it or stage again") from None
+        raise Damaged(f"{uri}: the manifest in {MANIFEST} is damaged: restore it or stage again") from None
     if isinstance(version, int) and version > VERSION:
         raise StoreError(f"{uri} has store version {version} and this bigfs reads up to {VERSION}: upgrade bigfs, or stage again")
-    if digest(_canonical(body)) != expected:
-        raise Damaged(f"{uri}: {MANIFEST} is damaged: restore it or stage again")
+    if digest(_canonical(document)) != expected:
+        raise Damaged(f"{uri}: the manifest in {MANIFEST} is damaged: restore it or stage again")
     segments = tuple(Segment(**segment) for segment in body.pop("segments"))
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in body.items()}
     return Manifest(segments=segments, **fields)
 
 
-def _canonical(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, sort_keys=True).encode()
+def _canonical(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
 @lru_cache(maxsize=8)
 def checksums_of(uri: str, content: str) -> dict[str, str]:
     try:
-        raw = get(uri, CHECKSUMS)
+        raw = get(uri, f"{CHECKSUMS}/c/0")
     except FileNotFoundError:
-        raise Damaged(f"{uri}: {CHECKSUMS} is missing: restore it or stage again") from None
+        raise Damaged(f"{uri}: array {CHECKSUMS} is missing: restore it or stage again") from None
     if digest(raw) != content:
-        raise Damaged(f"{uri}: {CHECKSUMS} is damaged: restore it or stage again")
+        raise Damaged(f"{uri}: array {CHECKSUMS} is damaged: restore it or stage again")
     return dict(json.loads(raw))
 
 
@@ -263,7 +274,9 @@ class Writer:
         attributes = {"encoding-type": encoding, "encoding-version": version, **attributes}
         zarr.create_group(self.recorded, path=path, zarr_format=3, overwrite=False, attributes=attributes)
 
-    def create(self, path: str, length: int, dtype: Any, chunk: int | None = None, encoding: str = "array") -> None:
+    def create(
+        self, path: str, length: int, dtype: Any, chunk: int | None = None, encoding: str = "array", compressors: Any = None
+    ) -> None:
         """An empty array, to be filled by `fill`."""
         shuffle: Any = SHUFFLE.get(np.dtype(dtype).kind, "shuffle")
         zarr.create_array(
@@ -271,8 +284,8 @@ class Writer:
             name=path,
             shape=(length,),
             dtype=dtype,
-            chunks=(min(chunk or self.chunk, max(length, 1)),),
-            compressors=(BloscCodec(cname="zstd", clevel=3, shuffle=shuffle), Crc32cCodec()),
+            chunks=(max(min(chunk or self.chunk, length), 1),),
+            compressors=(BloscCodec(cname="zstd", clevel=3, shuffle=shuffle), Crc32cCodec()) if compressors is None else compressors,
             filters=None,
             zarr_format=3,
             config={"write_empty_chunks": True},

@@ -206,7 +206,6 @@ def build(job: Plan, target: str, scratch: Path, limit: int) -> Manifest:
     tile = TILE if job.settings["tile_rows"] is None else max(1, sum(s.nnz for s in spills) * job.settings["tile_rows"] // n)
     writer = Writer(target, chunk=min(layout.CHUNK, max(1 << 12, 1 << (tile - 1).bit_length())))
     chunks = max(1, min(room // 128, TILE) // writer.chunk)
-    writer.group("", "anndata")
     indptr = assemble.write_rows(writer, spills, (n, d), chunks)
     counts = write_segments(writer, segments, spills, d, chunks, scratch)
     found = targets.encode([s.y for s in spills], n, kind=source.target, class_names=source.class_names)
@@ -214,7 +213,7 @@ def build(job: Plan, target: str, scratch: Path, limit: int) -> Manifest:
     write_samples(writer, found, segments, names)
     named = write_features(writer, source, vocabulary, d)
     return layout.publish(
-        target,
+        writer,
         Manifest(
             key=job.key,
             shape=(n, d),
@@ -227,7 +226,6 @@ def build(job: Plan, target: str, scratch: Path, limit: int) -> Manifest:
             source=describe(source, job),
             settings=job.settings,
         ),
-        writer.checksums,
     )
 
 

@@ -9,6 +9,7 @@ import zipfile
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import zarr
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 import storage
@@ -140,6 +141,50 @@ def test_bad_sources_end_in_one_line_and_leave_nothing(tmp_path, make, message):
         storage.stage(source, tmp_path / "a.zarr", format="text" if source.exists() else None)
     assert "\n" not in str(error.value)
     assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_a_store_in_an_object_store(documents, folder, tmp_path):
+    """Nothing can be renamed there: the manifest comes last."""
+    local = storage.open(storage.stage(folder, tmp_path / "a.zarr"))
+    uri = storage.stage(folder, "memory://bucket/animals.zarr", scratch=tmp_path / "scratch")
+    remote = storage.open(uri)
+    assert remote.spec["content"] == local.spec["content"]
+    np.testing.assert_array_equal(dense(remote.X.column_tiles, 1), dense(local.X.column_tiles, 1))
+    assert storage.check(uri).problems == []
+    assert storage.staged(folder, uri) == uri
+    assert os.listdir(tmp_path / "scratch") == []
+    with pytest.raises(storage.StoreError, match="does not exist: stage a source there first"):
+        storage.open("memory://bucket/other.zarr")
+
+
+ANNDATA = {
+    "": "anndata 0.1.0",
+    "X": "csr_matrix 0.1.0",
+    "X/data": "array 0.2.0",
+    "obs": "dataframe 0.2.0",
+    "obs/_index": "string-array 0.2.0",
+    "obs/label": "categorical 0.2.0",
+    "obs/split": "categorical 0.2.0",
+    "var": "dataframe 0.2.0",
+    "var/idf": "array 0.2.0",
+    "uns": "dict 0.1.0",
+    "uns/columns/0": "csc_matrix 0.1.0",
+    "uns/statistics/1": "dict 0.1.0",
+}
+
+
+def test_the_layout_is_anndatas(folder, tmp_path):
+    """By its published attributes; anndata itself opens it in an environment of its own (docs/store.md)."""
+    root = zarr.open_group(storage.stage(folder, tmp_path / "a.zarr"), mode="r")
+    for path, encoding in ANNDATA.items():
+        attributes = (root[path] if path else root).attrs
+        assert f"{attributes['encoding-type']} {attributes['encoding-version']}" == encoding, path
+    assert root["X"].attrs["shape"] == [111, root["var/idf"].shape[0]]
+    assert root["obs"].attrs["column-order"] == ["label", "split"]
+    assert root["obs"].attrs["_index"] == "_index"
+    assert sorted(root.keys()) == ["X", "obs", "uns", "var"]  # Zarr warns of anything else, which is an error here
+    X = sp.csr_array(tuple(root[f"X/{part}"][:] for part in ("data", "indices", "indptr")), shape=root["X"].attrs["shape"])
+    assert X.has_canonical_format
 
 
 def test_bounds_cut_counts_in_tiles():

@@ -65,7 +65,7 @@ def fresh():
 def test_a_whole_store_passes(store):
     report = storage.check(store)
     assert report.problems == []
-    assert report.documents == len(files(store)) - 2  # all but the manifest and the checksums
+    assert report.documents == len(files(store)) - 2  # all but the manifest and the list of checksums
 
 
 def test_no_byte_can_change_unseen(store):
@@ -78,7 +78,7 @@ def test_no_byte_can_change_unseen(store):
         fresh()
         found, complaint = attempt(storage.check, store)
         assert complaint or found.problems, path
-        assert not complaint or complaint.startswith(f"{store}: ") or "version" in complaint
+        assert not complaint or store in complaint
         read, complaint = attempt(everything, store)
         assert "\n" not in complaint
         for a, b in zip(read or [], expected if read else [], strict=True):
@@ -114,14 +114,14 @@ def test_a_bad_chunk_is_named_when_it_is_read(tmp_path, array, how):
 def test_a_newer_version_is_refused_with_advice(store):
     path = Path(store) / layout.MANIFEST
     document = json.loads(path.read_text())
-    document["manifest"]["version"] = layout.VERSION + 1
+    document["attributes"]["bigfs"]["manifest"]["version"] = layout.VERSION + 1
     path.write_text(json.dumps(document))
     with pytest.raises(StoreError, match="upgrade bigfs"):
         storage.open(store)
 
 
 def test_an_unfinished_store_does_not_open(store):
-    (Path(store) / layout.MANIFEST).unlink()
+    (Path(store) / layout.MANIFEST).write_text('{"zarr_format": 3, "node_type": "group", "attributes": {}}')
     with pytest.raises(StoreError, match="not a finished store"):
         storage.open(store)
     with pytest.raises(StoreError, match="does not exist"):
@@ -139,10 +139,10 @@ STAGE = "import sys, storage; print('go', flush=True); storage.stage(sys.argv[1]
 
 
 def test_a_killed_run_leaves_nothing_that_opens_and_the_next_one_finishes(tmp_path):
-    write_svmlight(tmp_path / "a.svm", 20_000)
+    write_svmlight(tmp_path / "a.svm", 6000)
     expected = storage.open(storage.stage(tmp_path / "a.svm", tmp_path / "whole.zarr", tile_rows=200)).spec["content"]
     target, killed = tmp_path / "a.zarr", 0
-    for delay in (0.05, 0.2, 0.4):
+    for delay in (0.05, 0.3):
         run = subprocess.Popen([sys.executable, "-c", STAGE, str(tmp_path / "a.svm"), str(target)], stdout=subprocess.PIPE)
         assert run.stdout is not None
         run.stdout.readline()
