@@ -130,7 +130,7 @@ def test_hashing_needs_no_vocabulary(documents, folder, tmp_path):
     ("make", "message"),
     [
         (lambda p: p / "nowhere", "does not exist"),
-        (lambda p: (p / "empty").mkdir() or p / "empty", "no documents"),
+        (lambda p: (p / "empty").mkdir() or p / "empty", "empty folder"),
         (lambda p: (p / "a.tar.xz").write_bytes(lzma.compress(os.urandom(9999))[:500]) and p / "a.tar.xz", "is broken"),
     ],
 )
