@@ -219,8 +219,8 @@ class SRLSR(Selector):
         )
         state = self.result_.value
         self.n_iter_ = len(self.result_.history)
-        self.result_.stats.update(plans=problem.working.plans, passes=X.passes)
         self.scores_ = problem.scores(state)
+        self.result_.stats.update(plans=problem.working.plans, passes=X.passes)
         self.theta_, self.coef_, self.intercept_, self.label_distributions_ = state.theta, state.W, state.b, state.Y
 
     def _checked_start(self, d: int) -> Array | None:

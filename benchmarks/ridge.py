@@ -1,0 +1,266 @@
+"""The weighted ridge solve and SRLSR, RLSR, JHLSR on it: time, memory, agreement of the three ways, and quality.
+
+python benchmarks/ridge.py times            10 % labelled, generated corpora at the scale of News20, RCV1.binary and Real-Sim
+python benchmarks/ridge.py agree            the three ways against one another at News20 scale
+python benchmarks/ridge.py text DATA        20 Newsgroups by date, 10 % labelled, mean of 5 draws
+python benchmarks/ridge.py small DATA       colon and COIL20, 10 … 50 % labelled
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import scipy.linalg as la
+import scipy.sparse as sp
+import typer
+from scipy.io import loadmat
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_selection import f_classif
+from sklearn.svm import LinearSVC
+
+import storage
+from bigfs import blocks
+from bigfs.graph import knn
+from bigfs.hypergraph import lasso_hyperedges, neighbour_hyperedges
+from bigfs.matrix import Matrix
+from bigfs.result import NotConverged
+from bigfs.ridge import Ridge, centring
+from bigfs.selectors.jhlsr import JHLSR
+from bigfs.selectors.srlsr import RLSR, SRLSR
+
+app = typer.Typer(add_completion=False)
+STORES = Path(tempfile.gettempdir()) / "bigfs-bench"
+CORPORA = ("news20", "rcv1.binary", "real-sim")
+warnings.simplefilter("ignore", NotConverged)  # the tables show the gap
+
+
+def some_labels(y: np.ndarray, share: float, seed: int) -> np.ndarray:
+    """y with all but `share` of each class, and at least one sample, set to −1."""
+    rng, kept = np.random.default_rng(seed), np.full(len(y), -1)
+    for c in np.unique(y):
+        own = rng.permutation(np.flatnonzero(y == c))
+        kept[own[: max(1, round(share * len(own)))]] = c
+    return kept
+
+
+def table(rows: list[dict[str, Any]]) -> None:
+    width = {k: max(len(k), *(len(str(r[k])) for r in rows)) for k in rows[0]}
+    print("  ".join(k.rjust(w) for k, w in width.items()))
+    for r in rows:
+        print("  ".join(str(r[k]).rjust(w) for k, w in width.items()))
+
+
+# --- time and memory ----------------------------------------------------------------------------
+
+
+@app.command()
+def times(stores: Path = STORES, hyperedges: str = "knn") -> None:
+    """Each corpus and method in a process of its own, with two workers of 1 GB."""
+    rows = []
+    for corpus in CORPORA:
+        for method in ("srlsr", "jhlsr"):
+            run = [sys.executable, __file__, "one", corpus, method, "--stores", str(stores), "--hyperedges", hyperedges]
+            rows.append(json.loads(subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]))
+            print(rows[-1], file=sys.stderr)
+    table(rows)
+
+
+@app.command()
+def one(corpus: str, method: str, stores: Path = STORES, hyperedges: str = "knn", gamma: float = 1e-8, lam: float = 0.1) -> None:
+    """One corpus and method, as a line of JSON."""
+    uri = storage.stage(f"synthetic:{corpus}", stores / f"{corpus}.zarr")
+    with blocks.cluster(workers=2, memory_limit="1GB") as client:
+        data = storage.open(uri)
+        y = some_labels(np.asarray(data.y), 0.1, 0)
+        graph, waited = None, 0.0
+        if method == "jhlsr":
+            start = time.perf_counter()
+            near = knn(data.X, 10)
+            graph = neighbour_hyperedges(near) if hyperedges == "knn" else lasso_hyperedges(data.X, near)
+            waited = time.perf_counter() - start
+        model: Any = SRLSR(p=0.5, gamma=gamma) if method == "srlsr" else JHLSR(hyperedges=graph, lam=lam)
+        model.set_params(n_features_to_select=1000)
+        start = time.perf_counter()
+        model.fit(data.X, y)
+        seconds = time.perf_counter() - start
+        workers = max(client.run(_peak).values())
+    last = model.result_.history[-1]
+    row = {"corpus": corpus, "method": method, "seconds": round(seconds, 1), "graph s": round(waited, 1), "rounds": model.n_iter_}
+    row |= {"features": int(last["features"]), "gap": f"{last['gap']:.1e}", "violation": f"{last['violation']:.1e}"}
+    row |= {"ways": "+".join(sorted({p["plan"].way for p in model.result_.stats["plans"]})), "passes": model.result_.stats["passes"]}
+    row |= {"driver MB": round(_peak()), "worker MB": round(workers), "hyperedges": "" if graph is None else graph.shape[1]}
+    row |= {"zero": model.result_.stats.get("zero_hyperedges", "")}
+    print(json.dumps(row))
+
+
+def _peak() -> float:
+    """This process's peak resident memory, MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+# --- agreement ----------------------------------------------------------------------------------
+
+
+@app.command()
+def agree(stores: Path = STORES, features: int = 4000, dense: int = 4000) -> None:
+    """W of each way, at weights as they arise in SRLSR; the dense closed form on the first samples beside them."""
+    data = storage.open(storage.stage("synthetic:news20", stores / "news20.zarr"))
+    n, d = data.X.shape
+    X = Matrix.from_array(data.X.columns(np.arange(d)).astype(float))
+    y = np.asarray(data.y)
+    T = np.eye(y.max() + 1)[y] - np.bincount(y) / n
+    phi = np.exp(-8 * np.random.default_rng(0).random(d))  # over 3.5 decades
+    order = np.argsort(-X.stats.counts, kind="stable")
+    for name, u in {
+        f"all {d} features": 1 / phi,
+        f"a working set of {features}": np.where(np.isin(np.arange(d), order[:features]), 1 / phi, np.inf),
+    }.items():
+        reference, rows = None, []
+        on = np.flatnonzero(np.isfinite(u))
+        Xu = X if len(on) == d else Matrix.from_array(X.columns(on))
+        for way in ("cg", "woodbury", "primal"):
+            try:
+                start = time.perf_counter()
+                solved = Ridge(Xu, centring(n), solver=way, targets=T.shape[1], tol=1e-10).prepare(u[on]).solve(T)
+            except blocks.NotEnoughMemory as error:
+                rows.append({"way": way, "seconds": "", "residual": "", "difference": str(error).split(" in one")[0]})
+                continue
+            reference = solved.W if reference is None else reference
+            away = np.abs(solved.W - reference).max() / np.abs(reference).max()
+            rows.append(
+                {
+                    "way": way,
+                    "seconds": round(time.perf_counter() - start, 1),
+                    "residual": f"{solved.residual:.1e}",
+                    "difference": f"{away:.1e}",
+                }
+            )
+        print(f"\nn = {n}, {name}")
+        table(rows)
+    few = sp.csr_array(X.columns(order[:dense]))[:dense].toarray()
+    start = time.perf_counter()
+    Xc = few - few.mean(axis=0)
+    W = la.solve(Xc.T @ Xc + np.diag(1 / phi[order[:dense]]), Xc.T @ T[:dense], assume_a="pos")
+    seconds = time.perf_counter() - start
+    start = time.perf_counter()
+    ours = (
+        Ridge(Matrix.from_array(sp.csr_array(few)), centring(dense), targets=T.shape[1]).prepare(1 / phi[order[:dense]]).solve(T[:dense]).W
+    )
+    away = np.abs(ours - W).max() / np.abs(W).max()
+    print(f"\ndense closed form, {dense} × {dense}: {seconds:.1f} s; ours {time.perf_counter() - start:.1f} s, difference {away:.1e}")
+    print(f"dense at {n} × {d}: Xc would take {n * d * 8 / 1e9:.1f} GB and XcᵀXc {d * d * 8 / 1e9:.1f} GB")
+
+
+# --- quality ------------------------------------------------------------------------------------
+
+
+def accuracies(order: np.ndarray, sizes: tuple[int, ...], train: Any, y: np.ndarray, test: Any, truth: np.ndarray) -> list[float]:
+    """Test accuracy of LinearSVC, trained on the labelled samples with the first features of `order`."""
+    return [LinearSVC(random_state=0).fit(train[:, order[:m]], y).score(test[:, order[:m]], truth) for m in sizes]
+
+
+def compare(
+    methods: dict[str, Callable[[Any, np.ndarray], np.ndarray]], draws: Any, sizes: tuple[int, ...], first: str
+) -> list[dict[str, Any]]:
+    """Mean accuracy over the draws (X, y with −1, test, truth) of each method's ranking."""
+    found: dict[str, list[list[float]]] = {name: [] for name in methods}
+    spent = dict.fromkeys(methods, 0.0)
+    for X, y, test, truth in draws:
+        known = y != -1
+        for name, rank in methods.items():
+            start = time.perf_counter()
+            order = rank(X, y)
+            spent[name] += time.perf_counter() - start
+            found[name].append(accuracies(order, sizes, X[known], y[known], test, truth))
+    means = {name: np.mean(values, axis=0) for name, values in found.items()}
+    rows = []
+    for name in methods:
+        by_size = {str(m): f"{a:.3f}" for m, a in zip(sizes, means[name], strict=True)}
+        rows.append({first: name, **by_size, "mean": f"{means[name].mean():.3f}", "s a fit": f"{spent[name] / len(found[name]):.1f}"})
+    return rows
+
+
+def _anova(X: Any, y: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        F = f_classif(X[y != -1], y[y != -1])[0]
+    return np.argsort(-np.nan_to_num(F), kind="stable")
+
+
+def _fitted(model: Any, labelled_only: bool = False) -> Callable[[Any, np.ndarray], np.ndarray]:
+    def rank(X: Any, y: np.ndarray) -> np.ndarray:
+        keep = y != -1 if labelled_only else np.ones(len(y), dtype=bool)
+        return model.set_params(n_features_to_select=1.0).fit(X[keep], y[keep]).selected_
+
+    return rank
+
+
+@app.command()
+def text(data: Annotated[Path, typer.Argument()], draws: int = 5, share: float = 0.1) -> None:
+    """20 Newsgroups by date: rankings from the training part with 10 % of its labels, accuracy on the test part."""
+    documents: dict[str, list[str]] = {"train": [], "test": []}
+    groups: dict[str, list[str]] = {"train": [], "test": []}
+    with tarfile.open(data / "20news-bydate.tar.xz") as archive:
+        for member in archive:
+            if member.isfile():
+                part = "train" if "bydate-train" in member.name else "test"
+                documents[part].append(archive.extractfile(member).read().decode("latin-1"))  # type: ignore[union-attr]
+                groups[part].append(member.name.split("/")[-2])
+    weigh = TfidfVectorizer(sublinear_tf=True, min_df=2, dtype=np.float32)
+    train, test = sp.csr_array(weigh.fit_transform(documents["train"])), sp.csr_array(weigh.transform(documents["test"]))
+    _, truth = np.unique(groups["train"], return_inverse=True)
+    _, test_truth = np.unique(groups["test"], return_inverse=True)
+    methods = {
+        "ANOVA (labelled)": _anova,
+        "RLSR γ=1e-3 (labelled)": _fitted(RLSR(gamma=1e-3, max_iter=40), labelled_only=True),
+        "RLSR γ=1e-3": _fitted(RLSR(gamma=1e-3, max_iter=40)),
+        "SRLSR p=.5 γ=1e-8": _fitted(SRLSR(p=0.5, gamma=1e-8, max_iter=60, tol=0.05)),
+        "JHLSR μ=.01 λ=.1": _fitted(JHLSR(hyperedges="knn", n_neighbors=10, mu=0.01, lam=0.1, max_iter=40, tol=0.05)),
+    }
+    found = ((train, some_labels(truth, share, seed), test, test_truth) for seed in range(draws))
+    table(compare(methods, found, (50, 100, 250, 500, 1000), "features"))
+
+
+@app.command()
+def small(data: Annotated[Path, typer.Argument()], draws: int = 5) -> None:
+    """colon and COIL20: half of each class trains, with 10 … 50 % of it labelled, and half tests."""
+    for name, sizes in {"colon": (10, 20, 50, 100), "COIL20": (20, 50, 100, 200)}.items():
+        mat = loadmat(data / f"{name}.mat")
+        X = mat["X"].astype(float)
+        X = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1)
+        d = X.shape[1]  # ‖x_i‖² is about d: the penalties grow with it
+        _, y = np.unique(mat["Y"].ravel(), return_inverse=True)
+        edges = {"n_neighbors": 10, "metric": "euclidean", "max_iter": 60}
+        methods = {
+            "ANOVA (labelled)": _anova,
+            "RLSR (labelled)": _fitted(RLSR(gamma=1e-2 * d, max_iter=100), labelled_only=True),
+            "RLSR": _fitted(RLSR(gamma=1e-2 * d, max_iter=100)),
+            "SRLSR p=.5": _fitted(SRLSR(gamma=1e-5 * d, max_iter=100)),
+            "JHLSR": _fitted(JHLSR(hyperedges="lasso", lam=0.02 * d**0.5, **edges)),
+            "HYPER": _fitted(JHLSR(hyperedges="lasso", variant="hyper", lam=0.02 * d**0.5, **edges)),
+            "GRAPH": _fitted(JHLSR(variant="graph", lam=0.02 * d**0.5, **edges)),
+        }
+        for share in (0.1, 0.3, 0.5):
+            print(f"\n{name} {X.shape}, {share:.0%} labelled")
+            table(compare(methods, list(_halves(X, y, share, draws)), sizes, "features"))
+
+
+def _halves(X: np.ndarray, y: np.ndarray, share: float, draws: int) -> Any:
+    for seed in range(draws):
+        train = some_labels(y, 0.5, seed) >= 0
+        yield X[train], some_labels(y[train], share, seed), X[~train], y[~train]
+
+
+if __name__ == "__main__":
+    app()
