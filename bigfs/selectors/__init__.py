@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from bigfs.selectors._base import Selector
 from bigfs.selectors.jgsc import JGSC, RJGSC
+from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.smr import SMR
 from bigfs.selectors.sparge import SparGE
+from bigfs.selectors.srlsr import RLSR, SRLSR
 from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
 
 
@@ -27,6 +29,9 @@ METHODS: dict[str, Method] = {
     "sparge-hsl": Method(partial(SparGE, embedding="hsl"), "sparse graph embedding on the hypergraph of the labels"),
     "sparge-pca": Method(partial(SparGE, embedding="pca"), "sparse graph embedding on the variance, unsupervised"),
     "sparge-lpp": Method(partial(SparGE, embedding="lpp"), "sparse graph embedding on the kNN graph, unsupervised"),
+    "srlsr": Method(SRLSR, "rescaled least squares, semi-supervised: −1 is unlabelled"),
+    "rlsr": Method(RLSR, "rescaled least squares at p = 1, convex, with a duality gap"),
+    "jhlsr": Method(JHLSR, "hypergraph and sparse regression learned jointly; all, some or no labels"),
     "smr": Method(SMR, "sparse matrix regression on M × N samples; k = 1 is GBR"),
     "fisher": Method(Fisher, "Fisher score, one feature at a time"),
     "anova": Method(ANOVA, "ANOVA F, one feature at a time; ranks as fisher does"),
