@@ -167,7 +167,7 @@ def agree(stores: Path = STORES, features: int = 4000, dense: int = 4000) -> Non
 
 def accuracies(order: np.ndarray, sizes: tuple[int, ...], train: Any, y: np.ndarray, test: Any, truth: np.ndarray) -> list[float]:
     """Test accuracy of LinearSVC, trained on the labelled samples with the first features of `order`."""
-    return [LinearSVC(random_state=0).fit(train[:, order[:m]], y).score(test[:, order[:m]], truth) for m in sizes]
+    return [LinearSVC(random_state=0, max_iter=5000).fit(train[:, order[:m]], y).score(test[:, order[:m]], truth) for m in sizes]
 
 
 def compare(
@@ -241,15 +241,15 @@ def small(data: Annotated[Path, typer.Argument()], draws: int = 5) -> None:
         X = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1)
         d = X.shape[1]  # ‖x_i‖² is about d: the penalties grow with it
         _, y = np.unique(mat["Y"].ravel(), return_inverse=True)
-        edges = {"n_neighbors": 10, "metric": "euclidean", "max_iter": 60}
+        edges = {"n_neighbors": 10, "metric": "euclidean", "max_iter": 60, "gamma": 1e-3}
         methods = {
             "ANOVA (labelled)": _anova,
             "RLSR (labelled)": _fitted(RLSR(gamma=1e-2 * d, max_iter=100), labelled_only=True),
             "RLSR": _fitted(RLSR(gamma=1e-2 * d, max_iter=100)),
             "SRLSR p=.5": _fitted(SRLSR(gamma=1e-5 * d, max_iter=100)),
-            "JHLSR": _fitted(JHLSR(hyperedges="lasso", lam=0.02 * d**0.5, **edges)),
-            "HYPER": _fitted(JHLSR(hyperedges="lasso", variant="hyper", lam=0.02 * d**0.5, **edges)),
-            "GRAPH": _fitted(JHLSR(variant="graph", lam=0.02 * d**0.5, **edges)),
+            "JHLSR": _fitted(JHLSR(hyperedges="lasso", lam=0.1 * d**0.5, **edges)),
+            "HYPER": _fitted(JHLSR(hyperedges="lasso", variant="hyper", lam=0.1 * d**0.5, **edges)),
+            "GRAPH": _fitted(JHLSR(variant="graph", lam=0.1 * d**0.5, **edges)),
         }
         for share in (0.1, 0.3, 0.5):
             print(f"\n{name} {X.shape}, {share:.0%} labelled")

@@ -38,4 +38,4 @@ METHODS: dict[str, Method] = {
     "chi2": Method(Chi2, "χ² of non-negative features, one feature at a time"),
 }
 
-__all__ = ["ANOVA", "JGSC", "METHODS", "RJGSC", "SMR", "Chi2", "Fisher", "Method", "Selector", "SparGE"]
+__all__ = ["ANOVA", "JGSC", "JHLSR", "METHODS", "RJGSC", "RLSR", "SMR", "SRLSR", "Chi2", "Fisher", "Method", "Selector", "SparGE"]

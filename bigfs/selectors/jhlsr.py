@@ -163,7 +163,7 @@ class JHLSR(Selector):
         n_features_to_select: int | float | None = None,
         mu: float = 0.1,
         lam: float = 0.1,
-        gamma: float = 1.0,
+        gamma: float = 0.01,
         mode: str = "auto",
         variant: str = "joint",
         hyperedges: Any = "lasso",
