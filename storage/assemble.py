@@ -32,8 +32,10 @@ class Range:
     stop: int
 
 
-def ranges(length: int, chunk: int, chunks: int) -> list[Range]:
-    return [Range(a, min(a + chunk * chunks, length)) for a in range(0, length, chunk * chunks)]
+def ranges(length: int, chunk: int, chunks: int, before: int = 0) -> list[Range]:
+    """Entries [before, length) by whole chunks; only the first range may begin inside one."""
+    starts = range(before // chunk * chunk, length, chunk * chunks)
+    return [Range(max(a, before), min(a + chunk * chunks, length)) for a in starts]
 
 
 def _collect(writer: layout.Writer, written: list[dict[str, str]]) -> None:
@@ -50,18 +52,27 @@ def write_rows(writer: layout.Writer, spills: Sequence[Spill], shape: tuple[int,
     writer.group("X", "csr_matrix", shape=list(shape))
     writer.create("X/data", nnz, np.float32)
     writer.create("X/indices", nnz, np.int32)
-    ends = np.cumsum([s.nnz for s in spills])
-    tasks = ranges(nnz, writer.chunk, chunks)
+    fill_rows(writer, spills, 0, chunks)
+    indptr = indptr_of(spills)
+    writer.write("X/indptr", indptr, PER_ROW)
+    return indptr
+
+
+def fill_rows(writer: layout.Writer, spills: Sequence[Spill], before: int, chunks: int) -> None:
+    """The entries of the blocks, after `before` entries that are there."""
+    ends = before + np.cumsum([s.nnz for s in spills])
+    tasks = ranges(int(ends[-1]), writer.chunk, chunks, before)
     parts = [_overlap(spills, ends, task) for task in tasks]
     _collect(writer, blocks.map_tiles(_write_rows, tasks, writer.uri, each=[parts], label="write rows"))
-    indptr = np.zeros(shape[0] + 1, dtype=np.int64)
+
+
+def indptr_of(spills: Sequence[Spill]) -> Array:
+    indptr = np.zeros(sum(s.rows for s in spills) + 1, dtype=np.int64)
     row = 0
     for s in spills:
         indptr[row + 1 : row + 1 + s.rows] = open_array(s.path, "lengths") if s.rows else 0
         row += s.rows
-    np.cumsum(indptr, out=indptr)
-    writer.write("X/indptr", indptr, PER_ROW)
-    return indptr
+    return np.cumsum(indptr, out=indptr)
 
 
 def _overlap(spills: Sequence[Spill], ends: Array, task: Range) -> list[tuple[str, int, int]]:

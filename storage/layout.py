@@ -292,6 +292,13 @@ class Writer:
             attributes={"encoding-type": encoding, "encoding-version": "0.2.0"},
         )
 
+    def extend(self, path: str, length: int) -> None:
+        """Make an array longer; its chunks stay."""
+        zarr.open_array(self.recorded, path=path, mode="r+", zarr_format=3).resize((length,))
+
+    def attribute(self, path: str, **attributes: Any) -> None:
+        zarr.open_group(self.recorded, path=path, mode="r+", zarr_format=3, use_consolidated=False).attrs.update(attributes)
+
     def write(self, path: str, values: Any, chunk: int | None = None) -> None:
         """A whole array: numbers or strings."""
         values = np.asarray(values)

@@ -163,13 +163,19 @@ def building(uri: str, wait: float = -1, scratch: str | os.PathLike[str] | None 
         with FileLock(lock, timeout=wait):
             shutil.rmtree(work, ignore_errors=True)
             target = home / f".{name}.new" if local else uri
+            old = home / f".{name}.old"  # a store that grew, in the instant of its exchange
+            if local and old.exists() and not os.path.exists(uri):
+                os.rename(old, uri)
             try:
                 (work / "spills").mkdir(parents=True)
                 if local:
                     shutil.rmtree(target, ignore_errors=True)
                 yield str(target), work / "spills"
                 if local and layout.exists(str(target)):
+                    if os.path.exists(uri):
+                        os.rename(uri, old)
                     os.rename(target, uri)
+                    shutil.rmtree(old, ignore_errors=True)
             finally:
                 shutil.rmtree(work, ignore_errors=True)
                 if local:
@@ -209,7 +215,7 @@ def build(job: Plan, target: str, scratch: Path, limit: int) -> Manifest:
     indptr = assemble.write_rows(writer, spills, (n, d), chunks)
     counts = write_segments(writer, segments, spills, d, chunks, scratch)
     found = targets.encode([s.y for s in spills], n, kind=source.target, class_names=source.class_names)
-    names = _sample_names(spills)
+    names = sample_names(spills)
     write_samples(writer, found, segments, names)
     named = write_features(writer, source, vocabulary, d)
     return layout.publish(
@@ -284,7 +290,7 @@ def write_segments(writer: Writer, segments: Sequence[Segment], spills: Sequence
 # --- samples and features -------------------------------------------------------------------------
 
 
-def _sample_names(spills: Sequence[Spill]) -> list[str] | None:
+def sample_names(spills: Sequence[Spill]) -> list[str] | None:
     if any(s.names is None for s in spills if s.rows):
         return None
     return [str(name) for s in spills for name in s.names]
