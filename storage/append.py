@@ -109,11 +109,9 @@ def _grow(corpus: Corpus, source: Source, fingerprint: str, split: str, target: 
 def _rows(source: Source, corpus: Corpus, scratch: Path, room: int) -> list[Spill]:
     """Spilled blocks in the store's columns."""
     settings, d = corpus.manifest.settings, corpus.manifest.shape[1]
-    if isinstance(source, TextSource) != ("min_df" in settings):
-        kinds = ("a matrix", "text")
-        raise SourceError(
-            f"{source.path} is {kinds[isinstance(source, TextSource)]} and the store was made of {kinds['min_df' in settings]}"
-        )
+    came, there = ("text" if is_text else "a matrix" for is_text in (isinstance(source, TextSource), "min_df" in settings))
+    if came != there:
+        raise SourceError(f"{source.path} is {came} and the store was made of {there}")
     if isinstance(source, MatrixSource):
         spills = staging.read(source, source.pieces(room // 20), scratch)
         widest = max((s.width for s in spills), default=0)
@@ -140,7 +138,8 @@ def _after(old: Sequence[Segment], new: Sequence[Segment], halves: bool) -> list
 def _samples(corpus: Corpus, source: Source, spills: Sequence[Spill], added: int) -> tuple[targets.Targets, list[str] | None]:
     """Targets and names of all samples, the old ones first, in the old codes."""
     kind, names = corpus.manifest.target, corpus.manifest.named[0]
-    new = targets.encode([s.y for s in spills], added, kind=source.target or kind, class_names=source.class_names)
+    wanted = source.target or (kind if kind != "class" else None)  # whole numbers may be real targets, 1.5 is no class
+    new = targets.encode([s.y for s in spills], added, kind=wanted, class_names=source.class_names)
     if new.kind != kind:
         raise SourceError(f"{source.path} has {new.kind or 'no'} labels and the store has {kind or 'none'}")
     classes = [*corpus.class_names, *(name for name in new.class_names if name not in set(corpus.class_names))]
