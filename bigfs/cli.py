@@ -82,10 +82,12 @@ def run(
     settings, parameters = _settings(format, min_df, hashing, tile_rows), _parameters(set_)
     find(source, format=format)  # what can't be read is said before anything starts
     with _prefect_quiet(), _progress(as_json):
+        from flows.parameters import Engine, Staging
         from flows.pipeline import pipeline
 
-        path = pipeline(source, method, features, store, out, settings, parameters, scheduler, tls, workers, memory_limit)
-    _say_run(path, as_json)
+        engine = Engine(scheduler=scheduler, tls=tls, workers=workers, memory_limit=memory_limit)
+        path = pipeline(source, method, features, store, out, Staging(**settings), parameters, engine)
+    _say_run(str(path), as_json)
 
 
 @app.command()

@@ -58,7 +58,7 @@ def serve(
 
         print(f"runs: {address.removesuffix('/api')}", flush=True)
         parameters: dict[str, Any] = {"source": source, "method": method, "features": features, "out": out, "overlap": overlap}
-        parameters |= {"scheduler": scheduler, "tls": tls, "workers": workers, "memory_limit": memory_limit}
+        parameters["engine"] = {"scheduler": scheduler, "tls": tls, "workers": workers, "memory_limit": memory_limit}
         pipeline.serve(name=name or source_name(source), cron=cron, parameters=parameters, limit=1, print_starting_message=False)
 
 

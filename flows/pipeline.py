@@ -1,63 +1,156 @@
-"""The main job as a Prefect flow: stage → graph → select → evaluate → report, one task a stage.
+"""The Prefect flows: the main job (stage → graph → select → evaluate → report) and its stages one by one.
 
-Tasks pass URIs and paths. One Dask cluster serves them all: the flow opens it (or connects to
-`scheduler`) and each stage submits its own graph, so nothing waits inside a busy worker.
+Tasks pass URIs and paths. One Dask cluster serves them all: the flow opens it (or connects to the
+engine's scheduler) and each stage submits its own graph, so nothing waits inside a busy worker.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from typing import Annotated, Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import psutil
-from prefect import flow, task
-from pydantic import Field
+from prefect import flow, get_run_logger
+from prefect.artifacts import create_link_artifact
+from prefect.states import Completed, State
 
+import storage
 from bigfs import blocks
-from flows import stages
-from storage.runs import Run
+from flows import parameters as form
+from flows import stages, tasks
+from flows.locks import Busy, alone
+from storage.runs import Run, RunError
+from storage.staging import Plan, plan, reusable
 
 
-@task(name="stage")
-def stage(source: str, store: str | None, settings: dict[str, Any]) -> dict[str, Any]:
-    return stages.stage(source, store, settings)
-
-
-@task(name="select")
-def select(store: str, out: str, method: str, features: int, parameters: dict[str, Any], before: list[dict[str, Any]]) -> str:
-    return str(stages.select(store, out, method=method, features=features, parameters=parameters, before=before).path)
-
-
-@task(name="evaluate")
-def evaluate(run: str) -> None:
-    stages.evaluate(Run.open(run))
-
-
-@task(name="report")
-def report(run: str) -> str:
-    return str(stages.finish(run))
-
-
-@flow(name="bigfs", flow_run_name="{method}, {features} of {source}")
+@flow(name="bigfs", flow_run_name="{features} features of {source} by {method}")
 def pipeline(
-    source: Annotated[str, Field(description="A path, a URL, or a name of the catalogue")],
-    method: Annotated[str, Field(description="One of `bigfs methods`")] = "sparge-lda",
-    features: Annotated[int, Field(description="How many features to keep", ge=1)] = 500,
-    store: Annotated[str | None, Field(description="Where the staged corpus lies; default: by the source's name")] = None,
-    out: Annotated[str | None, Field(description="The run's directory; default: runs/NAME")] = None,
-    settings: Annotated[dict[str, Any] | None, Field(description="Of staging: min_df, hashing, tile_rows, …")] = None,
-    parameters: Annotated[dict[str, Any] | None, Field(description="Of the method, by scikit-learn's names")] = None,
-    scheduler: Annotated[str | None, Field(description="Address of a Dask scheduler; default: processes on this machine")] = None,
-    tls: Annotated[str | None, Field(description="Folder of certificates for a tls:// scheduler")] = None,
-    workers: Annotated[int | None, Field(description="Processes to start here; 0 works serially", ge=0)] = None,
-    memory_limit: Annotated[str, Field(description="Of each process started here")] = "1GB",
-) -> str:
+    source: form.Source,
+    method: form.Method = "sparge-lda",
+    features: form.Features = 500,
+    store: form.OwnStore = None,
+    out: form.Out = None,
+    settings: form.Staging | None = None,
+    parameters: form.Parameters = None,
+    engine: form.Engine | None = None,
+    overlap: form.Overlap = "wait",
+    fresh: form.Fresh = False,
+    timeout: form.Timeout = tasks.DAY,
+) -> str | State[str]:
     """Select features of a corpus and report on them. Returns the run's directory."""
-    with blocks.cluster(scheduler, workers=workers, memory_limit=memory_limit, security=tls):
-        age = time.time() - psutil.Process().create_time()
-        start_up = {"stage": "start-up (Python, Prefect, Dask)", "seconds": age, "peak_memory": stages.processes()}
-        staged = stage(source, store, settings or {})
-        where = out or stages.default_out(source, method, features)
-        run = select(staged["store"], where, method, features, parameters or {}, [start_up, staged])
-        evaluate(run)
-        return report(run)
+    planned = planned_store(source, store, settings)
+    where, how = out or stages.default_out(source, method, features), tasks.How(fresh, timeout)
+    with skipping(), alone([planned.uri, where], wait=overlap == "wait", say=get_run_logger().info), connected(engine):
+        before = [start_up(), stage_once(planned, source, settings, how)]
+        return run_once(planned.uri, planned.key, where, method, features, parameters or {}, before, how)
+    return SKIPPED
+
+
+@flow(name="stage", flow_run_name="stage {source}")
+def stage(
+    source: form.Source,
+    store: form.OwnStore = None,
+    settings: form.Staging | None = None,
+    engine: form.Engine | None = None,
+    timeout: form.Timeout = tasks.DAY,
+) -> str:
+    """Stage a source as a corpus store. Returns the store's URI."""
+    with connected(engine):
+        return stage_once(planned_store(source, store, settings), source, settings, tasks.How(False, timeout))["store"]
+
+
+@flow(name="select", flow_run_name="{features} features of {store} by {method}")
+def select(
+    store: form.Store,
+    out: form.RunDirectory,
+    method: form.Method = "sparge-lda",
+    features: form.Features = 500,
+    parameters: form.Parameters = None,
+    engine: form.Engine | None = None,
+    overlap: form.Overlap = "wait",
+    fresh: form.Fresh = False,
+    timeout: form.Timeout = tasks.DAY,
+) -> str | State[str]:
+    """Select features of a store that is there, with curves and report. Returns the run's directory."""
+    corpus = storage.open(store)
+    with skipping(), alone([corpus.uri, out], wait=overlap == "wait", say=get_run_logger().info), connected(engine):
+        how = tasks.How(fresh, timeout)
+        return run_once(corpus.uri, corpus.manifest.key, out, method, features, parameters or {}, [], how)
+    return SKIPPED
+
+
+@flow(name="evaluate", flow_run_name="evaluate {run}")
+def evaluate(run: form.RunDirectory, engine: form.Engine | None = None, timeout: form.Timeout = tasks.DAY) -> str:
+    """Accuracy curves and report of a run, written anew. Returns the run's directory."""
+    key = Run.open(run).about.get("key")
+    if key is None:
+        raise RunError(f"{run} was not made by a flow: use `bigfs evaluate {run}`")
+    how = tasks.How(True, timeout)
+    with alone([run], wait=True, say=get_run_logger().info), connected(engine):
+        tasks.once(tasks.evaluate, False, how, run, key)
+        return tasks.once(tasks.report, False, how, run, key)
+
+
+# --- what the flows share -------------------------------------------------------------------------
+
+SKIPPED: State[Any] = Completed(name="Skipped", message="another run works on the same corpus or directory: nothing done")
+
+
+@contextlib.contextmanager
+def skipping() -> Iterator[None]:
+    """End the block if another run is at it and we don't wait."""
+    try:
+        yield
+    except Busy as busy:
+        get_run_logger().warning("skipped: %s", busy)
+
+
+@contextlib.contextmanager
+def connected(engine: form.Engine | None) -> Iterator[None]:
+    """The flow's one Dask cluster; where to watch it is logged."""
+    engine = engine or form.Engine()
+    with blocks.cluster(engine.scheduler, workers=engine.workers, memory_limit=engine.memory_limit, security=engine.tls) as client:
+        if client is not None and "dashboard" in client.scheduler_info()["services"]:
+            get_run_logger().info("Dask dashboard: %s", client.dashboard_link)
+            create_link_artifact(client.dashboard_link, link_text="Dask dashboard", key="dask-dashboard")
+        yield
+
+
+def planned_store(source: str, store: str | None, settings: form.Staging | None) -> Plan:
+    return plan(source, store, **(settings or form.Staging()).model_dump())
+
+
+def stage_once(planned: Plan, source: str, settings: form.Staging | None, how: tasks.How) -> dict[str, Any]:
+    """Stage a source unless its store is there. Returns the stage's record."""
+    there = reusable(planned)
+    options = (settings or form.Staging()).model_dump()
+    record = tasks.once(tasks.stage, there, how, source, planned.uri, options, tasks.content_key(planned.key, planned.uri))
+    return {**record, "reused": there}
+
+
+def run_once(
+    store: str,
+    content: str,
+    out: str,
+    method: str,
+    features: int,
+    parameters: dict[str, Any],
+    before: Sequence[dict[str, Any]],
+    how: tasks.How,
+) -> str:
+    """Select, evaluate and report, as far as the run at `out` does not have them. Returns its directory."""
+    key = tasks.content_key(content, store, out, method, features, parameters)
+    done = tasks.run_at(out, key)
+    about = {} if done is None else done.about
+    whole = "curves" in about and (Path(out) / "report.html").exists()
+    tasks.once(tasks.select, "status" in about, how, store, out, method, features, parameters, key, list(before))
+    tasks.once(tasks.evaluate, "curves" in about, how, out, key)
+    return tasks.once(tasks.report, whole, how, out, key)
+
+
+def start_up() -> dict[str, Any]:
+    age = time.time() - psutil.Process().create_time()
+    return {"stage": "start-up (Python, Prefect, Dask)", "seconds": age, "peak_memory": stages.processes()}

@@ -41,7 +41,7 @@ def write_report(run: Run, facts: dict[str, Any]) -> Path:
     )
     environment.filters |= {"bytes": readable_bytes, "seconds": readable_seconds}
     about = run.about
-    terms = run.read_table("selected.csv")
+    terms, drawn = run.read_table("selected.csv"), pictures(about)
     page = environment.get_template("report.html.j2").render(
         about=about,
         facts=facts,
@@ -50,8 +50,8 @@ def write_report(run: Run, facts: dict[str, Any]) -> Path:
         terms=terms[:30],
         largest=max((float(t["score"]) for t in terms), default=0.0) or 1.0,
         classes=terms_by_class(terms, about.get("profile", []), facts.get("class_names") or []),
-        curve=_svg(lambda axes: _accuracy(axes, about["curves"], about["parameters"]["method"])) if about.get("curves") else None,
-        objective=_svg(lambda axes: _objective(axes, about["history"])) if _has_bounds(about) else None,
+        curve=drawn["accuracy"],
+        objective=drawn["objective"],
         table=_accuracy_table(about.get("curves", [])),
         planted=_planted(run, facts),
         last=about["history"][-1] if about.get("history") else {},
@@ -59,6 +59,13 @@ def write_report(run: Run, facts: dict[str, Any]) -> Path:
         peak=max((b for s in about.get("stages", []) for b in s["peak_memory"].values()), default=0),
     )
     return run.write_text("report.html", page)
+
+
+def pictures(about: dict[str, Any]) -> dict[str, str | None]:
+    """A run's curves as SVG, by name; None for what it does not have."""
+    accuracy = _svg(lambda axes: _accuracy(axes, about["curves"], about["parameters"]["method"])) if about.get("curves") else None
+    objective = _svg(lambda axes: _objective(axes, about["history"])) if _has_bounds(about) else None
+    return {"accuracy": accuracy, "objective": objective}
 
 
 def corpus_facts(corpus: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from processes import prefect, prefect_server, tls_cluster  # noqa: F401
 
 REAL = Path(__file__).parents[2] / "shared" / "data"
 

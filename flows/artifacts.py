@@ -1,0 +1,81 @@
+"""What a flow shows in Prefect: progress bars, tables, pictures and a summary. Top rows only: Prefect keeps them in its database."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from prefect.artifacts import (
+    create_image_artifact,
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+
+from bigfs import blocks
+from flows.report import pictures
+from storage.runs import Run
+
+TOP = 25
+EVERY = 2.0  # seconds between updates of a progress bar
+
+
+@contextlib.contextmanager
+def progress(stage: str) -> Iterator[None]:
+    """One progress artifact for each labelled map of the block."""
+    shown: dict[str, tuple[Any, float]] = {}
+
+    def show(label: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if label not in shown:
+            made = create_progress_artifact(100.0 * done / total, key=_key(stage, label), description=f"{stage}: {label}, {total} tiles")
+            shown[label] = made, now
+        elif now - shown[label][1] > EVERY or done == total:
+            update_progress_artifact(shown[label][0], 100.0 * done / total)
+            shown[label] = shown[label][0], now
+
+    with blocks.progress(show):
+        yield
+
+
+def show_selection(run: Run) -> None:
+    create_table_artifact(run.read_table("selected.csv")[:TOP], key="selected", description=f"The best features of {_title(run)}")
+    _show_picture(run, "objective", "The method's objective, step by step")
+
+
+def show_curves(run: Run) -> None:
+    if not run.about.get("curves"):
+        return
+    create_table_artifact(run.about["curves"], key="accuracy", description=f"{_title(run)}. {run.about['evaluation']}")
+    _show_picture(run, "accuracy", "Accuracy by the number of features")
+
+
+def show_summary(run: Run) -> None:
+    about = run.about
+    lines = [f"## {_title(run)}", "", f"{about['status']}.", ""]
+    lines += ["| stage | seconds |", "| --- | --: |"]
+    lines += [f"| {s['stage']} | {s['seconds']:.1f} |" for s in about.get("stages", [])]
+    lines += ["", f"Corpus `{about['parameters']['store']}`. Report: `{run.path / 'report.html'}`"]
+    lines += [f"\n> {hint}" for hint in about.get("hints", [])]
+    create_markdown_artifact("\n".join(lines), key="summary", description=_title(run))
+
+
+def _show_picture(run: Run, name: str, description: str) -> None:
+    drawn = pictures(run.about)[name]
+    if drawn is not None:
+        address = "data:image/svg+xml;base64," + base64.b64encode(drawn.encode()).decode()
+        create_image_artifact(address, key=f"{name}-curve", description=f"{description}: {_title(run)}")
+
+
+def _title(run: Run) -> str:
+    asked = run.about["parameters"]
+    return f"{asked['features']} features by {asked['method']}"
+
+
+def _key(*words: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")

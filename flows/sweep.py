@@ -1,0 +1,106 @@
+"""A sweep: methods × feature counts × parameters on one corpus, which is staged, and its graph built, once."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from prefect import flow, get_run_logger
+from prefect.artifacts import create_table_artifact
+from prefect.states import State
+from sklearn.model_selection import ParameterGrid
+
+from flows import parameters as form
+from flows import stages, tasks
+from flows.locks import alone
+from flows.pipeline import SKIPPED, connected, planned_store, run_once, skipping, stage_once
+from storage.runs import Run
+
+
+class Cell(NamedTuple):
+    """One run of a sweep."""
+
+    method: str
+    features: int
+    parameters: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Readable, and another one for other parameters."""
+        return f"{self.method}-{self.features}" + (f"-{tasks.digest(self.parameters)[:8]}" if self.parameters else "")
+
+
+Methods = Annotated[list[form.Method], form.shown("Of `bigfs methods`", min_length=1)]
+Counts = Annotated[list[form.Features], form.shown("How many features to keep", min_length=1)]
+Grid = Annotated[
+    dict[str, dict[str, list[Any]]] | None,
+    form.shown('Values to try, by method and parameter: {"sparge-lda": {"epsilon": [1e-3, 1e-2]}}'),
+]
+
+
+@flow(name="sweep", flow_run_name="sweep of {source}")
+def sweep(
+    source: form.Source,
+    methods: Methods,
+    features: Counts,
+    grid: Grid = None,
+    store: form.OwnStore = None,
+    out: form.Out = None,
+    settings: form.Staging | None = None,
+    engine: form.Engine | None = None,
+    overlap: form.Overlap = "wait",
+    fresh: form.Fresh = False,
+    timeout: form.Timeout = tasks.DAY,
+) -> str | State[str]:
+    """Run every method with every number of features and all its parameters' values. Returns the sweep's directory.
+
+    Each cell is a run directory of its own; `sweep.csv` compares them. A cell that can't be done (a
+    method that does not fit the corpus, say) is a row with its error, and fails the sweep at its end.
+    """
+    planned = planned_store(source, store, settings)
+    home, how = Path(out or f"runs/{stages.source_name(source)}-sweep"), tasks.How(fresh, timeout)
+    with skipping(), alone([planned.uri, str(home)], wait=overlap == "wait", say=get_run_logger().info), connected(engine):
+        staged = stage_once(planned, source, settings, how)
+        rows = [row_of(planned.uri, planned.key, home, cell, staged, how) for cell in cells(methods, features, grid or {})]
+        _write(home, rows)
+        create_table_artifact(rows, key="sweep", description=f"Sweep of {source}: accuracy with all the features asked for")
+        failed = [row for row in rows if row["error"]]
+        if failed:
+            raise ValueError(f"{len(failed)} of {len(rows)} runs failed: " + "; ".join(f"{row['run']}: {row['error']}" for row in failed))
+        return str(home)
+    return SKIPPED
+
+
+def cells(methods: list[str], features: list[int], grid: dict[str, dict[str, list[Any]]]) -> Iterator[Cell]:
+    unknown = set(grid) - set(methods)
+    if unknown:
+        raise ValueError(f"the grid names {', '.join(sorted(unknown))}, which the sweep does not run: add it to methods")
+    for method in methods:
+        for parameters in ParameterGrid(grid.get(method, {})):
+            for count in features:
+                yield Cell(method, count, parameters)
+
+
+def row_of(store: str, content: str, home: Path, cell: Cell, staged: dict[str, Any], how: tasks.How) -> dict[str, Any]:
+    """Run a cell and say what came out."""
+    row: dict[str, Any] = {"run": cell.name, "method": cell.method, "features": cell.features, "parameters": str(cell.parameters or "")}
+    try:
+        path = run_once(store, content, str(home / cell.name), cell.method, cell.features, cell.parameters, [staged], how)
+    except (ValueError, MemoryError) as error:
+        return {**row, "accuracy": None, "seconds": None, "status": "", "error": " ".join(str(error).split())}
+    about = Run.open(path).about
+    reached = [p["accuracy"] for p in about["curves"] if p["method"] == cell.method and p["n_features"] == cell.features]
+    seconds = next(s["seconds"] for s in about["stages"] if s["stage"] == "select")
+    return {**row, "accuracy": reached[0] if reached else None, "seconds": seconds, "status": about["status"], "error": ""}
+
+
+def _write(home: Path, rows: list[dict[str, Any]]) -> None:
+    part = home / "sweep.csv.part"
+    home.mkdir(parents=True, exist_ok=True)
+    with part.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    part.replace(home / "sweep.csv")

@@ -1,0 +1,189 @@
+"""Real processes for the tests of flows and clusters, each started once: a Prefect server behind its
+basic-auth, a Dask scheduler with two workers behind mutual TLS. All on 127.0.0.1, on free ports."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parent.parent
+AUTH = "admin:canary-of-the-server"  # also what must never be found in a run's files
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def until(true, what, seconds=90, every=0.05):
+    """Wait for something another process does."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = true()
+        if found:
+            return found
+        time.sleep(every)
+    raise AssertionError(f"{what} did not happen in {seconds} s")
+
+
+def start(command, log, env, cwd):
+    return subprocess.Popen([str(c) for c in command], stdout=log.open("ab"), stderr=subprocess.STDOUT, env=env, cwd=cwd)
+
+
+def stop(process):
+    """End a process and what it started, kindly first."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        tree = [*psutil.Process(process.pid).children(recursive=True)]
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        for child in tree:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        process.kill()
+    process.wait()
+
+
+def kill(process):
+    """kill -9 of a process and what it started, as the machine's memory killer does to a group."""
+    tree = [*psutil.Process(process.pid).children(recursive=True)]
+    os.kill(process.pid, signal.SIGKILL)
+    for child in tree:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    process.wait()
+
+
+class Prefect(NamedTuple):
+    """A running server: its address, the environment of who may use it, its process."""
+
+    url: str
+    env: dict
+    process: subprocess.Popen
+    home: Path
+
+
+def environment(home, **more):
+    """Of a child: nothing of the caller's Prefect, everything under `home`."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "DASK_"))}
+    return {
+        **clean,
+        "PYTHONPATH": str(ROOT),
+        "PREFECT_HOME": str(home),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+        "PREFECT_CLI_PROMPT": "false",
+        "DASK_LOGGING__DISTRIBUTED": "error",
+        **more,
+    }
+
+
+def healthy(url):
+    with contextlib.suppress(urllib.error.URLError, OSError):
+        urllib.request.urlopen(f"{url}/health", timeout=2).close()
+        return True
+    return False
+
+
+@pytest.fixture(scope="session")
+def prefect_server(tmp_path_factory):
+    home = tmp_path_factory.mktemp("prefect")
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/api"
+    server = environment(
+        home,
+        PREFECT_SERVER_API_AUTH_STRING=AUTH,
+        PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS="2",
+        PREFECT_SERVER_SERVICES_SCHEDULER_MIN_SCHEDULED_TIME="0:00:10",
+        PREFECT_SERVER_SERVICES_SCHEDULER_MIN_RUNS="2",
+    )
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", port]
+    process = start(command, home / "server.log", server, home)
+    try:
+        until(lambda: healthy(url), "the Prefect server's start", 180)
+        client = environment(home, PREFECT_API_URL=url, PREFECT_API_AUTH_STRING=AUTH, PREFECT_WORKER_QUERY_SECONDS="2")
+        yield Prefect(url, client, process, home)
+    finally:
+        stop(process)
+
+
+@pytest.fixture
+def prefect(prefect_server, monkeypatch, tmp_path):
+    """Flows of this process go to the server; their results and files to `tmp_path`."""
+    from prefect import settings
+    from prefect.settings import temporary_settings
+
+    monkeypatch.chdir(tmp_path)
+    mine = {
+        settings.PREFECT_API_URL: prefect_server.url,
+        settings.PREFECT_API_AUTH_STRING: AUTH,
+        settings.PREFECT_LOCAL_STORAGE_PATH: tmp_path / "results",
+        settings.PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,  # a second a flow
+    }
+    with temporary_settings(mine):
+        yield prefect_server
+
+
+class Cluster(NamedTuple):
+    """A running scheduler with workers: its address, the certificates' folder, the processes."""
+
+    address: str
+    tls: Path
+    scheduler: subprocess.Popen
+    workers: list
+    home: Path
+
+    def worker_pids(self):
+        """Of the processes that work, not their nannies."""
+        pids = []
+        for nanny in self.workers:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                children = psutil.Process(nanny.pid).children(recursive=True)
+                pids += [c.pid for c in children if "spawn_main" in " ".join(c.cmdline())]
+        return pids
+
+
+@contextlib.contextmanager
+def dask_cluster(home, workers=2, memory_limit="1GB", **more):
+    """`dask scheduler` and `dask worker` processes over mutual TLS."""
+    from bigfs import blocks
+    from flows.tls import environment as tls_environment
+    from flows.tls import make_certificates
+
+    tls = home / "tls"
+    if not tls.exists():
+        make_certificates(tls)
+    env = environment(home, **tls_environment(tls), DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="3", **more)
+    address = f"tls://127.0.0.1:{free_port()}"
+    dask = [sys.executable, "-m", "dask"]
+    local = ["--host", "tls://127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
+    port = address.rsplit(":", 1)[1]
+    started = []
+    try:
+        started.append(start([*dask, "scheduler", "--protocol", "tls", *local, "--port", port], home / "dask.log", env, home))
+        each = ["--nthreads", "1", "--memory-limit", memory_limit, "--local-directory", str(home)]
+        started += [start([*dask, "worker", address, *local, *each], home / "dask.log", env, home) for _ in range(workers)]
+        running = Cluster(address, tls, started[0], started[1:], home)
+        with blocks.cluster(address, security=tls, timeout="60s") as client:
+            client.wait_for_workers(workers, timeout=90)
+        yield running
+    finally:
+        for process in reversed(started):
+            stop(process)
+
+
+@pytest.fixture(scope="session")
+def tls_cluster(tmp_path_factory):
+    with dask_cluster(tmp_path_factory.mktemp("dask")) as running:
+        yield running
