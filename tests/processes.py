@@ -122,6 +122,8 @@ def prefect_server(tmp_path_factory):
 def prefect(prefect_server, monkeypatch, tmp_path):
     """Flows of this process go to the server; their results and files to `tmp_path`."""
     from prefect import settings
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
     from prefect.settings import temporary_settings
 
     monkeypatch.chdir(tmp_path)
@@ -133,6 +135,8 @@ def prefect(prefect_server, monkeypatch, tmp_path):
     }
     with temporary_settings(mine):
         yield prefect_server
+        for queue in (APILogWorker, EventsWorker):  # else they try to reach the server after it has gone
+            queue.drain_all(timeout=30)
 
 
 class Cluster(NamedTuple):

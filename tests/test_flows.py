@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from filelock import FileLock
 from processes import until
 
 from flows import stages, tasks
@@ -177,12 +176,12 @@ def test_a_full_disk_is_one_plain_error_and_the_next_run_goes_on(prefect, corpus
             raise OSError(28, "No space left on device", str(self.folder))
         save(self, name, state, history)
 
-    monkeypatch.setattr(Checkpoint, "save", full)
-    state = run(corpus, parameters={"tol": 1e-9})
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoint, "save", full)
+        state = run(corpus, parameters={"tol": 1e-9})
     assert state.is_failed()
     assert "No space left on device" in state.message
     assert len(saved) == 2  # not tried again
-    monkeypatch.undo()
     seen = []
     monkeypatch.setattr(Checkpoint, "load", lambda self, name, load=Checkpoint.load: seen.append(load(self, name)) or seen[-1])
     assert run(corpus, parameters={"tol": 1e-9}).is_completed()
@@ -193,14 +192,22 @@ def test_a_full_disk_is_one_plain_error_and_the_next_run_goes_on(prefect, corpus
 
 
 def test_a_run_skips_or_waits_while_another_works(prefect, corpus, tmp_path):
-    (tmp_path / "runs").mkdir()
-    held = FileLock(tmp_path / "runs" / ".r.run.lock", thread_local=False)
-    held.acquire()
+    held, go = threading.Event(), threading.Event()
+
+    def other():
+        with alone([str(tmp_path / "runs" / "r")], wait=False):
+            held.set()
+            go.wait(60)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert held.wait(10)
     state = run(corpus, overlap="skip")
     assert (state.name, state.is_completed()) == ("Skipped", True)
     assert not (tmp_path / "runs" / "r").exists()
-    threading.Timer(1.0, held.release).start()
+    threading.Timer(1.0, go.set).start()
     assert run(corpus, overlap="wait").is_completed()
+    thread.join()
     assert (tmp_path / "runs" / "r" / "report.html").exists()
 
 
@@ -218,12 +225,15 @@ def test_two_runs_never_hold_one_place(tmp_path):
 def test_a_sweep_compares_its_runs_on_one_store(prefect, corpus):
     from flows.sweep import sweep
 
-    given = {"methods": ["sparge-lda", "anova"], "features": [6, 12], "grid": {"sparge-lda": {"gamma": [0.5, 1.0]}}}
+    given = {"methods": ["sparge-lda", "anova"], "features": [6], "grid": {"sparge-lda": {"gamma": [0.5, 1.0]}}}
     state = sweep(corpus, **given, engine=SERIAL, out="runs/sweep", return_state=True)
     assert state.is_completed()
     with open("runs/sweep/sweep.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [(r["method"], r["features"]) for r in rows] == [("sparge-lda", "6"), ("sparge-lda", "12")] * 2 + [("anova", "6"), ("anova", "12")]
+    assert [(r["method"], r["features"]) for r in rows] == [("sparge-lda", "6"), ("sparge-lda", "12")] * 2 + [
+        ("anova", "6"),
+        ("anova", "12"),
+    ]
     for row in rows:
         assert len(Run.open(f"runs/sweep/{row['run']}").selected) == int(row["features"])
         assert 1 / 3 < float(row["accuracy"]) <= 1.0
