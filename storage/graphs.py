@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import zarr
 from numpy.typing import NDArray
+from zarr.codecs import BloscCodec, Crc32cCodec
 
 from bigfs.graph import Neighbours, stream_knn
 from bigfs.graph.rows import GRAIN
@@ -130,7 +131,7 @@ def _write(target: str, corpus: Corpus, asked: dict[str, Any]) -> None:
             dtype=dtype,
             chunks=(min(GRAIN, shape[0]), max(shape[1], 1)),
             fill_value=none,
-            compressors=layout.CODECS,
+            compressors=(BloscCodec(cname="zstd", clevel=3, shuffle="shuffle"), Crc32cCodec()),
             filters=None,
             zarr_format=3,
             config={"write_empty_chunks": True},
