@@ -8,7 +8,6 @@ news20.graphs/<key>.zarr/
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +20,9 @@ from bigfs.graph import Neighbours, stream_knn
 from bigfs.graph.rows import GRAIN
 from storage import layout
 from storage.corpus import Corpus
-from storage.errors import Damaged, StoreError
+from storage.errors import StoreError
 from storage.sources.base import fingerprint_of
 from storage.staging import building
-
-VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ def graph(
 def place(corpus: Corpus, asked: dict[str, Any]) -> str:
     """Where the graph of these rows with these settings is kept."""
     rows = [segment.name for segment in corpus.segments]
-    key = fingerprint_of("graph", VERSION, corpus.manifest.content, rows, sorted(asked.items()))
+    key = fingerprint_of("graph", layout.VERSION, corpus.manifest.content, rows, sorted(asked.items()))
     return f"{corpus.uri.removesuffix('.zarr')}.graphs/{key[:16]}.zarr"
 
 
@@ -89,22 +86,13 @@ def open_graph(uri: str) -> Graph:
 
     Raises
     ------
-    StoreError : nothing there, or of a newer version.
+    StoreError : nothing there, something else, or of a newer version.
     Damaged : not what was written.
     """
-    try:
-        document = json.loads(layout.get(uri, layout.MANIFEST))
-        body = document["graph"]
-        known = document["checksum"] == layout.digest(_canonical(body))
-    except FileNotFoundError:
-        raise StoreError(f"there is no graph at {uri}: make one first") from None
-    except (ValueError, KeyError, TypeError):
-        known, body = False, {}
-    if not known:
-        raise Damaged(f"{uri}: {layout.MANIFEST} is damaged: remove the graph and make it again")
-    if body["version"] > VERSION:
-        raise StoreError(f"{uri} has graph version {body['version']} and this bigfs reads up to {VERSION}: upgrade bigfs")
-    return Graph(uri, tuple(body["shape"]), body["info"], body["content"])
+    body = layout.sealed(uri)
+    if "graph" not in body:
+        raise StoreError(f"{uri} holds no graph: make one of it first")
+    return Graph(uri, tuple(body["shape"]), body["graph"], body["content"])
 
 
 @dataclass(frozen=True)
@@ -121,15 +109,16 @@ def _write(target: str, corpus: Corpus, asked: dict[str, Any]) -> None:
     shape = (corpus.X.shape[0], asked["k"])
     if "://" in target:
         layout.remove(target)
-    recorded = layout.Recorded(layout.store_at(target))
-    zarr.create_group(recorded, path="", zarr_format=3)
+    writer = layout.Writer(target)
+    writer.group("", "anndata")
+    writer.group("uns", "dict")
     for path, dtype, none in (("index", np.int32, -1), ("distance", np.float64, np.inf)):
         zarr.create_array(
-            recorded,
+            writer.recorded,
             name=path,
             shape=shape,
             dtype=dtype,
-            chunks=(min(GRAIN, shape[0]), max(shape[1], 1)),
+            chunks=(min(GRAIN, shape[0]), shape[1]),
             fill_value=none,
             compressors=(BloscCodec(cname="zstd", clevel=3, shuffle="shuffle"), Crc32cCodec()),
             filters=None,
@@ -137,14 +126,6 @@ def _write(target: str, corpus: Corpus, asked: dict[str, Any]) -> None:
             config={"write_empty_chunks": True},
         )
     written, info = stream_knn(corpus.X, sink=Into(target), **asked)
-    checksums = recorded.checksums
     for part in written:
-        checksums |= part
-    listed = json.dumps(dict(sorted(checksums.items())), indent=0).encode()
-    layout.put(target, layout.CHECKSUMS, listed)
-    body = {"version": VERSION, "shape": shape, "info": info, "store": corpus.uri, "content": layout.digest(listed)}
-    layout.put(target, layout.MANIFEST, json.dumps({"checksum": layout.digest(_canonical(body)), "graph": body}).encode())
-
-
-def _canonical(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, sort_keys=True).encode()
+        writer.checksums.update(part)
+    layout.seal(writer, {"version": layout.VERSION, "shape": shape, "graph": info, "store": corpus.uri})

@@ -113,6 +113,11 @@ def checksum(key: str, document: bytes) -> str:
 
 def publish(writer: Writer, manifest: Manifest) -> Manifest:
     """Write the checksums and then the manifest, with which the store exists."""
+    return replace(manifest, content=seal(writer, asdict(manifest)))
+
+
+def seal(writer: Writer, body: dict[str, Any]) -> str:
+    """Write the checksums, then `body` with their hash as its `content`; returns the hash."""
     uri, checksums = writer.uri, writer.checksums
     checksums.pop(MANIFEST, None)  # of the group without a manifest that Zarr made above our arrays
     own = f"{CHECKSUMS}/zarr.json"
@@ -120,13 +125,12 @@ def publish(writer: Writer, manifest: Manifest) -> Manifest:
     writer.create(CHECKSUMS, length, np.uint8, chunk=length, compressors=())
     listed = _listed(checksums)
     fill(uri, CHECKSUMS, 0, np.frombuffer(listed, dtype=np.uint8))
-    manifest = replace(manifest, content=digest(listed))
-    told: dict[str, Any] = {"manifest": asdict(manifest)}
+    told: dict[str, Any] = {"manifest": body | {"content": digest(listed)}}
     attributes = {"encoding-type": "anndata", "encoding-version": "0.1.0", "bigfs": told}
     document: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
     told["checksum"] = digest(_canonical(document))
     put(uri, MANIFEST, _canonical(document))
-    return manifest
+    return digest(listed)
 
 
 def _listed(checksums: dict[str, str]) -> bytes:
@@ -141,6 +145,16 @@ def manifest_of(uri: str) -> Manifest:
     StoreError : nothing there, not a store, or one of a newer version.
     Damaged : the manifest is not what was written.
     """
+    body = sealed(uri)
+    if "segments" not in body:
+        raise StoreError(f"{uri} holds a graph, not a corpus: give the store that it was made of")
+    segments = tuple(Segment(**segment) for segment in body.pop("segments"))
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in body.items()}
+    return Manifest(segments=segments, **fields)
+
+
+def sealed(uri: str) -> dict[str, Any]:
+    """What `seal` wrote; raises as `manifest_of`."""
     if not exists(uri):
         fs, path = fsspec.core.url_to_fs(uri)
         what = "is not a finished store: stage it again" if fs.exists(path) else "does not exist: stage a source there first"
@@ -155,9 +169,7 @@ def manifest_of(uri: str) -> Manifest:
         raise StoreError(f"{uri} has store version {version} and this bigfs reads up to {VERSION}: upgrade bigfs, or stage again")
     if digest(_canonical(document)) != expected:
         raise Damaged(f"{uri}: the manifest in {MANIFEST} is damaged: restore it or stage again")
-    segments = tuple(Segment(**segment) for segment in body.pop("segments"))
-    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in body.items()}
-    return Manifest(segments=segments, **fields)
+    return dict(body)
 
 
 def _canonical(document: dict[str, Any]) -> bytes:

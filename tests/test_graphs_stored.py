@@ -1,7 +1,5 @@
 """Stored graphs against the same graph in memory; what is broken says so."""
 
-import json
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -69,7 +67,7 @@ def test_a_failed_graph_leaves_nothing(corpus, tmp_path):
 
 def test_what_is_damaged_or_newer_says_so(corpus, tmp_path):
     stored = graphs.graph(corpus, 3, method="exact")
-    with pytest.raises(storage.StoreError, match="no graph"):
+    with pytest.raises(storage.StoreError, match="does not exist"):
         graphs.open_graph(str(tmp_path / "nothing"))
     root = tmp_path / stored.uri.removeprefix(f"{tmp_path}/")
     chunk = next((root / "distance" / "c").rglob("0"))
@@ -81,12 +79,14 @@ def test_what_is_damaged_or_newer_says_so(corpus, tmp_path):
     chunk.write_bytes(bytes([kept[0] ^ 255]) + kept[1:])
     with pytest.raises(storage.Damaged, match="array distance"):
         stored.neighbours()
-    document = json.loads((root / "bigfs.json").read_text())
-    document["graph"]["shape"] = [1, 1]
-    (root / "bigfs.json").write_text(json.dumps(document))
-    with pytest.raises(storage.Damaged, match="make it again"):
+    manifest = root / "zarr.json"
+    manifest.write_text(manifest.read_text().replace('"k":3', '"k":4'))
+    with pytest.raises(storage.Damaged, match="manifest"):
         graphs.open_graph(stored.uri)
-    body = document["graph"] | {"version": 99}
-    (root / "bigfs.json").write_text(json.dumps({"graph": body, "checksum": graphs.layout.digest(graphs._canonical(body))}))
-    with pytest.raises(storage.StoreError, match="version 99"):
-        graphs.open_graph(stored.uri)
+
+
+def test_a_graph_is_no_corpus_and_a_corpus_no_graph(corpus):
+    with pytest.raises(storage.StoreError, match="holds a graph"):
+        storage.open(graphs.graph(corpus, 3).uri)
+    with pytest.raises(storage.StoreError, match="holds no graph"):
+        graphs.open_graph(corpus.uri)
