@@ -51,6 +51,11 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
+def cpu() -> float:
+    """Seconds of processor that this process used since it began; they hardly depend on the machine's other work."""
+    return time.process_time()
+
+
 def disk_rate(path: Path) -> float:
     begin = time.perf_counter()
     with open(path, "rb") as file:
@@ -59,10 +64,13 @@ def disk_rate(path: Path) -> float:
     return path.stat().st_size / 1e6 / (time.perf_counter() - begin)
 
 
-def scikit_learn(path: Path) -> float:
-    code = "import sys, time; from sklearn.datasets import load_svmlight_file as f; t = time.perf_counter(); f(sys.argv[1])"
-    code += "; print(time.perf_counter() - t)"
-    return float(subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True).stdout)
+def scikit_learn(path: Path) -> tuple[float, float]:
+    """Seconds, and seconds of processor."""
+    code = "import sys, time; from sklearn.datasets import load_svmlight_file as f; t, c = time.perf_counter(), time.process_time()"
+    code += "; f(sys.argv[1]); print(time.perf_counter() - t, time.process_time() - c)"
+    told = subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True).stdout
+    seconds, used = map(float, told.split())
+    return seconds, used
 
 
 def one_pass(uri: str, scratch: Path) -> list[tuple[str, float]]:
@@ -95,10 +103,12 @@ def main(
         size = write(place / "input.svm", megabytes) / 1e6
         table = [("input (MB)", size), ("reading the file alone (MB/s)", disk_rate(place / "input.svm"))]
         if compare:
-            table.append(("load_svmlight_file (MB/s)", size / scikit_learn(place / "input.svm")))
+            seconds, used = scikit_learn(place / "input.svm")
+            table += [("load_svmlight_file (MB/s)", size / seconds), ("  processor (s)", used)]
         stages: dict[str, float] = {}
         with blocks.cluster(workers=workers, memory_limit=memory_limit) as client:
             last = begin = time.perf_counter()
+            before = cpu() + (0 if client is None else sum(client.run(cpu).values()))
 
             def show(label: str, done: int, total: int) -> None:
                 nonlocal last
@@ -109,8 +119,13 @@ def main(
             with blocks.progress(show):
                 uri = storage.stage(place / "input.svm", place / "input.zarr", memory_limit=memory_limit)
             seconds = time.perf_counter() - begin
+            used = cpu() + (0 if client is None else sum(client.run(cpu).values())) - before
             peaks = {} if client is None else client.run(peak)
-        table += [("stage, both layouts and statistics (MB/s)", size / seconds), *((f"  {k} (s)", v) for k, v in stages.items())]
+        table += [
+            ("stage, both layouts and statistics (MB/s)", size / seconds),
+            ("  processor, all (s)", used),
+            *((f"  {k} (s)", v) for k, v in stages.items()),
+        ]
         table += [(f"peak of worker {i} (MB)", v) for i, v in enumerate(peaks.values())] + [("peak of the driver (MB)", peak())]
         stored = sum(f.stat().st_size for f in Path(uri).rglob("*") if f.is_file())
         table.append(("store (MB)", stored / 1e6))
