@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from bigfs import blocks
 from bigfs.matrix import Matrix
 from bigfs.ridge import WAYS, Middle, Ridge, block_cg, centring, choose, diagonal, identity, laplacian, project
+from bigfs.ridge.working import WorkingSet
 
 SHAPES = {"d < n": (40, 15), "d > n": (20, 55)}
 
@@ -167,6 +168,42 @@ def test_on_a_cluster_of_processes_the_answer_is_the_same():
         for solver in WAYS:
             a, b = (Ridge(m, centring(40), solver=solver, tol=1e-12).prepare(u).solve(T).W for m in (here, keyed))
             np.testing.assert_allclose(a, b, atol=1e-10 * np.abs(a).max())
+
+
+# --- the working set ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", ["cg", "auto"])
+def test_a_working_set_is_streamed_until_it_fits_and_the_answers_agree(solver):
+    X, T, u = data(40, 15)
+    whole = Matrix.from_array(X, tile_rows=9, tile_columns=4)
+    few = np.where(np.arange(15) % 5 == 0, u, np.inf)
+    working = WorkingSet(whole, solver=solver, targets=3, tol=1e-13, limit=10_000)
+    middle = centring(40)
+    for weights, gathered in ((u, False), (few, True), (np.where(np.arange(15) == 5, u, np.inf), True)):
+        solved = working.solve(middle, weights, T, None)
+        W = dense(X, middle.dense(40), weights, T)
+        np.testing.assert_allclose(solved.W, W, atol=1e-8 * np.abs(W).max())
+        np.testing.assert_allclose(working.times(solved.W), X @ solved.W, atol=1e-12)
+        on = np.isfinite(weights)
+        np.testing.assert_allclose(working.transposed_times(T)[on], (X.T @ T)[on], atol=1e-12)
+        assert working.plans[-1]["gathered"] is gathered
+    whole.passes = 0
+    working.solve(middle, weights, T)
+    assert whole.passes == 0  # gathered: the corpus is not read again
+    returned = working.solve(middle, few, T)  # a feature that was left out comes back
+    np.testing.assert_allclose(returned.W, dense(X, middle.dense(40), few, T), atol=1e-8)
+
+
+def test_the_gram_matrix_of_a_narrower_set_is_cut_from_the_wider(rng):
+    X, T, u = data(40, 15)
+    working = WorkingSet(Matrix.from_array(X), solver="primal", targets=3)
+    middle = centring(40)
+    working.solve(middle, np.where(np.arange(15) < 12, u, np.inf), T)
+    narrow = np.where(np.arange(15) % 3 == 0, u, np.inf) * np.where(np.arange(15) < 12, 1, np.inf)
+    solved = working.solve(middle, narrow, T)
+    assert working.X.passes == 1 + 3  # statistics for the plan, and the solve's three; none for a Gram matrix
+    np.testing.assert_allclose(solved.W, dense(X, middle.dense(40), narrow, T), atol=1e-8)
 
 
 # --- the plan -----------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ class SRLSR(Selector):
         *,
         n_features_to_select: int | float | None = None,
         p: float = 0.5,
-        gamma: float = 1.0,
+        gamma: float = 1e-6,
         start: Any = None,
         solver: str = "auto",
         solver_tol: float = 1e-6,
@@ -245,7 +245,7 @@ class SRLSR(Selector):
 class RLSR(SRLSR):
     """SRLSR with p = 1: convex, so that the optimum does not depend on the start, with a duality gap for every answer.
 
-    The parameters and attributes are those of `SRLSR` without p.
+    The parameters and attributes are those of `SRLSR` without p; gamma is 1e-3 if it is not given.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {k: v for k, v in SRLSR._parameter_constraints.items() if k != "p"}
@@ -255,7 +255,7 @@ class RLSR(SRLSR):
         self,
         *,
         n_features_to_select: int | float | None = None,
-        gamma: float = 1.0,
+        gamma: float = 1e-3,
         start: Any = None,
         solver: str = "auto",
         solver_tol: float = 1e-6,
