@@ -126,12 +126,12 @@ def _processor() -> float:
 
 
 @app.command()
-def agree(stores: Path = STORES, features: int = 4000, dense: int = 4000) -> None:
+def agree(stores: Path = STORES, samples: int | None = None, features: int = 4000, dense: int = 4000) -> None:
     """W of each way, at weights as they arise in SRLSR; the dense closed form on the first samples beside them."""
     data = storage.open(storage.stage("synthetic:news20", stores / "news20.zarr"))
-    n, d = data.X.shape
-    X = Matrix.from_array(data.X.columns(np.arange(d)).astype(float))
-    y = np.asarray(data.y)
+    d = data.X.shape[1]
+    X = Matrix.from_array(data.X.columns(np.arange(d))[:samples].astype(float))
+    n, y = X.shape[0], np.asarray(data.y)[:samples]
     T = np.eye(y.max() + 1)[y] - np.bincount(y) / n
     phi = np.exp(-8 * np.random.default_rng(0).random(d))  # over 3.5 decades
     order = np.argsort(-X.stats.counts, kind="stable")
@@ -161,15 +161,14 @@ def agree(stores: Path = STORES, features: int = 4000, dense: int = 4000) -> Non
             )
         print(f"\nn = {n}, {name}")
         table(rows)
+        sys.stdout.flush()
     few = sp.csr_array(X.columns(order[:dense]))[:dense].toarray()
     start = time.perf_counter()
-    Xc = few - few.mean(axis=0)
-    W = la.solve(Xc.T @ Xc + np.diag(1 / phi[order[:dense]]), Xc.T @ T[:dense], assume_a="pos")
+    Xc, T = few - few.mean(axis=0), T[:dense] - T[:dense].mean(axis=0)
+    W = la.solve(Xc.T @ Xc + np.diag(1 / phi[order[:dense]]), Xc.T @ T, assume_a="pos")
     seconds = time.perf_counter() - start
     start = time.perf_counter()
-    ours = (
-        Ridge(Matrix.from_array(sp.csr_array(few)), centring(dense), targets=T.shape[1]).prepare(1 / phi[order[:dense]]).solve(T[:dense]).W
-    )
+    ours = Ridge(Matrix.from_array(sp.csr_array(few)), centring(dense), targets=T.shape[1]).prepare(1 / phi[order[:dense]]).solve(T).W
     away = np.abs(ours - W).max() / np.abs(W).max()
     print(f"\ndense closed form, {dense} × {dense}: {seconds:.1f} s; ours {time.perf_counter() - start:.1f} s, difference {away:.1e}")
     print(f"dense at {n} × {d}: Xc would take {n * d * 8 / 1e9:.1f} GB and XcᵀXc {d * d * 8 / 1e9:.1f} GB")
