@@ -301,7 +301,11 @@ def write_samples(writer: Writer, found: targets.Targets, segments: Sequence[Seg
     n = segments[-1].stop
     columns = (["label"] if found.kind in ("class", "real") else []) + (["split"] if segments[0].split else [])
     writer.group("obs", "dataframe", "0.2.0", **{"_index": "_index", "column-order": columns})
-    writer.write("obs/_index", np.arange(n).astype(np.str_) if names is None else np.array(names, dtype=object))
+    writer.create("obs/_index", n, str, layout.STRINGS, "string-array")
+    for a in range(0, n, layout.STRINGS):  # numbers as names: never all of them at once
+        b = min(a + layout.STRINGS, n)
+        some = np.arange(a, b).astype(np.str_) if names is None else names[a:b]
+        writer.checksums.update(layout.fill(writer.uri, "obs/_index", a, np.array(some, dtype=object)))
     if found.kind == "class":
         _write_categories(writer, "obs/label", found.y, found.class_names)
     elif found.kind == "real":
