@@ -47,7 +47,6 @@ state: dict[str, Any] = {"debug": False}
 INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
 
 
-
 @app.callback()
 def common(debug: Annotated[bool, typer.Option(help="show the traceback of an error")] = False) -> None:
     state["debug"] = debug
@@ -165,6 +164,28 @@ def transform(
     out_console.print(str(stages.transform(run, store, out)))
 
 
+@app.command()
+def graph(
+    store: Store,
+    k: Annotated[int, typer.Option(min=1, help="neighbours of a sample")] = 10,
+    metric: Annotated[str, typer.Option(help="cosine or euclidean")] = "cosine",
+    knn: Annotated[str, typer.Option(help="exact, approx or auto")] = "auto",
+    recall: Annotated[float, typer.Option(min=0, max=1, help="share of the true neighbours that approx must find")] = 0.95,
+    scheduler: Scheduler = None,
+    tls: Tls = None,
+    workers: Workers = None,
+    memory_limit: MemoryLimit = "1GB",
+    as_json: Json = False,
+) -> None:
+    """The kNN graph of a corpus, kept beside its store; one that is there already is reused."""
+    import storage
+
+    corpus = storage.open(store)
+    with _engine(scheduler, tls, workers, memory_limit, as_json):
+        made = storage.graph(corpus, k, metric=metric, method=knn, recall=recall)
+    _say({"graph": made.uri, **made.info}, as_json, f"{made.uri}: {made.info['method']}, {made.info['why']}")
+
+
 # --- looking --------------------------------------------------------------------------------------
 
 
@@ -183,6 +204,57 @@ def methods(as_json: Json = False) -> None:
 
 
 mount(app)
+
+
+@app.command()
+def datasets(as_json: Json = False) -> None:
+    """The corpora that are known by name."""
+    from storage.catalogue import ENTRIES
+
+    if as_json:
+        print(json.dumps({name: entry._asdict() for name, entry in ENTRIES.items()}, default=str, ensure_ascii=False))
+        return
+    table = Table("name", "samples", "features", "classes", "what it is", box=None, pad_edge=False)
+    for name, entry in ENTRIES.items():
+        table.add_row(name, f"{entry.shape[0]:,}", f"{entry.shape[1]:,}", f"{entry.classes:,}", entry.title)
+    for column in table.columns[1:4]:
+        column.justify = "right"
+    out_console.print(table)
+
+
+@app.command()
+def info(store: Store, as_json: Json = False) -> None:
+    """What a store holds, its size by layout, and how it was made."""
+    import storage
+
+    facts = storage.info(store)
+    if as_json:
+        print(json.dumps(facts, ensure_ascii=False, default=str))
+        return
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in facts.items():
+        table.add_row(name, _readable(value))
+    out_console.print(table)
+
+
+@app.command()
+def check(
+    store: Store,
+    scheduler: Scheduler = None,
+    tls: Tls = None,
+    workers: Workers = None,
+    memory_limit: MemoryLimit = "1GB",
+    as_json: Json = False,
+) -> None:
+    """Read everything in a store and compare it with what was written; non-zero if anything is wrong."""
+    import storage
+
+    with _engine(scheduler, tls, workers, memory_limit, as_json):
+        report = storage.check(store)
+    wrong = "\n".join(report.problems)
+    _say(report._asdict(), as_json, wrong or f"{report.uri} is whole: {report.documents:,} documents read")
+    if report.problems:
+        raise typer.Exit(1)
 
 
 # --- how it speaks --------------------------------------------------------------------------------
@@ -205,6 +277,12 @@ def _parameters(pairs: list[str] | None) -> dict[str, Any]:
         except json.JSONDecodeError:
             parameters[name] = value
     return parameters
+
+
+def _readable(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_readable(item)}" for name, item in value.items()) or "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 @contextmanager

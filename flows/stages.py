@@ -86,13 +86,30 @@ def selector_for(corpus: Any, method: str, features: int, parameters: dict[str, 
     d = corpus.X.shape[1]
     if features > d:
         raise ValueError(f"{features} features were asked for and {corpus.uri} has only {d}: ask for {d} or fewer")
-    selector = method_named(method).make()
-    unknown = sorted(set(parameters) - set(selector.get_params()))
+    selector, asked = method_named(method).make(), dict(parameters)
+    known = selector.get_params()
+    unknown = sorted(set(asked) - set(known))
     if unknown:
-        raise ValueError(f"{method} has no parameter {', '.join(unknown)}; it has {', '.join(selector.get_params())}")
-    selector.set_params(n_features_to_select=features, **parameters)
+        raise ValueError(f"{method} has no parameter {', '.join(unknown)}; it has {', '.join(known)}")
+    if method_named(method).scores == "scores_":  # else the estimator keeps something other than columns
+        asked["n_features_to_select"] = features
+    if "sample_shape" in known and corpus.spec.get("sample_shape") and "sample_shape" not in asked:
+        asked |= {"sample_shape": tuple(corpus.spec["sample_shape"]), "order": "F"}  # a store's pixels go columns first
+    selector.set_params(**asked)
     selector._validate_params()
     return selector
+
+
+def build_graph(store: str, method: str, parameters: dict[str, Any] | None = None) -> dict[str, Any] | None:
+    """The kNN graph of the training part, kept beside the store, where the method works on one."""
+    if not method_named(method).graph:
+        return None
+    with timed("graph") as record:
+        settings = method_named(method).make(**(parameters or {}))
+        corpus = training_part(storage.open(store))
+        graph = storage.graph(corpus, settings.n_neighbors, metric=settings.metric)
+        record |= {"graph": graph.uri, "info": graph.info}
+    return record
 
 
 def select(
@@ -111,13 +128,16 @@ def select(
     corpus = storage.open(store)
     selector = selector_for(corpus, method, features, parameters or {})
     train = training_part(corpus)
+    graph = next((stage["graph"] for stage in before if "graph" in stage), None)
+    if graph is not None:
+        selector.set_params(graph=storage.open_graph(graph).neighbours())
     asked = {"store": corpus.uri, "method": method, "features": features, "parameters": parameters or {}}
     run = Run.begin(out, asked)
     with abandoned_on_error(run), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NotConverged)
         with timed("select") as record, observed(checkpoint=run.checkpoint(asked, corpus.spec["fingerprint"])):
             selector.fit(train.X, train.y)
-        _write_selection(run, selector, corpus)
+        _write_selection(run, getattr(selector, method_named(method).scores), features, corpus)
     run.note(
         stages=[*before, record],
         status=str(selector.result_.status),
@@ -139,12 +159,11 @@ def abandoned_on_error(run: Run) -> Iterator[None]:
         stack.pop_all()
 
 
-def _write_selection(run: Run, selector: Any, corpus: Any) -> None:
-    index = selector.selected_
-    names = corpus.feature_names[index]
-    rows = zip(range(1, len(index) + 1), index.tolist(), names, selector.scores_[index].tolist(), strict=True)
+def _write_selection(run: Run, scores: Any, features: int, corpus: Any) -> None:
+    index = np.argsort(-scores, kind="stable")[:features]
+    rows = zip(range(1, features + 1), index.tolist(), corpus.feature_names[index], scores[index].tolist(), strict=True)
     run.write_table("selected.csv", ["rank", "index", "name", "score"], rows)
-    run.write_scores(selector.scores_)
+    run.write_scores(scores)
 
 
 def evaluate(run: Run, *, baselines: Sequence[str] = BASELINES, folds: int = 5) -> list[Point]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bigfs.selectors._base import Selector
 from bigfs.selectors.jgsc import JGSC, RJGSC
@@ -16,22 +16,28 @@ from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
 
 
 class Method(NamedTuple):
-    """What the command line knows of a method."""
+    """What the command line knows of a method: how to make it, what it is, and where its scores of the columns are."""
 
-    make: Callable[..., Selector]
+    make: Callable[..., Any]
     about: str
+    scores: str = "scores_"
+    graph: bool = False  # works on the kNN graph, and takes it as its parameter `graph`
 
 
 METHODS: dict[str, Method] = {
     "sparge-lda": Method(partial(SparGE, embedding="lda"), "sparse graph embedding on the classes"),
-    "sparge-sda": Method(partial(SparGE, embedding="sda"), "sparse graph embedding on the classes and the kNN graph, for few labels"),
+    "sparge-sda": Method(
+        partial(SparGE, embedding="sda"), "sparse graph embedding on the classes and the kNN graph, for few labels", graph=True
+    ),
     "sparge-cca": Method(partial(SparGE, embedding="cca"), "sparse graph embedding on real or multi-label targets"),
     "sparge-hsl": Method(partial(SparGE, embedding="hsl"), "sparse graph embedding on the hypergraph of the labels"),
+    "sparge-lpp": Method(partial(SparGE, embedding="lpp"), "sparse graph embedding on the kNN graph, unsupervised", graph=True),
     "sparge-pca": Method(partial(SparGE, embedding="pca"), "sparse graph embedding on the variance, unsupervised"),
-    "sparge-lpp": Method(partial(SparGE, embedding="lpp"), "sparse graph embedding on the kNN graph, unsupervised"),
-    "srlsr": Method(SRLSR, "rescaled least squares, semi-supervised: −1 is unlabelled"),
-    "rlsr": Method(RLSR, "rescaled least squares at p = 1, convex, with a duality gap"),
-    "jhlsr": Method(JHLSR, "hypergraph and sparse regression learned jointly; all, some or no labels"),
+    "srlsr": Method(SRLSR, "semi-supervised rescaled least squares, p < 1"),
+    "rlsr": Method(RLSR, "semi-supervised rescaled least squares, p = 1, convex"),
+    "jhlsr": Method(JHLSR, "hypergraph learning and sparse regression, jointly"),
+    "jgsc": Method(JGSC, "joint graph sparse coding; columns ranked by the kept atoms", scores="column_importance_"),
+    "rjgsc": Method(RJGSC, "robust joint graph sparse coding; columns ranked by the kept atoms", scores="column_importance_"),
     "smr": Method(SMR, "sparse matrix regression on M × N samples; k = 1 is GBR"),
     "fisher": Method(Fisher, "Fisher score, one feature at a time"),
     "anova": Method(ANOVA, "ANOVA F, one feature at a time; ranks as fisher does"),

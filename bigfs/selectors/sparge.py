@@ -18,7 +18,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from bigfs import master, response
 from bigfs.cutting_plane import Cuts, Problem, cutting_plane
-from bigfs.graph import affinity, knn
+from bigfs.graph import Neighbours, affinity, knn
 from bigfs.hypergraph import neighbour_hyperedges
 from bigfs.matrix import Matrix
 from bigfs.prox import row_norms
@@ -41,7 +41,7 @@ class SparGE(Selector):
         means the same whatever the data's scale (for rows of unit length the unit is about 1).
     n_components : width r of the embedding; None takes classes − 1 for sda and 10 for pca, lpp and hsl without y.
     n_neighbors, metric : of the kNN graph, for lpp, sda and hsl; cosine or heat weights by the metric.
-    graph : (n, n) sparse affinity to use instead, for lpp and sda.
+    graph : (n, n) sparse affinity, or `Neighbours`, to use instead, for lpp and sda.
     weighting : for lpp and sda. Their generalized eigenproblems weigh sample i by √D_ii (√(1+βD_ii)): "degree" does
         as they do; "uniform" (default) regresses as the paper's Table 1 does, and chose better features on COIL20.
     beta : weight of the graph against the classes, for sda.
@@ -74,7 +74,7 @@ class SparGE(Selector):
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "metric": [StrOptions({"cosine", "euclidean"})],
-        "graph": [HasMethods("tocsr"), None],
+        "graph": [HasMethods("tocsr"), Neighbours, None],
         "weighting": [StrOptions({"uniform", "degree"})],
         "beta": [Interval(Real, 0, None, closed="neither")],
         "ranking": [StrOptions({"elimination", "weights"})],
@@ -170,11 +170,16 @@ class SparGE(Selector):
         return X, T, np.sqrt(1 + self.beta * degree) if self.weighting == "degree" else None
 
     def _affinity(self, X: Matrix) -> Any:
+        if isinstance(self.graph, Neighbours):
+            return self._weighted(self.graph)
         if self.graph is not None:
             if self.graph.shape != (X.shape[0], X.shape[0]):
                 raise ValueError(f"graph has shape {self.graph.shape} and X has {X.shape[0]} samples: give their n × n affinity")
             return sp.csr_array(self.graph)
-        return affinity(knn(X, self.n_neighbors, metric=self.metric), weights="cosine" if self.metric == "cosine" else "heat")
+        return self._weighted(knn(X, self.n_neighbors, metric=self.metric))
+
+    def _weighted(self, neighbours: Neighbours) -> Any:
+        return affinity(neighbours, weights="cosine" if neighbours.metric == "cosine" else "heat")
 
     def _width(self, X: Matrix) -> int:
         """r of an embedding without classes: 10, or what few samples and features allow."""
