@@ -25,6 +25,7 @@ from bigfs.result import Record, Result, iterate
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
+INEXACT = 0.5  # of the gap that is left: how well the next master is solved; half the factorizations of 0.05, a cut more
 
 
 # --- the problem ----------------------------------------------------------------------------------
@@ -50,6 +51,7 @@ class Problem:
         self.Z = sp.csc_array((X.shape[0], 0))  # the gathered columns, uncentred
         self.G = np.empty((0, 0))
         self.B = np.empty((0, T.shape[1]))
+        self.last: tuple[Index, master.Factor] | None = None
 
     def score(self, V: Array) -> tuple[Index, Array]:
         """The m largest s_j = ‖(XcᵀV)_j‖² and their features, best first. One pass."""
@@ -94,6 +96,17 @@ class Problem:
         place = self.positions(features)
         members = tuple(np.searchsorted(features, np.sort(s)) for s in sets)
         return master.Master(self.G[np.ix_(place, place)], self.B[place], self.tt, self.gamma, members), features
+
+    def keep(self, features: Index, factor: master.Factor) -> None:
+        """Remember the master's last factor, by the features it stands for."""
+        self.last = (features[factor.alive], factor)
+
+    def fitting(self, features: Index) -> master.Factor | None:
+        """The remembered factor, for a master over `features`."""
+        if self.last is None:
+            return None
+        own, factor = self.last
+        return factor._replace(alive=np.searchsorted(features, own)) if np.isin(own, features).all() else None
 
     def positions(self, features: Index) -> Index:
         order = np.argsort(self.features)
@@ -157,11 +170,12 @@ def cut(problem: Problem, state: Cuts, solver: str, tol: float) -> Cuts:
     for each in sets:
         problem.gather(each)
     restricted, features = problem.restricted(sets)
-    eta = np.append(state.eta * (1 - 1 / len(sets)), 1 / len(sets))
-    solution = master.solve(restricted, eta, solver, tol)
+    eta = np.append(state.eta, 0.0 if state.sets else 1.0)
+    solution = master.solve(restricted, eta, solver, max(tol, INEXACT * gap(state)), problem.fitting(features))
     kept = solution.eta > 0
     used = np.isin(np.arange(len(features)), np.concatenate([s for s, k in zip(restricted.sets, kept, strict=True) if k]))
     sets = tuple(s for s, k in zip(sets, kept, strict=True) if k)
+    problem.keep(features, solution.factor)
     features, W = features[used], solution.W[used]
     V = problem.residual(W, features)
     following, s = problem.score(V)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cho_factor, cho_solve, lapack, solve_triangular
 
 from bigfs.prox import shrink_squared_sum
 
@@ -35,14 +35,23 @@ class Master(NamedTuple):
     sets: tuple[NDArray[np.int64], ...]
 
 
+class Factor(NamedTuple):
+    """A Cholesky factor of γI + D^½GD^½ over the columns `alive`, where d > 0."""
+
+    alive: NDArray[np.int64]
+    d: Array
+    lower: Array
+
+
 class Solution(NamedTuple):
-    """η (κ), W = Σ_t Ωᵗ (u × r), the value, a lower bound of it, and the iterations spent."""
+    """η (κ), W = Σ_t Ωᵗ (u × r), the value, a lower bound of it, the iterations spent, and the last factor."""
 
     eta: Array
     W: Array
     value: float
     lower: float
     n_iter: int
+    factor: Factor
 
     @property
     def gap(self) -> float:
@@ -50,44 +59,53 @@ class Solution(NamedTuple):
 
 
 class Ridge(NamedTuple):
-    """The ridge problem at one η: W, C = XcᵤᵀV at the residual V, J, ∇J, and what the Hessian needs."""
+    """The ridge problem at one η: W, C = XcᵤᵀV at the residual V, J, ∇J, and its factor."""
 
     W: Array
     C: Array
     value: float
     gradient: Array
-    factor: tuple[Array, bool]
-    root: Array
-    alive: NDArray[np.int64]
+    factor: Factor
 
 
-def solve(master: Master, eta: Array, method: str = "auto", tol: float = SETTLED) -> Solution:
+def solve(master: Master, eta: Array, method: str = "auto", tol: float = SETTLED, factor: Factor | None = None) -> Solution:
     """Minimize the master from `eta` until its own relative duality gap is `tol`.
 
     `method`: "newton" (a handful of Cholesky factorizations of u columns), "simplex" (linear
     convergence, the same factorizations), "apg" (products only; slow where sets overlap).
-    "auto" is newton, the fastest of the three wherever it was measured.
+    "auto" is newton, the fastest of the three wherever it was measured. A new set enters newton at
+    weight zero, where the `factor` of the solution before still holds and saves one factorization.
     """
-    return {"auto": newton, "newton": newton, "simplex": simplex, "apg": apg}[method](master, eta, tol)
+    if method in ("auto", "newton"):
+        return newton(master, eta, tol, factor)
+    return {"simplex": simplex, "apg": apg}[method](master, eta, tol)
 
 
 # --- the reduced function of η ------------------------------------------------------------------
 
 
-def ridge(master: Master, eta: Array) -> Ridge:
-    """J(η) and its gradient −(1/2γ) Σ_{j∈t} ‖x_jᵀV‖², from one Cholesky factorization."""
+def ridge(master: Master, eta: Array, factor: Factor | None = None) -> Ridge:
+    """J(η) and its gradient −(1/2γ) Σ_{j∈t} ‖x_jᵀV‖², from one Cholesky factorization, or a `factor` that fits."""
     G, B, tt, gamma, sets = master
     d = _coverage(sets, eta, len(B))
     alive = np.flatnonzero(d > 0)
-    root = np.sqrt(d[alive])
-    K = root[:, None] * G[np.ix_(alive, alive)] * root
-    K[np.diag_indices_from(K)] += gamma
-    factor = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
+    if factor is None or not np.array_equal(factor.d, d[alive]) or not np.array_equal(factor.alive, alive):
+        factor = _factorize(G, d, alive, gamma)
+    root = np.sqrt(d[alive])[:, None]
     W = np.zeros_like(B)
-    W[alive] = root[:, None] * cho_solve(factor, root[:, None] * B[alive], check_finite=False)
-    C = B - G[:, alive] @ W[alive]
+    W[alive] = root * cho_solve((factor.lower, True), root * B[alive], check_finite=False)
+    C = B - G @ W
     value = float(0.5 * (tt - np.vdot(B, W)))
-    return Ridge(W, C, value, -_set_sums(sets, C) / (2 * gamma), factor, root, alive)
+    return Ridge(W, C, value, -_set_sums(sets, C) / (2 * gamma), factor)
+
+
+def _factorize(G: Array, d: Array, alive: NDArray[np.int64], gamma: float) -> Factor:
+    root = np.sqrt(d[alive])
+    K = G.copy() if len(alive) == len(G) else G[np.ix_(alive, alive)]
+    K *= root[:, None]
+    K *= root
+    K[np.diag_indices_from(K)] += gamma
+    return Factor(alive, d[alive], cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)[0])
 
 
 def _hessian(master: Master, at: Ridge) -> Array:
@@ -98,15 +116,16 @@ def _hessian(master: Master, at: Ridge) -> Array:
         R[members, t] = at.C[members]
     side_by_side = R.reshape(len(B), -1)
     GR = G @ side_by_side
-    F = solve_triangular(at.factor[0], at.root[:, None] * GR[at.alive], lower=True, check_finite=False)
+    root = np.sqrt(at.factor.d)[:, None]
+    F = solve_triangular(at.factor.lower, root * GR[at.factor.alive], lower=True, check_finite=False)
     blocks = side_by_side.T @ GR - F.T @ F
     r = B.shape[1]
     return np.einsum("tjsj->ts", blocks.reshape(len(sets), r, len(sets), r)) / gamma**2
 
 
-def newton(master: Master, eta: Array, tol: float = SETTLED, max_iter: int = 100) -> Solution:
+def newton(master: Master, eta: Array, tol: float = SETTLED, factor: Factor | None = None, max_iter: int = 100) -> Solution:
     """Projected Newton: each step minimizes the quadratic model on the simplex, then backtracks."""
-    at = ridge(master, eta)
+    at = ridge(master, eta, factor)
     for n_iter in range(max_iter):
         gap = _simplex_gap(at.gradient, eta)
         if gap <= tol * at.value or n_iter == max_iter - 1:
@@ -122,7 +141,7 @@ def newton(master: Master, eta: Array, tol: float = SETTLED, max_iter: int = 100
         if there.value >= at.value:  # nothing left to gain in floating point
             break
         eta, at = trial / trial.sum(), there
-    return Solution(eta, at.W, at.value, at.value - _simplex_gap(at.gradient, eta), n_iter)
+    return Solution(eta, at.W, at.value, at.value - _simplex_gap(at.gradient, eta), n_iter, at.factor)
 
 
 def simplex(master: Master, eta: Array, tol: float = SETTLED, max_iter: int = 2000) -> Solution:
@@ -136,7 +155,7 @@ def simplex(master: Master, eta: Array, tol: float = SETTLED, max_iter: int = 20
         # ‖Ωᵗ‖ = (η_t/γ) ‖C_t‖, because γ w_j / d_j = x_jᵀV
         norms = eta * np.sqrt(_set_sums(master.sets, at.C))
         eta = norms / norms.sum()
-    return Solution(eta, at.W, at.value, at.value - _simplex_gap(at.gradient, eta), n_iter)
+    return Solution(eta, at.W, at.value, at.value - _simplex_gap(at.gradient, eta), n_iter, at.factor)
 
 
 def _simplex_gap(gradient: Array, eta: Array) -> float:
@@ -192,7 +211,7 @@ def eliminate(G: Array, B: Array, tt: float, gamma: float, stops: tuple[int, ...
     the choice of k. Ranking by ‖w_j‖ of the relaxation would count twice what two features share.
     """
     left = np.arange(len(B))
-    P = cho_solve(cho_factor(G + gamma * np.eye(len(B)), lower=True, check_finite=False), np.eye(len(B)), check_finite=False)
+    P = _inverse(G + gamma * np.eye(len(B)))
     W = P @ B
     gone: list[NDArray[np.int64]] = []
     costs: list[Array] = []
@@ -212,6 +231,16 @@ def eliminate(G: Array, B: Array, tt: float, gamma: float, stops: tuple[int, ...
         W = W[keep] - side @ across[:, len(keep) :]
         left = left[keep]
     return Elimination(np.concatenate(gone)[::-1], np.concatenate(costs)[::-1], values)
+
+
+def _inverse(K: Array) -> Array:
+    """The inverse itself, of a symmetric positive definite matrix: its diagonal is what is wanted."""
+    lower, _ = cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)
+    inverse, failed = lapack.dpotri(lower, lower=1, overwrite_c=1)
+    if failed:
+        raise np.linalg.LinAlgError(f"a singular matrix of {len(K)} features: raise gamma")
+    below = np.tril(inverse)
+    return below + np.tril(below, -1).T
 
 
 # --- the paper's: accelerated proximal gradient on the blocks Ωᵗ ---------------------------------
@@ -245,7 +274,7 @@ def apg(master: Master, eta: Array, tol: float = SETTLED, max_iter: int = 20000)
         Omega, momentum = new, faster
     weight = _norms(Omega, owner)
     eta = weight / weight.sum() if weight.any() else np.full(len(sets), 1 / len(sets))
-    return Solution(eta, _join(Omega, members, u), best[0], best[1], n_iter)
+    return Solution(eta, _join(Omega, members, u), best[0], best[1], n_iter, at.factor)
 
 
 def _bounds(master: Master, Omega: Array, W: Array, owner: NDArray[np.int64]) -> tuple[float, float]:

@@ -26,6 +26,7 @@ from bigfs.result import Result
 from bigfs.selectors._base import N_FEATURES, Selector, classes_of
 
 Array = NDArray[np.float64]
+CANDIDATES = 4  # times m: how many of the union's features, by weight, elimination starts from
 
 
 class SparGE(Selector):
@@ -136,11 +137,13 @@ class SparGE(Selector):
         if self.ranking == "weights":
             self.scores_[cuts.features] = row_norms(cuts.W)
             return
-        problem.gather(cuts.features)  # a finished run that is resumed has gathered nothing yet
-        place = problem.positions(cuts.features)
+        heaviest = np.sort(np.argsort(-row_norms(cuts.W), kind="stable")[: CANDIDATES * m])
+        features = cuts.features[heaviest]
+        problem.gather(features)  # a finished run that is resumed has gathered nothing yet
+        place = problem.positions(features)
         rounded = master.eliminate(problem.G[np.ix_(place, place)], problem.B[place], problem.tt, problem.gamma, stops=(m,))
         falling = np.minimum.accumulate(rounded.cost) * (1 - 1e-12 * np.arange(len(rounded.cost)))
-        self.scores_[cuts.features[rounded.order]] = falling
+        self.scores_[features[rounded.order]] = falling
         value = rounded.values[m]
         result.stats.update(objective=value, objective_gap=(value - cuts.lower) / value)
 
