@@ -146,6 +146,8 @@ def run_once(
     done = tasks.run_at(out, key)
     about = {} if done is None else done.about
     whole = "curves" in about and (Path(out) / "report.html").exists()
+    if stages.method_named(method).graph and "status" not in about:  # kept beside the store, whoever asks
+        before = [*before, tasks.once(tasks.graph, False, how, store, method, parameters, key)]
     tasks.once(tasks.select, "status" in about, how, store, out, method, features, parameters, key, list(before))
     tasks.once(tasks.evaluate, "curves" in about, how, out, key)
     return tasks.once(tasks.report, whole, how, out, key)

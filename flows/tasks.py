@@ -58,6 +58,12 @@ def stage(source: str, store: str | None, settings: dict[str, Any], key: str) ->
         return stages.stage(source, store, settings)
 
 
+@task(name="graph", tags=["bigfs", "io"], **STAGE)
+def graph(store: str, method: str, parameters: dict[str, Any], key: str) -> dict[str, Any] | None:
+    with artifacts.progress("graph"):
+        return stages.build_graph(store, method, parameters)
+
+
 @task(name="select", tags=["bigfs"], task_run_name="select {features} by {method}", **STAGE)
 def select(store: str, out: str, method: str, features: int, parameters: dict[str, Any], key: str, before: list[dict[str, Any]]) -> str:
     with artifacts.progress("select"):
