@@ -11,7 +11,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
 
 from bigfs import blocks
-from bigfs.matrix import Matrix
+from bigfs.matrix import Centred, Matrix
 
 Index = NDArray[np.int64]
 BYTES_A_VALUE = 40  # liblinear's float64 copy, its nodes, and ours
@@ -96,3 +96,28 @@ def class_profile(X: Matrix, y: Index, index: Index, n_classes: int) -> NDArray[
     overall = Z.sum(axis=0) / Z.shape[0]
     variance = Z.power(2).sum(axis=0) / Z.shape[0] - overall**2
     return (means - overall[:, None]) / np.sqrt(np.where(variance > 0, variance, 1))[:, None]
+
+
+def explained_variance(X: Any, index: Index) -> float:
+    """Share of the variance that the chosen features explain, all of them together: 1 − ‖Xc − Xc[:, index] W‖² / ‖Xc‖².
+
+    W is the least-squares regression of every feature on the chosen ones.
+
+    Parameters
+    ----------
+    X : (n, d) array, scipy.sparse matrix or `Matrix`.
+    index : the m chosen features. What is dense is m × m, and the n × m columns' orthonormal basis.
+
+    Returns
+    -------
+    Between 0, for no feature or constant ones, and 1; 1 where X does not vary at all.
+    """
+    X = X if isinstance(X, Matrix) else Matrix.from_array(X)
+    total = float(X.stats.squares.sum() - X.shape[0] * np.sum(X.means**2))
+    if total <= 0:
+        return 1.0
+    blocks.require_memory(24 * X.shape[0] * len(index) + 8 * X.shape[1] * len(index), f"the variance that {len(index)} features explain")
+    Z = X.columns(index).toarray().astype(np.float64) - X.means[index]
+    U, s, _ = np.linalg.svd(Z, full_matrices=False)
+    U = U[:, s > 1e-10 * s.max(initial=0)]
+    return float(np.sum((Centred(X, X.means).rmatmul(U)) ** 2)) / total
