@@ -342,6 +342,24 @@ def test_features_in_json(tmp_path, matrix, size):
     assert names[3] == "r3"
 
 
+def test_options_may_follow_the_path(tmp_path):
+    path = tmp_path / "d.jsonl"
+    path.write_text('{"body": "x", "y": "?"}\n')
+    (found,) = documents_of(sources.find(f"{path}?text=body&label=y&unlabelled=%3F"), tmp_path)
+    assert (found.text, found.label) == ("x", None)
+    path = tmp_path / "X.svm"
+    path.write_text("1 1:2\n")
+    assert sources.find(f"{path}?zero_based=true&n_features=9").unpacked(tmp_path).zero_based is True
+    assert rows_of(sources.find(f"{path}?zero_based=true&n_features=9"), tmp_path)[0].tolist() == [[0, 2, *[0] * 7]]
+    for query, message in (
+        ("zero_based=maybe", "zero_based is true or false"),
+        ("n_features=x", "n_features is a whole number"),
+        ("plain=x", "has no option plain"),
+    ):
+        with pytest.raises(SourceError, match=message):
+            sources.find(f"{path}?{query}")
+
+
 # --- labels -------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 from storage import catalogue
 from storage.errors import SourceError
@@ -42,7 +43,8 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
     Parameters
     ----------
     source : a file or a folder; ``synthetic:NAME`` for a generated corpus; the http(s) URL of a file;
-        or a name of `storage.catalogue.ENTRIES`, unless a file is called so.
+        or a name of `storage.catalogue.ENTRIES`, unless a file is called so. Options may follow, as in
+        ``faces.mat?sample_shape=32x32&unlabelled=-1`` (not after a URL, where they would be its own).
     format : one of `FORMATS`; default: guessed from the content.
     options : of the format, for example ``zero_based`` of svmlight.
 
@@ -58,6 +60,9 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
     if name.startswith(("http://", "https://")):
         source = catalogue.download(name)
     if not Path(source).exists():
+        name, _, query = name.partition("?")
+        if query:
+            return find(name, **{"format": format, **dict(parse_qsl(query, keep_blank_values=True)), **options})
         if name in catalogue.ENTRIES:
             return _catalogued(name, format, options)
         raise SourceError(f"{name} does not exist: give the path of a file or a folder, a URL, or a name that `bigfs datasets` lists")
@@ -67,10 +72,22 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
 
 
 def _made(kind: Any, path: str, options: dict[str, Any]) -> Source:
-    known = list(inspect.signature(kind).parameters)[1:]
+    parameters = inspect.signature(kind).parameters
+    known = [name for name in list(parameters)[1:] if name != "plain"]
     if unknown := sorted(set(options) - set(known)):
         raise SourceError(f"{kind.format} has no option {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
+    options = {name: _typed(value, str(parameters[name].annotation), name) for name, value in options.items()}
     return kind(path, **options)  # type: ignore[no-any-return]
+
+
+def _typed(value: Any, wanted: str, name: str) -> Any:
+    """An option that was written in the source's name, as its parameter wants it."""
+    if not isinstance(value, str) or "str" in wanted:
+        return value
+    try:
+        return {"true": True, "false": False}[value.lower()] if "bool" in wanted else int(value)
+    except (KeyError, ValueError):
+        raise SourceError(f"{name} is {'true or false' if 'bool' in wanted else 'a whole number'}, not {value!r}") from None
 
 
 def _catalogued(name: str, format: str | None, options: dict[str, Any]) -> Source:
