@@ -91,7 +91,7 @@ def scaling(corpus: str = "synthetic:real-sim", stores: Path = STORES, limit: st
 
 
 def opened(corpus: str, stores: Path) -> Any:
-    name = corpus.removeprefix("synthetic:").replace("?", "-").replace("=", "-")
+    name = Path(corpus).name.removeprefix("synthetic:").replace("?", "-").replace("=", "-")
     return storage.open(storage.stage(corpus, stores / f"{name}.zarr", memory_limit="1GB")).X
 
 
