@@ -1,11 +1,24 @@
 """Corpora in Zarr: formats in, chunks out."""
 
-from storage.append import append
-from storage.corpus import Corpus, open
-from storage.errors import Damaged, SourceError, StoreError
-from storage.graphs import Graph, graph, open_graph
-from storage.integrity import Report, check, info
-from storage.staging import stage, staged
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from storage.appending import append
+    from storage.corpus import Corpus, open
+    from storage.errors import Damaged, SourceError, StoreError
+    from storage.graphs import Graph, graph, open_graph
+    from storage.integrity import Report, check, info
+    from storage.staging import stage, staged
+
+_ROOMS = {
+    "appending": ("append",),
+    "corpus": ("Corpus", "open"),
+    "errors": ("Damaged", "SourceError", "StoreError"),
+    "graphs": ("Graph", "graph", "open_graph"),
+    "integrity": ("Report", "check", "info"),
+    "staging": ("stage", "staged"),
+}
 
 __all__ = [
     "Corpus",
@@ -23,3 +36,11 @@ __all__ = [
     "stage",
     "staged",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The public names, each imported when it is first asked for: a worker that reads tiles loads no format."""
+    for room, names in _ROOMS.items():
+        if name in names:
+            return getattr(import_module(f"storage.{room}"), name)
+    raise AttributeError(f"module 'storage' has no attribute {name!r}")

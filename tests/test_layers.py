@@ -1,6 +1,8 @@
 """Imports run one way: flows → storage → bigfs, and strictly downward inside bigfs."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,3 +64,9 @@ def test_each_library_enters_by_one_door(library, door):
         for path in sources(package):
             if any(name.split(".")[0] == library for name in imports(path)):
                 assert str(path.relative_to(ROOT)).startswith(door), f"{path} imports {library}"
+
+
+def test_a_worker_that_reads_tiles_loads_no_format():
+    heavy = "import sys, storage.corpus; print(*{'pandas', 'pyarrow', 'sklearn', 'matplotlib'} & set(sys.modules))"
+    told = subprocess.run([sys.executable, "-c", heavy], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert told.stdout.split() == []
