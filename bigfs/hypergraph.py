@@ -195,7 +195,7 @@ def _hyperedges(own: Rows, index: Array | None, everyone: list[Rows], penalties:
     sizes, members, squares = [0], [np.empty(0, dtype=np.int64)], [np.empty(0)]
     for i, others, K in problems:
         G, b, norm = K[:-1, :-1], K[:-1, -1], K[-1, -1]
-        for support in _supports(G, b, penalties):
+        for support in lasso_supports(G, b, penalties):
             sizes.append(len(support) + 1)
             members.append(np.append(others[support], i))
             squares.append(np.append(np.maximum(G[support, support] + norm - 2 * b[support], 0), -1.0))
@@ -238,7 +238,7 @@ def _gather(everyone: list[Rows], needed: Array | None) -> sp.csr_array:
     return sp.csr_array(sp.vstack(parts, format="csr"), dtype=np.float64)
 
 
-def _supports(G: Array, b: Array, penalties: list[float]) -> list[Array]:
+def lasso_supports(G: Array, b: Array, penalties: list[float]) -> list[Array]:
     """The non-zeros of the lasso at each relative penalty (decreasing), from one LARS path."""
     largest = np.abs(b).max(initial=0.0)
     if largest == 0:

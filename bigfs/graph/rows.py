@@ -13,7 +13,7 @@ from bigfs.graph.cost import Cost
 from bigfs.matrix import Matrix
 
 GRAIN = 4096  # blocks start at multiples of it, so that a chunk of a stored graph has one writer
-SHARE = 0.04  # of a process's memory for one block: two of them, their lists and what merges
+SHARE = 0.03  # of a process's memory for one block: two of them, their lists and what merges
 PAIRS_PER_WORKER = 16  # at least, so that the last tasks to end leave little idle
 
 
