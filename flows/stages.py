@@ -133,9 +133,10 @@ def select(
         selector.set_params(graph=storage.open_graph(graph).neighbours())
     asked = {"store": corpus.uri, "method": method, "features": features, "parameters": parameters or {}}
     run = Run.begin(out, asked)
+    checkpoint = run.checkpoint(asked, corpus.spec["fingerprint"])
     with abandoned_on_error(run), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NotConverged)
-        with timed("select") as record, observed(checkpoint=run.checkpoint(asked, corpus.spec["fingerprint"])):
+        with timed("select") as record, observed(checkpoint=checkpoint):
             selector.fit(train.X, train.y)
         _write_selection(run, getattr(selector, method_named(method).scores), features, corpus)
     run.note(
@@ -144,6 +145,7 @@ def select(
         converged=selector.result_.converged,
         history=selector.result_.history,
         stats=selector.result_.stats,
+        resumed=checkpoint.resumed,
         hints=[str(w.message) for w in caught],
         versions={name: version(name) for name in ("bigfs", "dask", "numpy", "scipy", "scikit-learn", "zarr")},
     )

@@ -68,6 +68,8 @@ def graph(store: str, method: str, parameters: dict[str, Any], key: str) -> dict
 def select(store: str, out: str, method: str, features: int, parameters: dict[str, Any], key: str, before: list[dict[str, Any]]) -> str:
     with artifacts.progress("select"):
         run = stages.select(store, out, method=method, features=features, parameters=parameters, before=before)
+    for loop, steps in run.about["resumed"].items():
+        get_run_logger().info("select: %s went on from step %d of an earlier try", loop, steps)
     run.note(key=key, prefect=_own_id())
     artifacts.show_selection(run)
     return out

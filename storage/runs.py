@@ -131,6 +131,7 @@ class Checkpoint:
 
     def __init__(self, folder: Path, key: str) -> None:
         self.folder, self.key = folder, key
+        self.resumed: dict[str, int] = {}  # loop → steps that an earlier try had done
 
     def _file(self, name: str) -> Path:
         return self.folder / f"{name.lower().replace(' ', '-')}-{self.key}.npz"
@@ -145,6 +146,7 @@ class Checkpoint:
         except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
             raise RunError(f"the checkpoint {file} is damaged ({error}): delete it and start the run again") from error
         form = json.loads(str(flat["form"]))
+        self.resumed[name] = len(form["history"])
         return tuple(_unflatten(flat, f"{i}", kind) for i, kind in enumerate(form["fields"])), form["history"]
 
     def save(self, name: str, state: Any, history: list[dict[str, float]]) -> None:

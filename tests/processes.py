@@ -38,7 +38,8 @@ def until(true, what, seconds=90, every=0.05):
 
 
 def start(command, log, env, cwd):
-    return subprocess.Popen([str(c) for c in command], stdout=log.open("ab"), stderr=subprocess.STDOUT, env=env, cwd=cwd)
+    with log.open("ab") as out:
+        return subprocess.Popen([str(c) for c in command], stdout=out, stderr=subprocess.STDOUT, env=env, cwd=cwd)
 
 
 def stop(process):
@@ -79,7 +80,7 @@ def environment(home, **more):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "DASK_"))}
     return {
         **clean,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
         "PREFECT_HOME": str(home),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
@@ -168,7 +169,7 @@ def dask_cluster(home, workers=2, memory_limit="1GB", **more):
     tls = home / "tls"
     if not tls.exists():
         make_certificates(tls)
-    env = environment(home, **tls_environment(tls), DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="3", **more)
+    env = environment(home, **tls_environment(tls), **more)
     address = f"tls://127.0.0.1:{free_port()}"
     dask = [sys.executable, "-m", "dask"]
     local = ["--host", "tls://127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
