@@ -97,26 +97,33 @@ def healthy(url):
     return False
 
 
-@pytest.fixture(scope="session")
-def prefect_server(tmp_path_factory):
-    home = tmp_path_factory.mktemp("prefect")
+@contextlib.contextmanager
+def prefect_process(home, auth=AUTH):
+    """`prefect server start`, with a quick scheduler."""
     port = free_port()
     url = f"http://127.0.0.1:{port}/api"
     server = environment(
         home,
-        PREFECT_SERVER_API_AUTH_STRING=AUTH,
         PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS="2",
         PREFECT_SERVER_SERVICES_SCHEDULER_MIN_SCHEDULED_TIME="0:00:10",
         PREFECT_SERVER_SERVICES_SCHEDULER_MIN_RUNS="2",
     )
+    client = environment(home, PREFECT_API_URL=url, PREFECT_WORKER_QUERY_SECONDS="2")
+    if auth:
+        server["PREFECT_SERVER_API_AUTH_STRING"] = client["PREFECT_API_AUTH_STRING"] = auth
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", port]
     process = start(command, home / "server.log", server, home)
     try:
         until(lambda: healthy(url), "the Prefect server's start", 180)
-        client = environment(home, PREFECT_API_URL=url, PREFECT_API_AUTH_STRING=AUTH, PREFECT_WORKER_QUERY_SECONDS="2")
         yield Prefect(url, client, process, home)
     finally:
         stop(process)
+
+
+@pytest.fixture(scope="session")
+def prefect_server(tmp_path_factory):
+    with prefect_process(tmp_path_factory.mktemp("prefect")) as server:
+        yield server
 
 
 @pytest.fixture
