@@ -8,7 +8,7 @@ run: .venv/.installed
 	$(BIN)/bigfs run synthetic:newswire --features 200
 
 test: .venv/.installed
-	$(BIN)/pytest
+	$(BIN)/pytest -m ""
 
 check: .venv/.installed
 	$(BIN)/ruff check .

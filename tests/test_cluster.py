@@ -19,7 +19,10 @@ from flows.tls import environment as tls_environment
 from flows.tls import make_certificates
 from storage.runs import Run
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:prefect", "ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:prefect", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 SOURCE = "synthetic:newswire?rows=4000"  # 2 blocks of samples, 8 tiles
 FEATURES = 40
 ASKED = {"method": "sparge-lda", "features": FEATURES}

@@ -16,7 +16,10 @@ from flows.locks import Busy, alone
 from flows.parameters import Engine, Staging
 from storage.runs import Run
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:prefect", "ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:prefect", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 SERIAL = Engine(workers=0)
 FEATURES = 12
 

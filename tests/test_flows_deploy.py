@@ -11,7 +11,10 @@ import yaml
 from processes import ROOT, start, stop, until
 from test_flows import artifacts, client, write_corpus
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:prefect", "ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:prefect", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 FILES = sorted((ROOT / "deploy").rglob("*.yaml"))
 DEPLOYMENTS = [
     pytest.param(deployment, id=deployment["name"])

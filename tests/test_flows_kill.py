@@ -12,6 +12,7 @@ from processes import AUTH, kill, start, until
 from flows import stages
 from storage.runs import Run
 
+pytestmark = pytest.mark.processes
 SOURCE = "synthetic:newswire?rows=4000"
 COMMAND = [sys.executable, "-m", "bigfs.cli", "run", SOURCE, "--features", "40", "--set", "tol=1e-3", "--set", "solver=newton"]
 COMMAND += ["--workers", "0", "--tile-rows", "500", "--out", "runs/r"]
