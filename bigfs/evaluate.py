@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
 
 from bigfs import blocks
-from bigfs.matrix import Centred, Matrix
+from bigfs.matrix import Centred, Matrix, gram
 
 Index = NDArray[np.int64]
 BYTES_A_VALUE = 40  # liblinear's float64 copy, its nodes, and ours
@@ -121,3 +122,20 @@ def explained_variance(X: Any, index: Index) -> float:
     U, s, _ = np.linalg.svd(Z, full_matrices=False)
     U = U[:, s > 1e-10 * s.max(initial=0)]
     return float(np.sum((Centred(X, X.means).rmatmul(U)) ** 2)) / total
+
+
+def redundancy_rate(Z: Any) -> float:
+    """Mean absolute correlation of the pairs of columns of Z (n × m), dense or sparse; 0 is no redundancy, 1 all the same.
+
+    Constant columns correlate with nothing. [Zhao, Wang, Liu, AAAI 2010, without the sign.] m × m is formed.
+    """
+    Z = sp.csc_array(Z, dtype=np.float64) if sp.issparse(Z) else np.asarray(Z, dtype=np.float64)
+    n, m = Z.shape
+    if m < 2:
+        return 0.0
+    blocks.require_memory(2 * 8 * m * m, f"the {m} × {m} correlations")
+    C = gram(Z, np.asarray(Z.mean(axis=0)).ravel())
+    deviation = np.sqrt(np.maximum(np.diag(C), 0))
+    deviation[deviation <= 1e-8 * np.sqrt(n) * np.abs(Z).max()] = np.inf
+    correlation = np.abs(C / deviation[:, None] / deviation)
+    return float((correlation.sum() - np.trace(correlation)) / (m * (m - 1)))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from bigfs.selectors._base import Selector
 from bigfs.selectors.jgsc import JGSC, RJGSC
 from bigfs.selectors.jhlsr import JHLSR
+from bigfs.selectors.laplacian_score import LaplacianScore
 from bigfs.selectors.smr import SMR
 from bigfs.selectors.sparge import SparGE
 from bigfs.selectors.srlsr import RLSR, SRLSR
@@ -39,9 +40,25 @@ METHODS: dict[str, Method] = {
     "jgsc": Method(JGSC, "joint graph sparse coding; columns ranked by the kept atoms", scores="column_importance_"),
     "rjgsc": Method(RJGSC, "robust joint graph sparse coding; columns ranked by the kept atoms", scores="column_importance_"),
     "smr": Method(SMR, "sparse matrix regression on M × N samples; k = 1 is GBR"),
+    "laplacian": Method(LaplacianScore, "Laplacian score on the kNN graph, unsupervised"),
     "fisher": Method(Fisher, "Fisher score, one feature at a time"),
     "anova": Method(ANOVA, "ANOVA F, one feature at a time; ranks as fisher does"),
     "chi2": Method(Chi2, "χ² of non-negative features, one feature at a time"),
 }
 
-__all__ = ["ANOVA", "JGSC", "JHLSR", "METHODS", "RJGSC", "RLSR", "SMR", "SRLSR", "Chi2", "Fisher", "Method", "Selector", "SparGE"]
+__all__ = [
+    "ANOVA",
+    "JGSC",
+    "JHLSR",
+    "METHODS",
+    "RJGSC",
+    "RLSR",
+    "SMR",
+    "SRLSR",
+    "Chi2",
+    "Fisher",
+    "LaplacianScore",
+    "Method",
+    "Selector",
+    "SparGE",
+]

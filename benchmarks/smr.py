@@ -1,0 +1,121 @@
+"""SMR on faces: accuracy and redundancy against single-pixel scores, covered eyes, time at PIE's size.
+
+python benchmarks/smr.py orl --data FOLDER
+python benchmarks/smr.py pictures --data FOLDER --out docs
+python benchmarks/smr.py time
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import scipy.io
+import typer
+from sklearn.neighbors import KNeighborsClassifier
+
+import bigfs
+from bigfs.evaluate import redundancy_rate
+from bigfs.result import NotConverged
+from storage import sources
+
+SIZE = (32, 32)
+EYES = (slice(8, 14), slice(4, 28))  # rows and columns that are covered
+PIXELS = (50, 100, 200, 300, 400, 500, 600)
+ALPHAS = (0.1, 1.0, 10.0)
+Data = Annotated[Path, typer.Option(help="folder with ORL.mat")]
+app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
+
+
+def orl(data: Path) -> tuple[Any, Any]:
+    """400 × 1024, 0 … 1, pixels in MATLAB's column-major order (order="F"), and 40 classes of ten."""
+    file = scipy.io.loadmat(data / "ORL.mat")
+    return file["X"].astype(np.float64) / 255, file["Y"].ravel()
+
+
+def covered(X: Any, seed: int = 0) -> Any:
+    """The eyes of every image behind a block of uniform noise."""
+    images = X.reshape(-1, *SIZE).transpose(0, 2, 1).copy()
+    images[(slice(None), *EYES)] = np.random.default_rng(seed).random((len(X), 6, 24))
+    return images.transpose(0, 2, 1).reshape(len(X), -1)
+
+
+def methods() -> dict[str, Any]:
+    smr = {
+        f"{'GBR' if k == 1 else f'SMR k={k}'} α={alpha:g}": bigfs.SMR(sample_shape=SIZE, order="F", k=k, alpha=alpha, max_iter=100)
+        for k in (1, 4)
+        for alpha in ALPHAS
+    }
+    return {**smr, "Fisher score": bigfs.Fisher(), "ANOVA": bigfs.ANOVA()}
+
+
+def split(y: Any, seed: int) -> tuple[Any, Any]:
+    """Five training images a class, the other five for the test."""
+    rng = np.random.default_rng(seed)
+    train = np.concatenate([rng.permutation(np.flatnonzero(y == c))[:5] for c in np.unique(y)])
+    return np.sort(train), np.setdiff1d(np.arange(len(y)), train)
+
+
+@app.command(name="orl")
+def orl_command(data: Data, repeats: int = 10, eyes: bool = False) -> None:
+    """1-NN accuracy with 50 … 600 pixels and the redundancy rate of the chosen ones, means over random splits."""
+    X, y = orl(data)
+    X = covered(X) if eyes else X
+    accuracy: dict[str, list[Any]] = {name: [] for name in methods()} | {"all pixels": []}
+    redundancy: dict[str, list[Any]] = {name: [] for name in accuracy}
+    for seed in range(repeats):
+        a, b = split(y, seed)
+        for name in accuracy:
+            order = np.arange(X.shape[1]) if name == "all pixels" else methods()[name].fit(X[a], y[a]).scores_.argsort(kind="stable")[::-1]
+            sets = [order if name == "all pixels" else order[:m] for m in PIXELS]
+            accuracy[name].append([KNeighborsClassifier(1).fit(X[a][:, s], y[a]).score(X[b][:, s], y[b]) for s in sets])
+            redundancy[name].append([redundancy_rate(X[a][:, s]) for s in sets])
+    for title, table in (("accuracy of 1-NN", accuracy), ("redundancy rate", redundancy)):
+        print(f"\nORL{', eyes covered' if eyes else ''}: {title}, mean of {repeats} splits, 5 training images a class")
+        means = {name: np.mean(values, axis=0) for name, values in table.items()}
+        print(pd.DataFrame.from_dict(means, orient="index", columns=PIXELS).to_string(float_format=lambda v: f"{v:.3f}"))
+
+
+@app.command()
+def pictures(data: Data, out: Path = Path("docs")) -> None:
+    """A covered face, SMR's score map, and the chosen pixels over the mean image, with and without the cover."""
+    X, y = orl(data)
+    fig, axes = plt.subplots(2, 4, figsize=(9.2, 4.8), layout="constrained")
+    for row, (name, Z) in zip(axes, {"as they are": X, "eyes covered": covered(X)}.items(), strict=True):
+        model = bigfs.SMR(sample_shape=SIZE, order="F", alpha=1.0, k=4, n_features_to_select=200, max_iter=100).fit(Z, y)
+        fisher = bigfs.Fisher(n_features_to_select=200).fit(Z, y)
+        mean = Z.mean(axis=0).reshape(SIZE, order="F")
+        masks = [np.where(m.get_support().reshape(SIZE, order="F"), 1.0, np.nan) for m in (model, fisher)]
+        pictures = [Z[0].reshape(SIZE, order="F"), model.score_map_, mean, mean]
+        for i, (axis, picture) in enumerate(zip(row, pictures, strict=True)):
+            axis.imshow(picture, cmap="viridis" if i == 1 else "gray")
+            axis.set(xticks=[], yticks=[])
+        for axis, mask in zip(row[2:], masks, strict=True):
+            axis.imshow(mask, cmap="autumn", alpha=0.6)
+        row[0].set_ylabel(name)
+        inside = [int(np.nansum(m[EYES])) for m in masks]
+        print(f"{name}: chosen pixels inside the block of {6 * 24}: SMR {inside[0]}, Fisher {inside[1]}, of 200")
+    for axis, title in zip(axes[0], ("an image", "SMR scores", "SMR, 200 pixels", "Fisher, 200 pixels"), strict=True):
+        axis.set_title(title, fontsize=10)
+    fig.savefig(out / "smr.png", dpi=90)
+
+
+@app.command(name="time")
+def time_command(k: int = 4) -> None:
+    """The generated images corpus at PIE's size: 11,554 × 32 × 32, 68 classes, k = 4."""
+    rows = sources.find("synthetic:images").read((0, 11_554))
+    for gram, rounds in (("covariance", 30), ("samples", 2)):
+        X, begin = bigfs.Matrix.from_array(rows.X, tile_rows=2048), time.perf_counter()
+        model = bigfs.SMR(sample_shape=SIZE, k=k, gram=gram, max_iter=rounds).fit(X, rows.y)
+        seconds = time.perf_counter() - begin
+        print(f"{gram:10s} {X.shape} {len(model.classes_)} classes: {seconds:6.1f} s, {model.n_iter_} rounds, {model.result_.history[-1]}")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore", NotConverged)
+    app()
