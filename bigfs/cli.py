@@ -208,15 +208,25 @@ mount(app)
 
 @app.command()
 def datasets(as_json: Json = False) -> None:
-    """The corpora that are known by name."""
+    """The corpora that are known by name: public ones, and generated ones at their scale."""
     from storage.catalogue import ENTRIES
+    from storage.sources.generators import Text
+    from storage.sources.synthetic import CORPORA, PREFIX
 
+    known = [(name, *entry.shape, entry.classes, entry.title) for name, entry in ENTRIES.items()]
+    for name, spec in CORPORA.items():
+        d = spec.d if isinstance(spec, Text) else spec.shape[0] * spec.shape[1]
+        known.append((PREFIX + name, spec.n, d, len(spec.classes), "generated"))
     if as_json:
-        print(json.dumps({name: entry._asdict() for name, entry in ENTRIES.items()}, default=str, ensure_ascii=False))
+        print(
+            json.dumps(
+                [dict(zip(("name", "samples", "features", "classes", "title"), row, strict=True)) for row in known], ensure_ascii=False
+            )
+        )
         return
     table = Table("name", "samples", "features", "classes", "what it is", box=None, pad_edge=False)
-    for name, entry in ENTRIES.items():
-        table.add_row(name, f"{entry.shape[0]:,}", f"{entry.shape[1]:,}", f"{entry.classes:,}", entry.title)
+    for name, n, d, classes, title in known:
+        table.add_row(name, f"{n:,}", f"{d:,}" if d else "text", f"{classes:,}", title)
     for column in table.columns[1:4]:
         column.justify = "right"
     out_console.print(table)

@@ -36,11 +36,15 @@ class Split(NamedTuple):
 
 
 def stratified_folds(X: Matrix, y: Index, n_splits: int = 5, seed: int = 0) -> list[Split]:
-    """Splits where the corpus has none of its own; classes in equal shares. Unlabelled samples are left out."""
-    known = np.flatnonzero(y >= 0)
-    smallest = int(np.bincount(y[known]).min())
-    if smallest < 2:
-        raise ValueError("stratified folds need two samples or more of every class, and one class has a single one: give a test half")
+    """Splits where the corpus has none of its own; classes in equal shares.
+
+    Unlabelled samples are left out, and so are classes with a single sample, which no fold can both learn and test.
+    """
+    sizes = np.bincount(y[y >= 0])
+    known = np.flatnonzero((y >= 0) & (sizes[y] >= 2))
+    if len(np.unique(y[known])) < 2:
+        raise ValueError("folds need two classes of two samples or more: give a test half, or more labelled samples")
+    smallest = int(sizes[sizes >= 2].min())
     folds = StratifiedKFold(min(n_splits, smallest), shuffle=True, random_state=seed).split(known, y[known])
     return [Split(X.take_rows(known[a]), y[known[a]], X.take_rows(known[b]), y[known[b]]) for a, b in folds]
 
@@ -74,7 +78,7 @@ def fits_in_memory(X: Matrix) -> bool:
 
 def _accuracy(index: Index, split: Split) -> float:
     train, test = split.X_train.columns(index).tocsr(), split.X_test.columns(index).tocsr()
-    model = LinearSVC(random_state=0).fit(train, split.y_train)
+    model = LinearSVC(random_state=0, max_iter=10_000).fit(train, split.y_train)
     return float(model.score(test, split.y_test))
 
 

@@ -52,6 +52,7 @@ def write_report(run: Run, facts: dict[str, Any]) -> Path:
         classes=terms_by_class(terms, about.get("profile", []), facts.get("class_names") or []),
         curve=drawn["accuracy"],
         objective=drawn["objective"],
+        mask=_svg(lambda axes: _mask(axes, run, facts), columns=2) if facts.get("sample_shape") else None,
         table=_accuracy_table(about.get("curves", [])),
         planted=_planted(run, facts),
         last=about["history"][-1] if about.get("history") else {},
@@ -80,6 +81,8 @@ def corpus_facts(corpus: Any) -> dict[str, Any]:
         "split": {half: int(np.count_nonzero(corpus.split == half)) for half in ("train", "test")} if corpus.split is not None else {},
         "class_names": [str(c) for c in corpus.class_names] if corpus.class_names is not None else [],
         "planted": corpus.spec["source"].get("planted"),
+        "sample_shape": corpus.spec.get("sample_shape"),
+        "mean": corpus.X.means if corpus.spec.get("sample_shape") else None,
     }
 
 
@@ -127,10 +130,10 @@ def _has_bounds(about: dict[str, Any]) -> bool:
 # --- pictures -------------------------------------------------------------------------------------
 
 
-def _svg(draw: Picture, size: tuple[float, float] = (7.2, 3.9)) -> str:
+def _svg(draw: Picture, size: tuple[float, float] = (7.2, 3.9), columns: int = 1) -> str:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=size, layout="constrained")
-        draw(figure.subplots())
+        draw(figure.subplots(ncols=columns))
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     return text.getvalue().split("?>", 1)[1].split(">", 1)[1]  # without the XML and DOCTYPE lines
@@ -176,6 +179,21 @@ def _objective(axes: Any, history: Sequence[dict[str, float]]) -> None:
     axes.set(xlabel="cut", ylabel="objective")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend(loc="lower right")
+
+
+def _mask(axes: Any, run: Run, facts: dict[str, Any]) -> None:
+    """The scores as an image, and the selected pixels on the mean image; a store's pixels go columns first."""
+    shape = tuple(facts["sample_shape"])
+    chosen = np.zeros(len(run.scores))
+    chosen[run.selected] = 1
+    axes[0].imshow(np.reshape(run.scores, shape, order="F"), cmap="magma")
+    axes[0].set_title("scores")
+    axes[1].imshow(np.reshape(facts["mean"], shape, order="F"), cmap="gray")
+    overlay = np.ma.masked_equal(np.reshape(chosen, shape, order="F"), 0)
+    axes[1].imshow(overlay, cmap="autumn", alpha=0.55)
+    axes[1].set_title("selected pixels on the mean image")
+    for each in axes:
+        each.set_axis_off()
 
 
 # --- words ----------------------------------------------------------------------------------------

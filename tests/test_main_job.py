@@ -77,6 +77,15 @@ def test_the_stages_make_a_whole_run(home, method, monkeypatch):
     assert stages.stage(SOURCE)["reused"]
 
 
+def test_images_show_where_the_pixels_are(home, monkeypatch):
+    monkeypatch.chdir(home)
+    staged = stages.stage("synthetic:images?rows=300")
+    run = stages.select(staged["store"], "runs/images", method="smr", features=100, parameters={"k": 2, "max_iter": 3}, before=[staged])
+    stages.evaluate(run)
+    page = (stages.finish(run) / "report.html").read_text()
+    assert "selected pixels on the mean image" in page
+
+
 def test_most_of_what_is_selected_was_planted(whole):
     planted = set(storage.open(whole[0]).spec["planted"])  # 1 % of the terms
     assert len(planted & set(whole[1][0].tolist())) >= 100
