@@ -29,7 +29,7 @@ from bigfs import Matrix, SparGE
 SIZES = (50, 100, 250, 500, 1000, 2000)
 GAMMAS = (0.5, 0.7, 1.0, 1.5, 2.0, 3.0)
 FOLDS = 3
-CHOSEN_AT = 500  # one run of this size gives the sets up to here, nested, on the folds and at the end
+CHOSEN_AT = 500  # one run of this size gives the sets up to here, nested, on the folds
 
 
 class Corpus(NamedTuple):
@@ -123,8 +123,8 @@ def tuned(fit: Callable[[float], np.ndarray], few: float, many: float, d: int, r
             counts = {at: max(np.count_nonzero(scores), 1) for at, scores in seen.items()}
             if any(m <= counts[at] <= 1.05 * m for at in fitted):
                 break
-            low = max((at for at in seen if counts[at] < m), key=lambda at: counts[at])
             high = min((at for at in seen if counts[at] >= m), key=lambda at: counts[at])
+            low = min((at for at in seen if counts[at] < m), key=lambda at: abs(np.log(at / high)))
             share = np.log(1.02 * m / counts[low]) / np.log(counts[high] / counts[low])
             middle = float(low * (high / low) ** np.clip(share, 0.1, 0.9))
             seen[middle] = fitted[middle] = fit(middle)
@@ -144,7 +144,7 @@ def svm_rfe(corpus: Corpus, rate: float = 0.2) -> dict[int, np.ndarray]:
 
 
 def multitask_lasso(corpus: Corpus) -> dict[int, np.ndarray]:
-    """skglm's, on centred indicators; the penalty tuned to each m."""
+    """skglm's, on the indicators, with an intercept; the penalty tuned to each m."""
     from skglm.datafits import QuadraticMultiTask
     from skglm.estimators import GeneralizedLinearEstimator
     from skglm.penalties import L2_1
@@ -156,9 +156,9 @@ def multitask_lasso(corpus: Corpus) -> dict[int, np.ndarray]:
     alphas = np.linalg.norm(X.T @ Y, axis=1) / len(Y)
 
     def fit(strength: float) -> np.ndarray:
-        solver = MultiTaskBCD(tol=1e-3 * strength * alphas.max(), fit_intercept=False, warm_start=False)
+        solver = MultiTaskBCD(tol=1e-3 * strength * alphas.max(), fit_intercept=True)
         model = GeneralizedLinearEstimator(QuadraticMultiTask(), L2_1(alpha=strength * alphas.max()), solver).fit(X, Y)
-        return np.linalg.norm(model.coef_, axis=0)
+        return np.linalg.norm(model.coef_, axis=1)  # d × classes
 
     return tuned(fit, 1.0, 1e-2, len(alphas))
 
@@ -196,7 +196,8 @@ def main(
     )
 
     sets = {
-        "SparGE-LDA": {m: select(corpus.X, corpus.y, max(m, CHOSEN_AT), gamma)[:m] for m in SIZES},
+        "SparGE-LDA": {m: select(corpus.X, corpus.y, m, gamma) for m in SIZES},
+        "one run, nested": {m: select(corpus.X, corpus.y, max(SIZES), gamma)[:m] for m in SIZES},
         "ℓ2 LinearSVC": memory.cache(l2_svm, ignore=["corpus"])(corpus),
         "ℓ1 LinearSVC": memory.cache(l1_svm, ignore=["corpus"])(corpus),
         "SVM-RFE": memory.cache(svm_rfe, ignore=["corpus"])(corpus),
