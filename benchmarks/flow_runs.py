@@ -1,6 +1,6 @@
 """Many runs in a row on one Prefect server and one Dask cluster: what grows, and how long a run takes.
 
-    PYTHONPATH=.:tests python benchmarks/flows.py --runs 50 [--screenshots docs]
+    PYTHONPATH=.:tests python benchmarks/flow_runs.py --runs 50 [--screenshots docs]
 
 Each run does all its work again (`fresh`) on one store. Prints, for the driver, the server, the
 scheduler and the workers, resident memory, open files and connections after the first tenth of
