@@ -1,0 +1,109 @@
+"""SparGE-LDA's time for 500 features at three corpora's scale, beside bare passes over the same store and peers on the same data.
+
+python benchmarks/sparge_speed.py                 # staged data, a cluster that is already up
+python benchmarks/sparge_speed.py webspam 5%      # passes, bytes and memory where d is 16.6 million
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_selection import f_classif
+from sklearn.svm import LinearSVC
+
+import storage
+from bigfs import SparGE, blocks
+
+app = typer.Typer(add_completion=False)
+CORPORA = {"news20": 10, "rcv1.binary": 3, "real-sim": 3}  # name → the seconds asked for
+FEATURES = 500
+STORES = typer.Option(Path("/tmp/bigfs-benchmarks"), help="Where the stores are kept between runs.")
+
+
+def touched(block, start, stop):  # type: ignore[no-untyped-def]
+    """What a bare pass does with a tile: read it and look at every value."""
+    return float(block.data.sum())
+
+
+def seconds(call, *args, repeat: int = 1):  # type: ignore[no-untyped-def]
+    """The best of `repeat` runs, and the last result."""
+    times = []
+    for _ in range(repeat):
+        began = time.perf_counter()
+        result = call(*args)
+        times.append(time.perf_counter() - began)
+    return min(times), result
+
+
+@app.command()
+def speed(stores: Path = STORES, repeat: int = 2, workers: int = 2) -> None:
+    """The three corpora, one table."""
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    names = (
+        "corpus",
+        "asked",
+        "SparGE",
+        "cuts",
+        "gap %",
+        "bare κ+1 passes",
+        "ratio",
+        "ℓ1 LinearSVC",
+        "f_classif",
+        "driver MB",
+        "worker MB",
+    )
+    table = Table(*names, box=None, pad_edge=False)
+    for name, asked in CORPORA.items():
+        corpus = storage.open(storage.stage(f"synthetic:{name}", stores / f"{name}.zarr"))
+        with blocks.cluster(workers=workers, memory_limit="1GB"):
+            SparGE(n_features_to_select=10).fit(corpus.X, corpus.y)  # the workers import what they need
+            took, selector = seconds(lambda X=corpus.X, y=corpus.y: SparGE(n_features_to_select=FEATURES).fit(X, y), repeat=repeat)
+            cuts, last = selector.n_iter_, selector.result_.history[-1]
+            bare = seconds(lambda X=corpus.X: X.map_columns(touched), repeat=3)[0] * (cuts + 1)
+            peaks = blocks.peak_memory()
+            X = corpus.X.columns(np.arange(corpus.X.shape[1])).tocsr().astype(np.float64)
+        svm = seconds(LinearSVC(penalty="l1", dual=False, C=1.0).fit, X, corpus.y)[0]
+        anova = seconds(f_classif, X, corpus.y)[0]
+        worker = max(v for k, v in peaks.items() if k != "driver")
+        cells = (f"{took:.2f}", str(cuts), f"{100 * last['gap']:.2f}", f"{bare:.2f}", f"{took / bare:.1f}", f"{svm:.2f}", f"{anova:.2f}")
+        table.add_row(name, f"≤ {asked}", *cells, f"{peaks['driver'] >> 20}", f"{worker >> 20}")
+        Console(width=140).print(table)
+
+
+@app.command()
+def webspam(rows: str = "1%", stores: Path = STORES, features: int = FEATURES, workers: int = 2) -> None:
+    """`synthetic:webspam` at a share of its rows: time, passes, bytes read and peak memory."""
+    source = f"synthetic:webspam?rows={rows}"
+    staging, uri = seconds(storage.stage, source, stores / f"webspam-{rows.strip('%')}.zarr")
+    corpus = storage.open(uri)
+    size = storage.info(uri)["bytes"]["by columns"]
+    with blocks.cluster(workers=workers, memory_limit="1GB"):
+        one, _ = seconds(lambda: corpus.X.map_columns(touched))
+        took, selector = seconds(lambda: SparGE(n_features_to_select=features).fit(corpus.X, corpus.y))
+        peaks = blocks.peak_memory()
+    table = Table("what", "figure", box=None, pad_edge=False)
+    stats, last = selector.result_.stats, selector.result_.history[-1]
+    found = len(set(corpus.spec["planted"]) & set(selector.selected_.tolist()))
+    figures = {
+        "shape": f"{corpus.X.shape[0]:,} × {corpus.X.shape[1]:,}, {corpus.X.nnz:,} non-zeros",
+        "staging, serial": f"{staging:.1f} s",
+        "fit": f"{took:.1f} s, {selector.n_iter_} cuts, gap {100 * last['gap']:.2f} %, {selector.result_.status.name}",
+        "passes": f"{stats['passes']}, each of {size:,} compressed bytes",
+        "a bare pass": f"{one:.1f} s; fit / bare passes {took / (one * stats['passes']):.2f}",
+        "planted features found": f"{found} of {len(corpus.spec['planted'])} among {features}",
+        "peak memory": ", ".join(f"{k} {v >> 20} MB" for k, v in peaks.items()),
+    }
+    for what, figure in figures.items():
+        table.add_row(what, figure)
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    app()
