@@ -23,8 +23,8 @@ def shown(enabled: bool = True) -> Iterator[None]:
         SpinnerColumn(),
         TextColumn("{task.description}", table_column=Column(min_width=16, no_wrap=True)),
         BarColumn(bar_width=16),
-        MofNCompleteColumn(table_column=Column(no_wrap=True)),
-        TimeElapsedColumn(table_column=Column(no_wrap=True)),
+        MofNCompleteColumn(table_column=Column(min_width=7, no_wrap=True)),
+        TimeElapsedColumn(table_column=Column(min_width=7, no_wrap=True)),
         TextColumn("{task.fields[detail]}", table_column=Column(no_wrap=True, ratio=1)),
     )
     with Progress(*columns, console=Console(stderr=True)) as display:
