@@ -47,7 +47,7 @@ class Problem:
         self.X, self.T, self.m, self.gamma, self.omega = X, T, m, gamma, omega
         self.tt = float(np.vdot(T, T))
         self.mu = X.means if omega is None else (X.T @ omega**2) / np.sum(omega**2)
-        self.features = np.empty(0, dtype=np.int64)
+        self.features = np.empty(0, dtype=np.int64)  # gathered, sorted
         self.Z = sp.csc_array((X.shape[0], 0))  # the gathered columns, uncentred
         self.G = np.empty((0, 0))
         self.B = np.empty((0, T.shape[1]))
@@ -74,28 +74,31 @@ class Problem:
         Z = self.X.columns(new).astype(np.float64)
         if self.omega is not None:
             Z = sp.csc_array(sp.diags_array(self.omega) @ Z)
-        u = len(self.features)
-        self.features = np.append(self.features, new)
-        self.Z = sp.hstack([self.Z, Z], format="csc") if u else Z
-        grown = np.empty((len(self.features), len(self.features)))
-        grown[:u, :u] = self.G
-        grown[:, u:] = (self.Z.T @ Z).toarray() - self._mass() * np.outer(self.mu[self.features], self.mu[new])
-        grown[u:, :u] = grown[:u, u:].T
-        self.G = grown
-        self.B = np.vstack([self.B, self._centred_products(Z, new, self.T)])
+        before, self.features = self.features, np.union1d(self.features, new)
+        old, at = np.searchsorted(self.features, before), np.searchsorted(self.features, new)
+        self.Z = sp.hstack([self.Z, Z], format="csc")[:, np.argsort(np.append(old, at))]
+        across = (self.Z.T @ Z).toarray() - self._mass() * np.outer(self.mu[self.features], self.mu[new])
+        G, B = self.G, self.B
+        self.G, self.B = np.empty((len(self.features), len(self.features))), np.empty((len(self.features), B.shape[1]))
+        self.G[np.ix_(old, old)] = G
+        self.G[:, at] = across
+        self.G[at] = across.T
+        self.B[old], self.B[at] = B, self._centred_products(Z, new, self.T)
 
     def residual(self, W: Array, features: Index) -> Array:
         """V = T − Xc W."""
-        place = self.positions(features)
+        spread = np.zeros((self.Z.shape[1], W.shape[1]))
+        spread[self.positions(features)] = W
         shift = self.mu[features] @ W
-        return self.T - self.Z[:, place] @ W + (shift if self.omega is None else np.outer(self.omega, shift))
+        return self.T - self.Z @ spread + (shift if self.omega is None else np.outer(self.omega, shift))
 
     def restricted(self, sets: Sequence[Index]) -> tuple[master.Master, Index]:
         """The master over `sets`, and the features that its rows stand for."""
         features = np.unique(np.concatenate(sets))
         place = self.positions(features)
         members = tuple(np.searchsorted(features, np.sort(s)) for s in sets)
-        return master.Master(self.G[np.ix_(place, place)], self.B[place], self.tt, self.gamma, members), features
+        G = self.G if len(place) == len(self.features) else self.G[np.ix_(place, place)]
+        return master.Master(G, self.B[place], self.tt, self.gamma, members), features
 
     def keep(self, features: Index, factor: master.Factor) -> None:
         """Remember the master's last factor, by the features it stands for."""
@@ -109,8 +112,8 @@ class Problem:
         return factor._replace(alive=np.searchsorted(features, own)) if np.isin(own, features).all() else None
 
     def positions(self, features: Index) -> Index:
-        order = np.argsort(self.features)
-        return order[np.searchsorted(self.features, features, sorter=order)]
+        """Where gathered features are in G and B."""
+        return np.searchsorted(self.features, features)
 
     def _centred_products(self, Z: Any, index: Index, V: Array) -> Array:
         """ZcᵀV, the weights already in Z."""

@@ -7,7 +7,7 @@ takes its best value given the others (their Alg. 2). The statistics are all tha
 exists, and a killed run goes on from (D, A, B).
 
 This is what `spams.trainDL` does, and the tests hold it to trainDL's error on the whole data in one call. trainDL itself,
-fed batch by batch through `model=`, comes out up to 9 % worse than its own single call (benchmarks/results/07-coding.md), and it
+fed batch by batch through `model=`, comes out up to 9 % worse than its own single call (benchmarks/RESULTS.md), and it
 makes each sparse row dense: d·m flops a row, where DᵀX needs nnz·m. SPAMS here codes m-dimensional signals: with
 DᵀD = RᵀR, the lasso of x on D is that of R⁻ᵀDᵀx on R.
 

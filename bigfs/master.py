@@ -101,9 +101,8 @@ def ridge(master: Master, eta: Array, factor: Factor | None = None) -> Ridge:
 
 def _factorize(G: Array, d: Array, alive: NDArray[np.int64], gamma: float) -> Factor:
     root = np.sqrt(d[alive])
-    K = G.copy() if len(alive) == len(G) else G[np.ix_(alive, alive)]
+    K = (G if len(alive) == len(G) else G[np.ix_(alive, alive)]) * root
     K *= root[:, None]
-    K *= root
     K[np.diag_indices_from(K)] += gamma
     return Factor(alive, d[alive], cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)[0])
 

@@ -64,7 +64,7 @@ def task_states(state):
         with client() as api:
             found = api.read_task_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id])))
         whole = state.is_failed() or any(r.name.startswith("report") for r in found)
-        return whole and all(r.state.is_final() for r in found) and found
+        return whole and all(r.state is not None and r.state.is_final() for r in found) and found
 
     return {r.name.split("-")[0].split(" ")[0]: r.state.name for r in until(ended, "the end of every task run")}
 
@@ -233,10 +233,7 @@ def test_a_sweep_compares_its_runs_on_one_store(prefect, corpus):
     assert state.is_completed()
     with open("runs/sweep/sweep.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [(r["method"], r["features"]) for r in rows] == [("sparge-lda", "6"), ("sparge-lda", "12")] * 2 + [
-        ("anova", "6"),
-        ("anova", "12"),
-    ]
+    assert [(r["method"], r["features"]) for r in rows] == [("sparge-lda", "6")] * 2 + [("anova", "6")]
     for row in rows:
         assert len(Run.open(f"runs/sweep/{row['run']}").selected) == int(row["features"])
         assert 1 / 3 < float(row["accuracy"]) <= 1.0

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from threadpoolctl import threadpool_limits
 
 from bigfs import master, response
 from bigfs.cutting_plane import Cuts, Problem, cutting_plane
@@ -121,6 +122,10 @@ class SparGE(Selector):
         return self.embedding in ("lda", "cca", "sda")
 
     def _fit(self, X: Matrix, y: Any) -> None:
+        with threadpool_limits(1, user_api="blas"):  # BLAS rounds by its number of threads; the answer must not
+            self._solve(X, y)
+
+    def _solve(self, X: Matrix, y: Any) -> None:
         X, T, omega = self._response(X, y)
         m = self._count(X.shape[1])
         problem = Problem(X, T, m, self.gamma * _spread(X), omega)
