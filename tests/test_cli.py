@@ -121,6 +121,23 @@ def test_bad_sources_are_one_line_and_leave_nothing(bigfs, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == before
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1 1:0.5 2:x\n2 1:1\n", "line 1"),
+        ("1 1:0.5\n2 3:2 2:1\n", "line 2"),
+        ("1 1:0.5\n2 a:1\n", "line 2"),
+        ("1 1:nan\n2 1:1\n", "line 1"),
+        ("1 1:1\n2 1:inf\n", "line 2"),
+    ],
+    ids=["bad number", "indices fall", "bad index", "NaN", "infinity"],
+)
+def test_a_bad_svmlight_line_is_named(bigfs, tmp_path, text, said):
+    (tmp_path / "bad.svm").write_text(text)
+    fails(bigfs("stage", "bad.svm", "c.zarr", "--workers", 0), "bad.svm", said)
+    assert [p.name for p in tmp_path.iterdir() if "zarr" in p.name and "lock" not in p.name] == []
+
+
 def test_bad_requests_are_one_line(bigfs, corpus):
     fails(bigfs("run", corpus, "--method", "magic"), "magic", "sparge-lda", "anova")
     fails(bigfs("frobnicate"), "frobnicate")

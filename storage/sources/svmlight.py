@@ -15,7 +15,7 @@ from storage.errors import SourceError
 from storage.sources.base import MatrixSource, Rows, byte_ranges, decompress, fingerprint_of, head, identity_of, is_compressed
 
 NUMBER = rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-LINE = re.compile(rb"\s*(?:%s(?:,%s)*)?(?:\s+qid:\d+)?(?:\s+\d+:%s)+\s*(?:#.*)?" % (NUMBER, NUMBER, NUMBER))
+LINE = re.compile(rb"\s*[^\s:]*(?:\s+qid:\d+)?(?:\s+[^\s:]+:\S+)+\s*(?:#.*)?")  # what is meant as one: the parser says what is wrong in it
 ZERO = re.compile(rb"(?m)^[^#\n]*?(?:^|[ \t])0+:")
 HEAD = 1 << 22
 WRONG = (
