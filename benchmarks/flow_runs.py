@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def run(runs: int, folder: Path | None, server, cluster) -> None:
-    from flows.parameters import Engine
+    from flows.options import Engine
     from flows.pipeline import pipeline
 
     engine, seconds, early = Engine(scheduler=cluster.address, tls=str(cluster.tls)), [], {}

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-import dask
 import typer
 from rich.console import Console
 from rich.table import Table
 from typer.exceptions import TyperException
 
 from bigfs.blocks import ClusterLost
-from flows.cli import mount
+from flows.cli import mount, parameters_of, quiet_prefect
+from flows.options import Engine, Features, Json, Method, Out, Set, Source, Staging, Store, unfolded
 
 app = typer.Typer(
     help="Feature selection for data that does not fit in memory.",
@@ -26,22 +25,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 out_console = Console()
-
-Source = Annotated[str, typer.Argument(help="a path, a URL, or a name of `bigfs datasets`")]
-Store = Annotated[str, typer.Argument(help="a staged corpus")]
-Method = Annotated[str, typer.Option(help="one of `bigfs methods`")]
-Features = Annotated[int, typer.Option(min=1, help="how many features to keep")]
-Out = Annotated[str | None, typer.Option(help="the run's directory [default: runs/NAME]")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="a parameter of the method, as name=value; may be repeated")]
-Scheduler = Annotated[str | None, typer.Option(help="address of a Dask scheduler [default: processes on this machine]")]
-Tls = Annotated[str | None, typer.Option(help="folder of certificates for a tls:// scheduler, made by `bigfs certificates`")]
-Workers = Annotated[int | None, typer.Option(min=0, help="processes to start; 0 works serially [default: one a core]")]
-MemoryLimit = Annotated[str, typer.Option(help="of each process started here")]
-Json = Annotated[bool, typer.Option("--json", help="print JSON for machines")]
-Format = Annotated[str | None, typer.Option(help="the source's format [default: guessed from its content]")]
-MinDf = Annotated[int, typer.Option(min=1, help="drop terms that fewer documents hold")]
-Hashing = Annotated[int | None, typer.Option(min=2, help="hash terms into this many columns instead of learning a vocabulary")]
-TileRows = Annotated[int | None, typer.Option(min=1, help="rows of a tile [default: by the number of non-zeros]")]
 
 state: dict[str, Any] = {"debug": False}
 INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
@@ -56,21 +39,18 @@ def common(debug: Annotated[bool, typer.Option(help="show the traceback of an er
 
 
 @app.command()
+@unfolded
 def run(
     source: Source,
     method: Method = "sparge-lda",
     features: Features = 500,
     out: Out = None,
-    store: Annotated[str | None, typer.Option(help="where the staged corpus lies [default: .bigfs/NAME-KEY.zarr]")] = None,
+    store: Annotated[str | None, typer.Option(help="where the staged corpus lies (default: .bigfs/NAME-KEY.zarr)")] = None,
     set_: Set = None,
-    format: Format = None,
-    min_df: MinDf = 2,
-    hashing: Hashing = None,
-    tile_rows: TileRows = None,
-    scheduler: Scheduler = None,
-    tls: Tls = None,
-    workers: Workers = None,
-    memory_limit: MemoryLimit = "1GB",
+    fresh: Annotated[bool, typer.Option("--fresh", help="do all the work again, even where the result is there")] = False,
+    *,
+    staging: Staging,
+    engine: Engine,
     as_json: Json = False,
 ) -> None:
     """The main job as a Prefect flow: stage, graph, select, evaluate, report."""
@@ -78,75 +58,68 @@ def run(
     from storage.sources import find
 
     stages.method_named(method)
-    settings, parameters = _settings(format, min_df, hashing, tile_rows), _parameters(set_)
-    find(source, format=format)  # what can't be read is said before anything starts
-    with _prefect_quiet(), _progress(as_json):
-        from flows.parameters import Engine, Staging
+    parameters = parameters_of(set_)
+    find(source, format=staging.format)  # what can't be read is said before anything starts
+    quiet_prefect(state["debug"])
+    with _progress(as_json):
         from flows.pipeline import pipeline
 
-        engine = Engine(scheduler=scheduler, tls=tls, workers=workers, memory_limit=memory_limit)
-        path = pipeline(source, method, features, store, out, Staging(**settings), parameters, engine)
+        path = pipeline(source, method, features, store, out, staging, parameters, engine, fresh=fresh)
     _say_run(str(path), as_json)
 
 
 @app.command()
+@unfolded
 def stage(
     source: Source,
     store: Annotated[str, typer.Argument(help="where to put it: a path or an fsspec URL")],
-    format: Format = None,
-    min_df: MinDf = 2,
-    hashing: Hashing = None,
-    tile_rows: TileRows = None,
-    scheduler: Scheduler = None,
-    tls: Tls = None,
-    workers: Workers = None,
-    memory_limit: MemoryLimit = "1GB",
+    *,
+    staging: Staging,
+    engine: Engine,
     as_json: Json = False,
 ) -> None:
     """Stage a source as a corpus store; one that is there already is reused."""
     from flows import stages
 
-    with _engine(scheduler, tls, workers, memory_limit, as_json):
-        record = stages.stage(source, store, _settings(format, min_df, hashing, tile_rows))
+    with _running(engine, as_json):
+        record = stages.stage(source, store, staging.model_dump())
     _say(record, as_json, f"{'reused' if record['reused'] else 'staged'} {record['store']} in {record['seconds']:.1f} s")
 
 
 @app.command()
+@unfolded
 def select(
     store: Store,
     out: Annotated[str, typer.Option(help="the run's directory")],
     method: Method = "sparge-lda",
     features: Features = 500,
     set_: Set = None,
-    scheduler: Scheduler = None,
-    tls: Tls = None,
-    workers: Workers = None,
-    memory_limit: MemoryLimit = "1GB",
+    *,
+    engine: Engine,
     as_json: Json = False,
 ) -> None:
     """Select features of a staged corpus; a killed run goes on from its last checkpoint."""
     from flows import stages
 
-    parameters = _parameters(set_)
-    with _engine(scheduler, tls, workers, memory_limit, as_json):
+    parameters = parameters_of(set_)
+    with _running(engine, as_json):
         path = stages.finish(stages.select(store, out, method=method, features=features, parameters=parameters))
     _say_run(str(path), as_json)
 
 
 @app.command()
+@unfolded
 def evaluate(
     run: Annotated[str, typer.Argument(help="a run's directory")],
-    scheduler: Scheduler = None,
-    tls: Tls = None,
-    workers: Workers = None,
-    memory_limit: MemoryLimit = "1GB",
+    *,
+    engine: Engine,
     as_json: Json = False,
 ) -> None:
     """Accuracy curves of a run, beside the baselines' and all features'; the report is written anew."""
     from flows import stages
     from storage.runs import Run
 
-    with _engine(scheduler, tls, workers, memory_limit, as_json):
+    with _running(engine, as_json):
         stages.evaluate(Run.open(run))
         stages.finish(run)
     _say_run(run, as_json)
@@ -165,23 +138,22 @@ def transform(
 
 
 @app.command()
+@unfolded
 def graph(
     store: Store,
     k: Annotated[int, typer.Option(min=1, help="neighbours of a sample")] = 10,
     metric: Annotated[str, typer.Option(help="cosine or euclidean")] = "cosine",
     knn: Annotated[str, typer.Option(help="exact, approx or auto")] = "auto",
     recall: Annotated[float, typer.Option(min=0, max=1, help="share of the true neighbours that approx must find")] = 0.95,
-    scheduler: Scheduler = None,
-    tls: Tls = None,
-    workers: Workers = None,
-    memory_limit: MemoryLimit = "1GB",
+    *,
+    engine: Engine,
     as_json: Json = False,
 ) -> None:
     """The kNN graph of a corpus, kept beside its store; one that is there already is reused."""
     import storage
 
     corpus = storage.open(store)
-    with _engine(scheduler, tls, workers, memory_limit, as_json):
+    with _running(engine, as_json):
         made = storage.graph(corpus, k, metric=metric, method=knn, recall=recall)
     _say({"graph": made.uri, **made.info}, as_json, f"{made.uri}: {made.info['method']}, {made.info['why']}")
 
@@ -218,11 +190,8 @@ def datasets(as_json: Json = False) -> None:
         d = spec.d if isinstance(spec, Text) else spec.shape[0] * spec.shape[1]
         known.append((PREFIX + name, spec.n, d, len(spec.classes), "generated"))
     if as_json:
-        print(
-            json.dumps(
-                [dict(zip(("name", "samples", "features", "classes", "title"), row, strict=True)) for row in known], ensure_ascii=False
-            )
-        )
+        columns = ("name", "samples", "features", "classes", "title")
+        print(json.dumps([dict(zip(columns, row, strict=True)) for row in known], ensure_ascii=False))
         return
     table = Table("name", "samples", "features", "classes", "what it is", box=None, pad_edge=False)
     for name, n, d, classes, title in known:
@@ -248,18 +217,17 @@ def info(store: Store, as_json: Json = False) -> None:
 
 
 @app.command()
+@unfolded
 def check(
     store: Store,
-    scheduler: Scheduler = None,
-    tls: Tls = None,
-    workers: Workers = None,
-    memory_limit: MemoryLimit = "1GB",
+    *,
+    engine: Engine,
     as_json: Json = False,
 ) -> None:
     """Read everything in a store and compare it with what was written; non-zero if anything is wrong."""
     import storage
 
-    with _engine(scheduler, tls, workers, memory_limit, as_json):
+    with _running(engine, as_json):
         report = storage.check(store)
     wrong = "\n".join(report.problems)
     _say(report._asdict(), as_json, wrong or f"{report.uri} is whole: {report.documents:,} documents read")
@@ -268,25 +236,6 @@ def check(
 
 
 # --- how it speaks --------------------------------------------------------------------------------
-
-
-def _settings(format: str | None, min_df: int, hashing: int | None, tile_rows: int | None) -> dict[str, Any]:
-    settings = {"format": format, "min_df": min_df, "hashing": hashing, "tile_rows": tile_rows}
-    return {name: value for name, value in settings.items() if value is not None}
-
-
-def _parameters(pairs: list[str] | None) -> dict[str, Any]:
-    """`name=value` pairs; a value is JSON where it reads as JSON, else text."""
-    parameters = {}
-    for pair in pairs or []:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise ValueError(f"--set takes name=value and got {pair!r}")
-        try:
-            parameters[name] = json.loads(value)
-        except json.JSONDecodeError:
-            parameters[name] = value
-    return parameters
 
 
 def _readable(value: Any) -> str:
@@ -304,35 +253,15 @@ def _progress(as_json: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _engine(scheduler: str | None, tls: str | None, workers: int | None, memory_limit: str, as_json: bool) -> Iterator[None]:
+def _running(engine: Engine, as_json: bool) -> Iterator[None]:
+    """Inside, tiles are worked on where `engine` says, and people see how far they are."""
     from bigfs import blocks
 
-    with blocks.cluster(scheduler, workers=workers, memory_limit=memory_limit, security=tls), _progress(as_json):
+    with (
+        blocks.cluster(engine.scheduler, workers=engine.workers, memory_limit=engine.memory_limit, security=engine.tls),
+        _progress(as_json),
+    ):
         yield
-
-
-@contextmanager
-def _prefect_quiet() -> Iterator[None]:
-    """Prefect's embedded server in a home of its own, saying nothing; a server that the user named is used as it is."""
-    from platformdirs import user_cache_path
-
-    quiet = {
-        "PREFECT_LOGGING_LEVEL": "INFO" if state["debug"] else "CRITICAL",
-        "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "DO_NOT_TRACK": "1",
-        "PREFECT_CLI_PROMPT": "false",
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
-    }
-    if "PREFECT_API_URL" not in os.environ:
-        home = user_cache_path("bigfs") / "prefect"
-        home.mkdir(parents=True, exist_ok=True)
-        quiet["PREFECT_HOME"] = str(home)
-    for name, value in quiet.items():
-        os.environ.setdefault(name, value)
-    if not state["debug"]:  # before distributed is imported: Prefect routes its INFO lines to the console
-        dask.config.set({"logging.distributed": "error"})
-    yield
 
 
 def _say(record: dict[str, Any], as_json: bool, text: str) -> None:

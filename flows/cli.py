@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -10,9 +11,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
+import dask
 import typer
+
+from flows.options import Engine, Features, Method, Out, Set, Source, Staging, unfolded
 
 
 def mount(app: typer.Typer) -> None:
@@ -35,31 +40,68 @@ def certificates(
         print(f"export {name}={value}")
 
 
+@unfolded
 def serve(
-    source: Annotated[str, typer.Argument(help="a path, a URL, or a name of `bigfs datasets`")],
+    source: Source,
     cron: Annotated[str, typer.Option(help="when to run, as cron writes it")] = "0 3 * * *",
-    method: Annotated[str, typer.Option(help="one of `bigfs methods`")] = "sparge-lda",
-    features: Annotated[int, typer.Option(min=1, help="how many features to keep")] = 500,
-    out: Annotated[str | None, typer.Option(help="the run's directory [default: runs/NAME]")] = None,
-    scheduler: Annotated[str | None, typer.Option(help="address of a Dask scheduler [default: processes on this machine]")] = None,
-    tls: Annotated[str | None, typer.Option(help="folder of certificates for a tls:// scheduler")] = None,
-    workers: Annotated[int | None, typer.Option(min=0, help="processes to start; 0 works serially [default: one a core]")] = None,
-    memory_limit: Annotated[str, typer.Option(help="of each process started here")] = "1GB",
-    overlap: Annotated[str, typer.Option(help="if the last run still works: wait or skip")] = "skip",
-    name: Annotated[str | None, typer.Option(help="of the deployment [default: the source's name]")] = None,
+    method: Method = "sparge-lda",
+    features: Features = 500,
+    out: Out = None,
+    set_: Set = None,
+    overlap: Annotated[Literal["wait", "skip"], typer.Option(help="if the last run still works")] = "skip",
+    name: Annotated[str | None, typer.Option(help="of the deployment (default: the source's name)")] = None,
     port: Annotated[int, typer.Option(min=1, help="of the Prefect server started here, unless PREFECT_API_URL names one")] = 4200,
+    *,
+    staging: Staging,
+    engine: Engine,
 ) -> None:
     """Run the main job again and again, by a cron schedule, until stopped."""
     from flows.stages import method_named, source_name
 
     method_named(method)
+    job = {"source": source, "method": method, "features": features, "out": out, "parameters": parameters_of(set_)}
+    job |= {"settings": staging.model_dump(), "engine": engine.model_dump(), "overlap": overlap}
     with _server(port) as address:
         from flows.pipeline import pipeline
 
         print(f"runs: {address.removesuffix('/api')}", flush=True)
-        parameters: dict[str, Any] = {"source": source, "method": method, "features": features, "out": out, "overlap": overlap}
-        parameters["engine"] = {"scheduler": scheduler, "tls": tls, "workers": workers, "memory_limit": memory_limit}
-        pipeline.serve(name=name or source_name(source), cron=cron, parameters=parameters, limit=1, print_starting_message=False)
+        pipeline.serve(name=name or source_name(source), cron=cron, parameters=job, limit=1, print_starting_message=False)
+
+
+def parameters_of(pairs: list[str] | None) -> dict[str, Any]:
+    """`name=value` pairs; a value is JSON where it reads as JSON, else text."""
+    given = {}
+    for pair in pairs or []:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise ValueError(f"--set takes name=value and got {pair!r}")
+        try:
+            given[name] = json.loads(value)
+        except json.JSONDecodeError:
+            given[name] = value
+    return given
+
+
+# --- Prefect's surroundings -----------------------------------------------------------------------
+
+
+def quiet_prefect(debug: bool) -> None:
+    """For one flow of the command line: an embedded server with a home of its own, and no log between the progress bars."""
+    from platformdirs import user_cache_path
+
+    levels = {"PREFECT_LOGGING_LEVEL": "INFO" if debug else "CRITICAL", "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL"}
+    _surroundings(user_cache_path("bigfs"), PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS="120", **levels)
+    if not debug:  # before distributed is imported: Prefect routes its lines to the console
+        dask.config.set({"logging.distributed": "error"})
+
+
+def _surroundings(data: Path, **more: str) -> None:
+    """What Prefect reads from the environment, where the user has not set it; a server that the user named is used as it is."""
+    own = {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1", "PREFECT_CLI_PROMPT": "false", **more}
+    if "PREFECT_API_URL" not in os.environ:
+        own["PREFECT_HOME"] = str(data / "prefect")
+    for name, value in own.items():
+        os.environ.setdefault(name, value)
 
 
 @contextlib.contextmanager
@@ -70,9 +112,8 @@ def _server(port: int) -> Iterator[str]:
         return
     from platformdirs import user_data_path
 
+    _surroundings(user_data_path("bigfs"))
     os.environ["PREFECT_API_URL"] = address = f"http://127.0.0.1:{port}/api"
-    os.environ.setdefault("PREFECT_HOME", str(user_data_path("bigfs") / "prefect"))
-    os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from bigfs.selectors import METHODS
 from flows.stages import method_named
@@ -32,26 +32,3 @@ Parameters = Annotated[dict[str, Any] | None, shown("Of the method, by scikit-le
 Overlap = Annotated[Literal["wait", "skip"], shown("What to do while another run works on the same corpus or writes the same directory")]
 Fresh = Annotated[bool, shown("Do all the work again, even where the result is there")]
 Timeout = Annotated[float, shown("Seconds that one stage may take", gt=0)]
-
-
-class Staging(BaseModel):
-    """How a source is read; more options as its format has them."""
-
-    model_config = ConfigDict(extra="allow")
-
-    format: Annotated[str | None, Field(description="Of the source; default: guessed from its content")] = None
-    min_df: Annotated[int, Field(ge=1, description="Drop terms that fewer documents hold")] = 2
-    sublinear_tf: Annotated[bool, Field(description="1 + log of the term counts")] = True
-    hashing: Annotated[int | None, Field(ge=2, description="Hash terms into this many columns instead of learning a vocabulary")] = None
-    tile_rows: Annotated[int | None, Field(ge=1, description="Rows of a tile; default: by the number of non-zeros")] = None
-
-
-class Engine(BaseModel):
-    """Where the work is done."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    scheduler: Annotated[str | None, Field(description="Address of a Dask scheduler; default: processes on this machine")] = None
-    tls: Annotated[str | None, Field(description="Folder of certificates for a tls:// scheduler")] = None
-    workers: Annotated[int | None, Field(ge=0, description="Processes to start here, one a core by default; 0 works serially")] = None
-    memory_limit: Annotated[str, Field(description="Of each process started here")] = "1GB"

@@ -22,6 +22,7 @@ from bigfs import blocks
 from flows import parameters as form
 from flows import stages, tasks
 from flows.locks import Busy, alone
+from flows.options import Engine, Staging
 from storage.runs import Run, RunError
 from storage.staging import Plan, plan, reusable
 
@@ -33,9 +34,9 @@ def pipeline(
     features: form.Features = 500,
     store: form.OwnStore = None,
     out: form.Out = None,
-    settings: form.Staging | None = None,
+    settings: Staging | None = None,
     parameters: form.Parameters = None,
-    engine: form.Engine | None = None,
+    engine: Engine | None = None,
     overlap: form.Overlap = "wait",
     fresh: form.Fresh = False,
     timeout: form.Timeout = tasks.DAY,
@@ -53,8 +54,8 @@ def pipeline(
 def stage(
     source: form.Source,
     store: form.OwnStore = None,
-    settings: form.Staging | None = None,
-    engine: form.Engine | None = None,
+    settings: Staging | None = None,
+    engine: Engine | None = None,
     timeout: form.Timeout = tasks.DAY,
 ) -> str:
     """Stage a source as a corpus store. Returns the store's URI."""
@@ -69,7 +70,7 @@ def select(
     method: form.Method = "sparge-lda",
     features: form.Features = 500,
     parameters: form.Parameters = None,
-    engine: form.Engine | None = None,
+    engine: Engine | None = None,
     overlap: form.Overlap = "wait",
     fresh: form.Fresh = False,
     timeout: form.Timeout = tasks.DAY,
@@ -83,7 +84,7 @@ def select(
 
 
 @flow(name="evaluate", flow_run_name="evaluate {run}")
-def evaluate(run: form.RunDirectory, engine: form.Engine | None = None, timeout: form.Timeout = tasks.DAY) -> str:
+def evaluate(run: form.RunDirectory, engine: Engine | None = None, timeout: form.Timeout = tasks.DAY) -> str:
     """Accuracy curves and report of a run, written anew. Returns the run's directory."""
     key = Run.open(run).about.get("key")
     if key is None:
@@ -109,9 +110,9 @@ def skipping() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def connected(engine: form.Engine | None) -> Iterator[None]:
+def connected(engine: Engine | None) -> Iterator[None]:
     """The flow's one Dask cluster; where to watch it is logged."""
-    engine = engine or form.Engine()
+    engine = engine or Engine()
     with blocks.cluster(engine.scheduler, workers=engine.workers, memory_limit=engine.memory_limit, security=engine.tls) as client:
         if client is not None and "dashboard" in client.scheduler_info()["services"]:
             get_run_logger().info("Dask dashboard: %s", client.dashboard_link)
@@ -119,14 +120,14 @@ def connected(engine: form.Engine | None) -> Iterator[None]:
         yield
 
 
-def planned_store(source: str, store: str | None, settings: form.Staging | None) -> Plan:
-    return plan(source, store, **(settings or form.Staging()).model_dump())
+def planned_store(source: str, store: str | None, settings: Staging | None) -> Plan:
+    return plan(source, store, **(settings or Staging()).model_dump())
 
 
-def stage_once(planned: Plan, source: str, settings: form.Staging | None, how: tasks.How) -> dict[str, Any]:
+def stage_once(planned: Plan, source: str, settings: Staging | None, how: tasks.How) -> dict[str, Any]:
     """Stage a source unless its store is there. Returns the stage's record."""
     there = reusable(planned)
-    options = (settings or form.Staging()).model_dump()
+    options = (settings or Staging()).model_dump()
     record = tasks.once(tasks.stage, there, how, source, planned.uri, options, tasks.content_key(planned.key, planned.uri))
     return {**record, "reused": there}
 

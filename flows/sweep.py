@@ -15,6 +15,7 @@ from sklearn.model_selection import ParameterGrid
 from flows import parameters as form
 from flows import stages, tasks
 from flows.locks import alone
+from flows.options import Engine, Staging
 from flows.pipeline import SKIPPED, connected, planned_store, run_once, skipping, stage_once
 from storage.runs import Run
 
@@ -48,8 +49,8 @@ def sweep(
     grid: Grid = None,
     store: form.OwnStore = None,
     out: form.Out = None,
-    settings: form.Staging | None = None,
-    engine: form.Engine | None = None,
+    settings: Staging | None = None,
+    engine: Engine | None = None,
     overlap: form.Overlap = "wait",
     fresh: form.Fresh = False,
     timeout: form.Timeout = tasks.DAY,

@@ -14,7 +14,7 @@ from processes import dask_cluster, environment, until
 from bigfs import blocks
 from bigfs.result import observed
 from flows import stages
-from flows.parameters import Engine, Staging
+from flows.options import Engine, Staging
 from flows.tls import environment as tls_environment
 from flows.tls import make_certificates
 from storage.runs import Run

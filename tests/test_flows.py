@@ -13,7 +13,7 @@ from processes import until
 
 from flows import stages, tasks
 from flows.locks import Busy, alone
-from flows.parameters import Engine, Staging
+from flows.options import Engine, Staging
 from storage.runs import Run
 
 pytestmark = [

@@ -1,0 +1,66 @@
+"""Where the work is done and how a source is read: fields of Prefect's form and options of the command line, written once."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Staging(BaseModel):
+    """How a source is read; more options as its format has them."""
+
+    model_config = ConfigDict(extra="allow")
+
+    format: Annotated[str | None, Field(description="of the source (default: guessed from its content)")] = None
+    min_df: Annotated[int, Field(ge=1, description="drop terms that fewer documents hold")] = 2
+    sublinear_tf: Annotated[bool, Field(description="1 + log of the term counts")] = True
+    hashing: Annotated[int | None, Field(ge=2, description="hash terms into this many columns instead of learning a vocabulary")] = None
+    tile_rows: Annotated[int | None, Field(ge=1, description="rows of a tile (default: by the number of non-zeros)")] = None
+
+
+class Engine(BaseModel):
+    """Where the work is done."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    scheduler: Annotated[str | None, Field(description="address of a Dask scheduler (default: processes on this machine)")] = None
+    tls: Annotated[str | None, Field(description="folder of certificates for a tls:// scheduler, made by `bigfs certificates`")] = None
+    workers: Annotated[int | None, Field(ge=0, description="processes to start; 0 works serially (default: one a core)")] = None
+    memory_limit: Annotated[str, Field(description="of each process started here")] = "1GB"
+
+
+Source = Annotated[str, typer.Argument(help="a path, a URL, or a name of `bigfs datasets`")]
+Store = Annotated[str, typer.Argument(help="a staged corpus")]
+Method = Annotated[str, typer.Option(help="one of `bigfs methods`")]
+Features = Annotated[int, typer.Option(min=1, help="how many features to keep")]
+Out = Annotated[str | None, typer.Option(help="the run's directory (default: runs/NAME)")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="a parameter of the method, as name=value; may be repeated")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON for machines")]
+
+
+def unfolded(command: Callable[..., None]) -> Callable[..., None]:
+    """`command` with an option for each field of its parameters of type `Staging` and `Engine`."""
+    own = inspect.signature(command, eval_str=True)
+    groups = {name: p.annotation for name, p in own.parameters.items() if p.annotation in (Staging, Engine)}
+
+    @functools.wraps(command)
+    def unfolding(**given: Any) -> None:
+        made = {name: group(**{field: given.pop(field) for field in group.model_fields}) for name, group in groups.items()}
+        command(**given, **made)
+
+    options = [p for name, p in own.parameters.items() if name not in groups]
+    options += [_option(name, field) for group in groups.values() for name, field in group.model_fields.items()]
+    unfolding.__signature__ = own.replace(parameters=options)  # type: ignore[attr-defined]
+    unfolding.__annotations__ = {p.name: p.annotation for p in options}
+    return unfolding
+
+
+def _option(name: str, field: Any) -> inspect.Parameter:
+    least = next((check.ge for check in field.metadata if hasattr(check, "ge")), None)
+    annotation = Annotated[field.annotation, typer.Option(help=field.description, min=least)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation)
