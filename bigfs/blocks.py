@@ -99,7 +99,7 @@ def cluster(
     if scheduler is None and workers == 0:
         yield None
         return
-    from distributed import Client, LocalCluster
+    from distributed import LocalCluster
 
     settings = {
         "distributed.scheduler.no-workers-timeout": "60s",
@@ -121,12 +121,32 @@ def cluster(
         else:
             address = scheduler
         with _reached(scheduler):
-            client = stack.enter_context(Client(address, security=_security(security), set_as_default=False, timeout=timeout))
+            client = stack.enter_context(_connected(address, security=_security(security), set_as_default=False, timeout=timeout))
         token = _client.set(client)
         try:
             yield client
         finally:
             _client.reset(token)
+
+
+def _connected(address: Any, **how: Any) -> Any:
+    """A `distributed.Client`; one that can't connect is closed here.
+
+    distributed leaves it to the garbage collector, which comes at any time: while the next client starts, say, and
+    then waits for ever for the lock that this start holds.
+    """
+    from distributed import Client
+
+    class Whole(Client):
+        def start(self, **how: Any) -> None:
+            try:
+                super().start(**how)
+            except BaseException:
+                self.close()
+                self._loop_runner.stop()
+                raise
+
+    return Whole(address, **how)
 
 
 def _security(security: Any) -> Any:
