@@ -6,11 +6,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bigfs.blocks import cluster
     from bigfs.matrix import Matrix
-    from bigfs.selectors import ANOVA, JGSC, JHLSR, RJGSC, RLSR, SMR, SRLSR, Chi2, Fisher, LaplacianScore, SparGE
+    from bigfs.selectors import ANOVA, JGSC, JHLSR, RJGSC, RLSR, SMR, SRLSR, Chi2, Fisher, LaplacianScore, SparGE, SparGECV
 
 _ROOMS = {"cluster": "blocks", "Matrix": "matrix"}
 
-__all__ = ["ANOVA", "JGSC", "JHLSR", "RJGSC", "RLSR", "SMR", "SRLSR", "Chi2", "Fisher", "LaplacianScore", "Matrix", "SparGE", "cluster"]
+__all__ = [
+    "ANOVA",
+    "JGSC",
+    "JHLSR",
+    "RJGSC",
+    "RLSR",
+    "SMR",
+    "SRLSR",
+    "Chi2",
+    "Fisher",
+    "LaplacianScore",
+    "Matrix",
+    "SparGE",
+    "SparGECV",
+    "cluster",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,6 +8,8 @@ f), (c) gathers their columns, (d) solves the restricted master, V = its residua
 
 Any V bounds the relaxation from below: with a = tr(VᵀT) and b = ‖V‖² + (Σ of the m largest s_j)/γ, the
 best scaling of V gives a²/(2b). The master's value bounds it from above. Their relative gap is the stop.
+
+Problems that differ in m, γ or the samples' weights run side by side: one pass scores all their V.
 """
 
 from __future__ import annotations
@@ -17,14 +19,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numba import njit
 from numpy.typing import NDArray
 
 from bigfs import master
-from bigfs.matrix import Matrix
-from bigfs.result import Record, Result, iterate
+from bigfs.elimination import Elimination, eliminate
+from bigfs.gathered import Gathered
+from bigfs.prox import row_norms
+from bigfs.result import Record, Result, Status, iterate
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
+CANDIDATES = 4  # times m: how many of the union's features, by weight, elimination starts from
 INEXACT = 0.5  # of the gap that is left: how well the next master is solved; half the factorizations of 0.05, a cut more
 
 
@@ -32,73 +38,19 @@ INEXACT = 0.5  # of the gap that is left: how well the next master is solved; ha
 
 
 class Problem:
-    """X, T, m and γ, with the passes and gathers they need. `features` are the columns gathered so far.
+    """The relaxation for sets of m at γ (absolute), on X, T and ω of the columns gathered, which problems may share."""
 
-    Parameters
-    ----------
-    X : n × d Matrix.
-    T : (n, r) response, TᵀT = I.
-    m : the size of a set.
-    gamma : γ, absolute.
-    omega : (n,) weights of the samples' residuals, or None for all one.
-    """
-
-    def __init__(self, X: Matrix, T: Array, m: int, gamma: float, omega: Array | None = None) -> None:
-        self.X, self.T, self.m, self.gamma, self.omega = X, T, m, gamma, omega
-        self.tt = float(np.vdot(T, T))
-        self.mu = X.means if omega is None else (X.T @ omega**2) / np.sum(omega**2)
-        self.features = np.empty(0, dtype=np.int64)  # gathered, sorted
-        self.Z = sp.csc_array((X.shape[0], 0))  # the gathered columns, uncentred
-        self.G = np.empty((0, 0))
-        self.B = np.empty((0, T.shape[1]))
+    def __init__(self, data: Gathered, m: int, gamma: float) -> None:
+        self.data, self.m, self.gamma = data, m, gamma
+        self.tt = float(np.vdot(data.T, data.T))
         self.last: tuple[Index, master.Factor] | None = None
-
-    def score(self, V: Array) -> tuple[Index, Array]:
-        """The m largest s_j = ‖(XcᵀV)_j‖² and their features, best first. One pass."""
-        V = V if self.omega is None else self.omega[:, None] * V
-        shift = V.sum(axis=0)
-        if self.X.column_tiles:
-            means = [self.mu[t.start : t.stop] for t in self.X.column_tiles]
-            found = self.X.map_columns(_best_of_block, V, shift, self.m, each=[means])
-        else:
-            found = [_best(self.X.T @ V, 0, self.m, self.mu, shift)]
-        index, s = (np.concatenate(part) for part in zip(*found, strict=True))
-        best = np.lexsort((index, -s))[: self.m]
-        return index[best], s[best]
-
-    def gather(self, index: Index) -> None:
-        """Extend Z, G and B by the columns `index` that are not there yet."""
-        new = np.setdiff1d(index, self.features)
-        if not len(new):
-            return
-        Z = self.X.columns(new).astype(np.float64)
-        if self.omega is not None:
-            Z = sp.csc_array(sp.diags_array(self.omega) @ Z)
-        before, self.features = self.features, np.union1d(self.features, new)
-        old, at = np.searchsorted(self.features, before), np.searchsorted(self.features, new)
-        self.Z = sp.hstack([self.Z, Z], format="csc")[:, np.argsort(np.append(old, at))]
-        across = (self.Z.T @ Z).toarray() - self._mass() * np.outer(self.mu[self.features], self.mu[new])
-        G, B = self.G, self.B
-        self.G, self.B = np.empty((len(self.features), len(self.features))), np.empty((len(self.features), B.shape[1]))
-        self.G[np.ix_(old, old)] = G
-        self.G[:, at] = across
-        self.G[at] = across.T
-        self.B[old], self.B[at] = B, self._centred_products(Z, new, self.T)
-
-    def residual(self, W: Array, features: Index) -> Array:
-        """V = T − Xc W."""
-        spread = np.zeros((self.Z.shape[1], W.shape[1]))
-        spread[self.positions(features)] = W
-        shift = self.mu[features] @ W
-        return self.T - self.Z @ spread + (shift if self.omega is None else np.outer(self.omega, shift))
 
     def restricted(self, sets: Sequence[Index]) -> tuple[master.Master, Index]:
         """The master over `sets`, and the features that its rows stand for."""
         features = np.unique(np.concatenate(sets))
-        place = self.positions(features)
+        self.data.take(features)
         members = tuple(np.searchsorted(features, np.sort(s)) for s in sets)
-        G = self.G if len(place) == len(self.features) else self.G[np.ix_(place, place)]
-        return master.Master(G, self.B[place], self.tt, self.gamma, members), features
+        return master.Master(*self.data.gram(features), self.tt, self.gamma, members), features
 
     def keep(self, features: Index, factor: master.Factor) -> None:
         """Remember the master's last factor, by the features it stands for."""
@@ -111,31 +63,81 @@ class Problem:
         own, factor = self.last
         return factor._replace(alive=np.searchsorted(features, own)) if np.isin(own, features).all() else None
 
-    def positions(self, features: Index) -> Index:
-        """Where gathered features are in G and B."""
-        return np.searchsorted(self.features, features)
+    def rounded(self, cuts: Cuts) -> tuple[Index, Elimination]:
+        """The heaviest features of the union, and their order by elimination on eq. 9, paused at m."""
+        heaviest = np.argsort(-row_norms(cuts.W), kind="stable")[: CANDIDATES * self.m]
+        features = cuts.features[np.sort(heaviest)]
+        self.data.take(features)  # a finished run that is resumed has gathered nothing yet
+        return features, eliminate(*self.data.gram(features), self.tt, self.gamma, stops=(self.m,))
 
-    def _centred_products(self, Z: Any, index: Index, V: Array) -> Array:
-        """ZcᵀV, the weights already in Z."""
-        weighted = V if self.omega is None else self.omega[:, None] * V
-        return Z.T @ V - np.outer(self.mu[index], weighted.sum(axis=0))
-
-    def _mass(self) -> float:
-        return self.X.shape[0] if self.omega is None else float(np.sum(self.omega**2))
-
-
-def _best_of_block(block: Any, start: int, stop: int, mu: Array, V: Array, shift: Array, m: int) -> tuple[Index, Array]:
-    return _best(block.T @ V, start, m, mu, shift)
+    def bound(self, V: Array, s: Array) -> float:
+        """a²/(2b), a = tr(VᵀT), b = ‖V‖² + (Σ of the m largest s_j)/γ."""
+        a, b = np.vdot(V, self.data.T), np.vdot(V, V) + s.sum() / self.gamma
+        return float(a**2 / (2 * b)) if b > 0 else 0.0
 
 
-def _best(P: Array, start: int, m: int, mu: Array, shift: Array) -> tuple[Index, Array]:
-    """The m largest rows of XᵀV − μ(1ᵀV); equal ones by lower index. Nothing d × r leaves the block."""
-    P = P - np.outer(mu, shift)
-    s = np.einsum("jr,jr->j", P, P)
-    least = np.partition(s, len(s) - m)[len(s) - m] if len(s) > m else -np.inf
-    candidates = np.flatnonzero(s >= least)
-    best = candidates[np.argsort(-s[candidates], kind="stable")][:m]
-    return best + start, s[best]
+# --- the scores -----------------------------------------------------------------------------------
+
+
+def score(problems: Sequence[Problem], residuals: Sequence[Array]) -> list[tuple[Index, Array]]:
+    """For each problem the m largest s_j = ‖(XcᵀV)_j‖² and their features, best first. One pass for all of them."""
+    X, sizes = problems[0].data.X, [problem.m for problem in problems]
+    V = np.hstack([problem.data.centre(V) for problem, V in zip(problems, residuals, strict=True)])
+    ends = np.cumsum([V.shape[1] for V in residuals])
+    if X.column_tiles:
+        found = X.map_columns(_best_of_block, V, ends, sizes, label="scores")
+    else:
+        found = [_best(_squares(X.T @ V, ends), 0, sizes)]
+    best = []
+    for k, m in enumerate(sizes):
+        index, s = (np.concatenate(part) for part in zip(*(of[k] for of in found), strict=True))
+        first = np.lexsort((index, -s))[:m]
+        best.append((index[first], s[first]))
+    return best
+
+
+def _best_of_block(block: Any, start: int, stop: int, V: Array, ends: Index, sizes: list[int]) -> list[tuple[Index, Array]]:
+    if sp.issparse(block):
+        columns = sp.csc_array(block)
+        s = np.empty((block.shape[1], len(ends)))
+        _column_scores(columns.indptr, columns.indices, columns.data, V, ends, s)
+    else:
+        s = _squares(block.T @ V, ends)
+    return _best(s, start, sizes)
+
+
+def _squares(P: Array, ends: Index) -> Array:
+    """‖·‖² of each row's parts that end at `ends`."""
+    return np.stack([np.einsum("jr,jr->j", part, part) for part in np.split(P, ends[:-1], axis=1)], axis=1)
+
+
+@njit(nogil=True, cache=True)
+def _column_scores(indptr: Array, rows: Array, values: Array, V: Array, ends: Index, s: Array) -> None:
+    """The same of XᵀV, a column at a time: nothing d × r exists."""
+    product = np.empty(V.shape[1])
+    for j in range(len(indptr) - 1):
+        product[:] = 0
+        for p in range(indptr[j], indptr[j + 1]):
+            x = np.float64(values[p])
+            for c in range(len(product)):
+                product[c] += x * V[rows[p], c]
+        c = 0
+        for k in range(len(ends)):
+            s[j, k] = 0
+            while c < ends[k]:
+                s[j, k] += product[c] ** 2
+                c += 1
+
+
+def _best(scores: Array, start: int, sizes: list[int]) -> list[tuple[Index, Array]]:
+    """The m largest of each column of `scores`, equal ones by lower index."""
+    best = []
+    for s, m in zip(scores.T, sizes, strict=True):
+        least = np.partition(s, len(s) - m)[len(s) - m] if len(s) > m else -np.inf
+        candidates = np.flatnonzero(s >= least)
+        first = candidates[np.argsort(-s[candidates], kind="stable")][:m]
+        best.append((first + start, s[first]))
+    return best
 
 
 # --- the step -------------------------------------------------------------------------------------
@@ -159,55 +161,89 @@ class Cuts(NamedTuple):
     upper: float
     lower: float
 
+    @property
+    def gap(self) -> float:
+        return max(self.upper - self.lower, 0.0) / self.upper if self.upper > 0 else 0.0
+
 
 def start(problem: Problem) -> Cuts:
-    """V = T: no set yet, one pass for the first."""
+    """V = T: no set yet; its following one comes by the first pass."""
     none = np.empty(0, dtype=np.int64)
-    following, s = problem.score(problem.T)
-    return Cuts((), np.empty(0), none, np.empty((0, problem.T.shape[1])), following, problem.tt / 2, _bound(problem, problem.T, s))
+    return Cuts((), np.empty(0), none, np.empty((0, problem.data.T.shape[1])), none, problem.tt / 2, 0.0)
 
 
-def cut(problem: Problem, state: Cuts, solver: str, tol: float) -> Cuts:
-    """Add the violated set, solve the master, and certify the new residual by one pass."""
-    sets = (*state.sets, state.following)
-    for each in sets:
-        problem.gather(each)
+def solve(problem: Problem, cuts: Cuts, solver: str, tol: float) -> Cuts:
+    """Add the violated set and solve the master; sets without weight go."""
+    sets = (*cuts.sets, cuts.following)
     restricted, features = problem.restricted(sets)
-    eta = np.append(state.eta, 0.0 if state.sets else 1.0)
-    solution = master.solve(restricted, eta, solver, max(tol, INEXACT * gap(state)), problem.fitting(features))
-    kept = solution.eta > 0
-    used = np.isin(np.arange(len(features)), np.concatenate([s for s, k in zip(restricted.sets, kept, strict=True) if k]))
-    sets = tuple(s for s, k in zip(sets, kept, strict=True) if k)
+    eta, W = np.append(cuts.eta, 0.0 if cuts.sets else 1.0), np.zeros_like(restricted.B)
+    W[np.searchsorted(features, cuts.features)] = cuts.W
+    solution = master.solve(restricted, eta, solver, max(tol, INEXACT * cuts.gap), problem.fitting(features), W)
     problem.keep(features, solution.factor)
-    features, W = features[used], solution.W[used]
-    V = problem.residual(W, features)
-    following, s = problem.score(V)
-    lower = max(state.lower, _bound(problem, V, s))
-    return Cuts(sets, solution.eta[kept], features, W, following, solution.value, lower)
+    kept = np.flatnonzero(solution.eta > 0)
+    used = np.unique(np.concatenate([restricted.sets[t] for t in kept]))
+    return cuts._replace(
+        sets=tuple(sets[t] for t in kept), eta=solution.eta[kept], features=features[used], W=solution.W[used], upper=solution.value
+    )
 
 
-def _bound(problem: Problem, V: Array, s: Array) -> float:
-    """a²/(2b), a = tr(VᵀT), b = ‖V‖² + (Σ of the m largest s_j)/γ."""
-    a, b = np.vdot(V, problem.T), np.vdot(V, V) + s.sum() / problem.gamma
-    return float(a**2 / (2 * b)) if b > 0 else 0.0
+def certify(problems: Sequence[Problem], runs: Sequence[Cuts]) -> list[Cuts]:
+    """One pass: the bound that each residual V gives, and the set that violates it most."""
+    residuals = [problem.data.residual(cuts.W, cuts.features) for problem, cuts in zip(problems, runs, strict=True)]
+    return [
+        cuts._replace(following=following, lower=max(cuts.lower, problem.bound(V, s)))
+        for problem, cuts, V, (following, s) in zip(problems, runs, residuals, score(problems, residuals), strict=True)
+    ]
 
 
-def gap(state: Cuts) -> float:
-    return max(state.upper - state.lower, 0.0) / state.upper if state.upper > 0 else 0.0
+def record(cuts: Cuts) -> Record:
+    return {"upper": cuts.upper, "lower": cuts.lower, "gap": cuts.gap, "sets": len(cuts.sets), "features": len(cuts.features)}
 
 
-def record(state: Cuts) -> Record:
-    return {"upper": state.upper, "lower": state.lower, "gap": gap(state), "sets": len(state.sets), "features": len(state.features)}
+# --- the loop -------------------------------------------------------------------------------------
 
 
 def cutting_plane(problem: Problem, *, solver: str, tol: float, max_iter: int) -> Result[Cuts]:
     """Cut until the relative gap is `tol`: κ cuts are κ + 1 passes."""
     return iterate(
-        lambda state: cut(problem, state, solver, tol=1e-2 * tol),
-        start(problem),
+        lambda cuts: certify([problem], [solve(problem, cuts, solver, 1e-2 * tol)])[0],
+        *certify([problem], [start(problem)]),
         measure=record,
         stop="gap",
         tol=tol,
         max_iter=max_iter,
         name="SparGE",
     )
+
+
+class SideBySide(NamedTuple):
+    """The cuts of several problems (`Cuts`, or their fields as a checkpoint gives them back)."""
+
+    runs: tuple[Any, ...]
+
+
+def side_by_side(problems: Sequence[Problem], *, solver: str, tol: float, max_iter: int, name: str) -> list[Result[Cuts]]:
+    """`cutting_plane` of each problem, in the passes of the longest: a pass serves all that have not ended."""
+
+    def step(state: SideBySide) -> SideBySide:
+        runs = [Cuts(*run) for run in state.runs]
+        open_ = [k for k, cuts in enumerate(runs) if cuts.gap > tol or not cuts.sets]
+        moved = certify([problems[k] for k in open_], [solve(problems[k], runs[k], solver, 1e-2 * tol) for k in open_])
+        for k, cuts in zip(open_, moved, strict=True):
+            runs[k] = cuts
+        return SideBySide(tuple(runs))
+
+    def measure(state: SideBySide) -> Record:
+        records = [record(cuts) for cuts in state.runs]
+        each = {f"{key} {k}": value for k, one in enumerate(records) for key, value in one.items()}
+        return {"gap": max(one["gap"] for one in records), **each}
+
+    first = SideBySide(tuple(certify(problems, [start(problem) for problem in problems])))
+    found = iterate(step, first, measure=measure, stop="gap", tol=tol, max_iter=max_iter, name=name)
+    results = []
+    for k, run in enumerate(found.value.runs):
+        history = [{key: joint[f"{key} {k}"] for key in ("upper", "lower", "gap", "sets", "features")} for joint in found.history]
+        ended = next((i + 1 for i, one in enumerate(history) if one["gap"] <= tol), len(history))
+        status = Status.CONVERGED if Cuts(*run).gap <= tol else found.status
+        results.append(Result(Cuts(*run), status, history[:ended]))
+    return results

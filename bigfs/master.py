@@ -13,16 +13,18 @@ one ridge problem, convex and smooth in the few η. Three solvers, checked again
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, lapack, solve_triangular
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from bigfs.prox import shrink_squared_sum
 
 Array = NDArray[np.float64]
 SETTLED = 1e-9  # of the value: where the certificate's own rounding begins
+SINGLE = 512  # columns from which a factor in single precision saves more than its refinement costs
+EASY = 1e4  # condition of K up to which each refinement of it gains two digits or more
 
 
 class Master(NamedTuple):
@@ -36,11 +38,12 @@ class Master(NamedTuple):
 
 
 class Factor(NamedTuple):
-    """A Cholesky factor of γI + D^½GD^½ over the columns `alive`, where d > 0."""
+    """A Cholesky factor of K = I + RGR, R = (D/γ)^½, over the columns `alive`, where d > 0; in single or double precision."""
 
     alive: NDArray[np.int64]
     d: Array
-    lower: Array
+    root: Array
+    lower: NDArray[Any]
 
 
 class Solution(NamedTuple):
@@ -68,43 +71,70 @@ class Ridge(NamedTuple):
     factor: Factor
 
 
-def solve(master: Master, eta: Array, method: str = "auto", tol: float = SETTLED, factor: Factor | None = None) -> Solution:
+def solve(
+    master: Master, eta: Array, method: str = "auto", tol: float = SETTLED, factor: Factor | None = None, W: Array | None = None
+) -> Solution:
     """Minimize the master from `eta` until its own relative duality gap is `tol`.
 
     `method`: "newton" (a handful of Cholesky factorizations of u columns), "simplex" (linear
     convergence, the same factorizations), "apg" (products only; slow where sets overlap).
     "auto" is newton, the fastest of the three wherever it was measured. A new set enters newton at
-    weight zero, where the `factor` of the solution before still holds and saves one factorization.
+    weight zero, where W and the `factor` of the solution before still hold and save one factorization.
     """
     if method in ("auto", "newton"):
-        return newton(master, eta, tol, factor)
+        return newton(master, eta, tol, factor, W)
     return {"simplex": simplex, "apg": apg}[method](master, eta, tol)
 
 
 # --- the reduced function of η ------------------------------------------------------------------
 
 
-def ridge(master: Master, eta: Array, factor: Factor | None = None) -> Ridge:
-    """J(η) and its gradient −(1/2γ) Σ_{j∈t} ‖x_jᵀV‖², from one Cholesky factorization, or a `factor` that fits."""
+def ridge(master: Master, eta: Array, tol: float = SETTLED, factor: Factor | None = None, W: Array | None = None) -> Ridge:
+    """J(η) and its gradient −(1/2γ) Σ_{j∈t} ‖x_jᵀV‖², from one Cholesky factorization, or a `factor` that fits.
+
+    W, started from the one given, is exact enough for a master that is solved to `tol`; J is that of W, so never below the minimum.
+    """
     G, B, tt, gamma, sets = master
     d = _coverage(sets, eta, len(B))
     alive = np.flatnonzero(d > 0)
     if factor is None or not np.array_equal(factor.d, d[alive]) or not np.array_equal(factor.alive, alive):
         factor = _factorize(G, d, alive, gamma)
-    root = np.sqrt(d[alive])[:, None]
-    W = np.zeros_like(B)
-    W[alive] = root * cho_solve((factor.lower, True), root * B[alive], check_finite=False)
-    C = B - G @ W
-    value = float(0.5 * (tt - np.vdot(B, W)))
-    return Ridge(W, C, value, -_set_sums(sets, C) / (2 * gamma), factor)
+    W, GW, explained = _solve(factor, G, B, np.zeros_like(B) if W is None else W, 1e-3 * min(tol, 1e-2))
+    C = B - GW
+    return Ridge(W, C, 0.5 * (tt - explained), -_set_sums(sets, C) / (2 * gamma), factor)
 
 
 def _factorize(G: Array, d: Array, alive: NDArray[np.int64], gamma: float) -> Factor:
-    root = np.sqrt(d[alive])
-    K = (G if len(alive) == len(G) else G[np.ix_(alive, alive)]) * root
-    K *= root[:, None]
-    K[np.diag_indices_from(K)] += gamma
-    return Factor(alive, d[alive], cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)[0])
+    """In single precision, twice as fast, where that pays and K's condition allows `_solve` to refine from it."""
+    root = np.sqrt(d[alive] / gamma)
+    G = G if len(alive) == len(G) else G[np.ix_(alive, alive)]
+    K = _system(G, root, np.float32 if len(alive) >= SINGLE else np.float64)
+    if K.dtype == np.float32 and np.linalg.norm(K) > EASY:  # Frobenius: above the largest eigenvalue; the least is 1
+        K = _system(G, root, np.float64)
+    return Factor(alive, d[alive], root[:, None], cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)[0])
+
+
+def _system(G: Array, root: Array, dtype: Any) -> NDArray[Any]:
+    K = np.empty(G.shape, dtype)
+    np.multiply(G, root, out=K, casting="same_kind")
+    K *= root[:, None].astype(dtype)
+    K[np.diag_indices_from(K)] += 1
+    return K
+
+
+def _solve(factor: Factor, G: Array, B: Array, W: Array, accuracy: float) -> tuple[Array, Array, float]:
+    """W = RK⁻¹RB refined until K's residual, in double precision, is within `accuracy`; GW; and ‖T‖² − 2J at W."""
+    alive, _, root, lower = factor
+    target = root * B[alive]
+    w, GW, before = W[alive] / root, G @ W if W.any() else W, np.inf
+    while True:
+        left = target - w - root * GW[alive]
+        size = float(np.linalg.norm(left))
+        if size <= accuracy * np.linalg.norm(target) or size > before / 2:
+            return W, GW, float(np.vdot(target, w) + np.vdot(left, w))
+        w, W, before = w + cho_solve((lower, True), left.astype(lower.dtype), check_finite=False), np.zeros_like(B), size
+        W[alive] = root * w
+        GW = G @ W
 
 
 def _hessian(master: Master, at: Ridge) -> Array:
@@ -115,16 +145,18 @@ def _hessian(master: Master, at: Ridge) -> Array:
         R[members, t] = at.C[members]
     side_by_side = R.reshape(len(B), -1)
     GR = G @ side_by_side
-    root = np.sqrt(at.factor.d)[:, None]
-    F = solve_triangular(at.factor.lower, root * GR[at.factor.alive], lower=True, check_finite=False)
+    alive, _, root, lower = at.factor
+    F = solve_triangular(lower, (root * GR[alive]).astype(lower.dtype), lower=True, check_finite=False)
     blocks = side_by_side.T @ GR - F.T @ F
     r = B.shape[1]
     return np.einsum("tjsj->ts", blocks.reshape(len(sets), r, len(sets), r)) / gamma**2
 
 
-def newton(master: Master, eta: Array, tol: float = SETTLED, factor: Factor | None = None, max_iter: int = 100) -> Solution:
+def newton(
+    master: Master, eta: Array, tol: float = SETTLED, factor: Factor | None = None, W: Array | None = None, max_iter: int = 100
+) -> Solution:
     """Projected Newton: each step minimizes the quadratic model on the simplex, then backtracks."""
-    at = ridge(master, eta, factor)
+    at = ridge(master, eta, tol, factor, W)
     for n_iter in range(max_iter):
         gap = _simplex_gap(at.gradient, eta)
         if gap <= tol * at.value or n_iter == max_iter - 1:
@@ -133,7 +165,7 @@ def newton(master: Master, eta: Array, tol: float = SETTLED, factor: Factor | No
         slope, length = at.gradient @ direction, 1.0
         while length > 1e-10:
             trial = np.maximum(eta + length * direction, 0)
-            there = ridge(master, trial / trial.sum())
+            there = ridge(master, trial / trial.sum(), tol)
             if there.value <= at.value + 1e-4 * length * slope:
                 break
             length /= 2
@@ -188,58 +220,6 @@ def _quadratic_on_simplex(H: Array, g: Array, eta: Array) -> Array:
             break
         free[np.argmin(slack)] = True
     return x / x.sum()
-
-
-# --- rounding: from the union of the sets to exactly m features -----------------------------------
-
-
-class Elimination(NamedTuple):
-    """Positions among the u columns, the best first; what each one's removal cost; J by set size."""
-
-    order: NDArray[np.int64]
-    cost: Array
-    values: dict[int, float]
-
-
-def eliminate(G: Array, B: Array, tt: float, gamma: float, stops: tuple[int, ...] = (), rate: float = 0.05) -> Elimination:
-    """Backward elimination on ½‖T − XW‖² + γ/2 ‖W‖², the problem that the cutting plane relaxes.
-
-    With P = (G + γI)⁻¹ and W = PB, taking feature j away raises the minimum by exactly
-    ‖w_j‖²/(2P_jj). The cheapest `rate` of the features go at a time (block downdates of P and W,
-    so all of it costs about one inverse), pausing at each size of `stops`. Sets are nested: the first k of the order are
-    the choice of k. Ranking by ‖w_j‖ of the relaxation would count twice what two features share.
-    """
-    left = np.arange(len(B))
-    P = _inverse(G + gamma * np.eye(len(B)))
-    W = P @ B
-    gone: list[NDArray[np.int64]] = []
-    costs: list[Array] = []
-    values = {}
-    while len(left):
-        values[len(left)] = float(0.5 * (tt - np.vdot(B[left], W)))
-        cost = np.einsum("jr,jr->j", W, W) / (2 * np.diag(P))
-        pause = max((k for k in stops if k < len(left)), default=0)
-        count = min(max(1, int(rate * len(left))), len(left) - pause)
-        cheapest = np.argsort(cost, kind="stable")
-        out, keep = cheapest[:count], np.sort(cheapest[count:])
-        gone.append(left[out])
-        costs.append(cost[out])
-        across = np.linalg.solve(P[np.ix_(out, out)], np.hstack([P[np.ix_(out, keep)], W[out]]))
-        side = P[np.ix_(keep, out)]
-        P = P[np.ix_(keep, keep)] - side @ across[:, : len(keep)]
-        W = W[keep] - side @ across[:, len(keep) :]
-        left = left[keep]
-    return Elimination(np.concatenate(gone)[::-1], np.concatenate(costs)[::-1], values)
-
-
-def _inverse(K: Array) -> Array:
-    """The inverse itself, of a symmetric positive definite matrix: its diagonal is what is wanted."""
-    lower, _ = cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)
-    inverse, failed = lapack.dpotri(lower, lower=1, overwrite_c=1)
-    if failed:
-        raise np.linalg.LinAlgError(f"a singular matrix of {len(K)} features: raise gamma")
-    below = np.tril(inverse)
-    return below + np.tril(below, -1).T
 
 
 # --- the paper's: accelerated proximal gradient on the blocks Ωᵗ ---------------------------------

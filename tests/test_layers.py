@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = [
     {"result", "prox", "blocks"},
     {"matrix"},
-    {"graph", "ridge", "dictionary", "shifted", "master"},
+    {"graph", "ridge", "dictionary", "shifted", "master", "elimination", "gathered"},
     {"hypergraph"},
     {"spectral"},
     {"response", "cutting_plane"},

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from bigfs.master import Master, _hessian, apg, eliminate, newton, ridge, simplex
+from bigfs.elimination import eliminate
+from bigfs.master import SINGLE, Master, _hessian, apg, newton, ridge, simplex
 
 METHODS = {"newton": newton, "simplex": simplex, "apg": apg}
 
@@ -71,6 +72,18 @@ def test_gradient_and_hessian_are_those_of_the_dense_function():
     np.testing.assert_allclose(at.gradient, numeric, rtol=1e-6)
     numeric = [(ridge(master, eta + s).gradient - ridge(master, eta - s).gradient) / (2 * h) for s in steps]
     np.testing.assert_allclose(_hessian(master, at), numeric, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize(("gamma", "precision"), [(1.0, np.float32), (1e-3, np.float64)])
+def test_single_precision_is_refined_to_double_and_left_alone_where_it_would_not_do(gamma, precision):
+    X, T, master = problem(6, n=300, u=SINGLE + 10, k=3, size=400, gamma=gamma)
+    eta = np.array([0.5, 0.3, 0.2])
+    at = ridge(master, eta)
+    assert at.factor.lower.dtype == precision
+    d = np.array([sum(w for s, w in zip(master.sets, eta, strict=True) if j in s) for j in range(len(master.B))])
+    K = np.eye(len(X)) + (X * d / gamma) @ X.T
+    assert at.value == pytest.approx(0.5 * np.vdot(T, np.linalg.solve(K, T)), rel=1e-10)
+    np.testing.assert_allclose(at.W, d[:, None] / gamma * (X.T @ np.linalg.solve(K, T)), rtol=1e-7, atol=1e-9 * np.abs(at.W).max())
 
 
 def test_newton_leaves_a_useless_set_and_finds_a_useful_one():

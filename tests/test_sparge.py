@@ -8,7 +8,8 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bigfs import Matrix, SparGE, blocks
-from bigfs.cutting_plane import Problem, cutting_plane
+from bigfs.cutting_plane import Problem, cutting_plane, score
+from bigfs.gathered import Gathered
 from bigfs.graph import affinity, knn
 from bigfs.response import lda, one_hot
 from bigfs.result import NotConverged, Status, observed
@@ -44,7 +45,7 @@ def test_an_empty_class_is_refused():
 def test_bounds_bracket_the_relaxation_and_meet(text, m):
     X, y = text
     Xc, T = dense_centred(X), lda(y, 4)
-    problem = Problem(Matrix.from_array(X), T, m, 0.5)
+    problem = Problem(Gathered(Matrix.from_array(X), T), m, 0.5)
     result = cutting_plane(problem, solver="newton", tol=1e-8, max_iter=100)
     assert result.status is Status.CONVERGED
     cuts = result.value
@@ -61,7 +62,7 @@ def test_the_relaxation_bounds_every_subset(text):
     """The certified lower bound holds for the best 2 of 6 features, by enumeration."""
     X, y = text
     Xc, T = dense_centred(X)[:, [0, 3, 6, 20, 21, 22]], lda(y, 4)
-    result = cutting_plane(Problem(Matrix.from_array(Xc), T, 2, 0.3), solver="newton", tol=1e-9, max_iter=100)
+    result = cutting_plane(Problem(Gathered(Matrix.from_array(Xc), T), 2, 0.3), solver="newton", tol=1e-9, max_iter=100)
     values = {}
     for pair in itertools.combinations(range(6), 2):
         Z = Xc[:, pair]
@@ -108,14 +109,16 @@ def test_weighted_samples_equal_a_dense_weighted_problem(text):
     dense = X.toarray().astype(float)
     mean = omega**2 @ dense / np.sum(omega**2)
     weighted = omega[:, None] * (dense - mean)
-    problem = Problem(Matrix.from_array(X), T, 5, 0.5, omega)
-    index, s = problem.score(T)
+    data = Gathered(Matrix.from_array(X), T, omega)
+    [(index, s)] = score([Problem(data, 5, 0.5)], [T])
     np.testing.assert_allclose(s, np.sort(np.sum((weighted.T @ T) ** 2, axis=1))[::-1][:5], rtol=1e-9)
-    problem.gather(index)
-    np.testing.assert_allclose(problem.G, weighted[:, problem.features].T @ weighted[:, problem.features], atol=1e-9)
-    np.testing.assert_allclose(problem.B, weighted[:, problem.features].T @ T, atol=1e-9)
+    data.take(index[:2])
+    data.take(index)
+    Z = weighted[:, data.features]
+    np.testing.assert_allclose(data.G, Z.T @ Z, atol=1e-9)
+    np.testing.assert_allclose(data.B, Z.T @ T, atol=1e-9)
     W = rng.normal(size=(5, 2))
-    np.testing.assert_allclose(problem.residual(W, problem.features), T - weighted[:, problem.features] @ W, atol=1e-9)
+    np.testing.assert_allclose(data.residual(W, data.features), T - Z @ W, atol=1e-9)
 
 
 def test_scale_of_the_data_does_not_matter(text):

@@ -12,6 +12,7 @@ from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.laplacian_score import LaplacianScore
 from bigfs.selectors.smr import SMR
 from bigfs.selectors.sparge import SparGE
+from bigfs.selectors.sparge_cv import SparGECV
 from bigfs.selectors.srlsr import RLSR, SRLSR
 from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
 
@@ -27,6 +28,7 @@ class Method(NamedTuple):
 
 METHODS: dict[str, Method] = {
     "sparge-lda": Method(partial(SparGE, embedding="lda"), "sparse graph embedding on the classes"),
+    "sparge-lda-cv": Method(partial(SparGECV, embedding="lda"), "sparge-lda with its penalty chosen by cross-validation"),
     "sparge-sda": Method(
         partial(SparGE, embedding="sda"), "sparse graph embedding on the classes and the kNN graph, for few labels", graph=True
     ),
@@ -61,4 +63,5 @@ __all__ = [
     "Method",
     "Selector",
     "SparGE",
+    "SparGECV",
 ]

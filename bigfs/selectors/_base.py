@@ -106,10 +106,14 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         """
         self._validate_params()
         matrix, y = self._as_matrix(X, y)
-        m = self._count(matrix.shape[1])
+        self._count(matrix.shape[1])
         self._fit(matrix, y)
-        self.selected_ = np.argsort(-self.scores_, kind="stable")[:m]
-        self.support_ = np.zeros(matrix.shape[1], dtype=bool)
+        return self._choose()
+
+    def _choose(self) -> Self:
+        """The best scores as the support."""
+        self.selected_ = np.argsort(-self.scores_, kind="stable")[: self._count(len(self.scores_))]
+        self.support_ = np.zeros(len(self.scores_), dtype=bool)
         self.support_[self.selected_] = True
         return self
 

@@ -3,22 +3,26 @@
     min_p min_W  ½‖Xc diag(p) W − T‖² + γ/2 ‖W‖²,    p ∈ {0,1}^d, 1ᵀp = m              [eq. 9]
 
 T comes from the graph embedding (`response`), the relaxation's optimum from `cutting_plane`, and exactly m
-features from its union by backward elimination on eq. 9 itself (`master.eliminate`; beyond the paper).
+features from its union by backward elimination on eq. 9 itself (`elimination`; beyond the paper).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from threadpoolctl import threadpool_limits
 
-from bigfs import master, response
-from bigfs.cutting_plane import Cuts, Problem, cutting_plane
+from bigfs import response
+from bigfs.cutting_plane import Cuts, Problem, cutting_plane, side_by_side
+from bigfs.gathered import Gathered
 from bigfs.graph import Neighbours, affinity, knn
 from bigfs.hypergraph import neighbour_hyperedges
 from bigfs.matrix import Matrix
@@ -27,7 +31,6 @@ from bigfs.result import Result
 from bigfs.selectors._base import N_FEATURES, Selector, classes_of
 
 Array = NDArray[np.float64]
-CANDIDATES = 4  # times m: how many of the union's features, by weight, elimination starts from
 
 
 class SparGE(Selector):
@@ -123,34 +126,69 @@ class SparGE(Selector):
 
     def _fit(self, X: Matrix, y: Any) -> None:
         with threadpool_limits(1, user_api="blas"):  # BLAS rounds by its number of threads; the answer must not
-            self._solve(X, y)
+            [problem] = self._problems(X, y, [self._count(X.shape[1])])
+            self._round(problem, cutting_plane(problem, solver=self.solver, tol=self.tol, max_iter=self.max_iter))
 
-    def _solve(self, X: Matrix, y: Any) -> None:
+    def fit_path(self, X: Any, y: Any, sizes: Sequence[int]) -> dict[int, Self]:
+        """`fit` for several numbers of features in one run: the same answers, in the passes of the longest.
+
+        The embedding, the gathered columns and their products are shared. (Cheaper still, one fit at the largest
+        size is nested: its `selected_[:k]` is a good choice of k.)
+
+        Parameters
+        ----------
+        X, y : as in `fit`.
+        sizes : the numbers of features, in place of n_features_to_select.
+
+        Returns
+        -------
+        A fitted copy of this selector for each size; each one's stats count the passes of them all.
+
+        Raises
+        ------
+        ValueError : as `fit`.
+        """
+        first = clone(self)
+        matrix, y = first._as_matrix(X, y)
+        with threadpool_limits(1, user_api="blas"):
+            problems = first._problems(matrix, y, [first._sized(m)._count(matrix.shape[1]) for m in sizes])
+            results = side_by_side(problems, solver=self.solver, tol=self.tol, max_iter=self.max_iter, name="SparGE path")
+            path = {m: first._sized(m) for m in sizes}
+            for m, problem, result in zip(sizes, problems, results, strict=True):
+                path[m]._round(problem, result)
+                path[m]._choose()
+        return path
+
+    def _sized(self, m: int) -> Self:
+        selector = copy(self).set_params(n_features_to_select=m)
+        selector._validate_params()
+        return selector
+
+    def _problems(self, X: Matrix, y: Any, sizes: Sequence[int]) -> list[Problem]:
+        """The relaxation for each size, on the same columns."""
         X, T, omega = self._response(X, y)
-        m = self._count(X.shape[1])
-        problem = Problem(X, T, m, self.gamma * _spread(X), omega)
-        passes = X.passes
-        result = cutting_plane(problem, solver=self.solver, tol=self.tol, max_iter=self.max_iter)
-        self._round(problem, result, m)
-        result.stats.update(passes=X.passes - passes, cuts=len(result.history), gathered=len(problem.features), gamma=problem.gamma)
-        self.result_, self.n_iter_ = result, len(result.history)
+        data = Gathered(X, T, omega)
+        gamma = self._gamma(data, y, max(sizes)) * spread(X)
+        return [Problem(data, m, gamma) for m in sizes]
 
-    def _round(self, problem: Problem, result: Result[Cuts], m: int) -> None:
+    def _gamma(self, data: Gathered, y: Any, m: int) -> float:
+        """γ in units of the samples' mean squared distance to their mean."""
+        return self.gamma
+
+    def _round(self, problem: Problem, result: Result[Cuts]) -> None:
         """From the relaxation's weighted union to a nested order of features, scored."""
         cuts = result.value
         self.sets_, self.eta_, self.union_, self.coef_ = cuts.sets, cuts.eta, cuts.features, cuts.W
-        self.scores_ = np.zeros(problem.X.shape[1])
+        self.scores_ = np.zeros(problem.data.X.shape[1])
+        self.result_, self.n_iter_ = result, len(result.history)
+        result.stats.update(passes=problem.data.passes, cuts=self.n_iter_, gathered=len(problem.data.features), gamma=problem.gamma)
         if self.ranking == "weights":
             self.scores_[cuts.features] = row_norms(cuts.W)
             return
-        heaviest = np.sort(np.argsort(-row_norms(cuts.W), kind="stable")[: CANDIDATES * m])
-        features = cuts.features[heaviest]
-        problem.gather(features)  # a finished run that is resumed has gathered nothing yet
-        place = problem.positions(features)
-        rounded = master.eliminate(problem.G[np.ix_(place, place)], problem.B[place], problem.tt, problem.gamma, stops=(m,))
+        features, rounded = problem.rounded(cuts)
         falling = np.minimum.accumulate(rounded.cost) * (1 - 1e-12 * np.arange(len(rounded.cost)))
         self.scores_[features[rounded.order]] = falling
-        value = rounded.values[m]
+        value = rounded.values[problem.m]
         result.stats.update(objective=value, objective_gap=(value - cuts.lower) / value)
 
     # --- T, and what comes with it ---
@@ -208,8 +246,8 @@ class SparGE(Selector):
         return y if y.ndim == 2 and y.shape[1] > 1 else y.ravel()
 
 
-def _spread(X: Matrix) -> float:
+def spread(X: Matrix) -> float:
     """tr(XcᵀXc)/n, the samples' mean squared distance to their mean; 1 where all are the same."""
     stats = X.stats
-    spread = float(stats.squares.sum() / X.shape[0] - np.sum(X.means**2))
-    return spread if spread > 0 else 1.0
+    found = float(stats.squares.sum() / X.shape[0] - np.vdot(stats.sums, stats.sums) / X.shape[0] ** 2)
+    return found if found > 0 else 1.0

@@ -1,0 +1,116 @@
+"""Columns of X brought into memory, and their products: all that the master ever needs of the data.
+
+    G = XcᵤᵀXcᵤ (u × u),    B = XcᵤᵀT (u × r)
+
+over the u columns gathered so far, grown by the products of new columns alone. With weights ω of the samples Xc stands for
+diag(ω)(X − 1μᵀ), μ the weighted means. Nothing is centred in place: XcᵀV = Xᵀ `centre`(V).
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+from numpy.typing import NDArray
+
+from bigfs.matrix import Matrix
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+
+class Gathered:
+    """The columns `features` (u, increasing) of X, and their G, B and means `mu`.
+
+    Parameters
+    ----------
+    X : n × d Matrix.
+    T : (n, r) response.
+    omega : (n,) weights ω of the samples, or None for all one.
+    """
+
+    def __init__(self, X: Matrix, T: Array, omega: Array | None = None) -> None:
+        self.X, self.T, self.uniform, self._before = X, T, omega is None, X.passes
+        self.omega = np.ones(X.shape[0]) if omega is None else omega
+        self.mass = float(self.omega @ self.omega)
+        self.features: Index = np.empty(0, dtype=np.int64)
+        self.Z = sp.csc_array((X.shape[0], 0), dtype=np.float32)  # the columns as they are
+        self.mu: Array = np.empty(0)
+        self.G: Array = np.empty((0, 0))
+        self.B: Array = np.empty((0, T.shape[1]))
+
+    @property
+    def passes(self) -> int:
+        """Passes over X since."""
+        return self.X.passes - self._before
+
+    def take(self, index: Index) -> None:
+        """Gather the columns `index` that are not there yet."""
+        new = np.setdiff1d(index, self.features)
+        if not len(new):
+            return
+        Z = self.X.columns(new)
+        before, self.features = self.features, np.union1d(self.features, new)
+        old, at = self.positions(before), self.positions(new)
+        self.Z = sp.csc_array(sp.hstack([self.Z, Z], format="csc")[:, np.argsort(np.append(old, at))])
+        mu, self.mu = self.mu, np.empty(len(self.features))
+        self.mu[old], self.mu[at] = mu, (Z.T @ self.omega**2) / self.mass
+        across = products(self._weighted(self.Z), self._weighted(Z)) - self.mass * np.outer(self.mu, self.mu[at])
+        G, B = self.G, self.B
+        self.G, self.B = np.empty((len(self.features), len(self.features))), np.empty((len(self.features), B.shape[1]))
+        self.G[np.ix_(old, old)] = G
+        self.G[:, at] = across
+        self.G[at] = across.T
+        self.B[old], self.B[at] = B, Z.T @ self.centre(self.T)
+
+    def centre(self, V: Array) -> Array:
+        """ω(V − ω(ωᵀV)/Σω²), with which XcᵀV = Xᵀ `centre`(V)."""
+        return self.omega[:, None] * (V - np.outer(self.omega, self.omega @ V / self.mass))
+
+    def _weighted(self, Z: Any) -> Any:
+        return Z if self.uniform else sp.csc_array((Z.data * self.omega[Z.indices], Z.indices, Z.indptr), shape=Z.shape)
+
+    def residual(self, W: Array, features: Index) -> Array:
+        """V = T − XcW, for weights W of gathered features."""
+        place = self.positions(features)
+        spread = np.zeros((len(self.features), W.shape[1]))
+        spread[place] = W
+        return self.T - self.omega[:, None] * (self.Z @ spread - self.mu[place] @ W)
+
+    def gram(self, features: Index) -> tuple[Array, Array]:
+        """G and B of gathered features."""
+        if len(features) == len(self.features):
+            return self.G, self.B
+        place = self.positions(features)
+        return self.G[np.ix_(place, place)], self.B[place]
+
+    def positions(self, features: Index) -> Index:
+        """Where gathered features are among the columns."""
+        return np.searchsorted(self.features, features)
+
+
+def products(Z: Any, new: Any) -> Array:
+    """ZᵀZ_new, dense, of csc columns. Each entry adds up sample after sample, so that it has the same bits whatever columns
+    are asked for at once, and from either side."""
+    rows = new.tocsr()
+    out, threads = np.zeros((Z.shape[1], new.shape[1])), os.cpu_count() or 1
+    own, others = (Z.indptr, Z.indices, Z.data), (rows.indptr, rows.indices, rows.data)
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda k: _products(*own, *others, k, threads, out), range(threads)))
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _products(
+    starts: Array, samples: Array, values: Array, row_starts: Array, columns: Array, others: Array, first: int, step: int, out: Array
+) -> None:
+    """Rows first, first + step, … of ZᵀZ_new, Z by columns and Z_new by rows."""
+    for i in range(first, len(starts) - 1, step):
+        for p in range(starts[i], starts[i + 1]):
+            k, x = samples[p], np.float64(values[p])
+            for q in range(row_starts[k], row_starts[k + 1]):
+                out[i, columns[q]] += x * others[q]
