@@ -24,7 +24,7 @@ SOURCE = "synthetic:newswire?rows=1000"
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    return storage.stage(SOURCE, tmp_path_factory.mktemp("sparge") / "news.zarr", tile_rows=150)
+    return storage.stage(SOURCE, tmp_path_factory.mktemp("sparge") / "news.zarr", tile_rows=50)
 
 
 # --- several runs in the same passes ----------------------------------------------------------------
@@ -192,6 +192,7 @@ import os, sys
 import storage
 from bigfs import SparGE
 from bigfs.result import observed
+from storage.runs import Run
 
 corpus = storage.open(sys.argv[1])
 cuts = []
