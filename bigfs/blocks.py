@@ -105,6 +105,10 @@ def cluster(
         "distributed.scheduler.no-workers-timeout": "60s",
         "distributed.scheduler.allowed-failures": 3,
         "distributed.admin.large-graph-warning-threshold": "64MB",
+        # a worker keeps freed memory of some megabytes: Dask's own setting gives it back at once, and half of the time
+        # of reading and writing chunks then goes into getting it again, page by page
+        "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 64 << 20,
+        "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 32 << 20,
     }
     with contextlib.ExitStack() as stack:
         stack.enter_context(dask.config.set(settings))

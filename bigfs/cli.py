@@ -82,8 +82,30 @@ def stage(
     from flows import stages
 
     with _running(engine, as_json):
-        record = stages.stage(source, store, staging.model_dump())
+        record = stages.stage(source, store, staging.model_dump() | _memory(engine))
     _say(record, as_json, f"{'reused' if record['reused'] else 'staged'} {record['store']} in {record['seconds']:.1f} s")
+
+
+@app.command()
+@unfolded
+def append(
+    store: Annotated[str, typer.Argument(help="a staged corpus on a local disk")],
+    source: Source,
+    format: Annotated[str | None, typer.Option(help="of the source (default: guessed from its content)")] = None,
+    split: Annotated[str, typer.Option(help="train or test: where samples go that have none, in a store with both")] = "train",
+    *,
+    engine: Engine,
+    as_json: Json = False,
+) -> None:
+    """Add the samples of a source to a store; what was added already is not added again."""
+    import storage
+
+    before = storage.open(store).X.shape[0]
+    with _running(engine, as_json):
+        uri = storage.append(source, store, format=format, split=split, **_memory(engine))
+    n = storage.open(uri).X.shape[0]
+    told = f"{n - before:,} samples joined {uri}, which has {n:,} now" if n > before else f"{uri} has the samples of {source} already"
+    _say({"store": uri, "added": n - before, "samples": n}, as_json, told)
 
 
 @app.command()
@@ -236,6 +258,11 @@ def check(
 
 
 # --- how it speaks --------------------------------------------------------------------------------
+
+
+def _memory(engine: Engine) -> dict[str, Any]:
+    """What a task of staging may use: as much as a worker started here; on another's cluster, as much as its workers say."""
+    return {"memory_limit": None if engine.scheduler else engine.memory_limit}
 
 
 def _readable(value: Any) -> str:

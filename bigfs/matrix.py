@@ -28,6 +28,14 @@ class Stats(NamedTuple):
     counts: Array
 
 
+class ClassStats(NamedTuple):
+    """Per column and class, d × c: Σ x, Σ x², and the number of non-zeros."""
+
+    sums: Array
+    squares: Array
+    counts: Array
+
+
 @dataclass(frozen=True)
 class Slab:
     """A tile that holds its block: in-memory input, or the (lazy) block of a Dask array."""
@@ -63,6 +71,7 @@ class Matrix:
         `stop` (of its rows or its columns) and `load()`.
     stats : column statistics if they are known already, or a function that reads them when asked;
         else one pass computes them.
+    class_stats : a function of class codes that gives their `ClassStats`, if it has those of just these codes, else None.
     local : the tiles hold their arrays, so work stays in this process.
 
     Attributes
@@ -79,6 +88,7 @@ class Matrix:
         rows: Sequence[Any] = (),
         columns: Sequence[Any] = (),
         stats: Stats | Callable[[], Stats] | None = None,
+        class_stats: Callable[[Array], ClassStats | None] = lambda codes: None,
         local: bool = False,
     ) -> None:
         if not rows and not columns:
@@ -87,7 +97,7 @@ class Matrix:
         self.row_tiles, self.column_tiles = tuple(rows), tuple(columns)
         self.local = local
         self.passes = 0
-        self._stats = stats
+        self._stats, self.class_stats = stats, class_stats
 
     ndim = 2
 

@@ -7,25 +7,27 @@ The grown store is built beside the old one from hard links to its files; what g
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from dask.utils import parse_bytes
 from numpy.typing import NDArray
 
-from storage import assemble, layout, staging, targets
+from storage import assemble, frames, layout, staging, targets
 from storage.corpus import Corpus
 from storage.corpus import open as open_corpus
 from storage.errors import SourceError, StoreError
-from storage.layout import Segment, Writer
+from storage.layout import PER_ROW, STRINGS, Segment
 from storage.sources import find
 from storage.sources.base import MatrixSource, Source, TextSource, fingerprint_of
 from storage.spill import Spill, save
+from storage.targets import Target
 from storage.vectorize import Vocabulary, Weighting, count, weigh
+from storage.writer import Writer, publish
 
 Array = NDArray[Any]
 REWRITTEN = ("obs/", "obsm/", "uns/class_names/", "uns/checksums/")  # small: one value a sample
@@ -37,7 +39,7 @@ def append(
     *,
     format: str | None = None,
     split: str = "train",
-    memory_limit: int | str = "512MB",
+    memory_limit: int | str | None = None,
     wait: float = -1,
     **options: Any,
 ) -> str:
@@ -54,19 +56,23 @@ def append(
 
     Raises
     ------
+    NotEnoughMemory : `memory_limit` is less than the libraries take.
     SourceError : as for `stage`; or more columns than the store has, or another kind of target.
     StoreError : the store is not there, or not on a local disk.
     """
     uri = layout.absolute(store)
     if "://" in uri:
         raise StoreError(f"{uri} is not on a local disk, where alone a store can grow: stage a new one")
+    if split not in ("train", "test"):
+        raise StoreError(f"split is train or test, not {split!r}")
     layout.manifest_of(uri)
     found = source if isinstance(source, Source) else find(str(source), format=format, **options)
+    room = staging.memory_for("appending", found, memory_limit)
     with staging.building(uri, wait) as (target, scratch):
         corpus = open_corpus(uri)
         fingerprint = found.fingerprint()
         if fingerprint not in corpus.manifest.source.get("appended", []):
-            _grow(corpus, found, fingerprint, split, target, scratch, parse_bytes(memory_limit) - staging.BASE)
+            _grow(corpus, found, fingerprint, split, target, scratch, room)
     return uri
 
 
@@ -77,33 +83,31 @@ def _grow(corpus: Corpus, source: Source, fingerprint: str, split: str, target: 
     if corpus.splits:
         spills = [s if s.split else s._replace(split=split) for s in spills]
     segments, spills = staging.by_split(spills)
-    segments = _after(old.segments, segments, bool(corpus.splits))
-    added, d = sum(s.rows for s in spills), old.shape[1]
-    if not added:
+    if not segments:
         raise SourceError(f"{source.path} holds no samples to append")
-    found, names = _samples(corpus, source, spills, added)
+    segments = _after(old.segments, segments, bool(corpus.splits))
+    every, (n, d), nnz = (*old.segments, *segments), (segments[-1].stop, old.shape[1]), old.nnz + sum(s.nnz for s in spills)
+    found = _target(corpus, source, spills)
     writer = _clone(corpus, target)
-    chunks = max(1, room // 128 // writer.chunk)
-    indptr = _grow_rows(writer, corpus, spills, (old.shape[0] + added, d), chunks)
-    rest = list(spills)
-    for segment in segments:
-        mine, rows = [], 0
-        while rows < segment.stop - segment.start:
-            mine.append(rest.pop(0))
-            rows += mine[-1].rows
-        assemble.write_columns(writer, segment.name, mine, (rows, d), chunks, scratch)
-    every = (*old.segments, *segments)
-    staging.write_samples(writer, found, every, names)
+    chunks = max(1, staging.entries_for(room) // writer.chunk)
+    for name in ("data", "indices"):
+        writer.extend(f"X/{name}", nnz)
+    writer.extend("X/indptr", n + 1)
+    writer.attribute("X", shape=[n, d])
+    assemble.fill_rows(writer, spills, old.nnz, chunks)
+    writer.append("X/indptr", old.shape[0] + 1, frames.running(assemble.lengths_of(spills), old.nnz))
+    frames.write_samples(writer, found, every, lambda: chain(_y(corpus, found), frames.y_of(spills, found)), _names(corpus, spills, n))
+    staging.write_segments(writer, segments, spills, d, len(found.class_names) if found.kind == "class" else 0, chunks, scratch)
     grown = replace(
         old,
         key=fingerprint_of(old.key, fingerprint),
-        shape=(old.shape[0] + added, d),
-        nnz=int(indptr[-1]),
+        shape=(n, d),
+        nnz=nnz,
         segments=every,
-        row_bounds=(*old.row_bounds, *staging.row_bounds(indptr, segments, old.settings["tile_rows"])[1:]),
+        row_bounds=(*old.row_bounds, *staging.row_bounds(segments, spills, old.settings["tile_rows"])[1:]),
         source={**old.source, "appended": [*old.source.get("appended", []), fingerprint]},
     )
-    layout.publish(writer, grown)
+    publish(writer, grown)
 
 
 def _rows(source: Source, corpus: Corpus, scratch: Path, room: int) -> list[Spill]:
@@ -113,14 +117,14 @@ def _rows(source: Source, corpus: Corpus, scratch: Path, room: int) -> list[Spil
     if came != there:
         raise SourceError(f"{source.path} is {came} and the store was made of {there}")
     if isinstance(source, MatrixSource):
-        spills = staging.read(source, source.pieces(room // 20), scratch)
+        spills = staging.read(source, source.pieces(min(staging.MATRIX_PIECE, room // 12)), scratch)
         widest = max((s.width for s in spills), default=0)
         if widest > d:
             raise SourceError(f"{source.path} has {widest} columns and the store has {d}: stage all of it anew")
         return spills
     assert isinstance(source, TextSource)
     weighting = Weighting(**{k: v for k, v in settings.items() if k != "tile_rows"})
-    save(scratch / "vocabulary", idf=corpus.place.read("var/idf"))
+    save(str(scratch / "vocabulary"), idf=corpus.place.read("var/idf"))
     terms = None if weighting.hashing else str(scratch / "vocabulary.terms")
     if terms:
         Path(terms).write_text("".join(f"{term}\n" for term in corpus.feature_names[:]), encoding="utf-8", newline="")
@@ -135,27 +139,39 @@ def _after(old: Sequence[Segment], new: Sequence[Segment], halves: bool) -> list
     return [Segment(str(i), s.split if halves else None, n + s.start, n + s.stop, s.nnz) for i, s in shifted]
 
 
-def _samples(corpus: Corpus, source: Source, spills: Sequence[Spill], added: int) -> tuple[targets.Targets, list[str] | None]:
-    """Targets and names of all samples, the old ones first, in the old codes."""
-    kind, names = corpus.manifest.target, corpus.manifest.named[0]
+def _target(corpus: Corpus, source: Source, spills: Sequence[Spill]) -> Target:
+    """The target of the new samples, in the store's codes; a class that it does not know gets the next one."""
+    kind = corpus.manifest.target
     wanted = source.target or (kind if kind != "class" else None)  # whole numbers may be real targets, 1.5 is no class
-    new = targets.encode([s.y for s in spills], added, kind=wanted, class_names=source.class_names)
+    new = targets.settle(spills, kind=wanted, class_names=source.class_names)
     if new.kind != kind:
         raise SourceError(f"{source.path} has {new.kind or 'no'} labels and the store has {kind or 'none'}")
-    classes = [*corpus.class_names, *(name for name in new.class_names if name not in set(corpus.class_names))]
-    code = np.array([classes.index(name) for name in new.class_names], dtype=np.int64)
-    if kind == "multilabel":
-        moved = sp.csr_array((new.y.data, code[new.y.indices], new.y.indptr), shape=(added, len(classes)))
-        corpus.y.resize((corpus.y.shape[0], len(classes)))
-        y: Any = sp.vstack([corpus.y, moved], format="csr")
-    elif kind == "class":
-        y = np.concatenate([corpus.y, np.append(code, -1)[new.y]])
-    else:
-        y = np.concatenate([corpus.y, new.y])
-    if not names:
-        return targets.Targets(kind, y, classes), None
-    own = staging.sample_names(spills) or [str(corpus.manifest.shape[0] + i) for i in range(added)]
-    return targets.Targets(kind, y, classes), [*corpus.sample_names.tolist(), *own]
+    code = {name: i for i, name in enumerate(corpus.class_names)}
+    for name in new.class_names:
+        code.setdefault(name, len(code))
+    return new._replace(code=np.array([code[name] for name in new.class_names], dtype=np.int64), class_names=list(code))
+
+
+def _y(corpus: Corpus, target: Target) -> Iterator[Any]:
+    """The store's own targets, as they are, in parts."""
+    n, place = corpus.manifest.shape[0], corpus.place
+    for a in range(0, n, PER_ROW):
+        b = min(a + PER_ROW, n)
+        if target.kind == "multilabel":
+            indptr = place.read("obsm/labels/indptr", a, b + 1)
+            indices = place.read("obsm/labels/indices", int(indptr[0]), int(indptr[-1]))
+            ones = np.ones(len(indices), dtype=np.int8)
+            yield sp.csr_array((ones, indices, indptr - indptr[0]), shape=(b - a, len(target.class_names)))
+        else:
+            yield place.read("obs/label/codes" if target.kind == "class" else "obs/label", a, b)
+
+
+def _names(corpus: Corpus, spills: Sequence[Spill], n: int) -> frames.Parts | None:
+    if not corpus.manifest.named[0]:
+        return None
+    before, place = corpus.manifest.shape[0], corpus.place
+    new = frames.names_of(spills) or (lambda: frames.numbers(before, n))
+    return lambda: chain((place.read("obs/_index", a, min(a + STRINGS, before)) for a in range(0, before, STRINGS)), new())
 
 
 def _clone(corpus: Corpus, target: str) -> Writer:
@@ -168,16 +184,3 @@ def _clone(corpus: Corpus, target: str) -> Writer:
     writer = Writer(target, chunk=corpus.place.chunk("X/data"))
     writer.checksums.update(kept)
     return writer
-
-
-def _grow_rows(writer: Writer, corpus: Corpus, spills: Sequence[Spill], shape: tuple[int, int], chunks: int) -> Array:
-    """X with the blocks after its rows. Returns the indptr of all rows."""
-    before, old = corpus.manifest.nnz, corpus.place.read("X/indptr")
-    indptr = np.concatenate([old, assemble.indptr_of(spills)[1:] + before])
-    writer.extend("X/data", int(indptr[-1]))
-    writer.extend("X/indices", int(indptr[-1]))
-    writer.extend("X/indptr", len(indptr))
-    writer.attribute("X", shape=list(shape))
-    assemble.fill_rows(writer, spills, before, chunks)
-    writer.checksums.update(layout.fill(writer.uri, "X/indptr", len(old), indptr[len(old) :]))
-    return indptr

@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 
 from bigfs import blocks
 from storage import kernels, layout
+from storage.frames import running
+from storage.layout import PER_COLUMN, PER_ROW
 from storage.spill import Spill, open_array, open_columns
+from storage.writer import Writer, fill, unpublished
 
 Array = NDArray[Any]
-PER_COLUMN = 1 << 16  # values a chunk of what there is one of per column
-PER_ROW = 1 << 18
+ALL = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ def ranges(length: int, chunk: int, chunks: int, before: int = 0) -> list[Range]
     return [Range(max(a, before), min(a + chunk * chunks, length)) for a in starts]
 
 
-def _collect(writer: layout.Writer, written: list[dict[str, str]]) -> None:
+def _collect(writer: Writer, written: list[dict[str, str]]) -> None:
     for checksums in written:
         writer.checksums.update(checksums)
 
@@ -46,19 +48,17 @@ def _collect(writer: layout.Writer, written: list[dict[str, str]]) -> None:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def write_rows(writer: layout.Writer, spills: Sequence[Spill], shape: tuple[int, int], chunks: int) -> Array:
-    """X in CSR, from blocks in row order. Returns its indptr (n + 1)."""
+def write_rows(writer: Writer, spills: Sequence[Spill], shape: tuple[int, int], chunks: int) -> None:
+    """X in CSR, from blocks in row order."""
     nnz = sum(s.nnz for s in spills)
     writer.group("X", "csr_matrix", shape=list(shape))
     writer.create("X/data", nnz, np.float32)
     writer.create("X/indices", nnz, np.int32)
     fill_rows(writer, spills, 0, chunks)
-    indptr = indptr_of(spills)
-    writer.write("X/indptr", indptr, PER_ROW)
-    return indptr
+    writer.stream("X/indptr", shape[0] + 1, np.int64, running(lengths_of(spills)), PER_ROW)
 
 
-def fill_rows(writer: layout.Writer, spills: Sequence[Spill], before: int, chunks: int) -> None:
+def fill_rows(writer: Writer, spills: Sequence[Spill], before: int, chunks: int) -> None:
     """The entries of the blocks, after `before` entries that are there."""
     ends = before + np.cumsum([s.nnz for s in spills])
     tasks = ranges(int(ends[-1]), writer.chunk, chunks, before)
@@ -66,13 +66,9 @@ def fill_rows(writer: layout.Writer, spills: Sequence[Spill], before: int, chunk
     _collect(writer, blocks.map_tiles(_write_rows, tasks, writer.uri, each=[parts], label="write rows"))
 
 
-def indptr_of(spills: Sequence[Spill]) -> Array:
-    indptr = np.zeros(sum(s.rows for s in spills) + 1, dtype=np.int64)
-    row = 0
-    for s in spills:
-        indptr[row + 1 : row + 1 + s.rows] = open_array(s.path, "lengths") if s.rows else 0
-        row += s.rows
-    return np.cumsum(indptr, out=indptr)
+def lengths_of(spills: Sequence[Spill]) -> Iterator[Array]:
+    """The non-zeros of each row, block after block."""
+    return (open_array(s.path, "lengths") for s in spills if s.rows)
 
 
 def _overlap(spills: Sequence[Spill], ends: Array, task: Range) -> list[tuple[str, int, int]]:
@@ -92,16 +88,15 @@ def _write_rows(task: Range, parts: list[tuple[str, int, int]], uri: str) -> dic
     checksums: dict[str, str] = {}
     for name in ("data", "indices"):
         values = np.concatenate([open_array(path, name)[a:b] for path, a, b in parts])
-        checksums |= layout.fill(uri, f"X/{name}", task.start, values)
+        checksums |= fill(uri, f"X/{name}", task.start, values)
     return checksums
 
 
 # --- columns --------------------------------------------------------------------------------------
 
 
-def write_columns(writer: layout.Writer, name: str, spills: Sequence[Spill], shape: tuple[int, int], chunks: int, scratch: Path) -> Array:
-    """One segment in CSC, from its blocks in row order, and its statistics. Returns the column counts (d)."""
-    spills = [*spills]
+def write_columns(writer: Writer, name: str, spills: Sequence[Spill], shape: tuple[int, int], chunks: int, scratch: Path) -> None:
+    """One segment in CSC, from its blocks in row order."""
     firsts = np.cumsum([0, *(s.rows for s in spills)])
     listed = [(s.path, s.present, s.nnz, int(first)) for s, first in zip(spills, firsts, strict=False) if s.nnz]
     (scratch / f"{name}.json").write_text(json.dumps(listed))
@@ -109,7 +104,6 @@ def write_columns(writer: layout.Writer, name: str, spills: Sequence[Spill], sha
     for block, present, nnz, _ in listed:
         columns, starts, _, _ = open_columns(block, present, nnz)
         indptr[columns + 1] += np.diff(starts)
-    counts = indptr[1:].copy()
     np.cumsum(indptr, out=indptr)
     writer.group(path, "csc_matrix", shape=list(shape))
     writer.create(f"{path}/data", int(indptr[-1]), np.float32)
@@ -119,8 +113,13 @@ def write_columns(writer: layout.Writer, name: str, spills: Sequence[Spill], sha
     cuts = [_columns_in(task, indptr) for task in tasks]
     written = blocks.map_tiles(_write_columns, tasks, writer.uri, path, str(scratch / f"{name}.json"), each=[cuts], label="write columns")
     _collect(writer, written)
-    _write_statistics(writer, name, indptr, chunks)
-    return counts
+
+
+def counts_of(writer: Writer, segments: Sequence[layout.Segment], d: int) -> Iterator[Array]:
+    """The non-zeros of each column, some chunks of columns after the other."""
+    indptrs = [unpublished(writer.uri, f"uns/columns/{s.name}/indptr") for s in segments]
+    for a in range(0, d, 8 * PER_COLUMN):
+        yield sum(np.diff(indptr[a : min(a + 8 * PER_COLUMN, d) + 1]) for indptr in indptrs)  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
@@ -141,12 +140,12 @@ def _columns_in(task: Range, indptr: Array) -> Cut:
 
 
 def _write_columns(task: Range, cut: Cut, uri: str, path: str, listed: str) -> dict[str, str]:
-    cursor = np.array(layout.unpublished(uri, f"{path}/indptr")[cut.start : cut.stop]) - task.start
+    cursor = np.array(unpublished(uri, f"{path}/indptr")[cut.start : cut.stop]) - task.start
     cursor[0] = 0  # where the range begins, inside its first column
     rows, values = np.empty(task.stop - task.start, np.int32), np.empty(task.stop - task.start, np.float32)
     for part in _parts(cut, json.loads(Path(listed).read_text())):
         kernels.scatter(*part, cursor, rows, values)
-    return layout.fill(uri, f"{path}/data", task.start, values) | layout.fill(uri, f"{path}/indices", task.start, rows)
+    return fill(uri, f"{path}/data", task.start, values) | fill(uri, f"{path}/indices", task.start, rows)
 
 
 def _parts(cut: Cut, listed: list[tuple[str, int, int, int]]) -> Iterator[tuple[Array, Array, Array, Array, int]]:
@@ -176,26 +175,39 @@ def _parts(cut: Cut, listed: list[tuple[str, int, int, int]]) -> Iterator[tuple[
 # --- statistics -----------------------------------------------------------------------------------
 
 
-def _write_statistics(writer: layout.Writer, name: str, indptr: Array, chunks: int) -> None:
-    """Σ x and Σ x² of the columns: each column is added up in row order, so the tiling can't matter."""
-    d, path = len(indptr) - 1, f"uns/statistics/{name}"
+def write_statistics(writer: Writer, segment: layout.Segment, d: int, classes: int, scratch: Path) -> None:
+    """Σ x and Σ x² of the columns of a segment whose columns are written; with `classes`, those of each class too,
+    and its non-zeros. Each column is added up in row order, so the tiling can't matter."""
+    path, width = f"uns/statistics/{segment.name}", statistics_width(d, classes)
     writer.group(path, "dict")
     for what in ("sums", "squares"):
-        writer.create(f"{path}/{what}", d, np.float64, PER_COLUMN)
-    tasks = ranges(d, PER_COLUMN, 1)
-    parts = [indptr[t.start : t.stop + 1] for t in tasks]
-    written = blocks.map_tiles(_write_sums, tasks, writer.uri, name, writer.chunk * chunks, each=[parts], label="add up columns")
+        writer.create(f"{path}/{what}", d, np.float64, width)
+    if classes:
+        writer.group(f"{path}/classes", "dict")
+        for what in ("sums", "squares", "counts"):
+            writer.create(f"{path}/classes/{what}", d * classes, np.int32 if what == "counts" else np.float64, width * classes)
+    listed = str(scratch / f"{segment.name}.json")
+    written = blocks.map_tiles(_write_sums, ranges(d, width, 1), writer.uri, segment, classes, listed, label="add up columns")
     _collect(writer, written)
 
 
-def _write_sums(task: Range, indptr: Array, uri: str, name: str, most: int) -> dict[str, str]:
-    data = layout.unpublished(uri, f"uns/columns/{name}/data")
-    sums, squares = np.zeros(task.stop - task.start), np.zeros(task.stop - task.start)
-    first = 0
-    while first < len(sums):
-        last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + most, side="right")) - 1)
-        values = np.asarray(data[indptr[first] : indptr[last]])
-        kernels.add_up(values, indptr[first : last + 1], sums[first:last], squares[first:last])
-        first = last
-    path = f"uns/statistics/{name}"
-    return layout.fill(uri, f"{path}/sums", task.start, sums) | layout.fill(uri, f"{path}/squares", task.start, squares)
+def statistics_width(d: int, classes: int) -> int:
+    """Columns a chunk: some tens of chunks, so that all workers add up, of bounded size."""
+    return min(PER_COLUMN, max(1 << 13, d // 32), max(1, (1 << 21) // max(classes, 1)))
+
+
+def _write_sums(task: Range, uri: str, segment: layout.Segment, classes: int, listed: str) -> dict[str, str]:
+    width = task.stop - task.start
+    sums, squares = np.zeros(width), np.zeros(width)
+    by_class: tuple[Array, ...] = np.zeros((width, classes)), np.zeros((width, classes)), np.zeros((width, classes), dtype=np.int32)
+    code = np.asarray(unpublished(uri, "obs/label/codes")[segment.start : segment.stop]) if classes else sums
+    for columns, counts, rows, values, first in _parts(Cut(task.start, task.stop, 0, ALL), json.loads(Path(listed).read_text())):
+        kernels.add_up(columns, counts, values, sums, squares)
+        if classes:
+            kernels.add_up_classes(columns, counts, rows, values, code[first:], *by_class)
+    path = f"uns/statistics/{segment.name}"
+    checksums = fill(uri, f"{path}/sums", task.start, sums) | fill(uri, f"{path}/squares", task.start, squares)
+    if classes:
+        for what, table in zip(("sums", "squares", "counts"), by_class, strict=True):
+            checksums |= fill(uri, f"{path}/classes/{what}", task.start * classes, table.reshape(-1))
+    return checksums

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bigfs.matrix import Matrix, Stats
+from bigfs.matrix import ClassStats, Matrix, Stats
 from storage import layout
 from storage.errors import StoreError
 from storage.layout import Manifest, Segment
@@ -193,7 +193,7 @@ class Corpus:
     @cached_property
     def X(self) -> Matrix:
         n, d = sum(s.stop - s.start for s in self.segments), self.manifest.shape[1]
-        return Matrix((n, d), rows=self._row_tiles(), columns=self._column_tiles(), stats=self._stats)
+        return Matrix((n, d), rows=self._row_tiles(), columns=self._column_tiles(), stats=self._stats, class_stats=self._class_stats)
 
     def _row_tiles(self) -> list[RowTile]:
         bounds = np.array(self.manifest.row_bounds)
@@ -219,6 +219,20 @@ class Corpus:
             squares += self.place.read(f"uns/statistics/{s.name}/squares")
             counts += np.diff(self.place.read(f"uns/columns/{s.name}/indptr"))
         return Stats(sums, squares, counts)
+
+    def _class_stats(self, codes: Array) -> ClassStats | None:
+        """Of all classes of the store, if the codes are its own and every segment has them."""
+        if self.manifest.target != "class" or not np.array_equal(codes, self.y):
+            return None
+        d, c, there = self.manifest.shape[1], len(self.class_names), layout.checksums_of(self.uri, self.manifest.content)
+        found = ClassStats(np.zeros((d, c)), np.zeros((d, c)), np.zeros((d, c), dtype=np.int64))
+        for path in (f"uns/statistics/{s.name}/classes" for s in self.segments):
+            if f"{path}/zarr.json" not in there:
+                return None
+            for name, total in found._asdict().items():
+                part = self.place.read(f"{path}/{name}").reshape(d, -1)
+                total[:, : part.shape[1]] += part  # a segment knows the classes that there were when it came
+        return found
 
     @cached_property
     def y(self) -> Any:

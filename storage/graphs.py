@@ -23,6 +23,7 @@ from storage.corpus import Corpus
 from storage.errors import StoreError
 from storage.sources.base import fingerprint_of
 from storage.staging import building
+from storage.writer import Writer, fill, remove, seal
 
 
 @dataclass(frozen=True)
@@ -102,14 +103,14 @@ class Into:
     uri: str
 
     def __call__(self, start: int, stop: int, index: NDArray[Any], distance: NDArray[Any]) -> dict[str, str]:
-        return layout.fill(self.uri, "index", start, index) | layout.fill(self.uri, "distance", start, distance)
+        return fill(self.uri, "index", start, index) | fill(self.uri, "distance", start, distance)
 
 
 def _write(target: str, corpus: Corpus, asked: dict[str, Any]) -> None:
     shape = (corpus.X.shape[0], asked["k"])
     if "://" in target:
-        layout.remove(target)
-    writer = layout.Writer(target)
+        remove(target)
+    writer = Writer(target)
     writer.group("", "anndata")
     writer.group("uns", "dict")
     for path, dtype, none in (("index", np.int32, -1), ("distance", np.float64, np.inf)):
@@ -128,4 +129,4 @@ def _write(target: str, corpus: Corpus, asked: dict[str, Any]) -> None:
     written, info = stream_knn(corpus.X, sink=Into(target), **asked)
     for part in written:
         writer.checksums.update(part)
-    layout.seal(writer, {"version": layout.VERSION, "shape": shape, "graph": info, "store": corpus.uri})
+    seal(writer, {"version": layout.VERSION, "shape": shape, "graph": info, "store": corpus.uri})

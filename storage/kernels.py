@@ -1,4 +1,4 @@
-"""The two inner loops of assembling: scatter sorted runs into columns, and add up columns."""
+"""The inner loops of assembling: scatter sorted runs into columns, and add up columns."""
 
 from __future__ import annotations
 
@@ -28,12 +28,34 @@ def scatter(
 
 
 @njit(cache=True, nogil=True)
-def add_up(values: Array, indptr: Array, sums: Array, squares: Array) -> None:
-    """Σ x and Σ x² of each column in float64, entry after entry: the same whatever the tiling."""
-    for j in range(len(indptr) - 1):
-        total, square = 0.0, 0.0
-        for k in range(indptr[j] - indptr[0], indptr[j + 1] - indptr[0]):
+def add_up(columns: Array, counts: Array, values: Array, sums: Array, squares: Array) -> None:
+    """Add one block's Σ x and Σ x² to those of its columns, in float64, entry after entry: block after
+    block in row order, they are the same whatever the tiling."""
+    entry = 0
+    for i in range(len(columns)):
+        total, square = sums[columns[i]], squares[columns[i]]
+        for k in range(entry, entry + counts[i]):
             x = np.float64(values[k])  # `float` would leave it a float32 here
             total += x
             square += x * x
-        sums[j], squares[j] = total, square
+        sums[columns[i]], squares[columns[i]] = total, square
+        entry += counts[i]
+
+
+@njit(cache=True, nogil=True)
+def add_up_classes(
+    columns: Array, counts: Array, rows: Array, values: Array, code: Array, sums: Array, squares: Array, present: Array
+) -> None:
+    """Add one block's Σ x, Σ x² and number of entries to those of each of its columns (rows of `sums`) and
+    each class (columns of it); `code` of the block's rows, −1 for none."""
+    entry = 0
+    for i in range(len(columns)):
+        j = columns[i]
+        for k in range(entry, entry + counts[i]):
+            c = code[rows[k]]
+            if c >= 0:
+                x = np.float64(values[k])
+                sums[j, c] += x
+                squares[j, c] += x * x
+                present[j, c] += 1
+        entry += counts[i]

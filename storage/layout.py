@@ -17,7 +17,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass, replace
+import sys
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -26,8 +27,6 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 from zarr.abc.store import Store
-from zarr.codecs import BloscCodec, Crc32cCodec
-from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
 from storage.errors import Damaged, StoreError
@@ -35,8 +34,7 @@ from storage.errors import Damaged, StoreError
 VERSION = 1
 MANIFEST, CHECKSUMS = "zarr.json", "uns/checksums"
 CHUNK = 1 << 18  # values: 1 MB of float32 or int32
-STRINGS = 1 << 15  # names a chunk
-SHUFFLE = {"f": "bitshuffle"}  # writes floats twice as fast; integers read faster by bytes
+PER_ROW, PER_COLUMN, STRINGS = 1 << 18, 1 << 16, 1 << 15  # values a chunk of what there is one of per row or column; names
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,13 @@ class Manifest:
 def absolute(uri: str | os.PathLike[str]) -> str:
     """A URL as it is; a path from the root, because workers may run elsewhere."""
     uri = str(uri).removeprefix("file://")
-    return uri.rstrip("/") if "://" in uri else os.path.abspath(uri)
+    if "://" not in uri:
+        return os.path.abspath(uri)
+    try:
+        fsspec.get_filesystem_class(uri.partition("://")[0])
+    except (ImportError, ValueError) as error:
+        raise StoreError(f"{uri} can't be used: {error}") from error
+    return uri.rstrip("/")
 
 
 def store_at(uri: str, *, read_only: bool = False) -> Store:
@@ -97,6 +101,14 @@ def exists(uri: str) -> bool:
         return b'"bigfs"' in get(uri, MANIFEST)
     except (FileNotFoundError, NotADirectoryError):
         return False
+    except _clients_errors() as error:
+        raise StoreError(f"{uri} can't be reached: {str(error) or type(error).__name__}") from error
+
+
+def _clients_errors() -> tuple[type[Exception], ...]:
+    """What clients of object stores raise for a server that does not answer or credentials that are not there: no OSError."""
+    kinds = {"botocore.exceptions": "BotoCoreError", "aiohttp": "ClientError"}
+    return tuple(getattr(sys.modules[module], name) for module, name in kinds.items() if module in sys.modules)
 
 
 def digest(document: bytes) -> str:
@@ -109,32 +121,6 @@ def checksum(key: str, document: bytes) -> str:
 
 
 # --- the manifest, and the checksums of everything -----------------------------------------------
-
-
-def publish(writer: Writer, manifest: Manifest) -> Manifest:
-    """Write the checksums and then the manifest, with which the store exists."""
-    return replace(manifest, content=seal(writer, asdict(manifest)))
-
-
-def seal(writer: Writer, body: dict[str, Any]) -> str:
-    """Write the checksums, then `body` with their hash as its `content`; returns the hash."""
-    uri, checksums = writer.uri, writer.checksums
-    checksums.pop(MANIFEST, None)  # of the group without a manifest that Zarr made above our arrays
-    own = f"{CHECKSUMS}/zarr.json"
-    length = len(_listed(checksums | {own: digest(b"")}))
-    writer.create(CHECKSUMS, length, np.uint8, chunk=length, compressors=())
-    listed = _listed(checksums)
-    fill(uri, CHECKSUMS, 0, np.frombuffer(listed, dtype=np.uint8))
-    told: dict[str, Any] = {"manifest": body | {"content": digest(listed)}}
-    attributes = {"encoding-type": "anndata", "encoding-version": "0.1.0", "bigfs": told}
-    document: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
-    told["checksum"] = digest(_canonical(document))
-    put(uri, MANIFEST, _canonical(document))
-    return digest(listed)
-
-
-def _listed(checksums: dict[str, str]) -> bytes:
-    return _canonical({key: value for key, value in checksums.items() if key != f"{CHECKSUMS}/c/0"})
 
 
 def manifest_of(uri: str) -> Manifest:
@@ -167,12 +153,12 @@ def sealed(uri: str) -> dict[str, Any]:
         raise Damaged(f"{uri}: the manifest in {MANIFEST} is damaged: restore it or stage again") from None
     if isinstance(version, int) and version > VERSION:
         raise StoreError(f"{uri} has store version {version} and this bigfs reads up to {VERSION}: upgrade bigfs, or stage again")
-    if digest(_canonical(document)) != expected:
+    if digest(canonical(document)) != expected:
         raise Damaged(f"{uri}: the manifest in {MANIFEST} is damaged: restore it or stage again")
     return dict(body)
 
 
-def _canonical(document: dict[str, Any]) -> bytes:
+def canonical(document: dict[str, Any]) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -250,89 +236,3 @@ def read(uri: str, content: str, path: str, start: int = 0, stop: int | None = N
             except (ValueError, RuntimeError, OSError):
                 raise Damaged(f"{uri}: chunk {chunk} of array {path} is damaged: restore it or stage again") from error
         raise
-
-
-# --- writing --------------------------------------------------------------------------------------
-
-
-class Recorded(WrapperStore[Store]):
-    """Notes the checksum of every document written through it."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
-        self.checksums: dict[str, str] = {}
-
-    async def set(self, key: str, value: Any, byte_range: Any = None) -> None:
-        self.checksums[key] = checksum(key, value.to_bytes())
-        await self._store.set(key, value)
-
-    async def set_if_not_exists(self, key: str, value: Any) -> None:
-        if not await self._store.exists(key):  # an array's parents: a group there keeps its attributes
-            await self.set(key, value)
-
-
-class Writer:
-    """The arrays and groups of a store that is being built, with their AnnData encodings."""
-
-    def __init__(self, uri: str, chunk: int = CHUNK) -> None:
-        self.uri, self.chunk = uri, chunk
-        self.recorded = Recorded(store_at(uri))
-
-    @property
-    def checksums(self) -> dict[str, str]:
-        return self.recorded.checksums
-
-    def group(self, path: str, encoding: str, version: str = "0.1.0", **attributes: Any) -> None:
-        attributes = {"encoding-type": encoding, "encoding-version": version, **attributes}
-        zarr.create_group(self.recorded, path=path, zarr_format=3, overwrite=False, attributes=attributes)
-
-    def create(
-        self, path: str, length: int, dtype: Any, chunk: int | None = None, encoding: str = "array", compressors: Any = None
-    ) -> None:
-        """An empty array, to be filled by `fill`."""
-        shuffle: Any = SHUFFLE.get(np.dtype(dtype).kind, "shuffle")
-        zarr.create_array(
-            self.recorded,
-            name=path,
-            shape=(length,),
-            dtype=dtype,
-            chunks=(max(min(chunk or self.chunk, length), 1),),
-            compressors=(BloscCodec(cname="zstd", clevel=3, shuffle=shuffle), Crc32cCodec()) if compressors is None else compressors,
-            filters=None,
-            zarr_format=3,
-            config={"write_empty_chunks": True},
-            attributes={"encoding-type": encoding, "encoding-version": "0.2.0"},
-        )
-
-    def extend(self, path: str, length: int) -> None:
-        """Make an array longer; its chunks stay."""
-        zarr.open_array(self.recorded, path=path, mode="r+", zarr_format=3).resize((length,))
-
-    def attribute(self, path: str, **attributes: Any) -> None:
-        zarr.open_group(self.recorded, path=path, mode="r+", zarr_format=3, use_consolidated=False).attrs.update(attributes)
-
-    def write(self, path: str, values: Any, chunk: int | None = None) -> None:
-        """A whole array: numbers or strings."""
-        values = np.asarray(values)
-        text = values.dtype.kind in "OUST"
-        self.create(path, len(values), str if text else values.dtype, STRINGS if text else chunk, "string-array" if text else "array")
-        self.checksums.update(fill(self.uri, path, 0, values))
-
-
-def fill(uri: str, path: str, start: int, values: NDArray[Any]) -> dict[str, str]:
-    """Write whole chunks of an array from `start` on; returns their checksums."""
-    recorded = Recorded(store_at(uri))
-    target = zarr.open_array(recorded, path=path, mode="r+", zarr_format=3)
-    if len(values):
-        target[start : start + len(values)] = values
-    return recorded.checksums
-
-
-def remove(uri: str) -> None:
-    """Delete everything under a URI that is not a finished store."""
-    sync(store_at(uri).delete_dir(""))
-
-
-def unpublished(uri: str, path: str) -> zarr.Array[Any]:
-    """An array of a store that is being built."""
-    return zarr.open_array(store_at(uri, read_only=True), path=path, mode="r", zarr_format=3)

@@ -7,18 +7,20 @@ The column-sorted half lists only the columns that occur: d may be 16 million an
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from storage.targets import Labels
+
 Array = NDArray[Any]
 
 
 class Spill(NamedTuple):
-    """One block of rows of one split: where it lies, its size, and the labels of its rows."""
+    """One block of rows of one split: where it lies, its size, and whether its rows have labels and names (beside it)."""
 
     path: str
     split: str | None
@@ -26,13 +28,20 @@ class Spill(NamedTuple):
     nnz: int
     width: int
     present: int  # columns that occur
-    y: Any = None
-    names: Any = None
+    labels: Labels | None = None
+    named: bool = False
 
 
-def save(path: Path, **arrays: Array) -> None:
+def save(path: str, **arrays: Array) -> None:
     for name, values in arrays.items():
-        np.save(path.with_name(f"{path.name}.{name}.npy"), values)
+        np.save(f"{path}.{name}.npy", values)
+
+
+def save_names(path: str, names: Any) -> bool:
+    """Names onto scratch, if there are any."""
+    if names is not None:
+        save(path, names=np.asarray(names, dtype=np.str_))
+    return names is not None
 
 
 def open_array(path: str, name: str) -> Array:
@@ -40,8 +49,8 @@ def open_array(path: str, name: str) -> Array:
     return np.load(f"{path}.{name}.npy", mmap_mode="r")  # type: ignore[no-any-return]
 
 
-def spill(path: Path, X: sp.csr_array, split: str | None, y: Any = None, names: Any = None) -> Spill:
-    """Write a block both ways; explicit zeros are dropped."""
+def spill(path: str, X: sp.csr_array, split: str | None, labels: Labels | None = None, named: bool = False) -> Spill:
+    """Write a block both ways; explicit zeros are dropped. Its labels and names lie there already."""
     if X.nnz and not X.data.all():
         X = X.copy()
         X.eliminate_zeros()
@@ -52,7 +61,7 @@ def spill(path: Path, X: sp.csr_array, split: str | None, y: Any = None, names: 
     with open(f"{path}.columns", "wb") as out:
         for part in (starts, columns, rows, values):
             part.tofile(out)
-    return Spill(str(path), split, X.shape[0], len(data), width, len(columns), y, names)
+    return Spill(path, split, X.shape[0], len(data), width, len(columns), labels, named)
 
 
 def open_columns(path: str, present: int, nnz: int) -> tuple[Array, Array, Array, Array]:

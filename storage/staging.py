@@ -11,7 +11,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,18 +21,22 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from bigfs import blocks
-from storage import assemble, layout, targets
+from storage import assemble, frames, layout, targets
 from storage.errors import SourceError, StoreError
-from storage.layout import Manifest, Segment, Writer
+from storage.layout import Manifest, Segment
 from storage.sources import find
-from storage.sources.base import MatrixSource, Source, TextSource, fingerprint_of
-from storage.spill import Spill, open_array, spill
+from storage.sources.base import MatrixSource, Rows, Source, TextSource, fingerprint_of, taken
+from storage.spill import Spill, open_array, save_names, spill
 from storage.vectorize import Vocabulary, Weighting, vectorize
+from storage.writer import Writer, publish, remove
 
 Array = NDArray[Any]
+LIMIT = "512MB"  # of a process, if nobody says
 TILE = 1 << 21  # non-zeros a tile: half a second to a second of work
 TEXT_PIECE = 4 << 20  # bytes of text that a task counts
-BASE = 352_000_000  # bytes that the libraries themselves take in a worker
+SMALL = 1 << 20  # statistics of classes that are kept whatever the matrix
+MATRIX_PIECE = 32 << 20  # bytes of input that a task reads
+MATRIX_BASE, TEXT_BASE = 230_000_000, 345_000_000  # bytes that the libraries themselves take in a worker; text needs scikit-learn
 
 
 class Plan(NamedTuple):
@@ -75,7 +79,7 @@ def stage(
     sublinear_tf: bool = True,
     hashing: int | None = None,
     tile_rows: int | None = None,
-    memory_limit: int | str = "512MB",
+    memory_limit: int | str | None = None,
     wait: float = -1,
     scratch: str | os.PathLike[str] | None = None,
     **options: Any,
@@ -92,13 +96,15 @@ def stage(
         are fitted on the training documents.
     hashing : number of hashed columns of text; None keeps a vocabulary.
     tile_rows : rows of a row tile; column tiles and chunks shrink alike. Default: 2²¹ non-zeros.
-    memory_limit : bytes that one process may use, whatever the size of the source.
+    memory_limit : bytes that one process may use, whatever the size of the source; default: what a
+        worker of the enclosing cluster has, 512 MB without one.
     wait : seconds to wait while another process stages the same store; −1: as long as it takes.
     scratch : folder on a disk that every worker sees; default: beside the store.
     options : of the format.
 
     Raises
     ------
+    NotEnoughMemory : `memory_limit` is less than the libraries take.
     SourceError : the source is missing, broken, empty or holds a bad value.
     StoreError : the name is taken by something else, another process holds it, or the disk is full.
     """
@@ -114,11 +120,10 @@ def stage(
     )
     if reusable(job):
         return job.uri
-    limit = parse_bytes(memory_limit)
-    blocks.require_memory(BASE + (64 << 20), "staging", limit)
+    room = memory_for("staging", job.source, memory_limit)
     with building(job.uri, wait, scratch) as (target, spills):
         if not reusable(job):
-            build(job, target, spills, limit)
+            build(job, target, spills, room)
     return job.uri
 
 
@@ -192,42 +197,57 @@ def building(uri: str, wait: float = -1, scratch: str | os.PathLike[str] | None 
 # --- the stages -----------------------------------------------------------------------------------
 
 
-def build(job: Plan, target: str, scratch: Path, limit: int) -> Manifest:
-    """Stage a source into the empty place `target`, and publish it there."""
-    source, room = job.source.unpacked(scratch), limit - BASE
+def memory_for(what: str, source: Source, limit: int | str | None) -> int:
+    """What a process may use beside the libraries, refused if that is too little."""
+    limit = limit or (LIMIT if blocks.client() is None else blocks.memory_limit())
+    base = TEXT_BASE if isinstance(source, TextSource) else MATRIX_BASE
+    blocks.require_memory(base + (64 << 20), what, limit)
+    return parse_bytes(limit) - base
+
+
+def entries_for(room: int) -> int:
+    """Entries of an array that a task may hold while it assembles them."""
+    return min(room // 64, TILE)
+
+
+def build(job: Plan, target: str, scratch: Path, room: int) -> Manifest:
+    """Stage a source into the empty place `target` with `room` bytes a process, and publish it there."""
+    source = job.source.unpacked(scratch)
     vocabulary = None
     if isinstance(source, TextSource):
         spills, vocabulary = vectorize(source, source.pieces(min(TEXT_PIECE, room // 32)), job.weighting, scratch)
         d = vocabulary.size
     else:
         assert isinstance(source, MatrixSource)
-        spills = read(source, source.pieces(room // 20), scratch)
+        spills = read(source, source.pieces(min(MATRIX_PIECE, room // 12)), scratch)
         d = source.n_features or max((s.width for s in spills), default=0)
     segments, spills = by_split(spills)
-    n = sum(s.rows for s in spills)
+    n, nnz = sum(s.rows for s in spills), sum(s.nnz for s in spills)
     if not n or not d:
         raise SourceError(f"{source.path} holds no values: {n} samples, {d} features")
     if "://" in target:
-        layout.remove(target)
-    tile = TILE if job.settings["tile_rows"] is None else max(1, sum(s.nnz for s in spills) * job.settings["tile_rows"] // n)
+        remove(target)
+    tile = TILE if job.settings["tile_rows"] is None else max(1, nnz * job.settings["tile_rows"] // n)
     writer = Writer(target, chunk=min(layout.CHUNK, max(1 << 12, 1 << (tile - 1).bit_length())))
-    chunks = max(1, min(room // 128, TILE) // writer.chunk)
-    indptr = assemble.write_rows(writer, spills, (n, d), chunks)
-    counts = write_segments(writer, segments, spills, d, chunks, scratch)
-    found = targets.encode([s.y for s in spills], n, kind=source.target, class_names=source.class_names)
-    names = sample_names(spills)
-    write_samples(writer, found, segments, names)
+    chunks = max(1, entries_for(room) // writer.chunk)
+    for path in ("uns", "uns/columns", "uns/statistics"):
+        writer.group(path, "dict")
+    assemble.write_rows(writer, spills, (n, d), chunks)
+    found = targets.settle(spills, kind=source.target, class_names=source.class_names)
+    names = frames.names_of(spills)
+    frames.write_samples(writer, found, segments, lambda: frames.y_of(spills, found), names)
     named = write_features(writer, source, vocabulary, d)
-    return layout.publish(
+    write_segments(writer, segments, spills, d, len(found.class_names) if found.kind == "class" else 0, chunks, scratch)
+    return publish(
         writer,
         Manifest(
             key=job.key,
             shape=(n, d),
-            nnz=int(indptr[-1]),
+            nnz=nnz,
             target=found.kind,
             segments=tuple(segments),
-            row_bounds=row_bounds(indptr, segments, job.settings["tile_rows"]),
-            column_bounds=bounds(counts, tile),
+            row_bounds=row_bounds(segments, spills, job.settings["tile_rows"]),
+            column_bounds=bounds(assemble.counts_of(writer, segments, d), tile),
             named=(names is not None, named),
             source=describe(source, job),
             settings=job.settings,
@@ -245,15 +265,13 @@ def _read(piece: Any, where: str, source: MatrixSource) -> list[Spill]:
     if rows.X.nnz and not np.isfinite(rows.X.data).all():
         raise SourceError(f"{source.path} holds NaN or infinity: replace them before staging")
     if rows.split is None:
-        return [spill(Path(where), rows.X, None, rows.y, rows.names)]
-    spills = []
-    for split in ("train", "test"):
-        chosen = np.flatnonzero(rows.split == split)
-        y = None if rows.y is None else [rows.y[i] for i in chosen] if isinstance(rows.y, list) else rows.y[chosen]
-        names = None if rows.names is None else rows.names[chosen]
-        if len(chosen):
-            spills.append(spill(Path(f"{where}-{split}"), rows.X[chosen], split, y, names))
-    return spills
+        return [_spilled(where, rows, None)]
+    chosen = {split: np.flatnonzero(rows.split == split) for split in ("train", "test")}
+    return [_spilled(f"{where}-{split}", taken(rows, index), split) for split, index in chosen.items() if len(index)]
+
+
+def _spilled(where: str, rows: Rows, split: str | None) -> Spill:
+    return spill(where, rows.X, split, targets.save_labels(where, rows.y), save_names(where, rows.names))
 
 
 def by_split(spills: Sequence[Spill]) -> tuple[list[Segment], list[Spill]]:
@@ -273,73 +291,30 @@ def by_split(spills: Sequence[Spill]) -> tuple[list[Segment], list[Spill]]:
     return segments, ordered
 
 
-def write_segments(writer: Writer, segments: Sequence[Segment], spills: Sequence[Spill], d: int, chunks: int, scratch: Path) -> Array:
-    """Every segment by columns, with its statistics. Returns the non-zeros of each column."""
-    for path in ("uns", "uns/columns", "uns/statistics"):
-        writer.group(path, "dict")
-    counts, row, rest = np.zeros(d, dtype=np.int64), 0, list(spills)
+def by_segment(segments: Sequence[Segment], spills: Sequence[Spill]) -> Iterator[tuple[Segment, list[Spill]]]:
+    """Each segment with its blocks."""
+    rest = list(spills)
     for segment in segments:
-        mine = []
-        while row < segment.stop:
+        mine, rows = [], 0
+        while rows < segment.stop - segment.start:
             mine.append(rest.pop(0))
-            row += mine[-1].rows
-        counts += assemble.write_columns(writer, segment.name, mine, (segment.stop - segment.start, d), chunks, scratch)
-    return counts
+            rows += mine[-1].rows
+        yield segment, mine
 
 
-# --- samples and features -------------------------------------------------------------------------
-
-
-def sample_names(spills: Sequence[Spill]) -> list[str] | None:
-    if any(s.names is None for s in spills if s.rows):
-        return None
-    return [str(name) for s in spills for name in s.names]
-
-
-def write_samples(writer: Writer, found: targets.Targets, segments: Sequence[Segment], names: Sequence[str] | None) -> None:
-    """obs: sample names, label, split; obsm/labels where a sample has a set of labels."""
-    n = segments[-1].stop
-    columns = (["label"] if found.kind in ("class", "real") else []) + (["split"] if segments[0].split else [])
-    writer.group("obs", "dataframe", "0.2.0", **{"_index": "_index", "column-order": columns})
-    writer.create("obs/_index", n, str, layout.STRINGS, "string-array")
-    for a in range(0, n, layout.STRINGS):  # numbers as names: never all of them at once
-        b = min(a + layout.STRINGS, n)
-        some = np.arange(a, b).astype(np.str_) if names is None else names[a:b]
-        writer.checksums.update(layout.fill(writer.uri, "obs/_index", a, np.array(some, dtype=object)))
-    if found.kind == "class":
-        _write_categories(writer, "obs/label", found.y, found.class_names)
-    elif found.kind == "real":
-        writer.write("obs/label", found.y, assemble.PER_ROW)
-    elif found.kind == "multilabel":
-        writer.group("obsm", "dict")
-        writer.group("obsm/labels", "csr_matrix", shape=list(found.y.shape))
-        for part in ("data", "indices", "indptr"):
-            writer.write(f"obsm/labels/{part}", getattr(found.y, part), assemble.PER_ROW)
-        writer.write("uns/class_names", np.array(found.class_names, dtype=object))
-    if segments[0].split:
-        halves = [str(s.split) for s in segments]
-        code = np.repeat([("train", "test").index(half) for half in halves], [s.stop - s.start for s in segments])
-        _write_categories(writer, "obs/split", code, ["train", "test"])
-
-
-def _write_categories(writer: Writer, path: str, codes: Array, categories: Sequence[str]) -> None:
-    smallest = np.int8 if len(categories) < 128 else np.int16 if len(categories) < 1 << 15 else np.int32
-    writer.group(path, "categorical", "0.2.0", ordered=False)
-    writer.write(f"{path}/codes", codes.astype(smallest), assemble.PER_ROW)
-    writer.write(f"{path}/categories", np.array(categories, dtype=object))
+def write_segments(
+    writer: Writer, segments: Sequence[Segment], spills: Sequence[Spill], d: int, classes: int, chunks: int, scratch: Path
+) -> None:
+    """Every segment by columns, with its statistics; those by class where they are not larger than the matrix."""
+    for segment, mine in by_segment(segments, spills):
+        assemble.write_columns(writer, segment.name, mine, (segment.stop - segment.start, d), chunks, scratch)
+        assemble.write_statistics(writer, segment, d, classes if d * classes <= max(segment.nnz, SMALL) else 0, scratch)
 
 
 def write_features(writer: Writer, source: Source, vocabulary: Vocabulary | None, d: int) -> bool:
-    """var: feature names, where there are any, and the idf of text. Whether there are names."""
-    terms: Any = None if vocabulary is None or vocabulary.terms is None else Path(vocabulary.terms).read_text("utf-8").split("\n")[:-1]
-    names = source.feature_names if terms is None else terms
-    if names is None and vocabulary is None:
-        return False
-    writer.group("var", "dataframe", "0.2.0", **{"_index": "_index", "column-order": ["idf"] if vocabulary else []})
-    writer.write("var/_index", np.arange(d).astype(np.str_) if names is None else np.asarray(names, dtype=object))
-    if vocabulary is not None:
-        writer.write("var/idf", np.array(open_array(vocabulary.idf, "idf")), assemble.PER_COLUMN)
-    return names is not None
+    if vocabulary is None:
+        return frames.write_features(writer, d, source.feature_names, None, None)
+    return frames.write_features(writer, d, None, vocabulary.terms, open_array(vocabulary.idf, "idf"))
 
 
 def describe(source: Source, job: Plan) -> dict[str, Any]:
@@ -356,19 +331,22 @@ def describe(source: Source, job: Plan) -> dict[str, Any]:
 # --- tiles ----------------------------------------------------------------------------------------
 
 
-def row_bounds(indptr: Array, segments: Sequence[Segment], tile_rows: int | None) -> tuple[int, ...]:
+def row_bounds(segments: Sequence[Segment], spills: Sequence[Spill], tile_rows: int | None) -> tuple[int, ...]:
     """Where row tiles begin and end; none crosses a segment."""
-    cuts: list[int] = [0]
-    for s in segments:
+    cuts: list[int] = [segments[0].start]
+    for s, mine in by_segment(segments, spills):
         if tile_rows:
             cuts += [*range(s.start + tile_rows, s.stop, tile_rows), s.stop]
         else:
-            cuts += [s.start + cut for cut in bounds(np.diff(indptr[s.start : s.stop + 1]), TILE)[1:]]
+            cuts += [s.start + cut for cut in bounds(assemble.lengths_of(mine), TILE)[1:]]
     return tuple(cuts)
 
 
-def bounds(counts: Array, tile: int) -> tuple[int, ...]:
-    """Cut rows (columns) of these counts in runs of about `tile` non-zeros."""
-    ends = np.cumsum(counts)
-    cuts = np.searchsorted(ends, np.arange(tile, int(ends[-1]), tile)) + 1
-    return tuple(int(c) for c in np.unique([0, *cuts, len(counts)]))
+def bounds(counts: Iterable[Array], tile: int) -> tuple[int, ...]:
+    """Cut rows (columns) of these counts, which come in parts, in runs of about `tile` non-zeros."""
+    cuts, row, total = [0], 0, 0
+    for part in counts:
+        ends = total + np.cumsum(part, dtype=np.int64)
+        cuts += (row + 1 + np.flatnonzero(np.diff(ends // tile, prepend=total // tile))).tolist()
+        row, total = row + len(part), int(ends[-1])
+    return tuple(int(cut) for cut in np.unique([*cuts, row]))

@@ -1,8 +1,13 @@
-"""Labels of the pieces → one array of targets: class codes, real values, or label sets."""
+"""Labels of the blocks → one target: class codes, real values, or label sets.
+
+The labels of a block lie beside it on scratch (`save`); the driver only learns what they are like,
+so that it can `settle` what the target is, and then codes them block after block.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,84 +15,117 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from storage.errors import SourceError
+from storage.spill import Spill, open_array, save
+
+Array = NDArray[Any]
+NONE = np.array([], dtype=np.float64)
 
 
-class Targets(NamedTuple):
-    """kind "class": int codes, −1 unlabelled; "real": float64; "multilabel": n × c csr of ones; None: no labels."""
+class Labels(NamedTuple):
+    """What the labels of one block are like. On scratch: `labels`, floats or strings, NaN or "" where unlabelled;
+    `classes`, the distinct ones; and of sets of labels `set_sizes`, with the sets in `labels` one after the other."""
+
+    texts: bool
+    whole: bool
+    sets: bool
+
+
+class Target(NamedTuple):
+    """kind : "class", "real", "multilabel", or None: no labels.
+    classes : the labels that there are, sorted; `code[i]` is the code of `classes[i]` and an index of `class_names`.
+    """
 
     kind: str | None
-    y: Any
-    class_names: list[str]
+    classes: Array = NONE
+    code: Array = NONE
+    class_names: Sequence[str] = ()
 
 
-def encode(parts: Sequence[Any], rows: int, *, kind: str | None = None, class_names: Sequence[str] | None = None) -> Targets:
-    """The targets of `rows` samples, from the labels of their parts in order."""
-    parts = [part for part in parts if part is not None and len(part)]
-    if not parts:
-        return Targets(None, np.full(rows, -1, dtype=np.int64), [])
-    if sum(len(part) for part in parts) != rows:
+def save_labels(path: str, y: Any) -> Labels | None:
+    """Labels as `storage.sources.base.Rows` has them, onto scratch."""
+    if y is None:
+        return None
+    sets = isinstance(y, list) and any(isinstance(label, tuple) for label in y)
+    if sets:
+        rows = [[one for one in (label if isinstance(label, tuple) else (label,)) if one not in (None, "")] for label in y]
+        save(path, set_sizes=np.array([len(row) for row in rows], dtype=np.int32))
+        y = [label for row in rows for label in row]
+    labels = _as_array(y)
+    classes = np.unique(labels[known(labels)])
+    save(path, labels=labels, classes=classes)
+    texts = labels.dtype.kind == "U"
+    return Labels(texts, texts or bool(np.all(classes == np.rint(classes))), sets)
+
+
+def _as_array(labels: Any) -> Array:
+    """Floats (NaN unlabelled) or strings ("" unlabelled)."""
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iufUb":
+        return labels if labels.dtype.kind == "U" else labels.astype(np.float64)
+    if all(label is None or isinstance(label, int | float) for label in labels):
+        return np.array([np.nan if label is None else label for label in labels], dtype=np.float64)
+    return np.array(["" if label is None else _name(label) for label in labels], dtype=np.str_)
+
+
+def known(labels: Array) -> NDArray[np.bool_]:
+    return ~np.isnan(labels) if labels.dtype.kind == "f" else labels != ""
+
+
+def settle(spills: Sequence[Spill], *, kind: str | None = None, class_names: Sequence[str] | None = None) -> Target:
+    """What the labels of all blocks are together.
+
+    kind : what the source says it is; else sets anywhere make it multi-label, and numbers that are not whole, real.
+    class_names : of the numbers 0 … c − 1, if the source has them.
+    """
+    blocks = [s for s in spills if s.rows]
+    found = [s.labels for s in blocks if s.labels is not None]
+    if not found:
+        return Target(None)
+    if len(found) < len(blocks):
         raise SourceError("some samples have a label field and some have none: give every sample one, or none")
-    if kind == "multilabel" or any(isinstance(part, list) and isinstance(part[0], tuple) for part in parts):
-        return _label_sets([one for part in parts for one in _as_sets(part)], class_names)
-    y = np.concatenate(_alike([_as_array(part) for part in parts]))
-    if y.dtype.kind == "f" and (kind == "real" or (kind is None and not _whole(y))):
-        return Targets("real", y.astype(np.float64), [])
-    known = _known(y)
-    if class_names is not None and y.dtype.kind in "if":
-        classes = np.arange(len(class_names))
+    texts, sets = any(labels.texts for labels in found), kind == "multilabel" or any(labels.sets for labels in found)
+    if not texts and not sets and (kind == "real" or (kind is None and not all(labels.whole for labels in found))):
+        return Target("real")
+    if class_names is not None and not texts:
+        classes: Array = np.arange(len(class_names), dtype=np.float64)
     else:
-        classes = np.unique(y[known])
-    code = np.full(rows, -1, dtype=np.int64)
-    code[known] = np.searchsorted(classes, y[known])
-    if class_names is None:
-        class_names = [_name(value) for value in classes.tolist()]
-    return Targets("class", code, [str(name) for name in class_names])
+        classes = reduce(np.union1d, (_alike(open_array(s.path, "classes"), texts) for s in blocks))
+    names = [str(name) for name in class_names] if class_names is not None else [_name(value) for value in classes.tolist()]
+    return Target("multilabel" if sets else "class", classes, np.arange(len(names)), names)
 
 
-def _as_array(part: Any) -> NDArray[Any]:
-    """Labels as floats (NaN unlabelled) or strings ("" unlabelled)."""
-    if isinstance(part, np.ndarray) and part.dtype.kind in "iufUb":
-        return part if part.dtype.kind in "fU" else part.astype(np.float64)
-    if all(label is None or isinstance(label, int | float) for label in part):
-        return np.array([np.nan if label is None else label for label in part], dtype=np.float64)
-    return np.array(["" if label is None else str(label) for label in part], dtype=np.str_)
+def coded(block: Spill, target: Target) -> Array:
+    """The codes of a block's rows, −1 where unlabelled; its labels themselves where they are real targets."""
+    labels = open_array(block.path, "labels")
+    if target.kind == "real":
+        return np.array(labels)
+    there = known(labels)
+    code = np.full(len(labels), -1, dtype=np.int64)
+    code[there] = _codes(labels[there], target)
+    return code
 
 
-def _alike(parts: list[NDArray[Any]]) -> list[NDArray[Any]]:
-    """All floats or all strings: a piece with numbers only, or with no label at all, can't know of the others' words."""
-    if not any(part.dtype.kind == "U" for part in parts):
-        return parts
-    return [part if part.dtype.kind == "U" else np.array(["" if np.isnan(v) else _name(float(v)) for v in part]) for part in parts]
+def label_sets(block: Spill, target: Target) -> sp.csr_array:
+    """rows × c: a one for each label; in a block where no row has several, they look like single labels."""
+    labels = open_array(block.path, "labels")
+    there = known(labels)
+    sizes = open_array(block.path, "set_sizes") if block.labels is not None and block.labels.sets else there.astype(np.int32)
+    code = _codes(labels[there], target)
+    rows = sp.csr_array((np.ones(len(code), dtype=np.int8), code, np.cumsum([0, *sizes])), shape=(len(sizes), len(target.class_names)))
+    rows.sum_duplicates()
+    rows.data[:] = 1
+    return rows
 
 
-def _known(y: NDArray[Any]) -> NDArray[np.bool_]:
-    return ~np.isnan(y) if y.dtype.kind == "f" else y != ""
+def _codes(labels: Array, target: Target) -> Array:
+    return target.code[np.searchsorted(target.classes, _alike(labels, target.classes.dtype.kind == "U"))]
 
 
-def _whole(y: NDArray[Any]) -> bool:
-    known = y[~np.isnan(y)]
-    return bool(np.all(known == np.rint(known)))
+def _alike(labels: Array, texts: bool) -> Array:
+    """As strings where any block has words: one with numbers only can't know of the others' words."""
+    if not texts or labels.dtype.kind == "U":
+        return labels
+    return np.array([_name(value) for value in labels.tolist()], dtype=np.str_)
 
 
 def _name(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _as_sets(part: Any) -> list[tuple[Any, ...]]:
-    """A piece in which every sample happened to have one label looks like single labels."""
-    if isinstance(part, list):
-        return [one if isinstance(one, tuple) else (one,) for one in part]
-    return [(int(v) if isinstance(v, float) and v.is_integer() else v,) for v in part.tolist()]
-
-
-def _label_sets(sets: Sequence[tuple[Any, ...]], class_names: Sequence[str] | None) -> Targets:
-    labels = [label for one in sets for label in one]
-    numbered = class_names is not None and all(isinstance(label, int) for label in labels)
-    classes: list[Any] = list(range(len(class_names))) if numbered and class_names is not None else sorted(set(labels))
-    code = {label: i for i, label in enumerate(classes)}
-    indptr = np.cumsum([0, *(len(one) for one in sets)])
-    ones = np.ones(len(labels), dtype=np.int8)
-    y = sp.csr_array((ones, np.array([code[label] for label in labels], dtype=np.int32), indptr), shape=(len(sets), len(classes)))
-    y.sum_duplicates()
-    y.data[:] = 1
-    return Targets("multilabel", y, [str(name) for name in (class_names if class_names is not None else classes)])

@@ -22,14 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.preprocessing import normalize
-from sklearn.utils import murmurhash3_32
 
 from bigfs import blocks
 from storage.errors import SourceError
 from storage.sources.base import Document, TextSource
-from storage.spill import Spill, open_array, save, spill
+from storage.spill import Spill, open_array, save, save_names, spill
+from storage.targets import Labels, save_labels
 
 Array = NDArray[Any]
 
@@ -49,8 +47,7 @@ class Counted(NamedTuple):
     path: str
     split: str | None
     rows: int
-    y: list[Any]
-    names: list[str]
+    labels: Labels | None
 
 
 class Vocabulary(NamedTuple):
@@ -100,6 +97,8 @@ def _count(piece: Any, target: str, source: TextSource, weighting: Weighting) ->
 
 
 def _count_documents(path: str, split: str | None, documents: list[Document], weighting: Weighting) -> Counted:
+    from sklearn.feature_extraction.text import CountVectorizer  # 60 MB that only text needs
+
     analyze = CountVectorizer().build_analyzer()
     column: dict[str, int] = {}
     indices: list[int] = []
@@ -118,17 +117,20 @@ def _count_documents(path: str, split: str | None, documents: list[Document], we
         shape=(len(documents), len(terms)),
     )
     if weighting.hashing:
+        from sklearn.utils import murmurhash3_32
+
         hashed = [murmurhash3_32(term, positive=True) % weighting.hashing for term in terms]
         present, position = np.unique(np.array(hashed, dtype=np.int64), return_inverse=True)
         X = sp.csr_array((X.data, position[X.indices], X.indptr), shape=(len(documents), len(present)))
         X.sum_duplicates()
-        save(Path(path), hashed=present)
+        save(path, hashed=present)
     else:
         Path(f"{path}.terms").write_text("".join(f"{term}\n" for term in terms), encoding="utf-8", newline="")
     X.sort_indices()
     df = np.bincount(X.indices, minlength=X.shape[1]).astype(np.int32)
-    save(Path(path), counts=X.data, indices=X.indices.astype(np.int32), indptr=X.indptr, df=df)
-    return Counted(path, split, len(documents), [d.label for d in documents], [d.name for d in documents])
+    save(path, counts=X.data, indices=X.indices.astype(np.int32), indptr=X.indptr, df=df)
+    save_names(path, [d.name for d in documents])
+    return Counted(path, split, len(documents), save_labels(path, [d.label for d in documents]))
 
 
 # --- merge ----------------------------------------------------------------------------------------
@@ -171,7 +173,7 @@ def _hashed(size: int) -> Callable[..., Vocabulary]:
 
 def _save_idf(df: Array, n: int, scratch: Path) -> str:
     idf = np.log((1.0 + n) / (1.0 + df)) + 1.0
-    save(scratch / "vocabulary", idf=idf)
+    save(str(scratch / "vocabulary"), idf=idf)
     return str(scratch / "vocabulary")
 
 
@@ -179,6 +181,8 @@ def _save_idf(df: Array, n: int, scratch: Path) -> str:
 
 
 def _weigh(part: Counted, vocabulary: Vocabulary, sublinear_tf: bool) -> Spill:
+    from sklearn.preprocessing import normalize
+
     counts, indptr = np.array(open_array(part.path, "counts")), open_array(part.path, "indptr")
     column = _columns_of(part, vocabulary)[open_array(part.path, "indices")]
     kept = column >= 0
@@ -187,7 +191,7 @@ def _weigh(part: Counted, vocabulary: Vocabulary, sublinear_tf: bool) -> Spill:
     idf = open_array(vocabulary.idf, "idf")
     weights = (np.log(tf) + 1.0 if sublinear_tf else tf) * idf[column[kept]]
     X = sp.csr_array((weights, column[kept], lengths), shape=(part.rows, vocabulary.size))
-    return spill(Path(part.path), normalize(X), part.split, part.y, part.names)
+    return spill(part.path, normalize(X), part.split, part.labels, named=True)
 
 
 def _columns_of(part: Counted, vocabulary: Vocabulary) -> Array:

@@ -177,3 +177,27 @@ def test_a_full_disk_is_said_and_leaves_no_run(bigfs, corpus, monkeypatch):
 def test_help_needs_no_heavy_library():
     code = "import sys, bigfs.cli; print([m for m in ('prefect', 'zarr', 'sklearn', 'numba', 'matplotlib') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_append_joins_once_and_refuses_in_one_line(bigfs, corpus, tmp_path):
+    bigfs("stage", corpus, "c.zarr", "--workers", 0)
+    for name in WORDS:
+        (tmp_path / "later" / name).mkdir(parents=True)
+        (tmp_path / "later" / name / "x.txt").write_text("goal bank word1 word2 zebra")
+    append = ("append", "c.zarr", tmp_path / "later", "--split", "test", "--workers", 0)
+    status, out, _ = bigfs(*append, "--json")
+    assert status == 0
+    assert {k: v for k, v in json.loads(out).items() if k != "store"} == {"added": 2, "samples": 58}
+    assert "already" in bigfs(*append)[1]
+    assert json.loads(bigfs("info", "c.zarr", "--json")[1])["splits"] == {"train": 40, "test": 18}
+    (tmp_path / "bad.svm").write_text("1 1:2\n-1 1:x\n")
+    fails(bigfs("append", "c.zarr", "bad.svm", "--workers", 0), "is a matrix and the store was made of text")
+    fails(bigfs("append", "c.zarr", "nowhere", "--workers", 0), "nowhere does not exist")
+    fails(bigfs("append", "c.zarr", "later", "--split", "dev", "--workers", 0), "split is train or test, not 'dev'")
+    fails(bigfs("append", "none.zarr", "later", "--workers", 0), "does not exist: stage a source there first")
+    fails(bigfs("append", "c.zarr", corpus, "--workers", 0, "--memory-limit", "300MB"), "appending needs", "286.10 MiB is allowed")
+    bigfs("stage", "bad.svm", "m.zarr", "--workers", 0)
+    (tmp_path / "good.svm").write_text("1 1:2\n-1 1:3\n")
+    bigfs("stage", "good.svm", "m.zarr", "--workers", 0)
+    fails(bigfs("append", "m.zarr", "bad.svm", "--workers", 0), "bad.svm, line 2: a value must be a finite number; got '1:x'")
+    fails(bigfs("append", "memory://m.zarr", "good.svm", "--workers", 0), "does not exist")

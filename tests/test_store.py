@@ -155,6 +155,8 @@ def test_a_store_in_an_object_store(documents, folder, tmp_path):
     assert os.listdir(tmp_path / "scratch") == []
     with pytest.raises(storage.StoreError, match="does not exist: stage a source there first"):
         storage.open("memory://bucket/other.zarr")
+    with pytest.raises(storage.StoreError, match="can't be used: Protocol not known"):
+        storage.open("nowhere://bucket/other.zarr")
 
 
 ANNDATA = {
@@ -189,7 +191,7 @@ def test_the_layout_is_anndatas(folder, tmp_path):
 
 def test_bounds_cut_counts_in_tiles():
     counts = np.array([3, 0, 9, 1, 1, 1, 0])
-    cuts = bounds(counts, 4)
+    cuts = bounds([counts[:3], counts[3:]], 4)
     assert cuts[0] == 0
     assert cuts[-1] == 7
     assert all(counts[a : b - 1].sum() < 4 for a, b in zip(cuts, cuts[1:], strict=False))  # the last one fills it

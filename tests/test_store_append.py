@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_selection import f_classif
 
 import storage
+from bigfs import ANOVA
 from storage.errors import SourceError, StoreError
 
 
@@ -47,6 +49,25 @@ def test_a_store_that_grew_is_the_store_of_everything(tmp_path):
     assert storage.append(second, uri) == uri  # it is there already
     assert storage.open(uri).X.shape == (800, 50)
     assert sorted(os.listdir(tmp_path)) == ["1", "2", "a.zarr", "b.zarr", "both"]
+
+
+def test_statistics_by_class_are_stored_and_save_a_pass(tmp_path):
+    uri = storage.stage(write_svmlight(tmp_path / "1", 1, 500), tmp_path / "a.zarr", tile_rows=60, n_features=50)
+    storage.append(write_svmlight(tmp_path / "2", 2, 300, classes=3), uri)  # a class more
+    corpus = storage.open(uri)
+    X, y = dense(corpus, "rows").astype(np.float64), corpus.y
+    stored = corpus.X.class_stats(y)
+    for c in range(3):
+        np.testing.assert_allclose(stored.sums[:, c], X[y == c].sum(axis=0), rtol=1e-12)
+        np.testing.assert_allclose(stored.squares[:, c], (X[y == c] ** 2).sum(axis=0), rtol=1e-12)
+        np.testing.assert_array_equal(stored.counts[:, c], (X[y == c] != 0).sum(axis=0))
+    found = ANOVA().fit(corpus.X, y)
+    assert (corpus.X.passes, found.result_.stats["passes"]) == (0, 0)
+    np.testing.assert_allclose(found.scores_, f_classif(X, y)[0], rtol=1e-8)
+    half = np.where(np.arange(800) % 2, y, -1)  # of other labels than its own the store knows nothing
+    assert corpus.X.class_stats(half) is None
+    np.testing.assert_allclose(ANOVA().fit(corpus.X, half).scores_, f_classif(X[half >= 0], half[half >= 0])[0], rtol=1e-5)
+    assert corpus.X.passes == 1
 
 
 def test_text_joins_in_the_stores_vocabulary(tmp_path):

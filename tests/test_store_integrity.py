@@ -15,7 +15,7 @@ import pytest
 
 import storage
 from bigfs import blocks
-from storage import layout
+from storage import layout, writer
 from storage.errors import Damaged, StoreError
 
 
@@ -180,7 +180,7 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     write_svmlight(tmp_path / "a.svm", 50)
-    monkeypatch.setattr(layout, "fill", full)
+    monkeypatch.setattr(writer, "fill", full)
     with pytest.raises(StoreError, match=r"the disk of .* is full"):
         storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr")
     assert os.listdir(tmp_path) == ["a.svm"]

@@ -1,4 +1,4 @@
-"""Scores of one feature at a time from its sums per class: one pass over X for all of them.
+"""Scores of one feature at a time from its sums per class: one pass over X for all of them, none where the store has them.
 
     SSB_j = Σ_c n_c (x̄_cj − x̄_j)²      between classes
     SSW_j = Σ_i x_ij² − Σ_c n_c x̄_cj²   within classes
@@ -31,14 +31,16 @@ class _ClassSums(Selector):
 
     def _fit(self, X: Matrix, y: Any) -> None:
         classes, codes = classes_of(y)
-        Y = one_hot(codes, len(classes))
-        if X.column_tiles:
+        Y, stored, before = one_hot(codes, len(classes)), X.class_stats(y), X.passes
+        if stored is not None:
+            sums = np.column_stack([stored.sums[:, classes], stored.squares.sum(axis=1)])
+        elif X.column_tiles:
             parts = X.map_columns(_class_sums, Y)
             sums = np.concatenate(parts)
         else:
             sums = X.reduce_rows(_class_sums, each=[[Y[t.start : t.stop] for t in X.row_tiles]])
         self.scores_ = self._score(sums[:, :-1], sums[:, -1], Y.sum(axis=0))
-        self.result_: Result[Array] = Result(self.scores_, Status.EXACT, stats={"passes": 1})
+        self.result_: Result[Array] = Result(self.scores_, Status.EXACT, stats={"passes": X.passes - before})
 
     @abstractmethod
     def _score(self, sums: Array, squares: Array, sizes: Array) -> Array:

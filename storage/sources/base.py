@@ -51,6 +51,12 @@ class Rows(NamedTuple):
     names: NDArray[Any] | None = None
 
 
+def taken(rows: Rows, index: NDArray[Any]) -> Rows:
+    """Some of the rows."""
+    y = [rows.y[i] for i in index] if isinstance(rows.y, list) else None if rows.y is None else rows.y[index]
+    return Rows(rows.X[index], y, None, None if rows.names is None else rows.names[index])
+
+
 class Document(NamedTuple):
     """One text; `label` None when unlabelled."""
 

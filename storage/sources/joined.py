@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from storage.errors import SourceError
@@ -107,6 +106,8 @@ class About(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _about(qrels: str) -> About:
+    import pandas as pd
+
     try:
         with opened(qrels) as file:
             table = pd.read_csv(file, sep=" ", header=None, names=["topic", "document", "one"], dtype={"topic": str, "document": np.int64})

@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from storage.errors import SourceError
 from storage.sources.arrays import Saved
@@ -48,8 +48,10 @@ class MatrixMarket(Saved):
 
         return save_triplets(folder, self.path, entries, shape, np.float64)
 
-    def _tables(self, names: list[str], start: int, count: int) -> Iterator[pd.DataFrame]:
+    def _tables(self, names: list[str], start: int, count: int) -> Iterator[Any]:
         """The lines after the first `start` ones, a chunk at a time; there must be `count` of them."""
+        import pandas as pd
+
         kinds = {name: np.float64 if name == "value" else np.int64 for name in names}
         seen = 0
         with opened(self.path) as file, warnings.catch_warnings():

@@ -41,6 +41,7 @@ class Svmlight(MatrixSource):
     n_features : d, if trailing columns may be empty; None: the largest index.
     target : "class", "real" or "multilabel"; None: whole numbers are classes, others real targets,
         and lines with several labels or none make it multi-label.
+    unlabelled : the number that means "none", as 0 or -1; default: no label does.
     """
 
     format = "svmlight"
@@ -48,7 +49,14 @@ class Svmlight(MatrixSource):
     zero_based: bool | None = None
     n_features: int | None = None
     target: str | None = None
+    unlabelled: str | None = None
     plain: str = field(default="", repr=False)  # the decompressed file
+
+    def __post_init__(self) -> None:
+        try:
+            self.none = np.nan if self.unlabelled is None else float(self.unlabelled)
+        except ValueError:
+            raise SourceError(f"labels of svmlight are numbers: unlabelled={self.unlabelled!r} is none") from None
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
@@ -57,7 +65,7 @@ class Svmlight(MatrixSource):
         return 2 * sum(LINE.fullmatch(line) is not None for line in lines) > len(lines)
 
     def fingerprint(self) -> str:
-        return fingerprint_of("svmlight", identity_of([self.path]), self.zero_based, self.n_features, self.target)
+        return fingerprint_of("svmlight", identity_of([self.path]), self.zero_based, self.n_features, self.target, self.unlabelled)
 
     def unpacked(self, scratch: Path) -> Svmlight:
         plain = self.path
@@ -93,7 +101,7 @@ class Svmlight(MatrixSource):
         if self.n_features is not None and width > self.n_features:
             raise SourceError(f"{self.path} has an index {width - bool(self.zero_based)} and n_features={self.n_features}: raise it")
         X = sp.csr_array((values, indices, indptr), shape=(len(counts), width))
-        return Rows(X, _targets(labels, counts, self.target))
+        return Rows(X, self._targets(labels, counts))
 
     def _lines(self, piece: tuple[int, int]) -> tuple[int, bytes]:
         """Where they begin, and the lines that begin inside the range."""
@@ -118,10 +126,9 @@ class Svmlight(MatrixSource):
         came = token[0].decode("latin-1") if token else ""
         return f"{self.path}, line {line}: {WRONG[code]}; got {came!r}"
 
-
-def _targets(labels: Any, counts: Any, target: str | None) -> Any:
-    if target != "multilabel" and (counts == 1).all():
-        return labels
-    cuts = np.cumsum([0, *counts])
-    numbers = [int(v) if v.is_integer() else v for v in labels.tolist()]
-    return [tuple(numbers[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+    def _targets(self, labels: Any, counts: Any) -> Any:
+        if self.target != "multilabel" and (counts == 1).all():
+            return np.where(labels == self.none, np.nan, labels)
+        cuts = np.cumsum([0, *counts])
+        numbers = [int(v) if v.is_integer() else v for v in labels.tolist()]
+        return [tuple(v for v in numbers[a:b] if v != self.none) for a, b in zip(cuts, cuts[1:], strict=False)]

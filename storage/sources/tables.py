@@ -11,16 +11,17 @@ import csv
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 
 from storage.errors import SourceError
 from storage.sources import labels as label_rules
 from storage.sources.base import Document, TextSource, decompress, fingerprint_of, identity_of, is_compressed
+
+if TYPE_CHECKING:  # pandas comes with it: 70 MB that only a worker which reads tables should pay
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
 
 BATCH = 4096  # rows of Parquet held at a time
 SCAN = 1 << 22  # bytes of CSV scanned at a time
@@ -146,6 +147,9 @@ class Csv(Table):
         return piece[1] - piece[0]
 
     def read(self, piece: tuple[int, int]) -> Iterator[Document]:
+        import pyarrow as pa
+        from pyarrow import csv as tables
+
         start, stop = piece
         columns, after = self._header()
         wanted = self._wanted(columns)
@@ -155,11 +159,11 @@ class Csv(Table):
         if not raw.strip():
             return
         try:
-            reader = pyarrow.csv.open_csv(
+            reader = tables.open_csv(
                 io.BytesIO(raw),
-                read_options=pyarrow.csv.ReadOptions(column_names=columns, use_threads=False, block_size=max(len(raw), 1)),
-                parse_options=pyarrow.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-                convert_options=pyarrow.csv.ConvertOptions(
+                read_options=tables.ReadOptions(column_names=columns, use_threads=False, block_size=max(len(raw), 1)),
+                parse_options=tables.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+                convert_options=tables.ConvertOptions(
                     include_columns=wanted, column_types={name: pa.string() for name in wanted}, strings_can_be_null=True, null_values=[""]
                 ),
             )
@@ -224,6 +228,8 @@ class Parquet(Table):
         return piece.size
 
     def read(self, piece: Group) -> Iterator[Document]:
+        import pyarrow as pa
+
         first = 0
         with self._opened(piece.file) as table:
             try:
@@ -237,8 +243,11 @@ class Parquet(Table):
             except (pa.ArrowException, ValueError, OSError) as error:
                 raise SourceError(f"{piece.file}, row group {piece.number} is broken: {str(error).splitlines()[0]}") from error
 
-    def _opened(self, file: str) -> pq.ParquetFile:
+    def _opened(self, file: str) -> ParquetFile:
+        import pyarrow as pa
+        from pyarrow.parquet import ParquetFile
+
         try:
-            return pq.ParquetFile(file)
+            return ParquetFile(file)
         except (pa.ArrowException, ValueError, OSError) as error:
             raise SourceError(f"{file} is not a whole Parquet file: {str(error).splitlines()[0]}") from error
