@@ -6,7 +6,6 @@ python benchmarks/staging.py --megabytes 1000 --workers 2 --memory-limit 512MB
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -46,22 +45,30 @@ def write(path: Path, megabytes: int) -> int:
     return size
 
 
-def peak() -> float:
-    """MB, of this process since it began."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-
-
 def cpu() -> float:
     """Seconds of processor that this process used since it began; they hardly depend on the machine's other work."""
     return time.process_time()
 
 
-def disk_rate(path: Path) -> float:
-    begin = time.perf_counter()
+def disk_rates(path: Path) -> list[tuple[str, float]]:
+    """MB/s of reading the file, from the disk and from the page cache, and of writing it to the disk."""
+    size, rates = path.stat().st_size / 1e6, []
     with open(path, "rb") as file:
-        while file.read(1 << 24):
-            pass
-    return path.stat().st_size / 1e6 / (time.perf_counter() - begin)
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        for what in ("reading the file alone, from the disk (MB/s)", "  from the page cache (MB/s)"):
+            begin = time.perf_counter()
+            file.seek(0)
+            while file.read(1 << 24):
+                pass
+            rates.append((what, size / (time.perf_counter() - begin)))
+    begin = time.perf_counter()
+    with open(path, "rb") as file, open(path.with_name("copy"), "wb") as out:
+        shutil.copyfileobj(file, out, 1 << 24)
+        out.flush()
+        os.fsync(out.fileno())
+    path.with_name("copy").unlink()
+    return [*rates, ("  copying it to the disk (MB/s)", size / (time.perf_counter() - begin))]
 
 
 def scikit_learn(path: Path) -> tuple[float, float]:
@@ -101,7 +108,7 @@ def main(
     place = Path(tempfile.mkdtemp(dir=scratch))
     try:
         size = write(place / "input.svm", megabytes) / 1e6
-        table = [("input (MB)", size), ("reading the file alone (MB/s)", disk_rate(place / "input.svm"))]
+        table = [("input (MB)", size), *(disk_rates(place / "input.svm") if compare else ())]
         if compare:
             seconds, used = scikit_learn(place / "input.svm")
             table += [("load_svmlight_file (MB/s)", size / seconds), ("  processor (s)", used)]
@@ -120,13 +127,13 @@ def main(
                 uri = storage.stage(place / "input.svm", place / "input.zarr", memory_limit=memory_limit)
             seconds = time.perf_counter() - begin
             used = cpu() + (0 if client is None else sum(client.run(cpu).values())) - before
-            peaks = {} if client is None else client.run(peak)
+            peaks = blocks.peak_memory()
         table += [
             ("stage, both layouts and statistics (MB/s)", size / seconds),
             ("  processor, all (s)", used),
             *((f"  {k} (s)", v) for k, v in stages.items()),
         ]
-        table += [(f"peak of worker {i} (MB)", v) for i, v in enumerate(peaks.values())] + [("peak of the driver (MB)", peak())]
+        table += [(f"peak of {name} (MB)", value / 1e6) for name, value in peaks.items()]
         stored = sum(f.stat().st_size for f in Path(uri).rglob("*") if f.is_file())
         table.append(("store (MB)", stored / 1e6))
         if compare:

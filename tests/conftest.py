@@ -16,6 +16,14 @@ def rng():
 
 
 @pytest.fixture
+def matrix(rng):
+    """23 × 17, csr, three decimals."""
+    X = sp.random_array((23, 17), density=0.2, format="csr", rng=rng, dtype=np.float64)
+    X.data = np.round(X.data, 3) + 0.001
+    return X
+
+
+@pytest.fixture
 def text():
     """120 × 80 sparse rows of unit length in 4 classes, 3 informative columns a class, and y."""
     rng = np.random.default_rng(7)

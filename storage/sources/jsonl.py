@@ -6,63 +6,28 @@ A compressed one is written out in scratch first.
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
 
 from storage.errors import SourceError
 from storage.sources import labels as label_rules
-from storage.sources.base import (
-    Document,
-    Label,
-    MatrixSource,
-    Rows,
-    Source,
-    TextSource,
-    byte_ranges,
-    decompress,
-    fingerprint_of,
-    identity_of,
-    is_compressed,
-)
+from storage.sources.base import Document, MatrixSource, Rows, TextSource, byte_ranges
+from storage.sources.fields import Cut
 
 LINE_LIMIT = 1 << 28  # bytes of one line: more is not a file of lines
 
 
-class Lines(Source):
-    """What both kinds share: options, cutting by bytes, and a parser whose errors name the line."""
-
-    def __init__(self, path: str, *, label: str = "label", split: str = "split", name: str = "id", unlabelled: str | None = None) -> None:
-        self.path, self.unlabelled = path, unlabelled
-        self.label, self.split, self.name = label, split, name
-        self.plain = path
-
-    def fingerprint(self) -> str:
-        settings = {k: v for k, v in vars(self).items() if k not in ("path", "plain")}
-        return fingerprint_of(self.format, identity_of([self.path]), sorted(settings.items()))
-
-    def unpacked(self, scratch: Path) -> Self:
-        if not is_compressed(self.path):
-            return self
-        ready = copy.copy(self)
-        ready.plain = str(Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}.jsonl")
-        decompress(self.path, Path(ready.plain))
-        return ready
+class Lines(Cut):
+    """What both kinds share: cutting by bytes, and a parser whose errors name the line."""
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
-        length = Path(self.plain).stat().st_size
-        if not length:
-            raise SourceError(f"{self.path} is empty")
-        return byte_ranges(length, size)
-
-    def weight(self, piece: tuple[int, int]) -> int:
-        return piece[1] - piece[0]
+        return byte_ranges(self.length(), size)
 
     def objects(self, piece: tuple[int, int]) -> Iterator[tuple[dict[str, Any], Place]]:
         """The objects of the lines that begin in a byte range, each with its place for messages."""
@@ -95,15 +60,6 @@ class Lines(Source):
             raise SourceError(f"{place} has no field {name!r}, only {', '.join(map(repr, found)) or 'none'}: name it with {option}=")
         return found[name]
 
-    def labelled(self, found: dict[str, Any], place: Place) -> Label:
-        return label_rules.one(found.get(self.label), self.unlabelled, place)
-
-    def split_of(self, found: dict[str, Any], place: Place) -> str | None:
-        split = found.get(self.split)
-        if split not in (None, "train", "test"):
-            raise SourceError(f"{place}: {self.split} is train or test, not {split!r}")
-        return split
-
 
 class Place:
     """Where a line is, as a message says it; the lines before it are counted only then."""
@@ -124,29 +80,9 @@ def _no_constant(name: str) -> NoReturn:
 
 
 class JsonLines(Lines, TextSource):
-    """Documents: ``{"text": …, "label": …}`` a line.
-
-    Parameters
-    ----------
-    text, label, split, name : the fields that hold them. Only the text must be there; a label may be
-        a text, a number, or a list (multi-label); null or missing is unlabelled.
-    unlabelled : the label that also means "none".
-    """
+    """Documents: ``{"text": …, "label": …}`` a line. Takes the options of `storage.sources.fields`."""
 
     format = "jsonl"
-
-    def __init__(
-        self,
-        path: str,
-        *,
-        text: str = "text",
-        label: str = "label",
-        split: str = "split",
-        name: str = "id",
-        unlabelled: str | None = None,
-    ) -> None:
-        super().__init__(path, label=label, split=split, name=name, unlabelled=unlabelled)
-        self.text = text
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
@@ -155,11 +91,9 @@ class JsonLines(Lines, TextSource):
     def read(self, piece: tuple[int, int]) -> Iterator[Document]:
         for found, place in self.objects(piece):
             text = self.field(found, self.text, "text", place)
-            if not isinstance(text, str):
-                raise SourceError(f"{place}: {self.text} is {type(text).__name__}, not a text")
-            text = text.encode("utf-8", "replace").decode()  # a lone half of a surrogate pair is no character
-            name = found.get(self.name)
-            yield Document(text, self.labelled(found, place), self.split_of(found, place), "" if name is None else str(name))
+            if isinstance(text, str):
+                text = text.encode("utf-8", "replace").decode()  # a lone half of a surrogate pair is no character
+            yield self.document(text, found.get(self.label), found.get(self.split), found.get(self.name), place)
 
 
 class JsonFeatures(Lines, MatrixSource):
@@ -185,8 +119,7 @@ class JsonFeatures(Lines, MatrixSource):
         n_features: int | str | None = None,
         unlabelled: str | None = None,
     ) -> None:
-        super().__init__(path, label=label, split=split, name=name, unlabelled=unlabelled)
-        self.features = features
+        super().__init__(path, text=features, label=label, split=split, name=name, unlabelled=unlabelled)
         self.n_features = None if n_features is None else int(n_features)
 
     @classmethod
@@ -198,15 +131,15 @@ class JsonFeatures(Lines, MatrixSource):
         values: list[float] = []
         indptr, found_labels, splits, names = [0], [], [], []
         for found, place in self.objects(piece):
-            row = self.field(found, self.features, "features", place)
+            row = self.field(found, self.text, "features", place)
             if not isinstance(row, dict):
-                raise SourceError(f"{place}: {self.features} is {type(row).__name__}, not {{column: value}}")
+                raise SourceError(f"{place}: {self.text} is {type(row).__name__}, not {{column: value}}")
             for column, value in row.items():
                 columns.append(self._column(column, place))
                 values.append(self._value(value, column, place))
             indptr.append(len(columns))
-            found_labels.append(self.labelled(found, place))
-            splits.append(self.split_of(found, place))
+            found_labels.append(self.labelled(found.get(self.label), place))
+            splits.append(self.half(found.get(self.split), place))
             names.append(str(found.get(self.name, "")))
         width = max(self.n_features or 0, max(columns, default=-1) + 1)
         X = sp.csr_array((values, columns, indptr), shape=(len(indptr) - 1, width))

@@ -6,6 +6,7 @@ in parallel; Parquet is cut between its row groups. A folder of Parquet files is
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import csv
 import io
@@ -16,43 +17,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from storage.errors import SourceError
-from storage.sources import labels as label_rules
-from storage.sources.base import Document, TextSource, decompress, fingerprint_of, identity_of, is_compressed
+from storage.sources.base import Document, TextSource
+from storage.sources.fields import Cut, Fields
 
 if TYPE_CHECKING:  # pandas comes with it: 70 MB that only a worker which reads tables should pay
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
-BATCH = 4096  # rows of Parquet held at a time
+GROUP = 32 << 20  # bytes of a row group that a task may read whole
+BATCH, BATCH_SIZE = 4096, 4 << 20  # rows of Parquet held at a time, and bytes when it is written again
 SCAN = 1 << 22  # bytes of CSV scanned at a time
 SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 
 
-class Table(TextSource):
-    """What both share.
-
-    Parameters
-    ----------
-    text, label, split, name : the columns that hold them. Only the text must be there; an empty or
-        null label is unlabelled, a list is a set of labels.
-    unlabelled : the label that also means "none".
-    """
-
-    def __init__(
-        self,
-        path: str,
-        *,
-        text: str = "text",
-        label: str = "label",
-        split: str = "split",
-        name: str = "id",
-        unlabelled: str | None = None,
-    ) -> None:
-        self.path, self.unlabelled = path, unlabelled
-        self.text, self.label, self.split, self.name = text, label, split, name
-
-    def _settings(self) -> tuple[Any, ...]:
-        return self.text, self.label, self.split, self.name, self.unlabelled
+class Table(Fields, TextSource):
+    """What both share: columns, and documents of a batch."""
 
     def _wanted(self, columns: list[str]) -> list[str]:
         """The columns to read; the text must be one of them."""
@@ -69,21 +48,16 @@ class Table(TextSource):
         text = table[self.text]
         rows = zip(text, *(table.get(column, nothing) for column in (self.label, self.split, self.name)), strict=True)
         for i, (words, label, split, name) in enumerate(rows, first):
-            place = f"{where} {i} (from 0)"
-            if words is None:
-                words = ""
-            if not isinstance(words, str):
+            if words is not None and not isinstance(words, str):
                 raise SourceError(f"{self.path}: column {self.text!r} is of {batch.schema.field(self.text).type}, not of text")
-            if split not in (None, "", "train", "test"):
-                raise SourceError(f"{place}: {self.split} is train or test, not {split!r}")
-            yield Document(words, label_rules.one(label, self.unlabelled, place), split or None, "" if name is None else str(name))
+            yield self.document(words or "", label, split, name, f"{where} {i} (from 0)")
 
 
-class Csv(Table):
+class Csv(Table, Cut):
     """Comma- or tab-separated values with a header line; UTF-8, plain or compressed.
 
-    Parameters
-    ----------
+    Takes the options of `storage.sources.fields`, and
+
     delimiter : default: by the suffix (.csv, .tsv), else a comma.
     """
 
@@ -105,29 +79,14 @@ class Csv(Table):
         self.delimiter = delimiter or (SUFFIXES[suffixes[-1]] if suffixes else ",")
         if len(self.delimiter) != 1:
             raise SourceError(f"a delimiter is one character, not {self.delimiter!r}")
-        self.plain = path
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
         return bool(set(path.suffixes) & set(SUFFIXES)) and bool(head) and b"\0" not in head
 
-    def fingerprint(self) -> str:
-        return fingerprint_of(self.format, identity_of([self.path]), self._settings(), self.delimiter)
-
-    def unpacked(self, scratch: Path) -> Self:
-        if not is_compressed(self.path):
-            return self
-        ready = copy.copy(self)
-        ready.plain = str(Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}.csv")
-        decompress(self.path, Path(ready.plain))
-        return ready
-
     def pieces(self, size: int) -> list[tuple[int, int]]:
         """Byte ranges that begin and end between records; the first one holds the header."""
-        length = Path(self.plain).stat().st_size
-        if not length:
-            raise SourceError(f"{self.path} is empty")
-        cuts, aim, inside, at = [0], size, False, 0
+        length, cuts, aim, inside, at = self.length(), [0], size, False, 0
         with open(self.plain, "rb") as file:
             while chunk := file.read(SCAN):
                 raw = np.frombuffer(chunk, np.uint8)
@@ -142,9 +101,6 @@ class Csv(Table):
         if cuts[-1] < length:
             cuts.append(length)
         return list(zip(cuts[:-1], cuts[1:], strict=True))
-
-    def weight(self, piece: tuple[int, int]) -> int:
-        return piece[1] - piece[0]
 
     def read(self, piece: tuple[int, int]) -> Iterator[Document]:
         import pyarrow as pa
@@ -197,29 +153,54 @@ class Group(NamedTuple):
 
 
 class Parquet(Table):
-    """A Parquet file, or a folder of them."""
+    """A Parquet file, or a folder of them. Takes the options of `storage.sources.fields`."""
 
     format = "parquet"
+    folder: str | None = None  # where files with large row groups were written again, in small ones
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
         return any(path.glob("*.parquet")) if path.is_dir() else head.startswith(b"PAR1")
 
-    def _files(self) -> list[Path]:
+    def files(self) -> list[Path]:
         path = Path(self.path)
         return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
 
-    def fingerprint(self) -> str:
-        return fingerprint_of(self.format, identity_of(self._files()), self._settings())
+    def unpacked(self, scratch: Path) -> Self:
+        """A row group is the smallest part that can be read alone, and some writers make one of a whole file: such files are cut."""
+        if max((group.size for group in self._groups()), default=0) <= GROUP:
+            return self
+        ready = copy.copy(self)
+        ready.folder = str(Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}")
+        Path(ready.folder).mkdir(parents=True, exist_ok=True)
+        for file in self.files():
+            self._cut(str(file), Path(ready.folder) / file.name)
+        return ready
 
-    def pieces(self, size: int) -> list[Group]:
-        """Row groups: the smallest parts that can be read alone, whatever `size`."""
-        groups = []
-        for file in self._files():
+    def _cut(self, file: str, target: Path) -> None:
+        import pyarrow as pa
+        from pyarrow.parquet import ParquetWriter
+
+        with self._opened(file, pre_buffer=False) as table, _named(f"{file} is broken"):
+            wanted = self._wanted(table.schema_arrow.names)
+            schema = pa.schema([table.schema_arrow.field(name) for name in wanted])
+            with ParquetWriter(target, schema, compression="lz4") as out:
+                size = sum(table.metadata.row_group(i).total_byte_size for i in range(table.num_row_groups))
+                rows = max(1, min(BATCH, BATCH_SIZE * table.metadata.num_rows // max(size, 1)))
+                for batch in table.iter_batches(rows, columns=wanted, use_threads=False):
+                    out.write_batch(batch)
+
+    def _groups(self) -> Iterator[Group]:
+        for file in self.files():
+            file = file if self.folder is None else Path(self.folder) / file.name
             with self._opened(str(file)) as table:
                 self._wanted(table.schema_arrow.names)
-                counts = [table.metadata.row_group(i) for i in range(table.num_row_groups)]
-                groups += [Group(str(file), i, group.total_byte_size) for i, group in enumerate(counts) if group.num_rows]
+                groups = [table.metadata.row_group(i) for i in range(table.num_row_groups)]
+                yield from (Group(str(file), i, group.total_byte_size) for i, group in enumerate(groups) if group.num_rows)
+
+    def pieces(self, size: int) -> list[Group]:
+        """Row groups, whatever `size`."""
+        groups = list(self._groups())
         if not groups:
             raise SourceError(f"{self.path} holds no rows")
         return groups
@@ -228,26 +209,28 @@ class Parquet(Table):
         return piece.size
 
     def read(self, piece: Group) -> Iterator[Document]:
-        import pyarrow as pa
-
         first = 0
-        with self._opened(piece.file) as table:
-            try:
-                for batch in table.iter_batches(
-                    BATCH, row_groups=[piece.number], columns=self._wanted(table.schema_arrow.names), use_threads=False
-                ):
-                    yield from self._documents(batch, first, f"{piece.file}, row group {piece.number}: row")
-                    first += batch.num_rows
-            except SourceError:
-                raise
-            except (pa.ArrowException, ValueError, OSError) as error:
-                raise SourceError(f"{piece.file}, row group {piece.number} is broken: {str(error).splitlines()[0]}") from error
+        with self._opened(piece.file) as table, _named(f"{piece.file}, row group {piece.number} is broken"):
+            columns = self._wanted(table.schema_arrow.names)
+            for batch in table.iter_batches(BATCH, row_groups=[piece.number], columns=columns, use_threads=False):
+                yield from self._documents(batch, first, f"{piece.file}, row group {piece.number}: row")
+                first += batch.num_rows
 
-    def _opened(self, file: str) -> ParquetFile:
-        import pyarrow as pa
+    def _opened(self, file: str, **settings: Any) -> ParquetFile:
         from pyarrow.parquet import ParquetFile
 
-        try:
-            return ParquetFile(file)
-        except (pa.ArrowException, ValueError, OSError) as error:
-            raise SourceError(f"{file} is not a whole Parquet file: {str(error).splitlines()[0]}") from error
+        with _named(f"{file} is not a whole Parquet file"):
+            return ParquetFile(file, **settings)
+
+
+@contextlib.contextmanager
+def _named(what: str) -> Iterator[None]:
+    """pyarrow's complaint as one line of ours."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except SourceError:
+        raise
+    except (pa.ArrowException, ValueError, OSError) as error:
+        raise SourceError(f"{what}: {str(error).splitlines()[0]}") from error

@@ -1,0 +1,84 @@
+"""AnnData in, by its published encoding."""
+
+import numpy as np
+import pytest
+import zarr
+from reading import SIZES, refused, rows_of
+
+import storage
+from storage import sources
+
+
+def write_anndata(root, X, kind, text):
+    """By the published encoding; `text(group, name, values)` writes a string array as the library at hand does."""
+    root.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
+    if kind == "array":
+        root["X"] = X.toarray()
+        root["X"].attrs.update({"encoding-type": "array", "encoding-version": "0.2.0"})
+    else:
+        group = root.create_group("X")
+        S = X.asformat(kind[:3])
+        for name in ("data", "indices", "indptr"):
+            group[name] = getattr(S, name)
+        group.attrs.update({"encoding-type": kind, "encoding-version": "0.1.0", "shape": list(X.shape)})
+    for frame, length in (("obs", X.shape[0]), ("var", X.shape[1])):
+        group = root.create_group(frame)
+        group.attrs.update({"encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "_index", "column-order": []})
+        text(group, "_index", [f"{frame}{i}" for i in range(length)])
+    cell = root["obs"].create_group("cell")
+    cell.attrs.update({"encoding-type": "categorical", "encoding-version": "0.2.0", "ordered": False})
+    text(cell, "categories", ["B", "T"])
+    cell["codes"] = np.array([-1, *(np.arange(X.shape[0] - 1) % 2)], dtype=np.int8)
+    root["obs"]["label"] = np.arange(X.shape[0]) % 3
+
+
+def zarr_text(group, name, values):
+    group.create_array(name, shape=(len(values),), dtype=str)[:] = np.array(values)
+
+
+@pytest.mark.filterwarnings("ignore:The data type .* does not have a Zarr V3 specification")  # zarr on its own strings
+@pytest.mark.parametrize("kind", ["csr_matrix", "csc_matrix", "array"])
+@pytest.mark.parametrize("container", ["zarr", "h5ad"])
+def test_anndata(tmp_path, matrix, kind, container):
+    path = tmp_path / f"cells.{container}"
+    if container == "zarr":
+        write_anndata(zarr.open_group(path, mode="w"), matrix, kind, zarr_text)
+    else:
+        h5py = pytest.importorskip("h5py", reason="h5py is an optional extra")
+        with h5py.File(path, "w") as file:
+            write_anndata(file, matrix, kind, lambda group, name, values: group.create_dataset(name, data=values))
+    for size in SIZES:
+        X, y, _, names = rows_of(sources.find(path), tmp_path, size)
+        np.testing.assert_array_equal(X, matrix.toarray())
+        assert y.tolist() == [i % 3 for i in range(23)]
+        assert names.tolist() == [f"obs{i}" for i in range(23)]
+    source = sources.find(path, label="cell").unpacked(tmp_path)
+    assert source.feature_names == [f"var{j}" for j in range(17)]
+    assert rows_of(source, tmp_path, 200)[1].tolist() == ["", *["B", "T"] * 11]
+    refused(path, r"no obs\['none'\], only cell, label|no obs\['none'\], only label, cell", tmp_path, label="none")
+    refused(path, "has no layers/raw", tmp_path, layer="raw")
+
+
+def test_a_staged_store_is_a_source_itself(tmp_path):
+    """What we write is AnnData's layout: the same matrix, labels, split and names come back."""
+    source = sources.find("synthetic:newswire?rows=300")
+    uri = storage.stage(source, tmp_path / "nw.zarr")
+    again = sources.find(uri)
+    assert again.format == "anndata"
+    X, y, split, _ = rows_of(again, tmp_path / "scratch", 10_000)
+    expected = source.read((0, 300))
+    order = np.argsort(expected.split == "test", kind="stable")  # a store has the training rows first
+    np.testing.assert_array_equal(X, expected.X.toarray()[order])
+    assert y.tolist() == [source.class_names[c] for c in expected.y[order]]
+    assert split.tolist() == expected.split[order].tolist()
+    assert again.unpacked(tmp_path).feature_names == list(source.feature_names)
+
+
+def test_broken_anndata_names_the_file(tmp_path, matrix):
+    path = tmp_path / "cells.zarr"
+    root = zarr.open_group(path, mode="w")
+    root.attrs["encoding-type"] = "anndata"
+    refused(path, "has no X", tmp_path)
+    group = root.create_group("X")
+    group.attrs.update({"encoding-type": "csr_matrix", "shape": [23, 17]})
+    refused(path, "is broken", tmp_path)
