@@ -1,9 +1,12 @@
 """A store in an S3 bucket: moto's server speaks the protocol on 127.0.0.1, s3fs is the client that users have."""
 
+import asyncio
 import os
 
 import numpy as np
 import pytest
+from fsspec.asyn import sync as fsspec_sync
+from zarr.core.sync import sync as zarr_sync
 
 import storage
 from bigfs import blocks
@@ -27,10 +30,18 @@ def bucket(monkeypatch):
         "AWS_DEFAULT_REGION": "us-east-1",
     }.items():
         monkeypatch.setenv(name, value)
-    s3fs.S3FileSystem.clear_instance_cache()
     s3fs.S3FileSystem().mkdir("corpora")
     yield "s3://corpora"
+    close_clients()
     running.stop()
+
+
+def close_clients():
+    """s3fs leaves its sessions open, and the garbage collector then warns of them in some other test."""
+    for fs in list(s3fs.S3FileSystem._cache.values()):
+        if getattr(fs, "_s3", None) is not None:
+            leave = fs._s3.__aexit__(None, None, None)
+            zarr_sync(leave) if fs.asynchronous else fsspec_sync(fs.loop, asyncio.wait_for, leave, 5)
     s3fs.S3FileSystem.clear_instance_cache()
 
 
@@ -86,6 +97,6 @@ def test_what_is_unfinished_or_damaged_there_says_so(bucket, tmp_path):
 def test_a_server_that_does_not_answer_is_one_line(bucket, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    s3fs.S3FileSystem.clear_instance_cache()
+    close_clients()
     with pytest.raises(StoreError, match=r"a\.zarr can't be reached: Could not connect"):
         storage.open(f"{bucket}/a.zarr")
