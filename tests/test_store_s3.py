@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import uuid
 
 import numpy as np
 import pytest
@@ -30,8 +31,9 @@ def bucket(monkeypatch):
         "AWS_DEFAULT_REGION": "us-east-1",
     }.items():
         monkeypatch.setenv(name, value)
-    s3fs.S3FileSystem().mkdir("corpora")
-    yield "s3://corpora"
+    name = f"corpora-{uuid.uuid4().hex}"  # moto keeps its buckets as long as this process lives
+    s3fs.S3FileSystem().mkdir(name)
+    yield f"s3://{name}"
     close_clients()
     running.stop()
 
