@@ -117,7 +117,7 @@ def _rows(source: Source, corpus: Corpus, scratch: Path, room: int) -> list[Spil
     if came != there:
         raise SourceError(f"{source.path} is {came} and the store was made of {there}")
     if isinstance(source, MatrixSource):
-        spills = staging.read(source, source.pieces(min(staging.MATRIX_PIECE, room // 12)), scratch)
+        spills = staging.read(source, source.pieces(min(staging.MATRIX_PIECE, room // 20)), scratch)
         widest = max((s.width for s in spills), default=0)
         if widest > d:
             raise SourceError(f"{source.path} has {widest} columns and the store has {d}: stage all of it anew")

@@ -91,7 +91,9 @@ class ColumnTile:
         data, rows = np.empty(indptr[-1], dtype=np.float32), np.empty(indptr[-1], dtype=np.int32)
         for a, b in _runs(starts, stops, self.place.chunk(f"{path}/data")):
             begin = starts[a]
-            wanted = np.repeat(starts[a:b] - begin - indptr[a:b], np.diff(indptr[a : b + 1])) + np.arange(indptr[a], indptr[b])
+            wanted: Any = slice(None)  # all that lies there, unless some columns are left out
+            if not np.array_equal(starts[a + 1 : b], stops[a : b - 1]):
+                wanted = np.repeat(starts[a:b] - begin - indptr[a:b], np.diff(indptr[a : b + 1])) + np.arange(indptr[a], indptr[b])
             for name, out in (("data", data), ("indices", rows)):
                 out[indptr[a] : indptr[b]] = self.place.read(f"{path}/{name}", int(begin), int(stops[b - 1]))[wanted]
         return data, rows, indptr
@@ -281,14 +283,19 @@ class Corpus:
 
 
 def open(uri: str | os.PathLike[str]) -> Corpus:
-    """The corpus of a store.
+    """The corpus of a store; one that anndata wrote is used where it lies, by rows (`storage.inplace`).
 
     Raises
     ------
-    StoreError : nothing there, unfinished, or of a newer version.
+    StoreError : nothing there, unfinished, of a newer version, or anndata's and not to be used as it is.
     Damaged : its manifest is not what was written.
     """
     uri = layout.absolute(uri)
+    if os.path.isdir(uri) and not layout.exists(uri):
+        from storage import inplace
+
+        if inplace.is_anndata(uri):
+            return inplace.InPlace(uri)
     manifest = layout.manifest_of(uri)
     layout.root(uri, manifest.content)
     return Corpus(uri, manifest, manifest.segments)

@@ -115,9 +115,11 @@ def digest(document: bytes) -> str:
     return hashlib.blake2b(document, digest_size=16).hexdigest()
 
 
-def checksum(key: str, document: bytes) -> str:
-    """A chunk ends with its own CRC-32C, which its codec verifies; other documents are hashed."""
-    return digest(document) if key.endswith("zarr.json") else document[-4:].hex()
+def checksum(key: str, document: Any) -> str:
+    """Of bytes, or a buffer of Zarr's. A chunk ends with its own CRC-32C, which its codec verifies; other documents are hashed."""
+    part = document if key.endswith("zarr.json") else document[-4:]
+    part = part if isinstance(part, bytes) else part.to_bytes()
+    return digest(part) if key.endswith("zarr.json") else part.hex()
 
 
 # --- the manifest, and the checksums of everything -----------------------------------------------
@@ -193,7 +195,7 @@ class Verified(WrapperStore[Store]):
             return value
         if value is None:
             raise Damaged(f"{self.uri}: {where(key)} is missing: restore it or stage again")
-        if byte_range is None and checksum(key, value.to_bytes()) != expected:
+        if byte_range is None and checksum(key, value) != expected:
             raise Damaged(f"{self.uri}: {where(key)} is damaged: restore it or stage again")
         return value
 

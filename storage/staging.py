@@ -219,7 +219,7 @@ def build(job: Plan, target: str, scratch: Path, room: int) -> Manifest:
         d = vocabulary.size
     else:
         assert isinstance(source, MatrixSource)
-        spills = read(source, source.pieces(min(MATRIX_PIECE, room // 12)), scratch)
+        spills = read(source, source.pieces(min(MATRIX_PIECE, room // 20)), scratch)
         d = source.n_features or max((s.width for s in spills), default=0)
     segments, spills = by_split(spills)
     n, nnz = sum(s.rows for s in spills), sum(s.nnz for s in spills)
@@ -318,14 +318,13 @@ def write_features(writer: Writer, source: Source, vocabulary: Vocabulary | None
 
 
 def describe(source: Source, job: Plan) -> dict[str, Any]:
-    told = {
+    return {
         "uri": source.path,
         "format": source.format,
         "fingerprint": job.source.fingerprint(),
         "sample_shape": None if source.sample_shape is None else list(source.sample_shape),
         "planted": None if source.planted is None else [int(i) for i in source.planted],
     }
-    return told
 
 
 # --- tiles ----------------------------------------------------------------------------------------

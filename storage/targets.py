@@ -50,20 +50,20 @@ def save_labels(path: str, y: Any) -> Labels | None:
         rows = [[one for one in (label if isinstance(label, tuple) else (label,)) if one not in (None, "")] for label in y]
         save(path, set_sizes=np.array([len(row) for row in rows], dtype=np.int32))
         y = [label for row in rows for label in row]
-    labels = _as_array(y)
+    labels = as_array(y)
     classes = np.unique(labels[known(labels)])
     save(path, labels=labels, classes=classes)
     texts = labels.dtype.kind == "U"
     return Labels(texts, texts or bool(np.all(classes == np.rint(classes))), sets)
 
 
-def _as_array(labels: Any) -> Array:
+def as_array(labels: Any) -> Array:
     """Floats (NaN unlabelled) or strings ("" unlabelled)."""
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "iufUb":
         return labels if labels.dtype.kind == "U" else labels.astype(np.float64)
     if all(label is None or isinstance(label, int | float) for label in labels):
         return np.array([np.nan if label is None else label for label in labels], dtype=np.float64)
-    return np.array(["" if label is None else _name(label) for label in labels], dtype=np.str_)
+    return np.array(["" if label is None else name_of(label) for label in labels], dtype=np.str_)
 
 
 def known(labels: Array) -> NDArray[np.bool_]:
@@ -89,7 +89,7 @@ def settle(spills: Sequence[Spill], *, kind: str | None = None, class_names: Seq
         classes: Array = np.arange(len(class_names), dtype=np.float64)
     else:
         classes = reduce(np.union1d, (_alike(open_array(s.path, "classes"), texts) for s in blocks))
-    names = [str(name) for name in class_names] if class_names is not None else [_name(value) for value in classes.tolist()]
+    names = [str(name) for name in class_names] if class_names is not None else [name_of(value) for value in classes.tolist()]
     return Target("multilabel" if sets else "class", classes, np.arange(len(names)), names)
 
 
@@ -124,8 +124,8 @@ def _alike(labels: Array, texts: bool) -> Array:
     """As strings where any block has words: one with numbers only can't know of the others' words."""
     if not texts or labels.dtype.kind == "U":
         return labels
-    return np.array([_name(value) for value in labels.tolist()], dtype=np.str_)
+    return np.array([name_of(value) for value in labels.tolist()], dtype=np.str_)
 
 
-def _name(value: Any) -> str:
+def name_of(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

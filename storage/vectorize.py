@@ -11,6 +11,7 @@ training documents where there is a split. Nothing here holds the corpus or two 
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from storage.spill import Spill, open_array, save, save_names, spill
 from storage.targets import Labels, save_labels
 
 Array = NDArray[Any]
+FAN = 128  # vocabularies that are merged at a time: as many files are open
 
 
 @dataclass(frozen=True)
@@ -142,22 +144,39 @@ def _read_terms(path: str) -> Iterator[str]:
             yield line[:-1]
 
 
-def _with_df(part: Counted, counts: bool) -> Iterator[tuple[str, int]]:
-    df = np.array(open_array(part.path, "df")) * counts
-    return zip(_read_terms(f"{part.path}.terms"), df.tolist(), strict=True)
+def _with_df(path: str, counts: bool) -> Iterator[tuple[str, int]]:
+    df = np.array(open_array(path, "df")) * counts
+    return zip(_read_terms(f"{path}.terms"), df.tolist(), strict=True)
 
 
 def _merge(counted: Sequence[Counted], fitted: set[str], n: int, least: float, scratch: Path) -> Vocabulary:
-    """The sorted terms of at least `least` of the n fitted documents."""
-    streams = [_with_df(part, part.path in fitted) for part in counted]
-    kept, terms = [], scratch / "vocabulary.terms"
+    """The sorted terms of at least `least` of the n fitted documents; not all pieces' files are open at once."""
+    parts = [(part.path, part.path in fitted) for part in counted]
+    for level in itertools.count():
+        if len(parts) <= FAN:
+            break
+        groups = [parts[i : i + FAN] for i in range(0, len(parts), FAN)]
+        merged = [str(scratch / f"merged-{level}-{i}") for i in range(len(groups))]
+        blocks.map_tiles(_merge_group, groups, each=[merged], label="merge terms")
+        parts = [(path, True) for path in merged]
+    kept = _merged(parts, scratch / "vocabulary.terms", max(least, 1))
+    return Vocabulary(len(kept), str(scratch / "vocabulary.terms"), _save_idf(kept, n, scratch))
+
+
+def _merge_group(parts: list[tuple[str, bool]], target: str) -> None:
+    save(target, df=_merged(parts, Path(f"{target}.terms"), 0))
+
+
+def _merged(parts: Sequence[tuple[str, bool]], terms: Path, least: float) -> Array:
+    """Write the terms of some vocabularies, sorted, that are in at least `least` documents; returns in how many."""
+    kept = []
     with open(terms, "w", encoding="utf-8", newline="") as out:
-        for term, group in groupby(heapq.merge(*streams, key=itemgetter(0)), key=itemgetter(0)):
+        for term, group in groupby(heapq.merge(*(_with_df(*part) for part in parts), key=itemgetter(0)), key=itemgetter(0)):
             df = sum(count for _, count in group)
-            if df >= max(least, 1):
+            if df >= least:
                 out.write(f"{term}\n")
                 kept.append(df)
-    return Vocabulary(len(kept), str(terms), _save_idf(np.array(kept, dtype=np.int64), n, scratch))
+    return np.array(kept, dtype=np.int64)
 
 
 def _hashed(size: int) -> Callable[..., Vocabulary]:

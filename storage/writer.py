@@ -30,7 +30,7 @@ class Recorded(WrapperStore[Store]):
         self.checksums: dict[str, str] = {}
 
     async def set(self, key: str, value: Any, byte_range: Any = None) -> None:
-        self.checksums[key] = checksum(key, value.to_bytes())
+        self.checksums[key] = checksum(key, value)
         await self._store.set(key, value)
 
     async def set_if_not_exists(self, key: str, value: Any) -> None:

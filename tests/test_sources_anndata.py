@@ -6,7 +6,9 @@ import zarr
 from reading import SIZES, refused, rows_of
 
 import storage
+from bigfs import ANOVA
 from storage import sources
+from storage.errors import StoreError
 
 
 def write_anndata(root, X, kind, text):
@@ -72,6 +74,34 @@ def test_a_staged_store_is_a_source_itself(tmp_path):
     assert y.tolist() == [source.class_names[c] for c in expected.y[order]]
     assert split.tolist() == expected.split[order].tolist()
     assert again.unpacked(tmp_path).feature_names == list(source.feature_names)
+
+
+@pytest.mark.filterwarnings("ignore:The data type .* does not have a Zarr V3 specification")
+def test_what_suits_is_used_where_it_lies(tmp_path, matrix, monkeypatch):
+    path = tmp_path / "cells.zarr"
+    write_anndata(zarr.open_group(path, mode="w"), matrix, "csr_matrix", zarr_text)
+    zarr_text(zarr.open_group(path)["obs"], "split", ["train", "test", "train"] * 7 + ["test", "test"])
+    monkeypatch.setattr("storage.inplace.TILE", 10)
+    corpus, staged = storage.open(path), storage.open(storage.stage(path, tmp_path / "staged.zarr"))
+    assert len(corpus.X.row_tiles) > 3
+    X = matrix.toarray().astype(np.float32)
+    np.testing.assert_array_equal(corpus.X @ np.eye(17), X)
+    np.testing.assert_array_equal(corpus.X.columns([3, 1]).toarray(), X[:, [3, 1]])
+    assert (corpus.class_names, corpus.y.tolist()) == (["0", "1", "2"], [i % 3 for i in range(23)])
+    assert list(corpus.feature_names) == list(staged.feature_names[:])
+    for half in corpus.splits:
+        part, same = corpus.part(half), staged.part(half)
+        np.testing.assert_array_equal(part.X @ np.eye(17), same.X @ np.eye(17))
+        assert (part.y.tolist(), list(part.sample_names)) == (same.y.tolist(), list(same.sample_names))
+        np.testing.assert_allclose(ANOVA().fit(part.X, part.y).scores_, ANOVA().fit(same.X, same.y).scores_, rtol=1e-6)
+    with pytest.raises(StoreError, match="this needs a staged store: bigfs stage"):
+        storage.check(path)
+    monkeypatch.setattr("storage.inplace.LARGEST", 10)
+    with pytest.raises(StoreError, match="has chunks of 0 MB, too large"):
+        storage.open(path)
+    write_anndata(zarr.open_group(path, mode="w"), matrix, "csc_matrix", zarr_text)
+    with pytest.raises(StoreError, match="holds X as csc_matrix"):
+        storage.open(path)
 
 
 def test_broken_anndata_names_the_file(tmp_path, matrix):

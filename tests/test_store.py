@@ -13,6 +13,7 @@ import zarr
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 import storage
+from bigfs import blocks
 from storage.staging import bounds
 
 
@@ -115,6 +116,17 @@ def test_a_store_is_made_once(folder, tmp_path):
     assert storage.staged(folder, tmp_path / "b.zarr") is None
     with pytest.raises(storage.StoreError, match="other settings"):
         storage.stage(folder, uri, min_df=3)
+
+
+def test_vocabularies_are_merged_in_a_tree(folder, tmp_path, monkeypatch):
+    whole = storage.open(storage.stage(folder, tmp_path / "a.zarr"))
+    monkeypatch.setattr("storage.staging.TEXT_PIECE", 999)
+    monkeypatch.setattr("storage.vectorize.FAN", 3)
+    labels = set()
+    with blocks.progress(lambda label, done, total: labels.add((label, total))):
+        pieces = storage.open(storage.stage(folder, tmp_path / "b.zarr"))
+    assert sum(label == "merge terms" for label, _ in labels) > 1
+    assert pieces.spec["content"] == whole.spec["content"]
 
 
 def test_hashing_needs_no_vocabulary(documents, folder, tmp_path):

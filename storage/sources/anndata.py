@@ -91,15 +91,23 @@ class AnnData(MatrixSource):
         return [(start, min(start + rows, n)) for start in range(0, n, rows)]
 
     def read(self, piece: tuple[int, int]) -> Rows:
-        start, stop = piece
+        return Rows(self.rows(*piece), *self.about(*piece))
+
+    def rows(self, start: int, stop: int) -> sp.csr_array:
+        """Rows [start, stop) of the matrix."""
         with self._file() as file:
             X, kind, (_, d) = self._matrix(file)
             if self.spool:
-                rows = self.spool.read(piece).X
+                rows = self.spool.read((start, stop)).X
             elif kind == "array":
                 rows = flat(np.asarray(X[start:stop]))
             else:
                 rows = self._csr(X, start, stop, d)
+        return checked(rows, self.path, start)
+
+    def about(self, start: int, stop: int) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
+        """Their labels, splits and names, each None if there are none."""
+        with self._file() as file:
             y = self._column(file, self.label, "label", start, stop)
             split = self._column(file, self.split, "split", start, stop)
             names = self._index(file, "obs", start, stop)
@@ -107,7 +115,22 @@ class AnnData(MatrixSource):
             y = label_rules.many(y, stop - start, self.unlabelled, self.path)
         if split is not None and not set(split) <= {"train", "test"}:
             raise SourceError(f"{self.path}: obs[{self.split or 'split'!r}] holds more than train and test")
-        return Rows(checked(rows, self.path, start), y, split, names)
+        return y, split, names
+
+    def by_rows(self) -> tuple[NDArray[Any], int]:
+        """indptr of a csr matrix, and the bytes of its largest chunk: what using it where it lies depends on.
+
+        Raises
+        ------
+        SourceError : the matrix is of another encoding.
+        """
+        with self._file() as file:
+            X, kind, _ = self._matrix(file)
+            if kind != "csr_matrix":
+                raise SourceError(f"{self.path} holds X as {kind}, which is not read by rows where it lies: stage it")
+            return np.asarray(X["indptr"][:], dtype=np.int64), max(
+                X[part].chunks[0] * X[part].dtype.itemsize for part in ("data", "indices")
+            )
 
     def _csr(self, X: Any, start: int, stop: int, d: int) -> sp.csr_array:
         indptr = np.asarray(X["indptr"][start : stop + 1], dtype=np.int64)
