@@ -2,17 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test test-processes check clean
+.PHONY: run test check clean
 
 run: .venv/.installed
 	$(BIN)/bigfs run synthetic:newswire --features 200
 
 test: .venv/.installed
 	$(BIN)/pytest
-
-# real Prefect servers, TLS clusters and killed processes: minutes, and not yet steady enough for CI
-test-processes: .venv/.installed
-	$(BIN)/pytest -m processes
 
 check: .venv/.installed
 	$(BIN)/ruff check .

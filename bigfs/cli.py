@@ -47,7 +47,7 @@ def run(
     out: Out = None,
     store: Annotated[str | None, typer.Option(help="where the staged corpus lies (default: .bigfs/NAME-KEY.zarr)")] = None,
     set_: Set = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="do all the work again, even where the result is there")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="select, evaluate and report again, even where the result is there")] = False,
     *,
     staging: Staging,
     engine: Engine,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -115,6 +116,7 @@ def _server(port: int) -> Iterator[str]:
     _surroundings(user_data_path("bigfs"))
     os.environ["PREFECT_API_URL"] = address = f"http://127.0.0.1:{port}/api"
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # an end by service managers goes through `finally`, too
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
         try:
             _await(address, server)

@@ -42,8 +42,9 @@ def pipeline(
     timeout: form.Timeout = tasks.DAY,
 ) -> str | State[str]:
     """Select features of a corpus and report on them. Returns the run's directory."""
+    settings, engine = settings or Staging(), engine or Engine()
     planned = planned_store(source, store, settings)
-    where, how = out or stages.default_out(source, method, features), tasks.How(fresh, timeout)
+    where, how = out or stages.default_out(source, method, features), tasks.How(fresh, timeout, engine.memory_limit)
     with skipping(), alone([planned.uri, where], wait=overlap == "wait", say=get_run_logger().info), connected(engine):
         before = [start_up(), stage_once(planned, source, settings, how)]
         return run_once(planned.uri, planned.key, where, method, features, parameters or {}, before, how)
@@ -59,8 +60,10 @@ def stage(
     timeout: form.Timeout = tasks.DAY,
 ) -> str:
     """Stage a source as a corpus store. Returns the store's URI."""
+    settings, engine = settings or Staging(), engine or Engine()
     with connected(engine):
-        return stage_once(planned_store(source, store, settings), source, settings, tasks.How(False, timeout))["store"]
+        how = tasks.How(False, timeout, engine.memory_limit)
+        return stage_once(planned_store(source, store, settings), source, settings, how)["store"]
 
 
 @flow(name="select", flow_run_name="{features} features of {store} by {method}")
@@ -76,9 +79,9 @@ def select(
     timeout: form.Timeout = tasks.DAY,
 ) -> str | State[str]:
     """Select features of a store that is there, with curves and report. Returns the run's directory."""
-    corpus = storage.open(store)
+    corpus, engine = storage.open(store), engine or Engine()
     with skipping(), alone([corpus.uri, out], wait=overlap == "wait", say=get_run_logger().info), connected(engine):
-        how = tasks.How(fresh, timeout)
+        how = tasks.How(fresh, timeout, engine.memory_limit)
         return run_once(corpus.uri, corpus.manifest.key, out, method, features, parameters or {}, [], how)
     return SKIPPED
 
@@ -89,7 +92,8 @@ def evaluate(run: form.RunDirectory, engine: Engine | None = None, timeout: form
     key = Run.open(run).about.get("key")
     if key is None:
         raise RunError(f"{run} was not made by a flow: use `bigfs evaluate {run}`")
-    how = tasks.How(True, timeout)
+    engine = engine or Engine()
+    how = tasks.How(True, timeout, engine.memory_limit)
     with alone([run], wait=True, say=get_run_logger().info), connected(engine):
         tasks.once(tasks.evaluate, False, how, run, key)
         return tasks.once(tasks.report, False, how, run, key)
@@ -110,9 +114,8 @@ def skipping() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def connected(engine: Engine | None) -> Iterator[None]:
+def connected(engine: Engine) -> Iterator[None]:
     """The flow's one Dask cluster; where to watch it is logged."""
-    engine = engine or Engine()
     with blocks.cluster(engine.scheduler, workers=engine.workers, memory_limit=engine.memory_limit, security=engine.tls) as client:
         if client is not None and "dashboard" in client.scheduler_info()["services"]:
             get_run_logger().info("Dask dashboard: %s", client.dashboard_link)
@@ -120,14 +123,13 @@ def connected(engine: Engine | None) -> Iterator[None]:
         yield
 
 
-def planned_store(source: str, store: str | None, settings: Staging | None) -> Plan:
-    return plan(source, store, **(settings or Staging()).model_dump())
+def planned_store(source: str, store: str | None, settings: Staging) -> Plan:
+    return plan(source, store, **settings.model_dump())
 
 
-def stage_once(planned: Plan, source: str, settings: Staging | None, how: tasks.How) -> dict[str, Any]:
+def stage_once(planned: Plan, source: str, settings: Staging, how: tasks.How) -> dict[str, Any]:
     """Stage a source unless its store is there. Returns the stage's record."""
-    there = reusable(planned)
-    options = (settings or Staging()).model_dump()
+    there, options = reusable(planned), settings.model_dump() | {"memory_limit": how.memory_limit}
     record = tasks.once(tasks.stage, there, how, source, planned.uri, options, tasks.content_key(planned.key, planned.uri))
     return {**record, "reused": there}
 

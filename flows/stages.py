@@ -86,18 +86,23 @@ def selector_for(corpus: Any, method: str, features: int, parameters: dict[str, 
     d = corpus.X.shape[1]
     if features > d:
         raise ValueError(f"{features} features were asked for and {corpus.uri} has only {d}: ask for {d} or fewer")
-    selector, asked = method_named(method).make(), dict(parameters)
-    known = selector.get_params()
-    unknown = sorted(set(asked) - set(known))
-    if unknown:
-        raise ValueError(f"{method} has no parameter {', '.join(unknown)}; it has {', '.join(known)}")
+    selector = made(method, parameters)
     if method_named(method).scores == "scores_":  # else the estimator keeps something other than columns
-        asked["n_features_to_select"] = features
-    if "sample_shape" in known and corpus.spec.get("sample_shape") and "sample_shape" not in asked:
-        asked |= {"sample_shape": tuple(corpus.spec["sample_shape"]), "order": "F"}  # a store's pixels go columns first
-    selector.set_params(**asked)
+        selector.set_params(n_features_to_select=features)
+    if corpus.spec.get("sample_shape") and "sample_shape" in selector.get_params() and "sample_shape" not in parameters:
+        selector.set_params(sample_shape=tuple(corpus.spec["sample_shape"]), order="F")  # a store's pixels go columns first
     selector._validate_params()
     return selector
+
+
+def made(method: str, parameters: dict[str, Any]) -> Any:
+    """The estimator of this name with these parameters."""
+    selector = method_named(method).make()
+    known = selector.get_params()
+    unknown = sorted(set(parameters) - set(known))
+    if unknown:
+        raise ValueError(f"{method} has no parameter {', '.join(unknown)}; it has {', '.join(known)}")
+    return selector.set_params(**parameters)
 
 
 def build_graph(store: str, method: str, parameters: dict[str, Any] | None = None) -> dict[str, Any] | None:
@@ -105,10 +110,9 @@ def build_graph(store: str, method: str, parameters: dict[str, Any] | None = Non
     if not method_named(method).graph:
         return None
     with timed("graph") as record:
-        settings = method_named(method).make(**(parameters or {}))
-        corpus = training_part(storage.open(store))
-        graph = storage.graph(corpus, settings.n_neighbors, metric=settings.metric)
-        record |= {"graph": graph.uri, "info": graph.info}
+        selector = made(method, parameters or {})
+        graph = storage.graph(training_part(storage.open(store)), selector.n_neighbors, metric=selector.metric)
+        record |= {"graph": graph.uri, "info": graph.info, "reused": not graph.made}
     return record
 
 

@@ -60,8 +60,9 @@ def sweep(
     Each cell is a run directory of its own; `sweep.csv` compares them. A cell that can't be done (a
     method that does not fit the corpus, say) is a row with its error, and fails the sweep at its end.
     """
+    settings, engine = settings or Staging(), engine or Engine()
     planned = planned_store(source, store, settings)
-    home, how = Path(out or f"runs/{stages.source_name(source)}-sweep"), tasks.How(fresh, timeout)
+    home, how = Path(out or f"runs/{stages.source_name(source)}-sweep"), tasks.How(fresh, timeout, engine.memory_limit)
     with skipping(), alone([planned.uri, str(home)], wait=overlap == "wait", say=get_run_logger().info), connected(engine):
         staged = stage_once(planned, source, settings, how)
         rows = [row_of(planned.uri, planned.key, home, cell, staged, how) for cell in cells(methods, features, grid or {})]

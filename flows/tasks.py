@@ -22,15 +22,19 @@ import bigfs
 import flows
 import storage
 from flows import artifacts, stages
+from storage.errors import StoreError
 from storage.runs import Run, RunError
 
 DAY = 24 * 3600.0
 LASTING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG}  # trying again does not help
+CLIENTS = {"botocore", "aiohttp"}  # of object stores: what they raise is no OSError
 
 
 def transient(_task: Any, _run: Any, state: Any) -> bool:
     """Whether an error is of the kind that goes away: the network's and the disk's, not a missing file's or a full disk's."""
-    error = state.data
+    error = (isinstance(state.data, StoreError) and state.data.__cause__) or state.data
+    if type(error).__module__.split(".")[0] in CLIENTS:
+        return True
     if type(error).__name__ == "TaskRunTimeoutError" or not isinstance(error, OSError):
         return False
     missing = FileNotFoundError | PermissionError | FileExistsError | NotADirectoryError | IsADirectoryError
@@ -61,7 +65,10 @@ def stage(source: str, store: str | None, settings: dict[str, Any], key: str) ->
 @task(name="graph", tags=["bigfs", "io"], **STAGE)
 def graph(store: str, method: str, parameters: dict[str, Any], key: str) -> dict[str, Any] | None:
     with artifacts.progress("graph"):
-        return stages.build_graph(store, method, parameters)
+        record = stages.build_graph(store, method, parameters)
+    if record and record["reused"]:
+        get_run_logger().info("graph: reused, it lies beside the store")
+    return record
 
 
 @task(name="select", tags=["bigfs"], task_run_name="select {features} by {method}", **STAGE)
@@ -100,6 +107,7 @@ class How(NamedTuple):
 
     fresh: bool  # do again what is done
     timeout: float  # seconds a stage may take
+    memory_limit: str  # of a process
 
 
 def once(stage: Task[..., Any], there: bool, how: How, *given: Any) -> Any:

@@ -8,7 +8,7 @@ news20.graphs/<key>.zarr/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ class Graph:
     shape: tuple[int, int]
     info: dict[str, Any]
     content: str
+    made: bool = field(default=False, compare=False)  # by this call; False: found
 
     def neighbours(self, start: int = 0, stop: int | None = None) -> Neighbours:
         """Rows [start, stop), or all, in memory; a chunk that is missing or damaged is named."""
@@ -67,12 +68,13 @@ def graph(
     asked = {"k": k, "metric": metric, "method": method}
     if method != "exact":
         asked |= {"recall": recall, "candidates": candidates}
-    uri = place(corpus, asked)
+    uri, made = place(corpus, asked), False
     if not layout.exists(uri):
         with building(uri, wait) as (target, _):
             if not layout.exists(uri):
                 _write(target, corpus, asked)
-    return open_graph(uri)
+                made = True
+    return replace(open_graph(uri), made=made)
 
 
 def place(corpus: Corpus, asked: dict[str, Any]) -> str:

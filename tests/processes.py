@@ -13,11 +13,30 @@ import urllib.request
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import psutil
 import pytest
 
 ROOT = Path(__file__).parent.parent
-AUTH = "admin:canary-of-the-server"  # also what must never be found in a run's files
+AUTH = "admin:canary-of-the-server"  # this and the next: what must never be found in a log or a run's files
+CANARY = "canary-of-the-store"
+PREFECT_WARNS = pytest.mark.filterwarnings("ignore::DeprecationWarning:prefect", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+def write_corpus(path, seed, rows=200):
+    """Documents of 60 terms in svmlight's format; in each of 3 classes 4 terms are frequent. Returns its path."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(rows) % 3
+    rate = np.full((3, 60), 0.2)
+    for c in range(3):
+        rate[c, 4 * c : 4 * c + 4] = 2.0
+    counts = rng.poisson(rate[y])
+    lines = (f"{c} " + " ".join(f"{j + 1}:{v}" for j, v in enumerate(row) if v) for c, row in zip(y, counts, strict=True))
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+# --- processes ------------------------------------------------------------------------------------
 
 
 def free_port():
@@ -66,6 +85,9 @@ def kill(process):
     process.wait()
 
 
+# --- Prefect --------------------------------------------------------------------------------------
+
+
 class Prefect(NamedTuple):
     """A running server: its address, the environment of who may use it, its process."""
 
@@ -107,6 +129,7 @@ def prefect_process(home, auth=AUTH):
         PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS="2",
         PREFECT_SERVER_SERVICES_SCHEDULER_MIN_SCHEDULED_TIME="0:00:10",
         PREFECT_SERVER_SERVICES_SCHEDULER_MIN_RUNS="2",
+        PREFECT_SERVER_UI_API_URL=url,
     )
     client = environment(home, PREFECT_API_URL=url, PREFECT_WORKER_QUERY_SECONDS="2")
     if auth:
@@ -145,6 +168,33 @@ def prefect(prefect_server, monkeypatch, tmp_path):
         yield prefect_server
         for queue in (APILogWorker, EventsWorker):  # else they try to reach the server after it has gone
             queue.drain_all(timeout=30)
+
+
+def client():
+    from prefect.client.orchestration import get_client
+
+    return get_client(sync_client=True)
+
+
+def artifacts(state):
+    """{key: the artifact} of a flow run, through the API."""
+    with client() as api:
+        asked = {"flow_runs": {"id": {"any_": [str(state.state_details.flow_run_id)]}}}
+        return {a["key"]: a for a in api._client.post("/artifacts/filter", json=asked).json()}
+
+
+def assert_no_secrets(home, log):
+    """Neither in what was told nor in any file of runs, stores and results."""
+    secrets = [CANARY, AUTH, AUTH.partition(":")[2]]
+    assert not any(secret in log for secret in secrets)
+    files = [p for p in home.rglob("*") if p.is_file()]
+    assert any(p.name == "run.json" for p in files)
+    for file in files:
+        content = file.read_bytes()
+        assert not any(secret.encode() in content for secret in secrets), file
+
+
+# --- Dask -----------------------------------------------------------------------------------------
 
 
 class Cluster(NamedTuple):

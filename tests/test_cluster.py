@@ -10,7 +10,7 @@ import time
 import numpy as np
 import psutil
 import pytest
-from processes import dask_cluster, environment, until
+from processes import PREFECT_WARNS, dask_cluster, environment, until, write_corpus
 
 from bigfs import blocks
 from bigfs.result import observed
@@ -20,33 +20,41 @@ from flows.tls import environment as tls_environment
 from flows.tls import make_certificates
 from storage.runs import Run
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:prefect", "ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-SOURCE = "synthetic:newswire?rows=4000"  # 2 blocks of samples, 8 tiles
-FEATURES = 40
-ASKED = {"method": "sparge-lda", "features": FEATURES}
-TILES = {"tile_rows": 500}
+pytestmark = PREFECT_WARNS
+METHOD, FEATURES, TOL = "sparge-lpp", 12, {"tol": 1e-3}
+TILES = {"tile_rows": 1500}  # 6 tiles
 
 
 @pytest.fixture(scope="module")
-def serial(tmp_path_factory):
+def corpus(tmp_path_factory):
+    """9000 documents: 3 blocks of the graph."""
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "corpus.svm", seed=3, rows=9000)
+
+
+@pytest.fixture(scope="module")
+def store(corpus, tmp_path_factory):
+    return stages.stage(corpus, str(tmp_path_factory.mktemp("store") / "s.zarr"), TILES)["store"]
+
+
+def select(store, out):
+    return stages.select(store, out, method=METHOD, features=FEATURES, parameters=TOL)
+
+
+@pytest.fixture(scope="module")
+def serial(store, tmp_path_factory):
     """The answer of one process."""
-    home = tmp_path_factory.mktemp("serial")
-    store = stages.stage(SOURCE, str(home / "s.zarr"), TILES)["store"]
-    return stages.select(store, home / "run", **ASKED)
+    return select(store, tmp_path_factory.mktemp("serial") / "run")
 
 
-def pipeline(cluster):
+def pipeline(source, cluster):
     from flows.pipeline import pipeline as flow
 
     engine = Engine(scheduler=cluster.address, tls=str(cluster.tls))
-    return flow(SOURCE, ASKED["method"], FEATURES, out="runs/r", settings=Staging(**TILES), engine=engine)
+    return flow(source, METHOD, FEATURES, out="runs/r", settings=Staging(**TILES), parameters=TOL, engine=engine)
 
 
-@pytest.mark.parametrize("stage", ["none", "stage", "select", "evaluate"])
-def test_the_answer_is_the_serial_one_whoever_dies(prefect, tls_cluster, serial, monkeypatch, stage):
+@pytest.mark.parametrize("stage", ["none", "stage", "build_graph", "select", "evaluate"])
+def test_the_answer_is_the_serial_one_whoever_dies(prefect, tls_cluster, corpus, serial, monkeypatch, stage):
     killed = []
 
     def strike(*_):
@@ -64,7 +72,7 @@ def test_the_answer_is_the_serial_one_whoever_dies(prefect, tls_cluster, serial,
                 return real(*given, **more)
 
         monkeypatch.setattr(stages, stage, struck)
-    run = Run.open(pipeline(tls_cluster))
+    run = Run.open(pipeline(corpus, tls_cluster))
     assert bool(killed) is (stage != "none")
     np.testing.assert_array_equal(run.selected, serial.selected)
     np.testing.assert_array_equal(run.scores, serial.scores)
@@ -137,8 +145,7 @@ def _allow_no_failure(dask_scheduler):
     dask_scheduler.allowed_failures = 0
 
 
-def test_a_killed_scheduler_is_a_plain_error_and_the_next_run_goes_on(doomed, serial, tmp_path):
-    store = stages.stage(SOURCE, str(tmp_path / "s.zarr"), TILES)["store"]
+def test_a_killed_scheduler_is_a_plain_error_and_the_next_run_goes_on(doomed, store, serial, tmp_path):
     steps = []
 
     def strike(name, record):
@@ -146,10 +153,10 @@ def test_a_killed_scheduler_is_a_plain_error_and_the_next_run_goes_on(doomed, se
         if len(steps) == 2:
             os.kill(doomed.scheduler.pid, signal.SIGKILL)
 
-    with blocks.cluster(doomed.address, security=doomed.tls, timeout="60s") as client:
+    with blocks.cluster(doomed.address, security=doomed.tls, timeout="5s") as client:
         client.wait_for_workers(1, timeout=60)
         with observed(callback=strike), pytest.raises(blocks.ClusterLost, match="the Dask cluster went away"):
-            stages.select(store, tmp_path / "run", **ASKED)
-    run = stages.select(store, tmp_path / "run", **ASKED)
+            select(store, tmp_path / "run")
+    run = select(store, tmp_path / "run")
     assert list(run.about["resumed"].values()) == [2]
     np.testing.assert_array_equal(run.selected, serial.selected)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 import threading
 import time
@@ -9,37 +10,41 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import until
+from processes import PREFECT_WARNS, artifacts, write_corpus
 
+import storage.graphs
 from flows import stages, tasks
 from flows.locks import Busy, alone
 from flows.options import Engine, Staging
+from storage.errors import StoreError
 from storage.runs import Run
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:prefect", "ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = PREFECT_WARNS
 SERIAL = Engine(workers=0)
 FEATURES = 12
+ALL = ["stage", "select", "evaluate", "finish"]
 
 
 @pytest.fixture
 def corpus(tmp_path):
-    """200 documents of 60 terms in svmlight's format; in each of 3 classes 4 terms are frequent."""
     return write_corpus(tmp_path / "corpus.svm", seed=3)
 
 
-def write_corpus(path, seed, rows=200):
-    rng = np.random.default_rng(seed)
-    y = np.arange(rows) % 3
-    rate = np.full((3, 60), 0.2)
-    for c in range(3):
-        rate[c, 4 * c : 4 * c + 4] = 2.0
-    counts = rng.poisson(rate[y])
-    lines = (f"{c} " + " ".join(f"{j + 1}:{v}" for j, v in enumerate(row) if v) for c, row in zip(y, counts, strict=True))
-    path.write_text("\n".join(lines) + "\n")
-    return str(path)
+@pytest.fixture
+def worked(monkeypatch):
+    """The stages that did their work, in order."""
+    names = []
+
+    def counted(name, real):
+        def stage(*given, **more):
+            names.append(name)
+            return real(*given, **more)
+
+        return stage
+
+    for name in ALL:
+        monkeypatch.setattr(stages, name, counted(name, getattr(stages, name)))
+    return names
 
 
 def run(source, **more):
@@ -48,33 +53,6 @@ def run(source, **more):
 
     given = {"features": FEATURES, "settings": Staging(tile_rows=50), "engine": SERIAL, "out": "runs/r"} | more
     return pipeline(source, **given, return_state=True)
-
-
-def client():
-    from prefect.client.orchestration import get_client
-
-    return get_client(sync_client=True)
-
-
-def task_states(state):
-    """{task: the state it ended in}, as the server tells; it learns of task runs a moment later."""
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-
-    def ended():
-        with client() as api:
-            found = api.read_task_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id])))
-        whole = state.is_failed() or any(r.name.startswith("report") for r in found)
-        return whole and all(r.state is not None and r.state.is_final() for r in found) and found
-
-    return {r.name.split("-")[0].split(" ")[0]: r.state.name for r in until(ended, "the end of every task run")}
-
-
-def artifacts(state):
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-
-    with client() as api:
-        asked = {"flow_runs": FlowRunFilter(id=FlowRunFilterId(any_=[state.state_details.flow_run_id])).model_dump(mode="json")}
-        return {a["key"]: a for a in api._client.post("/artifacts/filter", json=asked).json()}
 
 
 # --- what a run leaves ----------------------------------------------------------------------------
@@ -94,27 +72,48 @@ def test_a_run_is_seen_through_the_api(prefect, corpus):
     assert set(Run.open("runs/r").selected) == set(range(FEATURES))
 
 
-def test_a_second_run_skips_what_is_done_and_a_changed_one_does_not(prefect, corpus):
-    assert set(task_states(run(corpus)).values()) == {"Completed"}
+def test_a_second_run_skips_what_is_done_and_a_changed_one_does_not(prefect, corpus, worked):
+    run(corpus)
+    assert worked == ALL
     before = Run.open("runs/r").about
-    again = run(corpus)
-    assert task_states(again) == dict.fromkeys(("stage", "select", "evaluate", "report"), "Cached")
-    assert again.result() == "runs/r"
+    assert run(corpus).result() == "runs/r"
+    assert worked == ALL
     assert Run.open("runs/r").about == before
-    fewer = task_states(run(corpus, features=6))
-    assert (fewer["stage"], fewer["select"]) == ("Cached", "Completed")
+    run(corpus, features=6)
+    assert worked == [*ALL, *ALL[1:]]
     write_corpus(Path(corpus), seed=4)
-    assert set(task_states(run(corpus, features=6)).values()) == {"Completed"}
+    run(corpus, features=6)
+    assert worked == [*ALL, *ALL[1:], *ALL]
 
 
-def test_what_was_removed_is_made_again(prefect, corpus):
+def test_a_fresh_run_does_it_all_again(prefect, corpus, worked):
+    run(corpus)
+    first = Run.open("runs/r").about["prefect"]["flow_run_id"]
+    run(corpus, fresh=True)
+    assert worked == [*ALL, *ALL]
+    assert Run.open("runs/r").about["prefect"]["flow_run_id"] != first
+
+
+def test_what_was_removed_is_made_again(prefect, corpus, worked):
     run(corpus)
     first = Run.open("runs/r").selected
     shutil.rmtree("runs/r")
-    assert task_states(run(corpus)) == {"stage": "Cached", "select": "Completed", "evaluate": "Completed", "report": "Completed"}
+    run(corpus)
+    assert worked == [*ALL, *ALL[1:]]
     np.testing.assert_array_equal(Run.open("runs/r").selected, first)
     shutil.rmtree(".bigfs")
-    assert task_states(run(corpus))["stage"] == "Completed"
+    run(corpus)
+    assert worked[7:] == ["stage"]
+
+
+CLIENT_ERROR = type(
+    "ClientConnectionError", (Exception,), {"__module__": "aiohttp.client_exceptions"}
+)()  # as an object store's client raises
+
+
+def because(error, cause):
+    error.__cause__ = cause
+    return error
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -131,6 +130,10 @@ def test_what_was_removed_is_made_again(prefect, corpus):
         (PermissionError("not yours"), False),
         (ValueError("bad value"), False),
         (MemoryError("too large"), False),
+        (because(StoreError("s3://there can't be reached"), CLIENT_ERROR), True),
+        (because(StoreError("the disk is full"), OSError(28, "No space left on device")), False),
+        (because(StoreError("the chunk is gone"), FileNotFoundError()), False),
+        (StoreError("no store"), False),
     ],
 )
 def test_only_errors_that_go_away_are_tried_again(error, again):
@@ -164,7 +167,7 @@ def test_a_stage_that_takes_too_long_ends(prefect, corpus, monkeypatch):
     began = time.monotonic()
     state = run(corpus, features=5, timeout=1.0)
     assert state.is_failed()
-    assert task_states(state)["select"] == "TimedOut"
+    assert "exceeded timeout of 1.0 second" in state.message
     assert time.monotonic() - began < 50
 
 
@@ -189,6 +192,22 @@ def test_a_full_disk_is_one_plain_error_and_the_next_run_goes_on(prefect, corpus
     monkeypatch.setattr(Checkpoint, "load", lambda self, name, load=Checkpoint.load: seen.append(load(self, name)) or seen[-1])
     assert run(corpus, parameters={"tol": 1e-9}).is_completed()
     assert len(seen[0][1]) == 1  # went on after the one step that was saved
+
+
+def test_a_store_that_vanishes_is_one_plain_error_and_the_next_run_makes_it_anew(prefect, corpus, monkeypatch):
+    def vanishes(*given, select=stages.select, **more):
+        run = select(*given, **more)
+        shutil.rmtree(".bigfs")
+        return run
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stages, "select", vanishes)
+        state = run(corpus)
+    assert state.is_failed()
+    assert re.search(r"\.bigfs/corpus-\w+\.zarr does not exist: stage a source there first", state.message)
+    assert not Path("runs/r").exists()
+    assert run(corpus).is_completed()
+    assert set(Run.open("runs/r").selected) == set(range(FEATURES))
 
 
 # --- one at a time --------------------------------------------------------------------------------
@@ -225,17 +244,20 @@ def test_two_runs_never_hold_one_place(tmp_path):
 # --- the sweep ------------------------------------------------------------------------------------
 
 
-def test_a_sweep_compares_its_runs_on_one_store(prefect, corpus):
+def test_a_sweep_compares_its_runs_on_one_store_and_one_graph(prefect, corpus, worked, monkeypatch):
     from flows.sweep import sweep
 
-    given = {"methods": ["sparge-lda", "anova"], "features": [6], "grid": {"sparge-lda": {"gamma": [0.5, 1.0]}}}
-    state = sweep(corpus, **given, engine=SERIAL, out="runs/sweep", return_state=True)
+    graphs = []
+    monkeypatch.setattr(storage.graphs, "stream_knn", lambda *a, knn=storage.graphs.stream_knn, **k: graphs.append(k["k"]) or knn(*a, **k))
+    methods = ["sparge-lpp", "sparge-sda", "anova"]
+    state = sweep(corpus, methods, [6], {"sparge-lpp": {"gamma": [0.5, 1.0]}}, engine=SERIAL, out="runs/sweep", return_state=True)
     assert state.is_completed()
+    assert (len(graphs), worked.count("stage"), worked.count("select")) == (1, 1, 4)
     with open("runs/sweep/sweep.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [(r["method"], r["features"]) for r in rows] == [("sparge-lda", "6")] * 2 + [("anova", "6")]
+    assert [r["method"] for r in rows] == ["sparge-lpp", *methods]
     for row in rows:
-        assert len(Run.open(f"runs/sweep/{row['run']}").selected) == int(row["features"])
+        assert len(Run.open(f"runs/sweep/{row['run']}").selected) == int(row["features"]) == 6
         assert 1 / 3 < float(row["accuracy"]) <= 1.0
     assert "sweep" in artifacts(state)
 

@@ -1,20 +1,34 @@
 """deploy/prefect.yaml on a real server: work pool, worker, runs by schedule and by hand, seen through the API."""
 
+import contextlib
+import json
+import os
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
-from processes import ROOT, start, stop, until
-from test_flows import artifacts, client, write_corpus
+from processes import (
+    CANARY,
+    PREFECT_WARNS,
+    ROOT,
+    artifacts,
+    assert_no_secrets,
+    client,
+    environment,
+    free_port,
+    healthy,
+    start,
+    stop,
+    until,
+    write_corpus,
+)
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:prefect", "ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = PREFECT_WARNS
 FILES = sorted((ROOT / "deploy").rglob("*.yaml"))
 DEPLOYMENTS = [
     pytest.param(deployment, id=deployment["name"])
@@ -59,10 +73,20 @@ def test_the_image_is_built_from_what_is_tested():
         assert (ROOT / name).exists() or name == "README.md", name
 
 
-def test_the_slurm_script_is_one():
-    script = ROOT / "deploy" / "slurm" / "bigfs.sbatch"
-    subprocess.run(["bash", "-n", str(script)], check=True)
-    assert script.read_text().startswith("#!/bin/bash")
+def test_the_slurm_script_runs_where_srun_just_runs_its_command(prefect_server, tmp_path):
+    """One node, no SLURM: `srun` without its own option, and a host name that is this machine's own."""
+    commands = {"srun": 'shift; exec "$@"', "hostname": "echo 127.0.0.1"}
+    for name, line in commands.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    write_corpus(tmp_path / "corpus.svm", seed=3)
+    path = os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]])
+    env = prefect_server.env | {"PATH": path, "SLURM_MEM_PER_CPU": "1000"}
+    command = ["bash", ROOT / "deploy" / "slurm" / "bigfs.sbatch", "corpus.svm", "--features", "12", "--out", "runs/r"]
+    ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=200)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "worker 0" in (tmp_path / "runs" / "r" / "run.json").read_text()  # its tiles were worked on there
+    assert not list(tmp_path.glob(".bigfs-slurm-*"))
 
 
 # --- on a server ----------------------------------------------------------------------------------
@@ -75,48 +99,101 @@ def test_the_server_refuses_who_has_no_password(prefect_server):
 
 @pytest.fixture
 def deployed(prefect, tmp_path):
-    """deploy/prefect.yaml's nightly, every few seconds, on a process pool with a worker."""
+    """deploy/prefect.yaml on a process pool with a worker: nightly every few seconds and with a secret, weekly by hand."""
+    from prefect.blocks.system import Secret
+
     write_corpus(tmp_path / "corpus.svm", seed=3)
+    Secret(value=CANARY).save("store-key", overwrite=True)
     plan = yaml.safe_load((ROOT / "deploy" / "prefect.yaml").read_text())
-    nightly = plan["deployments"][0]
+    nightly, weekly = plan["deployments"]
+    for deployment in plan["deployments"]:
+        deployment["parameters"] |= {"source": str(tmp_path / "corpus.svm"), "engine": {"workers": 0}}
     nightly["schedules"] = [{"interval": 10, "active": True}]
-    nightly["parameters"] |= {"source": str(tmp_path / "corpus.svm"), "features": 12, "engine": {"workers": 0}}
+    nightly["parameters"] |= {"features": 12, "overlap": "wait"}
     nightly["concurrency_limit"]["collision_strategy"] = "ENQUEUE"
-    (tmp_path / "prefect.yaml").write_text(yaml.safe_dump({**plan, "deployments": [nightly]}))
+    nightly["work_pool"]["job_variables"] = {"env": {"AWS_SECRET_ACCESS_KEY": "{{ prefect.blocks.secret.store-key }}"}}
+    weekly["parameters"] |= {"methods": ["sparge-lpp", "sparge-sda"], "features": [6, 12], "grid": None}
+    (tmp_path / "prefect.yaml").write_text(yaml.safe_dump(plan))
     prefect_cli = [sys.executable, "-m", "prefect"]
     env = prefect.env | {"PREFECT_LOCAL_STORAGE_PATH": str(tmp_path / "results")}
     for command in (["work-pool", "create", "bigfs", "--type", "process"], ["--no-prompt", "deploy", "--all"]):
         done = subprocess.run([*prefect_cli, *command], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=180)
         assert done.returncode == 0, done.stdout + done.stderr
-    worker = start([*prefect_cli, "worker", "start", "--pool", "bigfs", "--limit", "1"], tmp_path / "worker.log", env, tmp_path)
+    worker = start([*prefect_cli, "worker", "start", "--pool", "bigfs", "--limit", "2"], tmp_path / "worker.log", env, tmp_path)
     try:
-        yield tmp_path
+        yield worker
     finally:
         with client() as api:
             api.pause_deployment(api.read_deployment_by_name("bigfs/nightly").id)
         stop(worker)
 
 
-def test_a_deployment_runs_by_schedule_and_by_hand(deployed):
+def test_deployments_run_by_schedule_and_by_hand_with_their_secret_and_keep_it(deployed, tmp_path):
     from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
 
     with client() as api:
-        deployment = api.read_deployment_by_name("bigfs/nightly")
-        asked = api.create_flow_run_from_deployment(deployment.id, parameters={"features": 6, "out": "runs/by-hand"})
-    mine = DeploymentFilter(id=DeploymentFilterId(any_=[deployment.id]))
+        nightly, weekly = (api.read_deployment_by_name(name) for name in ("bigfs/nightly", "sweep/weekly"))
+        asked = [
+            api.create_flow_run_from_deployment(nightly.id, parameters={"features": 6, "out": "runs/by-hand"}).id,
+            api.create_flow_run_from_deployment(weekly.id).id,
+        ]
+    mine = DeploymentFilter(id=DeploymentFilterId(any_=[nightly.id, weekly.id]))
+    given = set()
 
     def completed():
+        given.update(secrets_of(deployed))
         with client() as api:
-            runs = api.read_flow_runs(deployment_filter=mine)
-        ended = [r for r in runs if r.state.is_final()]
-        assert all(r.state.is_completed() for r in ended), [(r.state.name, r.state.message) for r in ended]
-        scheduled = [r for r in ended if r.auto_scheduled]
-        return scheduled if len(scheduled) >= 2 and asked.id in {r.id for r in ended} else None
+            ended = [run for run in api.read_flow_runs(deployment_filter=mine) if run.state.is_final()]
+        assert all(run.state.is_completed() for run in ended), [(run.state.name, run.state.message) for run in ended]
+        scheduled = [run for run in ended if run.auto_scheduled]
+        return scheduled if len(scheduled) >= 2 and {run.id for run in ended} >= set(asked) else None
 
-    scheduled = until(completed, "two runs by schedule and one by hand", 400, every=1.0)
+    scheduled = until(completed, "two runs by schedule and two by hand", 240, every=0.3)
     assert {"bigfs", "nightly"} <= set(scheduled[0].tags)
-    assert (deployed / "runs" / "nightly" / "report.html").exists()
-    assert len(Path(deployed / "runs" / "by-hand" / "selected.csv").read_text().splitlines()) == 7
-    first = min(scheduled, key=lambda r: r.start_time)
-    shown = artifacts(first.state)
-    assert {"selected", "accuracy", "accuracy-curve", "summary"} <= set(shown)
+    assert (tmp_path / "runs" / "nightly" / "report.html").exists()
+    assert len((tmp_path / "runs" / "by-hand" / "selected.csv").read_text().splitlines()) == 7
+    first = min(scheduled, key=lambda run: run.start_time)
+    assert {"selected", "accuracy", "accuracy-curve", "summary"} <= set(artifacts(first.state))
+    assert CANARY in given
+    with client() as api:
+        told = api._client.post("/logs/filter", json={"limit": 200}).text + api.read_deployment(nightly.id).model_dump_json()
+    assert "prefect.blocks.secret.store-key" in told
+    assert_no_secrets(tmp_path, told)
+    graphs = [stage for cell in runs_of(tmp_path / "runs" / "weekly") for stage in cell["stages"] if stage["stage"] == "graph"]
+    assert len(graphs) == 4
+    assert len({graph["graph"] for graph in graphs}) == 1
+    assert sum(not graph["reused"] for graph in graphs) == 1
+
+
+def secrets_of(worker):
+    """What the flow runs of a worker have in their environment."""
+    for child in psutil.Process(worker.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            yield child.environ().get("AWS_SECRET_ACCESS_KEY")
+
+
+def runs_of(sweep):
+    return [json.loads(file.read_text()) for file in sorted(sweep.glob("*/run.json"))]
+
+
+# --- without any of that --------------------------------------------------------------------------
+
+
+def test_serve_runs_by_its_schedule_and_takes_its_server_with_it(tmp_path):
+    write_corpus(tmp_path / "corpus.svm", seed=3)
+    port = free_port()
+    env = environment(tmp_path / "prefect", PREFECT_RUNNER_POLL_FREQUENCY="1", PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS="2")
+    command = [sys.executable, "-m", "bigfs.cli", "serve", "corpus.svm", "--cron", "* * * * * */5", "--features", "12"]
+    command += ["--set", "gamma=0.5", "--workers", "0", "--out", "runs/r", "--port", port]
+    served = start(command, tmp_path / "serve.log", env, tmp_path)
+    try:
+        report = tmp_path / "runs" / "r" / "report.html"
+        until(lambda: report.exists() or served.poll() is not None, "a run by schedule", 200)
+        assert served.poll() is None, (tmp_path / "serve.log").read_text()
+        assert json.loads((tmp_path / "runs" / "r" / "run.json").read_text())["parameters"]["parameters"] == {"gamma": 0.5}
+        assert healthy(f"http://127.0.0.1:{port}/api")
+        served.terminate()
+        served.wait(60)
+        assert not healthy(f"http://127.0.0.1:{port}/api")
+    finally:
+        stop(served)
