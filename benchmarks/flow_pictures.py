@@ -40,16 +40,19 @@ class Page:
             if told.get("id") == self.asked:
                 return told["result"]
 
-    def picture(self, address: str, ready: str, file: Path) -> None:
-        """A page as a person sees it once `ready`, an expression of JavaScript, is true."""
+    def open(self, address: str, ready: str) -> None:
+        """Go to a page and wait until `ready`, an expression of JavaScript, is true."""
         self.ask("Page.navigate", url=address)
-        until(lambda: self.ask("Runtime.evaluate", expression=ready)["result"].get("value"), f"{ready} on {address}", 60, every=0.5)
-        self.ask("Runtime.evaluate", expression="new Promise(done => setTimeout(done, 3000))", awaitPromise=True)
+        until(lambda: self.ask("Runtime.evaluate", expression=ready)["result"].get("value"), f"{ready} on {address}", 120, every=0.5)
+
+    def save(self, file: Path) -> None:
+        """The page as a person sees it once it has come to rest."""
+        self.ask("Runtime.evaluate", expression="new Promise(done => setTimeout(done, 5000))", awaitPromise=True)
         file.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot", format="png")["data"]))
 
 
 @contextlib.contextmanager
-def chromium(home: Path, width: int = 1200, height: int = 800) -> Iterator[Page]:
+def chromium(home: Path, width: int = 1200, height: int = 1000) -> Iterator[Page]:
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-port=0"]
     command += [f"--user-data-dir={home / 'chromium'}", f"--window-size={width},{height}", "about:blank"]
     quiet = subprocess.DEVNULL
@@ -80,16 +83,19 @@ def main() -> None:
         job.start()
         with blocks.cluster(cluster.address, security=cluster.tls) as dask:
             until(dask.processing, "work on the cluster")
-            page.picture(dask.dashboard_link, "document.querySelectorAll('.bk-Figure').length > 3", folder / "dask-dashboard.png")
+            page.open(dask.dashboard_link, "document.querySelectorAll('.bk-Figure').length > 3")
+            until(lambda: any(home.glob("runs/*.partial/checkpoints")), "the method's first step", 300)
+            page.save(folder / "dask-dashboard.png")
         job.join()
         run_id = str(states[0].state_details.flow_run_id)
         ui = server.url.removesuffix("/api")
-        page.picture(f"{ui}/runs/flow-run/{run_id}", "document.body.innerText.includes('Completed')", folder / "run.png")
+        page.open(f"{ui}/runs/flow-run/{run_id}", "document.body.innerText.includes('Completed')")
+        page.save(folder / "run.png")
         with client():
             shown = artifacts(states[0])
         for key, text in (("selected", "rank"), ("accuracy-curve", "Accuracy")):
-            ready = f"document.body.innerText.includes('{text}')"
-            page.picture(f"{ui}/artifacts/artifact/{shown[key]['id']}", ready, folder / f"{key}.png")
+            page.open(f"{ui}/artifacts/artifact/{shown[key]['id']}", f"document.body.innerText.includes('{text}')")
+            page.save(folder / f"{key}.png")
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def stage(
     from flows import stages
 
     with _running(engine, as_json):
-        record = stages.stage(source, store, staging.model_dump() | _memory(engine))
+        record = stages.stage(source, store, staging.model_dump() | {"memory_limit": engine.staging_memory})
     _say(record, as_json, f"{'reused' if record['reused'] else 'staged'} {record['store']} in {record['seconds']:.1f} s")
 
 
@@ -102,7 +102,7 @@ def append(
 
     before = storage.open(store).X.shape[0]
     with _running(engine, as_json):
-        uri = storage.append(source, store, format=format, split=split, **_memory(engine))
+        uri = storage.append(source, store, format=format, split=split, memory_limit=engine.staging_memory)
     n = storage.open(uri).X.shape[0]
     told = f"{n - before:,} samples joined {uri}, which has {n:,} now" if n > before else f"{uri} has the samples of {source} already"
     _say({"store": uri, "added": n - before, "samples": n}, as_json, told)
@@ -258,11 +258,6 @@ def check(
 
 
 # --- how it speaks --------------------------------------------------------------------------------
-
-
-def _memory(engine: Engine) -> dict[str, Any]:
-    """What a task of staging may use: as much as a worker started here; on another's cluster, as much as its workers say."""
-    return {"memory_limit": None if engine.scheduler else engine.memory_limit}
 
 
 def _readable(value: Any) -> str:

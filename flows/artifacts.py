@@ -68,6 +68,7 @@ def show_summary(run: Run) -> None:
 def _show_picture(run: Run, name: str, description: str) -> None:
     drawn = pictures(run.about)[name]
     if drawn is not None:
+        drawn = drawn.replace("<svg ", '<svg style="background: white" ', 1)  # Prefect's page may be dark
         address = "data:image/svg+xml;base64," + base64.b64encode(drawn.encode()).decode()
         create_image_artifact(address, key=f"{name}-curve", description=f"{description}: {_title(run)}")
 

@@ -33,6 +33,11 @@ class Engine(BaseModel):
     workers: Annotated[int | None, Field(ge=0, description="processes to start; 0 works serially (default: one a core)")] = None
     memory_limit: Annotated[str, Field(description="of each process started here")] = "1GB"
 
+    @property
+    def staging_memory(self) -> str | None:
+        """What a task of staging may use: as much as a worker started here; on another's cluster, as much as its workers say."""
+        return None if self.scheduler else self.memory_limit
+
 
 Source = Annotated[str, typer.Argument(help="a path, a URL, or a name of `bigfs datasets`")]
 Store = Annotated[str, typer.Argument(help="a staged corpus")]

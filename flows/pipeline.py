@@ -44,7 +44,7 @@ def pipeline(
     """Select features of a corpus and report on them. Returns the run's directory."""
     settings, engine = settings or Staging(), engine or Engine()
     planned = planned_store(source, store, settings)
-    where, how = out or stages.default_out(source, method, features), tasks.How(fresh, timeout, engine.memory_limit)
+    where, how = out or stages.default_out(source, method, features), tasks.How(fresh, timeout, engine.staging_memory)
     with skipping(), alone([planned.uri, where], wait=overlap == "wait", say=get_run_logger().info), connected(engine):
         before = [start_up(), stage_once(planned, source, settings, how)]
         return run_once(planned.uri, planned.key, where, method, features, parameters or {}, before, how)
@@ -62,7 +62,7 @@ def stage(
     """Stage a source as a corpus store. Returns the store's URI."""
     settings, engine = settings or Staging(), engine or Engine()
     with connected(engine):
-        how = tasks.How(False, timeout, engine.memory_limit)
+        how = tasks.How(False, timeout, engine.staging_memory)
         return stage_once(planned_store(source, store, settings), source, settings, how)["store"]
 
 
@@ -81,7 +81,7 @@ def select(
     """Select features of a store that is there, with curves and report. Returns the run's directory."""
     corpus, engine = storage.open(store), engine or Engine()
     with skipping(), alone([corpus.uri, out], wait=overlap == "wait", say=get_run_logger().info), connected(engine):
-        how = tasks.How(fresh, timeout, engine.memory_limit)
+        how = tasks.How(fresh, timeout, engine.staging_memory)
         return run_once(corpus.uri, corpus.manifest.key, out, method, features, parameters or {}, [], how)
     return SKIPPED
 
@@ -93,7 +93,7 @@ def evaluate(run: form.RunDirectory, engine: Engine | None = None, timeout: form
     if key is None:
         raise RunError(f"{run} was not made by a flow: use `bigfs evaluate {run}`")
     engine = engine or Engine()
-    how = tasks.How(True, timeout, engine.memory_limit)
+    how = tasks.How(True, timeout, engine.staging_memory)
     with alone([run], wait=True, say=get_run_logger().info), connected(engine):
         tasks.once(tasks.evaluate, False, how, run, key)
         return tasks.once(tasks.report, False, how, run, key)

@@ -62,7 +62,7 @@ def sweep(
     """
     settings, engine = settings or Staging(), engine or Engine()
     planned = planned_store(source, store, settings)
-    home, how = Path(out or f"runs/{stages.source_name(source)}-sweep"), tasks.How(fresh, timeout, engine.memory_limit)
+    home, how = Path(out or f"runs/{stages.source_name(source)}-sweep"), tasks.How(fresh, timeout, engine.staging_memory)
     with skipping(), alone([planned.uri, str(home)], wait=overlap == "wait", say=get_run_logger().info), connected(engine):
         staged = stage_once(planned, source, settings, how)
         rows = [row_of(planned.uri, planned.key, home, cell, staged, how) for cell in cells(methods, features, grid or {})]

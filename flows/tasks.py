@@ -107,7 +107,7 @@ class How(NamedTuple):
 
     fresh: bool  # do again what is done
     timeout: float  # seconds a stage may take
-    memory_limit: str  # of a process
+    memory_limit: str | None  # of a task of staging
 
 
 def once(stage: Task[..., Any], there: bool, how: How, *given: Any) -> Any:
