@@ -90,12 +90,12 @@ def main() -> None:
         run_id = str(states[0].state_details.flow_run_id)
         ui = server.url.removesuffix("/api")
         page.open(f"{ui}/runs/flow-run/{run_id}", "document.body.innerText.includes('Completed')")
-        page.save(folder / "run.png")
+        page.save(folder / "prefect-run.png")
         with client():
             shown = artifacts(states[0])
         for key, text in (("selected", "rank"), ("accuracy-curve", "Accuracy")):
             page.open(f"{ui}/artifacts/artifact/{shown[key]['id']}", f"document.body.innerText.includes('{text}')")
-            page.save(folder / f"{key}.png")
+            page.save(folder / f"prefect-{key}.png")
 
 
 if __name__ == "__main__":
