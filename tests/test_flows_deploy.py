@@ -99,7 +99,7 @@ def test_the_server_refuses_who_has_no_password(prefect_server):
 
 @pytest.fixture
 def deployed(prefect, tmp_path):
-    """deploy/prefect.yaml on a process pool with a worker: nightly every few seconds and with a secret, weekly by hand."""
+    """deploy/prefect.yaml on a process pool with a worker: nightly every few seconds, weekly by hand, with a secret."""
     from prefect.blocks.system import Secret
 
     write_corpus(tmp_path / "corpus.svm", seed=3)
@@ -111,14 +111,21 @@ def deployed(prefect, tmp_path):
     nightly["schedules"] = [{"interval": 10, "active": True}]
     nightly["parameters"] |= {"features": 12, "overlap": "wait"}
     nightly["concurrency_limit"]["collision_strategy"] = "ENQUEUE"
-    nightly["work_pool"]["job_variables"] = {"env": {"AWS_SECRET_ACCESS_KEY": "{{ prefect.blocks.secret.store-key }}"}}
     weekly["parameters"] |= {"methods": ["sparge-lpp", "sparge-sda"], "features": [6, 12], "grid": None}
     (tmp_path / "prefect.yaml").write_text(yaml.safe_dump(plan))
     prefect_cli = [sys.executable, "-m", "prefect"]
     env = prefect.env | {"PREFECT_LOCAL_STORAGE_PATH": str(tmp_path / "results")}
-    for command in (["work-pool", "create", "bigfs", "--type", "process"], ["--no-prompt", "deploy", "--all"]):
-        done = subprocess.run([*prefect_cli, *command], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=180)
+
+    def call(*words):
+        done = subprocess.run([*prefect_cli, *words], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=180)
         assert done.returncode == 0, done.stdout + done.stderr
+
+    call("work-pool", "get-default-base-job-template", "--type", "process", "--file", "pool.json")
+    template = json.loads((tmp_path / "pool.json").read_text())
+    template["variables"]["properties"]["env"]["default"] = {"AWS_SECRET_ACCESS_KEY": "{{ prefect.blocks.secret.store-key }}"}
+    (tmp_path / "pool.json").write_text(json.dumps(template))
+    call("work-pool", "create", "bigfs", "--type", "process", "--base-job-template", "pool.json")
+    call("--no-prompt", "deploy", "--all")
     worker = start([*prefect_cli, "worker", "start", "--pool", "bigfs", "--limit", "2"], tmp_path / "worker.log", env, tmp_path)
     try:
         yield worker
@@ -156,9 +163,9 @@ def test_deployments_run_by_schedule_and_by_hand_with_their_secret_and_keep_it(d
     assert {"selected", "accuracy", "accuracy-curve", "summary"} <= set(artifacts(first.state))
     assert CANARY in given
     with client() as api:
-        told = api._client.post("/logs/filter", json={"limit": 200}).text + api.read_deployment(nightly.id).model_dump_json()
-    assert "prefect.blocks.secret.store-key" in told
-    assert_no_secrets(tmp_path, told)
+        told = [api._client.post(f"/{kept}/filter", json={}).text for kept in ("logs", "deployments", "work_pools", "flow_runs")]
+    assert "prefect.blocks.secret.store-key" in told[2]
+    assert_no_secrets(tmp_path, "".join(told))
     graphs = [stage for cell in runs_of(tmp_path / "runs" / "weekly") for stage in cell["stages"] if stage["stage"] == "graph"]
     assert len(graphs) == 4
     assert len({graph["graph"] for graph in graphs}) == 1
