@@ -45,7 +45,7 @@ def pipeline(
     settings, engine = settings or Staging(), engine or Engine()
     planned = planned_store(source, store, settings)
     where, how = out or stages.default_out(source, method, features), tasks.How(fresh, timeout, engine.staging_memory)
-    with skipping(), alone([planned.uri, where], wait=overlap == "wait", say=get_run_logger().info), connected(engine):
+    with skipping(), at_work([planned.uri, where], overlap, engine):
         before = [start_up(), stage_once(planned, source, settings, how)]
         return run_once(planned.uri, planned.key, where, method, features, parameters or {}, before, how)
     return SKIPPED
@@ -80,7 +80,7 @@ def select(
 ) -> str | State[str]:
     """Select features of a store that is there, with curves and report. Returns the run's directory."""
     corpus, engine = storage.open(store), engine or Engine()
-    with skipping(), alone([corpus.uri, out], wait=overlap == "wait", say=get_run_logger().info), connected(engine):
+    with skipping(), at_work([corpus.uri, out], overlap, engine):
         how = tasks.How(fresh, timeout, engine.staging_memory)
         return run_once(corpus.uri, corpus.manifest.key, out, method, features, parameters or {}, [], how)
     return SKIPPED
@@ -94,7 +94,7 @@ def evaluate(run: form.RunDirectory, engine: Engine | None = None, timeout: form
         raise RunError(f"{run} was not made by a flow: use `bigfs evaluate {run}`")
     engine = engine or Engine()
     how = tasks.How(True, timeout, engine.staging_memory)
-    with alone([run], wait=True, say=get_run_logger().info), connected(engine):
+    with at_work([run], "wait", engine):
         tasks.once(tasks.evaluate, False, how, run, key)
         return tasks.once(tasks.report, False, how, run, key)
 
@@ -111,6 +111,13 @@ def skipping() -> Iterator[None]:
         yield
     except Busy as busy:
         get_run_logger().warning("skipped: %s", busy)
+
+
+@contextlib.contextmanager
+def at_work(places: Sequence[str], overlap: str, engine: Engine) -> Iterator[None]:
+    """Alone in `places`, which is waited for or is `Busy`, and on the flow's one Dask cluster."""
+    with alone(places, wait=overlap == "wait", say=get_run_logger().info), connected(engine):
+        yield
 
 
 @contextlib.contextmanager
@@ -149,7 +156,7 @@ def run_once(
     done = tasks.run_at(out, key)
     about = {} if done is None else done.about
     whole = "curves" in about and (Path(out) / "report.html").exists()
-    if stages.method_named(method).graph and "status" not in about:  # kept beside the store, whoever asks
+    if stages.method_named(method).graph and (how.fresh or "status" not in about):  # kept beside the store, whoever asks
         before = [*before, tasks.once(tasks.graph, False, how, store, method, parameters, key)]
     tasks.once(tasks.select, "status" in about, how, store, out, method, features, parameters, key, list(before))
     tasks.once(tasks.evaluate, "curves" in about, how, out, key)

@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from prefect import flow, get_run_logger
+from prefect import flow
 from prefect.artifacts import create_table_artifact
 from prefect.states import State
 from sklearn.model_selection import ParameterGrid
 
 from flows import parameters as form
 from flows import stages, tasks
-from flows.locks import alone
 from flows.options import Engine, Staging
-from flows.pipeline import SKIPPED, connected, planned_store, run_once, skipping, stage_once
+from flows.pipeline import SKIPPED, at_work, planned_store, run_once, skipping, stage_once
 from storage.runs import Run
 
 
@@ -63,7 +62,7 @@ def sweep(
     settings, engine = settings or Staging(), engine or Engine()
     planned = planned_store(source, store, settings)
     home, how = Path(out or f"runs/{stages.source_name(source)}-sweep"), tasks.How(fresh, timeout, engine.staging_memory)
-    with skipping(), alone([planned.uri, str(home)], wait=overlap == "wait", say=get_run_logger().info), connected(engine):
+    with skipping(), at_work([planned.uri, str(home)], overlap, engine):
         staged = stage_once(planned, source, settings, how)
         rows = [row_of(planned.uri, planned.key, home, cell, staged, how) for cell in cells(methods, features, grid or {})]
         _write(home, rows)
