@@ -2,14 +2,14 @@
 
     min_{D, a_i}  Σ_i ½‖x_i − D a_i‖² + λ₁‖a_i‖₁      with ‖d_k‖₂ ≤ 1 for each atom (corrected: not their sum)
 
-A batch of rows is coded by SPAMS, then joins the statistics A = Σ a aᵀ (m × m) and B = Σ x aᵀ (d × m), and each atom
-takes its best value given the others (their Alg. 2). The statistics are all that is kept of the past: no n × d array
-exists, and a killed run goes on from (D, A, B).
+A batch of rows is coded by SPAMS, then joins the statistics A = Σ a aᵀ (m × m) and B = Σ x aᵀ (d × m), and the atoms take
+their best values given the others, one after the other (their Alg. 2), a few times over. The statistics are all that is kept
+of the past: no n × d array exists, and a killed run goes on from (D, A, B). Codes of older atoms fade, so that from the
+second pass on the statistics are close to those of the whole data at the present atoms.
 
-This is what `spams.trainDL` does, and the tests hold it to trainDL's error on the whole data in one call. trainDL itself,
-fed batch by batch through `model=`, comes out up to 9 % worse than its own single call (benchmarks/RESULTS.md), and it
-makes each sparse row dense: d·m flops a row, where DᵀX needs nnz·m. SPAMS here codes m-dimensional signals: with
-DᵀD = RᵀR, the lasso of x on D is that of R⁻ᵀDᵀx on R.
+This is what `spams.trainDL` does in one call on data in memory; the tests hold it to trainDL's error. Fed batch by batch
+through `model=`, trainDL itself does not reach that error. SPAMS here codes m-dimensional signals, not d-dimensional ones,
+and so needs no dense rows: with DᵀD = RᵀR, the lasso of x on D is that of R⁻ᵀDᵀx on R.
 
 A batch is a few runs of rows spread evenly over the corpus, so that one sorted by class does not come class by class. They
 are the same whatever the tiles of the store are: the atoms depend on the seed and on `batch_rows`, not on the chunks, the
@@ -30,10 +30,11 @@ from bigfs.matrix import Matrix
 from bigfs.result import Result, iterate
 
 Array = NDArray[np.float64]
-WORKING_COPIES = 6  # d × m arrays alive at once: D and B before and after an update, the batch's share, a difference
+WORKING_COPIES = 5  # d × m arrays alive at once: D and B before and after an update, a difference
 MAX_ATOMS = 256
 RUNS = 16  # of consecutive rows in a batch
-FORGET = 2  # ρ: before update t, the past counts for (1 − 1/t)^ρ
+FORGET = 5  # ρ: before update t, the past counts for (1 − 1/t)^ρ
+SWEEPS = 3  # over the atoms, an update
 GROUP = 16  # atoms whose changes are applied to the others at once
 RIDGE = 1e-10  # on DᵀD, so that equal atoms have a Cholesky factor too
 UNUSED = 1e-10  # an atom whose A_kk is below this share of the largest was not used, and stays
@@ -93,22 +94,22 @@ def learn_atoms(
     blocks.require_memory(WORKING_COPIES * 8 * d * n_atoms, f"a dictionary of {n_atoms} atoms over {d} features")
     lam_data = lam * _rms_row_norm(X)
     batches = cut(n, batch_rows)
-    D = _data_rows(X, n_atoms, np.random.RandomState(seed) if not isinstance(seed, np.random.RandomState) else seed)
+    rng = seed if isinstance(seed, np.random.RandomState) else np.random.RandomState(seed)
 
     def step(now: Learned) -> Learned:
         rows = X.rows(batches[now.updates % len(batches)])
         codes = encode(lasso, rows, now.D, lam_data)
-        fade = (1 - 1 / (now.updates + 1)) ** FORGET  # those codes are of older atoms
+        fade = (1 - 1 / (now.updates + 1)) ** FORGET
         A, B = fade * now.A + codes.T @ codes, fade * now.B
-        B += rows.T @ codes
+        for group in _groups(n_atoms, 4 * GROUP):
+            B[:, group] += rows.T @ codes[:, group]
         D = update_atoms(now.D, A, B)
         return Learned(D, A, B, now.updates + 1, float(np.linalg.norm(D - now.D) / np.linalg.norm(D)))
 
     total = epochs * len(batches)
-    first = Learned(D, np.zeros((n_atoms, n_atoms)), np.zeros((d, n_atoms), order="F"), 0, np.inf)
     return iterate(
         step,
-        first,
+        Learned(_data_rows(X, n_atoms, rng), np.zeros((n_atoms, n_atoms)), np.zeros((d, n_atoms), order="F"), 0, np.inf),
         measure=lambda now: {"batches_left": total - now.updates, "change": now.change},
         stop="batches_left",
         tol=0,
@@ -136,22 +137,26 @@ def encode(lasso: Any, rows: Any, D: Array, lam: float) -> Array:
 
 
 def update_atoms(D: Array, A: Array, B: Array) -> Array:
-    """One sweep of Alg. 2: d_k ← the point of the unit ball nearest to d_k + (b_k − D a_k) / A_kk, one after the other.
+    """Sweeps of Alg. 2: d_k ← the point of the unit ball nearest to d_k + (b_k − D a_k) / A_kk, one after the other.
 
-    The residual B − DA is brought up to date for GROUP atoms at a time, so D is read m / GROUP times, not m times.
+    The residual B − DA is brought up to date for GROUP atoms at a time, so D is read m / GROUP times a sweep, not m times.
     """
     D, m = D.copy(order="F"), len(A)
     used = np.diag(A) > UNUSED * np.diag(A).max()
-    for first in range(0, m, GROUP):
-        group = slice(first, min(first + GROUP, m))
+    for group in SWEEPS * _groups(m, GROUP):
         residual = B[:, group] - D @ A[:, group]
-        before = D[:, group].copy(order="F")
-        for k in range(first, group.stop):
+        moves = np.zeros_like(residual, order="F")  # of the group's atoms so far
+        for i, k in enumerate(range(group.start, group.stop)):
             if used[k]:
-                moved = (D[:, group] - before) @ A[group, k]
-                atom = D[:, k] + (residual[:, k - first] - moved) / A[k, k]
-                D[:, k] = atom / max(1.0, float(np.linalg.norm(atom)))
+                atom = D[:, k] + (residual[:, i] - moves[:, :i] @ A[group.start : k, k]) / A[k, k]
+                atom /= max(1.0, float(np.linalg.norm(atom)))
+                moves[:, i] = atom - D[:, k]
+                D[:, k] = atom
     return D
+
+
+def _groups(m: int, size: int) -> list[slice]:
+    return [slice(a, min(a + size, m)) for a in range(0, m, size)]
 
 
 def _spams() -> Any:

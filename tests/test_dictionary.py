@@ -74,15 +74,15 @@ def test_codes_are_the_lassos_of_scikit_learn(signals):
     np.testing.assert_allclose(values(ours), values(theirs), rtol=1e-6)
 
 
-def test_a_sweep_is_mairals_one_atom_at_a_time(rng):
-    """Against the loop as printed, with D and B in full at every atom; it never raises ½tr(DᵀDA) − tr(DᵀB)."""
+def test_sweeps_are_mairals_one_atom_at_a_time(rng):
+    """Against the loops as printed, with D and B in full at every atom; they never raise ½tr(DᵀDA) − tr(DᵀB)."""
     m = dictionary.GROUP * 2 + 5
     codes = rng.standard_normal((60, m))
     codes[:, 7] = 0  # an atom that nothing uses
     A, B, D = codes.T @ codes, rng.standard_normal((30, m)), rng.standard_normal((30, m))
     D /= np.linalg.norm(D, axis=0)
     printed = D.copy()
-    for k in range(m):
+    for k in dictionary.SWEEPS * list(range(m)):
         if k != 7:
             u = printed[:, k] + (B[:, k] - printed @ A[:, k]) / A[k, k]
             printed[:, k] = u / max(1, np.linalg.norm(u))
@@ -169,7 +169,7 @@ def test_memory_is_projected(signals, monkeypatch):
     monkeypatch.setattr(blocks, "memory_limit", lambda: 50_000)
     with pytest.raises(blocks.NotEnoughMemory, match="a dictionary of 60 atoms over 60 features"):
         learn_atoms(Matrix.from_array(signals), 60)
-    assert default_atoms(1200, 60) == 8  # 25,000 // (6 · 8 · 60)
+    assert default_atoms(1200, 60) == 10  # 25,000 // (5 · 8 · 60)
 
 
 def test_default_is_bounded_by_samples_features_and_256(monkeypatch):
