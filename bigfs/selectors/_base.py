@@ -66,6 +66,10 @@ class MatrixInput:
             raise ValueError(f"X has {matrix.shape[0]} samples and y has {y.shape[0]}: give one label a sample")
         return matrix, y
 
+    def _check_width(self, X: Any) -> None:
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input")
+
     def _check_y(self, y: Any) -> NDArray[Any]:
         """Class labels, one a sample; a method for other targets overrides this."""
         y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
@@ -125,10 +129,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         Dask array lazily, of a `Matrix` as a csc array in memory."""
         check_is_fitted(self)
         if isinstance(X, Matrix) or is_dask(X):
-            if X.shape[1] != self.n_features_in_:
-                raise ValueError(
-                    f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input"
-                )
+            self._check_width(X)
             index = np.flatnonzero(self.support_)
             return X.columns(index) if isinstance(X, Matrix) else X[:, index]
         return super().transform(X)

@@ -15,6 +15,7 @@ below is the paper's Sᵀ. The residuals' norms take products only: ‖x_j‖² 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -37,6 +38,7 @@ from bigfs.shifted import solve_shifted
 
 Array = NDArray[np.float64]
 SMOOTHING = 1e-4  # √ε over the norm of a typical code row, √ε' over that of a typical column of X
+COPIES = 8, 4  # n × m and d × m arrays alive at once in a step
 SYLVESTER = 1e-9  # relative residual asked of each solve
 
 
@@ -256,7 +258,8 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         X, _ = self._as_matrix(X, None)
         B = self._atoms(X)
         m, kept = B.shape[1], self._count(B.shape[1], "the dictionary has only {} atoms")
-        blocks.require_memory(8 * 8 * X.shape[0] * m, f"the codes of {X.shape[0]} samples on {m} atoms")
+        n, d = X.shape
+        blocks.require_memory(8 * m * (COPIES[0] * n + COPIES[1] * d), f"the codes of {n} samples on {m} atoms over {d} features")
         L = self._laplacian(X)
         self.result_ = code(self._loss(X, B), L, float(self.alpha), float(self.lam), self.tol, self.max_iter, type(self).__name__)
         codes, self.n_iter_ = self.result_.value, len(self.result_.history)
@@ -278,7 +281,7 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         m = default_atoms(n, d) if self.n_atoms is None else self.n_atoms
         seed = check_random_state(self.random_state)
         learned = learn_atoms(X, m, lam=self.dictionary_lam, epochs=self.epochs, batch_rows=self.batch_rows, seed=seed)
-        self.dictionary_result_ = learned
+        self.dictionary_result_ = replace(learned, value=learned.value.D)  # without its statistics, d × m again
         return learned.value.D
 
     def _laplacian(self, X: Matrix) -> sp.csr_array:
@@ -316,10 +319,7 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
 
     def _new_samples(self, X: Any) -> Any:
         if isinstance(X, Matrix) or is_dask(X):
-            if X.shape[1] != self.n_features_in_:
-                raise ValueError(
-                    f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input"
-                )
+            self._check_width(X)
             return X if isinstance(X, Matrix) else Matrix.from_dask(X)
         return validate_data(self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False)
 
