@@ -35,7 +35,7 @@ from bigfs.result import NotConverged, observed
 from bigfs.selectors.laplacian_score import LaplacianScore
 
 PERCENT = (10, 20, 30, 40, 50, 60, 70, 80)
-ALPHAS = (0.01, 0.1, 1.0)
+ALPHAS = (0.01, 0.1, 1.0, 10.0)
 LAMBDAS = (0.02, 0.1, 0.3)  # shares of the λ from which every code is zero
 PASSES = (1, 2, 4, 8)
 Data = Annotated[Path, typer.Option(help="folder with PCMAC.mat")]
