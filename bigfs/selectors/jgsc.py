@@ -15,7 +15,6 @@ below is the paper's Sᵀ. The residuals' norms take products only: ‖x_j‖² 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -272,7 +271,7 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
 
     def _atoms(self, X: Matrix) -> Array:
         n, d = X.shape
-        self.dictionary_result_ = None
+        self.dictionary_result_: Result[Array] | None = None
         if self.dictionary is not None:
             atoms = check_array(self.dictionary, dtype=np.float64)
             if atoms.shape[1] != d:
@@ -281,7 +280,7 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         m = default_atoms(n, d) if self.n_atoms is None else self.n_atoms
         seed = check_random_state(self.random_state)
         learned = learn_atoms(X, m, lam=self.dictionary_lam, epochs=self.epochs, batch_rows=self.batch_rows, seed=seed)
-        self.dictionary_result_ = replace(learned, value=learned.value.D)  # without its statistics, d × m again
+        self.dictionary_result_ = Result(learned.value.D, learned.status, learned.history)  # without its statistics, d × m again
         return learned.value.D
 
     def _laplacian(self, X: Matrix) -> sp.csr_array:
