@@ -87,8 +87,8 @@ def orl_command(data: Data, repeats: int = 5, rounds: int = 100, eyes: bool = Fa
         alphas = {k: best_alpha(k, X[a], y[a]) for k in (1, 4)}
         print(f"split {seed}: α of k = 1, 4: {alphas}", flush=True)
         models = {
-            "GBR": smr(1, alphas[1], y[a]),
-            "SMR k=4": smr(4, alphas[4], y[a]),
+            "GBR": smr(1, alphas[1], y[a], rounds),
+            "SMR k=4": smr(4, alphas[4], y[a], rounds),
             "Fisher score": bigfs.Fisher(),
             "ANOVA": bigfs.ANOVA(),
         }
