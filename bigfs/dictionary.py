@@ -34,6 +34,7 @@ WORKING_COPIES = 5  # d × m arrays alive at once: D and B before and after an u
 MAX_ATOMS = 256
 RUNS = 16  # of consecutive rows in a batch
 FORGET = 5  # ρ: before update t, the past counts for (1 − 1/t)^ρ
+UPDATES = 32  # at least, by default: fewer passes over more rows
 SWEEPS = 2  # over the atoms, an update
 GROUP = 16  # atoms whose changes are applied to the others at once
 RIDGE = 1e-10  # on DᵀD, so that equal atoms have a Cholesky factor too
@@ -65,7 +66,7 @@ def learn_atoms(
     n_atoms: int,
     *,
     lam: float = 0.05,
-    epochs: int = 1,
+    epochs: int | None = None,
     batch_rows: int = 512,
     seed: Any = None,
 ) -> Result[Learned]:
@@ -74,7 +75,7 @@ def learn_atoms(
     Parameters
     ----------
     lam : λ₁ in units of the root mean square row norm, so that scaling the data scales nothing else.
-    epochs : times that every row is fed.
+    epochs : times that every row is fed; None is once, and on less than UPDATES batches often enough for as many updates.
     batch_rows : rows an update; part of the answer, unlike the tiles.
     seed : int or `RandomState`: which rows the atoms start from.
 
@@ -106,7 +107,7 @@ def learn_atoms(
         D = update_atoms(now.D, A, B)
         return Learned(D, A, B, now.updates + 1, float(np.linalg.norm(D - now.D) / np.linalg.norm(D)))
 
-    total = epochs * len(batches)
+    total = (epochs or -(-UPDATES // len(batches))) * len(batches)
     return iterate(
         step,
         Learned(_data_rows(X, n_atoms, rng), np.zeros((n_atoms, n_atoms)), np.zeros((d, n_atoms), order="F"), 0, np.inf),

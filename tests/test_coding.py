@@ -13,8 +13,8 @@ from storage.runs import Checkpoint
 pytest.importorskip("spams", reason="the extra bigfs[jgsc] is not installed")
 
 METHODS = {
-    "JGSC": lambda: JGSC(n_atoms=12, lam=5.0, batch_rows=100, n_neighbors=4, max_iter=6, tol=1e-9),
-    "RJGSC": lambda: RJGSC(n_atoms=12, lam=0.5, batch_rows=100, n_neighbors=4, max_iter=6, tol=1e-9),
+    "JGSC": lambda: JGSC(n_atoms=12, lam=5.0, batch_rows=100, epochs=1, n_neighbors=4, max_iter=6, tol=1e-9),
+    "RJGSC": lambda: RJGSC(n_atoms=12, lam=0.5, batch_rows=100, epochs=1, n_neighbors=4, max_iter=6, tol=1e-9),
     "SMR": lambda: SMR(sample_shape=(32, 32), order="F", k=2, max_iter=6),
 }
 

@@ -121,6 +121,13 @@ def test_seed_decides(signals):
     assert not np.array_equal(first, other)
 
 
+@pytest.mark.parametrize(("batch_rows", "batches"), [(1200, 1), (500, 3), (20, 60)])
+def test_few_batches_are_fed_often_enough(signals, batch_rows, batches):
+    fed = len(learn_atoms(Matrix.from_array(signals), 4, batch_rows=batch_rows).history)
+    assert fed % batches == 0
+    assert max(dictionary.UPDATES, batches) <= fed < max(dictionary.UPDATES, batches) + batches
+
+
 def test_atoms_are_in_the_unit_ball_and_the_run_says_what_it_did(signals):
     result = learn_atoms(Matrix.from_array(signals), 12, batch_rows=500, epochs=2)
     assert result.converged
@@ -146,7 +153,7 @@ class Memory:
 
 
 def test_an_interrupted_run_goes_on_to_the_same_atoms(signals):
-    X, settings = Matrix.from_array(signals), {"n_atoms": 10, "batch_rows": 200, "seed": 0}
+    X, settings = Matrix.from_array(signals), {"n_atoms": 10, "batch_rows": 200, "epochs": 1, "seed": 0}
     straight = learn_atoms(X, **settings).value.D
     checkpoint = Memory(die_after=3)
     with pytest.raises(KeyboardInterrupt), observed(checkpoint=checkpoint):
