@@ -46,7 +46,7 @@ def dense_half(X, Y, V, D, alpha):
 
 
 def dense_smr(X, y, alpha, k, p, zeta, rounds):
-    """Alg. 1 as printed (corrected eq. 23 and 35), no orthonormalization; and its objective, from the definition."""
+    """Alg. 1 as printed (corrected eq. 23 and 35) after a round at D = 1, no orthonormalization; its objective, from the definition."""
     X, Y = X.reshape(len(X), M, N), onehot(y)
     V = [np.eye(N, k)] * Y.shape[1]
     D = np.ones((M, N))
@@ -56,15 +56,15 @@ def dense_smr(X, y, alpha, k, p, zeta, rounds):
         P = np.stack([u @ v.T for u, v in zip(U, V, strict=True)])
         return p / 2 * ((P**2).sum(axis=0) + zeta) ** (p / 2 - 1), P
 
-    for _ in range(rounds):
+    for i in range(1 + rounds):
         U = dense_half(X, Y, V, D, alpha)
-        D, _ = weights(U, V)
+        D = weights(U, V)[0] if i else D
         V = dense_half(X.transpose(0, 2, 1), Y, U, D.T, alpha)
         D, P = weights(U, V)
         fitted = np.einsum("nij,rij->nr", X, P)
         residual = fitted - fitted.mean(axis=0) - Y + Y.mean(axis=0)
         history.append(np.sum(residual**2) + alpha * np.sum(((P**2).sum(axis=0) + zeta) ** (p / 2)))
-    return P, history
+    return P, history[1:]
 
 
 def fit(X, y, **parameters):
@@ -149,7 +149,7 @@ def test_samples_route_reads_the_data_and_the_covariance_route_does_not(images):
         fit(matrix, y, gram=gram, max_iter=5, tol=0)
         passes[gram] = matrix.passes
     assert passes["covariance"] == 3  # statistics, Xᵀ Y, C
-    assert passes["samples"] == 2 + 1 + 2 * 5  # statistics, Xᵀ Y, the first u-step, two a round
+    assert passes["samples"] == 2 + 2 + 2 * 5  # statistics, Xᵀ Y, the round at D = 1, two a round
 
 
 def test_auto_leaves_the_covariance_when_memory_is_short(images, monkeypatch):

@@ -282,12 +282,17 @@ class SMR(Selector):
         return Images(int(shape[0]), int(shape[1]), self.order)
 
     def _start(self, moments: Moments, images: Images, T: Array, energy: float) -> tuple[Problem, Factors]:
-        """V = [I_k; 0] and D = 1; from a first u-step comes ζ, fixed from there on, or the objective would move."""
+        """A round from V = [I_k; 0] at D = 1; from its P come D, and ζ, which is fixed from there on, or the objective would move.
+
+        The paper takes D from the first half of that round, when P is zero but for k columns: they then weigh 1/√ζ of the others.
+        """
         k, c, D = min(self.k, images.M, images.N), len(T), np.ones((images.M, images.N))
         problem = Problem(moments, T, energy, float(self.alpha), float(self.p), 0.0)
         V, U, _ = problem.half(np.broadcast_to(np.eye(images.N, k), (c, images.N, k)), D)
-        typical = float(np.mean(np.einsum("rik,rik->i", U, U))) / k  # of ‖P_ij‖² over the k columns j where P is not zero
-        return problem._replace(zeta=max(SMOOTHING**2 * typical, np.finfo(float).tiny)), Factors(U, V, D, np.inf, np.inf)
+        U, V, _ = problem.half(U, D, across=True)
+        P = product(U, V)
+        problem = problem._replace(zeta=max(SMOOTHING**2 * float(np.mean(np.einsum("rij,rij->ij", P, P))), np.finfo(float).tiny))
+        return problem, Factors(U, V, problem.weights(P), np.inf, np.inf)
 
     def _moments(self, X: Matrix, images: Images) -> Moments:
         d, need = X.shape[1], 5 * 8 * X.shape[1] ** 2  # C, its tiles' partial sums, and one contraction
