@@ -24,8 +24,9 @@ from storage.errors import SourceError, StoreError
 from storage.layout import PER_ROW, STRINGS, Segment
 from storage.sources import find
 from storage.sources.base import MatrixSource, Source, TextSource, fingerprint_of
-from storage.spill import Spill, save
+from storage.spill import Spill, lengths_of, save
 from storage.targets import Target
+from storage.tiles import row_bounds
 from storage.vectorize import Vocabulary, Weighting, count, weigh
 from storage.writer import Writer, publish
 
@@ -95,7 +96,7 @@ def _grow(corpus: Corpus, source: Source, fingerprint: str, split: str, target: 
     writer.extend("X/indptr", n + 1)
     writer.attribute("X", shape=[n, d])
     assemble.fill_rows(writer, spills, old.nnz, chunks)
-    writer.append("X/indptr", old.shape[0] + 1, frames.running(assemble.lengths_of(spills), old.nnz))
+    writer.append("X/indptr", old.shape[0] + 1, frames.running(lengths_of(spills), old.nnz))
     frames.write_samples(writer, found, every, lambda: chain(_y(corpus, found), frames.y_of(spills, found)), _names(corpus, spills, n))
     staging.write_segments(writer, segments, spills, d, len(found.class_names) if found.kind == "class" else 0, chunks, scratch)
     grown = replace(
@@ -104,7 +105,7 @@ def _grow(corpus: Corpus, source: Source, fingerprint: str, split: str, target: 
         shape=(n, d),
         nnz=nnz,
         segments=every,
-        row_bounds=(*old.row_bounds, *staging.row_bounds(segments, spills, old.settings["tile_rows"])[1:]),
+        row_bounds=(*old.row_bounds, *row_bounds(segments, spills, old.settings["tile_rows"])[1:]),
         source={**old.source, "appended": [*old.source.get("appended", []), fingerprint]},
     )
     publish(writer, grown)

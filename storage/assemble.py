@@ -19,7 +19,7 @@ from bigfs import blocks
 from storage import kernels, layout
 from storage.frames import running
 from storage.layout import PER_COLUMN, PER_ROW
-from storage.spill import Spill, open_array, open_columns
+from storage.spill import Spill, lengths_of, open_array, open_columns
 from storage.writer import Writer, fill, unpublished
 
 Array = NDArray[Any]
@@ -64,11 +64,6 @@ def fill_rows(writer: Writer, spills: Sequence[Spill], before: int, chunks: int)
     tasks = ranges(int(ends[-1]), writer.chunk, chunks, before)
     parts = [_overlap(spills, ends, task) for task in tasks]
     _collect(writer, blocks.map_tiles(_write_rows, tasks, writer.uri, each=[parts], label="write rows"))
-
-
-def lengths_of(spills: Sequence[Spill]) -> Iterator[Array]:
-    """The non-zeros of each row, block after block."""
-    return (open_array(s.path, "lengths") for s in spills if s.rows)
 
 
 def _overlap(spills: Sequence[Spill], ends: Array, task: Range) -> list[tuple[str, int, int]]:

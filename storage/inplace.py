@@ -16,7 +16,7 @@ from storage import targets
 from storage.corpus import Corpus
 from storage.errors import StoreError
 from storage.sources.anndata import AnnData
-from storage.staging import TILE, bounds
+from storage.tiles import TILE, bounds
 
 Array = NDArray[Any]
 LARGEST = 1 << 26  # bytes of a chunk: all of it is decoded for every tile that touches it

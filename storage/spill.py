@@ -7,6 +7,7 @@ The column-sorted half lists only the columns that occur: d may be 16 million an
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -62,6 +63,11 @@ def spill(path: str, X: sp.csr_array, split: str | None, labels: Labels | None =
         for part in (starts, columns, rows, values):
             part.tofile(out)
     return Spill(path, split, X.shape[0], len(data), width, len(columns), labels, named)
+
+
+def lengths_of(spills: Sequence[Spill]) -> Iterator[Array]:
+    """The non-zeros of each row, block after block."""
+    return (open_array(s.path, "lengths") for s in spills if s.rows)
 
 
 def open_columns(path: str, present: int, nnz: int) -> tuple[Array, Array, Array, Array]:

@@ -11,7 +11,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,12 +27,12 @@ from storage.layout import Manifest, Segment
 from storage.sources import find
 from storage.sources.base import MatrixSource, Rows, Source, TextSource, fingerprint_of, taken
 from storage.spill import Spill, open_array, save_names, spill
+from storage.tiles import TILE, bounds, by_segment, row_bounds
 from storage.vectorize import Vocabulary, Weighting, vectorize
 from storage.writer import Writer, publish, remove
 
 Array = NDArray[Any]
 LIMIT = "512MB"  # of a process, if nobody says
-TILE = 1 << 21  # non-zeros a tile: half a second to a second of work
 TEXT_PIECE = 4 << 20  # bytes of text that a task counts
 SMALL = 1 << 20  # statistics of classes that are kept whatever the matrix
 MATRIX_PIECE = 32 << 20  # bytes of input that a task reads
@@ -291,17 +291,6 @@ def by_split(spills: Sequence[Spill]) -> tuple[list[Segment], list[Spill]]:
     return segments, ordered
 
 
-def by_segment(segments: Sequence[Segment], spills: Sequence[Spill]) -> Iterator[tuple[Segment, list[Spill]]]:
-    """Each segment with its blocks."""
-    rest = list(spills)
-    for segment in segments:
-        mine, rows = [], 0
-        while rows < segment.stop - segment.start:
-            mine.append(rest.pop(0))
-            rows += mine[-1].rows
-        yield segment, mine
-
-
 def write_segments(
     writer: Writer, segments: Sequence[Segment], spills: Sequence[Spill], d: int, classes: int, chunks: int, scratch: Path
 ) -> None:
@@ -325,27 +314,3 @@ def describe(source: Source, job: Plan) -> dict[str, Any]:
         "sample_shape": None if source.sample_shape is None else list(source.sample_shape),
         "planted": None if source.planted is None else [int(i) for i in source.planted],
     }
-
-
-# --- tiles ----------------------------------------------------------------------------------------
-
-
-def row_bounds(segments: Sequence[Segment], spills: Sequence[Spill], tile_rows: int | None) -> tuple[int, ...]:
-    """Where row tiles begin and end; none crosses a segment."""
-    cuts: list[int] = [segments[0].start]
-    for s, mine in by_segment(segments, spills):
-        if tile_rows:
-            cuts += [*range(s.start + tile_rows, s.stop, tile_rows), s.stop]
-        else:
-            cuts += [s.start + cut for cut in bounds(assemble.lengths_of(mine), TILE)[1:]]
-    return tuple(cuts)
-
-
-def bounds(counts: Iterable[Array], tile: int) -> tuple[int, ...]:
-    """Cut rows (columns) of these counts, which come in parts, in runs of about `tile` non-zeros."""
-    cuts, row, total = [0], 0, 0
-    for part in counts:
-        ends = total + np.cumsum(part, dtype=np.int64)
-        cuts += (row + 1 + np.flatnonzero(np.diff(ends // tile, prepend=total // tile))).tolist()
-        row, total = row + len(part), int(ends[-1])
-    return tuple(int(cut) for cut in np.unique([*cuts, row]))

@@ -14,7 +14,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 import storage
 from bigfs import blocks
-from storage.staging import bounds
+from storage.tiles import bounds
 
 
 @pytest.fixture(scope="session")
