@@ -1,10 +1,10 @@
 """SparGE with γ by cross-validation: the penalty whose features explain the embedding of held-out samples best.
 
-    loss(γ) = mean over folds of  ‖T_out − 1b − (X_out − 1μᵀ) W‖² / ‖T_out − 1b‖²
+    loss(γ) = mean over folds of  min_γ' ‖T_out − 1b − (X_out − 1μᵀ) W‖² / ‖T_out − 1b‖²
 
-W is the ridge solution at γ on the m features that SparGE chooses at γ without the fold's samples; μ and b are the means of X
-and T over the samples left in. A fold is a weight of 0 or 1 on the samples (ω of `gathered`), so the grid
-runs side by side: a pass over X serves every γ and every fold.
+W is a ridge, of whichever penalty γ' of the grid serves it best, on the m features that SparGE chooses at γ without the fold's
+samples: the choice is judged, not the shrinkage. μ and b are the means of X and T over the samples left in. A fold is a weight
+of 0 or 1 on the samples (ω of `gathered`), so the grid runs side by side: a pass over X serves every γ and every fold.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SparGECV(SparGE):
 
     Attributes
     ----------
-    gamma_ : the chosen γ, of least mean loss; of equals the largest, which is the cheapest.
+    gamma_ : the chosen γ, the largest whose mean loss is within one standard error of the least: the cheapest of equals.
     losses_ : (len(gammas), folds) the share of T, held out, that the chosen features leave unexplained.
     And all those of `SparGE`.
 
@@ -94,9 +94,11 @@ class SparGECV(SparGE):
         folds = [_fold(data, inside) for inside, _ in self._folds(data.T, y)]
         problems = [Problem(fold, m, gamma * unit) for gamma in gammas for fold in folds]
         runs = side_by_side(problems, solver=self.solver, tol=self.tol, max_iter=self.max_iter, name="SparGE folds")
-        losses = [_loss(problem, run.value, data) for problem, run in zip(problems, runs, strict=True)]
+        losses = [_loss(problem, run.value, data, gammas * unit) for problem, run in zip(problems, runs, strict=True)]
         self.losses_ = np.reshape(losses, (len(gammas), len(folds)))
-        self.gamma_ = float(gammas[np.lexsort((-gammas, self.losses_.mean(axis=1)))[0]])
+        means, spreads = self.losses_.mean(axis=1), self.losses_.std(axis=1, ddof=min(1, len(folds) - 1))
+        least = np.argmin(means)
+        self.gamma_ = float(gammas[means <= means[least] + spreads[least] / np.sqrt(len(folds))].max())
         return self.gamma_
 
     def _folds(self, T: Array, y: Any) -> Any:
@@ -118,14 +120,14 @@ def _mean(T: Array, omega: Array) -> Array:
     return omega @ T / (omega @ omega)
 
 
-def _loss(problem: Problem, cuts: Cuts, data: Gathered) -> float:
+def _loss(problem: Problem, cuts: Cuts, data: Gathered, penalties: Array) -> float:
     """The share of the held-out T that a ridge on the m chosen features leaves unexplained."""
     fold, outside = problem.data, problem.data.omega == 0
     features, rounded = problem.rounded(cuts)
     chosen = np.sort(features[rounded.order[: problem.m]])
-    G, B = fold.gram(chosen)
-    W = solve(G + problem.gamma * np.eye(len(G)), B, assume_a="pos")
-    place = fold.positions(chosen)
-    found = (fold.Z[:, place] @ W - fold.mu[place] @ W)[outside]
+    place, (G, B) = fold.positions(chosen), fold.gram(chosen)
+    W = [solve(G + penalty * np.eye(len(G)), B, assume_a="pos") for penalty in penalties]
+    found = (fold.Z[:, place] @ np.hstack(W) - fold.mu[place] @ np.hstack(W))[outside]
     target = (data.T - np.outer(data.omega, _mean(data.T, fold.omega)))[outside]
-    return float(np.sum((target - data.omega[outside, None] * found) ** 2) / np.sum(target**2))
+    left = [target - data.omega[outside, None] * part for part in np.split(found, len(W), axis=1)]
+    return min(float(np.sum(part**2)) for part in left) / float(np.sum(target**2))
