@@ -27,7 +27,7 @@ from sklearn.svm import LinearSVC
 from bigfs import Matrix, SparGE
 
 SIZES = (50, 100, 250, 500, 1000, 2000)
-GAMMAS = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
+GAMMAS = (0.5, 0.7, 1.0, 1.4, 2.0)
 FOLDS = 3
 
 

@@ -21,6 +21,8 @@ from bigfs.matrix import Matrix
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
+DENSE = 0.08  # share of non-zeros from which adding whole rows is faster than adding entries (measured)
+STRIP = 256  # samples
 
 
 class Gathered:
@@ -54,6 +56,7 @@ class Gathered:
         if not len(new):
             return
         Z = self.X.columns(new)
+        Z.sort_indices()
         before, self.features = self.features, np.union1d(self.features, new)
         old, at = self.positions(before), self.positions(new)
         self.Z = sp.csc_array(sp.hstack([self.Z, Z], format="csc")[:, np.argsort(np.append(old, at))])
@@ -94,18 +97,19 @@ class Gathered:
 
 
 def products(Z: Any, new: Any) -> Array:
-    """ZᵀZ_new, dense, of csc columns. Each entry adds up sample after sample, so that it has the same bits whatever columns
-    are asked for at once, and from either side."""
+    """ZᵀZ_new, dense, of csc columns with sorted samples. Each entry adds up sample after sample, so that it has the same bits
+    whatever columns are asked for at once, and from either side."""
     rows = new.tocsr()
     out, threads = np.zeros((Z.shape[1], new.shape[1])), os.cpu_count() or 1
     own, others = (Z.indptr, Z.indices, Z.data), (rows.indptr, rows.indices, rows.data)
+    kernel = _of_dense_rows if new.nnz > DENSE * new.shape[0] * new.shape[1] else _of_sparse_rows
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda k: _products(*own, *others, k, threads, out), range(threads)))
+        list(pool.map(lambda k: kernel(*own, *others, k, threads, out), range(threads)))
     return out
 
 
 @njit(nogil=True, cache=True)
-def _products(
+def _of_sparse_rows(
     starts: Array, samples: Array, values: Array, row_starts: Array, columns: Array, others: Array, first: int, step: int, out: Array
 ) -> None:
     """Rows first, first + step, … of ZᵀZ_new, Z by columns and Z_new by rows."""
@@ -114,3 +118,24 @@ def _products(
             k, x = samples[p], np.float64(values[p])
             for q in range(row_starts[k], row_starts[k + 1]):
                 out[i, columns[q]] += x * others[q]
+
+
+@njit(nogil=True, cache=True)
+def _of_dense_rows(
+    starts: Array, samples: Array, values: Array, row_starts: Array, columns: Array, others: Array, first: int, step: int, out: Array
+) -> None:
+    """The same to the bit, a strip of samples at a time, whose Z_new is written out."""
+    n, at = len(row_starts) - 1, starts[:-1].copy()
+    strip = np.empty((STRIP, out.shape[1]))
+    for begin in range(0, n, STRIP):
+        end = min(begin + STRIP, n)
+        strip[:] = 0
+        for k in range(begin, end):
+            for q in range(row_starts[k], row_starts[k + 1]):
+                strip[k - begin, columns[q]] = others[q]
+        for i in range(first, len(starts) - 1, step):
+            while at[i] < starts[i + 1] and samples[at[i]] < end:
+                x, row = np.float64(values[at[i]]), strip[samples[at[i]] - begin]
+                for c in range(len(row)):
+                    out[i, c] += x * row[c]
+                at[i] += 1

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from bigfs import blocks
 
 Array = NDArray[Any]
+AT_ONCE = 16  # tiles whose columns are gathered together: at most 16 × 2²¹ values, 256 MB, of a store's default tiles
 Block = Any  # what a tile loads: a csr or csc array of its rows or columns, or a dense ndarray
 
 
@@ -175,7 +176,8 @@ class Matrix:
         """The columns `index`, in that order, as an n × len(index) csc array in memory."""
         index = np.asarray(index, dtype=np.int64)
         if not self.column_tiles:
-            parts = blocks.map_tiles(_OnBlock(_take_columns), self._rows_required(), index, local=self.local)
+            tiles = self._rows_required()
+            parts = [p for a in _batches(tiles) for p in blocks.map_tiles(_OnBlock(_take_columns), tiles[a], index, local=self.local)]
             return sp.csc_array(sp.vstack([sp.csr_array(p) for p in parts]))
         order = np.argsort(index, kind="stable")
         cuts = np.searchsorted(index[order], [t.start for t in self.column_tiles] + [self.shape[1]])
@@ -183,10 +185,9 @@ class Matrix:
         if not wanted:
             return sp.csc_array((self.shape[0], 0))
         tiles, local = zip(*wanted, strict=True)
-        parts = blocks.map_tiles(_read_columns, tiles, each=[local], local=self.local)
-        inverse = np.empty_like(order)
-        inverse[order] = np.arange(len(order))
-        return sp.csc_array(sp.hstack(parts, format="csc")[:, inverse])
+        parts = [p for a in _batches(tiles) for p in blocks.map_tiles(_read_columns, tiles[a], each=[local[a]], local=self.local)]
+        found = sp.csc_array(sp.hstack(parts, format="csc"))
+        return found if np.array_equal(order, np.arange(len(order))) else found[:, np.argsort(order)]
 
     def take_rows(self, rows: Any) -> Matrix:
         """The matrix of some rows (increasing indices or a mask), by tiles of the same bounds."""
@@ -268,6 +269,11 @@ def gram(Z: Any, mu: Array) -> Array:
     Z = Z.astype(np.float64)
     G = Z.T @ Z
     return (G.toarray() if sp.issparse(G) else G) - Z.shape[0] * np.outer(mu, mu)
+
+
+def _batches(tiles: Sequence[Any]) -> list[slice]:
+    """A few tiles at a time: what is gathered of them waits in the workers' memory until the driver has it."""
+    return [slice(a, a + AT_ONCE) for a in range(0, len(tiles), AT_ONCE)]
 
 
 def _slabs(X: Any, axis: int, size: int | None) -> list[Slab]:
