@@ -123,7 +123,7 @@ def webspam(rows: str = typer.Argument("1%"), stores: Path = STORES, features: i
     corpus = storage.open(uri)
     with blocks.cluster(workers=workers, memory_limit="1GB") as client:
         SparGE(n_features_to_select=10).fit(sp.eye_array(20, format="csr"), np.arange(20) % 2)  # compiled once
-        one, _ = seconds(lambda: corpus.X.map_columns(touched), repeat=2)
+        one, _ = seconds(lambda: corpus.X.map_columns(touched))
         before = read_so_far(client)
         took, selector = seconds(lambda: SparGE(n_features_to_select=features).fit(corpus.X, corpus.y))
         read, peaks = read_so_far(client) - before, blocks.peak_memory()

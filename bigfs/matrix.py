@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bigfs import blocks
 
 Array = NDArray[Any]
-AT_ONCE = 16  # tiles whose columns are gathered together: at most 16 × 2²¹ values, 256 MB, of a store's default tiles
+AT_ONCE = 8  # tiles whose columns are gathered together: at most 8 × 2²¹ values, 128 MB, of a store's default tiles
 Block = Any  # what a tile loads: a csr or csc array of its rows or columns, or a dense ndarray
 
 

@@ -1,5 +1,6 @@
 """SparGE's runs: what they share, what they read, and what becomes of them when something dies."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from bigfs.response import lda
 from bigfs.result import observed
 from bigfs.selectors.sparge_cv import _fold
 from storage import layout
+from storage.runs import Run
 
 SOURCE = "synthetic:newswire?rows=1000"
 
@@ -228,3 +230,26 @@ def test_a_process_killed_between_cuts_goes_on_without_repeating_one(store, tmp_
     *cuts, selected = second.stdout.splitlines()
     assert len(cuts) == whole.n_iter_ - 3  # the fourth was made and not saved
     np.testing.assert_array_equal(np.array(selected.split(), dtype=int), whole.selected_)
+
+
+@pytest.mark.parametrize("after", [3, 5, 9])
+def test_runs_side_by_side_go_on_from_their_checkpoint(text, tmp_path, after):
+    X, y = text
+    selector, sizes, steps = SparGECV(gammas=(0.3, 3.0), cv=2, tol=1e-4), [4, 20], []
+    whole = selector.fit_path(X, y, sizes)
+
+    def die(name, record):
+        steps.append(name)
+        if len(steps) == after:
+            raise KeyboardInterrupt
+
+    run = Run.begin(tmp_path / "run", {})
+    with contextlib.suppress(KeyboardInterrupt), observed(die, run.checkpoint("store")):
+        selector.fit_path(X, y, sizes)
+    with observed(lambda name, record: steps.append(name), run.checkpoint("store")):
+        again = selector.fit_path(X, y, sizes)
+    assert {"SparGE folds", "SparGE path"} == set(steps)
+    for m in sizes:
+        np.testing.assert_array_equal(again[m].scores_, whole[m].scores_)
+        assert again[m].result_.history == whole[m].result_.history
+        assert again[m].gamma_ == whole[m].gamma_
