@@ -63,10 +63,13 @@ def serve(
     job = {"source": source, "method": method, "features": features, "out": out, "parameters": parameters_of(set_)}
     job |= {"settings": staging.model_dump(), "engine": engine.model_dump(), "overlap": overlap}
     with _server(port) as address:
+        from prefect.types.entrypoint import EntrypointType
+
         from flows.pipeline import pipeline
 
+        how: dict[str, Any] = {"limit": 1, "print_starting_message": False, "entrypoint_type": EntrypointType.MODULE_PATH}
         print(f"runs: {address.removesuffix('/api')}", flush=True)
-        pipeline.serve(name=name or source_name(source), cron=cron, parameters=job, limit=1, print_starting_message=False)
+        pipeline.serve(name=name or source_name(source), cron=cron, parameters=job, **how)
 
 
 def parameters_of(pairs: list[str] | None) -> dict[str, Any]:
