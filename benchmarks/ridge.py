@@ -42,6 +42,7 @@ from bigfs.selectors.srlsr import RLSR, SRLSR
 app = typer.Typer(add_completion=False)
 STORES = Path(tempfile.gettempdir()) / "bigfs-bench"
 CORPORA = ("news20", "rcv1.binary", "real-sim")
+SIZES = {"colon": (10, 20, 50, 100), "COIL20": (20, 50, 100, 200)}
 warnings.simplefilter("ignore", NotConverged)  # the tables show the gap
 
 
@@ -245,9 +246,14 @@ def text(data: Annotated[Path, typer.Argument()], draws: int = 5, first: int = 0
 
 
 @app.command()
-def small(data: Annotated[Path, typer.Argument()], draws: int = 5) -> None:
+def small(
+    data: Annotated[Path, typer.Argument()],
+    names: Annotated[list[str], typer.Option(default_factory=lambda: list(SIZES))],
+    shares: Annotated[list[float], typer.Option(default_factory=lambda: [0.1, 0.3, 0.5])],
+    draws: int = 5,
+) -> None:
     """colon and COIL20: half of each class trains, with 10 … 50 % of it labelled, and half tests."""
-    for name, sizes in {"colon": (10, 20, 50, 100), "COIL20": (20, 50, 100, 200)}.items():
+    for name in names:
         mat = loadmat(data / f"{name}.mat")
         X = mat["X"].astype(float)
         X = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1)
@@ -263,9 +269,9 @@ def small(data: Annotated[Path, typer.Argument()], draws: int = 5) -> None:
             "HYPER": _fitted(JHLSR(hyperedges="lasso", variant="hyper", lam=0.1 * d**0.5, **edges)),
             "GRAPH": _fitted(JHLSR(variant="graph", lam=0.1 * d**0.5, **edges)),
         }
-        for share in (0.1, 0.3, 0.5):
-            print(f"\n{name} {X.shape}, {share:.0%} labelled")
-            table(compare(methods, list(_halves(X, y, share, draws)), sizes, "features"))
+        for share in shares:
+            print(f"\n{name} {X.shape}, {share:.0%} labelled", flush=True)
+            table(compare(methods, list(_halves(X, y, share, draws)), SIZES[name], "features"))
 
 
 def _halves(X: np.ndarray, y: np.ndarray, share: float, draws: int) -> Any:

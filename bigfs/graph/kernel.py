@@ -56,15 +56,18 @@ def side(rows: sp.csr_array, first: int) -> Side:
     return Side(rows, first, _squares(rows.indptr, rows.data))
 
 
-def between(A: Side, B: Side, k: int, cosine: bool) -> tuple[Lists, Lists]:
-    """The k nearest in B of each row of A, and in A of each row of B.
+def inside(A: Side, k: int, cosine: bool) -> Lists:
+    """The k nearest of each row within its own block."""
+    state = opened(A, k, cosine)
+    scan(A, A, state, state, cosine)
+    return state.lists
 
-    With B the same object as A: inside the block, each pair once, and both lists are the same.
-    """
-    of_a = opened(A, k, cosine)
-    of_b = of_a if B is A else opened(B, k, cosine)
-    scan(A, B, of_a, of_b, cosine)
-    return of_a.lists, of_b.lists
+
+def between(A: Side, B: Side, of_a: Lists, of_b: Lists, cosine: bool) -> tuple[Lists, Lists]:
+    """Those in B that may be among the k nearest of a row of A, whose k nearest so far are `of_a`; and the same from B."""
+    a, b = (opened(block, lists.key.shape[1], cosine, lists) for block, lists in ((A, of_a), (B, of_b)))
+    scan(A, B, a, b, cosine)
+    return a.lists, b.lists
 
 
 def scan(A: Side, B: Side, of_a: State, of_b: State, cosine: bool) -> None:
@@ -101,12 +104,13 @@ class State(NamedTuple):
     cut: Array  # a product that reaches it, scaled and shifted, may enter the row's list
 
 
-def opened(block: Side, k: int, cosine: bool) -> State:
-    """Empty lists of k, for `scan` to fill."""
+def opened(block: Side, k: int, cosine: bool, known: Lists | None = None) -> State:
+    """Empty lists of k, for `scan` to fill with what is not farther than all that is `known`."""
     norm = np.sqrt(block.squares)
     scale = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0) if cosine else np.ones_like(norm)
     shift = np.zeros_like(norm) if cosine else block.squares / 2
-    return State(block.first, empty(len(norm), k), block.squares, scale, shift, np.full(len(norm), TINY if cosine else -np.inf))
+    worst = np.full(len(norm), np.inf) if known is None else known.key[:, -1]
+    return State(block.first, empty(len(norm), k), block.squares, scale, shift, _cuts(worst, cosine))
 
 
 def closed(block: Side, cosine: bool) -> State:
@@ -194,9 +198,9 @@ def _offer_all(sums, first, low, high, i, a, b, cosine):  # type: ignore[no-unty
             if sums[j] * scale * scales[j] - (shift + shifts[j]) >= min(cut[i], cuts[j]):
                 key = _key(sums[j], square, squares[j], cosine)
                 if _push(near, near_found, i, key, b.first + low + j):
-                    cut[i] = _cut(near[i, -1], cosine)
+                    cut[i] = max(cut[i], _cut(near[i, -1], cosine))
                 if _push(far, far_found, low + j, key, number):
-                    cuts[j] = _cut(far[low + j, -1], cosine)
+                    cuts[j] = max(cuts[j], _cut(far[low + j, -1], cosine))
 
 
 @_jit
@@ -209,6 +213,11 @@ def _key(total, square, other, cosine):  # type: ignore[no-untyped-def]
 @_jit
 def _cut(worst, cosine):  # type: ignore[no-untyped-def]
     return max(TINY, 1.0 - worst - SLACK) if cosine else -worst / 2.0
+
+
+@_jit
+def _cuts(worst, cosine):  # type: ignore[no-untyped-def]
+    return np.array([_cut(key, cosine) for key in worst])
 
 
 @_jit

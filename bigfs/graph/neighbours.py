@@ -127,30 +127,39 @@ def stream_knn(
 
 
 def exact(X: Matrix, rows: list[Rows], k: int, metric: Metric, sink: Sink) -> list[Any]:
-    """Every pair of blocks, then each block's lists merged and handed to the sink."""
-    pairs = [Pair(a, b) for i, a in enumerate(rows) for b in rows[i:]]
-    found: list[Any] = blocks.lazy_tiles(_pair, pairs, k, metric == "cosine", local=X.local)
-    lists: dict[int, list[Any]] = {r.start: [] for r in rows}
-    for pair, both in zip(pairs, found, strict=True):
-        lists[pair.a.start].append(both[0])
-        if pair.b is not pair.a:
-            lists[pair.b.start].append(both[1])
-    for start, parts in lists.items():
-        while len(parts) > FAN:
-            parts = [dask.delayed(kernel.merge, pure=False)(parts[p : p + FAN], k) for p in range(0, len(parts), FAN)]
-        lists[start] = parts
-    done = blocks.map_tiles(_merged, rows, k, metric, sink, each=[[lists[r.start] for r in rows]], local=X.local, label="neighbours")
+    """Each block by itself, then every pair of blocks, then each block's lists merged and handed to the sink."""
+    cosine = metric == "cosine"
+    own = blocks.lazy_tiles(_inside, rows, k, cosine, local=X.local)
+    a, b = np.triu_indices(len(rows), 1)
+    pairs = [Pair(rows[i], rows[j]) for i, j in zip(a, b, strict=True)]
+    both: list[Any] = blocks.lazy_tiles(_pair, pairs, cosine, each=[[own[i] for i in a], [own[j] for j in b]], local=X.local)
+    lists = [[near] for near in own]
+    for i, j, found in zip(a, b, both, strict=True):
+        lists[i].append(found[0])
+        lists[j].append(found[1])
+    done = blocks.map_tiles(_merged, rows, k, metric, sink, each=[[_few(parts, k) for parts in lists]], local=X.local, label="neighbours")
     X.passes += len(rows)  # b blocks, each loaded for b pairs
     return done
+
+
+def _few(parts: list[Any], k: int) -> list[Any]:
+    """Lists of the same rows, merged `FAN` at a time until no more than that are left."""
+    while len(parts) > FAN:
+        parts = [dask.delayed(kernel.merge, pure=False)(parts[p : p + FAN], k) for p in range(0, len(parts), FAN)]
+    return parts
 
 
 # --- tasks --------------------------------------------------------------------------------------
 
 
-def _pair(pair: Pair, k: int, cosine: bool) -> tuple[Lists, Lists]:
-    A = kernel.side(pair.a.load(), pair.a.start)
-    B = A if pair.b.start == pair.a.start else kernel.side(pair.b.load(), pair.b.start)
-    return kernel.between(A, B, k, cosine)
+def _inside(rows: Rows, k: int, cosine: bool) -> Lists:
+    return kernel.inside(kernel.side(rows.load(), rows.start), k, cosine)
+
+
+def _pair(pair: Pair, of_a: Lists, of_b: Lists, cosine: bool) -> tuple[Lists, Lists]:
+    """Told what the blocks found by themselves, so that only what is nearer is looked at."""
+    A, B = (kernel.side(rows.load(), rows.start) for rows in (pair.a, pair.b))
+    return kernel.between(A, B, of_a, of_b, cosine)
 
 
 def _merged(rows: Rows, parts: Sequence[Lists], k: int, metric: Metric, sink: Sink) -> Any:
