@@ -73,12 +73,14 @@ def rare_terms(X: Matrix, rows: list[Rows], k: int, metric: str, *, recall: floa
     return Rule(caps[chosen], candidates, float(measured), len(numbers) - half, recall, float(share))
 
 
-def search(X: Matrix, rows: list[Rows], k: int, metric: str, rule: Rule, finish: Callable[[Rows, Lists], Any]) -> list[Any]:
-    """Each block of rows against all blocks, twice: for its candidates, then to compare them."""
+def search(
+    X: Matrix, own: list[Rows], others: list[Rows], k: int, metric: str, rule: Rule, finish: Callable[[Rows, Lists], Any]
+) -> list[Any]:
+    """Each of the blocks `own` against all of `others`, twice: for its candidates, then to compare them."""
     rare = X.stats.counts <= rule.cap * X.shape[0]
     cosine = metric == "cosine"
-    done = blocks.map_tiles(_nearest, rows, rows, rare, k, rule.candidates, cosine, finish, local=X.local, label="neighbours")
-    X.passes += 2 * len(rows)
+    done = blocks.map_tiles(_nearest, own, others, rare, k, rule.candidates, cosine, finish, local=X.local, label="neighbours")
+    X.passes += 2 * len(own)
     return done
 
 
@@ -132,20 +134,18 @@ def _try_caps(
 
 
 def _nearest(
-    own: Rows, everyone: list[Rows], rare: Array, k: int, candidates: int, cosine: bool, finish: Callable[[Rows, Lists], Any]
+    own: Rows, others: list[Rows], rare: Array, k: int, candidates: int, cosine: bool, finish: Callable[[Rows, Lists], Any]
 ) -> Any:
     A = kernel.side(own.load(), own.start)
     some = _restricted(A, rare)
-    state = kernel.opened(some, candidates, cosine)
-    for rows in everyone:
-        if rows.start == own.start:
-            kernel.scan(some, some, state, state, cosine)
-        else:
-            B = _restricted(kernel.side(rows.load(), rows.start), rare)
-            kernel.scan(some, B, state, kernel.closed(B, cosine), cosine)
+    state = kernel.opened(some, candidates + 1, cosine)  # one more than asked for: a row meets itself
+    for rows in others:
+        B = _restricted(kernel.side(rows.load(), rows.start), rare)
+        kernel.scan(some, B, state, kernel.closed(B, cosine), cosine)
     lists = kernel.empty(len(A.squares), k)
-    for rows in everyone:
-        kernel.rerank(A, state.lists.found, A if rows.start == own.start else kernel.side(rows.load(), rows.start), lists, cosine)
+    found = np.where(state.lists.found == own.start + np.arange(len(A.squares))[:, None], kernel.NONE, state.lists.found)
+    for rows in others:
+        kernel.rerank(A, found, kernel.side(rows.load(), rows.start), lists, cosine)
     return finish(own, lists)
 
 

@@ -23,7 +23,7 @@ from bigfs.graph import kernel
 from bigfs.graph.approx import NoRareTerms, rare_terms, search
 from bigfs.graph.cost import choose, predict
 from bigfs.graph.kernel import Lists
-from bigfs.graph.rows import Pair, Rows, cut
+from bigfs.graph.rows import Pair, Rows, cut, of_one, of_pairs
 from bigfs.matrix import Array, Matrix
 
 Metric = Literal["cosine", "euclidean"]
@@ -110,20 +110,21 @@ def stream_knn(
     cost = predict(X)
     info: dict[str, Any] = {"k": k, "metric": metric, "predicted": cost._asdict()}
     way, why = (method, "asked for") if method != "auto" else choose(cost)
+    n = X.shape[0]
     if way == "approx":
+        others = cut(X, block_rows or of_pairs(n, candidates, cost))
         try:
-            rule = rare_terms(X, cut(X, candidates, cost, block_rows), k, metric, recall=recall, candidates=candidates)
+            rule = rare_terms(X, others, k, metric, recall=recall, candidates=candidates)
         except NoRareTerms as error:
             if method == "approx":
                 raise
             way, why = "exact", f"{why}; but {error}"
         else:
-            finish = partial(_finish, metric=metric, sink=sink)
-            return search(X, cut(X, candidates, cost, block_rows), k, metric, rule, finish), info | {
-                "method": way,
-                "why": why,
-            } | rule.info()
-    return exact(X, cut(X, k, cost, block_rows), k, metric, sink), info | {"method": way, "why": why}
+            own = cut(X, block_rows or of_one(n, candidates, cost))
+            done = search(X, own, others, k, metric, rule, partial(_finish, metric=metric, sink=sink))
+            return done, info | {"method": way, "why": why} | rule.info()
+    rows = cut(X, block_rows or of_pairs(n, k, cost))
+    return exact(X, rows, k, metric, sink), info | {"method": way, "why": why}
 
 
 def exact(X: Matrix, rows: list[Rows], k: int, metric: Metric, sink: Sink) -> list[Any]:

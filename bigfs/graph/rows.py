@@ -14,7 +14,8 @@ from bigfs.matrix import Matrix
 
 GRAIN = 4096  # blocks start at multiples of it, so that a chunk of a stored graph has one writer
 SHARE = 0.03  # of a process's memory for one block: two of them, their lists and what merges
-PAIRS_PER_WORKER = 16  # at least, so that the last tasks to end leave little idle
+ALONE = 0.08  # of it for one that all others pass by: the fewer of them, the fewer times the corpus is read
+PAIRS_PER_WORKER, ROWS_PER_WORKER = 16, 8  # tasks, at least, so that the last to end leave little idle
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,10 @@ class Pair:
     b: Rows
 
 
-def cut(X: Matrix, k: int, cost: Cost, block_rows: int | None = None) -> list[Rows]:
-    """X's rows in blocks that fit in a process's memory and give every worker enough pairs."""
+def cut(X: Matrix, size: int) -> list[Rows]:
+    """X's rows in blocks of `size`."""
     if not X.row_tiles:
         raise ValueError("neighbours need rows and the matrix has only the layout by columns; stage it with the layout by rows")
-    size = block_rows or _block_rows(X.shape[0], k, cost)
     bounds = [t.start for t in X.row_tiles] + [X.shape[0]]
     made = []
     for start in range(0, X.shape[0], size):
@@ -54,14 +54,22 @@ def cut(X: Matrix, k: int, cost: Cost, block_rows: int | None = None) -> list[Ro
     return made
 
 
-def _block_rows(n: int, k: int, cost: Cost) -> int:
+def of_pairs(n: int, k: int, cost: Cost) -> int:
+    """Rows of a block, where every pair of blocks is a task; b blocks make b²/2 of them."""
+    return _fitting(n, k, cost, SHARE, np.sqrt(2 * PAIRS_PER_WORKER * blocks.n_workers()))
+
+
+def of_one(n: int, k: int, cost: Cost) -> int:
+    """Rows of a block that is a task by itself and meets all the others in turn."""
+    return _fitting(n, k, cost, ALONE, ROWS_PER_WORKER * blocks.n_workers())
+
+
+def _fitting(n: int, k: int, cost: Cost, share: float, wanted: float) -> int:
+    """Rows for `wanted` blocks, or more where these do not fit in the share of a process's memory."""
     row = cost.row_bytes + 24 * k
-    allowed = SHARE * blocks.memory_limit() / row
-    blocks.require_memory(int(GRAIN * row / SHARE), f"neighbours of {GRAIN} rows at a time")
-    wanted = n / np.sqrt(2 * PAIRS_PER_WORKER * blocks.n_workers())  # b blocks make b²/2 pairs
-    if blocks.client() is None:
-        wanted = n
-    return max(int(min(allowed, wanted)) // GRAIN, 1) * GRAIN
+    blocks.require_memory(int(GRAIN * row / share), f"neighbours of {GRAIN} rows at a time")
+    most = n if blocks.client() is None else n / wanted
+    return max(int(min(share * blocks.memory_limit() / row, most)) // GRAIN, 1) * GRAIN
 
 
 def canonical(block: Any) -> sp.csr_array:
