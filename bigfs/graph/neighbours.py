@@ -3,9 +3,10 @@
     cosine      1 − xᵢ·xⱼ / (‖xᵢ‖‖xⱼ‖)
     euclidean   ‖xᵢ − xⱼ‖ = √(‖xᵢ‖² + ‖xⱼ‖² − 2 xᵢ·xⱼ)
 
-The rows are cut into blocks sized from the memory limit; blocks a ≤ b are one task, whose products
-serve the lists of both. A row's lists from all blocks are merged; the order (distance, then index)
-is total, so neither the blocks nor the order of merging show in the result.
+The rows are cut into blocks sized from the memory limit. Each is searched by itself; then two blocks are one
+task, whose products serve the lists of both, and which looks only at what is nearer than they have found.
+A row's lists from all blocks are merged; the order (distance, then index) is total, so neither the blocks nor the
+order of merging show in the result.
 """
 
 from __future__ import annotations
