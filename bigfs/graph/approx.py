@@ -59,7 +59,7 @@ def rare_terms(X: Matrix, rows: list[Rows], k: int, metric: str, *, recall: floa
     n, counts = X.shape[0], X.stats.counts
     caps = [cap for cap in CAPS if np.any((counts > 0) & (counts <= cap * n))]
     numbers = np.random.default_rng(SEED).permutation(n)[:SAMPLE]
-    kept = _kept(X, rows, numbers, [cap * n for cap in caps], k, candidates, metric == "cosine")
+    kept = _kept(X, rows, numbers, [cap * n for cap in caps], k, candidates, metric)
     half = len(numbers) // 2
     chosen = next((c for c in range(len(caps)) if kept[c][:half].sum() >= recall * kept[-1][:half].sum()), None)
     if chosen is None:
@@ -87,29 +87,26 @@ def search(
 # --- the sample ---------------------------------------------------------------------------------
 
 
-def _kept(X: Matrix, rows: list[Rows], numbers: Array, most: list[float], k: int, candidates: int, cosine: bool) -> list[Array]:
+def _kept(X: Matrix, rows: list[Rows], numbers: Array, most: list[float], k: int, candidates: int, metric: str) -> list[Array]:
     """For each cap, then for none: how many true neighbours of each sampled row are among its candidates."""
     order = np.sort(numbers)
     inside = [order[(order >= r.start) & (order < r.stop)] for r in rows]
     sample = sp.csr_array(sp.vstack(blocks.map_tiles(_take, rows, each=[inside], local=X.local), format="csr"))
     X.passes += 2
-    args = (sample, order, X.stats.counts, [*most, np.inf], k, candidates, cosine)
-    tried = zip(*blocks.map_tiles(_try_caps, rows, *args, local=X.local, label="recall"), strict=True)
-    # one more than asked for: a sampled row meets itself
-    lists = [
-        _others(kernel.merge(list(parts), width + 1), order, width)
-        for parts, width in zip(tried, _widths(most, k, candidates), strict=True)
-    ]
-    back = np.searchsorted(order, numbers)
-    return [np.array([len(np.intersect1d(mine[i], lists[-1][i])) for i in back]) for mine in [*lists[:-1], lists[-1]]]
+    widths = [candidates + 1] * len(most) + [k + 1]  # one more than asked for: a sampled row meets itself
+    args = (sample, order, X.stats.counts, [*most, np.inf], widths, metric == "cosine")
+    found: list[Lists] = blocks.reduce_tiles(_try_caps, rows, *args, combine=_merged, local=X.local, label="recall")
+    *tried, true = (_others(lists, order) for lists in found)
+    return [np.array([len(np.intersect1d(mine[i], true[i])) for i in np.searchsorted(order, numbers)]) for mine in [*tried, true]]
 
 
-def _widths(most: list[float], k: int, candidates: int) -> list[int]:
-    return [candidates] * len(most) + [k]
+def _merged(parts: list[list[Lists]]) -> list[Lists]:
+    return [kernel.merge(list(same), same[0].key.shape[1]) for same in zip(*parts, strict=True)]
 
 
-def _others(lists: Lists, order: Array, width: int) -> list[Array]:
+def _others(lists: Lists, order: Array) -> list[Array]:
     """Each row's list without itself and without what is not there."""
+    width = lists.key.shape[1] - 1
     return [row[(row != i) & (row != kernel.NONE)][:width] for i, row in zip(order, lists.found, strict=True)]
 
 
@@ -118,13 +115,13 @@ def _take(rows: Rows, numbers: Array) -> sp.csr_array:
 
 
 def _try_caps(
-    rows: Rows, sample: sp.csr_array, order: Array, counts: Array, most: list[float], k: int, candidates: int, cosine: bool
+    rows: Rows, sample: sp.csr_array, order: Array, counts: Array, most: list[float], widths: list[int], cosine: bool
 ) -> list[Lists]:
     ours, theirs = kernel.side(sample, 0), kernel.side(rows.load(), rows.start)
     found = []
-    for count, width in zip(most, _widths(most[:-1], k, candidates), strict=True):
+    for count, width in zip(most, widths, strict=True):
         A, B = (_restricted(side, counts <= count) for side in (ours, theirs))
-        state = kernel.opened(A, width + 1, cosine)
+        state = kernel.opened(A, width, cosine)
         kernel.scan(A, B, state, kernel.closed(B, cosine), cosine)
         found.append(state.lists)
     return found
