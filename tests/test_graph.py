@@ -300,6 +300,10 @@ def test_auto_goes_by_the_predicted_cost_and_says_why(corpus, monkeypatch):
     found = graph.knn(X, 5, method="auto", recall=0.9)
     assert found.info["method"] == "approx"
     assert "more than" in found.info["why"]
+    assert found.info["seconds"] < found.info["predicted"]["seconds"]
+    found = graph.knn(X, 5, method="auto", recall=0.95, candidates=6)  # needs columns so frequent that nothing is saved
+    assert found.info["method"] == "exact"
+    assert "is predicted to take" in found.info["why"]
 
 
 def test_dense_columns_have_no_rare_terms(rng, monkeypatch):

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from bigfs import blocks
 from bigfs.graph import kernel
-from bigfs.graph.cost import products
+from bigfs.graph.cost import Cost, products, seconds
 from bigfs.graph.kernel import Lists, Side
 from bigfs.graph.rows import Rows
 from bigfs.matrix import Array, Matrix
@@ -28,7 +28,7 @@ SEED = 0
 
 
 class NoRareTerms(ValueError):
-    """No cap keeps the recall asked for: the columns are too frequent, as in dense data."""
+    """No cap keeps the recall asked for and saves work: the columns are too frequent, as in dense data."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,15 @@ class Rule:
     recall_sample: int  # its rows
     recall_asked: float
     products_kept: float  # share of the exact graph's multiply-adds
+    seconds: float  # predicted, of one core
+
+    def require_gain(self, exact: Cost) -> None:
+        """Raise `NoRareTerms` where the exact graph is predicted to be as quick."""
+        if self.seconds >= exact.seconds:
+            raise NoRareTerms(
+                f"the approximate one, with the columns in up to {self.cap:.1%} of the rows that its recall needs, "
+                f"is predicted to take {self.seconds:.0f} s"
+            )
 
     def info(self) -> dict[str, Any]:
         return asdict(self)
@@ -69,8 +78,10 @@ def rare_terms(X: Matrix, rows: list[Rows], k: int, metric: str, *, recall: floa
             "ask for a lower recall or more candidates, or for the exact graph"
         )
     measured = kept[chosen][half:].sum() / max(kept[-1][half:].sum(), 1)
-    share = products(counts[counts <= caps[chosen] * n].astype(np.float64)) / max(products(counts.astype(np.float64)), 1)
-    return Rule(caps[chosen], candidates, float(measured), len(numbers) - half, recall, float(share))
+    rare = counts[counts <= caps[chosen] * n].astype(np.float64)
+    share = products(rare) / max(products(counts.astype(np.float64)), 1)
+    both_ways = 2 * seconds(rare, n)  # each pair is met from either side
+    return Rule(caps[chosen], candidates, float(measured), len(numbers) - half, recall, float(share), both_ways)
 
 
 def search(

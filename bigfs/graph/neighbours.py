@@ -116,6 +116,8 @@ def stream_knn(
         others = cut(X, block_rows or of_pairs(n, candidates, cost))
         try:
             rule = rare_terms(X, others, k, metric, recall=recall, candidates=candidates)
+            if method == "auto":
+                rule.require_gain(cost)
         except NoRareTerms as error:
             if method == "approx":
                 raise
