@@ -36,7 +36,7 @@ Methods = Annotated[list[form.Method], form.shown("Of `bigfs methods`", min_leng
 Counts = Annotated[list[form.Features], form.shown("How many features to keep", min_length=1)]
 Grid = Annotated[
     dict[str, dict[str, list[Any]]] | None,
-    form.shown('Values to try, by method and parameter: {"sparge-lda": {"epsilon": [1e-3, 1e-2]}}'),
+    form.shown('Values to try, by method and parameter: {"sparge-lda": {"gamma": [0.5, 1, 2]}}'),
 ]
 
 
