@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import dask
+import psutil
 import typer
 
 from flows.options import Engine, Features, Method, Out, Set, Source, Staging, unfolded
@@ -63,13 +64,13 @@ def serve(
     job = {"source": source, "method": method, "features": features, "out": out, "parameters": parameters_of(set_)}
     job |= {"settings": staging.model_dump(), "engine": engine.model_dump(), "overlap": overlap}
     with _server(port) as address:
-        from prefect.types.entrypoint import EntrypointType
-
         from flows.pipeline import pipeline
 
-        how: dict[str, Any] = {"limit": 1, "print_starting_message": False, "entrypoint_type": EntrypointType.MODULE_PATH}
         print(f"runs: {address.removesuffix('/api')}", flush=True)
-        pipeline.serve(name=name or source_name(source), cron=cron, parameters=job, **how)
+        try:
+            pipeline.serve(name=name or source_name(source), cron=cron, parameters=job, limit=1, print_starting_message=False)
+        finally:
+            _end_runs()
 
 
 def parameters_of(pairs: list[str] | None) -> dict[str, Any]:
@@ -106,6 +107,15 @@ def _surroundings(data: Path, **more: str) -> None:
         own["PREFECT_HOME"] = str(data / "prefect")
     for name, value in own.items():
         os.environ.setdefault(name, value)
+
+
+def _end_runs(seconds: float = 20) -> None:
+    """End the runs that this process started, while there is a server to tell: without one they would try to for ever."""
+    runs = [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+    for run in runs:
+        run.terminate()
+    for run in psutil.wait_procs(runs, timeout=seconds)[1]:
+        run.kill()
 
 
 @contextlib.contextmanager

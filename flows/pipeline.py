@@ -2,9 +2,9 @@
 
 Tasks pass URIs and paths. One Dask cluster serves them all: the flow opens it (or connects to the
 engine's scheduler) and each stage submits its own graph, so nothing waits inside a busy worker.
-"""
 
-from __future__ import annotations
+Annotations are evaluated here, not kept as strings: `serve` pickles a flow, and its types go along.
+"""
 
 import contextlib
 import time
@@ -40,7 +40,7 @@ def pipeline(
     overlap: form.Overlap = "wait",
     fresh: form.Fresh = False,
     timeout: form.Timeout = tasks.DAY,
-) -> str | State[str]:
+) -> "str | State[str]":
     """Select features of a corpus and report on them. Returns the run's directory."""
     settings, engine = settings or Staging(), engine or Engine()
     planned = planned_store(source, store, settings)
@@ -77,7 +77,7 @@ def select(
     overlap: form.Overlap = "wait",
     fresh: form.Fresh = False,
     timeout: form.Timeout = tasks.DAY,
-) -> str | State[str]:
+) -> "str | State[str]":
     """Select features of a store that is there, with curves and report. Returns the run's directory."""
     corpus, engine = storage.open(store), engine or Engine()
     with skipping(), at_work([corpus.uri, out], overlap, engine):

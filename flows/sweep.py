@@ -1,7 +1,5 @@
 """A sweep: methods × feature counts × parameters on one corpus, which is staged, and its graph built, once."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +51,7 @@ def sweep(
     overlap: form.Overlap = "wait",
     fresh: form.Fresh = False,
     timeout: form.Timeout = tasks.DAY,
-) -> str | State[str]:
+) -> "str | State[str]":
     """Run every method with every number of features and all its parameters' values. Returns the sweep's directory.
 
     Each cell is a run directory of its own; `sweep.csv` compares them. A cell that can't be done (a

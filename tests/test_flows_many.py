@@ -20,7 +20,7 @@ class Held(NamedTuple):
     connections: int
 
 
-BOUND = Held(mb=40, files=2, connections=2)  # more after the last run than after the first few
+BOUND = Held(mb=30, files=2, connections=2)  # more after the last run than after the first few
 
 
 def held(pid):
