@@ -12,7 +12,6 @@ import json
 import resource
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 import warnings
@@ -25,7 +24,7 @@ import scipy.linalg as la
 import scipy.sparse as sp
 import typer
 from scipy.io import loadmat
-from sklearn.feature_extraction.text import TfidfVectorizer
+from shared import newsgroups, table
 from sklearn.feature_selection import f_classif
 from sklearn.svm import LinearSVC
 
@@ -55,11 +54,8 @@ def some_labels(y: np.ndarray, share: float, seed: int) -> np.ndarray:
     return kept
 
 
-def table(rows: list[dict[str, Any]]) -> None:
-    width = {k: max(len(k), *(len(str(r[k])) for r in rows)) for k in rows[0]}
-    print("  ".join(k.rjust(w) for k, w in width.items()))
-    for r in rows:
-        print("  ".join(str(r[k]).rjust(w) for k, w in width.items()))
+def show(title: str, rows: list[dict[str, Any]]) -> None:
+    table(title, list(rows[0]), [list(row.values()) for row in rows])
 
 
 # --- time and memory ----------------------------------------------------------------------------
@@ -74,7 +70,7 @@ def times(stores: Path = STORES, hyperedges: str = "knn") -> None:
             run = [sys.executable, __file__, "one", corpus, method, "--stores", str(stores), "--hyperedges", hyperedges]
             rows.append(json.loads(subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]))
             print(rows[-1], file=sys.stderr)
-    table(rows)
+    show("", rows)
 
 
 @app.command()
@@ -160,9 +156,7 @@ def agree(stores: Path = STORES, samples: int | None = None, features: int = 400
                     "difference": f"{away:.1e}",
                 }
             )
-        print(f"\nn = {n}, {name}")
-        table(rows)
-        sys.stdout.flush()
+        show(f"n = {n}, {name}", rows)
     few = sp.csr_array(X.columns(order[:dense]))[:dense].toarray()
     start = time.perf_counter()
     Xc, T = few - few.mean(axis=0), T[:dense] - T[:dense].mean(axis=0)
@@ -222,18 +216,7 @@ def _fitted(model: Any, labelled_only: bool = False) -> Callable[[Any, np.ndarra
 @app.command()
 def text(data: Annotated[Path, typer.Argument()], draws: int = 5, first: int = 0, share: float = 0.1) -> None:
     """20 Newsgroups by date: rankings from the training part with 10 % of its labels, accuracy on the test part."""
-    documents: dict[str, list[str]] = {"train": [], "test": []}
-    groups: dict[str, list[str]] = {"train": [], "test": []}
-    with tarfile.open(data / "20news-bydate.tar.xz") as archive:
-        for member in archive:
-            if member.isfile():
-                part = "train" if "bydate-train" in member.name else "test"
-                documents[part].append(archive.extractfile(member).read().decode("latin-1"))  # type: ignore[union-attr]
-                groups[part].append(member.name.split("/")[-2])
-    weigh = TfidfVectorizer(sublinear_tf=True, min_df=2, dtype=np.float32)
-    train, test = sp.csr_array(weigh.fit_transform(documents["train"])), sp.csr_array(weigh.transform(documents["test"]))
-    _, truth = np.unique(groups["train"], return_inverse=True)
-    _, test_truth = np.unique(groups["test"], return_inverse=True)
+    train, truth, test, test_truth = newsgroups(data / "20news-bydate.tar.xz")
     methods = {
         "ANOVA (labelled)": _anova,
         "RLSR γ=1e-3 (labelled)": _fitted(RLSR(gamma=1e-3, max_iter=25), labelled_only=True),
@@ -242,7 +225,7 @@ def text(data: Annotated[Path, typer.Argument()], draws: int = 5, first: int = 0
         "JHLSR μ=.01 λ=.1": _fitted(JHLSR(hyperedges="knn", n_neighbors=10, mu=0.01, lam=0.1, max_iter=25, tol=0.05)),
     }
     found = ((train, some_labels(truth, share, seed), test, test_truth) for seed in range(first, first + draws))
-    table(compare(methods, found, (50, 100, 250, 500, 1000), "features"))
+    show("", compare(methods, found, (50, 100, 250, 500, 1000), "features"))
 
 
 @app.command()
@@ -270,8 +253,7 @@ def small(
             "GRAPH": _fitted(JHLSR(variant="graph", lam=0.1 * d**0.5, **edges)),
         }
         for share in shares:
-            print(f"\n{name} {X.shape}, {share:.0%} labelled", flush=True)
-            table(compare(methods, list(_halves(X, y, share, draws)), SIZES[name], "features"))
+            show(f"{name} {X.shape}, {share:.0%} labelled", compare(methods, list(_halves(X, y, share, draws)), SIZES[name], "features"))
 
 
 def _halves(X: np.ndarray, y: np.ndarray, share: float, draws: int) -> Any:

@@ -26,6 +26,7 @@ from bigfs.graph import affinity, knn
 
 matplotlib.use("svg")
 from matplotlib import pyplot as plt
+from shared import table
 
 SIZES = (50, 100, 150, 200)
 INFORMATIVE = 50
@@ -179,14 +180,6 @@ def nearest(X: np.ndarray, y: np.ndarray, known: np.ndarray, columns: np.ndarray
 
 
 # --- what is shown ----------------------------------------------------------------------------------
-
-
-def table(title: str, head: list[str], rows: list[list[str]]) -> None:
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    print(f"\n{title}\n")
-    for row in [head, ["-" * w for w in widths], *rows]:
-        cells = [cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))]
-        print("| " + " | ".join(cells) + " |", flush=True)
 
 
 def draw(path: Path, across: str, up: str, curves: dict[str, Any], mark: int | None = None) -> None:

@@ -8,18 +8,16 @@ the same LinearSVC, and each baseline is compared with SparGE document by docume
 
 from __future__ import annotations
 
-import tarfile
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 import scipy.sparse as sp
 import typer
 from joblib import Memory
 from scipy.stats import binomtest
-from sklearn.feature_extraction.text import TfidfVectorizer
+from shared import Corpus, newsgroups, table
 from sklearn.feature_selection import chi2, f_classif
 from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
@@ -29,28 +27,6 @@ from bigfs import Matrix, SparGE
 SIZES = (50, 100, 250, 500, 1000, 2000)
 GAMMAS = (0.5, 0.7, 1.0, 1.4, 2.0)
 FOLDS = 3
-
-
-class Corpus(NamedTuple):
-    X: sp.csr_array
-    y: np.ndarray
-    X_test: sp.csr_array
-    y_test: np.ndarray
-
-
-def read(archive: Path) -> Corpus:
-    documents, groups = defaultdict(list), defaultdict(list)
-    with tarfile.open(archive) as tar:
-        for member in tar:
-            if member.isfile():
-                half, group, _ = member.name.split("/")[-3:]
-                documents[half].append(tar.extractfile(member).read().decode("latin-1"))
-                groups[half].append(group)
-    train, test = "20news-bydate-train", "20news-bydate-test"
-    vectorizer = TfidfVectorizer(sublinear_tf=True, min_df=2)
-    X, X_test = sp.csr_array(vectorizer.fit_transform(documents[train])), sp.csr_array(vectorizer.transform(documents[test]))
-    names = np.unique(groups[train])
-    return Corpus(X, np.searchsorted(names, groups[train]), X_test, np.searchsorted(names, groups[test]))
 
 
 def right(corpus: Corpus, terms: np.ndarray) -> np.ndarray:
@@ -164,20 +140,12 @@ def univariate(corpus: Corpus, score) -> dict[int, np.ndarray]:
 # --- the run ----------------------------------------------------------------------------------------
 
 
-def table(title: str, head: list[str], rows: list[list[str]]) -> None:
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    print(f"\n{title}\n")
-    for row in [head, ["-" * w for w in widths], *rows]:
-        cells = [cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))]
-        print("| " + " | ".join(cells) + " |", flush=True)
-
-
 def main(
     data: Annotated[Path, typer.Argument(help="the folder with 20news-bydate.tar.xz")],
     cache: Annotated[Path | None, typer.Option(help="keep every fit here, so that a run broken off goes on")] = None,
 ) -> None:
     memory = Memory(cache, verbose=0)
-    corpus = memory.cache(read)(data / "20news-bydate.tar.xz")
+    corpus = memory.cache(newsgroups)(data / "20news-bydate.tar.xz")
     validate, select = memory.cache(validation, ignore=["corpus"]), memory.cache(sparge, ignore=["X", "y"])
 
     curves = {gamma: validate(corpus, gamma).mean(axis=0) for gamma in GAMMAS}

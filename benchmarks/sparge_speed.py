@@ -30,12 +30,12 @@ FEATURES = 500
 STORES = typer.Option(Path("/tmp/bigfs-benchmarks"), help="Where the stores are kept between runs.")
 
 
-def touched(block, start, stop):  # type: ignore[no-untyped-def]
+def touched(block, start, stop):
     """What a bare pass does with a tile: read it and look at every value."""
     return float(block.data.sum())
 
 
-def seconds(call, *args, repeat: int = 1):  # type: ignore[no-untyped-def]
+def seconds(call, *args, repeat: int = 1):
     """The best of `repeat` runs, and the last result."""
     times = []
     for _ in range(repeat):

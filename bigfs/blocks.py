@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Protocol
@@ -316,7 +316,7 @@ class _Aligned:
 def _collect(tasks: list[Delayed], local: bool, label: str | None) -> list[Any]:
     show = _progress.get() if label else None
     if local or client() is None:
-        with _Finished(show, str(label), {task.key for task in tasks}):
+        with _Finished(show, str(label), {task.key for task in tasks}) if show else contextlib.nullcontext():
             return list(dask.compute(*tasks, scheduler="sync", optimize_graph=False))
     from distributed import as_completed
 
@@ -331,14 +331,14 @@ def _collect(tasks: list[Delayed], local: bool, label: str | None) -> list[Any]:
 class _Finished(Callback):
     """Progress of a serial run: counts the tasks asked for, not what they depend on."""
 
-    def __init__(self, show: Progress | None, label: str, wanted: set[Any]) -> None:
-        super().__init__(posttask=self._count if show else None)
+    def __init__(self, show: Progress, label: str, wanted: set[Any]) -> None:
+        super().__init__(posttask=self._count)
         self.show, self.label, self.wanted, self.done = show, label, wanted, 0
 
     def _count(self, key: Any, *_: Any) -> None:
         if key in self.wanted:
             self.done += 1
-            self.show(self.label, self.done, len(self.wanted))  # type: ignore[misc]
+            self.show(self.label, self.done, len(self.wanted))
 
 
 # --- memory -------------------------------------------------------------------------------------
@@ -386,7 +386,7 @@ def _peak_resident() -> int:
 
 # --- tiles that are kept ------------------------------------------------------------------------
 
-_kept: dict[Hashable, tuple[Any, int]] = {}
+_kept: dict[tuple[Any, ...], tuple[Any, int]] = {}
 
 
 def load(tile: Any) -> Any:
@@ -404,7 +404,7 @@ def load(tile: Any) -> Any:
         return _kept[key][0]
     value = tile.load()
     size = _nbytes(value)
-    for stale in [k for k in _kept if k[0] != key[0]]:  # type: ignore[index]
+    for stale in [k for k in _kept if k[0] != key[0]]:
         if sum(s for _, s in _kept.values()) + size <= _room():
             break
         del _kept[stale]

@@ -121,7 +121,7 @@ def closed(block: Side, cosine: bool) -> State:
 
 
 @_jit
-def _squares(indptr, data):  # type: ignore[no-untyped-def]
+def _squares(indptr, data):
     squares = np.zeros(len(indptr) - 1)
     for i in range(len(squares)):
         for p in range(indptr[i], indptr[i + 1]):
@@ -130,7 +130,7 @@ def _squares(indptr, data):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _invert(indptr, indices, data, low, high, d, frequent):  # type: ignore[no-untyped-def]
+def _invert(indptr, indices, data, low, high, d, frequent):
     """Rows [low, high) by term: (start of each posting list, line of each frequent term or −1, lines, rows, values)."""
     count = np.zeros(d, np.int64)
     for p in range(indptr[low], indptr[high]):
@@ -159,7 +159,7 @@ def _invert(indptr, indices, data, low, high, d, frequent):  # type: ignore[no-u
 
 
 @_jit
-def _scan(indptr, indices, data, low, high, strip, a, b, cosine, same):  # type: ignore[no-untyped-def]
+def _scan(indptr, indices, data, low, high, strip, a, b, cosine, same):
     """Every row of `a` with the strip [low, high) of `b`; inside one block, each pair once (i < j)."""
     start, line, dense, rows, values = strip
     width = high - low
@@ -180,7 +180,7 @@ def _scan(indptr, indices, data, low, high, strip, a, b, cosine, same):  # type:
 
 
 @_jit
-def _offer_all(sums, first, low, high, i, a, b, cosine):  # type: ignore[no-untyped-def]
+def _offer_all(sums, first, low, high, i, a, b, cosine):
     """Row i's sums to both lists; a group at once is compared with what may still enter."""
     scale, shift, square, number = a.scale[i], a.shift[i], a.squares[i], a.first + i
     near, near_found, cut = a.lists.key, a.lists.found, a.cut  # arrays as locals: a tuple's fields cost in the loop
@@ -204,24 +204,24 @@ def _offer_all(sums, first, low, high, i, a, b, cosine):  # type: ignore[no-unty
 
 
 @_jit
-def _key(total, square, other, cosine):  # type: ignore[no-untyped-def]
+def _key(total, square, other, cosine):
     if cosine:  # the square root of the product, not the product of the roots: a duplicate is at 0 exactly
         return max(0.0, 1.0 - total / np.sqrt(square * other))
     return max(0.0, square + other - 2.0 * total)
 
 
 @_jit
-def _cut(worst, cosine):  # type: ignore[no-untyped-def]
+def _cut(worst, cosine):
     return max(TINY, 1.0 - worst - SLACK) if cosine else -worst / 2.0
 
 
 @_jit
-def _cuts(worst, cosine):  # type: ignore[no-untyped-def]
+def _cuts(worst, cosine):
     return np.array([_cut(key, cosine) for key in worst])
 
 
 @_jit
-def _push(key, found, i, new, number):  # type: ignore[no-untyped-def]
+def _push(key, found, i, new, number):
     """Insert into row i's sorted list; whether it entered."""
     m = key.shape[1] - 1
     if new > key[i, m] or (new == key[i, m] and number >= found[i, m]):
@@ -234,7 +234,7 @@ def _push(key, found, i, new, number):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _merge(key, found, into_key, into_found):  # type: ignore[no-untyped-def]
+def _merge(key, found, into_key, into_found):
     for i in range(key.shape[0]):
         for m in range(key.shape[1]):
             if not _push(into_key, into_found, i, key[i, m], found[i, m]):
@@ -242,7 +242,7 @@ def _merge(key, found, into_key, into_found):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _rerank(ap, ai, ax, squares, found, bp, bi, bx, others, first, d, lists, cosine):  # type: ignore[no-untyped-def]
+def _rerank(ap, ai, ax, squares, found, bp, bi, bx, others, first, d, lists, cosine):
     row = np.zeros(d)
     for i in range(found.shape[0]):
         for p in range(ap[i], ap[i + 1]):
