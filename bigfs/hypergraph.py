@@ -23,7 +23,7 @@ from sklearn.linear_model import lars_path_gram
 from bigfs import blocks
 from bigfs.graph import Neighbours
 from bigfs.graph.cost import predict
-from bigfs.graph.rows import Rows, cut, of_pairs
+from bigfs.graph.rows import Rows, block_size, cut
 from bigfs.matrix import Array, Matrix
 
 PENALTIES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of the one that empties the model; JHLSR, section 3.2
@@ -182,7 +182,7 @@ def _portions(X: Matrix, k: int) -> tuple[list[Rows], list[Rows]]:
     one = (k + 1) * cost.row_bytes
     blocks.require_memory(int(min(one, n * cost.row_bytes) / SHARE) + 8 * k * k, f"one sample's regression on {k} candidates")
     rows = max(int(SHARE * blocks.memory_limit() / one), 1)
-    return cut(X, min(rows, -(-n // (4 * blocks.n_workers())))), cut(X, of_pairs(n, 0, cost))
+    return cut(X, min(rows, -(-n // (4 * blocks.n_workers())))), cut(X, block_size(n, 0, cost))
 
 
 # --- tasks --------------------------------------------------------------------------------------

@@ -54,6 +54,10 @@ class RowTile:
         data, indices = self.place.read("X/data", a, b), self.place.read("X/indices", a, b)
         return sp.csr_array((data, indices, (indptr - a).astype(np.int32)), shape=(self.stop - self.start, self.d))
 
+    def cut(self, low: int, high: int) -> RowTile:
+        """The tile of its rows [low, high); only the chunks that hold them are read."""
+        return RowTile(self.place, self.first + low, self.start + low, self.start + high, self.d)
+
 
 @dataclass(frozen=True)
 class ColumnTile:

@@ -7,6 +7,8 @@ import pytest
 import scipy.sparse as sp
 from processes import prefect, prefect_server, tls_cluster  # noqa: F401
 
+from bigfs import blocks
+
 REAL = Path(__file__).parents[2] / "shared" / "data"
 
 
@@ -43,3 +45,14 @@ def real_data():
     if not REAL.is_dir():
         pytest.skip(f"real data is not in {REAL}")
     return REAL
+
+
+@pytest.fixture
+def allow_memory(monkeypatch):
+    """A function that says how many bytes a process may use."""
+
+    def allow(limit):
+        for module in (blocks, blocks.memory):
+            monkeypatch.setattr(module, "memory_limit", lambda: limit)
+
+    return allow

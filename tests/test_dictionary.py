@@ -180,15 +180,15 @@ def test_bad_data_is_refused_before_spams_sees_it(X, message):
         learn_atoms(Matrix.from_array(X), 2)
 
 
-def test_memory_is_projected(signals, monkeypatch):
-    monkeypatch.setattr(blocks, "memory_limit", lambda: 50_000)
+def test_memory_is_projected(signals, allow_memory):
+    allow_memory(50_000)
     with pytest.raises(blocks.NotEnoughMemory, match="a dictionary of 60 atoms over 60 features"):
         learn_atoms(Matrix.from_array(signals), 60)
     assert default_atoms(1200, 60) == 10  # 25,000 // (5 · 8 · 60)
 
 
-def test_default_is_bounded_by_samples_features_and_256(monkeypatch):
-    monkeypatch.setattr(blocks, "memory_limit", lambda: 10**12)
+def test_default_is_bounded_by_samples_features_and_256(allow_memory):
+    allow_memory(10**12)
     assert default_atoms(1000, 30) == 30
     assert default_atoms(20, 300) == 20
     assert default_atoms(10**6, 10**5) == 256

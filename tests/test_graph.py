@@ -1,5 +1,6 @@
 """Neighbours against scikit-learn's brute force, weights and Laplacians against dense formulas."""
 
+import itertools
 import os
 import signal
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestNeighbors
 
 from bigfs import blocks, graph
+from bigfs.graph import kernel
+from bigfs.graph.neighbours import rounds
+from bigfs.graph.rows import canonical
 from bigfs.matrix import Matrix
 
 
@@ -130,8 +134,8 @@ def test_a_layout_by_columns_is_refused(words):
         graph.knn(Matrix(words.shape, columns=Matrix.from_array(words).column_tiles, local=True), 3)
 
 
-def test_more_rows_than_fit_are_refused(words, monkeypatch):
-    monkeypatch.setattr(blocks, "memory_limit", lambda: 1_000_000)
+def test_more_rows_than_fit_are_refused(words, allow_memory):
+    allow_memory(1_000_000)
     with pytest.raises(blocks.NotEnoughMemory, match="4096 rows at a time"):
         graph.knn(Matrix.from_array(words), 3)
 
@@ -177,11 +181,18 @@ def test_a_killed_worker_leaves_the_same_graph(words, tmp_path):
     np.testing.assert_array_equal(distance, whole.distance)
 
 
-def test_progress_counts_blocks(words):
+def test_progress_counts_blocks_their_meetings_and_their_results(words):
     seen = []
     with blocks.progress(lambda *call: seen.append(call)):
         graph.knn(Matrix.from_array(words), 6, block_rows=100)
-    assert seen == [("neighbours", done, 3) for done in (1, 2, 3)]
+    assert seen == [("neighbours", done, 3 + 3 + 3) for done in range(1, 10)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 13])
+def test_in_rounds_every_two_blocks_meet_once(count):
+    made = rounds(count)
+    assert sorted(pair for meetings in made for pair in meetings) == list(itertools.combinations(range(count), 2))
+    assert all(len({block for pair in meetings for block in pair}) == 2 * len(meetings) for meetings in made)
 
 
 # --- weights and Laplacians ---------------------------------------------------------------------
@@ -297,23 +308,53 @@ def test_auto_goes_by_the_predicted_cost_and_says_why(corpus, monkeypatch):
     counts = np.bincount(corpus.indices, minlength=4000).astype(float)
     assert found.info["predicted"]["multiply_adds"] == (counts**2).sum() / 2
     monkeypatch.setattr("bigfs.graph.cost.EXACT_BELOW", 0.0)
+    found = graph.knn(X, 5, method="auto", recall=0.9)  # so few rows that lists of candidates cost more than they save
+    assert found.info["method"] == "exact"
+    assert "is predicted to take" in found.info["why"]
+    monkeypatch.setattr("bigfs.graph.cost.SPARSE", 1e-6)
     found = graph.knn(X, 5, method="auto", recall=0.9)
     assert found.info["method"] == "approx"
     assert "more than" in found.info["why"]
     assert found.info["seconds"] < found.info["predicted"]["seconds"]
-    found = graph.knn(X, 5, method="auto", recall=0.95, candidates=6)  # needs columns so frequent that nothing is saved
-    assert found.info["method"] == "exact"
-    assert "is predicted to take" in found.info["why"]
 
 
-def test_dense_columns_have_no_rare_terms(rng, monkeypatch):
-    X = Matrix.from_array(rng.random((100, 8)))
-    with pytest.raises(ValueError, match="no column is rare"):
-        graph.knn(X, 5, method="approx")
+def test_dense_columns_all_make_candidates(rng):
+    X = rng.normal(size=(500, 40))
+    exact = graph.knn(Matrix.from_array(X), 5, metric="euclidean")
+    found = graph.knn(Matrix.from_array(X), 5, metric="euclidean", method="approx", recall=0.99)
+    assert found.info["cap"] == 1
+    assert np.mean(found.index == exact.index) > 0.99
+
+
+def test_candidates_that_miss_the_recall_are_refused(rng, monkeypatch):
+    X = Matrix.from_array(rng.normal(size=(500, 40)))
+    with pytest.raises(ValueError, match=r"5 candidates keep .* not 100.00%: ask for a lower recall or more candidates"):
+        graph.knn(X, 5, method="approx", recall=1.0, candidates=5)
     monkeypatch.setattr("bigfs.graph.cost.EXACT_BELOW", 0.0)
-    found = graph.knn(X, 5, method="auto")
+    found = graph.knn(X, 5, method="auto", recall=1.0, candidates=5)
     assert found.info["method"] == "exact"
-    assert "no column is rare" in found.info["why"]
+    assert "5 candidates keep" in found.info["why"]
+
+
+def test_a_sketch_is_each_row_in_eight_bits(words):
+    whole = kernel.side(canonical(words), 0)
+    kept = np.arange(120) % 3 > 0
+    sketch = kernel.sketch(whole, kept)
+    norm = np.linalg.norm(words.toarray().astype(float), axis=1)
+    expected = np.minimum(words.toarray() * kernel.LEVELS / np.where(norm > 0, norm, 1)[:, None], 127).astype(np.int8) * kept
+    assert np.mean(sketch.rows.toarray() != expected) < 1e-3  # a quotient on a whole number may round either way
+    assert sketch.rows.nnz == np.count_nonzero(sketch.rows.toarray())
+    np.testing.assert_allclose(sketch.unit * kernel.LEVELS, norm)
+
+
+def test_sums_of_sketches_do_not_overflow(rng):
+    # equal rows have the largest product: a few columns each, and one column only
+    X = np.repeat(np.vstack([np.eye(12), rng.random((20, 12)), -rng.random((20, 12))]), 3, axis=0)
+    whole = kernel.side(
+        sp.csr_array((lambda A: (A.data, A.indices.astype(np.int32), A.indptr.astype(np.int64)))(sp.csr_array(X)), shape=X.shape), 0
+    )
+    lists = kernel.inside(kernel.sketch(whole, np.ones(12, bool)), 2, cosine=True)
+    np.testing.assert_array_equal(lists.found[::3], np.arange(len(X)).reshape(-1, 3)[:, 1:])
 
 
 def test_a_recall_without_meaning_is_refused(corpus):

@@ -121,7 +121,7 @@ def test_duplicates_and_empty_rows(text):
     assert np.isfinite(made.w).all()
 
 
-def test_bad_requests_are_refused(text, monkeypatch):
+def test_bad_requests_are_refused(text, allow_memory):
     X = Matrix.from_array(text[0])
     with pytest.raises(ValueError, match="between 0 and 1"):
         lasso_hyperedges(X, None, (0.5, 1.0))
@@ -133,6 +133,6 @@ def test_bad_requests_are_refused(text, monkeypatch):
         Hypergraph.of(np.ones((4, 13)), np.ones(3))
     with pytest.raises(ValueError, match="empty columns"):
         Hypergraph.of(np.zeros((4, 2)))
-    monkeypatch.setattr(blocks, "memory_limit", lambda: 10_000)
+    allow_memory(10_000)
     with pytest.raises(blocks.NotEnoughMemory, match="119 candidates"):
         lasso_hyperedges(X, None)

@@ -247,10 +247,10 @@ def test_bad_parameters_say_what_to_do(data, change, message):
         fit(JGSC, X, atoms, **change)
 
 
-def test_dense_results_are_projected(data, monkeypatch):
+def test_dense_results_are_projected(data, allow_memory):
     X, atoms, _ = data
     model = fit(JGSC, X, atoms)
-    monkeypatch.setattr(blocks, "memory_limit", lambda: 5_000)
+    allow_memory(5_000)
     with pytest.raises(blocks.NotEnoughMemory, match="a dense reconstruction of 60 × 14"):
         model.inverse_transform(model.codes_)
 

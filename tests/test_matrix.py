@@ -146,3 +146,25 @@ def test_a_tile_that_fits_is_read_once():
     assert blocks.kept(tile)
     blocks.forget()
     assert not blocks.kept(tile)
+
+
+def test_what_is_kept_gives_way_where_a_worker_is_nearly_full(monkeypatch):
+    blocks.forget()
+    blocks.keep(("a", 1), lambda: np.ones(10))
+    for limit, stays in [(None, True), (1e15, True), (1.0, False)]:  # None: not a worker
+        monkeypatch.setattr(blocks.memory, "_worker_limit", lambda limit=limit: limit)
+        blocks.memory.relieve()
+        assert bool(blocks.memory._kept) == stays
+
+
+def test_what_does_not_fit_is_made_again(monkeypatch):
+    blocks.forget()
+    monkeypatch.setattr(blocks.memory, "_worker_limit", lambda: blocks.memory.LIBRARIES + 4000)  # room for 1,000 bytes
+    made = []
+    for _ in range(2):
+        for part in range(3):
+            blocks.keep(("a", part), lambda part=part: made.append(part) or np.full(60, part))
+    assert made == [0, 1, 2, 2]  # two fit, and stay
+    blocks.keep(("b", 0), lambda: np.ones(100))
+    assert list(blocks.memory._kept) == [("b", 0)]
+    blocks.forget()

@@ -152,12 +152,12 @@ def test_samples_route_reads_the_data_and_the_covariance_route_does_not(images):
     assert passes["samples"] == 2 + 2 + 2 * 5  # statistics, Xᵀ Y, the round at D = 1, two a round
 
 
-def test_auto_leaves_the_covariance_when_memory_is_short(images, monkeypatch):
+def test_auto_leaves_the_covariance_when_memory_is_short(images, allow_memory):
     X, y = images
     assert fit(X, y).result_.stats["route"] == "covariance"
-    monkeypatch.setattr(blocks, "memory_limit", lambda: 100_000)
+    allow_memory(100_000)
     assert fit(X, y).result_.stats["route"] == "samples"
-    monkeypatch.setattr(blocks, "memory_limit", lambda: 10_000)
+    allow_memory(10_000)
     with pytest.raises(blocks.NotEnoughMemory, match="covariance of the pixels"):
         fit(X, y, gram="covariance")
 

@@ -1,37 +1,35 @@
-"""The k nearest neighbours of every row, exact, a pair of row blocks at a time.
+"""The k nearest neighbours of every row, a pair of row blocks at a time.
 
     cosine      1 − xᵢ·xⱼ / (‖xᵢ‖‖xⱼ‖)
     euclidean   ‖xᵢ − xⱼ‖ = √(‖xᵢ‖² + ‖xⱼ‖² − 2 xᵢ·xⱼ)
 
-The rows are cut into blocks sized from the memory limit. Each is searched by itself; then two blocks are one
-task, whose products serve the lists of both, and which looks only at what is nearer than they have found.
-A row's lists from all blocks are merged; the order (distance, then index) is total, so neither the blocks nor the
-order of merging show in the result.
+The rows are cut into blocks sized from the memory limit. Each is searched by itself; then the blocks meet in
+rounds, as in a tournament: two blocks are one task, whose products serve the lists of both, and which hands them on
+to the next. A list's order (distance, then index) is total, so neither the blocks nor the rounds show in the result.
+
+"approx" makes these rounds with sketches of the rows, for the candidates, and then compares those exactly: `approx.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal
+from uuid import uuid4
 
-import dask
 import numpy as np
 
 from bigfs import blocks
 from bigfs.graph import kernel
-from bigfs.graph.approx import NoRareTerms, rare_terms, search
+from bigfs.graph.approx import RecallMissed, Rule, rule_for
 from bigfs.graph.cost import choose, predict
-from bigfs.graph.kernel import Lists
-from bigfs.graph.rows import Pair, Rows, cut, of_one, of_pairs
+from bigfs.graph.kernel import Lists, Side
+from bigfs.graph.rows import Rows, block_size, cut
 from bigfs.matrix import Array, Matrix
 
 Metric = Literal["cosine", "euclidean"]
 Method = Literal["exact", "approx", "auto"]
 Sink = Callable[[int, int, Array, Array], Any]  # start, stop, index, distance: of finished rows
-
-FAN = 4  # lists of the same rows merged at once; more would hold more of them
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ def knn(
     metric: Metric = "cosine",
     method: Method = "exact",
     recall: float = 0.95,
-    candidates: int = 50,
+    candidates: int = 30,
     block_rows: int | None = None,
 ) -> Neighbours:
     """The k nearest other rows of every row of X, in memory (n × k × 12 bytes).
@@ -69,7 +67,7 @@ def knn(
     X : n × d, with its layout by rows.
     metric : "cosine" finds rows of positive cosine only: a row that shares no term with another is
         isolated, and gets index −1. "euclidean" finds k for every row. No row is its own neighbour.
-    method : "exact"; "approx" (text: candidates by their rare terms, see `approx.py`); "auto" takes
+    method : "exact"; "approx" (candidates by sketches of the rows, see `approx.py`); "auto" takes
         the exact one while its predicted cost is below ten minutes of one core, and says why in `info`.
     recall, candidates : of "approx": the share of true neighbours to find, which decides how
         frequent a term may be; and how many candidates a row are compared exactly.
@@ -95,7 +93,7 @@ def stream_knn(
     metric: Metric = "cosine",
     method: Method = "exact",
     recall: float = 0.95,
-    candidates: int = 50,
+    candidates: int = 30,
     block_rows: int | None = None,
 ) -> tuple[list[Any], dict[str, Any]]:
     """`knn`, each block of finished rows handed to `sink(start, stop, index, distance)` where it was computed.
@@ -111,63 +109,85 @@ def stream_knn(
     cost = predict(X)
     info: dict[str, Any] = {"k": k, "metric": metric, "predicted": cost._asdict()}
     way, why = (method, "asked for") if method != "auto" else choose(cost)
-    n = X.shape[0]
     if way == "approx":
-        others = cut(X, block_rows or of_pairs(n, candidates, cost))
+        rows = cut(X, block_rows or block_size(X.shape[0], candidates, cost))
         try:
-            rule = rare_terms(X, others, k, metric, recall=recall, candidates=candidates)
+            rule = rule_for(X, rows, k, metric, recall=recall, candidates=candidates)
             if method == "auto":
                 rule.require_gain(cost)
-        except NoRareTerms as error:
+        except RecallMissed as error:
             if method == "approx":
                 raise
             way, why = "exact", f"{why}; but {error}"
         else:
-            own = cut(X, block_rows or of_one(n, candidates, cost))
-            done = search(X, own, others, k, metric, rule, partial(_finish, metric=metric, sink=sink))
-            return done, info | {"method": way, "why": why} | rule.info()
-    rows = cut(X, block_rows or of_pairs(n, k, cost))
-    return exact(X, rows, k, metric, sink), info | {"method": way, "why": why}
+            return _approximate(X, rows, k, metric, rule, sink), info | {"method": way, "why": why} | rule.info()
+    rows = cut(X, block_rows or block_size(X.shape[0], k, cost))
+    return _exact(X, rows, k, metric, sink), info | {"method": way, "why": why}
 
 
-def exact(X: Matrix, rows: list[Rows], k: int, metric: Metric, sink: Sink) -> list[Any]:
-    """Each block by itself, then every pair of blocks, then each block's lists merged and handed to the sink."""
-    cosine = metric == "cosine"
-    own = blocks.lazy_tiles(_inside, rows, k, cosine, local=X.local)
-    a, b = np.triu_indices(len(rows), 1)
-    pairs = [Pair(rows[i], rows[j]) for i, j in zip(a, b, strict=True)]
-    both: list[Any] = blocks.lazy_tiles(_pair, pairs, cosine, each=[[own[i] for i in a], [own[j] for j in b]], local=X.local)
-    lists = [[near] for near in own]
-    for i, j, found in zip(a, b, both, strict=True):
-        lists[i].append(found[0])
-        lists[j].append(found[1])
-    done = blocks.map_tiles(_merged, rows, k, metric, sink, each=[[_few(parts, k) for parts in lists]], local=X.local, label="neighbours")
-    X.passes += len(rows)  # b blocks, each loaded for b pairs
-    return done
+def _exact(X: Matrix, rows: list[Rows], k: int, metric: Metric, sink: Sink) -> list[Any]:
+    lists, steps = tournament(X, rows, k, metric)
+    return blocks.map_tiles(_finish, rows, metric, sink, each=[lists], local=X.local, label="neighbours", after=steps)
 
 
-def _few(parts: list[Any], k: int) -> list[Any]:
-    """Lists of the same rows, merged `FAN` at a time until no more than that are left."""
-    while len(parts) > FAN:
-        parts = [dask.delayed(kernel.merge, pure=False)(parts[p : p + FAN], k) for p in range(0, len(parts), FAN)]
-    return parts
+def _approximate(X: Matrix, rows: list[Rows], k: int, metric: Metric, rule: Rule, sink: Sink) -> list[Any]:
+    candidates, steps = tournament(X, rows, rule.candidates, metric, uuid4().hex, rule.kept(X))
+    X.passes += len(rows)
+    return blocks.map_tiles(_compare, rows, rows, k, metric, sink, each=[candidates], local=X.local, label="neighbours", after=steps)
+
+
+def tournament(X: Matrix, rows: list[Rows], k: int, metric: Metric, *sketched: Any) -> tuple[list[Any], list[Any]]:
+    """(the blocks' lists when each has met all others, and every task on the way), not run; `sketched`: as `_side` takes it."""
+    lists: list[Any] = blocks.lazy_tiles(_inside, rows, k, metric, *sketched, local=X.local)
+    steps = list(lists)
+    for meetings in rounds(len(rows)):
+        pairs = [(rows[i], rows[j]) for i, j in meetings]
+        known = [[lists[i] for i, _ in meetings], [lists[j] for _, j in meetings]]
+        met: list[Any] = blocks.lazy_tiles(_meet, pairs, metric, *sketched, each=known, local=X.local)
+        steps += met
+        for (i, j), both in zip(meetings, met, strict=True):
+            lists[i], lists[j] = both[0], both[1]
+    X.passes += len(rows)  # b blocks, each loaded for b meetings
+    return lists, steps
+
+
+def rounds(b: int) -> list[list[tuple[int, int]]]:
+    """The b(b−1)/2 pairs i < j in rounds, in each of which everyone meets one other (with b odd, one rests)."""
+    ring = list(range(b + b % 2))
+    half, made = len(ring) // 2, []
+    for _ in range(len(ring) - 1):
+        pairs = zip(ring[:half], reversed(ring[half:]), strict=True)
+        made.append([(min(pair), max(pair)) for pair in pairs if max(pair) < b])
+        ring = [ring[0], ring[-1], *ring[1:-1]]
+    return made
 
 
 # --- tasks --------------------------------------------------------------------------------------
 
 
-def _inside(rows: Rows, k: int, cosine: bool) -> Lists:
-    return kernel.inside(kernel.side(rows.load(), rows.start), k, cosine)
+def _inside(rows: Rows, k: int, metric: Metric, *sketched: Any) -> Lists:
+    return kernel.inside(_side(rows, *sketched), k, metric == "cosine")
 
 
-def _pair(pair: Pair, of_a: Lists, of_b: Lists, cosine: bool) -> tuple[Lists, Lists]:
-    """Told what the blocks found by themselves, so that only what is nearer is looked at."""
-    A, B = (kernel.side(rows.load(), rows.start) for rows in (pair.a, pair.b))
-    return kernel.between(A, B, of_a, of_b, cosine)
+def _meet(pair: tuple[Rows, Rows], of_a: Lists, of_b: Lists, metric: Metric, *sketched: Any) -> tuple[Lists, Lists]:
+    A, B = (_side(rows, *sketched) for rows in pair)
+    return kernel.between(A, B, of_a, of_b, metric == "cosine")
 
 
-def _merged(rows: Rows, parts: Sequence[Lists], k: int, metric: Metric, sink: Sink) -> Any:
-    return _finish(rows, kernel.merge(list(parts), k), metric, sink)
+def _side(rows: Rows, search: str = "", columns: Array | None = None) -> Side:
+    """The block itself or, in a search by sketches of some columns (mask), its sketch, kept while there is room."""
+    if columns is None:
+        return kernel.side(rows.load(), rows.start)
+    return blocks.keep((search, rows.start), lambda: kernel.sketch(kernel.side(rows.load(), rows.start), columns))
+
+
+def _compare(own: Rows, candidates: Lists, others: list[Rows], k: int, metric: Metric, sink: Sink) -> Any:
+    """The candidates of a block compared by all their columns, block by block."""
+    A, lists = kernel.side(own.load(), own.start), kernel.empty(own.stop - own.start, k)
+    found = np.sort(candidates.found, axis=1)
+    for rows in others:
+        kernel.rerank(A, found, kernel.side(rows.load(), rows.start), lists, metric == "cosine")
+    return _finish(own, lists, metric, sink)
 
 
 def _finish(rows: Rows, lists: Lists, metric: Metric, sink: Sink) -> Any:

@@ -13,9 +13,8 @@ from bigfs.graph.cost import Cost
 from bigfs.matrix import Matrix
 
 GRAIN = 4096  # blocks start at multiples of it, so that a chunk of a stored graph has one writer
-SHARE = 0.03  # of a process's memory for one block: two of them, their lists and what merges
-ALONE = 0.08  # of it for one that all others pass by: the fewer of them, the fewer times the corpus is read
-PAIRS_PER_WORKER, ROWS_PER_WORKER = 16, 8  # tasks, at least, so that the last to end leave little idle
+SHARE = 0.04  # of a process's memory for one block with its lists: a task has two, and their copies
+BLOCKS_PER_WORKER = 4  # at least: half as many pairs of blocks are worked on at a time
 
 
 @dataclass(frozen=True)
@@ -28,16 +27,8 @@ class Rows:
 
     def load(self) -> sp.csr_array:
         """Canonical csr in float32 or float64, with 32-bit column numbers."""
-        loaded = [canonical(blocks.load(tile)[low:high]) for tile, low, high in self.parts]
+        loaded = [canonical(_load(*part)) for part in self.parts]
         return loaded[0] if len(loaded) == 1 else sp.csr_array(sp.vstack(loaded, format="csr"))
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two blocks of rows, or the same one twice."""
-
-    a: Rows
-    b: Rows
 
 
 def cut(X: Matrix, size: int) -> list[Rows]:
@@ -54,22 +45,16 @@ def cut(X: Matrix, size: int) -> list[Rows]:
     return made
 
 
-def of_pairs(n: int, k: int, cost: Cost) -> int:
-    """Rows of a block, where every pair of blocks is a task; b blocks make b²/2 of them."""
-    return _fitting(n, k, cost, SHARE, np.sqrt(2 * PAIRS_PER_WORKER * blocks.n_workers()))
-
-
-def of_one(n: int, k: int, cost: Cost) -> int:
-    """Rows of a block that is a task by itself and meets all the others in turn."""
-    return _fitting(n, k, cost, ALONE, ROWS_PER_WORKER * blocks.n_workers())
-
-
-def _fitting(n: int, k: int, cost: Cost, share: float, wanted: float) -> int:
-    """Rows for `wanted` blocks, or more where these do not fit in the share of a process's memory."""
+def block_size(n: int, k: int, cost: Cost) -> int:
+    """Rows of a block: so many that a pair of them, with lists of k, fits in a process's memory, and that all workers have some."""
     row = cost.row_bytes + 24 * k
-    blocks.require_memory(int(GRAIN * row / share), f"neighbours of {GRAIN} rows at a time")
-    most = n if blocks.client() is None else n / wanted
-    return max(int(min(share * blocks.memory_limit() / row, most)) // GRAIN, 1) * GRAIN
+    blocks.require_memory(int(GRAIN * row / SHARE), f"neighbours of {GRAIN} rows at a time")
+    most = n if blocks.client() is None else n / (BLOCKS_PER_WORKER * blocks.n_workers())
+    return max(int(min(SHARE * blocks.memory_limit() / row, most)) // GRAIN, 1) * GRAIN
+
+
+def _load(tile: Any, low: int, high: int) -> Any:
+    return blocks.load(tile.cut(low, high)) if hasattr(tile, "cut") else blocks.load(tile)[low:high]
 
 
 def canonical(block: Any) -> sp.csr_array:

@@ -1,0 +1,173 @@
+"""What runs the tasks: this process, a cluster of processes on this machine, or a scheduler at an address."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import dask
+
+ROLES = ("client", "worker", "scheduler")  # that a TLS certificate serves
+
+
+class ClusterLost(RuntimeError):
+    """The Dask cluster can't be reached, or lost too many workers."""
+
+
+_client: ContextVar[Any] = ContextVar("client", default=None)
+
+
+@contextlib.contextmanager
+def cluster(
+    scheduler: str | None = None,
+    *,
+    workers: int | None = None,
+    memory_limit: str | int = "1GB",
+    security: Any = None,
+    timeout: str = "20s",
+) -> Iterator[Any]:
+    """Run the tiles of the block on a Dask cluster.
+
+    Parameters
+    ----------
+    scheduler : address of a running scheduler (``tcp://…``, ``tls://…``). None starts a cluster of
+        processes on this machine, bound to 127.0.0.1.
+    workers : processes to start, one thread each; default: one a core. 0 runs serially, here.
+    memory_limit : of each worker, as Dask writes it ("1GB"). Ignored with `scheduler`.
+    security : for tls addresses: a `distributed.Security`, or the folder that `bigfs certificates` wrote.
+    timeout : how long to wait for a scheduler to answer.
+
+    Yields the `distributed.Client`, or None when serial. Raises `ClusterLost`, with advice, when the
+    cluster can't be reached or goes away while the block works.
+    """
+    if scheduler is None and workers == 0:
+        yield None
+        return
+    from distributed import LocalCluster
+
+    settings = {
+        "distributed.scheduler.no-workers-timeout": "60s",
+        "distributed.scheduler.allowed-failures": 3,
+        "distributed.admin.large-graph-warning-threshold": "64MB",
+        # a worker keeps freed memory of some megabytes: Dask's own setting gives it back at once, and half of the time
+        # of reading and writing chunks then goes into getting it again, page by page
+        "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 64 << 20,
+        "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 32 << 20,
+        # Zarr decodes chunks in threads, and each would keep freed memory of its own
+        "distributed.nanny.pre-spawn-environ.MALLOC_ARENA_MAX": 1,
+    }
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(dask.config.set(settings))
+        if scheduler is None:
+            address: Any = stack.enter_context(
+                LocalCluster(
+                    n_workers=workers or os.cpu_count() or 1,
+                    threads_per_worker=1,
+                    memory_limit=memory_limit,
+                    host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",
+                )
+            )
+        else:
+            address = scheduler
+        with _reached(scheduler):
+            client = stack.enter_context(_connected(address, security=_security(security), set_as_default=False, timeout=timeout))
+        token = _client.set(client)
+        try:
+            yield client
+        finally:
+            _client.reset(token)
+
+
+def _connected(address: Any, **how: Any) -> Any:
+    """A `distributed.Client`; one that can't connect is closed here.
+
+    distributed leaves it to the garbage collector, which comes at any time: while the next client starts, say, and
+    then waits for ever for the lock that this start holds.
+    """
+    from distributed import Client
+
+    class Whole(Client):
+        def start(self, **how: Any) -> None:
+            try:
+                super().start(**how)
+            except BaseException:
+                self.close()
+                self._loop_runner.stop()
+                raise
+
+    return Whole(address, **how)
+
+
+def _security(security: Any) -> Any:
+    """What `distributed` takes: a folder of certificates becomes mutual TLS that refuses everything else."""
+    if not isinstance(security, str | os.PathLike):
+        return security
+    from distributed import Security
+
+    folder = Path(security)
+    missing = [name for name in ("ca.pem", "node.pem", "node.key") if not (folder / name).is_file()]
+    if missing:
+        raise ValueError(f"{folder} has no {', '.join(missing)}: make certificates with `bigfs certificates {folder}`")
+    pair = {f"tls_{role}_{kind}": str(folder / f"node.{end}") for role in ROLES for kind, end in (("cert", "pem"), ("key", "key"))}
+    return Security(tls_ca_file=str(folder / "ca.pem"), require_encryption=True, **pair)
+
+
+@contextlib.contextmanager
+def _reached(scheduler: str | None) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, TimeoutError) as error:
+        trusted = ", or with --tls the certificates that it trusts" if str(scheduler).startswith("tls") else ""
+        raise ClusterLost(f"no Dask scheduler answers at {scheduler}: start one or give another address{trusted}") from error
+    except TypeError as error:  # distributed's answer to a tls:// address without certificates
+        if "ssl_context" not in str(error):
+            raise
+        raise ClusterLost(f"{scheduler} takes only encrypted connections: give your certificates with --tls DIR") from error
+    except RuntimeError as error:  # and to a tcp:// address where encryption is required
+        if "encryption required" not in str(error):
+            raise
+        raise ClusterLost(f"{scheduler} is not encrypted and the Dask configuration requires it: give a tls:// address") from error
+
+
+@contextlib.contextmanager
+def lost() -> Iterator[None]:
+    """The errors of a cluster that broke, as `ClusterLost` with advice; errors of the work pass as they are."""
+    from distributed.client import CancelledError, ClosedClientError
+    from distributed.comm import CommClosedError
+    from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
+
+    again = "start it again and repeat the command: finished stages and steps are kept"
+    try:
+        yield
+    except KilledWorker as error:
+        raise ClusterLost(
+            f"the step {_step(error)} killed every worker that tried it, most likely by their memory limit: "
+            "raise --memory-limit, or stage with fewer --tile-rows; finished stages and steps are kept"
+        ) from error
+    except (NoWorkerError, NoValidWorkerError) as error:
+        raise ClusterLost(f"the Dask cluster has no workers left: {again}") from error
+    except (CancelledError, ClosedClientError, CommClosedError) as error:
+        raise ClusterLost(f"the Dask cluster went away while it worked: {again}") from error
+
+
+def _step(error: Any) -> str:
+    return str(error.task).rsplit("-", 5)[0].strip("('\"")
+
+
+def client() -> Any:
+    """The client of the enclosing `cluster`, or None when serial."""
+    return _client.get()
+
+
+def n_workers() -> int:
+    return 1 if client() is None else max(1, len(addresses()))
+
+
+def addresses() -> list[str]:
+    with lost():
+        return sorted(client().scheduler_info(n_workers=-1)["workers"])
