@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import dask
+from dask.utils import parse_bytes
 
+LIBRARIES = 210 << 20  # bytes of a worker that has loaded its libraries and its kernels (measured)
+WAITING_SHARE = 0.3  # of what it has left, for results that other tasks wait for
 ROLES = ("client", "worker", "scheduler")  # that a TLS certificate serves
 
 
@@ -49,6 +52,8 @@ def cluster(
         return
     from distributed import LocalCluster
 
+    from bigfs.blocks.memory import relief
+
     settings = {
         "distributed.scheduler.no-workers-timeout": "60s",
         "distributed.scheduler.allowed-failures": 3,
@@ -60,6 +65,9 @@ def cluster(
         # Zarr decodes chunks in threads, and each would keep freed memory of its own
         "distributed.nanny.pre-spawn-environ.MALLOC_ARENA_MAX": 1,
     }
+    if limit := parse_bytes(memory_limit) if memory_limit != "auto" else 0:
+        # results that wait go to disk early: the libraries and the tasks need the rest
+        settings["distributed.worker.memory.target"] = WAITING_SHARE * max(1 - LIBRARIES / limit, 0.1)
     with contextlib.ExitStack() as stack:
         stack.enter_context(dask.config.set(settings))
         if scheduler is None:
@@ -76,6 +84,7 @@ def cluster(
             address = scheduler
         with _reached(scheduler):
             client = stack.enter_context(_connected(address, security=_security(security), set_as_default=False, timeout=timeout))
+            client.register_plugin(relief())
         token = _client.set(client)
         try:
             yield client

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from dask.utils import format_bytes, parse_bytes
 
-from bigfs.blocks.engine import client, lost
+from bigfs.blocks.engine import LIBRARIES, client, lost
 
-LIBRARIES = 210 << 20  # bytes of a worker that has loaded its libraries and its kernels (measured)
 CACHE_SHARE = 0.25  # of what it has left, for what is read once and kept
 RELIEF_ABOVE = 0.75  # of its limit: what a task may leave behind; at 0.8 Dask pauses a worker, for ever if nothing gives way
 
@@ -114,6 +113,28 @@ def relieve() -> None:
         if _resident() <= RELIEF_ABOVE * limit:
             return
         give_way()
+
+
+def relief() -> Any:
+    """A plugin for workers: what is freed is given back also between tasks, since a paused worker has none."""
+    from distributed import WorkerPlugin
+    from tornado.ioloop import PeriodicCallback
+
+    class Relief(WorkerPlugin):
+        name = "bigfs-relief"
+
+        def setup(self, worker: Any) -> None:
+            def give_back() -> None:
+                if _resident() > RELIEF_ABOVE * (worker.memory_manager.memory_limit or np.inf):
+                    _trim()
+
+            worker.periodic_callbacks[self.name] = PeriodicCallback(give_back, 1000)
+            worker.periodic_callbacks[self.name].start()
+
+        def teardown(self, worker: Any) -> None:
+            worker.periodic_callbacks.pop(self.name).stop()
+
+    return Relief()
 
 
 def _trim() -> None:
