@@ -1,5 +1,9 @@
+import sys
+import time
+
 import dask.array as da
 import numpy as np
+import psutil
 import pytest
 import scipy.sparse as sp
 
@@ -155,6 +159,34 @@ def test_what_is_kept_gives_way_where_a_worker_is_nearly_full(monkeypatch):
         monkeypatch.setattr(blocks.memory, "_worker_limit", lambda limit=limit: limit)
         blocks.memory.relieve()
         assert bool(blocks.memory._kept) == stays
+
+
+pinned = []
+
+
+def fill_and_free():
+    """Memory that the allocator keeps, because what came after it stays."""
+    filled = [np.ones(1 << 20) for _ in range(45)]  # 377 MB
+    pinned.append(np.ones(1 << 17))
+    del filled
+    return resident()
+
+
+def resident():
+    return psutil.Process().memory_info().rss
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
+def test_an_idle_worker_gives_freed_memory_back():
+    with blocks.cluster(workers=1, memory_limit="600MB") as client:
+        (before,) = client.run(resident).values()
+        (after,) = client.run(fill_and_free).values()
+        assert after > blocks.memory.RELIEF_ABOVE * 600e6
+        until = time.monotonic() + 30
+        while time.monotonic() < until and after > before + 50e6:
+            time.sleep(0.2)
+            (after,) = client.run(resident).values()
+    assert after < before + 50e6
 
 
 def test_what_does_not_fit_is_made_again(monkeypatch):
