@@ -60,7 +60,7 @@ def unfolded(command: Callable[..., None]) -> Callable[..., None]:
 
     options = [p for name, p in own.parameters.items() if name not in groups]
     options += [_option(name, field) for group in groups.values() for name, field in group.model_fields.items()]
-    unfolding.__signature__ = own.replace(parameters=options)  # type: ignore[attr-defined]
+    unfolding.__signature__ = own.replace(parameters=options)  # type: ignore[attr-defined]  # Typer reads it
     unfolding.__annotations__ = {p.name: p.annotation for p in options}
     return unfolding
 

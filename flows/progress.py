@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
 from bigfs import blocks
@@ -28,19 +28,19 @@ def shown(enabled: bool = True) -> Iterator[None]:
         TextColumn("{task.fields[detail]}", table_column=Column(no_wrap=True, ratio=1)),
     )
     with Progress(*columns, console=Console(stderr=True)) as display:
-        rows: dict[str, object] = {}
+        rows: dict[str, TaskID] = {}
 
-        def row(name: str, total: float | None) -> object:
+        def row(name: str, total: float | None) -> TaskID:
             if name not in rows:
                 rows[name] = display.add_task(name, total=total, detail="")
             return rows[name]
 
         def tiles(label: str, done: int, total: int) -> None:
-            display.update(row(label, total), completed=done, total=total)  # type: ignore[arg-type]
+            display.update(row(label, total), completed=done, total=total)
 
         def steps(name: str, record: Record) -> None:
             detail = "  ".join(f"{k} {v:.4g}" for k, v in record.items())
-            display.update(row(name, None), advance=1, detail=detail)  # type: ignore[arg-type]
+            display.update(row(name, None), advance=1, detail=detail)
 
         with blocks.progress(tiles), observed(callback=steps):
             yield

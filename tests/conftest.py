@@ -40,6 +40,17 @@ def text():
 
 
 @pytest.fixture
+def words(rng):
+    """300 × 120 sparse rows: Zipf columns, two empty rows, one duplicate and one scaled duplicate."""
+    share = 0.9 / (1 + np.arange(120))
+    X = (rng.random((300, 120)) < share) * rng.random((300, 120))
+    X[[5, 290]] = 0
+    X[200], X[250] = X[3], 3 * X[10]
+    X[[3, 200], 40] = 1  # not empty
+    return sp.csr_array(X.astype(np.float32))
+
+
+@pytest.fixture
 def real_data():
     """The folder of real data; skips where it is missing."""
     if not REAL.is_dir():

@@ -156,9 +156,9 @@ def test_what_is_kept_gives_way_where_a_worker_is_nearly_full(monkeypatch):
     blocks.forget()
     blocks.keep(("a", 1), lambda: np.ones(10))
     for limit, stays in [(None, True), (1e15, True), (1.0, False)]:  # None: not a worker
-        monkeypatch.setattr(blocks.memory, "_worker_limit", lambda limit=limit: limit)
-        blocks.memory.relieve()
-        assert bool(blocks.memory._kept) == stays
+        monkeypatch.setattr(blocks.worker, "_worker_limit", lambda limit=limit: limit)
+        blocks.worker.relieve()
+        assert bool(blocks.worker._kept) == stays
 
 
 pinned = []
@@ -181,7 +181,7 @@ def test_an_idle_worker_gives_freed_memory_back():
     with blocks.cluster(workers=1, memory_limit="600MB") as client:
         (before,) = client.run(resident).values()
         (after,) = client.run(fill_and_free).values()
-        assert after > blocks.memory.RELIEF_ABOVE * 600e6
+        assert after > blocks.worker.RELIEF_ABOVE * 600e6
         until = time.monotonic() + 30
         while time.monotonic() < until and after > before + 50e6:
             time.sleep(0.2)
@@ -191,12 +191,12 @@ def test_an_idle_worker_gives_freed_memory_back():
 
 def test_what_does_not_fit_is_made_again(monkeypatch):
     blocks.forget()
-    monkeypatch.setattr(blocks.memory, "_worker_limit", lambda: blocks.memory.LIBRARIES + 4000)  # room for 1,000 bytes
+    monkeypatch.setattr(blocks.worker, "_worker_limit", lambda: blocks.worker.LIBRARIES + 4000)  # room for 1,000 bytes
     made = []
     for _ in range(2):
         for part in range(3):
             blocks.keep(("a", part), lambda part=part: made.append(part) or np.full(60, part))
     assert made == [0, 1, 2, 2]  # two fit, and stay
     blocks.keep(("b", 0), lambda: np.ones(100))
-    assert list(blocks.memory._kept) == [("b", 0)]
+    assert list(blocks.worker._kept) == [("b", 0)]
     blocks.forget()

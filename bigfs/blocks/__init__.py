@@ -8,8 +8,9 @@ With no `cluster(...)` around it, everything runs serially in this process.
 """
 
 from bigfs.blocks.engine import ClusterLost, client, cluster, n_workers
-from bigfs.blocks.memory import NotEnoughMemory, forget, keep, kept, load, memory_limit, peak_memory, require_memory
+from bigfs.blocks.memory import NotEnoughMemory, memory_limit, peak_memory, require_memory
 from bigfs.blocks.tasks import Progress, Tile, add, lazy_tiles, map_tiles, progress, reduce_tiles
+from bigfs.blocks.worker import forget, keep, kept, load
 
 __all__ = [
     "ClusterLost",

@@ -12,8 +12,9 @@ from typing import Any
 import dask
 from dask.utils import parse_bytes
 
-LIBRARIES = 210 << 20  # bytes of a worker that has loaded its libraries and its kernels (measured)
-WAITING_SHARE = 0.3  # of what it has left, for results that other tasks wait for
+from bigfs.blocks.worker import LIBRARIES, relief
+
+WAITING_SHARE = 0.3  # of what its libraries leave a worker, for results that other tasks wait for
 ROLES = ("client", "worker", "scheduler")  # that a TLS certificate serves
 
 
@@ -52,24 +53,8 @@ def cluster(
         return
     from distributed import LocalCluster
 
-    from bigfs.blocks.memory import relief
-
-    settings = {
-        "distributed.scheduler.no-workers-timeout": "60s",
-        "distributed.scheduler.allowed-failures": 3,
-        "distributed.admin.large-graph-warning-threshold": "64MB",
-        # a worker keeps freed memory of some megabytes: Dask's own setting gives it back at once, and half of the time
-        # of reading and writing chunks then goes into getting it again, page by page
-        "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 64 << 20,
-        "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 32 << 20,
-        # Zarr decodes chunks in threads, and each would keep freed memory of its own
-        "distributed.nanny.pre-spawn-environ.MALLOC_ARENA_MAX": 1,
-    }
-    if limit := parse_bytes(memory_limit) if memory_limit != "auto" else 0:
-        # results that wait go to disk early: the libraries and the tasks need the rest
-        settings["distributed.worker.memory.target"] = WAITING_SHARE * max(1 - LIBRARIES / limit, 0.1)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(dask.config.set(settings))
+        stack.enter_context(dask.config.set(_settings(memory_limit)))
         if scheduler is None:
             address: Any = stack.enter_context(
                 LocalCluster(
@@ -90,6 +75,24 @@ def cluster(
             yield client
         finally:
             _client.reset(token)
+
+
+def _settings(memory_limit: str | int) -> dict[str, Any]:
+    settings = {
+        "distributed.scheduler.no-workers-timeout": "60s",
+        "distributed.scheduler.allowed-failures": 3,
+        "distributed.admin.large-graph-warning-threshold": "64MB",
+        # a worker keeps freed memory of some megabytes: Dask's own setting gives it back at once, and half of the time
+        # of reading and writing chunks then goes into getting it again, page by page
+        "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 64 << 20,
+        "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 32 << 20,
+        # Zarr decodes chunks in threads, and each would keep freed memory of its own
+        "distributed.nanny.pre-spawn-environ.MALLOC_ARENA_MAX": 1,
+    }
+    if limit := parse_bytes(memory_limit) if memory_limit != "auto" else 0:
+        # results that wait go to disk early: the libraries and the tasks need the rest
+        settings["distributed.worker.memory.target"] = WAITING_SHARE * max(1 - LIBRARIES / limit, 0.1)
+    return settings
 
 
 def _connected(address: Any, **how: Any) -> Any:

@@ -1,21 +1,12 @@
-"""Memory as a promise: what a process may use, what it has used, and the tiles it keeps."""
+"""Memory as a promise: what a process may use, and what it has used."""
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import gc
 import sys
-from collections.abc import Callable
-from typing import Any
 
-import numpy as np
 from dask.utils import format_bytes, parse_bytes
 
-from bigfs.blocks.engine import LIBRARIES, client, lost
-
-CACHE_SHARE = 0.25  # of what it has left, for what is read once and kept
-RELIEF_ABOVE = 0.75  # of its limit: what a task may leave behind; at 0.8 Dask pauses a worker, for ever if nothing gives way
+from bigfs.blocks.engine import client, lost
 
 
 class NotEnoughMemory(MemoryError):
@@ -60,116 +51,3 @@ def _peak_resident() -> int:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-# --- tiles that are kept ------------------------------------------------------------------------
-
-_kept: dict[tuple[Any, ...], tuple[Any, int]] = {}
-
-
-def load(tile: Any) -> Any:
-    """`tile.load()`, kept in this process while there is room; a corpus that fits is read once.
-
-    What does not fit is streamed: kept tiles stay, because a cyclic scan would evict each one
-    just before it is wanted again.
-    """
-    if not hasattr(tile, "load"):
-        return tile  # the array itself: in-memory input, or a block of a Dask array
-    key = getattr(tile, "key", None)
-    return tile.load() if key is None else keep(key, tile.load)
-
-
-def keep(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    """`make()`, kept in this process under `key` while there is room; what has another first part of its key gives way."""
-    if key in _kept:
-        return _kept[key][0]
-    value = make()
-    size = nbytes(value)
-    for stale in [k for k in _kept if k[0] != key[0]]:
-        if sum(s for _, s in _kept.values()) + size <= _room():
-            break
-        del _kept[stale]
-    if sum(s for _, s in _kept.values()) + size <= _room():
-        _kept[key] = (value, size)
-    return value
-
-
-def kept(tile: Any) -> bool:
-    """Whether this process has the tile in memory."""
-    return getattr(tile, "key", None) in _kept
-
-
-def forget() -> None:
-    """Drop this process's kept tiles."""
-    _kept.clear()
-
-
-def relieve() -> None:
-    """After a task: where this worker's memory is nearly full, give back what is freed, then what is kept."""
-    limit = _worker_limit()
-    if limit is None:
-        return
-    for give_way in (_trim, forget, gc.collect, _trim):
-        if _resident() <= RELIEF_ABOVE * limit:
-            return
-        give_way()
-
-
-def relief() -> Any:
-    """A plugin for workers: what is freed is given back also between tasks, since a paused worker has none."""
-    from distributed import WorkerPlugin
-    from tornado.ioloop import PeriodicCallback
-
-    class Relief(WorkerPlugin):
-        name = "bigfs-relief"
-
-        def setup(self, worker: Any) -> None:
-            def give_back() -> None:
-                if _resident() > RELIEF_ABOVE * (worker.memory_manager.memory_limit or np.inf):
-                    _trim()
-
-            worker.periodic_callbacks[self.name] = PeriodicCallback(give_back, 1000)
-            worker.periodic_callbacks[self.name].start()
-
-        def teardown(self, worker: Any) -> None:
-            worker.periodic_callbacks.pop(self.name).stop()
-
-    return Relief()
-
-
-def _trim() -> None:
-    """glibc keeps what is freed for the next task; other allocators decide for themselves."""
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
-        libc.malloc_trim(0)
-
-
-def _resident() -> int:
-    import psutil
-
-    return int(psutil.Process().memory_info().rss)
-
-
-def _room() -> float:
-    import psutil
-
-    limit = _worker_limit()
-    return CACHE_SHARE * (psutil.virtual_memory().available if limit is None else limit - LIBRARIES)
-
-
-def _worker_limit() -> float | None:
-    """Bytes of this process's Dask worker (inf without a limit); None where it is not one: the driver."""
-    if "distributed" in sys.modules:
-        from distributed import get_worker
-
-        with contextlib.suppress(ValueError):  # "no worker found"
-            return get_worker().memory_manager.memory_limit or np.inf
-    return None
-
-
-def nbytes(value: Any) -> int:
-    """Of an array, a sparse one, or a tuple with some."""
-    if isinstance(value, tuple):
-        return sum(nbytes(part) for part in value)
-    if hasattr(value, "indptr"):
-        return int(value.data.nbytes + value.indices.nbytes + value.indptr.nbytes)
-    return int(getattr(value, "nbytes", 0))

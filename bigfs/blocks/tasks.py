@@ -13,7 +13,7 @@ from dask.callbacks import Callback
 from dask.delayed import Delayed
 
 from bigfs.blocks.engine import addresses, client, lost
-from bigfs.blocks.memory import relieve
+from bigfs.blocks.worker import relieve
 
 FAN = 8  # of the reduction tree; part of the answer's last bits, so a constant
 

@@ -1,6 +1,17 @@
 """Graphs of the samples: k nearest neighbours by tile, affinities, Laplacians."""
 
-from bigfs.graph.neighbours import Neighbours, knn, stream_knn
-from bigfs.graph.weights import Components, affinity, components, laplacian, laplacian_operator
+from bigfs.graph.neighbours import Metric, Neighbours, knn, stream_knn
+from bigfs.graph.weights import Components, Weights, affinity, components, laplacian, laplacian_operator
 
-__all__ = ["Components", "Neighbours", "affinity", "components", "knn", "laplacian", "laplacian_operator", "stream_knn"]
+__all__ = [
+    "Components",
+    "Metric",
+    "Neighbours",
+    "Weights",
+    "affinity",
+    "components",
+    "knn",
+    "laplacian",
+    "laplacian_operator",
+    "stream_knn",
+]

@@ -47,27 +47,27 @@ class Middle:
         Cholesky factor, which allows a singular M."""
         if self.F is None or self.projection:
             scale = None if self.m is None else np.sqrt(self.m)
-            return Root(self if self.projection else Middle(scale), None)
+            return Root(self if self.projection else Middle(scale))
         factor, pivots, rank, _ = lapack.dpstrf(self.dense(n), lower=1, overwrite_a=1)
         C = np.zeros((n, rank))
         C[pivots - 1] = np.tril(factor)[:, :rank]
-        return Root(None, C)
+        return Root(self, C)
 
 
 @dataclass(frozen=True)
 class Root:
-    """C with M = CCᵀ, n × k: symmetric and applied, or dense."""
+    """C with M = CCᵀ, n × k: dense or, where it is None, the symmetric one, applied."""
 
-    symmetric: Middle | None
-    C: Array | None
+    symmetric: Middle
+    C: Array | None = None
 
     def times(self, P: Array) -> Array:
         """C P, n × r."""
-        return self.symmetric.apply(P) if self.C is None else self.C @ P  # type: ignore[union-attr]
+        return self.symmetric.apply(P) if self.C is None else self.C @ P
 
     def transposed_times(self, V: Array) -> Array:
         """Cᵀ V, k × r."""
-        return self.symmetric.apply(V) if self.C is None else self.C.T @ V  # type: ignore[union-attr]
+        return self.symmetric.apply(V) if self.C is None else self.C.T @ V
 
 
 def identity() -> Middle:

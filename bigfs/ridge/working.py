@@ -67,12 +67,10 @@ class WorkingSet:
         return self.whole if self._ridge is None else self._ridge.X
 
     def _at(self, on: NDArray[np.int64], middle: Middle) -> Ridge:
-        same = self._ridge is not None and (self._index is None or np.array_equal(on, self._index))
-        if self._index is None and self._fits(on):
-            same = False
-        if same and middle is self._middle:
-            return self._ridge  # type: ignore[return-value]
         before, index = self._ridge, self._index
+        same = before is not None and (not self._fits(on) if index is None else np.array_equal(on, index))
+        if before is not None and same and middle is self._middle:
+            return before
         X = self.X if same else self._gather(on)
         ridge = Ridge(X, middle, iterations=self._iterations, **self._ridge_options)
         if before is not None and middle is self._middle:
@@ -98,8 +96,10 @@ class WorkingSet:
         if not self._fits(on):
             self._index = None
             return self.whole
-        inside = self._index is not None and len(np.setdiff1d(on, self._index, assume_unique=True)) == 0
-        columns = self.X.columns(np.searchsorted(self._index, on)) if inside else self.whole.columns(on)  # type: ignore[arg-type]
+        if self._index is not None and np.isin(on, self._index, assume_unique=True).all():
+            columns = self.X.columns(np.searchsorted(self._index, on))
+        else:
+            columns = self.whole.columns(on)
         self._index = on
         dense = columns.nnz > DENSE * columns.shape[0] * max(columns.shape[1], 1)
         return Matrix.from_array(columns.toarray().astype(np.float64) if dense else columns.astype(np.float64))

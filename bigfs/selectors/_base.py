@@ -30,7 +30,7 @@ class MatrixInput:
     n_features_to_select: int | float | None
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags = super().__sklearn_tags__()  # type: ignore[misc]  # of BaseEstimator, which comes after this mixin
         tags.input_tags.sparse = True
         tags.target_tags.required = self._supervised
         return tags

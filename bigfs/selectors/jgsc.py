@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigfs import blocks
 from bigfs.dictionary import default_atoms, learn_atoms
-from bigfs.graph import affinity, knn, laplacian
+from bigfs.graph import Metric, Weights, affinity, knn, laplacian
 from bigfs.matrix import Matrix
 from bigfs.result import Record, Result, iterate
 from bigfs.selectors._base import N_FEATURES, MatrixInput, is_dask
@@ -221,8 +221,8 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         lam: float = 1.0,
         n_features_to_select: int | float | None = None,
         n_neighbors: int = 5,
-        metric: str = "cosine",
-        weights: str = "heat",
+        metric: Metric = "cosine",
+        weights: Weights = "heat",
         dictionary: Any = None,
         dictionary_lam: float = 0.05,
         epochs: int | None = None,
@@ -284,8 +284,8 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         return learned.value.D
 
     def _laplacian(self, X: Matrix) -> sp.csr_array:
-        neighbours = knn(X, min(self.n_neighbors, X.shape[0] - 1), metric=self.metric)  # type: ignore[arg-type]
-        return laplacian(affinity(neighbours, self.weights))  # type: ignore[arg-type]
+        neighbours = knn(X, min(self.n_neighbors, X.shape[0] - 1), metric=self.metric)
+        return laplacian(affinity(neighbours, self.weights))
 
     def _keep(self, B: Array, codes: Codes) -> None:
         kept = self.support_

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs import response
-from bigfs.graph import knn
+from bigfs.graph import Metric, knn
 from bigfs.hypergraph import Hypergraph, label_hyperedges, lasso_hyperedges, neighbour_hyperedges
 from bigfs.matrix import Matrix
 from bigfs.prox import project_simplex, row_norms
@@ -168,7 +168,7 @@ class JHLSR(Selector):
         variant: str = "joint",
         hyperedges: Any = "lasso",
         n_neighbors: int = 20,
-        metric: str = "cosine",
+        metric: Metric = "cosine",
         n_components: int = 100,
         random_state: int = 0,
         solver: str = "auto",
@@ -234,7 +234,7 @@ class JHLSR(Selector):
         """Its weights on the simplex, except those of a plain graph."""
         k = min(self.n_neighbors, X.shape[0] - 1)
         if self.variant == "graph":
-            return _pairs(knn(X, k, metric=self.metric).index)  # type: ignore[arg-type]
+            return _pairs(knn(X, k, metric=self.metric).index)
         if not isinstance(self.hyperedges, str):
             found = self.hyperedges if isinstance(self.hyperedges, Hypergraph) else Hypergraph.of(self.hyperedges)
             if found.shape[0] != X.shape[0]:
@@ -244,7 +244,7 @@ class JHLSR(Selector):
                 raise ValueError("hyperedges='labels' needs labelled samples in y; use 'lasso' or 'knn'")
             found = label_hyperedges(y)
         else:
-            neighbours = knn(X, k, metric=self.metric)  # type: ignore[arg-type]
+            neighbours = knn(X, k, metric=self.metric)
             found = neighbour_hyperedges(neighbours) if self.hyperedges == "knn" else lasso_hyperedges(X, neighbours)
         return Hypergraph(found.H, found.w / found.w.sum())
 

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bigfs.graph import affinity, knn
+from bigfs.graph import Metric, Weights, affinity, knn
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors._base import Selector
@@ -54,8 +54,8 @@ class LaplacianScore(Selector):
         *,
         n_features_to_select: int | float | None = None,
         n_neighbors: int = 5,
-        metric: str = "cosine",
-        weights: str = "heat",
+        metric: Metric = "cosine",
+        weights: Weights = "heat",
     ) -> None:
         self.n_features_to_select = n_features_to_select
         self.n_neighbors = n_neighbors
@@ -63,8 +63,8 @@ class LaplacianScore(Selector):
         self.weights = weights
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        neighbours = knn(X, min(self.n_neighbors, X.shape[0] - 1), metric=self.metric)  # type: ignore[arg-type]
-        A = affinity(neighbours, self.weights)  # type: ignore[arg-type]
+        neighbours = knn(X, min(self.n_neighbors, X.shape[0] - 1), metric=self.metric)
+        A = affinity(neighbours, self.weights)
         degree = np.asarray(A.sum(axis=1)).ravel()
         self.scores_ = np.concatenate(X.map_columns(_scores, A, degree, label="Laplacian score"))
         self.result_ = Result(self.scores_, Status.EXACT)

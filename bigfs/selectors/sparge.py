@@ -121,7 +121,7 @@ class SparGE(Selector):
         self.max_iter = max_iter
 
     @property
-    def _supervised(self) -> bool:  # type: ignore[override]
+    def _supervised(self) -> bool:  # type: ignore[override]  # elsewhere a constant of the class
         return self.embedding in ("lda", "cca", "sda")
 
     def _fit(self, X: Matrix, y: Any) -> None:

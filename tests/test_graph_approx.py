@@ -1,0 +1,125 @@
+"""Approximate neighbours against the exact ones, and sketches against their definition."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from bigfs import graph
+from bigfs.graph import kernel
+from bigfs.graph.rows import canonical
+from bigfs.matrix import Matrix
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    """3,000 × 4,000 text of 60 topics: 20 words a row of a Zipf vocabulary, 10 of the topic's own 40."""
+    rng = np.random.default_rng(3)
+    share = 1 / (3 + np.arange(4000))
+    topic = rng.integers(60, size=3000)
+    own = np.stack([rng.permutation(4000)[:40] for _ in range(60)])
+    words = np.hstack([rng.choice(4000, size=(3000, 20), p=share / share.sum()), own[topic][:, rng.integers(40, size=10)]])
+    X = sp.coo_array((np.ones(words.size), (np.repeat(np.arange(3000), 30), words.ravel())), shape=(3000, 4000)).tocsr()
+    X.sum_duplicates()
+    idf = np.log(3000 / np.maximum(np.bincount(X.indices, minlength=4000), 1))
+    return sp.csr_array((idf[X.indices] * X.data, X.indices, X.indptr), shape=X.shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_approximate_neighbours_keep_their_promise(corpus, metric):
+    exact = graph.knn(Matrix.from_array(corpus), 10, metric=metric)
+    found = graph.knn(Matrix.from_array(corpus), 10, metric=metric, method="approx", recall=0.9)
+    kept = np.mean([len(np.intersect1d(a, b)) for a, b in zip(exact.index, found.index, strict=True)]) / 10
+    # 512 rows × 10 neighbours say the recall of 3,000 rows to about 1 %
+    assert kept == pytest.approx(found.info["recall"], abs=0.03)
+    assert kept > 0.87
+    assert found.info["products_kept"] < 1 / 3
+    # what is found is compared exactly: the same bits as in the exact graph
+    same = found.index == exact.index
+    np.testing.assert_array_equal(found.distance[same], exact.distance[same])
+    assert np.all(found.distance >= exact.distance)
+
+
+def test_the_cut_does_not_change_a_bit_of_the_approximate_graph(corpus):
+    whole = graph.knn(Matrix.from_array(corpus), 10, method="approx", recall=0.9)
+    other = graph.knn(Matrix.from_array(corpus, tile_rows=1100), 10, method="approx", recall=0.9, block_rows=700)
+    np.testing.assert_array_equal(other.index, whole.index)
+    np.testing.assert_array_equal(other.distance, whole.distance)
+    assert other.info == whole.info
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_strips_and_dense_lines_do_not_change_a_bit_of_a_sketch_s_lists(words, metric, monkeypatch):
+    block = kernel.sketch(kernel.side(canonical(words), 0), np.arange(120) > 0)
+    whole = kernel.inside(block, 9, metric == "cosine")
+    for strip, dense in [(16, 0.0), (33, 2.0), (300, 0.1)]:
+        monkeypatch.setattr(kernel, "SKETCH_STRIP", strip)
+        monkeypatch.setattr(kernel, "SKETCH_DENSE", dense)
+        other = kernel.inside(block, 9, metric == "cosine")
+        np.testing.assert_array_equal(other.found, whole.found)
+        np.testing.assert_array_equal(other.key, whole.key)
+
+
+def test_a_higher_recall_keeps_more_terms(corpus):
+    caps = [graph.knn(Matrix.from_array(corpus), 10, method="approx", recall=r).info["cap"] for r in (0.5, 0.97)]
+    assert caps[0] < caps[1]
+
+
+def test_auto_goes_by_the_predicted_cost_and_says_why(corpus, monkeypatch):
+    X = Matrix.from_array(corpus)
+    found = graph.knn(X, 5, method="auto")
+    assert found.info["method"] == "exact"
+    assert "multiply-adds" in found.info["why"]
+    counts = np.bincount(corpus.indices, minlength=4000).astype(float)
+    assert found.info["predicted"]["multiply_adds"] == (counts**2).sum() / 2
+    monkeypatch.setattr("bigfs.graph.cost.EXACT_BELOW", 0.0)
+    found = graph.knn(X, 5, method="auto", recall=0.9)  # so few rows that lists of candidates cost more than they save
+    assert found.info["method"] == "exact"
+    assert "is predicted to take" in found.info["why"]
+    monkeypatch.setattr("bigfs.graph.cost.SPARSE", 1e-6)
+    found = graph.knn(X, 5, method="auto", recall=0.9)
+    assert found.info["method"] == "approx"
+    assert "more than" in found.info["why"]
+    assert found.info["seconds"] < found.info["predicted"]["seconds"]
+
+
+def test_dense_columns_all_make_candidates(rng):
+    X = rng.normal(size=(500, 40))
+    exact = graph.knn(Matrix.from_array(X), 5, metric="euclidean")
+    found = graph.knn(Matrix.from_array(X), 5, metric="euclidean", method="approx", recall=0.99)
+    assert found.info["cap"] == 1
+    assert np.mean(found.index == exact.index) > 0.99
+
+
+def test_candidates_that_miss_the_recall_are_refused(rng, monkeypatch):
+    X = Matrix.from_array(rng.normal(size=(500, 40)))
+    with pytest.raises(ValueError, match=r"5 candidates keep .* not 100.00%: ask for a lower recall or more candidates"):
+        graph.knn(X, 5, method="approx", recall=1.0, candidates=5)
+    monkeypatch.setattr("bigfs.graph.cost.EXACT_BELOW", 0.0)
+    found = graph.knn(X, 5, method="auto", recall=1.0, candidates=5)
+    assert found.info["method"] == "exact"
+    assert "5 candidates keep" in found.info["why"]
+
+
+def test_a_sketch_is_each_row_in_eight_bits(words):
+    whole = kernel.side(canonical(words), 0)
+    kept = np.arange(120) % 3 > 0
+    sketch = kernel.sketch(whole, kept)
+    norm = np.linalg.norm(words.toarray().astype(float), axis=1)
+    expected = np.minimum(words.toarray() * kernel.LEVELS / np.where(norm > 0, norm, 1)[:, None], 127).astype(np.int8) * kept
+    assert np.mean(sketch.rows.toarray() != expected) < 1e-3  # a quotient on a whole number may round either way
+    assert sketch.rows.nnz == np.count_nonzero(sketch.rows.toarray())
+    np.testing.assert_allclose(sketch.unit * kernel.LEVELS, norm)
+
+
+def test_sums_of_sketches_do_not_overflow(rng):
+    # equal rows have the largest product: a few columns each, and one column only
+    X = np.repeat(np.vstack([np.eye(12), rng.random((20, 12)), -rng.random((20, 12))]), 3, axis=0)
+    whole = kernel.side(canonical(X), 0)
+    lists = kernel.inside(kernel.sketch(whole, np.ones(12, bool)), 2, cosine=True)
+    np.testing.assert_array_equal(lists.found[::3], np.arange(len(X)).reshape(-1, 3)[:, 1:])
+
+
+def test_a_recall_without_meaning_is_refused(corpus):
+    for asked in ({"recall": 0.0}, {"recall": 1.5}, {"candidates": 3}):
+        with pytest.raises(ValueError, match="candidates at least k=5"):
+            graph.knn(Matrix.from_array(corpus), 5, method="approx", **asked)
