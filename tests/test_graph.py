@@ -15,7 +15,7 @@ from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestNeighbors
 
 from bigfs import blocks, graph
-from bigfs.graph.neighbours import rounds
+from bigfs.graph.tournament import rounds
 from bigfs.matrix import Matrix
 
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from bigfs import graph
-from bigfs.graph import kernel
+from bigfs.graph import approx, kernel, sketch
 from bigfs.graph.rows import canonical
 from bigfs.matrix import Matrix
 
@@ -47,16 +47,59 @@ def test_the_cut_does_not_change_a_bit_of_the_approximate_graph(corpus):
     assert other.info == whole.info
 
 
+def dense_lists(made: sketch.Sketch, columns: int, q: int, cosine: bool) -> np.ndarray:
+    """The q best of each row by the definition of a sketch's score; equal scores by lower row."""
+    rows = sp.csr_array((made.data, made.indices, made.indptr), shape=(len(made.unit), columns)).toarray().astype(np.float32)
+    score = rows @ rows.T
+    if not cosine:
+        score = score * (made.unit[:, None] * made.unit) - (made.half[:, None] + made.half)
+    np.fill_diagonal(score, -np.inf)
+    order = np.argsort(-score, axis=1, kind="stable")[:, :q]
+    kept = np.take_along_axis(score, order, axis=1) > (0 if cosine else -np.inf)
+    return np.where(kept, order, sketch.LAST)
+
+
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
-def test_strips_and_dense_lines_do_not_change_a_bit_of_a_sketch_s_lists(words, metric, monkeypatch):
-    block = kernel.sketch(kernel.side(canonical(words), 0), np.arange(120) > 0)
-    whole = kernel.inside(block, 9, metric == "cosine")
-    for strip, dense in [(16, 0.0), (33, 2.0), (300, 0.1)]:
-        monkeypatch.setattr(kernel, "SKETCH_STRIP", strip)
-        monkeypatch.setattr(kernel, "SKETCH_DENSE", dense)
-        other = kernel.inside(block, 9, metric == "cosine")
-        np.testing.assert_array_equal(other.found, whole.found)
-        np.testing.assert_array_equal(other.key, whole.key)
+@pytest.mark.parametrize("q", [1, 9, 400])
+def test_a_sketch_s_lists_are_the_best_by_definition(words, metric, q):
+    made = sketch.sketch(kernel.side(canonical(words), 0), np.arange(120) > 0)
+    found = sketch.found(sketch.inside(made, q, 120, metric == "cosine"))
+    expected = np.full_like(found, sketch.LAST)
+    wanted = dense_lists(made, 120, q, metric == "cosine")
+    expected[:, : wanted.shape[1]] = wanted
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_halves_strips_lines_and_waiting_do_not_change_a_bit_of_a_sketch_s_lists(words, metric, monkeypatch):
+    made = sketch.sketch(kernel.side(canonical(words), 0), np.arange(120) > 0)
+    whole = sketch.inside(made, 9, 120, metric == "cosine")
+    for start, strip, dense in [(7, 16, 0.0), (50, 33, 2.0), (120, 300, 0.1)]:
+        monkeypatch.setattr(sketch, "START", start)
+        monkeypatch.setattr(sketch, "STRIP", strip)
+        monkeypatch.setattr(sketch, "DENSE", dense)
+        np.testing.assert_array_equal(sketch.inside(made, 9, 120, metric == "cosine"), whole)
+
+
+def test_merged_lists_have_nobody_last():
+    parts = [
+        ([np.array([[9, 5, sketch.NOBODY]])], kernel.empty(1, 1)),
+        ([np.array([[7, sketch.NOBODY, sketch.NOBODY]])], kernel.empty(1, 1)),
+    ]
+    (best,), _ = approx._merged(parts)
+    np.testing.assert_array_equal(best, [[9, 7, 5]])
+
+
+def test_what_waits_is_handed_over_before_there_is_too_much_of_it(rng):
+    # 1,500 × 1,500 pairs enter both lists: more than may wait
+    X = canonical(np.abs(rng.normal(size=(3000, 6))))
+    made = sketch.sketch(kernel.side(X, 0), np.ones(6, bool))
+    halves = made.cut(0, 1500), made.cut(1500, 3000)
+    empty = [np.full((1500, 3), sketch.NOBODY) for _ in halves]
+    one, other = sketch.meet(*halves, *empty, 6, True)
+    other_way = sketch.meet(*halves[::-1], *empty, 6, True)
+    np.testing.assert_array_equal(one, other_way[1])
+    np.testing.assert_array_equal(other, other_way[0])
 
 
 def test_a_higher_recall_keeps_more_terms(corpus):
@@ -103,20 +146,23 @@ def test_candidates_that_miss_the_recall_are_refused(rng, monkeypatch):
 def test_a_sketch_is_each_row_in_eight_bits(words):
     whole = kernel.side(canonical(words), 0)
     kept = np.arange(120) % 3 > 0
-    sketch = kernel.sketch(whole, kept)
+    made = sketch.sketch(whole, kept)
+    rows = sp.csr_array((made.data, made.indices, made.indptr), shape=words.shape)
     norm = np.linalg.norm(words.toarray().astype(float), axis=1)
-    expected = np.minimum(words.toarray() * kernel.LEVELS / np.where(norm > 0, norm, 1)[:, None], 127).astype(np.int8) * kept
-    assert np.mean(sketch.rows.toarray() != expected) < 1e-3  # a quotient on a whole number may round either way
-    assert sketch.rows.nnz == np.count_nonzero(sketch.rows.toarray())
-    np.testing.assert_allclose(sketch.unit * kernel.LEVELS, norm)
+    expected = np.minimum(words.toarray() * sketch.LEVELS / np.where(norm > 0, norm, 1)[:, None], 127).astype(np.int8) * kept
+    assert np.mean(rows.toarray() != expected) < 1e-3  # a quotient on a whole number may round either way
+    assert rows.nnz == np.count_nonzero(rows.toarray())
+    np.testing.assert_allclose(made.unit * sketch.LEVELS, norm, rtol=1e-6)
+    part = made.cut(10, 25)
+    np.testing.assert_array_equal(sp.csr_array((part.data, part.indices, part.indptr), shape=(15, 120)).toarray(), rows.toarray()[10:25])
 
 
 def test_sums_of_sketches_do_not_overflow(rng):
     # equal rows have the largest product: a few columns each, and one column only
     X = np.repeat(np.vstack([np.eye(12), rng.random((20, 12)), -rng.random((20, 12))]), 3, axis=0)
-    whole = kernel.side(canonical(X), 0)
-    lists = kernel.inside(kernel.sketch(whole, np.ones(12, bool)), 2, cosine=True)
-    np.testing.assert_array_equal(lists.found[::3], np.arange(len(X)).reshape(-1, 3)[:, 1:])
+    made = sketch.sketch(kernel.side(canonical(X), 0), np.ones(12, bool))
+    lists = sketch.inside(made, 2, 12, cosine=True)
+    np.testing.assert_array_equal(sketch.found(lists)[::3], np.arange(len(X)).reshape(-1, 3)[:, 1:])
 
 
 def test_a_recall_without_meaning_is_refused(corpus):

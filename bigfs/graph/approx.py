@@ -11,20 +11,24 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import scipy.sparse as sp
 
 from bigfs import blocks
-from bigfs.graph import kernel
+from bigfs.graph import kernel, sketch
 from bigfs.graph.cost import Cost, products, sketch_seconds
 from bigfs.graph.kernel import Lists
 from bigfs.graph.rows import Rows
+from bigfs.graph.sketch import Sketch
+from bigfs.graph.tournament import tournament
 from bigfs.matrix import Array, Matrix
 
-CAPS = (0.02, 0.05, 0.1, 0.2, 1.0)  # of the rows
+CAPS = (0.02, 0.04, 0.06, 0.08, 0.09, 0.1, 0.15, 1.0)  # of the rows
 SAMPLE = 1024  # rows; the first half chooses the cap, the second measures the recall
 SEED = 0
+LATER = np.iinfo(np.int32).max  # the number of a sampled row beyond all blocks: it is nobody's itself
 
 
 class RecallMissed(ValueError):
@@ -87,6 +91,28 @@ def rule_for(X: Matrix, rows: list[Rows], k: int, metric: str, *, recall: float,
     return Rule(CAPS[chosen], candidates, float(measured), len(numbers) - half, recall, float(share), took)
 
 
+# --- the candidates -----------------------------------------------------------------------------
+
+
+def candidates_of(X: Matrix, rows: list[Rows], rule: Rule, cosine: bool) -> tuple[list[Any], list[Any]]:
+    """The blocks' candidates, as `sketch.found` reads them, and every task on the way; not run."""
+    return tournament(X, rows, _inside, _meet, rule.candidates, rule.kept(X), cosine, uuid4().hex)
+
+
+def _inside(rows: Rows, candidates: int, kept: Array, cosine: bool, search: str) -> Array:
+    return sketch.inside(_sketched(rows, kept, search), candidates, len(kept), cosine)
+
+
+def _meet(pair: tuple[Rows, Rows], of_a: Array, of_b: Array, _: int, kept: Array, cosine: bool, search: str) -> tuple[Array, Array]:
+    A, B = (_sketched(rows, kept, search) for rows in pair)
+    return sketch.meet(A, B, of_a, of_b, len(kept), cosine)
+
+
+def _sketched(rows: Rows, kept: Array, search: str) -> Sketch:
+    """A block's sketch, kept for the rest of its search while there is room."""
+    return blocks.keep((search, rows.start), lambda: sketch.sketch(kernel.side(rows.load(), rows.start), kept))
+
+
 # --- the sample ---------------------------------------------------------------------------------
 
 
@@ -96,24 +122,27 @@ def _kept(X: Matrix, rows: list[Rows], numbers: Array, most: list[float], k: int
     inside = [order[(order >= r.start) & (order < r.stop)] for r in rows]
     sample = sp.csr_array(sp.vstack(blocks.map_tiles(_take, rows, each=[inside], local=X.local), format="csr"))
     X.passes += 2
-    widths = [candidates + 1] * len(most) + [k + 1]  # one more than asked for: a sampled row meets itself
-    args = (sample, order, X.stats.counts, [*most, np.inf], widths, metric == "cosine")
     runs = np.array_split(np.arange(len(rows)), min(len(rows), 2 * blocks.n_workers()))
-    found: list[Lists] = blocks.reduce_tiles(
+    args = sample, order, X.stats.counts, most, k, candidates, metric == "cosine"
+    codes, lists = blocks.reduce_tiles(
         _try_caps, [[rows[r] for r in run] for run in runs], *args, combine=_merged, local=X.local, label="recall"
     )
-    *tried, true = (_others(lists, order) for lists in found)
-    return [np.array([len(np.intersect1d(mine[i], true[i])) for i in np.searchsorted(order, numbers)]) for mine in [*tried, true]]
+    *tried, true = (_pairs(found, order) for found in [*map(sketch.found, codes), lists.found])
+    places = np.searchsorted(order, numbers)
+    return [np.bincount(np.intersect1d(pairs, true) >> 32, minlength=len(order))[places] for pairs in [*tried, true]]
 
 
-def _merged(parts: list[list[Lists]]) -> list[Lists]:
-    return [kernel.merge(list(same), same[0].key.shape[1]) for same in zip(*parts, strict=True)]
+def _merged(parts: list[tuple[list[Array], Lists]]) -> tuple[list[Array], Lists]:
+    codes, lists = zip(*parts, strict=True)
+    best = [np.sort(np.hstack(same), axis=1)[:, : -same[0].shape[1] - 1 : -1] for same in zip(*codes, strict=True)]
+    return best, kernel.merge(list(lists), lists[0].key.shape[1])
 
 
-def _others(lists: Lists, order: Array) -> list[Array]:
-    """Each row's list without itself and without what is not there."""
-    width = lists.key.shape[1] - 1
-    return [row[(row != i) & (row != kernel.NONE)][:width] for i, row in zip(order, lists.found, strict=True)]
+def _pairs(found: Array, order: Array) -> Array:
+    """(row of the sample << 32) + neighbour, without the rows themselves and what is not there."""
+    others = (found != order[:, None]) & (found != kernel.NONE)
+    others &= np.cumsum(others, axis=1) < found.shape[1]
+    return ((np.arange(len(order))[:, None] << 32) + found)[others]
 
 
 def _take(rows: Rows, numbers: Array) -> sp.csr_array:
@@ -121,15 +150,15 @@ def _take(rows: Rows, numbers: Array) -> sp.csr_array:
 
 
 def _try_caps(
-    run: list[Rows], sample: sp.csr_array, order: Array, counts: Array, most: list[float], widths: list[int], cosine: bool
-) -> list[Lists]:
-    """The sampled rows' candidates in some blocks by each cap, and last their neighbours."""
-    ours = kernel.side(sample, 0)
-    tried = [ours if np.isinf(count) else kernel.sketch(ours, counts <= count) for count in most]
-    states = [kernel.opened(A, kernel.empty(len(order), width), cosine) for A, width in zip(tried, widths, strict=True)]
+    run: list[Rows], sample: sp.csr_array, order: Array, counts: Array, most: list[float], k: int, candidates: int, cosine: bool
+) -> tuple[list[Array], Lists]:
+    """In some blocks the sampled rows' candidates by each cap, and their neighbours; one more of each, because they meet themselves."""
+    ours, n = kernel.side(sample, LATER), len(order)
+    asking = [sketch.sketch(ours, counts <= count) for count in most]
+    codes = [np.full((n, candidates + 1), sketch.NOBODY) for _ in most]
+    true = kernel.opened(ours, kernel.empty(n, k + 1), cosine)
     for rows in run:
         theirs = kernel.side(rows.load(), rows.start)
-        for A, count, state in zip(tried, most, states, strict=True):
-            B = theirs if np.isinf(count) else kernel.sketch(theirs, counts <= count)
-            kernel.scan(A, B, state, kernel.closed(B, cosine), cosine)
-    return [state.lists for state in states]
+        kernel.scan(ours, theirs, true, kernel.closed(theirs, cosine), cosine)
+        sketch.search(asking, sketch.sketch(theirs, np.ones(len(counts), bool)), codes, len(counts), cosine)
+    return codes, true.lists

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigfs.graph.kernel import DENSE, SKETCH_DENSE
+from bigfs.graph import kernel, sketch
 from bigfs.matrix import Array, Matrix
 
 SPARSE, SCAN = 0.85e-9, 0.2e-9  # seconds of one core: a multiply-add by posting list, a pair compared (measured)
-SKETCH_SPARSE, SKETCH_SCAN, LISTED = 0.9e-9, 0.35e-9, 150e-9  # the same of sketches; a candidate that enters a list (measured)
+SKETCH_SPARSE, SKETCH_SCAN, LISTED = 0.46e-9, 0.1e-9, 130e-9  # the same of sketches; a candidate that enters a list (measured)
 EXACT_BELOW = 600.0  # seconds of one core: "auto" goes exact; not counted in workers, so that they don't change the graph
 
 
@@ -34,14 +34,14 @@ def products(counts: Array) -> float:
 
 
 def seconds(counts: Array, n: int) -> float:
-    """A dense line costs as much as a posting list of the share `DENSE`."""
-    work = np.minimum(counts**2, counts * n * DENSE).sum() / 2
+    """A dense line costs as much as a posting list of the share `kernel.DENSE`."""
+    work = np.minimum(counts**2, counts * n * kernel.DENSE).sum() / 2
     return float(work * SPARSE + n * (n - 1) / 2 * SCAN)
 
 
 def sketch_seconds(counts: Array, n: int, candidates: int) -> float:
     """Of the approximate graph, for the columns that make candidates."""
-    work = np.minimum(counts**2, counts * n * SKETCH_DENSE).sum() / 2
+    work = np.minimum(counts**2, counts * n * sketch.DENSE).sum() / 2
     listed = n * candidates * (2 + np.log(max(n / candidates, 1)))
     return float(work * SKETCH_SPARSE + n * (n - 1) / 2 * SKETCH_SCAN + listed * LISTED)
 

@@ -7,8 +7,6 @@ comparison marks the few that can enter a list, the row's own or the other's: a 
 
 A pair's terms are added in increasing order whatever the blocks and the strips, so its distance has
 the same bits wherever it is computed, and from either side.
-
-A sketch is a block in eight bits: its sums are integers of sixteen, a quarter of the memory and of the work.
 """
 
 from __future__ import annotations
@@ -21,9 +19,8 @@ import scipy.sparse as sp
 
 from bigfs.matrix import Array
 
-STRIP, SKETCH_STRIP = 4096, 8192  # rows; their sums stay in a first-level cache
-DENSE, SKETCH_DENSE = 0.12, 0.04  # a term in this share of a strip's rows is cheaper as a dense line (measured)
-LEVELS = 181  # of a sketch: the product of two rows is at most 181² < 2¹⁵, by Cauchy and Schwarz
+STRIP = 4096  # rows; their sums stay in a first-level cache
+DENSE = 0.12  # a term in this share of a strip's rows is cheaper as a dense line (measured)
 NONE = np.iinfo(np.int32).max  # no neighbour: loses every tie
 TINY = np.finfo(np.float64).tiny
 SLACK = 1e-12  # of a cosine: the quick comparison rounds differently from the distance itself
@@ -51,19 +48,11 @@ class Side(NamedTuple):
 
     rows: sp.csr_array
     first: int
-    squares: Array  # ‖x‖², of the whole rows even where `rows` is a sketch of them
-    unit: Array  # what 1 of a row's data is worth: 1, or a sketch's quantum
+    squares: Array  # ‖x‖²
 
 
 def side(rows: sp.csr_array, first: int) -> Side:
-    return Side(rows, first, _squares(rows.indptr, rows.data), np.ones(rows.shape[0]))
-
-
-def sketch(block: Side, kept: Array) -> Side:
-    """The block in eight bits, and only its columns `kept` (mask): x in quanta of ‖x‖/181, rounded towards zero."""
-    unit = np.sqrt(block.squares) / LEVELS
-    indptr, indices, data = _sketch(block.rows.indptr, block.rows.indices, block.rows.data, unit, kept)
-    return Side(sp.csr_array((data, indices, indptr), shape=block.rows.shape), block.first, block.squares, unit)
+    return Side(rows, first, _squares(rows.indptr, rows.data))
 
 
 def inside(A: Side, k: int, cosine: bool) -> Lists:
@@ -83,11 +72,10 @@ def between(A: Side, B: Side, of_a: Lists, of_b: Lists, cosine: bool) -> tuple[L
 def scan(A: Side, B: Side, of_a: State, of_b: State, cosine: bool) -> None:
     """All pairs of A and B offered to the lists of both."""
     rows, other = A.rows, B.rows
-    run, length, frequent = (_scan_sketch, SKETCH_STRIP, SKETCH_DENSE) if other.dtype == np.int8 else (_scan, STRIP, DENSE)
-    for low in range(0, other.shape[0], length):
-        high = min(low + length, other.shape[0])
-        strip = _invert(other.indptr, other.indices, other.data, low, high, other.shape[1], frequent * (high - low))
-        run(rows.indptr, rows.indices, rows.data, low, high, strip, of_a, of_b, cosine, B is A)
+    for low in range(0, other.shape[0], STRIP):
+        high = min(low + STRIP, other.shape[0])
+        strip = invert(other.indptr, other.indices, other.data, low, high, other.shape[1], DENSE * (high - low))
+        _scan(rows.indptr, rows.indices, rows.data, low, high, strip, of_a, of_b, cosine, B is A)
 
 
 def rerank(A: Side, found: Array, B: Side, lists: Lists, cosine: bool) -> None:
@@ -110,27 +98,25 @@ class State(NamedTuple):
     first: int
     lists: Lists
     squares: Array
-    unit: Array
-    scale: Array  # 1/‖x‖ for cosines, 0 for an empty row; else 1; times the unit
+    scale: Array  # 1/‖x‖ for cosines, 0 for an empty row; else 1
     shift: Array  # 0 for cosines; else ‖x‖²/2
     cut: Array  # a product that reaches it, scaled and shifted, may enter the row's list
-    least: Array  # the same for cosines of sketches, in their integers
 
 
 def opened(block: Side, known: Lists, cosine: bool) -> State:
     """A copy of the lists `known`, for `scan` to go on with."""
     norm = np.sqrt(block.squares)
-    scale = np.divide(block.unit, norm, out=np.zeros_like(norm), where=norm > 0) if cosine else block.unit
+    scale = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0) if cosine else np.ones_like(norm)
     shift = np.zeros_like(norm) if cosine else block.squares / 2
     cut = _cuts(known.key[:, -1], cosine)
     lists = Lists(known.key.copy(), known.found.copy())
-    return State(block.first, lists, block.squares, block.unit, scale, shift, cut, _leasts(cut))
+    return State(block.first, lists, block.squares, scale, shift, cut)
 
 
 def closed(block: Side, cosine: bool) -> State:
     """Lists that nothing enters: for a `scan` that only one side asks for."""
     state = opened(block, empty(len(block.squares), 1), cosine)
-    state.lists.key[:], state.cut[:], state.least[:] = -np.inf, np.inf, np.iinfo(np.int16).max
+    state.lists.key[:], state.cut[:] = -np.inf, np.inf
     return state
 
 
@@ -144,25 +130,7 @@ def _squares(indptr, data):
 
 
 @_jit
-def _sketch(indptr, indices, data, unit, kept):
-    """csr of int8: rounded towards zero, what becomes zero left out."""
-    count = 0
-    for i in range(len(unit)):
-        for p in range(indptr[i], indptr[i + 1]):
-            count += kept[indices[p]] and abs(data[p]) >= unit[i]
-    starts, columns, values = np.zeros(len(indptr), np.int64), np.empty(count, np.int32), np.empty(count, np.int8)
-    q = 0
-    for i in range(len(unit)):
-        for p in range(indptr[i], indptr[i + 1]):
-            if kept[indices[p]] and abs(data[p]) >= unit[i]:
-                columns[q], values[q] = indices[p], min(max(np.float64(data[p]) / unit[i], -127.0), 127.0)
-                q += 1
-        starts[i + 1] = q
-    return starts, columns, values
-
-
-@_jit
-def _invert(indptr, indices, data, low, high, d, frequent):
+def invert(indptr, indices, data, low, high, d, frequent):
     """Rows [low, high) by term: (start of each posting list, line of each frequent term or −1, lines, rows, values)."""
     count = np.zeros(d, np.int64)
     for p in range(indptr[low], indptr[high]):
@@ -213,48 +181,6 @@ def _scan(indptr, indices, data, low, high, strip, a, b, cosine, same):
 
 
 @_jit
-def _scan_sketch(indptr, indices, data, low, high, strip, a, b, cosine, same):
-    """`_scan` in integers, whose sums don't depend on their order: frequent terms apart, four at a time."""
-    start, line, dense, rows, values = strip
-    width = high - low
-    sums, may = np.zeros(width, np.int16), _marks(width)
-    lines, weights = np.empty(len(line), np.int32), np.empty(len(line), np.int8)
-    scales, shifts, cuts, least = b.scale[low:high], b.shift[low:high], b.cut[low:high], b.least[low:high]
-    for i in range(min(len(indptr) - 1, high - 1) if same else len(indptr) - 1):
-        frequent = 0
-        for p in range(indptr[i], indptr[i + 1]):
-            t, x = indices[p], data[p]
-            if line[t] >= 0:
-                lines[frequent], weights[frequent] = line[t], x
-                frequent += 1
-            else:
-                for q in range(start[t], start[t + 1]):
-                    sums[rows[q]] += x * values[q]
-        f = 0
-        while f + 4 <= frequent:
-            _add_four(sums, dense, lines[f : f + 4], weights[f : f + 4])
-            f += 4
-        for g in range(f, frequent):
-            x, values_of = weights[g], dense[lines[g]]
-            for j in range(width):
-                sums[j] += x * values_of[j]
-        if cosine:
-            _mark_integers(may, sums, a.least[i], least)
-        else:
-            _mark(may, sums, a.scale[i], a.shift[i], a.cut[i], scales, shifts, cuts)
-        _offer(sums, may, max(i + 1 - low, 0) if same else 0, low, i, a, b, cosine)
-        sums[:] = 0
-
-
-@_jit
-def _add_four(sums, dense, lines, weights):
-    a, b, c, d = dense[lines[0]], dense[lines[1]], dense[lines[2]], dense[lines[3]]
-    p, q, r, s = weights[0], weights[1], weights[2], weights[3]
-    for j in range(len(sums)):
-        sums[j] += p * a[j] + q * b[j] + r * c[j] + s * d[j]
-
-
-@_jit
 def _marks(width):
     return np.zeros(-(-width // 8) * 8, np.uint8)
 
@@ -267,35 +193,26 @@ def _mark(may, sums, scale, shift, mine, scales, shifts, cuts):
 
 
 @_jit
-def _mark_integers(may, sums, mine, least):
-    for j in range(len(sums)):
-        may[j] = sums[j] >= min(mine, least[j])
-
-
-@_jit
 def _offer(sums, may, first, low, i, a, b, cosine):
     """Row i's marked sums, from `first` on, to both lists."""
-    square, unit, number, other = a.squares[i], a.unit[i], a.first + i, b.first + low
-    near, near_found, cut, least = a.lists.key, a.lists.found, a.cut, a.least  # arrays as locals: a tuple's fields cost in the loop
-    far, far_found, cuts, leasts = b.lists.key[low:], b.lists.found[low:], b.cut[low:], b.least[low:]
-    units, squares = b.unit[low:], b.squares[low:]
+    square, number, other = a.squares[i], a.first + i, b.first + low
+    near, near_found, cut = a.lists.key, a.lists.found, a.cut  # arrays as locals: a tuple's fields cost in the loop
+    far, far_found, cuts, squares = b.lists.key[low:], b.lists.found[low:], b.cut[low:], b.squares[low:]
     eights = may.view(np.uint64)
-    eight = _marked(eights, 0)
+    eight = marked(eights, 0)
     while eight < len(eights):
         for j in range(max(8 * eight, first), min(8 * eight + 8, len(sums))):
             if may[j]:
-                key = _key(sums[j] * unit * units[j], square, squares[j], cosine)
+                key = _key(sums[j], square, squares[j], cosine)
                 if _push(near, near_found, i, key, other + j):
                     cut[i] = max(cut[i], _cut(near[i, -1], cosine))
-                    least[i] = _least(cut[i])
                 if _push(far, far_found, j, key, number):
                     cuts[j] = max(cuts[j], _cut(far[j, -1], cosine))
-                    leasts[j] = _least(cuts[j])
-        eight = _marked(eights, eight + 1)
+        eight = marked(eights, eight + 1)
 
 
 @_jit
-def _marked(eights, e):
+def marked(eights, e):
     """The next that is not zero, from e on."""
     while e + 8 <= len(eights) and not (
         eights[e] | eights[e + 1] | eights[e + 2] | eights[e + 3] | eights[e + 4] | eights[e + 5] | eights[e + 6] | eights[e + 7]
@@ -321,17 +238,6 @@ def _cut(worst, cosine):
 @_jit
 def _cuts(worst, cosine):
     return np.array([_cut(key, cosine) for key in worst])
-
-
-@_jit
-def _least(cut):
-    """A cosine's cut in a sketch's integers, rounded down; at least 1."""
-    return max(1, np.int64(min(max(cut, 0.0), 1.0) * (LEVELS * LEVELS) - 0.5))
-
-
-@_jit
-def _leasts(cut):
-    return np.array([_least(one) for one in cut]).astype(np.int16)
 
 
 @_jit

@@ -15,16 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from uuid import uuid4
 
 import numpy as np
 
 from bigfs import blocks
-from bigfs.graph import kernel
-from bigfs.graph.approx import RecallMissed, Rule, rule_for
+from bigfs.graph import kernel, sketch
+from bigfs.graph.approx import RecallMissed, Rule, candidates_of, rule_for
 from bigfs.graph.cost import choose, predict
-from bigfs.graph.kernel import Lists, Side
+from bigfs.graph.kernel import Lists
 from bigfs.graph.rows import Rows, block_size, cut
+from bigfs.graph.tournament import tournament
 from bigfs.matrix import Array, Matrix
 
 Metric = Literal["cosine", "euclidean"]
@@ -110,7 +110,7 @@ def stream_knn(
     info: dict[str, Any] = {"k": k, "metric": metric, "predicted": cost._asdict()}
     way, why = (method, "asked for") if method != "auto" else choose(cost)
     if way == "approx":
-        rows = cut(X, block_rows or block_size(X.shape[0], candidates, cost))
+        rows = cut(X, block_rows or block_size(X.shape[0], 12 * candidates, cost))
         try:
             rule = rule_for(X, rows, k, metric, recall=recall, candidates=candidates)
             if method == "auto":
@@ -121,70 +121,37 @@ def stream_knn(
             way, why = "exact", f"{why}; but {error}"
         else:
             return _approximate(X, rows, k, metric, rule, sink), info | {"method": way, "why": why} | rule.info()
-    rows = cut(X, block_rows or block_size(X.shape[0], k, cost))
+    rows = cut(X, block_rows or block_size(X.shape[0], 24 * k, cost))
     return _exact(X, rows, k, metric, sink), info | {"method": way, "why": why}
 
 
 def _exact(X: Matrix, rows: list[Rows], k: int, metric: Metric, sink: Sink) -> list[Any]:
-    lists, steps = tournament(X, rows, k, metric)
+    lists, steps = tournament(X, rows, _inside, _meet, k, metric == "cosine")
     return blocks.map_tiles(_finish, rows, metric, sink, each=[lists], local=X.local, label="neighbours", after=steps)
 
 
 def _approximate(X: Matrix, rows: list[Rows], k: int, metric: Metric, rule: Rule, sink: Sink) -> list[Any]:
-    candidates, steps = tournament(X, rows, rule.candidates, metric, uuid4().hex, rule.kept(X))
+    candidates, steps = candidates_of(X, rows, rule, metric == "cosine")
     X.passes += len(rows)
     return blocks.map_tiles(_compare, rows, rows, k, metric, sink, each=[candidates], local=X.local, label="neighbours", after=steps)
-
-
-def tournament(X: Matrix, rows: list[Rows], k: int, metric: Metric, *sketched: Any) -> tuple[list[Any], list[Any]]:
-    """(the blocks' lists when each has met all others, and every task on the way), not run; `sketched`: as `_side` takes it."""
-    lists: list[Any] = blocks.lazy_tiles(_inside, rows, k, metric, *sketched, local=X.local)
-    steps = list(lists)
-    for meetings in rounds(len(rows)):
-        pairs = [(rows[i], rows[j]) for i, j in meetings]
-        known = [[lists[i] for i, _ in meetings], [lists[j] for _, j in meetings]]
-        met: list[Any] = blocks.lazy_tiles(_meet, pairs, metric, *sketched, each=known, local=X.local)
-        steps += met
-        for (i, j), both in zip(meetings, met, strict=True):
-            lists[i], lists[j] = both[0], both[1]
-    X.passes += len(rows)  # b blocks, each loaded for b meetings
-    return lists, steps
-
-
-def rounds(b: int) -> list[list[tuple[int, int]]]:
-    """The b(b−1)/2 pairs i < j in rounds, in each of which everyone meets one other (with b odd, one rests)."""
-    ring = list(range(b + b % 2))
-    half, made = len(ring) // 2, []
-    for _ in range(len(ring) - 1):
-        pairs = zip(ring[:half], reversed(ring[half:]), strict=True)
-        made.append([(min(pair), max(pair)) for pair in pairs if max(pair) < b])
-        ring = [ring[0], ring[-1], *ring[1:-1]]
-    return made
 
 
 # --- tasks --------------------------------------------------------------------------------------
 
 
-def _inside(rows: Rows, k: int, metric: Metric, *sketched: Any) -> Lists:
-    return kernel.inside(_side(rows, *sketched), k, metric == "cosine")
+def _inside(rows: Rows, k: int, cosine: bool) -> Lists:
+    return kernel.inside(kernel.side(rows.load(), rows.start), k, cosine)
 
 
-def _meet(pair: tuple[Rows, Rows], of_a: Lists, of_b: Lists, metric: Metric, *sketched: Any) -> tuple[Lists, Lists]:
-    A, B = (_side(rows, *sketched) for rows in pair)
-    return kernel.between(A, B, of_a, of_b, metric == "cosine")
+def _meet(pair: tuple[Rows, Rows], of_a: Lists, of_b: Lists, _: int, cosine: bool) -> tuple[Lists, Lists]:
+    A, B = (kernel.side(rows.load(), rows.start) for rows in pair)
+    return kernel.between(A, B, of_a, of_b, cosine)
 
 
-def _side(rows: Rows, search: str = "", columns: Array | None = None) -> Side:
-    """The block itself or, in a search by sketches of some columns (mask), its sketch, kept while there is room."""
-    if columns is None:
-        return kernel.side(rows.load(), rows.start)
-    return blocks.keep((search, rows.start), lambda: kernel.sketch(kernel.side(rows.load(), rows.start), columns))
-
-
-def _compare(own: Rows, candidates: Lists, others: list[Rows], k: int, metric: Metric, sink: Sink) -> Any:
+def _compare(own: Rows, codes: Array, others: list[Rows], k: int, metric: Metric, sink: Sink) -> Any:
     """The candidates of a block compared by all their columns, block by block."""
     A, lists = kernel.side(own.load(), own.start), kernel.empty(own.stop - own.start, k)
-    found = np.sort(candidates.found, axis=1)
+    found = np.sort(sketch.found(codes), axis=1)
     for rows in others:
         kernel.rerank(A, found, kernel.side(rows.load(), rows.start), lists, metric == "cosine")
     return _finish(own, lists, metric, sink)

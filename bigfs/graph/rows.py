@@ -45,9 +45,9 @@ def cut(X: Matrix, size: int) -> list[Rows]:
     return made
 
 
-def block_size(n: int, k: int, cost: Cost) -> int:
-    """Rows of a block: so many that a pair of them, with lists of k, fits in a process's memory, and that all workers have some."""
-    row = cost.row_bytes + 24 * k
+def block_size(n: int, listed: int, cost: Cost) -> int:
+    """Rows of a block: so many that a pair of them, with lists of `listed` bytes a row, fits in memory, and that all workers have some."""
+    row = cost.row_bytes + listed
     blocks.require_memory(int(GRAIN * row / SHARE), f"neighbours of {GRAIN} rows at a time")
     most = n if blocks.client() is None else n / (BLOCKS_PER_WORKER * blocks.n_workers())
     return max(int(min(SHARE * blocks.memory_limit() / row, most)) // GRAIN, 1) * GRAIN
