@@ -103,8 +103,23 @@ def test_what_waits_is_handed_over_before_there_is_too_much_of_it(rng):
 
 
 def test_a_higher_recall_keeps_more_terms(corpus):
-    caps = [graph.knn(Matrix.from_array(corpus), 10, method="approx", recall=r).info["cap"] for r in (0.5, 0.97)]
-    assert caps[0] < caps[1]
+    few, more = (graph.knn(Matrix.from_array(corpus), 10, method="approx", recall=r).info for r in (0.5, 0.97))
+    assert few["share"] < more["share"]
+    assert few["columns"] < more["columns"]
+    assert few["products_kept"] < more["products_kept"]
+
+
+def test_columns_come_in_by_their_worth_for_their_cost(corpus):
+    X = Matrix.from_array(corpus)
+    shares = approx.column_shares(X)
+    counts, squares = X.stats.counts.astype(float), X.stats.squares
+    there = counts > 0
+    cost = np.minimum(counts, sketch.DENSE * 3000)[there] * counts[there] / 2
+    order = np.argsort(shares[there], kind="stable")
+    worth = (squares[there] ** 1.5 / cost)[order]
+    assert np.all(np.diff(worth) <= 1e-12 * worth[:-1])
+    np.testing.assert_allclose(np.sort(shares[there]), np.cumsum(cost[order]) / cost.sum(), atol=1e-8)
+    assert shares.max() <= 1
 
 
 def test_auto_goes_by_the_predicted_cost_and_says_why(corpus, monkeypatch):
@@ -129,7 +144,7 @@ def test_dense_columns_all_make_candidates(rng):
     X = rng.normal(size=(500, 40))
     exact = graph.knn(Matrix.from_array(X), 5, metric="euclidean")
     found = graph.knn(Matrix.from_array(X), 5, metric="euclidean", method="approx", recall=0.99)
-    assert found.info["cap"] == 1
+    assert found.info["columns"] == 40
     assert np.mean(found.index == exact.index) > 0.99
 
 

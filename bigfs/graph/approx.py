@@ -1,10 +1,10 @@
 """Approximate neighbours: candidates by sketches of the rows, compared exactly.
 
-A sketch has a row's values in eight bits, and leaves out the columns that too many rows have: of text, a term in a
-large share of the rows costs the square of their number and says little. The candidates of a row are the few dozen
-others with the largest product of sketches (over the full norms), and only they are compared by all columns. How
-frequent a column may be comes from the recall asked for: a sample of rows, whose exact neighbours are known, says what
-each cap would have kept.
+A sketch has a row's values in eight bits, and only the columns that are worth their cost: of text, a term in a large
+share of the rows costs the square of their number and says little. The candidates of a row are the few dozen others
+with the largest product of sketches (over the full norms), and only they are compared by all columns. How many columns
+it takes comes from the recall asked for: a sample of rows, whose exact neighbours are known, says what each share of
+the cost would have kept.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import scipy.sparse as sp
 
 from bigfs import blocks
 from bigfs.graph import kernel, sketch
-from bigfs.graph.cost import Cost, products, sketch_seconds
+from bigfs.graph.cost import Cost, products, sketch_costs, sketch_seconds
 from bigfs.graph.kernel import Lists
 from bigfs.graph.rows import Rows
 from bigfs.graph.sketch import Sketch
 from bigfs.graph.tournament import tournament
 from bigfs.matrix import Array, Matrix
 
-CAPS = (0.02, 0.04, 0.06, 0.08, 0.09, 0.1, 0.15, 1.0)  # of the rows
-SAMPLE = 1024  # rows; the first half chooses the cap, the second measures the recall
+SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.8, 1.0)  # of the cost of all columns in eight bits
+SAMPLE = 1024  # rows; the first half chooses the share, the second measures the recall
 SEED = 0
 LATER = np.iinfo(np.int32).max  # the number of a sampled row beyond all blocks: it is nobody's itself
 
@@ -39,7 +39,8 @@ class RecallMissed(ValueError):
 class Rule:
     """Which columns make candidates, and what a sample says of it."""
 
-    cap: float  # of the rows: a column in more of them is left out
+    share: float  # of the cost of all columns: those that come in within it
+    columns: int  # so many
     candidates: int
     recall: float  # of the sample's second half
     recall_sample: int  # its rows
@@ -47,16 +48,11 @@ class Rule:
     products_kept: float  # share of the exact graph's multiply-adds, in eight bits
     seconds: float  # predicted, of one core
 
-    def kept(self, X: Matrix) -> Array:
-        """Mask of the columns that make candidates."""
-        return np.asarray(X.stats.counts <= self.cap * X.shape[0])
-
     def require_gain(self, exact: Cost) -> None:
         """Raise `RecallMissed` where the exact graph is predicted to be as quick."""
         if self.seconds >= exact.seconds:
             raise RecallMissed(
-                f"the approximate one, with the columns in up to {self.cap:.1%} of the rows that its recall needs, "
-                f"is predicted to take {self.seconds:.0f} s"
+                f"the approximate one, with the {self.columns} columns that its recall needs, is predicted to take {self.seconds:.0f} s"
             )
 
     def info(self) -> dict[str, Any]:
@@ -64,31 +60,51 @@ class Rule:
 
 
 def rule_for(X: Matrix, rows: list[Rows], k: int, metric: str, *, recall: float, candidates: int) -> Rule:
-    """The lowest cap whose candidates hold the share `recall` of the true neighbours, on a sample.
+    """The fewest columns whose candidates hold the share `recall` of the true neighbours, on a sample.
 
     Raises
     ------
     ValueError : for a recall outside (0, 1] or fewer candidates than neighbours.
-    RecallMissed : if no cap does.
+    RecallMissed : if all columns don't.
     """
     if not 0 < recall <= 1 or candidates < k:
         raise ValueError(f"recall must be in (0, 1] and candidates at least k={k}; got recall={recall}, candidates={candidates}")
-    n, counts = X.shape[0], X.stats.counts
-    numbers = np.random.default_rng(SEED).permutation(n)[:SAMPLE]
-    *tried, true = _kept(X, rows, numbers, [cap * n for cap in CAPS], k, candidates, metric)
+    numbers = np.random.default_rng(SEED).permutation(X.shape[0])[:SAMPLE]
+    *tried, true = _held(X, rows, numbers, k, candidates, metric)
     half = len(numbers) // 2
-    chosen = next((c for c, kept in enumerate(tried) if kept[:half].sum() >= recall * true[:half].sum()), None)
+    chosen = next((s for s, held in enumerate(tried) if held[:half].sum() >= recall * true[:half].sum()), None)
     if chosen is None:
         reached = tried[-1][:half].sum() / max(true[:half].sum(), 1)
         raise RecallMissed(
             f"{candidates} candidates keep {reached:.2%} of the neighbours, not {recall:.2%}: "
             "ask for a lower recall or more candidates, or for the exact graph"
         )
-    measured = tried[chosen][half:].sum() / max(true[half:].sum(), 1)
-    kept = counts[counts <= CAPS[chosen] * n].astype(np.float64)
-    share = products(kept) / max(products(counts.astype(np.float64)), 1)
-    took = sketch_seconds(kept, n, candidates)
-    return Rule(CAPS[chosen], candidates, float(measured), len(numbers) - half, recall, float(share), took)
+    counts = X.stats.counts.astype(np.float64)
+    kept = counts[column_shares(X) <= SHARES[chosen]]
+    return Rule(
+        share=SHARES[chosen],
+        columns=len(kept),
+        candidates=candidates,
+        recall=float(tried[chosen][half:].sum() / max(true[half:].sum(), 1)),
+        recall_sample=len(numbers) - half,
+        recall_asked=recall,
+        products_kept=products(kept) / max(products(counts), 1),
+        seconds=sketch_seconds(kept, X.shape[0], candidates),
+    )
+
+
+def column_shares(X: Matrix) -> Array:
+    """(d,): the share of the cost of all columns at which each comes in, the one with the most worth for its cost first.
+
+    The cost of a column is its multiply-adds. Its worth is (Σx²)^1.5: what of a product is missed without it has a
+    variance of about (Σx²)² over random pairs, and grows with Σx² itself over neighbours; 1.5 found the most neighbours.
+    """
+    cost = sketch_costs(X.stats.counts.astype(np.float64), X.shape[0])
+    worth = np.divide(X.stats.squares**1.5, cost, out=np.zeros_like(cost), where=cost > 0)
+    order = np.argsort(-worth, kind="stable")
+    shares = np.empty_like(cost)
+    shares[order] = np.cumsum(cost[order]) / max(cost.sum(), 1) - 1e-9  # with all of the cost all come in
+    return shares
 
 
 # --- the candidates -----------------------------------------------------------------------------
@@ -96,7 +112,7 @@ def rule_for(X: Matrix, rows: list[Rows], k: int, metric: str, *, recall: float,
 
 def candidates_of(X: Matrix, rows: list[Rows], rule: Rule, cosine: bool) -> tuple[list[Any], list[Any]]:
     """The blocks' candidates, as `sketch.found` reads them, and every task on the way; not run."""
-    return tournament(X, rows, _inside, _meet, rule.candidates, rule.kept(X), cosine, uuid4().hex)
+    return tournament(X, rows, _inside, _meet, rule.candidates, column_shares(X) <= rule.share, cosine, uuid4().hex)
 
 
 def _inside(rows: Rows, candidates: int, kept: Array, cosine: bool, search: str) -> Array:
@@ -116,16 +132,16 @@ def _sketched(rows: Rows, kept: Array, search: str) -> Sketch:
 # --- the sample ---------------------------------------------------------------------------------
 
 
-def _kept(X: Matrix, rows: list[Rows], numbers: Array, most: list[float], k: int, candidates: int, metric: str) -> list[Array]:
-    """For each cap, then for none: how many true neighbours of each sampled row are among its candidates."""
+def _held(X: Matrix, rows: list[Rows], numbers: Array, k: int, candidates: int, metric: str) -> list[Array]:
+    """For each share, and last: how many true neighbours of each sampled row are among its candidates; how many it has."""
     order = np.sort(numbers)
     inside = [order[(order >= r.start) & (order < r.stop)] for r in rows]
     sample = sp.csr_array(sp.vstack(blocks.map_tiles(_take, rows, each=[inside], local=X.local), format="csr"))
     X.passes += 2
     runs = np.array_split(np.arange(len(rows)), min(len(rows), 2 * blocks.n_workers()))
-    args = sample, order, X.stats.counts, most, k, candidates, metric == "cosine"
+    args = sample, order, column_shares(X), k, candidates, metric == "cosine"
     codes, lists = blocks.reduce_tiles(
-        _try_caps, [[rows[r] for r in run] for run in runs], *args, combine=_merged, local=X.local, label="recall"
+        _try, [[rows[r] for r in run] for run in runs], *args, combine=_merged, local=X.local, label="recall"
     )
     *tried, true = (_pairs(found, order) for found in [*map(sketch.found, codes), lists.found])
     places = np.searchsorted(order, numbers)
@@ -149,16 +165,16 @@ def _take(rows: Rows, numbers: Array) -> sp.csr_array:
     return rows.load()[numbers - rows.start]
 
 
-def _try_caps(
-    run: list[Rows], sample: sp.csr_array, order: Array, counts: Array, most: list[float], k: int, candidates: int, cosine: bool
+def _try(
+    run: list[Rows], sample: sp.csr_array, order: Array, shares: Array, k: int, candidates: int, cosine: bool
 ) -> tuple[list[Array], Lists]:
-    """In some blocks the sampled rows' candidates by each cap, and their neighbours; one more of each, because they meet themselves."""
+    """In some blocks the sampled rows' candidates by each share, and their neighbours; one more of each, because they meet themselves."""
     ours, n = kernel.side(sample, LATER), len(order)
-    asking = [sketch.sketch(ours, counts <= count) for count in most]
-    codes = [np.full((n, candidates + 1), sketch.NOBODY) for _ in most]
+    asking = [sketch.sketch(ours, shares <= share) for share in SHARES]
+    codes = [np.full((n, candidates + 1), sketch.NOBODY) for _ in SHARES]
     true = kernel.opened(ours, kernel.empty(n, k + 1), cosine)
     for rows in run:
         theirs = kernel.side(rows.load(), rows.start)
         kernel.scan(ours, theirs, true, kernel.closed(theirs, cosine), cosine)
-        sketch.search(asking, sketch.sketch(theirs, np.ones(len(counts), bool)), codes, len(counts), cosine)
+        sketch.search(asking, sketch.sketch(theirs, np.ones(len(shares), bool)), codes, len(shares), cosine)
     return codes, true.lists

@@ -70,7 +70,7 @@ def knn(
     method : "exact"; "approx" (candidates by sketches of the rows, see `approx.py`); "auto" takes
         the exact one while its predicted cost is below ten minutes of one core, and says why in `info`.
     recall, candidates : of "approx": the share of true neighbours to find, which decides how
-        frequent a term may be; and how many candidates a row are compared exactly.
+        many columns make candidates; and how many candidates a row are compared exactly.
     block_rows : rows of a block; default: sized from the memory limit. Not seen in the result.
 
     Raises
