@@ -110,7 +110,7 @@ def stream_knn(
     info: dict[str, Any] = {"k": k, "metric": metric, "predicted": cost._asdict()}
     way, why = (method, "asked for") if method != "auto" else choose(cost)
     if way == "approx":
-        rows = cut(X, block_rows or block_size(X.shape[0], 12 * candidates, cost))
+        rows = cut(X, block_rows or block_size(X.shape[0], 8 * candidates, cost))
         try:
             rule = rule_for(X, rows, k, metric, recall=recall, candidates=candidates)
             if method == "auto":

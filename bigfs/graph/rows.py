@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +28,15 @@ class Rows:
 
     def load(self) -> sp.csr_array:
         """Canonical csr in float32 or float64, with 32-bit column numbers."""
-        loaded = [canonical(_load(*part)) for part in self.parts]
+        loaded = [rows for _, rows in self.pieces()]
         return loaded[0] if len(loaded) == 1 else sp.csr_array(sp.vstack(loaded, format="csr"))
+
+    def pieces(self) -> Iterator[tuple[int, sp.csr_array]]:
+        """(number of the first row, rows) of each tile's share, for what need not have all of them at once."""
+        start = self.start
+        for tile, first, last in self.parts:
+            yield start, canonical(_load(tile, first, last))
+            start += last - first
 
 
 def cut(X: Matrix, size: int) -> list[Rows]:

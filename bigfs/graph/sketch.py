@@ -52,6 +52,14 @@ def sketch(block: Side, kept: Array) -> Sketch:
     return Sketch(indptr, indices, data, block.first, unit.astype(np.float32), (block.squares / 2).astype(np.float32))
 
 
+def joined(parts: list[Sketch]) -> Sketch:
+    """Sketches of rows that follow each other, as one."""
+    sizes = np.cumsum([0, *(len(part.data) for part in parts)])
+    indptr = np.concatenate([[0], *(part.indptr[1:] + size for part, size in zip(parts, sizes[:-1], strict=True))])
+    indices, data, unit, half = (np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "data", "unit", "half"))
+    return Sketch(indptr, indices, data, parts[0].first, unit, half)
+
+
 def found(codes: Array) -> Array:
     """The numbers of the rows in such lists, int32; `LAST` where there is none."""
     return np.where(codes == NOBODY, LAST, LAST - (codes & LAST)).astype(np.int32)
