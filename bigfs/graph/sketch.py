@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from bigfs.graph.kernel import Side, invert, marked
+from bigfs.graph.kernel import NONE, Side, invert, marked
 from bigfs.matrix import Array
 
 LEVELS = 181  # the product of two rows is at most 181² < 2¹⁵, by Cauchy and Schwarz
@@ -21,7 +21,7 @@ DENSE = 0.04  # a term in this share of a strip's rows is cheaper as a dense lin
 START = 4096  # rows that find their first lists among themselves
 WAITING = 1 << 18  # scores that wait for the lists of the second block
 MOST = LEVELS * LEVELS + 1  # a sum that no pair has
-LAST = np.iinfo(np.int32).max
+LAST = NONE  # above all numbers of rows
 NOBODY = np.iinfo(np.int64).min
 
 _jit = numba.njit(nogil=True, cache=True)
