@@ -107,6 +107,8 @@ def _surroundings(data: Path, **more: str) -> None:
         own["PREFECT_HOME"] = str(data / "prefect")
     for name, value in own.items():
         os.environ.setdefault(name, value)
+    if "PREFECT_HOME" in own:  # Prefect makes it, but not what it is in: a new user may have no ~/.cache
+        Path(os.environ["PREFECT_HOME"]).mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _end_runs(seconds: float = 20) -> None:

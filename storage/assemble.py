@@ -114,7 +114,7 @@ def counts_of(writer: Writer, segments: Sequence[layout.Segment], d: int) -> Ite
     """The non-zeros of each column, some chunks of columns after the other."""
     indptrs = [unpublished(writer.uri, f"uns/columns/{s.name}/indptr") for s in segments]
     for a in range(0, d, 8 * PER_COLUMN):
-        yield sum(np.diff(indptr[a : min(a + 8 * PER_COLUMN, d) + 1]) for indptr in indptrs)  # type: ignore[misc]
+        yield sum(np.diff(indptr[a : min(a + 8 * PER_COLUMN, d) + 1]) for indptr in indptrs)  # type: ignore[misc]  # sum's start is a 0
 
 
 @dataclass(frozen=True)

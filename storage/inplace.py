@@ -60,10 +60,10 @@ class InPlace(Corpus):
         self._about = self.source.about(0, len(self.indptr) - 1)
 
     @property
-    def manifest(self) -> Any:  # type: ignore[override]
+    def manifest(self) -> Any:  # type: ignore[override]  # a field of a staged corpus
         raise StoreError(f"{self.uri} is as anndata wrote it, and this needs a staged store: bigfs stage {self.uri} STORE")
 
-    place = manifest  # type: ignore[assignment]
+    place = manifest  # type: ignore[assignment]  # the same
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -74,6 +74,7 @@ class InPlace(Corpus):
             raise StoreError(f"{self.uri} has no rows of split {split!r}; it has {', '.join(self.splits) or 'no split'}")
         some = object.__new__(InPlace)
         rows = np.flatnonzero(self.split == split)
+        # one that has splits has a `split`, which the type does not say
         some.__dict__ |= self.__dict__ | {"X": self.X.take_rows(rows), "y": self.y[rows], "split": self.split[rows]}  # type: ignore[index]
         some.__dict__["sample_names"] = self.sample_names[rows]
         return some

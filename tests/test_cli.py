@@ -201,3 +201,15 @@ def test_append_joins_once_and_refuses_in_one_line(bigfs, corpus, tmp_path):
     bigfs("stage", "good.svm", "m.zarr", "--workers", 0)
     fails(bigfs("append", "m.zarr", "bad.svm", "--workers", 0), "bad.svm, line 2: a value must be a finite number; got '1:x'")
     fails(bigfs("append", "memory://m.zarr", "good.svm", "--workers", 0), "does not exist")
+
+
+def test_a_home_without_a_cache_folder_is_enough_for_prefect(tmp_path, monkeypatch):
+    from flows.cli import quiet_prefect
+
+    for name in [name for name in os.environ if name.startswith("PREFECT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / ".cache" / name)
+    quiet_prefect(debug=True)
+    assert os.environ["PREFECT_HOME"] == str(tmp_path / ".cache" / "bigfs" / "prefect")
+    assert os.path.isdir(os.environ["PREFECT_HOME"])

@@ -71,7 +71,7 @@ def test_a_sketch_s_lists_are_the_best_by_definition(words, metric, q):
 
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
-def test_halves_strips_lines_and_waiting_do_not_change_a_bit_of_a_sketch_s_lists(words, metric, monkeypatch):
+def test_halves_strips_and_lines_do_not_change_a_bit_of_a_sketch_s_lists(words, metric, monkeypatch):
     made = sketch.sketch(kernel.side(canonical(words), 0), np.arange(120) > 0)
     whole = sketch.inside(made, 9, 120, metric == "cosine")
     for start, strip, dense in [(7, 16, 0.0), (50, 33, 2.0), (120, 300, 0.1)]:

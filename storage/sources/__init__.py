@@ -77,7 +77,7 @@ def _made(kind: Any, path: str, options: dict[str, Any]) -> Source:
     if unknown := sorted(set(options) - set(known)):
         raise SourceError(f"{kind.format} has no option {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
     options = {name: _typed(value, str(parameters[name].annotation), name) for name, value in options.items()}
-    return kind(path, **options)  # type: ignore[no-any-return]
+    return kind(path, **options)  # type: ignore[no-any-return]  # of a registry
 
 
 def _typed(value: Any, wanted: str, name: str) -> Any:
@@ -101,9 +101,9 @@ def _catalogued(name: str, format: str | None, options: dict[str, Any]) -> Sourc
     ]
     source = parts[0][0]
     if isinstance(source, MatrixSource):
-        source = Joined(name, parts, n_features=entry.shape[1], sample_shape=entry.sample_shape)  # type: ignore[arg-type]
+        source = Joined(name, parts, n_features=entry.shape[1], sample_shape=entry.sample_shape)  # type: ignore[arg-type]  # parts of one kind
     if entry.topics:
-        source = Topics(source, str(paths[-1]))  # type: ignore[arg-type]
+        source = Topics(source, str(paths[-1]))  # type: ignore[arg-type]  # entries with topics are matrices
     return source
 
 

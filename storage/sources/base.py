@@ -147,7 +147,7 @@ def opened(path: str | Path) -> IO[bytes]:
         start = file.read(6)
     for magic, open_compressed in COMPRESSED.items():
         if start.startswith(magic):
-            return open_compressed(path, "rb")  # type: ignore[return-value, operator]
+            return open_compressed(path, "rb")  # type: ignore[return-value, operator]  # the modules' types differ
     return open(path, "rb")
 
 

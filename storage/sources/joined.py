@@ -89,7 +89,7 @@ class Topics(MatrixSource):
         rows = self.rows.read(piece)
         about = _about(self.qrels)
         document = np.asarray(rows.y, dtype=np.int64)
-        first, last = (np.searchsorted(about.document, document, side) for side in ("left", "right"))  # type: ignore[call-overload]
+        first, last = (np.searchsorted(about.document, document, side) for side in ("left", "right"))  # type: ignore[call-overload]  # sides
         labels = [tuple(sorted(about.names[t] for t in about.topic[a:b])) for a, b in zip(first, last, strict=True)]
         if () in labels:
             raise SourceError(f"{self.qrels} has no topic for document {document[labels.index(())]} of {self.path}")

@@ -33,7 +33,8 @@ class Spool(NamedTuple):
     shape: tuple[int, int]
 
     def array(self, name: str) -> NDArray[Any]:
-        return np.load(Path(self.folder) / f"{name}.npy", mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+        mapped: NDArray[Any] = np.load(Path(self.folder) / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        return mapped
 
     def has(self, name: str) -> bool:
         return (Path(self.folder) / f"{name}.npy").exists()

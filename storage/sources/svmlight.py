@@ -96,7 +96,7 @@ class Svmlight(MatrixSource):
         if code:
             raise SourceError(self._complaint(code, start, raw, where))
         for entry, begin in unsure:  # too near the middle of two float32 numbers
-            values[entry] = float(re.match(NUMBER, raw[begin : begin + 999])[0])  # type: ignore[index]
+            values[entry] = float(re.match(NUMBER, raw[begin : begin + 999])[0])  # type: ignore[index]  # it is one
         width = int(indices.max()) + 1 if len(indices) else 0
         if self.n_features is not None and width > self.n_features:
             raise SourceError(f"{self.path} has an index {width - bool(self.zero_based)} and n_features={self.n_features}: raise it")
