@@ -10,7 +10,9 @@ from bigfs.graph import kernel, sketch
 from bigfs.matrix import Array, Matrix
 
 SPARSE, SCAN = 0.85e-9, 0.2e-9  # seconds of one core: a multiply-add by posting list, a pair compared (measured)
-SKETCH_SPARSE, SKETCH_SCAN, LISTED = 0.46e-9, 0.1e-9, 130e-9  # the same of sketches; a candidate that enters a list (measured)
+SKETCH_SPARSE, SKETCH_SCAN = 0.49e-9, 0.1e-9  # the same of sketches (measured)
+PASSED, COMPLETED = 70e-9, 0.7e-9  # a pair that passes a screen, a multiply-add of its other columns (measured)
+COMPARED, SKETCHED = 500e-9, 20e-6  # a candidate compared; what a row costs besides: reading, sample, sketches (measured)
 EXACT_BELOW = 600.0  # seconds of one core: "auto" goes exact; not counted in workers, so that they don't change the graph
 
 
@@ -19,13 +21,13 @@ class Cost(NamedTuple):
 
     multiply_adds: float
     seconds: float  # of one core
-    row_bytes: float  # of an average row as csr
+    row_bytes: float  # of an average row as csr, in single precision as stores have it
 
 
 def predict(X: Matrix) -> Cost:
     """From the stored column counts, or one pass where they are not known."""
     n, counts = X.shape[0], X.stats.counts.astype(np.float64)
-    return Cost(products(counts), seconds(counts, n), float(12.0 * counts.sum() / n + 8))
+    return Cost(products(counts), seconds(counts, n), float(8.0 * counts.sum() / n + 4))
 
 
 def products(counts: Array) -> float:
@@ -44,11 +46,12 @@ def sketch_costs(counts: Array, n: int) -> Array:
     return np.asarray(np.minimum(counts**2, counts * n * sketch.DENSE) / 2)
 
 
-def sketch_seconds(counts: Array, n: int, candidates: int) -> float:
-    """Of the approximate graph, for the columns that make candidates."""
-    work = sketch_costs(counts, n).sum()
-    listed = n * candidates * (2 + np.log(max(n / candidates, 1)))
-    return float(work * SKETCH_SPARSE + n * (n - 1) / 2 * SKETCH_SCAN + listed * LISTED)
+def sketch_cost(counts: Array, screen: Array, n: int, passing: float, candidates: int) -> Cost:
+    """Of the approximate graph: the columns of the screen (mask) for all pairs, the others for those that pass, so many of each row."""
+    others = passing * counts[~screen].sum()
+    pairs = sketch_costs(counts[screen], n).sum() * SKETCH_SPARSE + n * (n - 1) / 2 * SKETCH_SCAN
+    rows = n * (SKETCHED + passing * PASSED + candidates * COMPARED)
+    return Cost(products(counts[screen]) + others, float(pairs + others * COMPLETED + rows), 0.0)
 
 
 def choose(cost: Cost) -> tuple[str, str]:

@@ -24,6 +24,8 @@ from bigfs.graph.approx import RecallMissed, Rule, candidates_of, rule_for
 from bigfs.graph.cost import choose, predict
 from bigfs.graph.kernel import Lists
 from bigfs.graph.rows import Rows, block_size, cut
+from bigfs.graph.sample import Sample, sample_of
+from bigfs.graph.sketch import Best
 from bigfs.graph.tournament import tournament
 from bigfs.matrix import Array, Matrix
 
@@ -57,7 +59,7 @@ def knn(
     metric: Metric = "cosine",
     method: Method = "exact",
     recall: float = 0.95,
-    candidates: int = 30,
+    candidates: int = 15,
     block_rows: int | None = None,
 ) -> Neighbours:
     """The k nearest other rows of every row of X, in memory (n × k × 12 bytes).
@@ -93,7 +95,7 @@ def stream_knn(
     metric: Metric = "cosine",
     method: Method = "exact",
     recall: float = 0.95,
-    candidates: int = 30,
+    candidates: int = 15,
     block_rows: int | None = None,
 ) -> tuple[list[Any], dict[str, Any]]:
     """`knn`, each block of finished rows handed to `sink(start, stop, index, distance)` where it was computed.
@@ -112,7 +114,8 @@ def stream_knn(
     if way == "approx":
         rows = cut(X, block_rows or block_size(X.shape[0], 8 * candidates, cost))
         try:
-            rule = rule_for(X, rows, k, metric, recall=recall, candidates=candidates)
+            sample = sample_of(X, rows)
+            rule = rule_for(X, rows, sample, k, metric, recall=recall, candidates=candidates)
             if method == "auto":
                 rule.require_gain(cost)
         except RecallMissed as error:
@@ -120,7 +123,7 @@ def stream_knn(
                 raise
             way, why = "exact", f"{why}; but {error}"
         else:
-            return _approximate(X, rows, k, metric, rule, sink), info | {"method": way, "why": why} | rule.info()
+            return _approximate(X, rows, sample, k, metric, rule, sink), info | {"method": way, "why": why} | rule.info()
     rows = cut(X, block_rows or block_size(X.shape[0], 24 * k, cost))
     return _exact(X, rows, k, metric, sink), info | {"method": way, "why": why}
 
@@ -130,8 +133,8 @@ def _exact(X: Matrix, rows: list[Rows], k: int, metric: Metric, sink: Sink) -> l
     return blocks.map_tiles(_finish, rows, metric, sink, each=[lists], local=X.local, label="neighbours", after=steps)
 
 
-def _approximate(X: Matrix, rows: list[Rows], k: int, metric: Metric, rule: Rule, sink: Sink) -> list[Any]:
-    candidates, steps = candidates_of(X, rows, rule, metric == "cosine")
+def _approximate(X: Matrix, rows: list[Rows], sample: Sample, k: int, metric: Metric, rule: Rule, sink: Sink) -> list[Any]:
+    candidates, steps = candidates_of(X, rows, sample, rule, metric == "cosine")
     X.passes += len(rows)
     return blocks.map_tiles(_compare, rows, rows, k, metric, sink, each=[candidates], local=X.local, label="neighbours", after=steps)
 
@@ -148,10 +151,10 @@ def _meet(pair: tuple[Rows, Rows], of_a: Lists, of_b: Lists, _: int, cosine: boo
     return kernel.between(A, B, of_a, of_b, cosine)
 
 
-def _compare(own: Rows, codes: Array, others: list[Rows], k: int, metric: Metric, sink: Sink) -> Any:
+def _compare(own: Rows, candidates: Best, others: list[Rows], k: int, metric: Metric, sink: Sink) -> Any:
     """The candidates of a block compared by all their columns, block by block."""
     A, lists = kernel.side(own.load(), own.start), kernel.empty(own.stop - own.start, k)
-    found = np.sort(sketch.found(codes), axis=1)
+    found = np.sort(sketch.found(candidates.codes), axis=1)
     for rows in others:
         kernel.rerank(A, found, kernel.side(rows.load(), rows.start), lists, metric == "cosine")
     return _finish(own, lists, metric, sink)

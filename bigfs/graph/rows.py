@@ -29,13 +29,16 @@ class Rows:
     def load(self) -> sp.csr_array:
         """Canonical csr in float32 or float64, with 32-bit column numbers."""
         loaded = [rows for _, rows in self.pieces()]
-        return loaded[0] if len(loaded) == 1 else sp.csr_array(sp.vstack(loaded, format="csr"))
+        return loaded[0] if len(loaded) == 1 else stacked(loaded)
 
-    def pieces(self) -> Iterator[tuple[int, sp.csr_array]]:
-        """(number of the first row, rows) of each tile's share, for what need not have all of them at once."""
+    def pieces(self, keep: bool = True) -> Iterator[tuple[int, sp.csr_array]]:
+        """(number of the first row, rows) of each tile's share, for what need not have all of them at once.
+
+        `keep`: in this process, while there is room (`blocks.load`); for what is read again.
+        """
         start = self.start
         for tile, first, last in self.parts:
-            yield start, canonical(_load(tile, first, last))
+            yield start, canonical(_load(tile, first, last, keep))
             start += last - first
 
 
@@ -61,8 +64,11 @@ def block_size(n: int, listed: int, cost: Cost) -> int:
     return max(int(min(SHARE * blocks.memory_limit() / row, most)) // GRAIN, 1) * GRAIN
 
 
-def _load(tile: Any, low: int, high: int) -> Any:
-    return blocks.load(tile.cut(low, high)) if hasattr(tile, "cut") else blocks.load(tile)[low:high]
+def _load(tile: Any, low: int, high: int, keep: bool) -> Any:
+    if not hasattr(tile, "cut"):
+        return blocks.load(tile)[low:high]
+    part = tile.cut(low, high)
+    return blocks.load(part) if keep else part.load()
 
 
 def canonical(block: Any) -> sp.csr_array:
@@ -72,4 +78,14 @@ def canonical(block: Any) -> sp.csr_array:
     if not block.has_canonical_format:
         block = block.copy()
         block.sum_duplicates()
-    return sp.csr_array((block.data, block.indices.astype(np.int32, copy=False), block.indptr.astype(np.int64, copy=False)), block.shape)
+    if block.indices.dtype == block.indptr.dtype == np.int32:
+        return block
+    return sp.csr_array((block.data, block.indices.astype(np.int32), block.indptr.astype(np.int32)), block.shape)
+
+
+def stacked(parts: list[sp.csr_array]) -> sp.csr_array:
+    """As scipy's vstack, which would make the numbers 64 bits wide."""
+    starts = np.cumsum([0, *(part.nnz for part in parts)], dtype=np.int32)
+    indptr = np.concatenate([starts[:1], *(part.indptr[1:] + start for part, start in zip(parts, starts[:-1], strict=True))])
+    data, indices = (np.concatenate([getattr(part, name) for part in parts]) for name in ("data", "indices"))
+    return sp.csr_array((data, indices, indptr), (len(indptr) - 1, parts[0].shape[1]))
