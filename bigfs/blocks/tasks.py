@@ -59,6 +59,11 @@ def lazy_tiles(
     return _tasks(fn, tiles, shared, each, local)
 
 
+def once(operand: Any) -> Delayed:
+    """An operand that several maps share: it travels to a worker once, and not once a map."""
+    return dask.delayed(operand)
+
+
 def reduce_tiles(
     fn: Callable[..., Any],
     tiles: Sequence[Any],

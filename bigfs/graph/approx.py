@@ -43,7 +43,7 @@ class Rule:
     share: float  # of the cost of all columns: the screen has those that come in within it
     columns: int  # so many
     alike: float  # the cosine that neighbours have over the other columns, about
-    rank: int  # a pair passes if so many of the sampled rows, and no more, have its product with one of its rows
+    rank: int  # a pair passes if its product is above that of one of its rows with all but so many of the sampled rows
     passing: int  # pairs a row that pass, about
     candidates: int
     recall: float  # of the measured rows' second half
@@ -132,8 +132,9 @@ def column_shares(X: Matrix) -> Array:
 
 def candidates_of(X: Matrix, rows: list[Rows], sample: Sample, rule: Rule, cosine: bool) -> tuple[list[Any], list[Any]]:
     """The blocks' candidates (`sketch.Best`), and every task on the way; not run."""
-    place = sketch.beside(column_shares(X) <= rule.share)
-    return tournament(X, rows, _inside, _meet, sample.rows, sample.numbers, rule, place, cosine, uuid4().hex)
+    operands = rule, blocks.once(sketch.beside(column_shares(X) <= rule.share)), cosine, uuid4().hex
+    lists = blocks.lazy_tiles(_inside, rows, sample.rows, sample.numbers, *operands, local=X.local)
+    return tournament(X, rows, lists, _meet, *operands)
 
 
 def _inside(rows: Rows, sampled: sp.csr_array, numbers: Array, rule: Rule, place: Array, cosine: bool, search: str) -> Best:
@@ -142,9 +143,7 @@ def _inside(rows: Rows, sampled: sp.csr_array, numbers: Array, rule: Rule, place
     return sketch.inside(own, asked[:, 0], rule.candidates, cosine)
 
 
-def _meet(
-    pair: tuple[Rows, Rows], of_a: Best, of_b: Best, _: sp.csr_array, __: Array, rule: Rule, place: Array, cosine: bool, search: str
-) -> tuple[Best, Best]:
+def _meet(pair: tuple[Rows, Rows], of_a: Best, of_b: Best, rule: Rule, place: Array, cosine: bool, search: str) -> tuple[Best, Best]:
     A, B = (_sketched(rows, place, rule.alike, search) for rows in pair)
     return sketch.meet(A, B, of_a, of_b, cosine)
 

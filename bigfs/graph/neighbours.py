@@ -13,10 +13,13 @@ to the next. A list's order (distance, then index) is total, so neither the bloc
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse as sp
 
 from bigfs import blocks
 from bigfs.graph import kernel, sketch
@@ -71,8 +74,8 @@ def knn(
         isolated, and gets index −1. "euclidean" finds k for every row. No row is its own neighbour.
     method : "exact"; "approx" (candidates by sketches of the rows, see `approx.py`); "auto" takes
         the exact one while its predicted cost is below ten minutes of one core, and says why in `info`.
-    recall, candidates : of "approx": the share of true neighbours to find, which decides how
-        many columns make candidates; and how many candidates a row are compared exactly.
+    recall, candidates : of "approx": the share of true neighbours to find, which decides what is left
+        out; and how many candidates a row are compared exactly (half as many again as k: eight bits err little).
     block_rows : rows of a block; default: sized from the memory limit. Not seen in the result.
 
     Raises
@@ -108,6 +111,8 @@ def stream_knn(
     What the sink returned, in row order, and `Neighbours.info`.
     """
     _check(X, k, metric, method)
+    if blocks.client() is not None and not X.local:
+        _compile(method, X.shape[1] > sketch.NARROW)
     cost = predict(X)
     info: dict[str, Any] = {"k": k, "metric": metric, "predicted": cost._asdict()}
     way, why = (method, "asked for") if method != "auto" else choose(cost)
@@ -128,8 +133,18 @@ def stream_knn(
     return _exact(X, rows, k, metric, sink), info | {"method": way, "why": why}
 
 
+@cache
+def _compile(method: Method, wide: bool) -> None:
+    """The kernels in numba's cache on disk, by a graph of a few rows: a worker that compiles keeps 120 MB more than one that loads them."""
+    rows = sp.csr_array(np.random.default_rng(0).random((40, 8), dtype=np.float32))
+    rows.resize(40, 2 * sketch.NARROW if wide else 8)
+    way: Method = "exact" if method == "exact" else "approx"
+    Context().run(knn, Matrix.from_array(rows), 3, method=way, recall=0.1)  # nobody is shown its progress
+
+
 def _exact(X: Matrix, rows: list[Rows], k: int, metric: Metric, sink: Sink) -> list[Any]:
-    lists, steps = tournament(X, rows, _inside, _meet, k, metric == "cosine")
+    operands = k, metric == "cosine"
+    lists, steps = tournament(X, rows, blocks.lazy_tiles(_inside, rows, *operands, local=X.local), _meet, *operands)
     return blocks.map_tiles(_finish, rows, metric, sink, each=[lists], local=X.local, label="neighbours", after=steps)
 
 

@@ -16,7 +16,7 @@ from bigfs.matrix import Array, Matrix
 
 MEASURED = 768  # sampled rows whose neighbours are found: the first half chooses a screen, the second measures its recall
 ONE_IN = 32  # of the rows is in the sample
-ENTRIES = 1 << 22  # non-zeros of the sample, at most
+ENTRIES = 1 << 21  # non-zeros of the sample, at most
 SEED = 0
 LATER = np.iinfo(np.int32).max  # the number of a sampled row beyond all blocks: it is nobody's itself
 

@@ -24,6 +24,7 @@ LEVELS = 181  # the product of two rows is at most 181² < 2¹⁵, by Cauchy and
 STRIP = 24576  # rows whose sums gather together: a short posting list costs more to find than to add (measured)
 DENSE = 0.04  # a term in this share of a strip's rows is cheaper as a dense line (measured)
 WAITING = 1 << 17  # pairs that wait to be completed
+NARROW = 1 << 16  # columns whose numbers fit in sixteen bits
 MOST = LEVELS * LEVELS + 1  # a sum that no pair has
 LEFT_OUT = 1 << 24  # columns beside the screen, at most: a number and a value share 32 bits
 LAST = NONE  # above all numbers of rows
@@ -84,7 +85,7 @@ def sketch(block: Side, place: Array, alike: float) -> Sketch:
     `place`: which columns are of the screen, see `beside`; `alike`: the cosine that two rows' other columns are expected to have.
     """
     unit = np.sqrt(block.squares) / LEVELS
-    small = np.uint16 if len(place) <= 1 << 16 else np.int32
+    small = np.uint16 if len(place) <= NARROW else np.int32
     room = np.empty(block.rows.nnz, small)
     indptr, indices, data, others, packed, squares = _quantized(block.rows.indptr, block.rows.indices, block.rows.data, unit, place, room)
     sizes = len(place), int(place.max(initial=-1)) + 1

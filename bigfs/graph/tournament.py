@@ -10,15 +10,13 @@ from bigfs.graph.rows import Rows
 from bigfs.matrix import Matrix
 
 
-def tournament(
-    X: Matrix, rows: list[Rows], inside: Callable[..., Any], meet: Callable[..., Any], *operands: Any
-) -> tuple[list[Any], list[Any]]:
+def tournament(X: Matrix, rows: list[Rows], lists: list[Any], meet: Callable[..., Any], *operands: Any) -> tuple[list[Any], list[Any]]:
     """(the blocks' lists when each has met all others, and every task on the way), not run.
 
-    A block starts with ``inside(rows, *operands)``; two meet by ``meet(pair, of_a, of_b, *operands)``, which returns both lists.
+    `lists`: what each block starts with, lazy; two meet by ``meet(pair, of_a, of_b, *operands)``, which returns both lists.
+    Operands travel once a round, unless they are `blocks.once`.
     """
-    lists: list[Any] = blocks.lazy_tiles(inside, rows, *operands, local=X.local)
-    steps = list(lists)
+    lists, steps = list(lists), list(lists)
     for meetings in rounds(len(rows)):
         pairs = [(rows[i], rows[j]) for i, j in meetings]
         known = [[lists[i] for i, _ in meetings], [lists[j] for _, j in meetings]]
