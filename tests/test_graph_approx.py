@@ -233,6 +233,15 @@ def test_dense_columns_all_make_candidates(rng):
     assert np.mean(found.index == exact.index) > 0.99
 
 
+def test_rows_that_share_nothing_or_all_have_their_neighbours(rng):
+    apart = graph.knn(Matrix.from_array(sp.eye_array(50, format="csr")), 3, method="approx")
+    assert np.all(apart.index == -1)
+    same = np.repeat(rng.random((12, 9)), 5, axis=0)
+    found = graph.knn(Matrix.from_array(sp.csr_array(same)), 4, method="approx")
+    assert np.all(found.index // 5 == np.arange(60)[:, None] // 5)
+    np.testing.assert_allclose(found.distance, 0, atol=1e-12)
+
+
 def test_candidates_that_miss_the_recall_are_refused(rng, monkeypatch):
     X = Matrix.from_array(rng.normal(size=(500, 40)))
     with pytest.raises(ValueError, match=r"5 candidates keep .* not 100.00%: ask for a lower recall or more candidates"):
@@ -266,6 +275,7 @@ def test_sums_of_sketches_do_not_overflow(rng):
     X = np.repeat(np.vstack([np.eye(12), rng.random((20, 12)), -rng.random((20, 12))]), 3, axis=0)
     for screen in (np.arange(12) < 12, np.arange(12) < 6, np.arange(12) < 0):
         made = made_of(X, 1.0, screen)  # at the most that other columns may be expected to add
+        assert np.all(made.expected >= 0)
         lists = sketch.inside(made, np.ones(len(X), np.int32), 2, cosine=True)
         np.testing.assert_array_equal(sketch.found(lists.codes)[::3], np.arange(len(X)).reshape(-1, 3)[:, 1:])
 

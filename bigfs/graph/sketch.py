@@ -89,8 +89,12 @@ def sketch(block: Side, place: Array, alike: float) -> Sketch:
     room = np.empty(block.rows.nnz, small)
     indptr, indices, data, others, packed, squares = _quantized(block.rows.indptr, block.rows.indices, block.rows.data, unit, place, room)
     sizes = len(place), int(place.max(initial=-1)) + 1
-    expected, half = np.sqrt(alike * squares).astype(np.int8), (block.squares / 2).astype(np.float32)
+    expected, half = _expected(squares, alike), (block.squares / 2).astype(np.float32)
     return Sketch(indptr, indices, data, others, packed, *sizes, expected, block.first, unit.astype(np.float32), half)
+
+
+def _expected(squares: Array, alike: float) -> Array:
+    return np.minimum(np.sqrt(alike * squares), 127).astype(np.int8)
 
 
 def joined(parts: list[Sketch]) -> Sketch:
@@ -170,7 +174,7 @@ def split(A: Sketch, B: Sketch, screen: Array) -> tuple[Array, Array, Array, Arr
 
 def scores(within: Array, squares: Array, other_squares: Array, alike: float, A: Sketch, B: Sketch, cosine: bool) -> Array:
     """What such pairs (see `split`) score over the screen."""
-    ours, theirs = (np.sqrt(alike * part).astype(np.int32) for part in (squares, other_squares))
+    ours, theirs = (_expected(part, alike).astype(np.int32) for part in (squares, other_squares))
     return within + ours * theirs if cosine else _scores(within + ours * theirs, A.unit, A.half, B.unit, B.half)
 
 
