@@ -136,7 +136,7 @@ def test_stopping_cg_early_still_lowers_the_objective(rng):
         return np.sum((dense_X @ W - T) ** 2) + np.sum(u[:, None] * W**2)
 
     values = [objective(start)]
-    for limit in range(1, 6):
+    for limit in range(1, 5):  # after five steps of three columns nothing is left of fifteen unknowns but rounding
         solved = Ridge(Matrix.from_array(X), solver="cg", max_iter=limit).prepare(u).solve(T, start=start)
         assert solved.residual > 1e-10
         values.append(objective(solved.W))

@@ -111,12 +111,12 @@ def stream_knn(
     What the sink returned, in row order, and `Neighbours.info`.
     """
     _check(X, k, metric, method)
-    if blocks.client() is not None and not X.local:
-        _compile(method, X.shape[1] > sketch.NARROW)
     cost = predict(X)
     info: dict[str, Any] = {"k": k, "metric": metric, "predicted": cost._asdict()}
     way, why = (method, "asked for") if method != "auto" else choose(cost)
     if way == "approx":
+        if blocks.client() is not None and not X.local:
+            _compile(X.shape[1] > sketch.NARROW)
         rows = cut(X, block_rows or block_size(X.shape[0], 8 * candidates, cost))
         try:
             sample = sample_of(X, rows)
@@ -134,12 +134,11 @@ def stream_knn(
 
 
 @cache
-def _compile(method: Method, wide: bool) -> None:
+def _compile(wide: bool) -> None:
     """The kernels in numba's cache on disk, by a graph of a few rows: a worker that compiles keeps 120 MB more than one that loads them."""
     rows = sp.csr_array(np.random.default_rng(0).random((40, 8), dtype=np.float32))
     rows.resize(40, 2 * sketch.NARROW if wide else 8)
-    way: Method = "exact" if method == "exact" else "approx"
-    Context().run(knn, Matrix.from_array(rows), 3, method=way, recall=0.1)  # nobody is shown its progress
+    Context().run(knn, Matrix.from_array(rows), 3, method="approx", recall=0.1)  # nobody is shown its progress
 
 
 def _exact(X: Matrix, rows: list[Rows], k: int, metric: Metric, sink: Sink) -> list[Any]:
