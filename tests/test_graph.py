@@ -15,6 +15,7 @@ from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestNeighbors
 
 from bigfs import blocks, graph
+from bigfs.graph.rows import cut
 from bigfs.graph.tournament import rounds
 from bigfs.matrix import Matrix
 
@@ -240,3 +241,13 @@ def test_laplacians_equal_scipy_and_their_operators(words, rng, kind):
     assert np.sum(np.abs(values) < 1e-9) == graph.components(A).count
     with pytest.raises(ValueError, match="random-walk"):
         graph.laplacian(A, "signless")
+
+
+def test_a_block_s_numbers_are_of_32_bits_however_it_is_cut(words):
+    """64 bits would take half as much memory again, and a kernel of their own."""
+    wide = words.copy()
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    for block in cut(Matrix.from_array(wide, tile_rows=70), 128):
+        loaded = block.load()
+        assert loaded.indices.dtype == loaded.indptr.dtype == np.int32
+        np.testing.assert_array_equal(loaded.toarray(), words.toarray()[block.start : block.stop])

@@ -43,13 +43,15 @@ def test_other_settings_and_other_rows_are_other_graphs(corpus):
     assert graphs.graph(corpus.part("train"), 3).shape == (5400, 3)
 
 
-def test_workers_write_the_same_graph(corpus, tmp_path):
-    here = graphs.graph(corpus, 5, method="exact").neighbours()
+@pytest.mark.parametrize("method", ["exact", "approx"])
+def test_workers_write_the_same_graph(corpus, tmp_path, method):
+    here = graphs.graph(corpus, 5, method=method).neighbours()
     there = storage.open(storage.stage("synthetic:newswire?rows=9000", tmp_path / "again.zarr", tile_rows=700))
     with blocks.cluster(workers=2, memory_limit="1GB"):
-        found = graphs.graph(there, 5, method="exact").neighbours()
+        found = graphs.graph(there, 5, method=method).neighbours()
     np.testing.assert_array_equal(found.index, here.index)
     np.testing.assert_array_equal(found.distance, here.distance)
+    assert found.info == here.info
 
 
 def test_an_approximate_graph_keeps_its_recall(corpus):
