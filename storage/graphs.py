@@ -49,7 +49,7 @@ def graph(
     metric: str = "cosine",
     method: str = "auto",
     recall: float = 0.95,
-    candidates: int = 15,
+    candidates: int | None = None,
     wait: float = -1,
 ) -> Graph:
     """The kNN graph of a corpus, from beside its store if it is there, else computed and kept there.

@@ -242,6 +242,19 @@ def test_rows_that_share_nothing_or_all_have_their_neighbours(rng):
     np.testing.assert_allclose(found.distance, 0, atol=1e-12)
 
 
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_zeros_that_are_stored_and_many_neighbours(words, metric):
+    X = words.copy()
+    X.data[X.indptr[7] : X.indptr[8]] = 0
+    X.data[X.indptr[9]] = 0
+    exact = graph.knn(Matrix.from_array(X), 40, metric=metric)
+    found = graph.knn(Matrix.from_array(X), 40, metric=metric, method="approx")
+    assert found.info["candidates"] == 60
+    both = [len(np.intersect1d(a[a >= 0], b[b >= 0])) for a, b in zip(found.index, exact.index, strict=True)]
+    assert np.sum(both) > 0.9 * np.sum(exact.index >= 0)
+    assert np.all(found.index[7] == -1) == (metric == "cosine")
+
+
 def test_candidates_that_miss_the_recall_are_refused(rng, monkeypatch):
     X = Matrix.from_array(rng.normal(size=(500, 40)))
     with pytest.raises(ValueError, match=r"5 candidates keep .* not 100.00%: ask for a lower recall or more candidates"):
@@ -281,6 +294,6 @@ def test_sums_of_sketches_do_not_overflow(rng):
 
 
 def test_a_recall_without_meaning_is_refused(corpus):
-    for asked in ({"recall": 0.0}, {"recall": 1.5}, {"candidates": 3}):
+    for asked in ({"recall": 0.0}, {"recall": 1.5}, {"candidates": 3}, {"candidates": 0}):
         with pytest.raises(ValueError, match="candidates at least k=5"):
             graph.knn(Matrix.from_array(corpus), 5, method="approx", **asked)

@@ -79,13 +79,13 @@ def rule_for(X: Matrix, rows: list[Rows], sample: Sample, k: int, metric: str, *
     best, reached, half = None, 0.0, len(known.true) // 2
     for share in SHARES:
         screen = shares <= share
-        if best is not None and sketch_cost(counts, screen, n, 0, candidates).seconds >= best.seconds:
+        if best is not None and sketch_cost(counts, screen, n, 0, candidates)[1] >= best.seconds:
             break  # so are those that follow
         alike, held, passing = known.by(screen, ranks)
         reached = max(reached, held[:, :half].sum(axis=1).max() / max(known.true[:half].sum(), 1))
         for r, rank in enumerate(ranks):
-            cost = sketch_cost(counts, screen, n, passing[r], candidates)
-            if _enough(held[r, :half], known.true[:half], recall) and (best is None or cost.seconds < best.seconds):
+            kept, seconds = sketch_cost(counts, screen, n, passing[r], candidates)
+            if _enough(held[r, :half], known.true[:half], recall) and (best is None or seconds < best.seconds):
                 best = Rule(
                     share=share,
                     columns=int((screen & (counts > 0)).sum()),
@@ -96,8 +96,8 @@ def rule_for(X: Matrix, rows: list[Rows], sample: Sample, k: int, metric: str, *
                     recall=float(held[r, half:].sum() / max(known.true[half:].sum(), 1)),
                     recall_sample=len(known.true) - half,
                     recall_asked=recall,
-                    products_kept=cost.multiply_adds / max(products(counts), 1),
-                    seconds=cost.seconds,
+                    products_kept=float(kept / max(products(counts), 1)),
+                    seconds=seconds,
                 )
     if best is None:
         raise RecallMissed(

@@ -1,4 +1,4 @@
-"""What an exact graph costs, predicted from the column counts alone."""
+"""What a graph costs, predicted from the column counts alone."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def sketch_costs(counts: Array, n: int) -> Array:
     return np.asarray(np.minimum(counts**2, counts * n * sketch.DENSE) / 2)
 
 
-def sketch_cost(counts: Array, screen: Array, n: int, passing: float, candidates: int) -> Cost:
-    """Of the approximate graph: the columns of the screen (mask) for all pairs, the others for those that pass, so many of each row."""
+def sketch_cost(counts: Array, screen: Array, n: int, passing: float, candidates: int) -> tuple[float, float]:
+    """(multiply-adds, seconds) of the approximate graph: the columns of the screen (mask) for all pairs, the others for those that pass, so many of each row."""
     others = passing * counts[~screen].sum()
     pairs = sketch_costs(counts[screen], n).sum() * SKETCH_SPARSE + n * (n - 1) / 2 * SKETCH_SCAN
     rows = n * (SKETCHED + passing * PASSED + candidates * COMPARED)
-    return Cost(products(counts[screen]) + others, float(pairs + others * COMPLETED + rows), 0.0)
+    return products(counts[screen]) + others, float(pairs + others * COMPLETED + rows)
 
 
 def choose(cost: Cost) -> tuple[str, str]:

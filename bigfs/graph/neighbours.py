@@ -62,7 +62,7 @@ def knn(
     metric: Metric = "cosine",
     method: Method = "exact",
     recall: float = 0.95,
-    candidates: int = 15,
+    candidates: int | None = None,
     block_rows: int | None = None,
 ) -> Neighbours:
     """The k nearest other rows of every row of X, in memory (n × k × 12 bytes).
@@ -75,7 +75,7 @@ def knn(
     method : "exact"; "approx" (candidates by sketches of the rows, see `approx.py`); "auto" takes
         the exact one while its predicted cost is below ten minutes of one core, and says why in `info`.
     recall, candidates : of "approx": the share of true neighbours to find, which decides what is left
-        out; and how many candidates a row are compared exactly (half as many again as k: eight bits err little).
+        out; and how many candidates a row are compared exactly; default: half as many again as k, eight bits err little.
     block_rows : rows of a block; default: sized from the memory limit. Not seen in the result.
 
     Raises
@@ -98,7 +98,7 @@ def stream_knn(
     metric: Metric = "cosine",
     method: Method = "exact",
     recall: float = 0.95,
-    candidates: int = 15,
+    candidates: int | None = None,
     block_rows: int | None = None,
 ) -> tuple[list[Any], dict[str, Any]]:
     """`knn`, each block of finished rows handed to `sink(start, stop, index, distance)` where it was computed.
@@ -111,7 +111,7 @@ def stream_knn(
     What the sink returned, in row order, and `Neighbours.info`.
     """
     _check(X, k, metric, method)
-    cost = predict(X)
+    cost, candidates = predict(X), k + k // 2 if candidates is None else candidates
     info: dict[str, Any] = {"k": k, "metric": metric, "predicted": cost._asdict()}
     way, why = (method, "asked for") if method != "auto" else choose(cost)
     if way == "approx":
@@ -119,7 +119,7 @@ def stream_knn(
             _compile(X.shape[1] > sketch.NARROW)
         rows = cut(X, block_rows or block_size(X.shape[0], 8 * candidates, cost))
         try:
-            sample = sample_of(X, rows)
+            sample = sample_of(X, rows, k)
             rule = rule_for(X, rows, sample, k, metric, recall=recall, candidates=candidates)
             if method == "auto":
                 rule.require_gain(cost)

@@ -17,6 +17,7 @@ from bigfs.matrix import Array, Matrix
 MEASURED = 768  # sampled rows whose neighbours are found: the first half chooses a screen, the second measures its recall
 ONE_IN = 32  # of the rows is in the sample
 ENTRIES = 1 << 21  # non-zeros of the sample, at most
+OF_PAIRS = 1 << 22  # non-zeros of the measured rows' neighbours, at most
 SEED = 0
 LATER = np.iinfo(np.int32).max  # the number of a sampled row beyond all blocks: it is nobody's itself
 
@@ -31,13 +32,14 @@ class Sample:
     n: int
 
 
-def sample_of(X: Matrix, rows: list[Rows]) -> Sample:
-    """A sample of the rows: the same whatever the blocks."""
-    n = X.shape[0]
-    size = min(max(n / ONE_IN, MEASURED), ENTRIES * n / max(X.stats.counts.sum(), 1), sketch.STRIP)
-    drawn = np.random.default_rng(SEED).permutation(n)[: max(int(size), 1)]
+def sample_of(X: Matrix, rows: list[Rows], k: int) -> Sample:
+    """A sample of the rows, of which k neighbours are to be found of some: the same whatever the blocks."""
+    n, entries = X.shape[0], max(X.stats.counts.sum() / X.shape[0], 1)  # of a row
+    size = max(min(max(n / ONE_IN, MEASURED), ENTRIES / entries, sketch.STRIP), 2)
+    some = max(min(MEASURED, OF_PAIRS / (k * entries)), 2)
+    drawn = np.random.default_rng(SEED).permutation(n)[: int(size)]
     numbers = np.sort(drawn)
-    return Sample(_gather(X, rows, numbers), numbers, np.searchsorted(numbers, drawn[:MEASURED]), n)
+    return Sample(_gather(X, rows, numbers), numbers, np.searchsorted(numbers, drawn[: int(some)]), n)
 
 
 @dataclass(frozen=True)

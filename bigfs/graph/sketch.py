@@ -189,7 +189,7 @@ def _quantized(indptr, indices, data, unit, place, room):
     squares = np.zeros(len(unit))  # of the other columns, in quanta
     for i in range(len(unit)):
         for p in range(indptr[i], indptr[i + 1]):
-            if abs(data[p]) >= unit[i]:
+            if abs(data[p]) >= unit[i] > 0:
                 value, number = np.int8(min(max(np.float64(data[p]) / unit[i], -127.0), 127.0)), place[indices[p]]
                 if number < 0:
                     room[q], values[q] = indices[p], value
