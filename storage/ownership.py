@@ -1,0 +1,163 @@
+"""Which folders the program made: it deletes those, and nothing else.
+
+A folder of ours holds a marker file. The marker is written first and deleted last, so that what a
+killed process leaves is still known as ours. A folder may also be the URL of a place in an object store.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import fsspec
+
+from storage.errors import StoreError
+
+MARKER = ".made-by-bigfs"
+WORDS = b"bigfs works in this folder. It may delete the folder and all that it holds.\n"
+
+
+def claim(folder: str | os.PathLike[str]) -> None:
+    """Make a folder and mark it as ours. A folder that is ours already stays as it is.
+
+    Parameters
+    ----------
+    folder : str or path
+        A path or an fsspec URL. An empty folder there is taken over.
+
+    Raises
+    ------
+    StoreError
+        The folder holds something that the program did not make, or the name is a file's.
+    """
+    if is_ours(folder):
+        return
+    if _exists(folder) and not _is_empty(folder):
+        raise in_the_way(folder)
+    fs, path = fsspec.core.url_to_fs(str(folder))
+    fs.makedirs(path, exist_ok=True)
+    fs.pipe_file(f"{path}/{MARKER}", WORDS)
+
+
+def is_ours(folder: str | os.PathLike[str]) -> bool:
+    """Return whether the program made a folder and may delete it.
+
+    Parameters
+    ----------
+    folder : str or path
+        A path or an fsspec URL.
+
+    Returns
+    -------
+    bool
+        False for a symbolic link, whatever it leads to.
+    """
+    if os.path.islink(folder):
+        return False
+    fs, path = fsspec.core.url_to_fs(str(folder))
+    try:
+        return bool(fs.cat_file(f"{path}/{MARKER}") == WORDS)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def discard(folder: str | os.PathLike[str]) -> None:
+    """Delete a folder of ours with all that it holds; one that does not exist is no error.
+
+    A file that can't be deleted now keeps the folder marked, and the next call deletes it.
+
+    Parameters
+    ----------
+    folder : str or path
+        A path or an fsspec URL.
+
+    Raises
+    ------
+    StoreError
+        The program did not make the folder.
+    """
+    if not _exists(folder):
+        return
+    if not is_ours(folder):
+        raise in_the_way(folder)
+    if "://" in str(folder):
+        _discard_remote(str(folder))
+        return
+    home = Path(folder)
+    for child in [c for c in home.iterdir() if c.name != MARKER]:
+        if child.is_dir() and not child.is_symlink():
+            shutil.rmtree(child, ignore_errors=True)
+        else:
+            child.unlink()
+    if [child.name for child in home.iterdir()] == [MARKER]:
+        release(home)
+        home.rmdir()
+
+
+def release(folder: str | os.PathLike[str]) -> None:
+    """Delete the marker alone: the folder is the user's from now on.
+
+    Parameters
+    ----------
+    folder : str or path
+        A path or an fsspec URL of a folder that is ours.
+    """
+    fs, path = fsspec.core.url_to_fs(str(folder))
+    fs.rm_file(f"{path}/{MARKER}")
+
+
+def in_the_way(path: str | os.PathLike[str]) -> StoreError:
+    """Return the error for something that the program did not make, at a name that it needs.
+
+    Parameters
+    ----------
+    path : str or path
+        What is there.
+
+    Returns
+    -------
+    StoreError
+        To be raised.
+    """
+    return StoreError(f"{path} is in the way and bigfs did not make it: move it, remove it, or give another name")
+
+
+def require_lock_file(path: str | os.PathLike[str]) -> None:
+    """Refuse to lock a file with content: a lock file is always empty, and locking empties it.
+
+    Parameters
+    ----------
+    path : str or path
+        The name that the lock file will have.
+
+    Raises
+    ------
+    StoreError
+        Something else has that name.
+    """
+    if os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path) or os.path.getsize(path)):
+        raise in_the_way(path)
+
+
+def _exists(folder: str | os.PathLike[str]) -> bool:
+    if "://" not in str(folder):
+        return os.path.lexists(folder)
+    return bool(_keys(str(folder)))
+
+
+def _is_empty(folder: str | os.PathLike[str]) -> bool:
+    return "://" not in str(folder) and os.path.isdir(folder) and not os.path.islink(folder) and not os.listdir(folder)
+
+
+def _keys(url: str) -> list[str]:
+    fs, path = fsspec.core.url_to_fs(url)
+    fs.invalidate_cache()
+    return [str(key) for key in fs.find(path)]
+
+
+def _discard_remote(url: str) -> None:
+    fs, _ = fsspec.core.url_to_fs(url)
+    if others := [key for key in _keys(url) if not key.endswith(f"/{MARKER}")]:
+        fs.rm(others)
+    release(url)
