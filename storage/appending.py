@@ -178,6 +178,10 @@ def _names(corpus: Corpus, spills: Sequence[Spill], n: int) -> frames.Parts | No
 def _clone(corpus: Corpus, target: str) -> Writer:
     """A store of hard links to the old one's files, but for those that are written whole again."""
     checksums = layout.checksums_of(corpus.uri, corpus.manifest.content)
+    files = (p.relative_to(corpus.uri).as_posix() for p in Path(corpus.uri).rglob("*") if not p.is_dir() or p.is_symlink())
+    foreign = next((name for name in files if name not in checksums and name not in (layout.MANIFEST, f"{layout.CHECKSUMS}/c/0")), None)
+    if foreign:
+        raise StoreError(f"{corpus.uri} holds {foreign}, which bigfs did not write: move it out of the store before you append")
     kept = {key: value for key, value in checksums.items() if not key.startswith(REWRITTEN)}
     for key in kept:
         Path(target, key).parent.mkdir(parents=True, exist_ok=True)

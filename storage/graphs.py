@@ -23,7 +23,7 @@ from storage.corpus import Corpus
 from storage.errors import StoreError
 from storage.sources.base import fingerprint_of
 from storage.staging import building
-from storage.writer import Writer, fill, remove, seal
+from storage.writer import Writer, fill, seal
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,6 @@ class Into:
 
 def _write(target: str, corpus: Corpus, asked: dict[str, Any]) -> None:
     shape = (corpus.X.shape[0], asked["k"])
-    if "://" in target:
-        remove(target)
     writer = Writer(target)
     writer.group("", "anndata")
     writer.group("uns", "dict")

@@ -14,6 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from storage import disk
+
 if TYPE_CHECKING:
     from storage.targets import Labels
 
@@ -35,7 +37,7 @@ class Spill(NamedTuple):
 
 def save(path: str, **arrays: Array) -> None:
     for name, values in arrays.items():
-        np.save(f"{path}.{name}.npy", values)
+        disk.save(f"{path}.{name}.npy", values)
 
 
 def save_names(path: str, names: Any) -> bool:
@@ -61,7 +63,7 @@ def spill(path: str, X: sp.csr_array, split: str | None, labels: Labels | None =
     columns, starts, rows, values = by_column(sp.csr_array((data, indices, X.indptr), shape=(X.shape[0], width)))
     with open(f"{path}.columns", "wb") as out:
         for part in (starts, columns, rows, values):
-            part.tofile(out)
+            out.write(np.ascontiguousarray(part).data)
     return Spill(path, split, X.shape[0], len(data), width, len(columns), labels, named)
 
 

@@ -7,10 +7,8 @@ rename; in an object store, which cannot rename, its manifest comes last and rea
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +19,7 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from bigfs import blocks
-from storage import assemble, frames, layout, targets
+from storage import assemble, disk, frames, layout, ownership, targets
 from storage.errors import SourceError, StoreError
 from storage.layout import Manifest, Segment
 from storage.sources import find
@@ -29,7 +27,7 @@ from storage.sources.base import MatrixSource, Rows, Source, TextSource, fingerp
 from storage.spill import Spill, open_array, save_names, spill
 from storage.tiles import TILE, bounds, by_segment, row_bounds
 from storage.vectorize import Vocabulary, Weighting, vectorize
-from storage.writer import Writer, publish, remove
+from storage.writer import Writer, publish
 
 Array = NDArray[Any]
 LIMIT = "512MB"  # of a process, if nobody says
@@ -154,44 +152,93 @@ def reusable(job: Plan) -> bool:
 
 @contextlib.contextmanager
 def building(uri: str, wait: float = -1, scratch: str | os.PathLike[str] | None = None) -> Iterator[tuple[str, Path]]:
-    """Where to build the store `uri`, and a scratch folder; published if the block ends well.
+    """Hold the name of a store while it is built, and publish the store if the block ends well.
 
-    What an interrupted run left is cleared first; an error leaves nothing.
+    All work happens in folders that `storage.ownership` marks as ours. They are deleted in the end,
+    and so is what an interrupted run left. Nothing else is deleted.
+
+    Parameters
+    ----------
+    uri : str
+        The store.
+    wait : float, default=-1
+        Seconds to wait while another process builds the same store; -1 waits as long as it takes.
+    scratch : str or path, default=None
+        The folder for scratch files. None takes the store's own folder.
+
+    Yields
+    ------
+    target : str
+        An empty place to build the store in.
+    spills : Path
+        A folder for scratch files.
+
+    Raises
+    ------
+    StoreError
+        Another process builds the store, a disk is full, or something that the program did not make is in the way.
     """
     local = "://" not in uri
     home = Path(uri).parent if local else Path(scratch or ".bigfs").absolute()
     name = Path(uri).name if local else fingerprint_of(uri)
-    work = (Path(scratch).absolute() if scratch else home) / f".{name}.staging"
+    work = home / f".{name}.staging"
+    aside = Path(scratch).absolute() / f".{name}-{fingerprint_of(uri)[:8]}.staging" if scratch and local else work
+    lock = home / f".{name}.lock"
+    home.mkdir(parents=True, exist_ok=True)
+    ownership.require_lock_file(lock)
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        lock = home / f".{name}.lock"
-        with FileLock(lock, timeout=wait):
-            shutil.rmtree(work, ignore_errors=True)
-            target = home / f".{name}.new" if local else uri
-            old = home / f".{name}.old"  # a store that grew, in the instant of its exchange
-            if local and old.exists() and not os.path.exists(uri):
-                os.rename(old, uri)
+        with disk.named(home), FileLock(lock, timeout=wait):
             try:
-                (work / "spills").mkdir(parents=True)
-                if local:
-                    shutil.rmtree(target, ignore_errors=True)
-                yield str(target), work / "spills"
-                if local and layout.exists(str(target)):
-                    if os.path.exists(uri):
-                        os.rename(uri, old)
-                    os.rename(target, uri)
-                    shutil.rmtree(old, ignore_errors=True)
+                _restore(work, uri)
+                for folder in {work, aside}:
+                    ownership.discard(folder)
+                    ownership.claim(folder)
+                (aside / "spills").mkdir()
+                with disk.named(home, aside), _published(uri, work) as target:
+                    yield target, aside / "spills"
             finally:
-                shutil.rmtree(work, ignore_errors=True)
-                if local:
-                    shutil.rmtree(target, ignore_errors=True)
+                for folder in {work, aside}:
+                    if ownership.is_ours(folder):
+                        ownership.discard(folder)
                 lock.unlink(missing_ok=True)  # while it is held: who waits for it sees that it is gone, and locks a new one
     except Timeout:
         raise StoreError(f"another process is staging {uri}: wait for it, or give another name") from None
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreError(f"the disk of {uri} is full: free some space or give another place") from error
-        raise
+
+
+def _restore(work: Path, uri: str) -> None:
+    """Give a store its name back that a killed exchange left without one."""
+    if (work / "old").exists() and ownership.is_ours(work) and not os.path.exists(uri):
+        os.rename(work / "old", uri)
+
+
+@contextlib.contextmanager
+def _published(uri: str, work: Path) -> Iterator[str]:
+    """Yield where to build the store, then give the store its name.
+
+    A store that grew is exchanged in two renames. In an object store the place is marked as ours until the store is finished.
+    """
+    if "://" not in uri:
+        target = work / "new"
+        yield str(target)
+        if layout.exists(str(target)):
+            if layout.exists(uri):
+                os.rename(uri, work / "old")
+            elif os.path.lexists(uri):
+                raise ownership.in_the_way(uri)
+            os.rename(target, uri)
+        return
+    if layout.exists(uri):  # another process finished it while this one waited
+        yield uri
+        return
+    ownership.discard(uri)
+    ownership.claim(uri)
+    try:
+        yield uri
+    finally:
+        if layout.exists(uri):
+            ownership.release(uri)
+        else:
+            ownership.discard(uri)
 
 
 # --- the stages -----------------------------------------------------------------------------------
@@ -225,8 +272,6 @@ def build(job: Plan, target: str, scratch: Path, room: int) -> Manifest:
     n, nnz = sum(s.rows for s in spills), sum(s.nnz for s in spills)
     if not n or not d:
         raise SourceError(f"{source.path} holds no values: {n} samples, {d} features")
-    if "://" in target:
-        remove(target)
     tile = TILE if job.settings["tile_rows"] is None else max(1, nnz * job.settings["tile_rows"] // n)
     writer = Writer(target, chunk=min(layout.CHUNK, max(1 << 12, 1 << (tile - 1).bit_length())))
     chunks = max(1, entries_for(room) // writer.chunk)

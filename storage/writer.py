@@ -11,7 +11,6 @@ import zarr
 from numpy.typing import NDArray
 from zarr.abc.store import Store
 from zarr.codecs import BloscCodec, Crc32cCodec
-from zarr.core.sync import sync
 from zarr.storage import WrapperStore
 
 from storage.layout import CHECKSUMS, CHUNK, MANIFEST, STRINGS, Manifest, canonical, checksum, digest, put, store_at
@@ -120,11 +119,6 @@ def fill(uri: str, path: str, start: int, values: NDArray[Any]) -> dict[str, str
     if len(values):
         target[start : start + len(values)] = values.astype(object) if values.dtype.kind == "U" else values
     return recorded.checksums
-
-
-def remove(uri: str) -> None:
-    """Delete everything under a URI that is not a finished store."""
-    sync(store_at(uri).delete_dir(""))
 
 
 def unpublished(uri: str, path: str) -> zarr.Array[Any]:

@@ -12,6 +12,7 @@ from sklearn.feature_selection import f_classif
 
 import storage
 from bigfs import ANOVA
+from storage import ownership
 from storage.errors import SourceError, StoreError
 
 
@@ -107,7 +108,19 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(tmp_path):
 
 def test_an_exchange_that_was_killed_is_finished_by_the_next_run(tmp_path):
     uri = storage.stage(write_svmlight(tmp_path / "1", 1, 50), tmp_path / "a.zarr")
-    shutil.move(uri, tmp_path / ".a.zarr.old")  # killed between the two renames
+    ownership.claim(tmp_path / ".a.zarr.staging")
+    shutil.move(uri, tmp_path / ".a.zarr.staging" / "old")  # killed between the two renames
     assert storage.stage(tmp_path / "1", uri) == uri
     assert storage.check(uri).problems == []
     assert sorted(os.listdir(tmp_path)) == ["1", "a.zarr"]
+
+
+def test_append_refuses_a_store_with_files_that_are_not_its_own(tmp_path):
+    uri = storage.stage(write_svmlight(tmp_path / "1", 1, 50), tmp_path / "a.zarr")
+    (Path(uri) / "obs" / "notes.txt").write_text("mine")
+    with pytest.raises(StoreError, match=r"a\.zarr holds obs/notes\.txt, which bigfs did not write"):
+        storage.append(write_svmlight(tmp_path / "2", 2, 9), uri)
+    assert (Path(uri) / "obs" / "notes.txt").read_text() == "mine"
+    (Path(uri) / "obs" / "notes.txt").unlink()
+    storage.append(tmp_path / "2", uri)
+    assert storage.open(uri).X.shape[0] == 59

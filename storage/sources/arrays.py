@@ -28,6 +28,7 @@ import scipy.sparse as sp
 from scipy.io.matlab import MatReadError
 
 from bigfs.blocks import require_memory
+from storage import disk
 from storage.errors import SourceError
 from storage.sources import labels as label_rules
 from storage.sources.base import MatrixSource, Rows, fingerprint_of, identity_of, opened
@@ -273,7 +274,7 @@ class Mat(Saved):
             else:
                 d, n = X.shape
                 folder.mkdir(parents=True, exist_ok=True)
-                out = np.lib.format.open_memmap(folder / "X.npy", "w+", X.dtype, (n, d))
+                out = disk.allocate(folder / "X.npy", X.dtype, (n, d))
                 step = max(1, CHUNK // d)
                 for start in range(0, n, step):
                     out[start : start + step] = X[:, start : start + step].T

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from storage import disk
 from storage.errors import SourceError
 from storage.sources.arrays import Saved
 from storage.sources.base import opened
@@ -33,7 +34,7 @@ class MatrixMarket(Saved):
             raise SourceError(f"{self.path} holds a {field} {symmetry} matrix: samples × features is real, integer or pattern, and general")
         if layout == "array":
             folder.mkdir(parents=True, exist_ok=True)
-            out = np.lib.format.open_memmap(folder / "X.npy", "w+", np.float64, shape, fortran_order=True)
+            out = disk.allocate(folder / "X.npy", np.float64, shape, fortran_order=True)
             flat, at = out.T.reshape(-1), 0  # as the file has it, column after column
             for table in self._tables(["value"], start, nnz):
                 flat[at : at + len(table)] = table["value"]

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from storage import disk
 from storage.errors import SourceError
 from storage.sources.base import Rows
 
@@ -115,7 +116,7 @@ def save_labels(spool: Spool, y: NDArray[Any] | None) -> Spool:
 def _save(folder: Path, **arrays: NDArray[Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, array in arrays.items():
-        np.save(folder / f"{name}.npy", array, allow_pickle=False)
+        disk.save(folder / f"{name}.npy", array)
 
 
 def save_triplets(folder: Path, origin: str, entries: Callable[[], Iterable[Triplets]], shape: tuple[int, int], dtype: Any) -> Spool:
@@ -129,8 +130,8 @@ def save_triplets(folder: Path, origin: str, entries: Callable[[], Iterable[Trip
         count[1:] += np.bincount(row, minlength=shape[0])
     indptr = np.cumsum(count)
     _save(folder, indptr=indptr)
-    data = np.lib.format.open_memmap(folder / "data.npy", "w+", dtype, (int(indptr[-1]),))
-    indices = np.lib.format.open_memmap(folder / "indices.npy", "w+", np.int64, (int(indptr[-1]),))
+    data = disk.allocate(folder / "data.npy", dtype, (int(indptr[-1]),))
+    indices = disk.allocate(folder / "indices.npy", np.int64, (int(indptr[-1]),))
     free = indptr[:-1].copy()  # where the next entry of a row goes
     for row, column, value in entries():
         order = np.argsort(row, kind="stable")

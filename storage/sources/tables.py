@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from storage import disk
 from storage.errors import SourceError
 from storage.sources.base import Document, TextSource
 from storage.sources.fields import Cut, Fields
@@ -233,4 +234,6 @@ def _named(what: str) -> Iterator[None]:
     except SourceError:
         raise
     except (pa.ArrowException, ValueError, OSError) as error:
+        if disk.is_full(error):
+            raise  # while a file was cut: its content is right
         raise SourceError(f"{what}: {str(error).splitlines()[0]}") from error

@@ -1,0 +1,122 @@
+"""Arrays onto disks that may be full: the error says so, has its number, and names the disk.
+
+NumPy's own error for a full disk has no number and reads like a damaged file. A process that fills a
+mapped file on a full disk is killed by the system; here the room for the file is taken first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storage.errors import StoreError
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def save(path: str | os.PathLike[str], values: NDArray[Any]) -> None:
+    """Write an array as a .npy file.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    values : ndarray
+        The array.
+
+    Raises
+    ------
+    OSError
+        As the system raises it, with its number.
+    """
+    with open(path, "wb") as file:
+        np.lib.format.write_array(_Plain(file), np.asarray(values), allow_pickle=False)
+
+
+class _Plain:
+    """A file that NumPy does not know as one: it then writes through Python, whose errors have numbers."""
+
+    def __init__(self, file: Any) -> None:
+        self.write = file.write
+
+
+def allocate(path: str | os.PathLike[str], dtype: Any, shape: tuple[int, ...], *, fortran_order: bool = False) -> np.memmap[Any, Any]:
+    """Make a mapped .npy file whose room on the disk is taken already.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    dtype : dtype
+        Of the values.
+    shape : tuple of int
+        Of the array, which is zero at first.
+    fortran_order : bool, default=False
+        Whether columns lie together.
+
+    Returns
+    -------
+    memmap
+        For reading and writing.
+
+    Raises
+    ------
+    OSError
+        As the system raises it, with its number.
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if size > shutil.disk_usage(Path(path).parent).free:
+        raise OSError(errno.ENOSPC, f"{size} bytes are needed", str(path))
+    mapped = np.lib.format.open_memmap(path, "w+", dtype, shape, fortran_order=fortran_order)
+    if size and hasattr(os, "posix_fallocate"):
+        with open(path, "r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, os.path.getsize(path))
+    return mapped
+
+
+@contextlib.contextmanager
+def named(*folders: Path) -> Iterator[None]:
+    """Turn the system's error for a full disk into one line that names the disk.
+
+    Parameters
+    ----------
+    *folders : Path
+        What the block writes to; the one with the least room is named.
+
+    Raises
+    ------
+    StoreError
+        A disk, or the user's share of it, is full. Its cause is the system's error.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not is_full(error):
+            raise
+        free, folder = min((shutil.disk_usage(folder).free, str(folder)) for folder in folders if folder.exists())
+        raise StoreError(f"the disk of {folder} is full ({free / 1e6:.1f} MB left): free some space or give another place") from error
+
+
+def is_full(error: BaseException) -> bool:
+    """Return whether an error means that a disk, or the user's share of it, is full.
+
+    Parameters
+    ----------
+    error : exception
+        Any.
+
+    Returns
+    -------
+    bool
+        True for the system's two numbers.
+    """
+    return isinstance(error, OSError) and error.errno in FULL
