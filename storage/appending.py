@@ -6,6 +6,7 @@ The grown store is built beside the old one from hard links to its files; what g
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ from storage.corpus import Corpus
 from storage.corpus import open as open_corpus
 from storage.errors import SourceError, StoreError
 from storage.layout import PER_ROW, STRINGS, Segment
-from storage.sources import find
+from storage.sources import find, identity
 from storage.sources.base import MatrixSource, Source, TextSource, fingerprint_of
 from storage.spill import Spill, lengths_of, save
 from storage.targets import Target
@@ -72,15 +73,18 @@ def append(
     with staging.building(uri, wait) as (target, scratch):
         corpus = open_corpus(uri)
         fingerprint = found.fingerprint()
-        if fingerprint not in corpus.manifest.source.get("appended", []):
+        with identity.first_rule():  # the name that an earlier version gave the same source
+            names = {fingerprint, found.fingerprint()}
+        if names.isdisjoint(corpus.manifest.source.get("appended", [])):
             _grow(corpus, found, fingerprint, split, target, scratch, room)
     return uri
 
 
 def _grow(corpus: Corpus, source: Source, fingerprint: str, split: str, target: str, scratch: Path, room: int) -> None:
     old = corpus.manifest
-    source = source.unpacked(scratch)
-    spills = _rows(source, corpus, scratch, room)
+    ready = copy.copy(source.unpacked(scratch))
+    ready.room = room
+    spills = _rows(ready, corpus, scratch, room)
     if corpus.splits:
         spills = [s if s.split else s._replace(split=split) for s in spills]
     segments, spills = staging.by_split(spills)
@@ -99,6 +103,7 @@ def _grow(corpus: Corpus, source: Source, fingerprint: str, split: str, target: 
     writer.append("X/indptr", old.shape[0] + 1, frames.running(lengths_of(spills), old.nnz))
     frames.write_samples(writer, found, every, lambda: chain(_y(corpus, found), frames.y_of(spills, found)), _names(corpus, spills, n))
     staging.write_segments(writer, segments, spills, d, len(found.class_names) if found.kind == "class" else 0, chunks, scratch)
+    staging.require_same(source, fingerprint)
     grown = replace(
         old,
         key=fingerprint_of(old.key, fingerprint),
@@ -118,7 +123,7 @@ def _rows(source: Source, corpus: Corpus, scratch: Path, room: int) -> list[Spil
     if came != there:
         raise SourceError(f"{source.path} is {came} and the store was made of {there}")
     if isinstance(source, MatrixSource):
-        spills = staging.read(source, source.pieces(min(staging.MATRIX_PIECE, room // 20)), scratch)
+        spills = staging.read(source, source.pieces(min(staging.MATRIX_PIECE, room // source.expansion)), scratch)
         widest = max((s.width for s in spills), default=0)
         if widest > d:
             raise SourceError(f"{source.path} has {widest} columns and the store has {d}: stage all of it anew")
@@ -129,7 +134,7 @@ def _rows(source: Source, corpus: Corpus, scratch: Path, room: int) -> list[Spil
     terms = None if weighting.hashing else str(scratch / "vocabulary.terms")
     if terms:
         Path(terms).write_text("".join(f"{term}\n" for term in corpus.feature_names[:]), encoding="utf-8", newline="")
-    counted = count(source, source.pieces(min(staging.TEXT_PIECE, room // 32)), weighting, scratch)
+    counted = count(source, source.pieces(min(staging.TEXT_PIECE, room // source.expansion)), weighting, scratch)
     return weigh(counted, Vocabulary(d, terms, str(scratch / "vocabulary")), weighting.sublinear_tf)
 
 

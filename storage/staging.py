@@ -7,6 +7,7 @@ rename; in an object store, which cannot rename, its manifest comes last and rea
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ from bigfs import blocks
 from storage import assemble, disk, frames, layout, ownership, targets
 from storage.errors import SourceError, StoreError
 from storage.layout import Manifest, Segment
-from storage.sources import find
+from storage.sources import find, identity
 from storage.sources.base import MatrixSource, Rows, Source, TextSource, fingerprint_of, taken
 from storage.spill import Spill, open_array, save_names, spill
 from storage.tiles import TILE, bounds, by_segment, row_bounds
@@ -38,9 +39,10 @@ MATRIX_BASE, TEXT_BASE = 230_000_000, 345_000_000  # bytes that the libraries th
 
 
 class Plan(NamedTuple):
-    """A source, how it is to be staged, and where."""
+    """A source, how it is to be staged, and where. `fingerprint`: of the source when the work was planned."""
 
     source: Source
+    fingerprint: str
     weighting: Weighting
     settings: dict[str, Any]
     key: str
@@ -63,9 +65,28 @@ def plan(
     settings: dict[str, Any] = {"tile_rows": tile_rows}
     if isinstance(found, TextSource):
         settings |= weighting.__dict__
-    key = fingerprint_of(found.format, found.fingerprint(), layout.VERSION, sorted(settings.items()))
-    stem = re.sub(r"[^\w.-]+", "-", Path(found.path).name.split(".")[0] or "corpus")
-    return Plan(found, weighting, settings, key, layout.absolute(store or Path(".bigfs") / f"{stem}-{key[:12]}.zarr"))
+    fingerprint = found.fingerprint()
+    key = key_of(found, fingerprint, settings)
+    job = Plan(found, fingerprint, weighting, settings, key, layout.absolute(store or default_store(found, key)))
+    if store is None and not layout.exists(job.uri):
+        earlier = layout.absolute(default_store(found, first_key(job)))
+        return job._replace(uri=earlier) if layout.exists(earlier) else job
+    return job
+
+
+def key_of(source: Source, fingerprint: str, settings: dict[str, Any]) -> str:
+    return fingerprint_of(source.format, fingerprint, layout.VERSION, sorted(settings.items()))
+
+
+def first_key(job: Plan) -> str:
+    """The key of the same source and settings by the rule of earlier versions, in which their stores are reused."""
+    with identity.first_rule():
+        return key_of(job.source, job.source.fingerprint(), job.settings)
+
+
+def default_store(source: Source, key: str) -> Path:
+    stem = re.sub(r"[^\w.-]+", "-", Path(source.path).name.split(".")[0] or "corpus")
+    return Path(".bigfs") / f"{stem}-{key[:12]}.zarr"
 
 
 def stage(
@@ -140,7 +161,8 @@ def reusable(job: Plan) -> bool:
             raise StoreError(f"{job.uri} is there and is not a store: give another name or remove it")
         return False
     manifest = layout.manifest_of(job.uri)
-    if manifest.key != job.key:
+    first = "identity" not in manifest.source  # staged by a version that identified sources by rule 1
+    if manifest.key != (first_key(job) if first else job.key):
         raise StoreError(
             f"{job.uri} holds {manifest.source['uri']}, changed since or staged with other settings: give another name or remove it"
         )
@@ -259,14 +281,15 @@ def entries_for(room: int) -> int:
 
 def build(job: Plan, target: str, scratch: Path, room: int) -> Manifest:
     """Stage a source into the empty place `target` with `room` bytes a process, and publish it there."""
-    source = job.source.unpacked(scratch)
+    source = copy.copy(job.source.unpacked(scratch))
+    source.room = room
     vocabulary = None
     if isinstance(source, TextSource):
-        spills, vocabulary = vectorize(source, source.pieces(min(TEXT_PIECE, room // 32)), job.weighting, scratch)
+        spills, vocabulary = vectorize(source, source.pieces(min(TEXT_PIECE, room // source.expansion)), job.weighting, scratch)
         d = vocabulary.size
     else:
         assert isinstance(source, MatrixSource)
-        spills = read(source, source.pieces(min(MATRIX_PIECE, room // 20)), scratch)
+        spills = read(source, source.pieces(min(MATRIX_PIECE, room // source.expansion)), scratch)
         d = source.n_features or max((s.width for s in spills), default=0)
     segments, spills = by_split(spills)
     n, nnz = sum(s.rows for s in spills), sum(s.nnz for s in spills)
@@ -283,6 +306,7 @@ def build(job: Plan, target: str, scratch: Path, room: int) -> Manifest:
     frames.write_samples(writer, found, segments, lambda: frames.y_of(spills, found), names)
     named = write_features(writer, source, vocabulary, d)
     write_segments(writer, segments, spills, d, len(found.class_names) if found.kind == "class" else 0, chunks, scratch)
+    require_same(job.source, job.fingerprint)
     return publish(
         writer,
         Manifest(
@@ -298,6 +322,12 @@ def build(job: Plan, target: str, scratch: Path, room: int) -> Manifest:
             settings=job.settings,
         ),
     )
+
+
+def require_same(source: Source, fingerprint: str) -> None:
+    """Refuse a source that changed while it was read."""
+    if source.fingerprint() != fingerprint:
+        raise SourceError(f"{source.path} changed while it was read: repeat the command when nothing writes to it")
 
 
 def read(source: MatrixSource, pieces: Sequence[Any], scratch: Path) -> list[Spill]:
@@ -355,7 +385,8 @@ def describe(source: Source, job: Plan) -> dict[str, Any]:
     return {
         "uri": source.path,
         "format": source.format,
-        "fingerprint": job.source.fingerprint(),
+        "fingerprint": job.fingerprint,
+        "identity": identity.VERSION,
         "sample_shape": None if source.sample_shape is None else list(source.sample_shape),
         "planted": None if source.planted is None else [int(i) for i in source.planted],
     }

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from storage.errors import SourceError
 from storage.sources import labels as label_rules
 from storage.sources.arrays import need_h5py
-from storage.sources.base import MatrixSource, Rows, fingerprint_of, identity_of
+from storage.sources.base import MatrixSource, Rows, fingerprint_of
+from storage.sources.identity import identity_of
 from storage.sources.spool import Spool, checked, csc_triplets, csr, flat, save_triplets
 
 HDF5 = b"\x89HDF\r\n\x1a\n"

@@ -31,7 +31,8 @@ from bigfs.blocks import require_memory
 from storage import disk
 from storage.errors import SourceError
 from storage.sources import labels as label_rules
-from storage.sources.base import MatrixSource, Rows, fingerprint_of, identity_of, opened
+from storage.sources.base import MatrixSource, Rows, fingerprint_of, opened
+from storage.sources.identity import identity_of
 from storage.sources.spool import CHUNK, Spool, Triplets, csc_triplets, save_csr, save_dense, save_labels, save_triplets
 
 # what numpy, scipy and zipfile raise for bytes that are not what they should be
@@ -148,6 +149,8 @@ class Npz(Npy):
     def sniff(cls, path: Path, head: bytes) -> bool:
         if not head.startswith(b"PK\x03\x04"):
             return False
+        if not zipfile.is_zipfile(path):
+            return path.suffix == ".npz"  # a truncated one
         with zipfile.ZipFile(path) as archive:
             return {"X.npy"} <= set(archive.namelist()) or {"format.npy", "shape.npy"} <= set(archive.namelist())
 

@@ -18,13 +18,15 @@ import lzma
 import shutil
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple, Self
 
 import scipy.sparse as sp
+from dask.utils import format_bytes
 from numpy.typing import NDArray
 
+from bigfs.blocks import require_memory
 from storage.errors import SourceError
 
 Label = str | int | float | tuple[str | int, ...] | None  # a class, a real target, a set of classes, unlabelled
@@ -79,6 +81,8 @@ class Source(ABC):
     feature_names : d names if the source has them (a sequence that may be lazy).
     sample_shape : (M, N) when a row is an image.
     planted : indices of the truly informative features (generated corpora).
+    expansion : bytes that a byte of input takes while it is read.
+    room : bytes that a process may use beside its libraries; None does not limit it.
     """
 
     format: ClassVar[str]
@@ -89,6 +93,8 @@ class Source(ABC):
     feature_names: Sequence[str] | None = None
     sample_shape: tuple[int, int] | None = None
     planted: NDArray[Any] | None = None
+    expansion: ClassVar[int] = 20
+    room: int | None = None
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
@@ -116,6 +122,24 @@ class Source(ABC):
         """Bytes of input behind `piece`, for messages and balance; 0 if unknown."""
         return 0
 
+    def require_room(self, size: int, place: object) -> None:
+        """Refuse a record that does not fit in memory while it is read: it can't be cut.
+
+        Parameters
+        ----------
+        size : int
+            Its bytes, expanded.
+        place : object
+            The record, for the message.
+
+        Raises
+        ------
+        NotEnoughMemory
+            Reading it takes more than `room`.
+        """
+        if self.room is not None and size * self.expansion > self.room:
+            require_memory(size * self.expansion, f"{place}: a record of {format_bytes(size)} can't be cut and", self.room)
+
 
 class MatrixSource(Source):
     """A source whose rows are numbers already."""
@@ -132,6 +156,8 @@ class MatrixSource(Source):
 
 class TextSource(Source):
     """A source of documents, which `storage.vectorize` turns into rows."""
+
+    expansion = 32  # measured: 12 of usual text, 34 where every word is another one, since words are objects
 
     @abstractmethod
     def read(self, piece: Any) -> Iterator[Document]:
@@ -189,12 +215,6 @@ def decode(raw: bytes) -> str:
 def fingerprint_of(*settings: object) -> str:
     """A short hash of settings whose repr says all there is to say."""
     return hashlib.blake2b(repr(settings).encode(), digest_size=12).hexdigest()
-
-
-def identity_of(paths: Iterable[str | Path]) -> list[tuple[str, int, int]]:
-    """(name, size, modification time) of files: what tells one version of them from another."""
-    stats = ((Path(p).name, Path(p).stat()) for p in paths)
-    return [(name, s.st_size, s.st_mtime_ns) for name, s in stats]
 
 
 def byte_ranges(length: int, size: int) -> list[tuple[int, int]]:

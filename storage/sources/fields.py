@@ -8,7 +8,8 @@ from typing import Any, Self
 
 from storage.errors import SourceError
 from storage.sources import labels as label_rules
-from storage.sources.base import Document, Label, Source, decompress, fingerprint_of, identity_of, is_compressed
+from storage.sources.base import Document, Label, Source, decompress, fingerprint_of, is_compressed
+from storage.sources.identity import identity_of
 
 
 class Fields(Source):
@@ -38,7 +39,7 @@ class Fields(Source):
         return [Path(self.path)]
 
     def fingerprint(self) -> str:
-        settings = {k: v for k, v in vars(self).items() if k not in ("path", "plain", "folder")}
+        settings = {k: v for k, v in vars(self).items() if k not in ("path", "plain", "folder", "room")}
         return fingerprint_of(self.format, identity_of(self.files()), sorted(settings.items()))
 
     def unpacked(self, scratch: Path) -> Self:

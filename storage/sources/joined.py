@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import SourceError
-from storage.sources.base import MatrixSource, Rows, fingerprint_of, identity_of, opened
+from storage.sources.base import MatrixSource, Rows, fingerprint_of, opened
+from storage.sources.identity import identity_of
 
 
 class Joined(MatrixSource):

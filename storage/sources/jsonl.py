@@ -32,12 +32,14 @@ class Lines(Cut):
     def objects(self, piece: tuple[int, int]) -> Iterator[tuple[dict[str, Any], Place]]:
         """The objects of the lines that begin in a byte range, each with its place for messages."""
         start, stop = piece
+        limit = LINE_LIMIT if self.room is None else min(LINE_LIMIT, self.room // self.expansion + 1)
         with open(self.plain, "rb") as file:
             if start:
                 file.seek(start - 1)
-                while (rest := file.readline(LINE_LIMIT)) and not rest.endswith(b"\n"):
+                while (rest := file.readline(1 << 16)) and not rest.endswith(b"\n"):
                     pass
-            while (at := file.tell()) < stop and (line := file.readline(LINE_LIMIT)):
+            while (at := file.tell()) < stop and (line := file.readline(limit)):
+                self.require_room(len(line), Place(self, at))
                 if line.strip():
                     place = Place(self, at)
                     yield self._parse(line, place), place

@@ -12,7 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from storage.errors import SourceError
-from storage.sources.base import MatrixSource, Rows, byte_ranges, decompress, fingerprint_of, head, identity_of, is_compressed
+from storage.sources.base import MatrixSource, Rows, byte_ranges, decompress, fingerprint_of, head, is_compressed
+from storage.sources.identity import identity_of
 
 NUMBER = rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 LINE = re.compile(rb"\s*[^\s:]*(?:\s+qid:\d+)?(?:\s+[^\s:]+:\S+)+\s*(?:#.*)?")  # what is meant as one: the parser says what is wrong in it
@@ -109,11 +110,17 @@ class Svmlight(MatrixSource):
         with open(self.plain, "rb") as file:
             if start:
                 file.seek(start - 1)
-                start += len(file.readline()) - 1
+                while (rest := file.readline(1 << 16)) and not rest.endswith(b"\n"):
+                    pass
+                start = file.tell()
             if start >= stop:
                 return start, b""
             raw = file.read(stop - start)
-            return start, raw if raw.endswith(b"\n") else raw + file.readline()
+            if not raw.endswith(b"\n"):
+                rest = file.readline(-1 if self.room is None else self.room // self.expansion + 1)
+                self.require_room(len(rest), f"{self.path}, the line at byte {stop}")
+                raw += rest
+            return start, raw
 
     def _complaint(self, code: int, start: int, raw: bytes, where: int) -> str:
         line = 1 + raw.count(b"\n", 0, where)

@@ -101,6 +101,8 @@ class Csv(Table, Cut):
             raise SourceError(f"{self.path} has a quote that is never closed")
         if cuts[-1] < length:
             cuts.append(length)
+        for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+            self.require_room(stop - start - size, f"{self.path}, after byte {start}")  # beyond `size` lies one record
         return list(zip(cuts[:-1], cuts[1:], strict=True))
 
     def read(self, piece: tuple[int, int]) -> Iterator[Document]:

@@ -2,33 +2,59 @@
 
 An archive is never extracted: documents are read from where they lie in it, so no name in it can
 reach the file system. A compressed tar is decompressed once, into scratch, so that it can be cut.
+
+A folder and an archive of it hold the same documents. A hard link is a document of its own. A
+symbolic link counts in a folder, where its file can be read; an archive with one is refused by name,
+and so is one with a sparse member. Of two members with one name the last counts, as in unpacking.
 """
 
 from __future__ import annotations
 
+import io
+import lzma
 import os
 import re
+import stat
 import tarfile
 import zipfile
+import zlib
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from bigfs.blocks import require_memory
 from storage.errors import SourceError
-from storage.sources.base import Document, TextSource, decode, decompress, fingerprint_of, identity_of, is_compressed
+from storage.sources.base import Document, TextSource, decode, decompress, fingerprint_of, is_compressed
+from storage.sources.identity import identity_of
 
 HALF = re.compile(r"(?:^|[-_. ])(train|test)(?:ing)?$", re.IGNORECASE)
+BLOCK = 512  # bytes: a tar's headers and its end are whole blocks
+HEADER_LIMIT = 1 << 20  # bytes of a member's name and attributes
+LEAST = 256  # bytes that a document counts at least: a piece of empty ones holds objects too
+LISTED = 250  # bytes of a name with its place (measured)
+LISTED_ZIP = 1000  # and of a zip's own list (measured)
+STEP = 1 << 12  # compressed bytes at a time: a bomb of bzip2 makes 80 MB of them
+BROKEN = (
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError),
+    *(RuntimeError, NotImplementedError, ValueError, OverflowError),
+)
 
 
-class Entry(NamedTuple):
-    """A document in its folder or archive; `offset` where its bytes begin in a tar."""
+class Piece(NamedTuple):
+    """Some documents, in order of their names.
 
-    name: str
-    size: int
-    offset: int
-    label: str | None
-    split: str | None
+    names : of k files or members.
+    sizes : their k lengths in bytes.
+    offsets : where the bytes of each begin in a tar.
+    skip : how many leading folders all documents of the source share.
+    """
+
+    names: list[str]
+    sizes: array[int]
+    offsets: array[int]
+    skip: int
 
 
 @dataclass
@@ -45,14 +71,14 @@ class Text(TextSource):
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
-        folder = path.is_dir() and not any((path / name).exists() for name in ("zarr.json", ".zgroup"))
-        return folder or head[257:262] == b"ustar" or zipfile.is_zipfile(path)
+        if path.is_dir():
+            return not any((path / name).exists() for name in ("zarr.json", ".zgroup"))
+        return _is_tar(head) or _is_zip(path, head)
 
     def fingerprint(self) -> str:
         if not os.path.isdir(self.path):
             return fingerprint_of("text", identity_of([self.path]))
-        found = [(name, s.st_size, s.st_mtime_ns) for name, s in ((n, os.stat(os.path.join(self.path, n))) for n in _walk(self.path))]
-        return fingerprint_of("text", found)
+        return fingerprint_of("text", identity_of((os.path.join(self.path, name) for name in _walk(self.path)), root=self.path))
 
     def unpacked(self, scratch: Path) -> Text:
         if os.path.isdir(self.path) or not is_compressed(self.path):
@@ -60,88 +86,231 @@ class Text(TextSource):
         decompress(self.path, scratch / "documents.tar")
         return replace(self, plain=str(scratch / "documents.tar"))
 
-    def pieces(self, size: int) -> list[list[Entry]]:
-        entries = _placed(list(self._list()))
-        if not entries:
+    def pieces(self, size: int) -> list[Piece]:
+        names, sizes, offsets = self._listed()
+        if not names:
             raise SourceError(f"{self.path} holds no documents: give a folder with one subfolder of text files a class")
-        pieces: list[list[Entry]] = []
+        skip = _shared_folders(names)
+        order = sorted(range(len(names)), key=names.__getitem__)
+        pieces: list[Piece] = []
         room = 0
-        for entry in entries:
-            if not pieces or entry.size > room:
-                pieces.append([])
+        for at, after in zip(order, [*order[1:], -1], strict=True):
+            if after >= 0 and names[at] == names[after]:
+                continue  # the sort is stable: the last one of a name counts
+            self.require_room(sizes[at], f"{self.path}: {_shown(names[at])}")
+            cost = max(sizes[at], LEAST)
+            if not pieces or cost > room:
+                pieces.append(Piece([], array("q"), array("q"), skip))
                 room = size
-            pieces[-1].append(entry)
-            room -= entry.size
+            pieces[-1].names.append(names[at])
+            pieces[-1].sizes.append(sizes[at])
+            pieces[-1].offsets.append(offsets[at])
+            room -= cost
         return pieces
 
-    def weight(self, piece: list[Entry]) -> int:
-        return sum(entry.size for entry in piece)
+    def weight(self, piece: Piece) -> int:
+        return sum(piece.sizes)
 
-    def read(self, piece: list[Entry]) -> Iterator[Document]:
+    def read(self, piece: Piece) -> Iterator[Document]:
         try:
-            for entry, raw in self._contents(piece):
-                yield Document(decode(raw), entry.label, entry.split, entry.name)
-        except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
+            for name, raw in self._contents(piece):
+                label, split = _place(_parts(name), piece.skip)
+                yield Document(decode(raw), None if label is None else _shown(label), split, _shown(name))
+        except SourceError:
+            raise
+        except BROKEN as error:
             raise SourceError(f"{self.path} is broken: {error}") from error
 
-    def _list(self) -> Iterator[Entry]:
-        try:
-            if os.path.isdir(self.path):
-                for name in _walk(self.path):
-                    yield Entry(name, os.path.getsize(os.path.join(self.path, name)), 0, None, None)
-            elif zipfile.is_zipfile(self.path):
-                with zipfile.ZipFile(self.path) as archive:
-                    for info in archive.infolist():
-                        if not info.is_dir():
-                            yield Entry(info.filename, info.file_size, 0, None, None)
-            else:
-                with tarfile.open(self.plain or self.path, "r:") as tar:
-                    for member in tar:
-                        if member.isfile():
-                            yield Entry(member.name, member.size, member.offset_data, None, None)
-        except (tarfile.TarError, zipfile.BadZipFile) as error:
-            raise SourceError(f"{self.path} is broken: {error}") from error
+    # --- the list -------------------------------------------------------------------------------
 
-    def _contents(self, piece: list[Entry]) -> Iterator[tuple[Entry, bytes]]:
+    def _listed(self) -> tuple[list[str], array[int], array[int]]:
+        """Names, sizes and offsets of the documents; hidden files are left out."""
+        names: list[str] = []
+        sizes, offsets = array("q"), array("q")
+        links: list[tuple[str, str]] = []
+        try:
+            for name, size, offset, target in self._members():
+                if target:
+                    links.append((name, target))
+                else:
+                    names.append(name)
+                    sizes.append(size)
+                    offsets.append(offset)
+                if len(names) % (1 << 16) == 0:
+                    self._require_list(len(names) * LISTED)
+        except SourceError:
+            raise
+        except BROKEN as error:
+            raise SourceError(f"{self.path} is broken: {error}") from error
+        self._require_list(len(names) * LISTED)
+        place = {name: at for at, name in enumerate(names)} if links else {}
+        for name, target in links:
+            if target not in place:
+                raise SourceError(f"{self.path}: {_shown(name)} is a hard link to {_shown(target)}, which is no document of the archive")
+            names.append(name)
+            sizes.append(sizes[place[target]])
+            offsets.append(offsets[place[target]])
+        return names, sizes, offsets
+
+    def _require_list(self, size: int) -> None:
+        if self.room is not None:
+            require_memory(size, f"the list of documents of {self.path}", self.room)
+
+    def _members(self) -> Iterator[tuple[str, int, int, str]]:
+        """(name, size, offset, target of a hard link) of every file that is not hidden."""
         if os.path.isdir(self.path):
-            for entry in piece:
-                yield entry, Path(self.path, entry.name).read_bytes()
-        elif zipfile.is_zipfile(self.path):
+            for name in _walk(self.path):
+                if not _is_hidden(name):
+                    yield name, os.path.getsize(os.path.join(self.path, name)), 0, ""
+        elif self._zipped():
+            yield from self._in_zip()
+        else:
+            yield from self._in_tar()
+
+    def _zipped(self) -> bool:
+        with open(self.plain or self.path, "rb") as file:
+            return _is_zip(Path(self.plain or self.path), file.read(BLOCK))
+
+    def _in_zip(self) -> Iterator[tuple[str, int, int, str]]:
+        with zipfile.ZipFile(self.path) as archive:
+            self._require_list(len(archive.infolist()) * LISTED_ZIP)
+            for info in archive.infolist():
+                if info.is_dir() or _is_hidden(info.filename):
+                    continue
+                if stat.S_ISLNK(info.external_attr >> 16):
+                    raise SourceError(f"{self.path}: {info.filename} is a symbolic link: pack the file that it leads to")
+                yield info.filename, info.file_size, 0, ""
+
+    def _in_tar(self) -> Iterator[tuple[str, int, int, str]]:
+        with (
+            _Headers(self.plain or self.path) as file,
+            tarfile.open(fileobj=file, mode="r:", encoding="utf-8", errors="surrogateescape") as tar,
+        ):
+            at, last = -1, "its first member"
+            while (member := tar.next()) is not None:
+                tar.members.clear()  # type: ignore[attr-defined]  # it keeps a kilobyte for each
+                if tar.offset <= at:  # type: ignore[attr-defined]  # a negative size would lead back for ever
+                    raise SourceError(f"{self.path} is broken: the header of {_shown(member.name)} is bad")
+                at, last = tar.offset, _shown(member.name)  # type: ignore[attr-defined]  # the next header
+                if _is_hidden(member.name):
+                    continue
+                if member.issym():
+                    raise SourceError(f"{self.path}: {last} is a symbolic link: pack the archive with tar --dereference")
+                if member.issparse():
+                    raise SourceError(f"{self.path}: {last} is a sparse file: pack the archive without tar --sparse")
+                if member.islnk():
+                    yield member.name, 0, 0, member.linkname
+                elif member.isfile():
+                    yield member.name, member.size, member.offset_data, ""
+            self._require_end(file, tar.offset, last)  # type: ignore[attr-defined]  # where the end should be
+
+    def _require_end(self, file: io.FileIO, offset: int, last: str) -> None:
+        """A tar ends with blocks of zeros, and nothing comes after them; `tarfile` takes any bad header for the end."""
+        file.seek(offset)
+        block = file.read(BLOCK)
+        if len(block) < BLOCK:
+            raise SourceError(f"{self.path} is broken: it ends early, after {last}")
+        if any(block):
+            raise SourceError(f"{self.path} is broken: the header after {last} is bad")
+        while rest := file.read(HEADER_LIMIT):
+            if rest.count(0) < len(rest):
+                raise SourceError(f"{self.path} is broken: data lies behind its end, after {last}")
+
+    # --- the content ----------------------------------------------------------------------------
+
+    def _contents(self, piece: Piece) -> Iterator[tuple[str, bytes]]:
+        if os.path.isdir(self.path):
+            for name in piece.names:
+                yield name, Path(self.path, name).read_bytes()
+        elif self._zipped():
             with zipfile.ZipFile(self.path) as archive:
-                for entry in piece:
-                    yield entry, archive.read(entry.name)
+                for name, size in zip(piece.names, piece.sizes, strict=True):
+                    yield name, _inflated(archive, name, size)
         else:
             with open(self.plain or self.path, "rb") as tar:
-                for entry in piece:
-                    tar.seek(entry.offset)
-                    raw = tar.read(entry.size)
-                    if len(raw) < entry.size:
-                        raise SourceError(f"{self.path} is broken: it ends inside {entry.name}")
-                    yield entry, raw
+                for name, size, offset in zip(piece.names, piece.sizes, piece.offsets, strict=True):
+                    tar.seek(offset)
+                    raw = tar.read(size)
+                    if len(raw) < size:
+                        raise SourceError(f"{self.path} is broken: it ends inside {_shown(name)}")
+                    yield name, raw
+
+
+class _Headers(io.FileIO):
+    """A tar as `tarfile` reads its headers: no single one may take the memory."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > HEADER_LIMIT:
+            raise tarfile.ReadError(f"a header claims {size} bytes")
+        return super().read(size)  # type: ignore[return-value, arg-type]  # of a file that does not block
+
+
+def _inflated(archive: zipfile.ZipFile, name: str, size: int) -> bytes:
+    """A member of `size` bytes; one that is longer than its header says is not inflated further."""
+    out = io.BytesIO()
+    with archive.open(name) as member:
+        while out.tell() <= size and (part := member.read(STEP)):
+            out.write(part)
+    if out.tell() != size:
+        raise zipfile.BadZipFile(f"{name} has {out.tell()} bytes and the archive says {size}")
+    return out.getvalue()
+
+
+def _is_tar(head: bytes) -> bool:
+    return head[257:262] == b"ustar"
+
+
+def _is_zip(path: Path, head: bytes) -> bool:
+    """By its first bytes, so that a truncated one is known too; by its end where a program comes first."""
+    return head.startswith((b"PK\x03\x04", b"PK\x05\x06")) or (not _is_tar(head) and zipfile.is_zipfile(path))
+
+
+# --- names ----------------------------------------------------------------------------------------
 
 
 def _walk(folder: str) -> list[str]:
-    names = (p.relative_to(folder).as_posix() for p in Path(folder).rglob("*") if p.is_file())
-    return sorted(name for name in names)
+    """The files of a folder, from there, in order."""
+    names = []
+    for home, _, files in os.walk(folder):
+        inside = os.path.relpath(home, folder)
+        names += [name if inside == "." else f"{inside}/{name}" for name in files if os.path.isfile(os.path.join(home, name))]
+    return sorted(names)
 
 
-def _placed(entries: list[Entry]) -> list[Entry]:
-    """Entries by name, with split and class from their folders; hidden files are left out."""
-    parts = {e.name: [p for p in PurePosixPath(e.name).parts if p != "."] for e in entries}
-    shown = sorted(e for e in entries if not any(p.startswith((".", "__MACOSX")) for p in parts[e.name]))
-    while shown and all(len(parts[e.name]) > 2 for e in shown) and len({parts[e.name][0] for e in shown}) == 1:
-        if HALF.search(parts[shown[0].name][0]):
-            break
-        for e in shown:
-            parts[e.name] = parts[e.name][1:]
-    return [_place(e, parts[e.name]) for e in shown]
+def _shown(name: str) -> str:
+    """A name as text: bytes that are not UTF-8 are read as Latin-1."""
+    return decode(name.encode("utf-8", "surrogateescape"))
 
 
-def _place(entry: Entry, parts: list[str]) -> Entry:
+def _parts(name: str) -> list[str]:
+    return [part for part in name.split("/") if part not in ("", ".")]
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith((".", "__MACOSX")) for part in _parts(name))
+
+
+def _shared_folders(names: list[str]) -> int:
+    """How many leading folders all documents share, less the one that may be their class or half."""
+    shared, depth = _parts(names[0]), len(_parts(names[0]))
+    for name in names:
+        parts = _parts(name)
+        depth = min(depth, len(parts))
+        while parts[: len(shared)] != shared:
+            shared.pop()
+    skip = 0
+    while skip < len(shared) and depth - skip > 2 and not HALF.search(shared[skip]):
+        skip += 1
+    return skip
+
+
+def _place(parts: list[str], skip: int) -> tuple[str | None, str | None]:
+    """Class and split from the folders of a document."""
+    parts = parts[skip:]
     halves = [i for i, part in enumerate(parts[:-1]) if HALF.search(part)]
     split = None
     if halves:
         found: Any = HALF.search(parts[halves[0]])
         split = found.group(1).lower()
         parts = parts[halves[0] + 1 :]
-    return entry._replace(label=parts[0] if len(parts) > 1 else None, split=split)
+    return parts[0] if len(parts) > 1 else None, split
