@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from processes import environment
 
 from bigfs import cli
 from storage.runs import Run
@@ -136,6 +137,16 @@ def test_a_bad_svmlight_line_is_named(bigfs, tmp_path, text, said):
     (tmp_path / "bad.svm").write_text(text)
     fails(bigfs("stage", "bad.svm", "c.zarr", "--workers", 0), "bad.svm", said)
     assert [p.name for p in tmp_path.iterdir() if "zarr" in p.name and "lock" not in p.name] == []
+
+
+def test_a_bad_line_on_a_cluster_is_one_line_on_stderr(tmp_path):
+    (tmp_path / "bad.svm").write_text("1 1:0.5\n2 1:x\n")
+    command = [sys.executable, "-m", "bigfs.cli", "stage", "bad.svm", "c.zarr", "--workers", "1", "--json"]
+    env = {key: value for key, value in environment(tmp_path).items() if not key.startswith("DASK_")}
+    ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr == "bigfs: bad.svm, line 2: a value must be a finite number; got '1:x'\n"
+    assert os.listdir(tmp_path) == ["bad.svm"]
 
 
 def test_bad_requests_are_one_line(bigfs, corpus):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import logging
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -71,7 +72,10 @@ def relieve() -> None:
 
 
 def relief() -> Any:
-    """A plugin for workers: what is freed is given back also between tasks, since a paused worker has none."""
+    """A plugin for workers: what is freed is given back also between tasks, since a paused worker has none.
+
+    It also keeps errors of our tasks out of the worker's log.
+    """
     from distributed import WorkerPlugin
     from tornado.ioloop import PeriodicCallback
 
@@ -85,11 +89,18 @@ def relief() -> Any:
 
             worker.periodic_callbacks[self.name] = PeriodicCallback(give_back, 1000)
             worker.periodic_callbacks[self.name].start()
+            logging.getLogger("distributed.worker").addFilter(_is_news)
 
         def teardown(self, worker: Any) -> None:
             worker.periodic_callbacks.pop(self.name).stop()
+            logging.getLogger("distributed.worker").removeFilter(_is_news)
 
     return Relief()
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a worker should log it: an error of our tasks is not, because the driver gets it and says it in one line."""
+    return not (str(record.msg).startswith("Compute Failed") and "bigfs" in str(record.args))
 
 
 def _trim() -> None:
