@@ -7,10 +7,12 @@ folder's registry.txt when the file first lies there, and verified from then on.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -19,8 +21,11 @@ import pooch
 import requests
 from filelock import FileLock
 
+from storage import disk, ownership
 from storage.errors import SourceError
 
+REGISTRY = "registry.txt"
+RECORD = re.compile(r"(?P<name>.+) (?P<checksum>[0-9a-f]{64})")
 RETRIES = 2  # of a broken connection, before the user is asked
 FOLDER = "BIGFS_DATA"  # the environment variable that names another folder
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
@@ -142,15 +147,17 @@ def fetch(name: str) -> list[Path]:
 
 def download(url: str) -> Path:
     """The file behind an http(s) URL, kept in `data_folder`."""
-    name = urlsplit(url).path.rpartition("/")[2] or "download"
+    name = re.sub(r"\s", "-", urlsplit(url).path.rpartition("/")[2]) or "download"
+    if name == REGISTRY or name.startswith("."):  # our own files beside it
+        name = f"download-{name}"
     return _get(File(url, name), data_folder() / "urls" / hashlib.blake2b(url.encode(), digest_size=8).hexdigest())
 
 
 def _get(file: File, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    registry = folder / "registry.txt"
-    with FileLock(folder / ".lock"):
-        recorded = dict(line.split() for line in registry.read_text().splitlines()) if registry.exists() else {}
+    ownership.require_lock_file(folder / ".lock")
+    with disk.named(folder), FileLock(folder / ".lock"):
+        recorded = _recorded(folder / REGISTRY)
         known = file.checksum or recorded.get(file.name)
         path = folder / file.name
         if path.exists() and known and not _matches(path, known):
@@ -159,8 +166,18 @@ def _get(file: File, folder: Path) -> Path:
             _pooched(file, known, folder)
         if known is None:
             recorded[file.name] = pooch.file_hash(str(path))
-            registry.write_text("".join(f"{name} {checksum}\n" for name, checksum in sorted(recorded.items())))
+            (folder / REGISTRY).write_text("".join(f"{name} {checksum}\n" for name, checksum in sorted(recorded.items())))
     return path
+
+
+def _recorded(registry: Path) -> dict[str, str]:
+    """The checksums that were recorded, by file."""
+    if not registry.exists():
+        return {}
+    lines = [RECORD.fullmatch(line) for line in registry.read_text(errors="replace").splitlines()]
+    if None in lines:
+        raise SourceError(f"{registry} is not the list of checksums that bigfs keeps there: move or remove it")
+    return {line["name"]: line["checksum"] for line in lines if line}
 
 
 def _matches(path: Path, known: str) -> bool:
@@ -169,11 +186,13 @@ def _matches(path: Path, known: str) -> bool:
 
 
 def _pooched(file: File, known: str | None, folder: Path) -> None:
-    pooch.get_logger().setLevel(logging.WARNING)
     manager = pooch.create(path=folder, base_url="", registry={file.name: known}, urls={file.name: file.url}, retry_if_failed=RETRIES)
     try:
-        manager.fetch(file.name, downloader=_resuming(folder / f"{file.name}.part"))
+        with _quiet():
+            manager.fetch(file.name, downloader=_resuming(folder / f"{file.name}.part"))
     except (requests.RequestException, OSError) as error:
+        if disk.is_full(error):
+            raise
         host = urlsplit(file.url).hostname
         raise SourceError(
             f"{file.name} can't be fetched from {host} ({type(error).__name__}): repeat the command to go on, "
@@ -181,6 +200,18 @@ def _pooched(file: File, known: str | None, folder: Path) -> None:
         ) from error
     except ValueError as error:  # pooch's word for a checksum that differs
         raise SourceError(f"{file.url} did not send the published file (checksum {known} expected): try again, or tell us") from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep pooch from announcing a download, and leave its logger as the user set it."""
+    logger = pooch.get_logger()
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _resuming(part: Path) -> Callable[[str, Any, Any], None]:

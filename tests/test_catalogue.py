@@ -4,9 +4,10 @@ import gzip
 import hashlib
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import numpy as np
+import pooch
 import pytest
 
 import storage
@@ -164,6 +165,34 @@ def test_a_url_is_a_source(site):
     assert source.format == "svmlight"
     assert sources.find(f"{site.url}/some/rows.svm").path == source.path
     assert len(site.requests) == 1
+
+
+@pytest.mark.parametrize("name", ["two words.svm", "registry.txt", ".lock", "tab%09stop.svm"])
+def test_a_url_may_have_any_file_name(site, name):
+    site.files[f"/some/{quote(name, safe='%')}"] = (TRAIN, '"1"')
+    path = catalogue.download(f"{site.url}/some/{name}")
+    assert path.read_bytes() == TRAIN
+    assert catalogue.download(f"{site.url}/some/{name}") == path
+    assert len(site.requests) == 1
+    assert (path.parent / "registry.txt").read_text() == f"{path.name} {hashlib.sha256(TRAIN).hexdigest()}\n"
+
+
+@pytest.mark.parametrize(("name", "message"), [("registry.txt", "is not the list of checksums"), (".lock", "is in the way")])
+def test_a_file_of_the_user_among_the_downloads_stays(site, tmp_path, name, message):
+    (tmp_path / "data" / "tiny").mkdir(parents=True)
+    (tmp_path / "data" / "tiny" / name).write_text("my own notes\n")
+    with pytest.raises(storage.StoreError, match=message):
+        catalogue.fetch("tiny")
+    assert (tmp_path / "data" / "tiny" / name).read_text() == "my own notes\n"
+    assert site.requests == []
+
+
+def test_a_download_leaves_poochs_logger_as_it_is(site):
+    level = pooch.get_logger().level
+    pooch.get_logger().setLevel("DEBUG")
+    catalogue.fetch("tiny")
+    assert pooch.get_logger().level == 10
+    pooch.get_logger().setLevel(level)
 
 
 def test_rcv1_takes_its_topics_from_their_own_file(site, monkeypatch, tmp_path):
