@@ -20,7 +20,7 @@ from bigfs.graph import Neighbours, stream_knn
 from bigfs.graph.rows import GRAIN
 from storage import layout
 from storage.corpus import Corpus
-from storage.errors import StoreError
+from storage.errors import Damaged, StoreError
 from storage.sources.base import fingerprint_of
 from storage.staging import building
 from storage.writer import Writer, fill, seal
@@ -95,7 +95,10 @@ def open_graph(uri: str) -> Graph:
     body = layout.sealed(uri)
     if "graph" not in body:
         raise StoreError(f"{uri} holds no graph: make one of it first")
-    return Graph(uri, tuple(body["shape"]), body["graph"], body["content"])
+    info, shape = body["graph"], body.get("shape")
+    if not (isinstance(info, dict) and "metric" in info and isinstance(shape, list) and len(shape) == 2 and "content" in body):
+        raise Damaged(f"{uri}: its manifest is none that bigfs wrote: remove the graph and repeat the command")
+    return Graph(uri, (int(shape[0]), int(shape[1])), info, body["content"])
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
+from storage import validation
 from storage.errors import Damaged, StoreError
 
 VERSION = 1
@@ -74,6 +75,8 @@ def absolute(uri: str | os.PathLike[str]) -> str:
     uri = str(uri).removeprefix("file://")
     if "://" not in uri:
         return os.path.abspath(uri)
+    if "reference" in (part.partition("://")[0] for part in uri.split("::")):
+        raise StoreError(f"{uri} can't be used: it is a list of references, which may lead anywhere and run code; give the store itself")
     try:
         fsspec.get_filesystem_class(uri.partition("://")[0])
     except (ImportError, ValueError) as error:
@@ -136,6 +139,10 @@ def manifest_of(uri: str) -> Manifest:
     body = sealed(uri)
     if "segments" not in body:
         raise StoreError(f"{uri} holds a graph, not a corpus: give the store that it was made of")
+    try:
+        validation.require_manifest(body)
+    except ValueError as error:
+        raise Damaged(f"{uri}: the manifest in {MANIFEST} is none that bigfs wrote: {error}; restore it or stage again") from None
     segments = tuple(Segment(**segment) for segment in body.pop("segments"))
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in body.items()}
     return Manifest(segments=segments, **fields)
@@ -148,12 +155,12 @@ def sealed(uri: str) -> dict[str, Any]:
         what = "is not a finished store: stage it again" if fs.exists(path) else "does not exist: stage a source there first"
         raise StoreError(f"{uri} {what}")
     try:
-        document = json.loads(get(uri, MANIFEST))
+        document = validation.parse(get(uri, MANIFEST))
         told = document["attributes"]["bigfs"]
         body, expected, version = told["manifest"], told.pop("checksum"), told["manifest"]["version"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise Damaged(f"{uri}: the manifest in {MANIFEST} is damaged: restore it or stage again") from None
-    if isinstance(version, int) and version > VERSION:
+    if isinstance(version, int) and version > VERSION and isinstance(body, dict):
         raise StoreError(f"{uri} has store version {version} and this bigfs reads up to {VERSION}: upgrade bigfs, or stage again")
     if digest(canonical(document)) != expected:
         raise Damaged(f"{uri}: the manifest in {MANIFEST} is damaged: restore it or stage again")
@@ -169,10 +176,39 @@ def checksums_of(uri: str, content: str) -> dict[str, str]:
     try:
         raw = get(uri, f"{CHECKSUMS}/c/0")
     except FileNotFoundError:
-        raise Damaged(f"{uri}: array {CHECKSUMS} is missing: restore it or stage again") from None
+        raise lost(uri, content, f"array {CHECKSUMS} is missing") from None
     if digest(raw) != content:
-        raise Damaged(f"{uri}: array {CHECKSUMS} is damaged: restore it or stage again")
-    return dict(json.loads(raw))
+        raise lost(uri, content, f"array {CHECKSUMS} is damaged")
+    try:
+        listed = validation.parse(raw)
+        validation.require_checksums(listed)
+    except ValueError as error:
+        raise Damaged(f"{uri}: array {CHECKSUMS} is none that bigfs wrote: {error}; restore it or stage again") from None
+    return listed
+
+
+def lost(uri: str, content: str, what: str) -> StoreError:
+    """Return the error for a document that is not what it was: the store was removed, was replaced, or is damaged.
+
+    Parameters
+    ----------
+    uri : str
+        The store.
+    content : str
+        The hash of its content when it was opened.
+    what : str
+        The document and what is wrong with it.
+
+    Returns
+    -------
+    StoreError
+        To be raised.
+    """
+    if not exists(uri):
+        return StoreError(f"{uri} was removed while it was in use: stage it again and repeat the command")
+    if sealed(uri).get("content") != content:
+        return StoreError(f"{uri} was replaced while it was in use: repeat the command")
+    return Damaged(f"{uri}: {what}: restore it or stage again")
 
 
 # --- reading, never a wrong number ----------------------------------------------------------------
@@ -181,22 +217,26 @@ def checksums_of(uri: str, content: str) -> dict[str, str]:
 class Verified(WrapperStore[Store]):
     """Compares every document read with its checksum: a missing or exchanged one is an error."""
 
-    def __init__(self, store: Store, uri: str = "", checksums: dict[str, str] | None = None) -> None:
+    def __init__(self, store: Store, uri: str = "", content: str = "") -> None:
         super().__init__(store)
-        self.uri, self.checksums = uri, checksums or {}
+        self.uri, self.content = uri, content
+        self.checksums = checksums_of(uri, content) if content else {}
 
     def _with_store(self, store: Store) -> Verified:
-        return Verified(store, self.uri, self.checksums)
+        return Verified(store, self.uri, self.content)
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         value = await self._store.get(key, prototype, byte_range)
         expected = self.checksums.get(key)
-        if expected is None:
-            return value
-        if value is None:
-            raise Damaged(f"{self.uri}: {where(key)} is missing: restore it or stage again")
-        if byte_range is None and checksum(key, value) != expected:
-            raise Damaged(f"{self.uri}: {where(key)} is damaged: restore it or stage again")
+        if value is None and expected is not None:
+            raise lost(self.uri, self.content, f"{where(key)} is missing")
+        if expected is not None and byte_range is None and checksum(key, value) != expected:
+            raise lost(self.uri, self.content, f"{where(key)} is damaged")
+        if value is not None:
+            try:
+                validation.require_codecs(key, value)
+            except ValueError as error:
+                raise Damaged(f"{self.uri} can't be read: {error}") from None
         return value
 
 
@@ -209,14 +249,18 @@ def where(key: str) -> str:
 @lru_cache(maxsize=8)
 def root(uri: str, content: str) -> zarr.Group:
     """The store's group, for reading; kept open in each process."""
-    verified = Verified(store_at(uri, read_only=True), uri, checksums_of(uri, content))
+    verified = Verified(store_at(uri, read_only=True), uri, content)
     return zarr.open_group(verified, mode="r", zarr_format=3, use_consolidated=False)
 
 
 @lru_cache(maxsize=64)
 def array(uri: str, content: str, path: str) -> zarr.Array[Any]:
-    found = root(uri, content)[path]
-    assert isinstance(found, zarr.Array)
+    try:
+        found = root(uri, content)[path]
+    except KeyError:
+        raise lost(uri, content, f"array {path} is missing") from None
+    if not isinstance(found, zarr.Array):
+        raise Damaged(f"{uri}: {path} is no array: restore it or stage again")
     return found
 
 
@@ -228,7 +272,7 @@ def read(uri: str, content: str, path: str, start: int = 0, stop: int | None = N
         return np.empty(0, dtype=source.dtype)
     try:
         return np.asarray(source[start:stop])
-    except Damaged:
+    except StoreError:
         raise
     except (ValueError, RuntimeError, OSError) as error:
         size = source.chunks[0]

@@ -16,7 +16,10 @@ import scipy.sparse as sp
 import zarr
 import zarr.errors
 from numpy.typing import NDArray
+from zarr.abc.store import Store
+from zarr.storage import LocalStore, WrapperStore
 
+from storage import validation
 from storage.errors import SourceError
 from storage.sources import labels as label_rules
 from storage.sources.arrays import need_h5py
@@ -25,6 +28,16 @@ from storage.sources.identity import identity_of
 from storage.sources.spool import Spool, checked, csc_triplets, csr, flat, save_triplets
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
+
+
+class Guarded(WrapperStore[Store]):
+    """A store of another program: its metadata are checked before a codec that they name runs."""
+
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        value = await self._store.get(key, prototype, byte_range)
+        if value is not None:
+            validation.require_codecs(key, value)
+        return value
 
 
 class AnnData(MatrixSource):
@@ -145,7 +158,7 @@ class AnnData(MatrixSource):
         """The root group; what the libraries say of a broken file becomes one line that names it."""
         try:
             if Path(self.path).is_dir():
-                yield zarr.open_group(self.path, mode="r")
+                yield zarr.open_group(Guarded(LocalStore(self.path, read_only=True)), mode="r")
             else:
                 with need_h5py(self.path).File(self.path, "r") as file:
                     yield file
