@@ -24,6 +24,7 @@ from storage.writer import Writer, fill, unpublished
 
 Array = NDArray[Any]
 ALL = 1 << 62
+WIDE = 1 << 21  # columns, occurring or not, that are held at a time
 
 
 @dataclass(frozen=True)
@@ -95,19 +96,41 @@ def write_columns(writer: Writer, name: str, spills: Sequence[Spill], shape: tup
     firsts = np.cumsum([0, *(s.rows for s in spills)])
     listed = [(s.path, s.present, s.nnz, int(first)) for s, first in zip(spills, firsts, strict=False) if s.nnz]
     (scratch / f"{name}.json").write_text(json.dumps(listed))
-    path, indptr = f"uns/columns/{name}", np.zeros(shape[1] + 1, dtype=np.int64)
-    for block, present, nnz, _ in listed:
-        columns, starts, _, _ = open_columns(block, present, nnz)
-        indptr[columns + 1] += np.diff(starts)
-    np.cumsum(indptr, out=indptr)
+    path, nnz = f"uns/columns/{name}", sum(entries for _, _, entries, _ in listed)
     writer.group(path, "csc_matrix", shape=list(shape))
-    writer.create(f"{path}/data", int(indptr[-1]), np.float32)
-    writer.create(f"{path}/indices", int(indptr[-1]), np.int32)
-    writer.write(f"{path}/indptr", indptr, PER_COLUMN)
-    tasks = ranges(int(indptr[-1]), writer.chunk, chunks)
-    cuts = [_columns_in(task, indptr) for task in tasks]
+    writer.create(f"{path}/data", nnz, np.float32)
+    writer.create(f"{path}/indices", nnz, np.int32)
+    tasks = ranges(nnz, writer.chunk, chunks)
+    edges = np.array([(task.start, task.stop - 1) for task in tasks], dtype=np.int64).reshape(-1)  # first and last entries
+    columns, starts = np.zeros_like(edges), np.zeros_like(edges)
+    writer.stream(f"{path}/indptr", shape[1] + 1, np.int64, _indptr(listed, shape[1], edges, columns, starts), PER_COLUMN)
+    cuts = [
+        Cut(int(first), int(last) + 1, task.start - int(a), task.stop - int(b))
+        for task, (first, last), (a, b) in zip(tasks, columns.reshape(-1, 2), starts.reshape(-1, 2), strict=True)
+    ]
     written = blocks.map_tiles(_write_columns, tasks, writer.uri, path, str(scratch / f"{name}.json"), each=[cuts], label="write columns")
     _collect(writer, written)
+
+
+def _indptr(listed: Sequence[tuple[str, int, int, int]], d: int, edges: Array, columns: Array, starts: Array) -> Iterator[Array]:
+    """indptr of all blocks together, in parts; notes the column of each entry in `edges` (increasing), and where the column starts.
+
+    Holds WIDE columns, however many there are: one entry far to the right makes d large.
+    """
+    yield np.zeros(1, dtype=np.int64)
+    total = 0
+    for a in range(0, d, WIDE):
+        counts = np.zeros(min(WIDE, d - a), dtype=np.int64)
+        for block, present, nnz, _ in listed:
+            there, begins, _, _ = open_columns(block, present, nnz)
+            low, high = np.searchsorted(there, [a, a + len(counts)])
+            counts[there[low:high] - a] += np.diff(begins[low : high + 1])
+        ends = total + np.cumsum(counts)
+        here = slice(*np.searchsorted(edges, [total, ends[-1]]))
+        inside = np.searchsorted(ends, edges[here], side="right")
+        columns[here], starts[here] = a + inside, ends[inside] - counts[inside]
+        total = int(ends[-1])
+        yield ends
 
 
 def counts_of(writer: Writer, segments: Sequence[layout.Segment], d: int) -> Iterator[Array]:
@@ -128,19 +151,25 @@ class Cut:
     take: int
 
 
-def _columns_in(task: Range, indptr: Array) -> Cut:
-    start = int(np.searchsorted(indptr, task.start, side="right")) - 1
-    stop = int(np.searchsorted(indptr, task.stop, side="left"))
-    return Cut(start, stop, task.start - int(indptr[start]), task.stop - int(indptr[stop - 1]))
-
-
 def _write_columns(task: Range, cut: Cut, uri: str, path: str, listed: str) -> dict[str, str]:
-    cursor = np.array(unpublished(uri, f"{path}/indptr")[cut.start : cut.stop]) - task.start
+    present, cursor = _occurring(unpublished(uri, f"{path}/indptr"), cut)
+    cursor -= task.start
     cursor[0] = 0  # where the range begins, inside its first column
     rows, values = np.empty(task.stop - task.start, np.int32), np.empty(task.stop - task.start, np.float32)
-    for part in _parts(cut, json.loads(Path(listed).read_text())):
-        kernels.scatter(*part, cursor, rows, values)
+    for here, counts, its_rows, its_values, first in _parts(cut, json.loads(Path(listed).read_text())):
+        kernels.scatter(np.searchsorted(present, here).astype(np.int32), counts, its_rows, its_values, first, cursor, rows, values)
     return fill(uri, f"{path}/data", task.start, values) | fill(uri, f"{path}/indices", task.start, rows)
+
+
+def _occurring(indptr: Any, cut: Cut) -> tuple[Array, Array]:
+    """The columns of a cut that have entries, counted from its first, and where each starts; holds WIDE others."""
+    present, starts = [], []
+    for a in range(cut.start, cut.stop, WIDE):
+        part = np.asarray(indptr[a : min(a + WIDE, cut.stop) + 1])
+        here = np.flatnonzero(np.diff(part))
+        present.append((here + (a - cut.start)).astype(np.int32))
+        starts.append(part[here])
+    return np.concatenate(present), np.concatenate(starts)
 
 
 def _parts(cut: Cut, listed: list[tuple[str, int, int, int]]) -> Iterator[tuple[Array, Array, Array, Array, int]]:

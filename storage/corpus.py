@@ -181,7 +181,7 @@ class Corpus:
 
     def __repr__(self) -> str:
         n, d = self.X.shape
-        return f"<Corpus {self.uri}: {n} × {d}, {self.X.nnz} non-zeros>"
+        return f"<Corpus {self.uri}: {n} × {d}, {sum(s.nnz for s in self.segments)} non-zeros>"
 
     @property
     def splits(self) -> tuple[str, ...]:

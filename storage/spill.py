@@ -82,9 +82,11 @@ def open_columns(path: str, present: int, nnz: int) -> tuple[Array, Array, Array
 
 def by_column(X: sp.csr_array) -> tuple[Array, Array, Array, Array]:
     """The columns that occur, where each starts, then rows and values of all entries, column after column."""
-    if X.shape[1] > 64 * X.nnz + (1 << 16):  # far wider than full: sort the entries, don't count the columns
-        order = np.argsort(X.indices, kind="stable")
-        columns, first = np.unique(X.indices[order], return_index=True)
+    if X.shape[1] > 8 * X.nnz + (1 << 16):  # far wider than full: sort the entries, don't count the columns
+        keys = (X.indices.astype(np.int64) << 32) | np.arange(X.nnz)
+        keys.sort()
+        order = keys & 0xFFFFFFFF
+        columns, first = np.unique(keys >> 32, return_index=True)
         rows = np.repeat(np.arange(X.shape[0], dtype=np.int32), np.diff(X.indptr))[order]
         return columns.astype(np.int32), np.append(first, X.nnz).astype(np.int64), rows, X.data[order]
     C = X.tocsc()
