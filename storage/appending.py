@@ -155,7 +155,8 @@ def _target(corpus: Corpus, source: Source, spills: Sequence[Spill]) -> Target:
     code = {name: i for i, name in enumerate(corpus.class_names)}
     for name in new.class_names:
         code.setdefault(name, len(code))
-    return new._replace(code=np.array([code[name] for name in new.class_names], dtype=np.int64), class_names=list(code))
+    shown = {name: code[new.class_names[i]] for name, i in new.codes.items()}
+    return new._replace(codes=shown, class_names=list(code))
 
 
 def _y(corpus: Corpus, target: Target) -> Iterator[Any]:

@@ -90,14 +90,9 @@ class InPlace(Corpus):
         """Its kind, y and the class names."""
         if self._about[0] is None:
             return None, np.full(len(self.indptr) - 1, -1, dtype=np.int64), []
-        labels = targets.as_array(self._about[0])
-        known = targets.known(labels)
-        if labels.dtype.kind == "f" and not np.all(labels[known] == np.rint(labels[known])):
-            return "real", labels, []
-        classes, code = np.unique(labels[known], return_inverse=True)
-        y = np.full(len(labels), -1, dtype=np.int64)
-        y[known] = code
-        return "class", y, [targets.name_of(value) for value in classes.tolist()]
+        classes, codes, texts, whole = targets.distinct(self._about[0])
+        target = targets.settled([classes], [targets.Labels(texts, whole, sets=False)], None, None)
+        return target.kind, targets.code_of(classes, codes, target), list(target.class_names)
 
     @cached_property
     def y(self) -> Any:

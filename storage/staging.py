@@ -23,7 +23,7 @@ from bigfs import blocks
 from storage import assemble, disk, frames, layout, ownership, targets
 from storage.errors import SourceError, StoreError
 from storage.layout import Manifest, Segment
-from storage.sources import find, identity
+from storage.sources import find, gate, identity
 from storage.sources.base import MatrixSource, Rows, Source, TextSource, fingerprint_of, taken
 from storage.spill import Spill, open_array, save_names, spill
 from storage.tiles import TILE, bounds, by_segment, row_bounds
@@ -290,11 +290,14 @@ def build(job: Plan, target: str, scratch: Path, room: int) -> Manifest:
     else:
         assert isinstance(source, MatrixSource)
         spills = read(source, source.pieces(min(MATRIX_PIECE, room // source.expansion)), scratch)
-        d = source.n_features or max((s.width for s in spills), default=0)
+        d = width_of(source, spills)
+        what = f"staging {source.path} with {d} features, of which every method holds a number each,"
+        blocks.require_memory(MATRIX_BASE + 8 * d, what, MATRIX_BASE + room)
     segments, spills = by_split(spills)
     n, nnz = sum(s.rows for s in spills), sum(s.nnz for s in spills)
     if not n or not d:
         raise SourceError(f"{source.path} holds no values: {n} samples, {d} features")
+    gate.require_shape(n, d, source.path)
     tile = TILE if job.settings["tile_rows"] is None else max(1, nnz * job.settings["tile_rows"] // n)
     writer = Writer(target, chunk=min(layout.CHUNK, max(1 << 12, 1 << (tile - 1).bit_length())))
     chunks = max(1, entries_for(room) // writer.chunk)
@@ -335,10 +338,17 @@ def read(source: MatrixSource, pieces: Sequence[Any], scratch: Path) -> list[Spi
     return [s for parts in blocks.map_tiles(_read, pieces, source, each=[where], label="read") for s in parts]
 
 
+def width_of(source: MatrixSource, spills: Sequence[Spill]) -> int:
+    """d: what the source says, else the widest block's."""
+    widest = max((s.width for s in spills), default=0)
+    if source.n_features is not None and widest > source.n_features:
+        raise SourceError(f"{source.path} has {widest} features and should have {source.n_features}: is it the right file?")
+    return source.n_features or widest
+
+
 def _read(piece: Any, where: str, source: MatrixSource) -> list[Spill]:
     rows = source.read(piece)
-    if rows.X.nnz and not np.isfinite(rows.X.data).all():
-        raise SourceError(f"{source.path} holds NaN or infinity: replace them before staging")
+    gate.require_values(rows.X, lambda row: f"{source.path}: row {row} of the part {piece}")  # formats of others; ours said it better
     if rows.split is None:
         return [_spilled(where, rows, None)]
     chosen = {split: np.flatnonzero(rows.split == split) for split in ("train", "test")}

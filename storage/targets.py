@@ -1,13 +1,12 @@
 """Labels of the blocks → one target: class codes, real values, or label sets.
 
-The labels of a block lie beside it on scratch (`save`); the driver only learns what they are like,
-so that it can `settle` what the target is, and then codes them block after block.
+The distinct labels of a block lie beside it on scratch with a code for each row; the driver only learns what they are
+like, so that it can `settle` what the target is. A label goes by its name, which is exact: no whole number becomes a float.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,15 +14,15 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from storage.errors import SourceError
+from storage.sources.labels import name_of, number
 from storage.spill import Spill, open_array, save
 
 Array = NDArray[Any]
-NONE = np.array([], dtype=np.float64)
 
 
 class Labels(NamedTuple):
-    """What the labels of one block are like. On scratch: `labels`, floats or strings, NaN or "" where unlabelled;
-    `classes`, the distinct ones; and of sets of labels `set_sizes`, with the sets in `labels` one after the other."""
+    """What the labels of one block are like. On scratch: `classes`, the distinct ones, as numbers or names, and `codes`, each row's
+    index among them, −1 where unlabelled; of sets of labels `set_sizes`, with the sets in `codes` one after the other."""
 
     texts: bool
     whole: bool
@@ -32,12 +31,11 @@ class Labels(NamedTuple):
 
 class Target(NamedTuple):
     """kind : "class", "real", "multilabel", or None: no labels.
-    classes : the labels that there are, sorted; `code[i]` is the code of `classes[i]` and an index of `class_names`.
+    codes : the code of each label's name, an index of `class_names`.
     """
 
     kind: str | None
-    classes: Array = NONE
-    code: Array = NONE
+    codes: Mapping[str, int] = {}
     class_names: Sequence[str] = ()
 
 
@@ -50,24 +48,31 @@ def save_labels(path: str, y: Any) -> Labels | None:
         rows = [[one for one in (label if isinstance(label, tuple) else (label,)) if one not in (None, "")] for label in y]
         save(path, set_sizes=np.array([len(row) for row in rows], dtype=np.int32))
         y = [label for row in rows for label in row]
-    labels = as_array(y)
-    classes = np.unique(labels[known(labels)])
-    save(path, labels=labels, classes=classes)
-    texts = labels.dtype.kind == "U"
-    return Labels(texts, texts or bool(np.all(classes == np.rint(classes))), sets)
+    classes, codes, texts, whole = distinct(y)
+    save(path, classes=classes, codes=codes)
+    return Labels(texts, whole, sets)
 
 
-def as_array(labels: Any) -> Array:
-    """Floats (NaN unlabelled) or strings ("" unlabelled)."""
-    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iufUb":
-        return labels if labels.dtype.kind == "U" else labels.astype(np.float64)
-    if all(label is None or isinstance(label, int | float) for label in labels):
-        return np.array([np.nan if label is None else label for label in labels], dtype=np.float64)
-    return np.array(["" if label is None else name_of(label) for label in labels], dtype=np.str_)
+def distinct(labels: Any) -> tuple[Array, NDArray[np.int32], bool, bool]:
+    """The distinct labels, as numbers or names; each row's index among them, −1 unlabelled; whether some labels are
+    texts; whether all numbers are whole."""
+    if isinstance(labels, list | np.ma.MaskedArray):
+        return _listed(labels if isinstance(labels, list) else labels.tolist())
+    labels = np.asarray(labels)
+    known = labels != "" if labels.dtype.kind == "U" else ~np.isnan(labels)
+    classes, inverse = np.unique(labels[known], return_inverse=True)
+    codes = np.full(len(labels), -1, dtype=np.int32)
+    codes[known] = inverse
+    texts = classes.dtype.kind == "U"
+    return classes, codes, texts, texts or bool(np.all(classes == np.rint(classes)))
 
 
-def known(labels: Array) -> NDArray[np.bool_]:
-    return ~np.isnan(labels) if labels.dtype.kind == "f" else labels != ""
+def _listed(labels: list[Any]) -> tuple[Array, NDArray[np.int32], bool, bool]:
+    known = [None if v is None or v == "" or v != v else v for v in labels]  # v != v: NaN
+    index: dict[str, int] = {}
+    codes = [-1 if v is None else index.setdefault(name_of(v), len(index)) for v in known]
+    whole = all(not isinstance(v, float) or v.is_integer() for v in known)
+    return np.array(list(index), dtype=np.str_), np.array(codes, dtype=np.int32), any(isinstance(v, str) for v in known), whole
 
 
 def settle(spills: Sequence[Spill], *, kind: str | None = None, class_names: Sequence[str] | None = None) -> Target:
@@ -77,55 +82,51 @@ def settle(spills: Sequence[Spill], *, kind: str | None = None, class_names: Seq
     class_names : of the numbers 0 … c − 1, if the source has them.
     """
     blocks = [s for s in spills if s.rows]
-    found = [s.labels for s in blocks if s.labels is not None]
-    if not found:
+    kinds = [s.labels for s in blocks if s.labels is not None]
+    if not kinds:
         return Target(None)
-    if len(found) < len(blocks):
+    if len(kinds) < len(blocks):
         raise SourceError("some samples have a label field and some have none: give every sample one, or none")
-    texts, sets = any(labels.texts for labels in found), kind == "multilabel" or any(labels.sets for labels in found)
-    if not texts and not sets and (kind == "real" or (kind is None and not all(labels.whole for labels in found))):
+    return settled((open_array(s.path, "classes") for s in blocks), kinds, kind, class_names)
+
+
+def settled(classes: Iterable[Array], kinds: Sequence[Labels], kind: str | None, class_names: Sequence[str] | None) -> Target:
+    """The target of blocks with these distinct labels, which are like `kinds`."""
+    texts, sets = any(labels.texts for labels in kinds), kind == "multilabel" or any(labels.sets for labels in kinds)
+    if not texts and not sets and (kind == "real" or (kind is None and not all(labels.whole for labels in kinds))):
         return Target("real")
     if class_names is not None and not texts:
-        classes: Array = np.arange(len(class_names), dtype=np.float64)
+        names, shown = [str(i) for i in range(len(class_names))], [str(name) for name in class_names]
     else:
-        classes = reduce(np.union1d, (_alike(open_array(s.path, "classes"), texts) for s in blocks))
-    names = [str(name) for name in class_names] if class_names is not None else [name_of(value) for value in classes.tolist()]
-    return Target("multilabel" if sets else "class", classes, np.arange(len(names)), names)
+        names = shown = sorted({name for some in classes for name in names_of(some)}, key=None if texts else number)
+    return Target("multilabel" if sets else "class", {name: i for i, name in enumerate(names)}, shown)
 
 
 def coded(block: Spill, target: Target) -> Array:
     """The codes of a block's rows, −1 where unlabelled; its labels themselves where they are real targets."""
-    labels = open_array(block.path, "labels")
+    return code_of(open_array(block.path, "classes"), open_array(block.path, "codes"), target)
+
+
+def code_of(classes: Array, codes: Array, target: Target) -> Array:
+    """The targets of rows whose labels are `classes[codes]`."""
     if target.kind == "real":
-        return np.array(labels)
-    there = known(labels)
-    code = np.full(len(labels), -1, dtype=np.int64)
-    code[there] = _codes(labels[there], target)
-    return code
+        values = [float(name) for name in classes.tolist()] if classes.dtype.kind == "U" else classes
+        return np.append(np.asarray(values, dtype=np.float64), np.nan)[codes]
+    if lost := [name for name in names_of(classes) if name not in target.codes]:
+        raise SourceError(f"the label {lost[0]} is none of the {len(target.codes)} classes that the source names")
+    return np.array([*(target.codes[name] for name in names_of(classes)), -1], dtype=np.int64)[codes]  # −1 is the last
 
 
 def label_sets(block: Spill, target: Target) -> sp.csr_array:
     """rows × c: a one for each label; in a block where no row has several, they look like single labels."""
-    labels = open_array(block.path, "labels")
-    there = known(labels)
-    sizes = open_array(block.path, "set_sizes") if block.labels is not None and block.labels.sets else there.astype(np.int32)
-    code = _codes(labels[there], target)
+    code = coded(block, target)
+    sizes = open_array(block.path, "set_sizes") if block.labels is not None and block.labels.sets else code >= 0
+    code = code[code >= 0]
     rows = sp.csr_array((np.ones(len(code), dtype=np.int8), code, np.cumsum([0, *sizes])), shape=(len(sizes), len(target.class_names)))
     rows.sum_duplicates()
     rows.data[:] = 1
     return rows
 
 
-def _codes(labels: Array, target: Target) -> Array:
-    return target.code[np.searchsorted(target.classes, _alike(labels, target.classes.dtype.kind == "U"))]
-
-
-def _alike(labels: Array, texts: bool) -> Array:
-    """As strings where any block has words: one with numbers only can't know of the others' words."""
-    if not texts or labels.dtype.kind == "U":
-        return labels
-    return np.array([name_of(value) for value in labels.tolist()], dtype=np.str_)
-
-
-def name_of(value: Any) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+def names_of(classes: Array) -> list[str]:
+    return [name_of(value) for value in classes.tolist()]

@@ -21,11 +21,12 @@ from zarr.storage import LocalStore, WrapperStore
 
 from storage import validation
 from storage.errors import SourceError
+from storage.sources import gate
 from storage.sources import labels as label_rules
-from storage.sources.arrays import need_h5py
+from storage.sources.arrays import hdf5
 from storage.sources.base import MatrixSource, Rows, fingerprint_of
 from storage.sources.identity import identity_of
-from storage.sources.spool import Spool, checked, csc_triplets, csr, flat, save_triplets
+from storage.sources.spool import Spool, checked, csc_triplets, csr, flat, row_ranges, save_triplets
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 
@@ -79,30 +80,37 @@ class AnnData(MatrixSource):
         """Known shape and names; a csc matrix is transposed on scratch."""
         ready = copy.copy(self)
         with self._file() as file:
-            X, kind, (_, d) = self._matrix(file)
+            X, kind, (n, d) = self._matrix(file)
+            if not n or not d:
+                raise SourceError(f"{self.path} holds a matrix of {n} × {d}: there is nothing to select from")
             ready.n_features = d
             names = self._index(file, "var")
             if names is not None and len(names) != d:
                 raise SourceError(f"{self.path} is broken: var has {len(names)} names for {d} columns")
             ready.feature_names = None if names is None else names.tolist()
             if kind == "csc_matrix":
-                shape = tuple(int(side) for side in X.attrs["shape"])
                 folder = Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}"
+                indptr = self._indptr(X, d)
                 ready.spool = save_triplets(
-                    folder, self.path, lambda: csc_triplets(X["data"], X["indices"], X["indptr"][:]), (shape[0], shape[1]), X["data"].dtype
+                    folder, self.path, lambda: csc_triplets(X["data"], X["indices"], indptr), (n, d), X["data"].dtype
                 )
+            elif kind == "csr_matrix":
+                self._indptr(X, n)
         return ready
+
+    def _indptr(self, X: Any, size: int) -> NDArray[Any]:
+        """indptr of a sparse matrix with as many indices as values."""
+        gate.require_room(size + 1, self.path)
+        if X["indptr"].shape != (size + 1,) or X["data"].shape != X["indices"].shape or X["data"].ndim != 1:
+            raise SourceError(f"{self.path} is broken: the lengths of data, indices and indptr do not match its shape")
+        return gate.require_indptr(X["indptr"][:], size, X["data"].shape[0], self.path)
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
         if self.spool:
             return self.spool.pieces(size)
         with self._file() as file:
             X, kind, (n, d) = self._matrix(file)
-            if not n or not d:
-                raise SourceError(f"{self.path} holds a matrix of {n} × {d}: there is nothing to select from")
-            width = X.dtype.itemsize * d if kind == "array" else 12 * X["data"].shape[0] / n
-        rows = max(1, int(size / max(width, 1)))
-        return [(start, min(start + rows, n)) for start in range(0, n, rows)]
+            return row_ranges(n, 8 * n * d if kind == "array" else 12 * X["data"].shape[0] + 8 * n, size)
 
     def read(self, piece: tuple[int, int]) -> Rows:
         return Rows(self.rows(*piece), *self.about(*piece))
@@ -114,7 +122,8 @@ class AnnData(MatrixSource):
             if self.spool:
                 rows = self.spool.read((start, stop)).X
             elif kind == "array":
-                rows = flat(np.asarray(X[start:stop]))
+                gate.require_room(3 * (stop - start) * d, self.path)
+                rows = flat(np.asarray(X[start:stop]), self.path)
             else:
                 rows = self._csr(X, start, stop, d)
         return checked(rows, self.path, start)
@@ -139,12 +148,11 @@ class AnnData(MatrixSource):
         SourceError : the matrix is of another encoding.
         """
         with self._file() as file:
-            X, kind, _ = self._matrix(file)
+            X, kind, (n, _) = self._matrix(file)
             if kind != "csr_matrix":
                 raise SourceError(f"{self.path} holds X as {kind}, which is not read by rows where it lies: stage it")
-            return np.asarray(X["indptr"][:], dtype=np.int64), max(
-                X[part].chunks[0] * X[part].dtype.itemsize for part in ("data", "indices")
-            )
+            largest = max(X[part].chunks[0] * X[part].dtype.itemsize for part in ("data", "indices"))
+            return self._indptr(X, n).astype(np.int64), largest
 
     def _csr(self, X: Any, start: int, stop: int, d: int) -> sp.csr_array:
         indptr = np.asarray(X["indptr"][start : stop + 1], dtype=np.int64)
@@ -160,7 +168,7 @@ class AnnData(MatrixSource):
             if Path(self.path).is_dir():
                 yield zarr.open_group(Guarded(LocalStore(self.path, read_only=True)), mode="r")
             else:
-                with need_h5py(self.path).File(self.path, "r") as file:
+                with hdf5(self.path) as file:
                     yield file
         except SourceError:
             raise
@@ -179,7 +187,9 @@ class AnnData(MatrixSource):
         shape = tuple(int(side) for side in (X.shape if kind == "array" else X.attrs["shape"]))
         if len(shape) != 2:
             raise SourceError(f"{self.path}: {where} has {len(shape)} dimensions, not 2")
-        return X, kind, (shape[0], shape[1])
+        if kind != "array" and (lost := [name for name in ("data", "indices", "indptr") if name not in X]):
+            raise SourceError(f"{self.path} is broken: {where} is a {kind} without {', '.join(lost)}")
+        return X, kind, gate.require_shape(*shape, self.path)
 
     def _index(self, file: Any, frame: str, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
         if frame not in file:

@@ -9,6 +9,7 @@ sample_shape : M × N, as "32x32", if a row is an image, its pixels columns firs
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import errno
 import lzma
@@ -30,10 +31,11 @@ from scipy.io.matlab import MatReadError
 from bigfs.blocks import require_memory
 from storage import disk
 from storage.errors import SourceError
+from storage.sources import gate
 from storage.sources import labels as label_rules
 from storage.sources.base import MatrixSource, Rows, fingerprint_of, opened
 from storage.sources.identity import identity_of
-from storage.sources.spool import CHUNK, Spool, Triplets, csc_triplets, save_csr, save_dense, save_labels, save_triplets
+from storage.sources.spool import CHUNK, Spool, Triplets, csc_triplets, dense, save_csr, save_dense, save_labels, save_triplets, sparse
 
 # what numpy, scipy and zipfile raise for bytes that are not what they should be
 BROKEN = (
@@ -123,14 +125,13 @@ class Npy(Saved):
         return self.dense(folder)
 
     def dense(self, folder: Path) -> Spool:
-        X = np.load(folder / "X.npy", mmap_mode="r", allow_pickle=False)
-        if X.ndim not in (2, 3):
-            raise SourceError(f"{self.path} has {X.ndim} dimensions: a matrix has 2, a stack of images 3")
+        spool = dense(folder, self.path)
+        X = spool.array("X")
         if X.ndim == 3:
             own = (int(X.shape[1]), int(X.shape[2]))
             if self.sample_shape not in (None, own):
                 raise SourceError(f"{self.path} holds images of {own}, not {self.sample_shape}")
-        return Spool(str(folder), self.path, (len(X), int(np.prod(X.shape[1:]))))
+        return spool
 
     def unpacked(self, scratch: Path) -> Self:
         ready = super().unpacked(scratch)
@@ -183,16 +184,19 @@ class Npz(Npy):
         if kind not in ("csr", "csc", "coo"):
             raise SourceError(f"{self.path} holds a {kind} matrix: save X.tocsr() instead")
         n, d = (int(side) for side in array("shape"))
+        gate.require_shape(n, d, self.path)
         names = ("data", "row", "col") if kind == "coo" else ("data", "indices", "indptr")
         if lost := [name for name in names if not (folder / f"{name}.npy").exists()]:
             raise SourceError(f"{self.path} is broken: a {kind} matrix without {', '.join(lost)}")
         parts = {name: array(name) for name in names}
+        stored = len(parts["data"])
         for name, part in parts.items():
-            wanted = len(parts["data"]) if name != "indptr" else (n if kind == "csr" else d) + 1
-            if part.shape != (wanted,) or (name != "data" and part.dtype.kind not in "iu"):
-                raise SourceError(f"{self.path} is broken: {name} has {part.size} entries of {part.dtype}, not {wanted}")
+            if name != "indptr" and part.shape != (stored,):
+                raise SourceError(f"{self.path} is broken: {name} has the shape {part.shape}, not {(stored,)}")
         if kind == "csr":
-            return Spool(str(folder), self.path, (n, d))
+            return sparse(folder, self.path, (n, d))
+        if kind == "csc":
+            gate.require_indptr(parts["indptr"], d, stored, self.path)
         entries = (lambda: _coo(parts)) if kind == "coo" else (lambda: csc_triplets(parts["data"], parts["indices"], parts["indptr"]))
         return save_triplets(folder / "rows", self.path, entries, (n, d), parts["data"].dtype)
 
@@ -243,7 +247,7 @@ class Mat(Saved):
         there = {name: (shape, kind) for name, shape, kind in scipy.io.whosmat(self.path)}
         x, y = self._names(there)
         shape, kind = there[x]
-        size = 10 * Path(self.path).stat().st_size if kind == "sparse" else 3 * 8 * math.prod(shape)
+        size = 10 * Path(self.path).stat().st_size + 16 * sum(shape) if kind == "sparse" else 3 * 8 * math.prod(shape)
         require_memory(size, f"reading {self.path}, which can't be read in parts,")
         content = scipy.io.loadmat(self.path, variable_names=[x, y] if y else [x])
         X = content[x]
@@ -267,23 +271,52 @@ class Mat(Saved):
 
     def _hdf5(self, folder: Path) -> Spool:
         """MATLAB 7.3: arrays are stored transposed, sparse ones as csc in a group (ir, jc, data)."""
-        h5py = need_h5py(self.path)
-        with h5py.File(self.path, "r") as file:
+        with hdf5(self.path) as file:
             x, y = self._names(set(file) - {"#refs#"})
-            X = file[x]
-            if isinstance(X, h5py.Group):
-                shape = int(X.attrs["MATLAB_sparse"]), len(X["jc"]) - 1
-                spool = save_triplets(folder, self.path, lambda: csc_triplets(X["data"], X["ir"], X["jc"][:]), shape, X["data"].dtype)
+            if not hasattr(file[x], "shape"):
+                spool = self._hdf5_sparse(folder, file[x])
             else:
+                X = file[x]
                 d, n = X.shape
+                gate.require_shape(n, d, self.path)
                 folder.mkdir(parents=True, exist_ok=True)
                 out = disk.allocate(folder / "X.npy", X.dtype, (n, d))
                 step = max(1, CHUNK // d)
                 for start in range(0, n, step):
                     out[start : start + step] = X[:, start : start + step].T
                 out.flush()
-                spool = Spool(str(folder), self.path, (n, d))
+                spool = dense(folder, self.path)
             return save_labels(spool, None if y is None else label_rules.many(file[y][:], spool.shape[0], self.unlabelled, self.path))
+
+    def _hdf5_sparse(self, folder: Path, X: Any) -> Spool:
+        n, d = gate.require_shape(int(X.attrs["MATLAB_sparse"]), len(X["jc"]) - 1, self.path)
+        gate.require_room(d + 1, self.path)
+        indptr = gate.require_indptr(X["jc"][:], d, len(X["data"]), self.path)
+        return save_triplets(folder, self.path, lambda: csc_triplets(X["data"], X["ir"], indptr), (n, d), X["data"].dtype)
+
+
+@contextlib.contextmanager
+def hdf5(path: str) -> Iterator[Any]:
+    """An HDF5 file that holds all its data itself; what is stored in other files is refused before anything is read."""
+    with need_h5py(path).File(path, "r") as file:
+        _require_self_contained(file, path)
+        yield file
+
+
+def _require_self_contained(file: Any, path: str) -> None:
+    import h5py
+
+    def elsewhere(name: str, link: Any) -> str | None:
+        """What is stored elsewhere; the first answer ends the visit, which an exception must not."""
+        if isinstance(link, h5py.ExternalLink):
+            return f"{name} is a link to {link.filename}"
+        thing = file.get(name) if isinstance(link, h5py.HardLink) else None
+        if isinstance(thing, h5py.Dataset) and (thing.external or thing.is_virtual):
+            return f"{name} has its values in other files"
+        return None
+
+    if complaint := file.visititems_links(elsewhere):
+        raise SourceError(f"{path}: {complaint}: copy them into the file")
 
 
 def need_h5py(path: str) -> Any:

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple, Self
 
+import numpy as np
 import scipy.sparse as sp
 from dask.utils import format_bytes
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ from bigfs.blocks import require_memory
 from storage.errors import SourceError
 
 Label = str | int | float | tuple[str | int, ...] | None  # a class, a real target, a set of classes, unlabelled
-Labels = NDArray[Any] | list[tuple[str | int, ...]]
+Labels = NDArray[Any] | Sequence[Label]
 
 COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}  # by their first bytes
 
@@ -40,9 +41,9 @@ class Rows(NamedTuple):
 
     X : (k, ≤ d) csr array, float; column indices sorted in a row, no repeats. Narrower than d is
         fine when the source does not know d: the widest piece decides.
-    y : k labels: an array of integers or strings (classes; the empty string: unlabelled), of floats (classes when every label of
-        the source is a whole number, else real targets; NaN: unlabelled), a list of tuples of
-        labels (multi-label), or None.
+    y : k labels: an array of integers (classes; masked: unlabelled) or strings (classes; the empty string: unlabelled), of floats
+        (classes when every label of the source is a whole number, else real targets; NaN: unlabelled), a list of labels where an
+        array would not hold them exactly (None: unlabelled), a list of tuples of labels (multi-label), or None.
     split : k strings "train" or "test", or None.
     names : k sample names, or None.
     """
@@ -55,7 +56,7 @@ class Rows(NamedTuple):
 
 def taken(rows: Rows, index: NDArray[Any]) -> Rows:
     """Some of the rows."""
-    y = [rows.y[i] for i in index] if isinstance(rows.y, list) else None if rows.y is None else rows.y[index]
+    y = rows.y[index] if isinstance(rows.y, np.ndarray) else None if rows.y is None else [rows.y[i] for i in index]
     return Rows(rows.X[index], y, None, None if rows.names is None else rows.names[index])
 
 
@@ -202,6 +203,12 @@ def decompress(path: str | Path, target: Path) -> None:
         if isinstance(error, OSError) and error.errno:
             raise  # the disk's, not the content's
         raise SourceError(f"{path} is broken: {error}") from error
+
+
+def shortened(value: object, length: int = 80) -> str:
+    """What came, for a message: in ASCII, and cut where it is long."""
+    text = ascii(value)
+    return text if len(text) <= length else f"{text[:length]}…"
 
 
 def decode(raw: bytes) -> str:

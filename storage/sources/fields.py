@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from storage.errors import SourceError
 from storage.sources import labels as label_rules
-from storage.sources.base import Document, Label, Source, decompress, fingerprint_of, is_compressed
+from storage.sources.base import Document, Label, Source, decompress, fingerprint_of, is_compressed, shortened
 from storage.sources.identity import identity_of
 
 
@@ -53,15 +53,23 @@ class Fields(Source):
         """`place` is only written out in an error."""
         if not isinstance(text, str):
             raise SourceError(f"{place}: {self.text} is {type(text).__name__}, not a text")
-        return Document(text, self.labelled(label, place), self.half(split, place), "" if name is None else str(name))
+        return Document(_characters(text), self.labelled(label, place), self.half(split, place), self.called(name))
+
+    def called(self, name: Any) -> str:
+        return "" if name is None else _characters(str(name))
 
     def labelled(self, label: Any, place: object) -> Label:
         return label_rules.one(label, self.unlabelled, place)
 
     def half(self, split: Any, place: object) -> str | None:
         if split not in (None, "", "train", "test"):
-            raise SourceError(f"{place}: {self.split} is train or test, not {split!r}")
+            raise SourceError(f"{place}: {self.split} is train or test, not {shortened(split)}")
         return split or None
+
+
+def _characters(text: str) -> str:
+    """The text with a ? for each lone half of a surrogate pair, which is no character and has no bytes in UTF-8."""
+    return text.encode("utf-8", "replace").decode()
 
 
 class Cut(Fields):

@@ -16,8 +16,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from storage.errors import SourceError
+from storage.sources import gate
 from storage.sources import labels as label_rules
-from storage.sources.base import Document, MatrixSource, Rows, TextSource, byte_ranges
+from storage.sources.base import Document, MatrixSource, Rows, TextSource, byte_ranges, shortened
 from storage.sources.fields import Cut
 
 LINE_LIMIT = 1 << 28  # bytes of one line: more is not a file of lines
@@ -48,7 +49,7 @@ class Lines(Cut):
         if len(line) >= LINE_LIMIT:
             raise SourceError(f"{place}: the line is longer than {LINE_LIMIT >> 20} MiB; is it one object a line?")
         try:
-            found = json.loads(line, parse_constant=_no_constant)
+            found = json.loads(line, parse_constant=_no_constant, object_pairs_hook=_without_repeats)
         except RecursionError:
             raise SourceError(f"{place}: the object is nested too deeply") from None
         except ValueError as error:
@@ -77,6 +78,14 @@ class Place:
         return f"{self.source.path}, line {before + 1}"
 
 
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    named = dict(pairs)
+    if len(named) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!a} comes twice in one object")
+    return named
+
+
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number; leave the field out or write null")
 
@@ -93,8 +102,6 @@ class JsonLines(Lines, TextSource):
     def read(self, piece: tuple[int, int]) -> Iterator[Document]:
         for found, place in self.objects(piece):
             text = self.field(found, self.text, "text", place)
-            if isinstance(text, str):
-                text = text.encode("utf-8", "replace").decode()  # a lone half of a surrogate pair is no character
             yield self.document(text, found.get(self.label), found.get(self.split), found.get(self.name), place)
 
 
@@ -139,13 +146,15 @@ class JsonFeatures(Lines, MatrixSource):
             for column, value in row.items():
                 columns.append(self._column(column, place))
                 values.append(self._value(value, column, place))
+            if len(set(columns[indptr[-1] :])) < len(row):
+                raise SourceError(f"{place}: two names stand for one column, as '1' and '01' do")
             indptr.append(len(columns))
             found_labels.append(self.labelled(found.get(self.label), place))
             splits.append(self.half(found.get(self.split), place))
-            names.append(str(found.get(self.name, "")))
+            names.append(self.called(found.get(self.name)))
         width = max(self.n_features or 0, max(columns, default=-1) + 1)
-        X = sp.csr_array((values, columns, indptr), shape=(len(indptr) - 1, width))
-        X.sum_duplicates()
+        X = sp.csr_array((values, np.array(columns, dtype=np.int32), indptr), shape=(len(indptr) - 1, width))
+        X.sort_indices()
         return Rows(
             X,
             label_rules.gathered(found_labels, self.path),
@@ -156,13 +165,13 @@ class JsonFeatures(Lines, MatrixSource):
     def _column(self, column: str, place: Place) -> int:
         if not (column.isascii() and column.isdigit() and len(column) < 19):
             raise SourceError(f"{place}: {column!r} is no column number from 0")
-        if self.n_features is not None and int(column) >= self.n_features:
-            raise SourceError(f"{place}: column {column} of {self.n_features} (from 0)")
-        return int(column)
+        return gate.require_index(int(column), place, self.n_features)
 
     def _value(self, value: Any, column: str, place: Place) -> float:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
-            raise SourceError(f"{place}: the value of column {column} is {value!r}, not a finite number")
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise SourceError(f"{place}: the value of column {column} is {shortened(value)}, not a finite number")
+        if not abs(value) <= sys.float_info.max or not gate.single(float(value)):
+            raise SourceError(f"{place}: the value of column {column} is {shortened(value)}: {gate.FITS}")
         return float(value)
 
 

@@ -3,10 +3,15 @@
 Every value that is written as a label is a class: −1 of a file labelled ±1 is the class "-1".
 Unlabelled is what is missing (null, an empty cell, NaN), and the one value that the option
 `unlabelled` names, for the files that write −1 (or 0, or "?") where they have no label.
+
+Whole numbers are exact at any size: an array holds them as integers where it can, a list of Python's integers
+where it can't, and floats only below 2⁵³. Two labels are the same only if their names are (`name_of`).
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.errors import SourceError
-from storage.sources.base import Label, decode, opened
+from storage.sources.base import Label, decode, opened, shortened
+
+EXACT = 2**53  # whole numbers below it are exact as floats
+WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+
+
+def name_of(value: Any) -> str:
+    """Return the name of a label: whole numbers lose their point, so that 1.0 and 1 are one class."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def one(value: Any, unlabelled: str | None, place: object) -> Label:
@@ -22,42 +35,74 @@ def one(value: Any, unlabelled: str | None, place: object) -> Label:
     if value is None or value == "" or (isinstance(value, float) and np.isnan(value)):
         return None
     if isinstance(value, (list, tuple)):
-        return tuple(_simple(v, place) for v in value)
+        return tuple(label for label in (_simple(v, place) for v in value) if not _names(unlabelled, label))
     value = _simple(value, place)
-    return None if unlabelled is not None and str(value) == str(unlabelled) else value
+    return None if _names(unlabelled, value) else value
+
+
+def _names(unlabelled: str | None, value: Any) -> bool:
+    return unlabelled is not None and str(unlabelled) in (str(value), name_of(value))
 
 
 def _simple(value: Any, place: object) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, (str, int)) or (isinstance(value, float) and np.isfinite(value)):
+    if isinstance(value, str):
+        return _storable(value, place)
+    if isinstance(value, int) or (isinstance(value, float) and np.isfinite(value)):
         return value
-    raise SourceError(f"{place}: a label is a text, a number or a list of those, not {value!r}")
+    raise SourceError(f"{place}: a label is a text, a number or a list of those, not {shortened(value)}")
+
+
+def _storable(label: str, place: object) -> str:
+    """A text that a store gives back as it came."""
+    if "\0" in label:
+        raise SourceError(f"{place}: the label {shortened(label)} holds the character NUL, which a store can't keep")
+    if not label.isascii() and any("\ud800" <= letter <= "\udfff" for letter in label):
+        raise SourceError(f"{place}: the label {shortened(label)} holds half of a surrogate pair, which is no character")
+    return label
 
 
 def many(values: Any, n: int, unlabelled: str | None, origin: str) -> NDArray[Any]:
-    """n labels as an array: integers, or floats with NaN where unlabelled, or strings with "" there."""
+    """n labels as an array: integers, masked where unlabelled, or floats with NaN there, or strings with "" there."""
     y = np.asarray(values)
     if y.size != n:
         raise SourceError(f"{origin} has {y.size} labels for {n} rows: rows are samples, with one label each")
     y = y.reshape(-1)
-    if y.dtype.kind == "O":  # a cell array of texts
-        y = np.array([str(np.squeeze(v)) for v in y])
-    if y.dtype.kind not in "biufUS":
+    if y.dtype.kind in "OSU":  # O: a cell array of texts
+        return _texts(y, unlabelled, origin)
+    if y.dtype.kind not in "biuf":
         raise SourceError(f"{origin}: labels are texts or numbers, not {y.dtype}")
-    if y.dtype.kind in "US":
-        y = y.astype(str)
-        return y if unlabelled is None else np.where(y == str(unlabelled), "", y)
-    if y.dtype.kind == "f" and np.isinf(y).any():
-        raise SourceError(f"{origin}: label {int(np.flatnonzero(np.isinf(y))[0])} (from 0) is infinite")
-    if (y.dtype.kind == "f" and np.all(y == np.round(y))) or y.dtype.kind in "bu":
+    if y.dtype.kind == "f":
+        y = _floats(y, origin)
+    elif y.dtype.kind == "b":
         y = y.astype(np.int64)
     if unlabelled is None:
         return y
     try:
-        return np.where(y == float(unlabelled), np.nan, y)
+        none = y == (int(unlabelled) if WHOLE.fullmatch(str(unlabelled)) else float(unlabelled))
     except ValueError:
         raise SourceError(f"{origin} has numbers as labels: unlabelled={unlabelled!r} is none of them") from None
+    exact = y.dtype.kind == "f" or not len(y) or max(-int(y.min()), int(y.max())) <= EXACT
+    return np.where(none, np.nan, y) if exact else np.ma.MaskedArray(y, none)
+
+
+def _texts(y: NDArray[Any], unlabelled: str | None, origin: str) -> NDArray[Any]:
+    words = [decode(v) if isinstance(v, bytes) else str(v) for v in (np.squeeze(v).item() if isinstance(v, np.ndarray) else v for v in y)]
+    for i, word in enumerate(words):
+        _storable(word, f"{origin}: row {i} (from 0)")
+    y = np.array(words, dtype=np.str_)
+    return y if unlabelled is None else np.where(y == str(unlabelled), "", y)
+
+
+def _floats(y: NDArray[Any], origin: str) -> NDArray[Any]:
+    """The labels as integers if they are small whole numbers."""
+    if np.isinf(y).any():
+        raise SourceError(f"{origin}: label {int(np.flatnonzero(np.isinf(y))[0])} (from 0) is infinite")
+    if y.dtype.itemsize > 8 and not np.array_equal(y.astype(np.float64), y, equal_nan=True):
+        raise SourceError(f"{origin}: labels of {y.dtype} do not fit in float64")
+    y = y.astype(np.float64)
+    return y.astype(np.int64) if np.all(y == np.round(y)) and np.all(np.abs(y) <= EXACT) else y
 
 
 def beside(path: str, n: int, unlabelled: str | None) -> NDArray[Any]:
@@ -68,26 +113,48 @@ def beside(path: str, n: int, unlabelled: str | None) -> NDArray[Any]:
         try:
             return many(np.load(path, allow_pickle=False), n, unlabelled, path)
         except (ValueError, EOFError) as error:
+            if isinstance(error, SourceError):
+                raise
             raise SourceError(f"{path} is not an array of labels: {error}") from error
     with opened(path) as file:
-        words = np.array([decode(line).strip() for line in file], dtype=str)
-    known = words[words != ""]
+        words = [decode(line).strip() for line in file]
     try:
-        known.astype(float)
+        numbers = [number(word) if word else None for word in words]
     except ValueError:
-        return many(words, n, unlabelled, path)
-    return many(np.array([float(w) if w else np.nan for w in words]), n, unlabelled, path)
+        return many(np.array(words, dtype=object), n, unlabelled, path)
+    if any(isinstance(v, float) for v in numbers):
+        numbers = [None if v is None else float(v) for v in numbers]
+    y = gathered(numbers, path)
+    if isinstance(y, list):  # integers that no array of numbers holds go by name
+        y = np.array(["" if v is None else name_of(v) for v in y])
+    return many(y, n, unlabelled, path)
 
 
-def gathered(labels: list[Label], origin: str) -> Any:
-    """Labels of rows read one by one as `Rows` holds them: an array or a list of tuples."""
+def number(word: str) -> int | float:
+    """The number that a word is: an integer, exactly, if it has digits only.
+
+    Raises
+    ------
+    ValueError
+        It is none.
+    """
+    if "_" in word:  # Python's grammar, nobody's labels
+        raise ValueError(word)
+    return int(word) if WHOLE.fullmatch(word) else float(word)
+
+
+def gathered(labels: Sequence[Label], origin: str) -> Any:
+    """Labels of rows read one by one as `Rows` holds them: an array where one holds them exactly, else a list."""
     kinds = {"set" if isinstance(v, tuple) else "text" if isinstance(v, str) else "number" for v in labels if v is not None}
     if not kinds:
         return np.full(len(labels), np.nan)
-    if kinds == {"set"}:
-        return [v or () for v in labels]
     if "set" in kinds:
-        raise SourceError(f"{origin}: some labels are lists and some are not")
-    if kinds == {"number"} and None in labels:
-        return np.array([np.nan if v is None else v for v in labels], dtype=np.float64)
-    return np.array(["" if v is None else str(v) for v in labels]) if "text" in kinds else np.array(labels)
+        if len(kinds) > 1:
+            raise SourceError(f"{origin}: some labels are lists and some are not")
+        return [v or () for v in labels]
+    if "text" in kinds:
+        return np.array(["" if v is None else name_of(v) for v in labels])
+    whole = [v for v in labels if isinstance(v, int)]
+    if whole and max(map(abs, whole)) > EXACT:
+        return labels
+    return np.array([np.nan if v is None else v for v in labels]) if None in labels else np.array(labels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from storage import disk
 from storage.errors import SourceError
+from storage.sources import gate
 from storage.sources.arrays import Saved
 from storage.sources.base import opened
-from storage.sources.spool import CHUNK, Spool, Triplets, save_triplets
+from storage.sources.spool import CHUNK, Spool, Triplets, dense, save_triplets
+
+GRAMMAR: dict[str, Any] = {"sep": r"\s+", "header": None, "index_col": False, "chunksize": CHUNK, "quoting": csv.QUOTE_NONE}
 
 
 class MatrixMarket(Saved):
@@ -34,13 +37,12 @@ class MatrixMarket(Saved):
             raise SourceError(f"{self.path} holds a {field} {symmetry} matrix: samples × features is real, integer or pattern, and general")
         if layout == "array":
             folder.mkdir(parents=True, exist_ok=True)
-            out = disk.allocate(folder / "X.npy", np.float64, shape, fortran_order=True)
-            flat, at = out.T.reshape(-1), 0  # as the file has it, column after column
-            for table in self._tables(["value"], start, nnz):
-                flat[at : at + len(table)] = table["value"]
-                at += len(table)
-            out.flush()
-            return Spool(str(folder), self.path, shape)
+            with open(folder / "X.npy", "wb") as out:  # it grows with the values that come, not as the header announces
+                header = {"descr": "<f8", "fortran_order": True, "shape": shape}  # column after column, as the file has it
+                np.lib.format.write_array_header_1_0(out, header)
+                for table in self._tables(["value"], start, nnz):
+                    out.write(table["value"].to_numpy(dtype="<f8").tobytes())
+            return dense(folder, self.path)
 
         def entries() -> Iterator[Triplets]:
             for table in self._tables(["row", "column"] if field == "pattern" else ["row", "column", "value"], start, nnz):
@@ -60,7 +62,7 @@ class MatrixMarket(Saved):
             for _ in range(start):
                 file.readline()
             try:
-                for table in pd.read_csv(file, sep=r"\s+", header=None, names=names, dtype=kinds, chunksize=CHUNK, index_col=False):
+                for table in pd.read_csv(file, names=names, dtype=kinds, **GRAMMAR):
                     seen += len(table)
                     if seen > count:
                         break
@@ -85,4 +87,5 @@ class MatrixMarket(Saved):
         if len(sizes) != (3 if words[2] == "coordinate" else 2) or not all(s.isdecimal() for s in sizes):
             raise SourceError(f"{self.path}, line {count}: rows, columns{' and entries' if words[2] == 'coordinate' else ''} were expected")
         n, d, *nnz = (int(s) for s in sizes)
+        gate.require_shape(n, d, self.path)
         return words[2], words[3], words[4], (n, d), nnz[0] if nnz else n * d, count

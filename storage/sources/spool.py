@@ -6,6 +6,7 @@ in no order, is transposed out of core by two passes over its entries (count, th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from storage import disk
 from storage.errors import SourceError
+from storage.sources import gate
 from storage.sources.base import Rows
 
 CHUNK = 1 << 20  # entries that a transpose holds at a time
@@ -41,17 +43,21 @@ class Spool(NamedTuple):
         return (Path(self.folder) / f"{name}.npy").exists()
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
-        """Row ranges of about `size` bytes."""
+        """Row ranges that take about `size` bytes as csr."""
         n, _ = self.shape
-        total = self.array("X").nbytes if self.has("X") else 12 * len(self.array("data"))
-        rows = max(1, int(size * n / max(total, 1)))
-        return [(start, min(start + rows, n)) for start in range(0, n, rows)]
+        total = 8 * self.array("X").size if self.has("X") else 12 * len(self.array("data")) + 8 * n
+        return row_ranges(n, total, size)
 
     def read(self, piece: tuple[int, int]) -> Rows:
         start, stop = piece
-        y = np.array(self.array("y")[start:stop]) if self.has("y") else None
-        X = flat(self.array("X")[start:stop]) if self.has("X") else self._csr(start, stop)
-        return Rows(checked(X, self.origin, start), y)
+        X = flat(self.array("X")[start:stop], self.origin) if self.has("X") else self._csr(start, stop)
+        return Rows(checked(X, self.origin, start), self._labels(start, stop))
+
+    def _labels(self, start: int, stop: int) -> NDArray[Any] | None:
+        if not self.has("y"):
+            return None
+        y = np.array(self.array("y")[start:stop])
+        return np.ma.MaskedArray(y, self.array("unlabelled")[start:stop]) if self.has("unlabelled") else y
 
     def _csr(self, start: int, stop: int) -> sp.csr_array:
         indptr = np.array(self.array("indptr")[start : stop + 1], dtype=np.int64)
@@ -59,57 +65,70 @@ class Spool(NamedTuple):
         return csr(self.array("data")[cut], self.array("indices")[cut], indptr, (stop - start, self.shape[1]), self.origin)
 
 
+def row_ranges(n: int, total: int, size: int) -> list[tuple[int, int]]:
+    """Cut n rows of `total` bytes together in ranges of about `size` bytes, one row at least."""
+    rows = max(1, size * n // max(total, 1))
+    return [(start, min(start + rows, n)) for start in range(0, n, rows)]
+
+
 def csr(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, int], origin: str) -> sp.csr_array:
-    """A row block of checked indices, sorted in a row and without repeats."""
+    """A row block of checked indices, sorted in a row; the values of repeated entries are summed."""
     if np.any(np.diff(indptr) < 0) or len(data) != len(indices) or indptr[-1] - indptr[0] != len(data):
         raise SourceError(f"{origin} is broken: its indptr does not match its {len(data)} stored values")
-    if len(indices) and not 0 <= indices.min() <= indices.max() < shape[1]:
-        raise SourceError(f"{origin} is broken: a column index lies outside 0 … {shape[1] - 1}")
-    X = sp.csr_array(
-        (data.astype(floating(data.dtype, origin)), indices.astype(np.int32 if shape[1] < 2**31 else np.int64), indptr - indptr[0]), shape
-    )
+    columns = gate.require_indices(np.asarray(indices), shape[1], origin, "column").astype(np.int32)
+    X = sp.csr_array((data.astype(gate.real_type(data.dtype, origin)), columns, indptr - indptr[0]), shape)
     X.sum_duplicates()
     return X
 
 
-def flat(block: NDArray[Any]) -> sp.csr_array:
+def flat(block: NDArray[Any], origin: str) -> sp.csr_array:
     """Rows of a dense block; an image's pixels are taken columns first, as MATLAB does."""
     if block.ndim == 3:
         block = block.transpose(0, 2, 1).reshape(len(block), -1)
-    return sp.csr_array(np.asarray(block))
+    return sp.csr_array(np.asarray(block, dtype=gate.real_type(block.dtype, origin)))
 
 
 def checked(X: sp.csr_array, origin: str, start: int) -> sp.csr_array:
-    """The rows as floats, none of them NaN or infinite."""
-    X = X.astype(floating(X.dtype, origin))
-    wrong = np.flatnonzero(~np.isfinite(X.data))
-    if len(wrong):
-        row = np.searchsorted(X.indptr, wrong[0], side="right") - 1
-        place = f"row {start + row}, column {X.indices[wrong[0]]}"
-        raise SourceError(f"{origin}: {place} (from 0) is {X.data[wrong[0]]}: values must be finite numbers")
-    return X
-
-
-def floating(dtype: np.dtype[Any], origin: str) -> np.dtype[Any]:
-    """float32 for what it holds exactly, else float64."""
-    if dtype.kind not in "biuf":
-        raise SourceError(f"{origin} holds {dtype}: values must be real numbers")
-    return np.result_type(dtype, np.float32) if dtype.itemsize <= 8 else np.dtype(np.float64)
+    """Rows from `start` on, as floats that all fit in a store."""
+    return gate.require_values(X.astype(gate.real_type(X.dtype, origin), copy=False), lambda row: f"{origin}: row {start + row}")
 
 
 def save_dense(folder: Path, origin: str, X: NDArray[Any]) -> Spool:
     _save(folder, X=X)
-    return Spool(str(folder), origin, (len(X), int(np.prod(X.shape[1:]))))
+    return dense(folder, origin)
+
+
+def dense(folder: Path, origin: str) -> Spool:
+    """The spool of the array X.npy that lies in `folder`."""
+    X = np.load(folder / "X.npy", mmap_mode="r", allow_pickle=False)
+    if X.ndim not in (2, 3):
+        raise SourceError(f"{origin} has {X.ndim} dimensions: a matrix has 2, a stack of images 3")
+    gate.real_type(X.dtype, origin)
+    return Spool(str(folder), origin, gate.require_shape(len(X), math.prod(X.shape[1:]), origin))
 
 
 def save_csr(folder: Path, origin: str, X: sp.csr_array) -> Spool:
     _save(folder, data=X.data, indices=X.indices, indptr=X.indptr)
-    return Spool(str(folder), origin, X.shape)
+    return sparse(folder, origin, X.shape)
+
+
+def sparse(folder: Path, origin: str, shape: tuple[int, int]) -> Spool:
+    """The spool of the csr arrays data.npy, indices.npy and indptr.npy that lie in `folder`."""
+    spool = Spool(str(folder), origin, gate.require_shape(*shape, origin))
+    stored = len(spool.array("data"))
+    gate.real_type(spool.array("data").dtype, origin)
+    if len(spool.array("indices")) != stored:
+        raise SourceError(f"{origin} is broken: it has {stored} values and {len(spool.array('indices'))} indices")
+    gate.require_indptr(spool.array("indptr"), shape[0], stored, origin)
+    return spool
 
 
 def save_labels(spool: Spool, y: NDArray[Any] | None) -> Spool:
+    """Lay labels of `storage.sources.labels.many` beside the matrix."""
     if y is not None:
-        _save(Path(spool.folder), y=y)
+        _save(Path(spool.folder), y=np.ma.getdata(y))
+        if isinstance(y, np.ma.MaskedArray):
+            _save(Path(spool.folder), unlabelled=np.ma.getmaskarray(y))
     return spool
 
 
@@ -121,33 +140,34 @@ def _save(folder: Path, **arrays: NDArray[Any]) -> None:
 
 def save_triplets(folder: Path, origin: str, entries: Callable[[], Iterable[Triplets]], shape: tuple[int, int], dtype: Any) -> Spool:
     """csr on scratch from entries in any order, `entries` being called twice; holds n counts and one chunk."""
+    n, d = gate.require_shape(*shape, origin)
+    gate.real_type(np.dtype(dtype), origin)
+    gate.require_room(4 * n, origin)
     folder.mkdir(parents=True, exist_ok=True)
-    count = np.zeros(shape[0] + 1, np.int64)
+    count = np.zeros(n + 1, np.int64)
     for row, column, _ in entries():
-        for axis, index in (("row", row), ("column", column)):
-            if len(index) and not 0 <= index.min() <= index.max() < shape[axis == "column"]:
-                raise SourceError(f"{origin}: a {axis} index lies outside 0 … {shape[axis == 'column'] - 1}")
-        count[1:] += np.bincount(row, minlength=shape[0])
+        gate.require_indices(column, d, origin, "column")
+        count[1:] += np.bincount(gate.require_indices(row, n, origin, "row"), minlength=n)
     indptr = np.cumsum(count)
     _save(folder, indptr=indptr)
     data = disk.allocate(folder / "data.npy", dtype, (int(indptr[-1]),))
-    indices = disk.allocate(folder / "indices.npy", np.int64, (int(indptr[-1]),))
+    indices = disk.allocate(folder / "indices.npy", np.int32, (int(indptr[-1]),))
     free = indptr[:-1].copy()  # where the next entry of a row goes
     for row, column, value in entries():
         order = np.argsort(row, kind="stable")
-        row = row[order]
+        row = row[order].astype(np.int64)
         at = free[row] + np.arange(len(row)) - np.searchsorted(row, row)
         data[at], indices[at] = value[order], column[order]
-        free += np.bincount(row, minlength=shape[0])
+        free += np.bincount(row, minlength=n)
     data.flush()
     indices.flush()
-    return Spool(str(folder), origin, shape)
+    return Spool(str(folder), origin, (n, d))
 
 
 def csc_triplets(data: Any, indices: Any, indptr: NDArray[Any]) -> Iterator[Triplets]:
-    """The entries of a csc matrix, a chunk at a time; `data` and `indices` may be on disk."""
+    """The entries of a csc matrix, a chunk at a time; `data` and `indices` may be on disk, `indptr` is checked."""
     nnz = data.shape[0]
     for start in range(0, nnz, CHUNK):
         stop = min(start + CHUNK, nnz)
         column = np.searchsorted(indptr, np.arange(start, stop), side="right") - 1
-        yield np.asarray(indices[start:stop], dtype=np.int64), column, np.asarray(data[start:stop])
+        yield np.asarray(indices[start:stop]), column, np.asarray(data[start:stop])

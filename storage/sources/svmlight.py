@@ -12,6 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from storage.errors import SourceError
+from storage.sources import gate
+from storage.sources import labels as label_rules
 from storage.sources.base import MatrixSource, Rows, byte_ranges, decompress, fingerprint_of, head, is_compressed
 from storage.sources.identity import identity_of
 
@@ -25,7 +27,7 @@ WRONG = (
     "an entry must be index:value with a whole index",
     "indices must increase along a line",
     "a value must be a finite number",
-    "values must be finite and fit in float32",
+    gate.FITS,
     "indices begin at 1: say zero_based=True if this file counts from 0",
 )
 
@@ -55,7 +57,7 @@ class Svmlight(MatrixSource):
 
     def __post_init__(self) -> None:
         try:
-            self.none = np.nan if self.unlabelled is None else float(self.unlabelled)
+            self.none = np.nan if self.unlabelled is None else label_rules.number(str(self.unlabelled))
         except ValueError:
             raise SourceError(f"labels of svmlight are numbers: unlabelled={self.unlabelled!r} is none") from None
 
@@ -91,18 +93,25 @@ class Svmlight(MatrixSource):
         from storage.sources import svmlight_kernel as kernel  # compiled at its first use
 
         start, raw = self._lines(piece)
-        code, where, labels, counts, indptr, indices, values, unsure = kernel.parse(
+        code, where, labels, counts, again, indptr, indices, values, unsure = kernel.parse(
             np.frombuffer(raw, dtype=np.uint8), 0 if self.zero_based else 1, *kernel.count(np.frombuffer(raw, dtype=np.uint8))
         )
         if code:
             raise SourceError(self._complaint(code, start, raw, where))
         for entry, begin in unsure:  # too near the middle of two float32 numbers
-            values[entry] = float(re.match(NUMBER, raw[begin : begin + 999])[0])  # type: ignore[index]  # it is one
+            value = float(_number_at(raw, begin))
+            if not gate.single(value):
+                raise SourceError(self._complaint(5, start, raw, begin))
+            values[entry] = value
+        numbers = {label: label_rules.number(_number_at(raw, begin)) for label, begin in again}
+        for label, begin in again:
+            if numbers[label] in (np.inf, -np.inf):
+                raise SourceError(self._complaint(1, start, raw, begin))
         width = int(indices.max()) + 1 if len(indices) else 0
         if self.n_features is not None and width > self.n_features:
             raise SourceError(f"{self.path} has an index {width - bool(self.zero_based)} and n_features={self.n_features}: raise it")
         X = sp.csr_array((values, indices, indptr), shape=(len(counts), width))
-        return Rows(X, self._targets(labels, counts))
+        return Rows(X, self._targets(labels, numbers, counts))
 
     def _lines(self, piece: tuple[int, int]) -> tuple[int, bytes]:
         """Where they begin, and the lines that begin inside the range."""
@@ -133,9 +142,20 @@ class Svmlight(MatrixSource):
         came = token[0].decode("latin-1") if token else ""
         return f"{self.path}, line {line}: {WRONG[code]}; got {came!r}"
 
-    def _targets(self, labels: Any, counts: Any) -> Any:
-        if self.target != "multilabel" and (counts == 1).all():
+    def _targets(self, labels: Any, exact: dict[int, int | float], counts: Any) -> Any:
+        """The labels as `Rows` holds them; those in `exact` are better than their floats."""
+        single = self.target != "multilabel" and (counts == 1).all()
+        if single and all(isinstance(v, float) or abs(v) <= label_rules.EXACT for v in (*exact.values(), self.none)):
+            labels[list(exact)] = list(exact.values())
             return np.where(labels == self.none, np.nan, labels)
+        numbers: list[Any] = [int(v) if v.is_integer() else v for v in labels.tolist()]
+        for label, value in exact.items():
+            numbers[label] = value
+        if single:
+            return [None if v == self.none else v for v in numbers]
         cuts = np.cumsum([0, *counts])
-        numbers = [int(v) if v.is_integer() else v for v in labels.tolist()]
         return [tuple(v for v in numbers[a:b] if v != self.none) for a, b in zip(cuts, cuts[1:], strict=False)]
+
+
+def _number_at(raw: bytes, begin: int) -> str:
+    return re.match(NUMBER, raw[begin : begin + 9999])[0].decode("ascii")  # type: ignore[index]  # it is one

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 BAD_LABEL, BAD_INDEX, ORDER, BAD_VALUE, NOT_FINITE, ZERO_INDEX = 1, 2, 3, 4, 5, 6
 SPACE, TAB, RETURN, NEWLINE, COLON, COMMA, HASH, DOT = 32, 9, 13, 10, 58, 44, 35, 46
 POWERS = np.array([float(f"1e{k}") for k in range(309)])  # each rounded once; 10.0**k is not
+TINY = 1e-300  # stands for numbers too small to scale: they are 0 in float32, and are not 0
 SURE = 2.0**-50  # our value is three roundings off at most
 
 
@@ -27,8 +28,8 @@ def count(raw: NDArray[Any]) -> tuple[int, int]:
 
 
 @njit(cache=True, nogil=True)
-def number(raw: NDArray[Any], i: int) -> tuple[int, float, bool]:
-    """Where the number at `i` ends (`i` itself: there is none), its value, and whether its float32 is certain."""
+def number(raw: NDArray[Any], i: int) -> tuple[int, float, bool, bool]:
+    """Where the number at `i` ends (`i` itself: there is none), its value, and whether its float32 and its float64 are certain."""
     start, n = i, len(raw)
     negative = raw[i] == 45
     if negative or raw[i] == 43:
@@ -52,7 +53,7 @@ def number(raw: NDArray[Any], i: int) -> tuple[int, float, bool]:
                 exponent -= 1
             i += 1
     if not seen:
-        return start, 0.0, True
+        return start, 0.0, True, True
     if i < n and (raw[i] == 101 or raw[i] == 69):
         j, power, below, given = i + 1, 0, False, False
         if j < n and (raw[j] == 45 or raw[j] == 43):
@@ -63,19 +64,20 @@ def number(raw: NDArray[Any], i: int) -> tuple[int, float, bool]:
             given = True
             j += 1
         if not given:
-            return start, 0.0, True
+            return start, 0.0, True, True
         exponent += -power if below else power
         i = j
     value = float(mantissa)
     exact = mantissa < np.uint64(1 << 53) and -22 <= exponent <= 22
-    if exponent > 308 or exponent < -308:
-        value, exact = (np.inf if exponent > 0 and mantissa != 0 else 0.0), True
+    if exponent > 308 or exponent < -308:  # float32 is far from both; float64 may hold it after all
+        value, exact = (np.inf if exponent > 0 and mantissa != 0 else TINY if mantissa != 0 else 0.0), mantissa == 0
     elif exponent >= 0:
         value *= POWERS[exponent]
     else:
         value /= POWERS[-exponent]
     value = -value if negative else value
-    return i, value, exact or np.float32(value * (1 - SURE)) == np.float32(value * (1 + SURE))
+    sure = exact or np.float32(value * (1 - SURE)) == np.float32(value * (1 + SURE))
+    return i, value, sure, exact  # type: ignore[return-value]  # NumPy's booleans
 
 
 @njit(cache=True, nogil=True)
@@ -86,11 +88,13 @@ def ends(raw: NDArray[Any], i: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def parse(raw: NDArray[Any], base: int, lines: int, marks: int) -> Any:
-    """(code, where, labels, label counts, indptr, indices, values, unsure): code 0, or what is bad at byte `where`."""
+    """(code, where, labels, label counts, unsure labels, indptr, indices, values, unsure): code 0, or what is bad at byte `where`.
+
+    The unsure ones are (place in the array, byte where the number begins), to be read again with care."""
     labels, label_counts = np.empty(lines + marks), np.zeros(lines, dtype=np.int32)
     indptr = np.zeros(lines + 1, dtype=np.int64)
     indices, values = np.empty(marks, dtype=np.int32), np.empty(marks, dtype=np.float32)
-    unsure = [(0, 0) for _ in range(0)]
+    unsure, unsure_labels = [(0, 0) for _ in range(0)], [(0, 0) for _ in range(0)]
     i, n, rows, label, entry, code = 0, len(raw), 0, 0, 0, 0
     while i < n and code == 0:
         while i < n and (raw[i] == SPACE or raw[i] == TAB or raw[i] == RETURN):
@@ -131,11 +135,11 @@ def parse(raw: NDArray[Any], base: int, lines: int, marks: int) -> Any:
                     code = ORDER
                 else:
                     last, begin = index, i + 1
-                    i, value, sure = number(raw, begin) if begin < n else (begin, 0.0, True)
+                    i, value, sure, _ = number(raw, begin) if begin < n else (begin, 0.0, True, True)
                     single = np.float32(value)
                     if i == begin or not ends(raw, i):
                         code = BAD_VALUE
-                    elif not np.isfinite(single):
+                    elif sure and (not np.isfinite(single) or (single == 0 and value != 0)):
                         code = NOT_FINITE
                     else:
                         if not sure:
@@ -144,14 +148,16 @@ def parse(raw: NDArray[Any], base: int, lines: int, marks: int) -> Any:
                         entry += 1
             else:
                 first = False
-                j, value, _ = number(raw, i)
+                j, value, _, _ = number(raw, i)
                 if j < n and raw[j] == COLON and j > i:
                     continue  # no label on this line: its first token is an entry already
                 while True:
-                    j, value, _ = number(raw, i)
-                    if j == i or not (ends(raw, j) or raw[j] == COMMA) or not np.isfinite(value):
+                    j, value, _, exact = number(raw, i)
+                    if j == i or not (ends(raw, j) or raw[j] == COMMA):
                         code = BAD_LABEL
                         break
+                    if not exact:
+                        unsure_labels.append((label, i))
                     labels[label] = value
                     label += 1
                     label_counts[rows] += 1
@@ -164,4 +170,5 @@ def parse(raw: NDArray[Any], base: int, lines: int, marks: int) -> Any:
                         break
         rows += 1
         indptr[rows] = entry
-    return code, token if code else 0, labels[:label], label_counts[:rows], indptr[: rows + 1], indices[:entry], values[:entry], unsure
+    entries = indptr[: rows + 1], indices[:entry], values[:entry], unsure
+    return code, token if code else 0, labels[:label], label_counts[:rows], unsure_labels, *entries

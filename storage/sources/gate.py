@@ -1,0 +1,148 @@
+"""The conditions that a matrix of every format meets before it is stored: its values, its indices and its shape.
+
+A store holds float32 values and int32 indices. A number that does not fit is refused where it is read, by file and place.
+The conditions on labels are in `storage.sources.labels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bigfs.blocks import require_memory
+from storage.errors import SourceError
+
+LARGEST = 2**31 - 1  # samples or features: the store's indices are int32, and so is the count of them
+FITS = "values must be finite and fit in float32"
+
+
+def single(value: float) -> bool:
+    """Whether float32 holds a number: not NaN, not infinity, and 0 only if the number is 0."""
+    return bool(fit(np.array([value]))[0])
+
+
+def fit(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Say which values float32 holds: finite ones that do not become infinite, and become 0 only if they are 0."""
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = values.astype(np.float32)
+    return np.isfinite(rounded) & ((rounded != 0) | (values == 0))
+
+
+def require_values(X: sp.csr_array, place: Callable[[int], str]) -> sp.csr_array:
+    """Return rows whose stored values all fit in float32.
+
+    Parameters
+    ----------
+    X : csr_array of shape (k, d)
+        Without duplicate entries.
+    place : callable
+        Gives the file and the place of a row of `X`, for the message.
+
+    Raises
+    ------
+    SourceError
+        A value is NaN, infinite, too large for float32, or becomes 0 there.
+    """
+    wrong = np.flatnonzero(~fit(X.data))
+    if len(wrong):
+        row = int(np.searchsorted(X.indptr, wrong[0], side="right")) - 1
+        raise SourceError(f"{place(row)}, column {X.indices[wrong[0]]} (from 0) is {X.data[wrong[0]]}: {FITS}")
+    return X
+
+
+def real_type(dtype: np.dtype[Any], origin: str) -> np.dtype[Any]:
+    """Return the type that values of `dtype` are read as: float32 if it holds them exactly, else float64.
+
+    Raises
+    ------
+    SourceError
+        `dtype` is not of real numbers.
+    """
+    if dtype.kind not in "biuf":
+        raise SourceError(f"{origin} holds {dtype}: values must be real numbers")
+    return np.result_type(dtype, np.float32) if dtype.itemsize <= 8 else np.dtype(np.float64)
+
+
+def require_shape(n: int, d: int, origin: str) -> tuple[int, int]:
+    """Return the shape if a store can have it.
+
+    Raises
+    ------
+    SourceError
+        A side is negative, or beyond what an int32 index reaches.
+    """
+    for what, side in (("samples", n), ("features", d)):
+        if not 0 <= side <= LARGEST:
+            raise SourceError(f"{origin} has {side} {what}: a store holds up to {LARGEST}")
+    return int(n), int(d)
+
+
+def require_index(index: int, place: object, n_features: int | None = None) -> int:
+    """Return a column's number if a store can have it; `place` is only written out in an error.
+
+    Raises
+    ------
+    SourceError
+        The number is beyond `n_features`, or beyond what an int32 index reaches.
+    """
+    if n_features is not None and index >= n_features:
+        raise SourceError(f"{place}: column {index} of {n_features} (from 0)")
+    if index >= LARGEST:
+        raise SourceError(f"{place}: column {index} (from 0): a store holds up to {LARGEST} features")
+    return index
+
+
+def require_indices(indices: NDArray[Any], size: int, origin: str, axis: str) -> NDArray[np.int64]:
+    """Return the indices of one axis as int64.
+
+    Raises
+    ------
+    SourceError
+        They are not whole numbers, or one lies outside 0 … `size` − 1.
+    """
+    if indices.dtype.kind not in "iu":
+        raise SourceError(f"{origin} is broken: its {axis} indices are {indices.dtype}, not integers")
+    if len(indices) and not 0 <= indices.min() <= indices.max() < size:
+        raise SourceError(f"{origin} is broken: a {axis} index lies outside 0 … {size - 1}")
+    return indices.astype(np.int64, copy=False)
+
+
+def require_indptr(indptr: NDArray[Any], size: int, stored: int, origin: str) -> NDArray[Any]:
+    """Return an indptr that begins at 0, never decreases and ends at the number of stored values.
+
+    Parameters
+    ----------
+    indptr : ndarray of shape (size + 1,)
+    size : int
+        The rows of a csr matrix, the columns of a csc one.
+    stored : int
+        The number of stored values.
+    origin : str
+        The file, for the message.
+
+    Raises
+    ------
+    SourceError
+        It is something else.
+    """
+    if indptr.shape != (size + 1,) or indptr.dtype.kind not in "iu":
+        raise SourceError(f"{origin} is broken: its indptr has {indptr.size} entries of {indptr.dtype}, not {size + 1} integers")
+    if indptr[0] != 0 or indptr[-1] != stored or np.any(indptr[1:] < indptr[:-1]):
+        ends = f"it runs from {indptr[0]} to {indptr[-1]}"
+        raise SourceError(f"{origin} is broken: its indptr does not match its {stored} stored values ({ends})")
+    return indptr
+
+
+def require_room(counts: int, origin: str) -> None:
+    """Refuse `counts` numbers of 8 bytes that do not fit in memory, before they are allocated.
+
+    Raises
+    ------
+    NotEnoughMemory
+        The message has both sizes.
+    """
+    require_memory(8 * counts, f"reading {origin}, whose shape says so,")
