@@ -87,6 +87,10 @@ def selector_for(corpus: Any, method: str, features: int, parameters: dict[str, 
     if features > d:
         raise ValueError(f"{features} features were asked for and {corpus.uri} has only {d}: ask for {d} or fewer")
     selector = made(method, parameters)
+    if corpus.spec["target"] is None and selector.__sklearn_tags__().target_tags.required:
+        columns = corpus.spec["source"].get("label_columns")
+        hint = f"stage it with label= one of {', '.join(columns)}" if columns else "stage its source with them"
+        raise ValueError(f"{corpus.uri} has no labels, which {method} needs: {hint}")
     if method_named(method).scores == "scores_":  # else the estimator keeps something other than columns
         selector.set_params(n_features_to_select=features)
     if corpus.spec.get("sample_shape") and "sample_shape" in selector.get_params() and "sample_shape" not in parameters:

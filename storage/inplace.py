@@ -119,6 +119,7 @@ class InPlace(Corpus):
     @property
     def spec(self) -> dict[str, Any]:
         fingerprint = self.source.fingerprint()
-        source = {"uri": self.uri, "format": "anndata", "fingerprint": fingerprint, "sample_shape": None, "planted": None}
+        source: dict[str, Any] = {"uri": self.uri, "format": "anndata", "fingerprint": fingerprint, "sample_shape": None, "planted": None}
+        source |= {} if self.source.label_columns is None else {"label_columns": self.source.label_columns}
         told = {"shape": self.X.shape, "nnz": int(self.indptr[-1]), "target": self._target[0], "source": source, "content": fingerprint}
         return told | {name: source[name] for name in ("fingerprint", "sample_shape", "planted")}

@@ -399,4 +399,5 @@ def describe(source: Source, job: Plan) -> dict[str, Any]:
         "identity": identity.VERSION,
         "sample_shape": None if source.sample_shape is None else list(source.sample_shape),
         "planted": None if source.planted is None else [int(i) for i in source.planted],
+        **({} if source.label_columns is None else {"label_columns": list(source.label_columns)}),
     }

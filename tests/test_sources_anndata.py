@@ -7,6 +7,7 @@ from reading import SIZES, refused, rows_of
 
 import storage
 from bigfs import ANOVA
+from flows import stages
 from storage import sources
 from storage.errors import StoreError
 
@@ -102,6 +103,23 @@ def test_what_suits_is_used_where_it_lies(tmp_path, matrix, monkeypatch):
     write_anndata(zarr.open_group(path, mode="w"), matrix, "csc_matrix", zarr_text)
     with pytest.raises(StoreError, match="holds X as csc_matrix"):
         storage.open(path)
+
+
+@pytest.mark.filterwarnings("ignore:The data type .* does not have a Zarr V3 specification")
+@pytest.mark.parametrize("staged", [True, False])
+def test_anndata_without_label_names_the_columns_that_could_be_it(tmp_path, matrix, staged):
+    path = tmp_path / "cells.zarr"
+    write_anndata(zarr.open_group(path, mode="w"), matrix, "csr_matrix", zarr_text)
+    root = zarr.open_group(path)
+    root["obs"]["batch"] = root["obs"]["label"][:]
+    del root["obs"]["label"]
+    corpus = storage.open(storage.stage(path, tmp_path / "staged.zarr") if staged else path)
+    with pytest.raises(ValueError, match=r"has no labels, which anova needs: stage it with label= one of (batch, cell|cell, batch)$"):
+        stages.selector_for(corpus, "anova", 2, {})
+    stages.selector_for(corpus, "sparge-pca", 2, {})
+    uri = storage.stage(path, tmp_path / "labelled.zarr", label="batch")
+    stages.selector_for(storage.open(uri), "anova", 2, {})
+    assert "label_columns" not in storage.open(uri).spec["source"]
 
 
 def test_broken_anndata_names_the_file(tmp_path, matrix):

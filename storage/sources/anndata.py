@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -88,6 +88,8 @@ class AnnData(MatrixSource):
             if names is not None and len(names) != d:
                 raise SourceError(f"{self.path} is broken: var has {len(names)} names for {d} columns")
             ready.feature_names = None if names is None else names.tolist()
+            columns = self._columns(file)
+            ready.label_columns = columns if self.label is None and "label" not in columns else None
             if kind == "csc_matrix":
                 folder = Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}"
                 indptr = self._indptr(X, d)
@@ -197,10 +199,14 @@ class AnnData(MatrixSource):
         group = file[frame]
         return _texts(group[group.attrs.get("_index", "_index")], start, stop)
 
+    def _columns(self, file: Any) -> list[str]:
+        """The names of the columns of obs."""
+        return [c for c in file["obs"] if c != file["obs"].attrs.get("_index", "_index")] if "obs" in file else []
+
     def _column(self, file: Any, name: str | None, default: str, start: int, stop: int) -> NDArray[Any] | None:
         if "obs" not in file and name is None:
             return None
-        columns: Sequence[str] = [c for c in file["obs"] if c != file["obs"].attrs.get("_index")]
+        columns = self._columns(file)
         if name is None and default not in columns:
             return None
         if (name or default) not in columns:

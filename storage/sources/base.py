@@ -84,6 +84,7 @@ class Source(ABC):
     planted : indices of the truly informative features (generated corpora).
     expansion : bytes that a byte of input takes while it is read.
     room : bytes that a process may use beside its libraries; None does not limit it.
+    label_columns : names of the columns that could hold the labels, where it has some and none was named.
     """
 
     format: ClassVar[str]
@@ -96,6 +97,7 @@ class Source(ABC):
     planted: NDArray[Any] | None = None
     expansion: ClassVar[int] = 20
     room: int | None = None
+    label_columns: Sequence[str] | None = None
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
