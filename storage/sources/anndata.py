@@ -197,7 +197,8 @@ class AnnData(MatrixSource):
         if frame not in file:
             return None
         group = file[frame]
-        return _texts(group[group.attrs.get("_index", "_index")], start, stop)
+        names = group[group.attrs.get("_index", "_index")]
+        return _texts(self._whole(file, names, "_index") if frame == "obs" else names, start, stop)
 
     def _columns(self, file: Any) -> list[str]:
         """The names of the columns of obs."""
@@ -214,7 +215,7 @@ class AnnData(MatrixSource):
         column = file["obs"][name or default]
         kind = column.attrs.get("encoding-type")
         if kind == "categorical":
-            codes = np.asarray(column["codes"][start:stop])
+            codes = np.asarray(self._whole(file, column["codes"], name or default)[start:stop])
             categories = _texts(column["categories"], 0, None)
             if codes.size and not -1 <= codes.min() <= codes.max() < len(categories):
                 raise SourceError(f"{self.path} is broken: obs[{name or default!r}] has a code outside its categories")
@@ -222,10 +223,18 @@ class AnnData(MatrixSource):
         if not hasattr(column, "dtype"):
             known = "a categorical, texts or numbers were expected"
             raise SourceError(f"{self.path}: obs[{name or default!r}] is of the encoding {kind!r}: {known}")
+        self._whole(file, column, name or default)
         return _texts(column, start, stop) if column.dtype.kind in "OTU" else np.asarray(column[start:stop])
+
+    def _whole(self, file: Any, column: Any, name: str) -> Any:
+        """A column of obs with one value a sample."""
+        n = self._matrix(file)[2][0]
+        if column.shape != (n,):
+            raise SourceError(f"{self.path} is broken: obs[{name!r}] has the shape {column.shape} for {n} samples")
+        return column
 
 
 def _texts(array: Any, start: int, stop: int | None) -> NDArray[Any]:
     if hasattr(array, "asstr") and array.dtype.kind == "O":  # h5py
         array = array.asstr()
-    return np.array(list(array[start:stop]), dtype=str)
+    return np.array(list(array[start:stop]), dtype=object)  # NumPy's own texts lose a NUL at the end

@@ -152,8 +152,12 @@ class Npz(Npy):
             return False
         if not zipfile.is_zipfile(path):
             return path.suffix == ".npz"  # a truncated one
-        with zipfile.ZipFile(path) as archive:
-            return {"X.npy"} <= set(archive.namelist()) or {"format.npy", "shape.npy"} <= set(archive.namelist())
+        try:
+            with zipfile.ZipFile(path) as archive:
+                names = set(archive.namelist())
+        except BROKEN as error:
+            raise SourceError(f"{path} is a broken zip archive: {error}") from error
+        return "X.npy" in names or {"format.npy", "shape.npy"} <= names
 
     def spooled(self, folder: Path) -> Spool:
         folder.mkdir(parents=True, exist_ok=True)
