@@ -208,7 +208,7 @@ def _rankings(run: Run, corpus: Any, baselines: Sequence[str]) -> dict[str, dict
 
 def _curves(corpus: Any, rankings: dict[str, dict[int, Any]], folds: int) -> tuple[list[Point], str]:
     """The points of the accuracy curves, and how they were measured."""
-    if corpus.split is None:
+    if not corpus.has_test_half:
         splits = stratified_folds(corpus.X, corpus.y, folds)
         points = mean_curves([accuracy_curves(split, rankings, label="evaluate") for split in splits])
         return (

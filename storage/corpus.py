@@ -188,6 +188,11 @@ class Corpus:
         """The splits there are, in row order."""
         return tuple(dict.fromkeys(s.split for s in self.segments if s.split))
 
+    @property
+    def has_test_half(self) -> bool:
+        """Whether there are training rows and test rows; without both, nothing is held out."""
+        return {"train", "test"} <= set(self.splits)
+
     def part(self, split: str) -> Corpus:
         """Only the rows of one split."""
         chosen = [s for s in self.segments if s.split == split]
