@@ -84,7 +84,7 @@ def main() -> None:
         with blocks.cluster(cluster.address, security=cluster.tls) as dask:
             until(dask.processing, "work on the cluster")
             page.open(dask.dashboard_link, "document.querySelectorAll('.bk-Figure').length > 3")
-            until(lambda: any(home.glob("runs/*.partial/checkpoints")), "the method's first step", 300)
+            until(lambda: any(home.glob("runs/.*.run-partial/checkpoints")), "the method's first step", 300)
             page.save(folder / "dask-dashboard.png")
         job.join()
         run_id = str(states[0].state_details.flow_run_id)

@@ -24,7 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-out_console = Console()
+out_console = Console(markup=False, emoji=False)  # paths, names and labels are printed as they are
 
 state: dict[str, Any] = {"debug": False}
 INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
@@ -55,10 +55,12 @@ def run(
 ) -> None:
     """The main job as a Prefect flow: stage, graph, select, evaluate, report."""
     from flows import stages
+    from storage.runs import require_out
     from storage.sources import find
 
-    stages.method_named(method)
     parameters = parameters_of(set_)
+    stages.require_parameters(method, features, parameters)
+    require_out(out or stages.default_out(source, method, features))
     find(source, format=staging.format)  # what can't be read is said before anything starts
     quiet_prefect(state["debug"])
     with _progress(as_json):
@@ -80,8 +82,10 @@ def stage(
 ) -> None:
     """Stage a source as a corpus store; one that is there already is reused."""
     from flows import stages
+    from storage.sources import find
 
-    with _running(engine, as_json):
+    find(source, format=staging.format)
+    with _alone(store), _running(engine, as_json):
         record = stages.stage(source, store, staging.model_dump() | {"memory_limit": engine.staging_memory})
     _say(record, as_json, f"{'reused' if record['reused'] else 'staged'} {record['store']} in {record['seconds']:.1f} s")
 
@@ -89,8 +93,8 @@ def stage(
 @app.command()
 @unfolded
 def append(
-    store: Annotated[str, typer.Argument(help="a staged corpus on a local disk")],
     source: Source,
+    store: Annotated[str, typer.Argument(help="a staged corpus on a local disk")],
     format: Annotated[str | None, typer.Option(help="of the source (default: guessed from its content)")] = None,
     split: Annotated[str, typer.Option(help="train or test: where samples go that have none, in a store with both")] = "train",
     *,
@@ -99,13 +103,19 @@ def append(
 ) -> None:
     """Add the samples of a source to a store; what was added already is not added again."""
     import storage
+    from storage import layout
+    from storage.sources import find
 
+    if not layout.exists(store) and "://" not in source and layout.exists(source):
+        print("bigfs append: give the source first and the store second; the other order ends with the next version", file=sys.stderr)
+        source, store = store, source
     before = storage.open(store).X.shape[0]
-    with _running(engine, as_json):
+    find(source, format=format)
+    with _alone(store), _running(engine, as_json):
         uri = storage.append(source, store, format=format, split=split, memory_limit=engine.staging_memory)
     n = storage.open(uri).X.shape[0]
-    told = f"{n - before:,} samples joined {uri}, which has {n:,} now" if n > before else f"{uri} has the samples of {source} already"
-    _say({"store": uri, "added": n - before, "samples": n}, as_json, told)
+    text = f"{n - before:,} samples joined {uri}, which has {n:,} now" if n > before else f"{uri} has the samples of {source} already"
+    _say({"store": uri, "added": n - before, "samples": n}, as_json, text)
 
 
 @app.command()
@@ -121,10 +131,15 @@ def select(
     as_json: Json = False,
 ) -> None:
     """Select features of a staged corpus; a killed run goes on from its last checkpoint."""
+    import storage
     from flows import stages
+    from storage.runs import require_out
 
     parameters = parameters_of(set_)
-    with _running(engine, as_json):
+    stages.require_parameters(method, features, parameters)
+    stages.selector_for(storage.open(store), method, features, parameters)
+    require_out(out)
+    with _alone(out), _running(engine, as_json):
         path = stages.finish(stages.select(store, out, method=method, features=features, parameters=parameters))
     _say_run(str(path), as_json)
 
@@ -138,10 +153,13 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Accuracy curves of a run, beside the baselines' and all features'; the report is written anew."""
+    import storage
     from flows import stages
-    from storage.runs import Run
+    from storage.runs import Run, recover
 
-    with _running(engine, as_json):
+    storage.open(Run.open(run).about["parameters"]["store"])  # what is missing is said before anything starts
+    with _alone(run), _running(engine, as_json):
+        recover(run)
         stages.evaluate(Run.open(run))
         stages.finish(run)
     _say_run(run, as_json)
@@ -156,7 +174,9 @@ def transform(
     """Write the columns that a run selected from a store, best first, as a scipy.sparse .npz."""
     from flows import stages
 
-    out_console.print(str(stages.transform(run, store, out)))
+    with _alone(out):
+        path = stages.transform(run, store, out)
+    _say({}, False, str(path))
 
 
 @app.command()
@@ -175,7 +195,7 @@ def graph(
     import storage
 
     corpus = storage.open(store)
-    with _running(engine, as_json):
+    with _alone(f"{store.rstrip('/').removesuffix('.zarr')}.graphs"), _running(engine, as_json):
         made = storage.graph(corpus, k, metric=metric, method=knn, recall=recall)
     _say({"graph": made.uri, **made.info}, as_json, f"{made.uri}: {made.info['method']}, {made.info['why']}")
 
@@ -271,6 +291,15 @@ def _progress(as_json: bool) -> Iterator[None]:
     from flows.progress import shown
 
     with shown(enabled=not as_json):
+        yield
+
+
+@contextmanager
+def _alone(place: str) -> Iterator[None]:
+    """Inside, no other command works on `place`; people see what is waited for."""
+    from flows.locks import alone
+
+    with alone([place], wait=True, say=lambda text: print(f"bigfs: {text}", file=sys.stderr, flush=True)):
         yield
 
 

@@ -58,10 +58,11 @@ def serve(
     engine: Engine,
 ) -> None:
     """Run the main job again and again, by a cron schedule, until stopped."""
-    from flows.stages import method_named, source_name
+    from flows.stages import require_parameters, source_name
 
-    method_named(method)
-    job = {"source": source, "method": method, "features": features, "out": out, "parameters": parameters_of(set_)}
+    parameters = parameters_of(set_)
+    require_parameters(method, features, parameters)
+    job = {"source": source, "method": method, "features": features, "out": out, "parameters": parameters}
     job |= {"settings": staging.model_dump(), "engine": engine.model_dump(), "overlap": overlap}
     with _server(port) as address:
         from flows.pipeline import pipeline
@@ -75,11 +76,13 @@ def serve(
 
 def parameters_of(pairs: list[str] | None) -> dict[str, Any]:
     """`name=value` pairs; a value is JSON where it reads as JSON, else text."""
-    given = {}
+    given: dict[str, Any] = {}
     for pair in pairs or []:
         name, equals, value = pair.partition("=")
         if not equals:
             raise ValueError(f"--set takes name=value and got {pair!r}")
+        if name in given:
+            raise ValueError(f"--set {name} is given twice: give it once")
         try:
             given[name] = json.loads(value)
         except json.JSONDecodeError:

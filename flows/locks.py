@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+
+from storage.ownership import require_lock_file
+from storage.replacing import writing
 
 
 class Busy(RuntimeError):
@@ -16,30 +20,61 @@ class Busy(RuntimeError):
 
 @contextlib.contextmanager
 def alone(places: Iterable[str], *, wait: bool, say: Callable[[str], None] = print) -> Iterator[None]:
-    """Hold `places` (stores, run directories) for the block; the locks of a killed process fall open by themselves.
+    """Hold `places` for the block. The locks of a killed process fall open by themselves.
 
-    Raises `Busy` at once if one is held and `wait` is False; else `say`s what it waits for.
+    A place in a folder that this process can't write needs no lock: nothing is written there.
+
+    Parameters
+    ----------
+    places : iterable of str
+        Stores, run directories or files: paths or fsspec URLs.
+    wait : bool
+        Whether to wait for a place that another process holds.
+    say : callable, default=print
+        Called with a sentence that says what is waited for.
+
+    Raises
+    ------
+    Busy
+        A place is held and `wait` is False.
     """
     with contextlib.ExitStack() as held:
-        for place in sorted(set(places)):  # everybody in the same order: no two wait for one another
-            lock = FileLock(_file(place))
+        files = {_file(place): place for place in places}
+        for file in sorted(files):  # everybody in the same order: no two wait for one another
+            held.enter_context(_folder(file.parent))
+            if not os.access(file.parent, os.W_OK | os.X_OK):
+                continue
+            require_lock_file(file)
+            lock = FileLock(file)
             try:
                 lock.acquire(timeout=0)
             except Timeout:
                 if not wait:
-                    raise Busy(f"another run works on {place}") from None
-                say(f"another run works on {place}: waiting for it to end")
+                    raise Busy(f"another run works on {files[file]}") from None
+                say(f"another run works on {files[file]}: waiting for it to end")
                 lock.acquire()
             held.callback(lock.release)
+            held.callback(file.unlink, missing_ok=True)  # while it is held: who waits for it sees that it is gone, and locks a new one
         yield
 
 
 def _file(place: str) -> Path:
     """Beside a local place; of a remote one, in this folder's .bigfs."""
     if "://" in place:
-        file = Path(".bigfs") / f".{hashlib.sha256(place.encode()).hexdigest()[:16]}.run.lock"
-    else:
-        path = Path(place).absolute()
-        file = path.with_name(f".{path.name}.run.lock")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    return file
+        return Path(".bigfs").absolute() / f".{hashlib.sha256(place.encode()).hexdigest()[:16]}.run.lock"
+    path = Path(os.path.realpath(place))
+    return path.with_name(f".{path.name}.run.lock")
+
+
+@contextlib.contextmanager
+def _folder(folder: Path) -> Iterator[None]:
+    """Make a folder, and take it away again if nothing was put there."""
+    missing = [parent for parent in (folder, *folder.parents) if not os.path.lexists(parent)]
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # not empty, or gone
+            for parent in missing:
+                parent.rmdir()

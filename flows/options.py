@@ -8,7 +8,41 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+def count_or_share(value: int | float | str) -> int | float:
+    """Read a number of documents, or the share of all documents.
+
+    Parameters
+    ----------
+    value : int, float or str
+        As written on the command line or in a form.
+
+    Returns
+    -------
+    int or float
+        A count from 1 on, or a share in (0, 1].
+
+    Raises
+    ------
+    ValueError
+        The value is neither.
+    """
+    try:
+        number = value if isinstance(value, int | float) else int(value) if value.strip().isdigit() else float(value)
+    except ValueError:
+        number = 0
+    if (isinstance(number, int) and number >= 1) or (isinstance(number, float) and 0 < number <= 1):
+        return number
+    raise ValueError(f"give a count from 1 on (a whole number) or a share in (0, 1]; got {value}")
+
+
+def _parsed(text: str) -> int | float:
+    try:
+        return count_or_share(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 class Staging(BaseModel):
@@ -17,7 +51,11 @@ class Staging(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     format: Annotated[str | None, Field(description="of the source (default: guessed from its content)")] = None
-    min_df: Annotated[int, Field(ge=1, description="drop terms that fewer documents hold")] = 2
+    min_df: Annotated[
+        int | float,
+        Field(description="drop terms that fewer documents hold: a count, or as 0.01 a share of the documents"),
+        AfterValidator(count_or_share),
+    ] = 2
     sublinear_tf: Annotated[bool, Field(description="1 + log of the term counts")] = True
     hashing: Annotated[int | None, Field(ge=2, description="hash terms into this many columns instead of learning a vocabulary")] = None
     tile_rows: Annotated[int | None, Field(ge=1, description="rows of a tile (default: by the number of non-zeros)")] = None
@@ -67,5 +105,9 @@ def unfolded(command: Callable[..., None]) -> Callable[..., None]:
 
 def _option(name: str, field: Any) -> inspect.Parameter:
     least = next((check.ge for check in field.metadata if hasattr(check, "ge")), None)
-    annotation = Annotated[field.annotation, typer.Option(help=field.description, min=least)]
+    annotation: Any
+    if field.annotation == int | float:
+        annotation = Annotated[Any, typer.Option(help=field.description, parser=_parsed, metavar="INTEGER|SHARE")]
+    else:
+        annotation = Annotated[field.annotation, typer.Option(help=field.description, min=least)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation)

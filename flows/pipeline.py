@@ -7,6 +7,8 @@ Annotations are evaluated here, not kept as strings: `serve` pickles a flow, and
 """
 
 import contextlib
+import logging
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,7 +25,7 @@ from flows import parameters as form
 from flows import stages, tasks
 from flows.locks import Busy, alone
 from flows.options import Engine, Staging
-from storage.runs import Run, RunError
+from storage.runs import Run, RunError, recover, require_out
 from storage.staging import Plan, plan, reusable
 
 
@@ -42,9 +44,10 @@ def pipeline(
     timeout: form.Timeout = tasks.DAY,
 ) -> "str | State[str]":
     """Select features of a corpus and report on them. Returns the run's directory."""
-    settings, engine = settings or Staging(), engine or Engine()
-    planned = planned_store(source, store, settings)
-    where, how = out or stages.default_out(source, method, features), tasks.How(fresh, timeout, engine.staging_memory)
+    settings, engine, where = settings or Staging(), engine or Engine(), out or stages.default_out(source, method, features)
+    stages.require_parameters(method, features, parameters or {})
+    require_out(where)
+    planned, how = planned_store(source, store, settings), tasks.How(fresh, timeout, engine.staging_memory)
     with skipping(), at_work([planned.uri, where], overlap, engine):
         before = [start_up(), stage_once(planned, source, settings, how)]
         return run_once(planned.uri, planned.key, where, method, features, parameters or {}, before, how)
@@ -80,6 +83,8 @@ def select(
 ) -> "str | State[str]":
     """Select features of a store that is there, with curves and report. Returns the run's directory."""
     corpus, engine = storage.open(store), engine or Engine()
+    stages.selector_for(corpus, method, features, parameters or {})
+    require_out(out)
     with skipping(), at_work([corpus.uri, out], overlap, engine):
         how = tasks.How(fresh, timeout, engine.staging_memory)
         return run_once(corpus.uri, corpus.manifest.key, out, method, features, parameters or {}, [], how)
@@ -116,8 +121,15 @@ def skipping() -> Iterator[None]:
 @contextlib.contextmanager
 def at_work(places: Sequence[str], overlap: str, engine: Engine) -> Iterator[None]:
     """Alone in `places`, which is waited for or is `Busy`, and on the flow's one Dask cluster."""
-    with alone(places, wait=overlap == "wait", say=get_run_logger().info), connected(engine):
+    with alone(places, wait=overlap == "wait", say=_say), connected(engine):
         yield
+
+
+def _say(text: str) -> None:
+    """To the flow's log, and to people where the command line keeps the log quiet."""
+    get_run_logger().info(text)
+    if not get_run_logger().isEnabledFor(logging.INFO):
+        print(f"bigfs: {text}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -152,10 +164,12 @@ def run_once(
     how: tasks.How,
 ) -> str:
     """Select, evaluate and report, as far as the run at `out` does not have them. Returns its directory."""
+    recover(out)
     key = tasks.content_key(content, store, out, method, features, parameters)
     done = tasks.run_at(out, key)
     about = {} if done is None else done.about
     whole = "curves" in about and (Path(out) / "report.html").exists()
+    stages.selector_for(storage.open(store), method, features, parameters)
     if stages.method_named(method).graph and (how.fresh or "status" not in about):  # kept beside the store, whoever asks
         before = [*before, tasks.once(tasks.graph, False, how, store, method, parameters, key)]
     tasks.once(tasks.select, "status" in about, how, store, out, method, features, parameters, key, list(before))

@@ -21,13 +21,13 @@ def shown(enabled: bool = True) -> Iterator[None]:
         return
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}", table_column=Column(min_width=16, no_wrap=True)),
+        TextColumn("{task.description}", markup=False, table_column=Column(min_width=16, no_wrap=True)),
         BarColumn(bar_width=16),
         MofNCompleteColumn(table_column=Column(min_width=7, no_wrap=True)),
         TimeElapsedColumn(table_column=Column(min_width=7, no_wrap=True)),
-        TextColumn("{task.fields[detail]}", table_column=Column(no_wrap=True, ratio=1)),
+        TextColumn("{task.fields[detail]}", markup=False, table_column=Column(no_wrap=True, ratio=1)),
     )
-    with Progress(*columns, console=Console(stderr=True)) as display:
+    with Progress(*columns, console=Console(stderr=True, markup=False, emoji=False)) as display:
         rows: dict[str, TaskID] = {}
 
         def row(name: str, total: float | None) -> TaskID:

@@ -8,9 +8,11 @@ work goes to Dask.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import time
 import warnings
+import zipfile
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import psutil
+import scipy.sparse as sp
 
 import storage
 from bigfs import blocks
@@ -25,6 +28,8 @@ from bigfs.evaluate import Point, Split, accuracy_curves, class_profile, mean_cu
 from bigfs.result import NotConverged, observed
 from bigfs.selectors import METHODS
 from flows.report import corpus_facts, write_report
+from storage.ownership import in_the_way
+from storage.replacing import replacing
 from storage.runs import Run
 
 BASELINES = ("anova", "fisher")
@@ -81,32 +86,61 @@ def training_part(corpus: Any) -> Any:
     return corpus if corpus.split is None else corpus.part("train")
 
 
+def require_parameters(method: str, features: int, parameters: dict[str, Any]) -> None:
+    """Refuse a method, a number of features or parameters that can't work, without any data.
+
+    Parameters
+    ----------
+    method : str
+        A name of `bigfs methods`.
+    features : int
+        The number of features to keep.
+    parameters : dict
+        Parameters of the method, by scikit-learn's names.
+
+    Raises
+    ------
+    ValueError
+        There is no such method or parameter, a value is out of its range, or two of them contradict
+        each other.
+    """
+    if features < 1:
+        raise ValueError(f"{features} features were asked for: ask for 1 or more")
+    estimator(method, features, parameters)._validate_params()
+
+
 def selector_for(corpus: Any, method: str, features: int, parameters: dict[str, Any]) -> Any:
     """The estimator asked for; what can't be done with this corpus is refused before any work."""
     d = corpus.X.shape[1]
     if features > d:
         raise ValueError(f"{features} features were asked for and {corpus.uri} has only {d}: ask for {d} or fewer")
-    selector = made(method, parameters)
+    selector = estimator(method, features, parameters)
     if corpus.spec["target"] is None and selector.__sklearn_tags__().target_tags.required:
         columns = corpus.spec["source"].get("label_columns")
         hint = f"stage it with label= one of {', '.join(columns)}" if columns else "stage its source with them"
         raise ValueError(f"{corpus.uri} has no labels, which {method} needs: {hint}")
-    if method_named(method).scores == "scores_":  # else the estimator keeps something other than columns
-        selector.set_params(n_features_to_select=features)
     if corpus.spec.get("sample_shape") and "sample_shape" in selector.get_params() and "sample_shape" not in parameters:
         selector.set_params(sample_shape=tuple(corpus.spec["sample_shape"]), order="F")  # a store's pixels go columns first
     selector._validate_params()
     return selector
 
 
-def made(method: str, parameters: dict[str, Any]) -> Any:
+def estimator(method: str, features: int, parameters: dict[str, Any]) -> Any:
     """The estimator of this name with these parameters."""
-    selector = method_named(method).make()
+    entry = method_named(method)
+    selector = entry.make()
     known = selector.get_params()
-    unknown = sorted(set(parameters) - set(known))
-    if unknown:
+    if unknown := sorted(set(parameters) - set(known)):
         raise ValueError(f"{method} has no parameter {', '.join(unknown)}; it has {', '.join(known)}")
-    return selector.set_params(**parameters)
+    for name, value in getattr(entry.make, "keywords", {}).items():
+        if parameters.get(name, value) != value:
+            raise ValueError(f"{method} has {name}={value!r}: leave {name} out, or choose another of `bigfs methods`")
+    selector.set_params(**parameters)
+    if entry.scores == "scores_":  # else the estimator keeps something other than columns
+        if "n_features_to_select" in parameters:
+            raise ValueError(f"the number of features is {features} already: leave the parameter n_features_to_select out")
+        selector.set_params(n_features_to_select=features)
+    return selector
 
 
 def build_graph(store: str, method: str, parameters: dict[str, Any] | None = None) -> dict[str, Any] | None:
@@ -114,7 +148,7 @@ def build_graph(store: str, method: str, parameters: dict[str, Any] | None = Non
     if not method_named(method).graph:
         return None
     with timed("graph") as record:
-        selector = made(method, parameters or {})
+        selector = estimator(method, 1, parameters or {})  # the graph does not depend on the number of features
         graph = storage.graph(training_part(storage.open(store)), selector.n_neighbors, metric=selector.metric)
         record |= {"graph": graph.uri, "info": graph.info, "reused": not graph.made}
     return record
@@ -235,16 +269,45 @@ def _profile(run: Run, corpus: Any, top: int = 300) -> list[list[float]]:
 
 
 def transform(run: str | Path, store: str, out: str | Path) -> Path:
-    """Write the selected columns of a store, in the order of their rank, as a scipy.sparse .npz with their names."""
-    import scipy.sparse as sp
+    """Write the selected columns of a store, in the order of their rank, as a scipy.sparse .npz.
 
+    Parameters
+    ----------
+    run : str or Path
+        A run's directory.
+    store : str
+        A staged corpus with the features that the run selected.
+    out : str or Path
+        The file to write; `.npz` is added where it is missing. A file there is replaced only if it
+        is an .npz of a sparse matrix.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    ValueError
+        The store does not have the run's features, or something else has the file's name.
+    """
     done, corpus = Run.open(run), storage.open(store)
+    out = Path(out) if str(out).endswith(".npz") else Path(f"{out}.npz")
+    _require_matrix(out)
     index = done.selected
     names = [row["name"] for row in done.read_table("selected.csv")]
     if index.max() >= corpus.X.shape[1] or list(corpus.feature_names[index]) != names:
         raise ValueError(f"{store} does not have the features that {run} selected: stage it with the same vocabulary")
-    out = Path(out).with_suffix(".npz")
-    part = out.with_name(out.name + ".part.npz")
-    sp.save_npz(part, sp.csr_matrix(corpus.X.columns(index)))
-    part.replace(out)
+    with replacing(out) as part, part.open("wb") as file:
+        sp.save_npz(file, sp.csr_matrix(corpus.X.columns(index)))
     return out
+
+
+def _require_matrix(file: Path) -> None:
+    """Refuse to overwrite what is no .npz of a sparse matrix."""
+    if os.path.lexists(file):
+        names: list[str] = []
+        with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(file) as archive:
+            names = archive.namelist()
+        if not {"data.npy", "indices.npy", "indptr.npy", "shape.npy", "format.npy"} <= set(names):
+            raise in_the_way(file)

@@ -1,6 +1,5 @@
 """A sweep: methods × feature counts × parameters on one corpus, which is staged, and its graph built, once."""
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -14,7 +13,12 @@ from flows import parameters as form
 from flows import stages, tasks
 from flows.options import Engine, Staging
 from flows.pipeline import SKIPPED, at_work, planned_store, run_once, skipping, stage_once
-from storage.runs import Run
+from storage import sheets
+from storage.ownership import in_the_way
+from storage.replacing import replacing
+from storage.runs import Run, require_out
+
+COLUMNS = ["run", "method", "features", "parameters", "accuracy", "seconds", "status", "error"]
 
 
 class Cell(NamedTuple):
@@ -58,11 +62,16 @@ def sweep(
     method that does not fit the corpus, say) is a row with its error, and fails the sweep at its end.
     """
     settings, engine = settings or Staging(), engine or Engine()
-    planned = planned_store(source, store, settings)
     home, how = Path(out or f"runs/{stages.source_name(source)}-sweep"), tasks.How(fresh, timeout, engine.staging_memory)
+    runs = list(cells(methods, features, grid or {}))
+    require_table(home / "sweep.csv")
+    for cell in runs:
+        stages.require_parameters(cell.method, cell.features, cell.parameters)
+        require_out(home / cell.name)
+    planned = planned_store(source, store, settings)
     with skipping(), at_work([planned.uri, str(home)], overlap, engine):
         staged = stage_once(planned, source, settings, how)
-        rows = [row_of(planned.uri, planned.key, home, cell, staged, how) for cell in cells(methods, features, grid or {})]
+        rows = [row_of(planned.uri, planned.key, home, cell, staged, how) for cell in runs]
         _write(home, rows)
         create_table_artifact(rows, key="sweep", description=f"Sweep of {source}: accuracy with all the features asked for")
         failed = [row for row in rows if row["error"]]
@@ -95,11 +104,13 @@ def row_of(store: str, content: str, home: Path, cell: Cell, staged: dict[str, A
     return {**row, "accuracy": reached[0] if reached else None, "seconds": seconds, "status": about["status"], "error": ""}
 
 
+def require_table(file: Path) -> None:
+    """Refuse to overwrite a file that no sweep wrote."""
+    if file.exists() and (not file.is_file() or file.read_bytes().split(b"\r\n")[0] != ",".join(COLUMNS).encode()):
+        raise in_the_way(file)
+
+
 def _write(home: Path, rows: list[dict[str, Any]]) -> None:
-    part = home / "sweep.csv.part"
     home.mkdir(parents=True, exist_ok=True)
-    with part.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    part.replace(home / "sweep.csv")
+    with replacing(home / "sweep.csv") as part:
+        sheets.write(part, COLUMNS, (list(row.values()) for row in rows))

@@ -122,9 +122,9 @@ def once(stage: Task[..., Any], there: bool, how: How, *given: Any) -> Any:
 
 def run_at(out: str, key: str) -> Run | None:
     """The run of this content at `out`, whole or at work; None where there is none."""
-    for path in (Path(f"{out}.partial"), Path(out)):
+    for opened in (Run.at_work, Run.open):
         with contextlib.suppress(RunError):
-            run = Run.open(path)
+            run = opened(out)
             if run.about.get("key") == key:
                 return run
     return None

@@ -6,201 +6,337 @@
     curves.csv     method, n_features, accuracy
     report.html    the page to look at
 
-A run is worked on in `NAME.partial` and gets its name by one rename when it is whole. A killed
-run's partial directory holds its checkpoints; the same command goes on from them.
+A run is worked on in `.NAME.run-partial`, a folder that carries the program's marker, and gets its
+name by one rename when it is whole. A killed run's work folder holds its checkpoints; the same
+command goes on from them. Nothing that the program did not make is deleted or overwritten.
 """
 
 from __future__ import annotations
 
-import csv
+import errno
 import hashlib
 import json
 import os
 import shutil
-import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-VERSION = 1
+from storage import sheets
+from storage.checkpoints import Checkpoint, plain
+from storage.ownership import MARKER, WORDS, claim, discard, is_ours, release
+from storage.replacing import DAMAGED, PART, RunError, replacing, undamaged, writing
+
+__all__ = ["Checkpoint", "Run", "RunError", "recover", "require_out"]
+
+VERSION = 2  # 1 wrote the cells of its CSV files without `storage.sheets`' mark
+FILES = {"selected.csv", "scores.npy", "run.json", "curves.csv", "report.html"}
+PARTS = {f".{name}{PART}" for name in FILES} | {f"{name}.part" for name in FILES}  # the second: as version 1 named them
+OTHER = {"checkpoints", MARKER, *PARTS}
 
 
-class RunError(ValueError):
-    """A run directory that is not one, or was written by a newer version."""
+class _Stage(BaseModel):
+    stage: str
+    seconds: float
+    peak_memory: dict[str, int]
+
+
+class _Point(BaseModel):
+    method: str
+    n_features: int
+
+
+class _Asked(BaseModel):
+    store: str
+    method: str
+    features: int
+    parameters: dict[str, Any]
+
+
+class _About(BaseModel):
+    """What run.json holds, as far as the program reads it again."""
+
+    model_config = ConfigDict(strict=True)
+
+    version: int
+    parameters: _Asked
+    stages: list[_Stage] = []
+    history: list[dict[str, float]] = []
+    curves: list[_Point] = []
+    profile: list[list[float]] = []
+    hints: list[str] = []
+    resumed: dict[str, int] = {}
+    status: str = ""
+    evaluation: str = ""
 
 
 class Run:
-    """A run directory, at work (`begin`) or whole (`open`)."""
+    """A run directory, at work (`begin`, `at_work`) or whole (`open`)."""
 
     def __init__(self, path: Path, final: Path, about: dict[str, Any]) -> None:
         self.path, self.final, self.about = path, final, about
 
     @classmethod
     def begin(cls, out: str | Path, parameters: dict[str, Any]) -> Run:
-        """Start a run, or go on with a killed one of the same parameters."""
-        final = Path(out)
-        if final.exists() and not (final / "run.json").exists():
-            raise RunError(f"{final} exists and is no run directory: give another --out")
-        path = final.with_name(final.name + ".partial")
-        about = {"version": VERSION, "parameters": _plain(parameters)}
-        before = path / "run.json"
-        if path.exists() and not (before.exists() and json.loads(before.read_text()).get("parameters") == about["parameters"]):
-            shutil.rmtree(path)
-        path.mkdir(parents=True, exist_ok=True)
-        run = cls(path, final, about)
-        run.note()
+        """Start a run, or go on with a killed one of the same parameters.
+
+        Parameters
+        ----------
+        out : str or Path
+            The run's directory. A whole run there stays until the new one is whole.
+        parameters : dict
+            What was asked for.
+
+        Returns
+        -------
+        Run
+            The run, at work.
+
+        Raises
+        ------
+        RunError
+            `out` can't be written, is no run directory, or holds files that the program did not write.
+        StoreError
+            Something that the program did not make has the name of the work folder.
+        """
+        require_out(out)
+        final = _final(out)
+        path, about = _work(final), {"version": VERSION, "parameters": plain(parameters)}
+        with writing(final):
+            recover(final)
+            if is_ours(path) and _parameters(path) != about["parameters"]:
+                discard(path)
+            claim(path)
+            run = cls(path, final, about)
+            run.note()
         return run
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
-        """A run that is there: whole, or one at work by its partial name."""
+        """Open a whole run.
+
+        Parameters
+        ----------
+        path : str or Path
+            The run's directory.
+
+        Returns
+        -------
+        Run
+            The run.
+
+        Raises
+        ------
+        RunError
+            There is no run, its run.json is damaged, or a newer version wrote it.
+        """
         path = Path(path)
-        final = path.with_suffix("") if path.suffix == ".partial" else path
-        try:
-            about = json.loads((path / "run.json").read_text())
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise RunError(f"{path} is no run directory: it has no run.json; make one with `bigfs select` or `bigfs run`") from error
-        except json.JSONDecodeError as error:
-            raise RunError(f"{path / 'run.json'} is damaged: {error}") from error
-        if about.get("version", 0) > VERSION:
-            raise RunError(f"{path} was written by a newer bigfs (format {about['version']}, this one knows {VERSION}): upgrade bigfs")
-        return cls(path, final, about)
+        return cls(path, path, _about(path))
+
+    @classmethod
+    def at_work(cls, out: str | Path) -> Run:
+        """Open the run that is at work for a directory; raises as `open`.
+
+        Parameters
+        ----------
+        out : str or Path
+            The directory that the run will have.
+
+        Returns
+        -------
+        Run
+            The run.
+        """
+        final = _final(out)
+        return cls(_work(final), final, _about(_work(final)))
 
     def note(self, **figures: Any) -> None:
         """Add figures to run.json, written whole or not at all."""
-        self.about |= _plain(figures)
-        _write(self.path / "run.json", json.dumps(self.about, indent=1, ensure_ascii=False, allow_nan=True))
+        self.about |= plain(figures)
+        self.write_text("run.json", json.dumps(self.about, indent=1, ensure_ascii=False, allow_nan=True))
 
     def write_table(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        part = self.path / f"{name}.part"
-        with part.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(header)
-            writer.writerows(rows)
-        part.replace(self.path / name)
+        """Write a CSV file of the run, whole or not at all; see `storage.sheets`."""
+        with replacing(self.path / name) as part:
+            sheets.write(part, header, rows)
 
     def read_table(self, name: str) -> list[dict[str, str]]:
-        with (self.path / name).open(newline="", encoding="utf-8") as file:
-            return list(csv.DictReader(file))
+        """Read a CSV file of the run."""
+        with undamaged(self.path / name):
+            return list(sheets.read(self.path / name, marked=self.about["version"] > 1))
 
     def write_text(self, name: str, text: str) -> Path:
-        _write(self.path / name, text)
+        """Write a text file of the run, whole or not at all. Returns its path."""
+        with replacing(self.path / name) as part:
+            part.write_text(text, encoding="utf-8")
         return self.path / name
 
     def write_scores(self, scores: Any) -> None:
-        np.save(self.path / "scores.npy", np.asarray(scores, dtype=np.float64), allow_pickle=False)
+        """Write every feature's score, whole or not at all."""
+        values = np.ascontiguousarray(scores, dtype=np.float64)
+        with replacing(self.path / "scores.npy") as part, part.open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(values))
+            file.write(values.data)  # np.save's error for a full disk has no errno
 
     @property
     def scores(self) -> Any:
-        return np.load(self.path / "scores.npy", mmap_mode="r", allow_pickle=False)
+        """Every feature's score, mapped from the file."""
+        with undamaged(self.path / "scores.npy"):
+            scores = np.load(self.path / "scores.npy", mmap_mode="r", allow_pickle=False)
+            if scores.ndim != 1:
+                raise ValueError("it must hold one score per feature")
+        return scores
 
     @property
     def selected(self) -> Any:
         """Indices of the selected features, best first."""
-        return np.array([int(row["index"]) for row in self.read_table("selected.csv")], dtype=np.int64)
+        rows = self.read_table("selected.csv")
+        with undamaged(self.path / "selected.csv"):
+            index = np.array([int(row["index"]) for row in rows], dtype=np.int64)
+            if not len(index) or index.min() < 0 or any({"name", "score"} - set(row) for row in rows):
+                raise ValueError("it must hold the index, name and score of one feature or more")
+        return index
 
     def checkpoint(self, *identity: Any) -> Checkpoint:
         """Where the loops of this run keep their states; `identity` is what must not have changed."""
-        key = hashlib.sha256(json.dumps(_plain(list(identity)), sort_keys=True).encode()).hexdigest()[:12]
+        key = hashlib.sha256(json.dumps(plain(list(identity)), sort_keys=True).encode()).hexdigest()[:12]
         return Checkpoint(self.path / "checkpoints", key)
 
     def finish(self) -> Path:
-        """Drop the checkpoints and give the run its name; a run of that name before it goes."""
-        shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
+        """Drop the checkpoints and give the run its name; a run of that name before it goes.
+
+        Returns
+        -------
+        Path
+            The run's directory.
+
+        Raises
+        ------
+        RunError
+            The run of that name holds files that the program did not write.
+        """
         if self.path != self.final:
-            old = self.final.with_name(self.final.name + ".old")
-            shutil.rmtree(old, ignore_errors=True)
-            if self.final.exists():
-                self.final.rename(old)
-            self.path.rename(self.final)
-            shutil.rmtree(old, ignore_errors=True)
+            require_out(self.final)
+            with writing(self.final):
+                _clear(self.path)
+                old = _old(self.final)
+                discard(old)
+                if self.final.exists():
+                    (self.final / MARKER).write_bytes(WORDS)
+                    self.final.rename(old)
+                self.path.rename(self.final)
+                release(self.final)
+                discard(old)
             self.path = self.final
+        else:
+            _clear(self.path)
         return self.final
 
     def abandon(self) -> None:
         """Leave nothing behind, unless there are checkpoints that the next try can use."""
         if self.path != self.final and not (self.path / "checkpoints").is_dir():
-            shutil.rmtree(self.path, ignore_errors=True)
+            discard(self.path)
 
 
-class Checkpoint:
-    """States of named loops as .npz files, each replaced as one; see `bigfs.result.Checkpoint`."""
+def require_out(out: str | Path) -> None:
+    """Refuse a directory that a run could not have, before any work.
 
-    def __init__(self, folder: Path, key: str) -> None:
-        self.folder, self.key = folder, key
-        self.resumed: dict[str, int] = {}  # loop → steps that an earlier try had done
+    Parameters
+    ----------
+    out : str or Path
+        The run's directory.
 
-    def _file(self, name: str) -> Path:
-        return self.folder / f"{name.lower().replace(' ', '-')}-{self.key}.npz"
-
-    def load(self, name: str) -> tuple[tuple[Any, ...], list[dict[str, float]]] | None:
-        file = self._file(name)
-        if not file.exists():
-            return None
-        try:
-            with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
-                flat = {key: arrays[key] for key in arrays.files}
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise RunError(f"the checkpoint {file} is damaged ({error}): delete it and start the run again") from error
-        form = json.loads(str(flat["form"]))
-        self.resumed[name] = len(form["history"])
-        return tuple(_unflatten(flat, f"{i}", kind) for i, kind in enumerate(form["fields"])), form["history"]
-
-    def save(self, name: str, state: Any, history: list[dict[str, float]]) -> None:
-        flat: dict[str, Any] = {}
-        fields = [_flatten(flat, f"{i}", field) for i, field in enumerate(state)]
-        self.folder.mkdir(parents=True, exist_ok=True)
-        part = self._file(name).with_suffix(".part")
-        with part.open("wb") as file:
-            np.savez(file, allow_pickle=False, form=json.dumps({"fields": fields, "history": _plain(history)}), **flat)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(self._file(name))
+    Raises
+    ------
+    RunError
+        The name is taken by something else than a run, the run there holds files that the program
+        did not write, or its folder can't be written.
+    """
+    final = _final(out)
+    with writing(final):
+        if os.path.lexists(final):
+            if not (final / "run.json").exists():
+                raise RunError(f"{final} exists and is no run directory: give another --out")
+            foreign = sorted({child.name for child in final.iterdir()} - FILES - OTHER)
+            if foreign:
+                raise RunError(f"{final} holds {foreign[0]}, which bigfs did not write: move it away, or give another --out")
+        home = next(parent for parent in final.absolute().parents if os.path.lexists(parent))
+        parts = [*final.absolute().relative_to(home).parts, _work(final).name]
+        if max(len(os.fsencode(part)) for part in parts) > os.pathconf(home, "PC_NAME_MAX"):
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        if not os.access(home, os.W_OK | os.X_OK):
+            raise OSError(errno.EACCES, f"{home} is not writable")
 
 
-def _flatten(flat: dict[str, Any], key: str, value: Any) -> Any:
-    """Put the arrays of `value` under `key` and return what kind it is."""
-    if sp.issparse(value):
-        value = value.tocsr()
-        flat |= {f"{key}.data": value.data, f"{key}.indices": value.indices, f"{key}.indptr": value.indptr}
-        return ["csr", *value.shape]
-    if isinstance(value, tuple | list):
-        return ["tuple", [_flatten(flat, f"{key}.{i}", item) for i, item in enumerate(value)]]
-    if value is None:
-        return ["none"]
-    if isinstance(value, np.ndarray):
-        flat[key] = value
-        return ["array"]
-    flat[key] = np.asarray(value)
-    return ["number"]
+def recover(out: str | Path) -> None:
+    """Complete what a process that was killed in `Run.finish` left half-way.
+
+    Parameters
+    ----------
+    out : str or Path
+        The run's directory.
+    """
+    final = _final(out)
+    old = _old(final)
+    if is_ours(old):
+        if final.exists():
+            discard(old)
+        else:
+            old.rename(final)
+    if is_ours(final):
+        release(final)
 
 
-def _unflatten(flat: dict[str, Any], key: str, form: Any) -> Any:
-    kind = form[0]
-    if kind == "csr":
-        return sp.csr_array((flat[f"{key}.data"], flat[f"{key}.indices"], flat[f"{key}.indptr"]), shape=tuple(form[1:]))
-    if kind == "tuple":
-        return tuple(_unflatten(flat, f"{key}.{i}", item) for i, item in enumerate(form[1]))
-    if kind == "none":
+def _about(path: Path) -> dict[str, Any]:
+    """What run.json says, checked."""
+    file = path / "run.json"
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise RunError(f"{path} is no run directory: it has no run.json; make one with `bigfs select` or `bigfs run`") from error
+    except UnicodeDecodeError as error:
+        raise RunError(f"{file} is damaged ({error}): make the run again") from error
+    with undamaged(file):
+        about = json.loads(text)
+        newer = isinstance(about["version"], int) and about["version"] > VERSION
+    if newer:
+        raise RunError(f"{path} was written by a newer bigfs (format {about['version']}, this one knows {VERSION}): upgrade bigfs")
+    try:
+        _About.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(step) for step in first["loc"])
+        raise RunError(f"{file} is damaged ({where}: {first['msg']}): make the run again") from error
+    return dict(about)
+
+
+def _parameters(path: Path) -> Any:
+    """What the run at work in a folder was asked for; None if it can't be told."""
+    try:
+        return json.loads((path / "run.json").read_text(encoding="utf-8"))["parameters"]
+    except DAMAGED:
         return None
-    return flat[key] if kind == "array" else flat[key].item()
 
 
-def _plain(value: Any) -> Any:
-    """As JSON knows it: NumPy's numbers and arrays become Python's."""
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return value.item() if isinstance(value, np.generic) else value
+def _final(out: str | Path) -> Path:
+    """The run's directory; of a symbolic link, what it leads to."""
+    return Path(out).resolve() if os.path.islink(out) else Path(out)
 
 
-def _write(file: Path, text: str) -> None:
-    part = file.with_name(file.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(file)
+def _work(final: Path) -> Path:
+    return final.with_name(f".{final.name}.run-partial")
+
+
+def _old(final: Path) -> Path:
+    """Where a run lies in the instant of its exchange for the next one."""
+    return final.with_name(f".{final.name}.run-old")
+
+
+def _clear(path: Path) -> None:
+    """Delete the checkpoints and what a killed process was writing."""
+    shutil.rmtree(path / "checkpoints", ignore_errors=True)
+    for name in PARTS:
+        (path / name).unlink(missing_ok=True)

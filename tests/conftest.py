@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from commands import bigfs  # noqa: F401
 from processes import prefect, prefect_server, tls_cluster  # noqa: F401
 
 from bigfs import blocks

@@ -33,7 +33,7 @@ def in_the_graph(home):
 
 
 def in_the_method(home):
-    return any(home.glob("runs/r.partial/checkpoints/*.npz"))
+    return any(home.glob("runs/.r.run-partial/checkpoints/*.npz"))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from storage.errors import StoreError
 
 def write_documents(path, splits):
     """JSON Lines of two classes of four words each, with the given splits in turn. Returns its path."""
-    words = ("goal team match score".split(), "bank rate share market".split())
+    words = (["goal", "team", "match", "score"], ["bank", "rate", "share", "market"])
     rows = [{"text": " ".join([*words[i % 2], f"word{i % 7}"]), "label": i % 2, "split": splits[i % len(splits)]} for i in range(24)]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return str(path)

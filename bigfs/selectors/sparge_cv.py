@@ -86,10 +86,14 @@ class SparGECV(SparGE):
         self.tol = tol
         self.max_iter = max_iter
 
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        gammas = np.asarray(self.gammas).ravel()
+        if not len(gammas) or not np.issubdtype(gammas.dtype, np.number) or not gammas.min() > 0:
+            raise ValueError(f"gammas={self.gammas}: give one or more positive numbers")
+
     def _gamma(self, data: Gathered, y: Any, m: int) -> float:
         gammas = np.asarray(self.gammas, dtype=np.float64).ravel()
-        if not len(gammas) or not gammas.min() > 0:
-            raise ValueError(f"gammas={self.gammas}: give one or more positive numbers")
         unit = spread(data.X)
         folds = [_fold(data, inside) for inside, _ in self._folds(data.T, y)]
         problems = [Problem(fold, m, gamma * unit) for gamma in gammas for fold in folds]

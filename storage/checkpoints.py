@@ -1,0 +1,91 @@
+"""Checkpoints of a run's loops as .npz files: arrays and JSON, no pickles."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from storage.replacing import DAMAGED, RunError, replacing
+
+
+class Checkpoint:
+    """States of named loops as .npz files, each replaced as one; see `bigfs.result.Checkpoint`."""
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self.folder, self.key = folder, key
+        self.resumed: dict[str, int] = {}  # loop → steps that an earlier try had done
+
+    def _file(self, name: str) -> Path:
+        return self.folder / f"{name.lower().replace(' ', '-')}-{self.key}.npz"
+
+    def load(self, name: str) -> tuple[tuple[Any, ...], list[dict[str, float]]] | None:
+        file = self._file(name)
+        if not file.exists():
+            return None
+        try:
+            with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
+                flat = {key: arrays[key] for key in arrays.files}
+            form = json.loads(str(flat["form"]))
+            fields = tuple(_unflatten(flat, f"{i}", kind) for i, kind in enumerate(form["fields"]))
+            history = [dict(record) for record in form["history"]]
+            if not all(isinstance(value, int | float) for record in history for value in record.values()):
+                raise ValueError("its history must be numbers by name")
+        except DAMAGED as error:
+            raise RunError(f"the checkpoint {file} is damaged ({error}): delete it and start the run again") from error
+        self.resumed[name] = len(history)
+        return fields, history
+
+    def save(self, name: str, state: Any, history: list[dict[str, float]]) -> None:
+        flat: dict[str, Any] = {}
+        fields = [_flatten(flat, f"{i}", field) for i, field in enumerate(state)]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with replacing(self._file(name)) as part, part.open("wb") as file:
+            np.savez(file, allow_pickle=False, form=json.dumps({"fields": fields, "history": plain(history)}), **flat)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _flatten(flat: dict[str, Any], key: str, value: Any) -> Any:
+    """Put the arrays of `value` under `key` and return what kind it is."""
+    if sp.issparse(value):
+        value = value.tocsr()
+        flat |= {f"{key}.data": value.data, f"{key}.indices": value.indices, f"{key}.indptr": value.indptr}
+        return ["csr", *value.shape]
+    if isinstance(value, tuple | list):
+        return ["tuple", [_flatten(flat, f"{key}.{i}", item) for i, item in enumerate(value)]]
+    if value is None:
+        return ["none"]
+    if isinstance(value, np.ndarray):
+        flat[key] = value
+        return ["array"]
+    flat[key] = np.asarray(value)
+    return ["number"]
+
+
+def _unflatten(flat: dict[str, Any], key: str, form: Any) -> Any:
+    kind = form[0]
+    if kind == "csr":
+        array = sp.csr_array((flat[f"{key}.data"], flat[f"{key}.indices"], flat[f"{key}.indptr"]), shape=tuple(form[1:]))
+        array.check_format(full_check=True)
+        return array
+    if kind == "tuple":
+        return tuple(_unflatten(flat, f"{key}.{i}", item) for i, item in enumerate(form[1]))
+    if kind == "none":
+        return None
+    return flat[key] if kind == "array" else flat[key].item()
+
+
+def plain(value: Any) -> Any:
+    """As JSON knows it: NumPy's numbers and arrays become Python's."""
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value.item() if isinstance(value, np.generic) else value
