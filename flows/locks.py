@@ -45,17 +45,26 @@ def alone(places: Iterable[str], *, wait: bool, say: Callable[[str], None] = pri
             if not os.access(file.parent, os.W_OK | os.X_OK):
                 continue
             require_lock_file(file)
-            lock = FileLock(file)
-            try:
-                lock.acquire(timeout=0)
-            except Timeout:
-                if not wait:
-                    raise Busy(f"another run works on {files[file]}") from None
-                say(f"another run works on {files[file]}: waiting for it to end")
-                lock.acquire()
+            lock = _acquired(file, files[file], wait, say)
             held.callback(lock.release)
             held.callback(file.unlink, missing_ok=True)  # while it is held: who waits for it sees that it is gone, and locks a new one
         yield
+
+
+def _acquired(file: Path, place: str, wait: bool, say: Callable[[str], None]) -> FileLock:
+    lock, waited = FileLock(file), False
+    while True:
+        with contextlib.suppress(FileNotFoundError):  # who held the lock took the folder away: make it again
+            file.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                lock.acquire(timeout=1 if waited else 0)
+                return lock
+            except Timeout:
+                if not wait:
+                    raise Busy(f"another run works on {place}") from None
+            if not waited:
+                say(f"another run works on {place}: waiting for it to end")
+            waited = True
 
 
 def _file(place: str) -> Path:

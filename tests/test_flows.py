@@ -233,6 +233,27 @@ def test_a_run_skips_or_waits_while_another_works(prefect, corpus, tmp_path):
     assert (tmp_path / "runs" / "r" / "report.html").exists()
 
 
+def test_a_waiting_run_says_so_where_the_log_is_quiet(prefect, corpus, tmp_path, capsys, monkeypatch):
+    import logging
+
+    monkeypatch.setattr(logging.getLogger("prefect.flow_runs"), "level", logging.CRITICAL)
+    logging.getLogger("prefect.flow_runs").manager._clear_cache()
+    held, go = threading.Event(), threading.Event()
+
+    def other():
+        with alone([str(tmp_path / "runs" / "r")], wait=False):
+            held.set()
+            go.wait(60)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert held.wait(10)
+    threading.Timer(1.0, go.set).start()
+    assert run(corpus, method="anova").is_completed()
+    thread.join()
+    assert "bigfs: another run works on runs/r: waiting for it to end" in capsys.readouterr().err
+
+
 def test_two_runs_never_hold_one_place(tmp_path):
     places = [str(tmp_path / "a"), str(tmp_path / "b")]
     with alone(places, wait=False), pytest.raises(Busy, match="another run works on"), alone(places[1:], wait=False):
@@ -270,3 +291,54 @@ def test_a_cell_that_cant_be_done_is_a_row_and_fails_the_sweep(prefect, corpus):
     assert "1 of 2 runs failed: anova-1000: 1000 features were asked for" in state.message
     with open("runs/sweep/sweep.csv", newline="") as file:
         assert [bool(r["error"]) for r in csv.DictReader(file)] == [False, True]
+
+
+# --- refused before any work ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def nothing_left(tmp_path, monkeypatch):
+    """Fails if a cluster is started; at the end nothing but the source is there."""
+    monkeypatch.setattr("bigfs.blocks.cluster", lambda *_, **__: pytest.fail("a cluster was started"))
+    yield
+    assert {p.name for p in tmp_path.iterdir()} <= {"corpus.svm", "results", "runs"}
+    assert [p.name for p in tmp_path.glob("runs/*")] in ([], ["taken"])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"parameters": {"gama": 1}}, "sparge-lda has no parameter gama; it has"),
+        ({"parameters": {"gamma": -1}}, "'gamma' parameter"),
+        ({"parameters": {"n_features_to_select": 3}}, "leave the parameter n_features_to_select out"),
+        ({"out": "runs/taken"}, "runs/taken exists and is no run directory"),
+    ],
+)
+def test_a_form_with_a_bad_value_leaves_nothing(prefect, corpus, nothing_left, given, said):
+    if "out" in given:
+        Path("runs/taken").mkdir(parents=True)
+    state = run(corpus, **given)
+    assert state.is_failed()
+    assert said in state.message
+
+
+def test_a_sweep_with_one_bad_cell_in_its_grid_leaves_nothing(prefect, corpus, nothing_left):
+    from flows.sweep import sweep
+
+    for grid, said in (({"sparge-lda": {"gamma": [1, 0]}}, "'gamma' parameter"), ({"anova": {"gama": [1]}}, "anova has no parameter gama")):
+        state = sweep(corpus, ["anova", "sparge-lda"], [5], grid, engine=SERIAL, out="runs/sweep", return_state=True)
+        assert state.is_failed()
+        assert said in state.message
+    Path("runs/taken").mkdir(parents=True)
+    Path("runs/taken/sweep.csv").write_text("mine")
+    state = sweep(corpus, ["anova"], [5], engine=SERIAL, out="runs/taken", return_state=True)
+    assert "sweep.csv is in the way" in state.message
+    assert Path("runs/taken/sweep.csv").read_text() == "mine"
+
+
+def test_too_many_features_are_refused_after_staging(prefect, corpus, worked):
+    state = run(corpus, method="sparge-lpp", features=1000)
+    assert state.is_failed()
+    assert "1000 features were asked for" in state.message
+    assert worked == ["stage"]
+    assert not list(Path(".bigfs").glob("*.graphs"))
