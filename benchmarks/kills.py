@@ -1,0 +1,237 @@
+"""`bigfs run` killed at random moments in each of its stages, and given again.
+
+python benchmarks/kills.py --kills 40 --seed 0
+
+Each time the driver or a worker gets SIGKILL or SIGTERM. Then the same command is given again: it must
+select the same features as a run that nobody killed, and leave the same files and no process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import psutil
+import typer
+from shared import table
+
+ROOT = Path(__file__).parent.parent
+STAGES = ("stage", "graph", "select", "evaluate", "report")
+SIGNALS = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM}
+POLL, LONGEST, GRACE = 0.002, 900.0, 60.0  # seconds: between looks, of a run, and for processes to end
+
+
+class Case(NamedTuple):
+    """Whom to kill, how, and in which stage."""
+
+    stage: str
+    victim: str  # "driver" or "worker"
+    signal: str
+
+
+class Outcome(NamedTuple):
+    """What a kill left, and what the same command gave afterwards."""
+
+    hit: str  # the stage in which the signal came
+    first: int | None  # exit status of the run that got the signal
+    again: int | None
+    same: bool
+    processes: list[str]  # alive after a minute
+    files: list[str]  # more or fewer than an undisturbed run leaves
+
+
+class Bench:
+    """A folder in which runs work, and what an undisturbed one gave."""
+
+    def __init__(self, home: Path, source: str, workers: int) -> None:
+        self.home, self.work, self.temporary, self.mark = home, home / "work", home / "tmp", uuid.uuid4().hex
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "DASK_"))}
+        self.env = clean | {
+            "PYTHONPATH": str(ROOT),
+            "PREFECT_HOME": str(home / "prefect"),
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "TMPDIR": str(self.temporary),
+            "BIGFS_BENCHMARK": self.mark,
+        }
+        self.command = [sys.executable, "-m", "bigfs.cli", "run", source, "--method", "sparge-lpp", "--features", "100"]
+        self.command += ["--workers", str(workers), "--out", "runs/r", "--set", "tol=1e-3"]
+        self.seconds: Counter[str] = Counter()
+        self.clear("stage")
+        process = self.start()
+        began, last = time.monotonic(), self.stage()
+        while process.poll() is None:
+            now, time_now = self.stage(), time.monotonic()
+            self.seconds[last] += time_now - began
+            began, last = time_now, now
+            time.sleep(POLL)
+        if process.returncode:
+            raise SystemExit(f"the undisturbed run failed:\n{(home / 'log').read_text()}")
+        self.left_by(process, GRACE)
+        self.expected, self.files = self.selected(), self.listing()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        with (self.home / "log").open("wb") as log:
+            return subprocess.Popen(self.command, cwd=self.work, env=self.env, stdout=log, stderr=log, start_new_session=True)
+
+    def stage(self) -> str:
+        """The stage that a run is in, by what it has left so far."""
+        partial = self.work / "runs" / ".r.run-partial"
+        done = {
+            "stage": any(self.work.glob(".bigfs/*.zarr")),
+            "graph": any(self.work.glob(".bigfs/*.graphs/*.zarr")),
+            "select": (partial / "scores.npy").exists(),
+            "evaluate": (partial / "curves.csv").exists(),
+            "report": (self.work / "runs" / "r").exists(),
+        }
+        if done["report"]:
+            return "done"
+        if not any(path.suffix != ".lock" for path in self.work.glob(".bigfs/*")):
+            return "start-up"
+        return next(name for name in STAGES if not done[name])
+
+    def clear(self, stage: str) -> None:
+        """Take away what `stage` and the stages after it left."""
+        self.temporary.mkdir(parents=True, exist_ok=True)
+        self.work.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.work / "runs", ignore_errors=True)
+        if stage == "stage":
+            shutil.rmtree(self.work / ".bigfs", ignore_errors=True)
+        if stage == "graph":
+            for folder in self.work.glob(".bigfs/*.graphs"):
+                shutil.rmtree(folder)
+
+    def selected(self) -> bytes | None:
+        file = self.work / "runs" / "r" / "selected.csv"
+        return file.read_bytes() if file.exists() else None
+
+    def listing(self) -> set[str]:
+        """All files and folders that runs left; not the contents of stores, which have checksums, nor Prefect's own."""
+        names = set()
+        for root in (self.work, self.temporary):
+            for path in root.rglob("*"):
+                relative = path.relative_to(self.home)
+                if not any(part.endswith(".zarr") for part in relative.parts[:-1]):
+                    names.add(str(relative))
+        return names
+
+    def processes(self) -> list[psutil.Process]:
+        """All processes that carry this benchmark's mark."""
+        mine = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("BIGFS_BENCHMARK") == self.mark and process.status() != psutil.STATUS_ZOMBIE:
+                    mine.append(process)
+        return mine
+
+    def left_by(self, run: subprocess.Popen[bytes], seconds: float) -> list[str]:
+        """Processes that outlive their run by `seconds`; they are ended."""
+        run.wait()
+        end = time.monotonic() + seconds
+        while (left := self.processes()) and time.monotonic() < end:
+            time.sleep(0.2)
+        names = []
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                names.append(" ".join(process.cmdline())[:80])
+                process.kill()
+        return names
+
+
+def workers_of(driver: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """The driver's Dask workers."""
+    children = psutil.Process(driver.pid).children()
+    return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+
+
+def strike(bench: Bench, run: subprocess.Popen[bytes], case: Case, chosen: random.Random) -> str | None:
+    """Wait for a random moment of the stage and kill; the stage that was hit, None if the run was over."""
+    while bench.stage() != case.stage and run.poll() is None:
+        time.sleep(POLL)
+    until = time.monotonic() + chosen.uniform(0, bench.seconds[case.stage])
+    while bench.stage() == case.stage and time.monotonic() < until:
+        time.sleep(POLL)
+    with contextlib.suppress(psutil.Error):
+        workers = workers_of(run) if case.victim == "worker" else [psutil.Process(run.pid)]
+        hit = bench.stage()
+        if workers and run.poll() is None and hit != "done":
+            chosen.choice(workers).send_signal(SIGNALS[case.signal])
+            return hit
+    return None
+
+
+def killed(bench: Bench, case: Case, chosen: random.Random) -> Outcome:
+    """Kill a run, then give the same command again."""
+    for _ in range(20):
+        bench.clear(case.stage)
+        run = bench.start()
+        hit = strike(bench, run, case, chosen)
+        status = run.wait(LONGEST)
+        left = bench.left_by(run, GRACE)
+        if hit == case.stage:
+            break
+    else:
+        raise SystemExit(f"the stage {case.stage} is too short to be hit: give a larger --source")
+    again = bench.start()
+    again.wait(LONGEST)
+    left += bench.left_by(again, GRACE)
+    return Outcome(str(hit), status, again.returncode, bench.selected() == bench.expected, left, sorted(bench.listing() ^ bench.files))
+
+
+def cases(kills: int) -> Iterator[Case]:
+    every = itertools.product(("driver", "worker"), SIGNALS, STAGES)
+    yield from (Case(stage, victim, name) for victim, name, stage in itertools.islice(itertools.cycle(list(every)), kills))
+
+
+def summary(outcomes: list[tuple[Case, Outcome]]) -> None:
+    rows: list[list[Any]] = []
+    for case in dict.fromkeys(case for case, _ in outcomes):
+        mine = [outcome for other, outcome in outcomes if other == case]
+        ended = ", ".join(f"{status} × {count}" for status, count in Counter(outcome.first for outcome in mine).items())
+        counts = [sum(o.again == 0 for o in mine), sum(o.same for o in mine), sum(map(bool, (o.processes for o in mine)))]
+        rows.append([f"{case.stage}, {case.signal} of {case.victim}", len(mine), ended, *counts, sum(bool(o.files) for o in mine)])
+    head = ["stage and signal", "kills", "exit status", "then done", "same features", "left processes", "left files"]
+    table("bigfs run, killed and given again", head, rows)
+
+
+def main(
+    kills: Annotated[int, typer.Option(min=1, help="how many; 20 are one of each stage, signal and victim")] = 40,
+    seed: Annotated[int, typer.Option(help="of the moments")] = 0,
+    source: Annotated[str, typer.Option(help="what to run on")] = "synthetic:newswire?rows=6000&seed=1",
+    workers: Annotated[int, typer.Option(min=1)] = 2,
+) -> None:
+    home, chosen = Path(tempfile.mkdtemp(prefix="bigfs-kills-")), random.Random(seed)
+    outcomes: list[tuple[Case, Outcome]] = []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that it ends what it started
+    try:
+        bench = Bench(home, source, workers)
+        print("undisturbed:", ", ".join(f"{name} {bench.seconds[name]:.1f} s" for name in STAGES), flush=True)
+        for case in cases(kills):
+            outcome = killed(bench, case, chosen)
+            outcomes.append((case, outcome))
+            good = outcome.again == 0 and outcome.same and not outcome.processes and not outcome.files
+            print(f"{len(outcomes)}/{kills} {' '.join(case)}: {'well' if good else outcome}", flush=True)
+        summary(outcomes)
+        bad = [case for case, o in outcomes if o.again or not o.same or o.processes or o.files]
+        sys.exit(f"{len(bad)} of {kills} kills left something or changed the answer" if bad else 0)
+    finally:
+        if "bench" in locals():
+            for process in bench.processes():
+                process.kill()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    typer.run(main)
