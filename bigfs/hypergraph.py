@@ -116,12 +116,12 @@ class Hypergraph:
 # --- hyperedges ---------------------------------------------------------------------------------
 
 
-def label_hyperedges(y: Array) -> Hypergraph:
-    """One hyperedge a class: its labelled samples. −1 is unlabelled, in no hyperedge."""
-    y = np.asarray(y)
-    known = np.flatnonzero(y != -1 if np.issubdtype(y.dtype, np.number) else y != "-1")
-    classes, code = np.unique(y[known], return_inverse=True)
-    return Hypergraph.of(sp.csr_array((np.ones(len(known)), (known, code)), shape=(len(y), len(classes))))
+def label_hyperedges(codes: Array) -> Hypergraph:
+    """One hyperedge per class number: its samples. −1 is unlabelled, in no hyperedge."""
+    codes = np.asarray(codes)
+    known = np.flatnonzero(codes >= 0)
+    classes, column = np.unique(codes[known], return_inverse=True)
+    return Hypergraph.of(sp.csr_array((np.ones(len(known)), (known, column)), shape=(len(codes), len(classes))))
 
 
 def neighbour_hyperedges(neighbours: Neighbours) -> Hypergraph:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bigfs import blocks
+from bigfs.validation import checked, require_magnitude
 
 Array = NDArray[Any]
 AT_ONCE = 8  # tiles whose columns are gathered together: at most 8 × 2²¹ values, 128 MB, of a store's default tiles
@@ -44,6 +45,7 @@ class Slab:
     start: int
     stop: int
     block: Any
+    verified: bool = False  # whether the block is known to be finite and canonical
 
     def load(self) -> Block:
         return self.block
@@ -57,6 +59,7 @@ class Taken:
     stop: int
     tile: Any
     rows: Array
+    verified: ClassVar[bool] = True
 
     def load(self) -> Block:
         return blocks.load(self.tile)[self.rows]
@@ -104,23 +107,34 @@ class Matrix:
 
     @classmethod
     def from_array(cls, X: Any, *, tile_rows: int | None = None, tile_columns: int | None = None) -> Matrix:
-        """Tiles of an array in memory: NumPy (dense tiles) or scipy.sparse (both layouts)."""
+        """Tiles of an array in memory: NumPy (dense tiles) or scipy.sparse (both layouts).
+
+        Raises
+        ------
+        ValueError
+            `X` holds NaN, infinity, or something that is not a real number.
+        """
+        X = checked(X)
         if not sp.issparse(X):
-            X = np.asarray(X)
             return cls(X.shape, rows=_slabs(X, 0, tile_rows), columns=_slabs(X, 1, tile_columns), local=True)
         by_rows, by_columns = sp.csr_array(X), sp.csc_array(X)
         return cls(X.shape, rows=_slabs(by_rows, 0, tile_rows), columns=_slabs(by_columns, 1, tile_columns), local=True)
 
     @classmethod
     def from_dask(cls, X: Any) -> Matrix:
-        """Row tiles of a Dask array whose blocks are NumPy or scipy.sparse; columns in one chunk."""
+        """Row tiles of a Dask array whose blocks are NumPy or scipy.sparse; columns in one chunk.
+
+        A block is checked each time that it is computed: NaN or infinity is a ValueError then.
+        """
+        if X.ndim != 2:
+            raise ValueError(f"X must have two dimensions, samples and features; the Dask array has {X.ndim}")
         if any(np.isnan(size) for size in X.chunks[0]):
             X = X.compute_chunk_sizes()
         if len(X.chunks[1]) > 1:
             X = X.rechunk({1: -1})
         bounds = np.concatenate([[0], np.cumsum(X.chunks[0])])
         parts = X.to_delayed()[:, 0]
-        return cls(X.shape, rows=[Slab(int(a), int(b), part) for a, b, part in zip(bounds, bounds[1:], parts, strict=False)])
+        return cls(X.shape, rows=[Slab(int(a), int(b), part) for a, b, part in zip(bounds, bounds[1:], parts, strict=False) if b > a])
 
     # --- work by tile -------------------------------------------------------------------------
 
@@ -210,17 +224,27 @@ class Matrix:
 
     @property
     def stats(self) -> Stats:
-        """Column sums, squares and counts; one pass, the first time, unless the store has them."""
+        """Column sums, squares and counts; one pass, the first time, unless the store has them.
+
+        Raises
+        ------
+        ValueError
+            The values are too large or too small for products of four in double precision.
+        """
+        if isinstance(self._stats, Stats):
+            return self._stats
         if callable(self._stats):
-            self._stats = self._stats()
-        if self._stats is None:
+            stats = self._stats()
+        else:
             if self.column_tiles:
                 parts = self.map_columns(_column_stats)
                 sums, squares, counts = (np.concatenate(part) for part in zip(*parts, strict=True))
             else:
                 sums, squares, counts = self.reduce_rows(_column_stats)
-            self._stats = Stats(sums, squares, counts.astype(np.int64))
-        return self._stats
+            stats = Stats(sums, squares, counts.astype(np.int64))
+        require_magnitude(stats.squares, stats.counts)
+        self._stats = stats
+        return stats
 
     @property
     def means(self) -> Array:
@@ -280,7 +304,7 @@ def _slabs(X: Any, axis: int, size: int | None) -> list[Slab]:
     length = X.shape[axis]
     starts = range(0, length, size or max(length, 1))
     bounds = [(a, min(a + (size or length), length)) for a in starts]
-    return [Slab(a, b, X[a:b] if axis == 0 else X[:, a:b]) for a, b in bounds]
+    return [Slab(a, b, X[a:b] if axis == 0 else X[:, a:b], verified=True) for a, b in bounds]
 
 
 class _OnBlock:
@@ -309,22 +333,23 @@ def _take_columns(block: Block, start: int, stop: int, index: Array) -> Block:
 def _read_columns(tile: Any, index: Array) -> sp.csc_array:
     """Only these columns' bytes, where the tile can do that and is not in memory anyway."""
     if hasattr(tile, "columns") and not blocks.kept(tile):
-        return tile.columns(index)
+        return tile.columns(index) if getattr(tile, "verified", False) else sp.csc_array(checked(tile.columns(index)))
     return sp.csc_array(blocks.load(tile)[:, index])
 
 
 def _column_stats(block: Block, start: int, stop: int) -> Array:
     """3 × width: Σ x, Σ x², count, accumulated in float64."""
-    if not sp.issparse(block):
-        block = np.asarray(block, dtype=np.float64)
-        return np.stack([block.sum(axis=0), (block**2).sum(axis=0), np.count_nonzero(block, axis=0)])
-    by_column = sp.coo_array(block)
-    values, width = by_column.data.astype(np.float64), block.shape[1]
-    column = by_column.coords[1]
-    return np.stack(
-        [
-            np.bincount(column, weights=values, minlength=width),
-            np.bincount(column, weights=values**2, minlength=width),
-            np.bincount(column[values != 0], minlength=width),
-        ]
-    )
+    with np.errstate(over="ignore", under="ignore"):  # `stats` refuses what is too large
+        if not sp.issparse(block):
+            block = np.asarray(block, dtype=np.float64)
+            return np.stack([block.sum(axis=0), (block**2).sum(axis=0), np.count_nonzero(block, axis=0)])
+        by_column = sp.coo_array(block)
+        values, width = by_column.data.astype(np.float64), block.shape[1]
+        column = by_column.coords[1]
+        return np.stack(
+            [
+                np.bincount(column, weights=values, minlength=width),
+                np.bincount(column, weights=values**2, minlength=width),
+                np.bincount(column[values != 0], minlength=width),
+            ]
+        )

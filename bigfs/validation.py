@@ -1,6 +1,6 @@
 """The conditions that every input meets, whatever it comes as: finite values and one canonical sparse form.
 
-Files, arrays, Dask arrays and stores pass through the same two functions.
+Files, arrays, Dask arrays and stores pass through the same functions.
 """
 
 from __future__ import annotations
@@ -61,3 +61,55 @@ def require_finite(values: Any, name: str) -> None:
         raise ValueError(f"{name} contains NaN: replace missing values first")
     if np.isinf(values).any():
         raise ValueError(f"{name} contains infinity: replace it first")
+
+
+def checked(block: Any) -> Any:
+    """Return a block of X in canonical form, in single or double precision, once its values are known to be finite.
+
+    Parameters
+    ----------
+    block : ndarray, sparse array or matrix
+        It is never changed.
+
+    Returns
+    -------
+    ndarray, csr_array or csc_array
+        `block` itself where nothing has to change.
+
+    Raises
+    ------
+    ValueError
+        It holds NaN, infinity, or something that is not a real number.
+    """
+    block = canonical(block) if sp.issparse(block) else np.asarray(block)
+    if block.dtype.kind not in "biuf":
+        raise ValueError(f"X must hold real numbers; got {block.dtype}: convert it first")
+    if block.dtype not in (np.float32, np.float64):
+        block = block.astype(np.float64)
+    require_finite(block.data if sp.issparse(block) else block, "X")
+    return block
+
+
+LARGEST, SMALLEST = 1e60, 1e-60  # of column norms: products of four values stay far from the ends of float64
+
+
+def require_magnitude(squares: Any, counts: Any) -> None:
+    """Refuse values whose products leave the range of double precision.
+
+    Parameters
+    ----------
+    squares, counts : ndarray of shape (d,)
+        Each column's sum of squares, and whether it has values other than zero.
+
+    Raises
+    ------
+    ValueError
+        The largest column norm is above 1e60, or below 1e-60 without being zero.
+    """
+    largest = float(np.sqrt(np.max(squares, initial=0.0)))
+    if np.any(counts) and not SMALLEST <= largest <= LARGEST:
+        size = "large" if largest > LARGEST else "small"
+        raise ValueError(
+            f"the values of X are too {size}: its largest column norm is {largest:.0e} and must be between {SMALLEST:.0e} and "
+            f"{LARGEST:.0e}: multiply X by a constant"
+        )

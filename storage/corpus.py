@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -43,6 +43,7 @@ class RowTile:
     start: int
     stop: int
     d: int
+    verified: ClassVar[bool] = True  # its values were checked when they were staged
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -68,6 +69,7 @@ class ColumnTile:
     lengths: tuple[int, ...]
     start: int
     stop: int
+    verified: ClassVar[bool] = True
 
     @property
     def key(self) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from bigfs import graph
 from bigfs.graph import approx, kernel, sample, sketch
-from bigfs.graph.rows import canonical
+from bigfs.graph.rows import narrow
 from bigfs.matrix import Matrix
 
 
@@ -62,7 +62,7 @@ SCREEN = np.arange(120) % 3 > 0
 
 
 def made_of(X, alike=0.3, screen=SCREEN):
-    return sketch.sketch(kernel.side(canonical(X), 0), sketch.beside(screen), alike)
+    return sketch.sketch(kernel.side(narrow(X), 0), sketch.beside(screen), alike)
 
 
 def dense(made: sketch.Sketch, screen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -275,7 +275,7 @@ def test_a_sketch_is_each_row_in_eight_bits(words):
     assert len(made.data) == np.count_nonzero(inside)
     np.testing.assert_array_equal(made.expected, np.floor(np.sqrt(0.3 * np.sum(beside**2, axis=1))))
     np.testing.assert_allclose(made.unit * sketch.LEVELS, norm, rtol=1e-6)
-    sides = [kernel.side(canonical(words)[low:high], low) for low, high in [(0, 7), (7, 7), (7, 300)]]
+    sides = [kernel.side(narrow(words)[low:high], low) for low, high in [(0, 7), (7, 7), (7, 300)]]
     pieces = [sketch.sketch(side, sketch.beside(SCREEN), 0.3) for side in sides]
     for field, whole_field in zip(sketch.joined(pieces), made, strict=True):
         np.testing.assert_array_equal(field, whole_field)

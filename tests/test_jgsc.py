@@ -7,7 +7,6 @@ import pytest
 import scipy.linalg
 import scipy.optimize
 import scipy.sparse as sp
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bigfs import blocks
 from bigfs.graph import affinity, knn, laplacian
@@ -253,11 +252,3 @@ def test_dense_results_are_projected(data, allow_memory):
     allow_memory(5_000)
     with pytest.raises(blocks.NotEnoughMemory, match="a dense reconstruction of 60 × 14"):
         model.inverse_transform(model.codes_)
-
-
-@parametrize_with_checks([JGSC(tol=0.05), RJGSC(tol=0.05)])
-def test_are_scikit_learn_estimators(estimator, check):
-    pytest.importorskip("spams", reason="the extra bigfs[jgsc] is not installed")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConverged)  # the checks' data are noise
-        check(estimator)

@@ -5,7 +5,6 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bigfs import response
 from bigfs.hypergraph import Hypergraph
@@ -211,8 +210,3 @@ def test_bad_input_is_named():
         JHLSR(hyperedges=H[1:]).fit(X, y)
     with pytest.raises(ValueError, match="needs labelled samples"):
         JHLSR(hyperedges="labels").fit(X)
-
-
-@parametrize_with_checks([JHLSR(hyperedges="knn", metric="euclidean", tol=0.5), JHLSR(variant="graph", metric="euclidean", tol=0.5)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bigfs.graph import affinity, knn
 from bigfs.matrix import Matrix
@@ -40,8 +39,3 @@ def test_a_constant_column_is_last(text):
     model = LaplacianScore().fit(X)
     assert model.scores_[80] == -1
     assert model.scores_.argmin() == 80
-
-
-@parametrize_with_checks([LaplacianScore()])
-def test_is_a_scikit_learn_estimator(estimator, check):
-    check(estimator)

@@ -7,7 +7,6 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 from sklearn.linear_model import Ridge
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bigfs import blocks
 from bigfs.matrix import Matrix
@@ -194,7 +193,7 @@ def test_bad_parameters_say_what_to_do(images, change, message):
 def test_unlabelled_samples_are_refused(images):
     X, y = images
     with pytest.raises(ValueError, match="10 samples are unlabelled"):
-        fit(X, np.where(np.arange(90) < 10, -1, y))
+        fit(Matrix.from_array(X), np.where(np.arange(90) < 10, -1, y))
 
 
 def test_eyes_that_are_covered_are_not_chosen(real_data):
@@ -210,10 +209,3 @@ def test_eyes_that_are_covered_are_not_chosen(real_data):
     as_they_are, behind = (int(mask.reshape(32, 32)[eyes].sum()) for mask in chosen)
     assert as_they_are > 2 * 14
     assert behind <= 14 / 4
-
-
-@parametrize_with_checks([SMR(max_iter=300)])
-def test_is_a_scikit_learn_estimator(estimator, check):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConverged)  # the checks' data are noise
-        check(estimator)

@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pytest
 from sklearn.model_selection import StratifiedKFold
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import storage
 from bigfs import Matrix, SparGE, SparGECV, blocks
@@ -130,11 +129,6 @@ def test_penalties_that_are_none_are_refused(text):
     X, y = text
     with pytest.raises(ValueError, match="give one or more positive numbers"):
         SparGECV(gammas=(1.0, 0.0)).fit(X, y)
-
-
-@parametrize_with_checks([SparGECV(gammas=(0.5, 2.0), cv=2)])
-def test_scikit_learn_contract(estimator, check):
-    check(estimator)
 
 
 # --- what a gather reads ----------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bigfs.matrix import Matrix
 from bigfs.prox import project_simplex
@@ -192,8 +191,3 @@ def test_bad_input_is_named():
         SRLSR().fit(X, np.where(y == 0, 0, -1))
     with pytest.raises(ValueError, match="no feature of X varies"):
         SRLSR().fit(np.ones((6, 2)), [0, 1, 0, 1, 0, 1])
-
-
-@parametrize_with_checks([SRLSR(tol=0.5), RLSR(tol=0.5)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
@@ -22,12 +23,13 @@ class ClusterLost(RuntimeError):
     """The Dask cluster can't be reached, or lost too many workers."""
 
 
+SERIAL = "serial"  # what the context holds inside `cluster(workers=0)`
 _client: ContextVar[Any] = ContextVar("client", default=None)
 
 
 @contextlib.contextmanager
 def cluster(
-    scheduler: str | None = None,
+    scheduler: Any = None,
     *,
     workers: int | None = None,
     memory_limit: str | int = "1GB",
@@ -38,7 +40,8 @@ def cluster(
 
     Parameters
     ----------
-    scheduler : address of a running scheduler (``tcp://…``, ``tls://…``). None starts a cluster of
+    scheduler : address of a running scheduler (``tcp://…``, ``tls://…``), a `distributed.Client`, or a cluster object
+        (`LocalCluster`, `SLURMCluster`, …). What is given is used as it is and stays open. None starts a cluster of
         processes on this machine, bound to 127.0.0.1.
     workers : processes to start, one thread each; default: one a core. 0 runs serially, here.
     memory_limit : of each worker, as Dask writes it ("1GB"). Ignored with `scheduler`.
@@ -49,10 +52,17 @@ def cluster(
     cluster can't be reached or goes away while the block works.
     """
     if scheduler is None and workers == 0:
-        yield None
+        with _as_current(SERIAL):
+            yield None
         return
-    from distributed import LocalCluster
+    from distributed import Client, LocalCluster
 
+    if isinstance(scheduler, Client):
+        if scheduler.asynchronous:
+            raise ValueError("bigfs needs a synchronous Dask client; got an asynchronous one: make it with Client(…, asynchronous=False)")
+        with _as_current(scheduler):
+            yield scheduler
+        return
     with contextlib.ExitStack() as stack:
         stack.enter_context(dask.config.set(_settings(memory_limit)))
         if scheduler is None:
@@ -70,11 +80,17 @@ def cluster(
         with _reached(scheduler):
             client = stack.enter_context(_connected(address, security=_security(security), set_as_default=False, timeout=timeout))
             client.register_plugin(relief())
-        token = _client.set(client)
-        try:
+        with _as_current(client):
             yield client
-        finally:
-            _client.reset(token)
+
+
+@contextlib.contextmanager
+def _as_current(client: Any) -> Iterator[None]:
+    token = _client.set(client)
+    try:
+        yield
+    finally:
+        _client.reset(token)
 
 
 def _settings(memory_limit: str | int) -> dict[str, Any]:
@@ -172,8 +188,25 @@ def _step(error: Any) -> str:
 
 
 def client() -> Any:
-    """The client of the enclosing `cluster`, or None when serial."""
-    return _client.get()
+    """The client of the enclosing `cluster`, else the user's own current one, or None when serial."""
+    enclosing = _client.get()
+    if enclosing is not None:
+        return None if enclosing is SERIAL else enclosing
+    return _current() if "distributed" in sys.modules else None
+
+
+def _current() -> Any:
+    """The default client of `distributed`, if it works synchronously; None inside a worker's task, whose thread it would block."""
+    from distributed import default_client, get_worker
+
+    with contextlib.suppress(ValueError):  # "no worker found"
+        get_worker()
+        return None
+    try:
+        current = default_client()
+    except ValueError:  # "no clients found"
+        return None
+    return None if current.asynchronous or current.status != "running" else current
 
 
 def n_workers() -> int:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from bigfs.validation import checked
+
 LIBRARIES = 210 << 20  # bytes of a worker that has loaded its libraries and its kernels (measured)
 CACHE_SHARE = 0.25  # of what these leave it, for what is read once and kept
 RELIEF_ABOVE = 0.75  # of its limit: what a task may leave behind; at 0.8 Dask pauses a worker, for ever if nothing gives way
@@ -23,12 +25,16 @@ def load(tile: Any) -> Any:
     """`tile.load()`, kept in this process while there is room; a corpus that fits is read once.
 
     What does not fit is streamed: kept tiles stay, because a cyclic scan would evict each one
-    just before it is wanted again.
+    just before it is wanted again. A tile that is not `verified`, as those of a store are, is checked as it comes.
     """
     if not hasattr(tile, "load"):
-        return tile  # the array itself: in-memory input, or a block of a Dask array
+        return tile  # the array itself
     key = getattr(tile, "key", None)
-    return tile.load() if key is None else keep(key, tile.load)
+    return _loaded(tile) if key is None else keep(key, lambda: _loaded(tile))
+
+
+def _loaded(tile: Any) -> Any:
+    return tile.load() if getattr(tile, "verified", False) else checked(tile.load())
 
 
 def keep(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:

@@ -47,7 +47,8 @@ def sketch_costs(counts: Array, n: int) -> Array:
 
 
 def sketch_cost(counts: Array, screen: Array, n: int, passing: float, candidates: int) -> tuple[float, float]:
-    """(multiply-adds, seconds) of the approximate graph: the columns of the screen (mask) for all pairs, the others for those that pass, so many of each row."""
+    """(multiply-adds, seconds) of the approximate graph: the columns of the screen (mask) for all pairs, the others for those that pass,
+    so many of each row."""
     others = passing * counts[~screen].sum()
     pairs = sketch_costs(counts[screen], n).sum() * SKETCH_SPARSE + n * (n - 1) / 2 * SKETCH_SCAN
     rows = n * (SKETCHED + passing * PASSED + candidates * COMPARED)

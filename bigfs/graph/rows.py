@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from bigfs import blocks
 from bigfs.graph.cost import Cost
 from bigfs.matrix import Matrix
+from bigfs.validation import canonical
 
 GRAIN = 4096  # blocks start at multiples of it, so that a chunk of a stored graph has one writer
 SHARE = 0.04  # of a process's memory for one block with its lists: a task has two, and their copies
@@ -38,7 +39,7 @@ class Rows:
         """
         start = self.start
         for tile, first, last in self.parts:
-            yield start, canonical(_load(tile, first, last, keep))
+            yield start, narrow(_load(tile, first, last, keep))
             start += last - first
 
 
@@ -71,13 +72,11 @@ def _load(tile: Any, low: int, high: int, keep: bool) -> Any:
     return blocks.load(part) if keep else part.load()
 
 
-def canonical(block: Any) -> sp.csr_array:
-    block = sp.csr_array(block)
+def narrow(block: Any) -> sp.csr_array:
+    """Canonical csr with 32-bit indices, as the kernels take it."""
+    block = canonical(sp.csr_array(block))
     if block.dtype not in (np.float32, np.float64):
         block = block.astype(np.float64)
-    if not block.has_canonical_format:
-        block = block.copy()
-        block.sum_duplicates()
     if block.indices.dtype == block.indptr.dtype == np.int32:
         return block
     return sp.csr_array((block.data, block.indices.astype(np.int32), block.indptr.astype(np.int32)), block.shape)

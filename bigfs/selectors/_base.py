@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +19,25 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bigfs.matrix import Matrix
 
 UNLABELLED = -1
+
+
+class Labels(NamedTuple):
+    """The sorted classes (c,), and each sample's class number (n,), −1 where it is unlabelled."""
+
+    classes: NDArray[Any]
+    codes: NDArray[np.int64]
+
+    @property
+    def shape(self) -> tuple[int]:
+        """(n,)."""
+        return (len(self.codes),)
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """The mask of the labelled samples."""
+        return self.codes >= 0
+
+
 N_FEATURES: list[Any] = [Interval(Integral, 1, None, closed="left"), Interval(Real, 0, 1, closed="right"), None]
 
 
@@ -26,6 +45,7 @@ class MatrixInput:
     """Input as a `Matrix`, whatever it comes as, and how many features are kept of it."""
 
     _supervised = True  # y is required
+    _semi_supervised = False  # −1 in the y of an array means unlabelled
 
     n_features_to_select: int | float | None
 
@@ -48,10 +68,12 @@ class MatrixInput:
 
     def _as_matrix(self, X: Any, y: Any) -> tuple[Matrix, Any]:
         if isinstance(X, Matrix) or is_dask(X):
-            self.n_features_in_ = X.shape[1]
             matrix = X if isinstance(X, Matrix) else Matrix.from_dask(X)
+            self.n_features_in_ = matrix.shape[1]
+            if min(matrix.shape) < 1 or matrix.shape[0] < 2:
+                raise ValueError(f"X must have two samples and one feature or more; got {matrix.shape[0]} × {matrix.shape[1]}")
             if y is not None:
-                y = self._check_y(check_array(np.asarray(y), ensure_2d=False, dtype=None))
+                y = self._check_y(check_array(np.asarray(y), ensure_2d=False, dtype=None), coded=isinstance(X, Matrix))
         elif y is None:
             X = validate_data(self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], ensure_min_samples=2)
             matrix = Matrix.from_array(X)
@@ -70,17 +92,17 @@ class MatrixInput:
         if X.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input")
 
-    def _check_y(self, y: Any) -> NDArray[Any]:
-        """Class labels, one a sample; a method for other targets overrides this."""
+    def _check_y(self, y: Any, coded: bool = False) -> Any:
+        """Class labels, one a sample; a method for other targets overrides this. `coded`: y comes with a `Matrix`."""
         y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
         check_classification_targets(y)
-        return y
+        return labels_of(y, unlabelled=coded or (self._semi_supervised and not _two_signs(y)))
 
 
 class Selector(MatrixInput, SelectorMixin, BaseEstimator):
     """Keeps the `n_features_to_select` features of largest score.
 
-    A subclass assigns its parameters in `__init__` and writes `_fit(X, y)`, which gets a `Matrix`
+    A subclass assigns its parameters in `__init__` and writes `_fit(X, y)`, which gets a `Matrix` and `Labels`,
     and sets `scores_` (d) and, where it iterates, `result_`.
 
     Attributes
@@ -101,7 +123,8 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         Parameters
         ----------
         X : (n, d) NumPy array, scipy.sparse matrix, Dask array of either, or `Matrix` (`storage.open(uri).X`).
-        y : (n,) class labels, −1 for unlabelled where the method is semi-supervised.
+        y : (n,) class labels. With a `Matrix` they are class numbers, and −1 is unlabelled. With an array −1 (or "-1") is
+            unlabelled only where the method is semi-supervised; elsewhere, and where y holds nothing but −1 and 1, it is a class.
 
         Raises
         ------
@@ -143,17 +166,27 @@ def is_dask(X: Any) -> bool:
     return type(X).__module__.startswith("dask.array")
 
 
-def labelled(y: NDArray[Any]) -> NDArray[np.bool_]:
-    """The mask of labelled samples: unlabelled are −1, or "-1" among string labels."""
-    return np.asarray(y != (UNLABELLED if np.issubdtype(y.dtype, np.number) else str(UNLABELLED)), dtype=bool)
+def labels_of(y: NDArray[Any], unlabelled: bool) -> Labels:
+    """The classes of y. −1, or "-1" among strings, is no class where it means `unlabelled`."""
+    known = ~_minus_one(y) if unlabelled else np.ones(len(y), dtype=bool)
+    classes, numbers = np.unique(y[known], return_inverse=True)
+    codes = np.full(len(y), UNLABELLED, dtype=np.int64)
+    codes[known] = numbers
+    return Labels(classes, codes)
 
 
-def classes_of(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The sorted classes among the labelled samples, and each sample's class number, −1 unlabelled."""
-    known = labelled(y)
-    classes = np.unique(y[known])
-    if len(classes) < 2:
-        raise ValueError(f"y holds {len(classes)} class: supervised selection needs at least two")
-    code = np.full(len(y), UNLABELLED, dtype=np.int64)
-    code[known] = np.searchsorted(classes, y[known])
-    return classes, code
+def at_least_two(labels: Labels) -> Labels:
+    """The labels themselves, where they hold two classes or more."""
+    if len(labels.classes) < 2:
+        raise ValueError(f"y holds {len(labels.classes)} class: supervised selection needs at least two")
+    return labels
+
+
+def _minus_one(y: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.asarray(y == UNLABELLED if y.dtype.kind in "iufb" else y.astype(str) == str(UNLABELLED), dtype=bool)
+
+
+def _two_signs(y: NDArray[Any]) -> bool:
+    """Whether y holds −1 and 1 and nothing else: the two classes of LIBSVM's files."""
+    values = set(np.unique(y if y.dtype.kind in "iufb" else y.astype(str)).tolist())
+    return values in ({-1, 1}, {"-1", "1"}, {"-1", "+1"})

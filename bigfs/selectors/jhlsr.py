@@ -32,7 +32,7 @@ from bigfs.prox import project_simplex, row_norms
 from bigfs.result import Record, iterate
 from bigfs.ridge import WAYS, Middle, laplacian
 from bigfs.ridge.working import WorkingSet
-from bigfs.selectors._base import Selector, classes_of, labelled
+from bigfs.selectors._base import Labels, Selector, at_least_two
 
 Array = NDArray[Any]
 EPSILON = 1e-14  # ε: √ε = 1e−7 is where a row counts as zero
@@ -156,6 +156,7 @@ class JHLSR(Selector):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
     _supervised = False
+    _semi_supervised = True
 
     def __init__(
         self,
@@ -216,8 +217,8 @@ class JHLSR(Selector):
         self.n_iter_ = len(self.result_.history)
         self.result_.stats.update(plans=working.plans, passes=X.passes, zero_hyperedges=int(np.sum(state.w == 0)))
 
-    def _mode(self, y: Any) -> str:
-        known = 0.0 if y is None else float(labelled(y).mean())
+    def _mode(self, y: Labels | None) -> str:
+        known = 0.0 if y is None else float(y.known.mean())
         found = "unsupervised" if known == 0 else "supervised" if known == 1 else "semi"
         if self.mode in ("auto", found, "unsupervised") or (self.mode, found) == ("semi", "supervised"):
             return found if self.mode == "auto" else self.mode
@@ -227,7 +228,7 @@ class JHLSR(Selector):
         """AᵀΦ (n × r) and the diagonal of AᵀA (n)."""
         if self.mode_ == "unsupervised":
             return response.gaussian_factor(X, self.n_components, seed=self.random_state), np.ones(X.shape[0])
-        self.classes_, code = classes_of(y)
+        self.classes_, code = at_least_two(y)
         return response.same_class_factor(code, len(self.classes_)), (code >= 0).astype(float)
 
     def _hypergraph(self, X: Matrix, y: Any) -> Hypergraph:
@@ -242,7 +243,7 @@ class JHLSR(Selector):
         elif self.hyperedges == "labels":
             if self.mode_ == "unsupervised":
                 raise ValueError("hyperedges='labels' needs labelled samples in y; use 'lasso' or 'knn'")
-            found = label_hyperedges(y)
+            found = label_hyperedges(y.codes)
         else:
             neighbours = knn(X, k, metric=self.metric)
             found = neighbour_hyperedges(neighbours) if self.hyperedges == "knn" else lasso_hyperedges(X, neighbours)

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from bigfs import blocks
 from bigfs.graph import Metric, Weights, affinity, knn
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
@@ -23,6 +24,7 @@ from bigfs.selectors._base import Selector
 
 Array = NDArray[np.float64]
 WIDTH = 512  # columns whose neighbour averages are held at once
+SHARE, ENTRY = 0.05, 12  # of the memory, for columns gathered from a matrix by rows; bytes of one entry
 CONSTANT = 1e-12  # f̃ᵀDf̃ over fᵀDf: below it a column is constant but for rounding
 
 
@@ -66,8 +68,19 @@ class LaplacianScore(Selector):
         neighbours = knn(X, min(self.n_neighbors, X.shape[0] - 1), metric=self.metric)
         A = affinity(neighbours, self.weights)
         degree = np.asarray(A.sum(axis=1)).ravel()
-        self.scores_ = np.concatenate(X.map_columns(_scores, A, degree, label="Laplacian score"))
+        self.scores_ = np.concatenate(_by_columns(X, A, degree))
         self.result_ = Result(self.scores_, Status.EXACT)
+
+
+def _by_columns(X: Matrix, A: sp.csr_array, degree: Array) -> list[Array]:
+    """The scores by tiles of columns, or, of a matrix by rows, by as many columns at a time as fit in memory."""
+    if X.column_tiles:
+        return X.map_columns(_scores, A, degree, label="Laplacian score")
+    room = SHARE * blocks.memory_limit() / ENTRY
+    strip = np.cumsum(X.stats.counts) // room
+    cuts = [0, *(np.flatnonzero(np.diff(strip)) + 1).tolist(), X.shape[1]]
+    X.passes += len(cuts) - 1
+    return [_scores(X.columns(np.arange(a, b)), a, b, A, degree) for a, b in zip(cuts, cuts[1:], strict=False)]
 
 
 def _scores(block: Any, start: int, stop: int, A: sp.csr_array, degree: Array) -> Array:

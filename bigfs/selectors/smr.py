@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 from bigfs import blocks
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
-from bigfs.selectors._base import Selector, classes_of
+from bigfs.selectors._base import Selector, at_least_two
 
 Array = NDArray[np.float64]
 GROUP = 8  # classes a task
@@ -249,7 +249,7 @@ class SMR(Selector):
 
     def _fit(self, X: Matrix, y: Any) -> None:
         images = self._images(X.shape[1])
-        self.classes_, code = classes_of(y)
+        self.classes_, code = at_least_two(y)
         if np.any(code < 0):
             raise ValueError(f"SMR is supervised and {np.sum(code < 0)} samples are unlabelled (−1): leave them out")
         Y = np.eye(len(self.classes_))[code]

@@ -28,7 +28,7 @@ from bigfs.hypergraph import neighbour_hyperedges
 from bigfs.matrix import Matrix
 from bigfs.prox import row_norms
 from bigfs.result import Result
-from bigfs.selectors._base import N_FEATURES, Selector, classes_of
+from bigfs.selectors._base import N_FEATURES, Selector, at_least_two, labels_of
 
 Array = NDArray[np.float64]
 
@@ -124,6 +124,10 @@ class SparGE(Selector):
     def _supervised(self) -> bool:  # type: ignore[override]  # elsewhere a constant of the class
         return self.embedding in ("lda", "cca", "sda")
 
+    @property
+    def _semi_supervised(self) -> bool:  # type: ignore[override]
+        return self.embedding == "sda"
+
     def _fit(self, X: Matrix, y: Any) -> None:
         with threadpool_limits(1, user_api="blas"):  # BLAS rounds by its number of threads; the answer must not
             [problem] = self._problems(X, y, [self._count(X.shape[1])])
@@ -196,13 +200,13 @@ class SparGE(Selector):
     def _response(self, X: Matrix, y: Any) -> tuple[Matrix, Array, Array | None]:
         """The samples that take part, T, and the weights ω of their residuals (None: all one)."""
         if self.embedding == "lda":
-            classes, codes = classes_of(y)
-            known = codes >= 0
+            classes, codes = at_least_two(y)
+            known = y.known
             return X if known.all() else X.take_rows(known), response.lda(codes[known], len(classes)), None
         if self.embedding == "cca":
-            return X, response.cca(self._targets(y)), None
+            return X, response.cca(y), None
         if self.embedding == "hsl" and y is not None:
-            return X, response.hsl_labels(self._targets(y)), None
+            return X, response.hsl_labels(y), None
         if self.embedding == "pca":
             return X, response.pca(X, self._width(X)), None
         if self.embedding == "hsl":
@@ -212,7 +216,7 @@ class SparGE(Selector):
         degree = np.asarray(A.sum(axis=1)).ravel()
         if self.embedding == "lpp":
             return X, response.lpp(A, self._width(X)), np.sqrt(degree) if self.weighting == "degree" else None
-        classes, codes = classes_of(y)
+        classes, codes = at_least_two(y)
         T = response.sda(A, codes, len(classes), self.n_components or len(classes) - 1, self.beta)
         return X, T, np.sqrt(1 + self.beta * degree) if self.weighting == "degree" else None
 
@@ -232,18 +236,16 @@ class SparGE(Selector):
         """r of an embedding without classes: 10, or what few samples and features allow."""
         return self.n_components or max(1, min(10, X.shape[0] - 2, X.shape[1]))
 
-    def _targets(self, y: Any) -> Array:
-        """Y (n × q): real targets and indicators as they are, class labels one-hot."""
+    def _check_y(self, y: Any, coded: bool = False) -> Any:
+        """`Labels`; for cca and hsl Y (n × q): real targets and indicators as they are, class labels one-hot."""
+        if self.embedding not in ("cca", "hsl"):
+            return super()._check_y(y, coded)
+        y = y.toarray() if sp.issparse(y) else np.asarray(y)
+        y = y if y.ndim == 2 and y.shape[1] > 1 else y.ravel()
         if y.ndim == 2 or (np.issubdtype(y.dtype, np.floating) and np.any(y != np.round(y))):
             return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-        classes, codes = classes_of(y)
+        classes, codes = at_least_two(labels_of(y, unlabelled=coded))
         return response.one_hot(codes, len(classes))
-
-    def _check_y(self, y: Any) -> Any:
-        if self.embedding not in ("cca", "hsl"):
-            return super()._check_y(y)
-        y = y.toarray() if sp.issparse(y) else np.asarray(y)
-        return y if y.ndim == 2 and y.shape[1] > 1 else y.ravel()
 
 
 def spread(X: Matrix) -> float:

@@ -19,7 +19,6 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from bigfs.cutting_plane import Cuts, Problem, side_by_side
 from bigfs.gathered import Gathered
-from bigfs.selectors._base import labelled
 from bigfs.selectors.sparge import SparGE, spread
 
 Array = NDArray[np.float64]
@@ -106,7 +105,7 @@ class SparGECV(SparGE):
         return self.gamma_
 
     def _folds(self, T: Array, y: Any) -> Any:
-        y = {"lda": lambda: y[labelled(y)], "sda": lambda: y}.get(self.embedding, lambda: None)()
+        y = {"lda": lambda: y.codes[y.known], "sda": lambda: y.codes}.get(self.embedding, lambda: None)()
         if not isinstance(self.cv, int):
             return self.cv.split(T, y)
         return (KFold if y is None else StratifiedKFold)(self.cv, shuffle=True, random_state=0).split(T, y)

@@ -31,7 +31,7 @@ from bigfs.prox import norm_2p, project_simplex, row_norms
 from bigfs.result import Record, iterate
 from bigfs.ridge import WAYS, centring
 from bigfs.ridge.working import WorkingSet
-from bigfs.selectors._base import Selector, classes_of, is_dask
+from bigfs.selectors._base import Selector, at_least_two, is_dask
 
 Array = NDArray[np.float64]
 NEGLIGIBLE = 1e-10  # θ below this share of the largest leaves the working set
@@ -180,6 +180,7 @@ class SRLSR(Selector):
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
+    _semi_supervised = True
 
     def __init__(
         self,
@@ -205,7 +206,7 @@ class SRLSR(Selector):
         self.max_iter = max_iter
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        self.classes_, code = classes_of(y)
+        self.classes_, code = at_least_two(y)
         ridge = {"solver": self.solver, "tol": self.solver_tol, "max_iter": self.solver_max_iter}
         problem = Problem(X, code, len(self.classes_), self.p, self.gamma, self.tol, ridge)
         self.result_ = iterate(

@@ -13,32 +13,40 @@ from abc import abstractmethod
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bigfs.matrix import Matrix
 from bigfs.response import one_hot
 from bigfs.result import Result, Status
-from bigfs.selectors._base import Selector, classes_of
+from bigfs.selectors._base import Labels, Selector, at_least_two
+from bigfs.validation import require_magnitude
 
 Array = NDArray[np.float64]
+NEGATIVE = "Negative values in data: chi2 needs non-negative features, use anova or fisher"
 
 
 class _ClassSums(Selector):
-    """A score of each column's class sums. Samples labelled −1 are left out."""
+    """A score of each column's class sums. Unlabelled samples of a store are left out."""
+
+    _positive = False  # negative values are refused
 
     def __init__(self, *, n_features_to_select: int | float | None = None) -> None:
         self.n_features_to_select = n_features_to_select
 
-    def _fit(self, X: Matrix, y: Any) -> None:
-        classes, codes = classes_of(y)
-        Y, stored, before = one_hot(codes, len(classes)), X.class_stats(y), X.passes
+    def _fit(self, X: Matrix, y: Labels) -> None:
+        classes, codes = at_least_two(y)
+        Y, before = one_hot(codes, len(classes)), X.passes
+        stored = X.class_stats(np.where(codes >= 0, classes[codes], codes))
+        sums_of = _non_negative_class_sums if self._positive else _class_sums
         if stored is not None:
             sums = np.column_stack([stored.sums[:, classes], stored.squares.sum(axis=1)])
         elif X.column_tiles:
-            parts = X.map_columns(_class_sums, Y)
+            parts = X.map_columns(sums_of, Y)
             sums = np.concatenate(parts)
         else:
-            sums = X.reduce_rows(_class_sums, each=[[Y[t.start : t.stop] for t in X.row_tiles]])
+            sums = X.reduce_rows(sums_of, each=[[Y[t.start : t.stop] for t in X.row_tiles]])
+        require_magnitude(sums[:, -1], sums.any(axis=1))
         self.scores_ = self._score(sums[:, :-1], sums[:, -1], Y.sum(axis=0))
         self.result_: Result[Array] = Result(self.scores_, Status.EXACT, stats={"passes": X.passes - before})
 
@@ -67,18 +75,32 @@ class ANOVA(_ClassSums):
 class Chi2(_ClassSums):
     """The χ² statistic between a non-negative feature and the class, as `sklearn.feature_selection.chi2`."""
 
+    _positive = True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        return tags
+
     def _score(self, sums: Array, squares: Array, sizes: Array) -> Array:
         if sums.min() < 0:
-            raise ValueError("chi2 needs non-negative features and got negative ones: use anova or fisher")
+            raise ValueError(NEGATIVE)
         expected = np.outer(sums.sum(axis=1), sizes / sizes.sum())
         return np.sum((sums - expected) ** 2 / np.where(expected > 0, expected, 1), axis=1)
 
 
 def _class_sums(block: Any, start: int, stop: int, Y: Array) -> Array:
     """width × (c + 1): the column's sum in each class, then its sum of squares over the labelled rows."""
-    squared = block.multiply(block) if hasattr(block, "multiply") else block * block
-    known = Y.sum(axis=1)
-    return np.column_stack([block.T @ Y, squared.astype(np.float64).T @ known])
+    block = block.astype(np.float64)
+    with np.errstate(over="ignore", under="ignore"):  # `require_magnitude` refuses what is too large
+        squared = block.multiply(block) if sp.issparse(block) else block * block
+        return np.column_stack([block.T @ Y, squared.T @ Y.sum(axis=1)])
+
+
+def _non_negative_class_sums(block: Any, start: int, stop: int, Y: Array) -> Array:
+    if (block.data if sp.issparse(block) else block).min(initial=0) < 0:
+        raise ValueError(NEGATIVE)
+    return _class_sums(block, start, stop, Y)
 
 
 def _sums_of_squares(sums: Array, squares: Array, sizes: Array) -> tuple[Array, Array]:
