@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, lapack
 
+from bigfs.validation import factorized
+
 Array = NDArray[np.float64]
 
 
@@ -59,7 +61,8 @@ def eliminate(G: Array, B: Array, tt: float, gamma: float, stops: tuple[int, ...
 
 def _inverse(K: Array) -> Array:
     """The inverse itself, of a symmetric positive definite matrix: its diagonal is what is wanted."""
-    lower, _ = cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)
+    with factorized("SparGE's ridge system"):
+        lower, _ = cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)
     inverse, failed = lapack.dpotri(lower, lower=1, overwrite_c=1)
     if failed:
         raise np.linalg.LinAlgError(f"a singular matrix of {len(K)} features: raise gamma")

@@ -23,6 +23,7 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 DENSE = 0.08  # share of non-zeros from which adding whole rows is faster than adding entries (measured)
 STRIP = 256  # samples
+ROUNDING = 1e-12  # of Σx²: a column whose centred sum of squares is below it is constant but for rounding
 
 
 class Gathered:
@@ -44,6 +45,7 @@ class Gathered:
         self.mu: Array = np.empty(0)
         self.G: Array = np.empty((0, 0))
         self.B: Array = np.empty((0, T.shape[1]))
+        self.constant: NDArray[np.bool_] = np.empty(0, dtype=bool)  # these columns have zeros in G and B
 
     @property
     def passes(self) -> int:
@@ -62,13 +64,19 @@ class Gathered:
         self.Z = sp.csc_array(sp.hstack([self.Z, Z], format="csc")[:, np.argsort(np.append(old, at))])
         mu, self.mu = self.mu, np.empty(len(self.features))
         self.mu[old], self.mu[at] = mu, (Z.T @ self.omega**2) / self.mass
-        across = products(self._weighted(self.Z), self._weighted(Z)) - self.mass * np.outer(self.mu, self.mu[at])
+        across = products(self._weighted(self.Z), self._weighted(Z))
+        squares = across[at, np.arange(len(new))]
+        across -= self.mass * np.outer(self.mu, self.mu[at])
+        constant, self.constant = self.constant, np.empty(len(self.features), dtype=bool)
+        self.constant[old], self.constant[at] = constant, across[at, np.arange(len(new))] <= ROUNDING * squares
+        across[self.constant] = 0
+        across[:, self.constant[at]] = 0
         G, B = self.G, self.B
         self.G, self.B = np.empty((len(self.features), len(self.features))), np.empty((len(self.features), B.shape[1]))
         self.G[np.ix_(old, old)] = G
         self.G[:, at] = across
         self.G[at] = across.T
-        self.B[old], self.B[at] = B, Z.T @ self.centre(self.T)
+        self.B[old], self.B[at] = B, np.where(self.constant[at, None], 0, Z.T @ self.centre(self.T))
 
     def centre(self, V: Array) -> Array:
         """ω(V − ω(ωᵀV)/Σω²), with which XcᵀV = Xᵀ `centre`(V)."""
@@ -132,7 +140,7 @@ def _of_dense_rows(
         strip[:] = 0
         for k in range(begin, end):
             for q in range(row_starts[k], row_starts[k + 1]):
-                strip[k - begin, columns[q]] = others[q]
+                strip[k - begin, columns[q]] += others[q]
         for i in range(first, len(starts) - 1, step):
             while at[i] < starts[i + 1] and samples[at[i]] < end:
                 x, row = np.float64(values[at[i]]), strip[samples[at[i]] - begin]

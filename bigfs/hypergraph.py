@@ -243,6 +243,8 @@ def lasso_supports(G: Array, b: Array, penalties: list[float]) -> list[Array]:
     largest = np.abs(b).max(initial=0.0)
     if largest == 0:
         return []
+    unit = 2.0 ** -np.round(np.log2(largest))  # the supports do not depend on it; LARS compares with absolute numbers
+    G, b, largest = G * unit, b * unit, largest * unit
     with warnings.catch_warnings():
         # Of candidates that are equal LARS keeps one and warns: still a solution of the lasso
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from bigfs.prox import shrink_squared_sum
+from bigfs.validation import factorized
 
 Array = NDArray[np.float64]
 SETTLED = 1e-9  # of the value: where the certificate's own rounding begins
@@ -111,7 +112,8 @@ def _factorize(G: Array, d: Array, alive: NDArray[np.int64], gamma: float) -> Fa
     K = _system(G, root, np.float32 if len(alive) >= SINGLE else np.float64)
     if K.dtype == np.float32 and np.linalg.norm(K) > EASY:  # Frobenius: above the largest eigenvalue; the least is 1
         K = _system(G, root, np.float64)
-    return Factor(alive, d[alive], root[:, None], cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)[0])
+    with factorized("SparGE's ridge system"):
+        return Factor(alive, d[alive], root[:, None], cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)[0])
 
 
 def _system(G: Array, root: Array, dtype: Any) -> NDArray[Any]:

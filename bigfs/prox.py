@@ -12,6 +12,7 @@ def project_simplex(V: Array) -> Array:
     """Euclidean projection of a vector, or of each row of a matrix, on the probability simplex."""
     V = np.asarray(V, dtype=np.float64)
     rows = np.atleast_2d(V)
+    rows = rows - rows.max(axis=1, keepdims=True)  # moves nothing, and 1 is not lost beside large values
     u = -np.sort(-rows, axis=1)
     excess = (np.cumsum(u, axis=1) - 1) / np.arange(1, rows.shape[1] + 1)
     rho = np.count_nonzero(u > excess, axis=1) - 1

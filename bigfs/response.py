@@ -14,6 +14,7 @@ from bigfs import blocks, spectral
 from bigfs.hypergraph import Hypergraph
 from bigfs.matrix import Block, Centred, Matrix
 
+CONSTANT = 1e-13  # a squared singular value over Σx² that is only rounding
 NEGLIGIBLE = 1e-8  # of the largest singular value
 Array = NDArray[np.float64]
 
@@ -41,9 +42,20 @@ def lda(codes: NDArray[np.int64], c: int) -> Array:
     return (U / root[:, None])[codes]
 
 
-def pca(X: Matrix, r: int, seed: int = 0) -> Array:
-    """T (n × r): the leading left singular vectors of Xc, by a randomized SVD with implicit centring."""
-    return spectral.randomized_svd(Centred(X, X.means), r, seed=seed).value.vectors
+def pca(X: Matrix, r: int, *, tol: float = 1e-3, seed: int = 0) -> Array:
+    """T (n × r): the leading left singular vectors of Xc, by a randomized SVD with implicit centring.
+
+    Their space is as exact as `tol` asks: ‖T − its projection on the true space‖ is about `tol` at most.
+
+    Raises
+    ------
+    ValueError
+        All samples are the same.
+    """
+    found = spectral.randomized_svd(Centred(X, X.means), r, tol=tol, seed=seed).value
+    if not len(found.values) or found.values[0] ** 2 <= CONSTANT * X.stats.squares.sum():
+        raise ValueError("all samples of X are the same but for rounding: pca has no direction of variance")
+    return found.vectors
 
 
 def cca(Y: Array) -> Array:

@@ -127,9 +127,15 @@ def iterate(
     finally:
         _observer.reset(token)
     if status is not Status.CONVERGED:
-        left = history[-1][stop] if history else float("inf")
-        warnings.warn(f"{name} {status} ({stop} {left:.2e}, asked for {tol:.0e})", NotConverged, stacklevel=2)
+        warnings.warn(f"{name} {status} ({_left(history, stop)}, asked for {tol:.0e})", NotConverged, stacklevel=2)
     return Result(state, status, history)
+
+
+def _left(history: list[Record], stop: str) -> str:
+    """How far a run is from its tolerance: the stop's number, or the violation where the former is not known yet."""
+    record = history[-1] if history else {}
+    known = next((key for key in (stop, "violation") if np.isfinite(record.get(key, np.inf))), None)
+    return f"{stop} not known yet" if known is None else f"{known} {record[known]:.2e}"
 
 
 def _verdict(record: Record, stop: str, tol: float) -> Status | None:

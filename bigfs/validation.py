@@ -5,6 +5,8 @@ Files, arrays, Dask arrays and stores pass through the same functions.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -113,3 +115,23 @@ def require_magnitude(squares: Any, counts: Any) -> None:
             f"the values of X are too {size}: its largest column norm is {largest:.0e} and must be between {SMALLEST:.0e} and "
             f"{LARGEST:.0e}: multiply X by a constant"
         )
+
+
+@contextlib.contextmanager
+def factorized(what: str) -> Iterator[None]:
+    """Say what to do about a matrix that has no factorization in double precision.
+
+    Parameters
+    ----------
+    what : str
+        The system that is solved in the block, for the message.
+
+    Raises
+    ------
+    ValueError
+        In place of NumPy's `LinAlgError`.
+    """
+    try:
+        yield
+    except np.linalg.LinAlgError as error:
+        raise ValueError(f"{what} is singular in double precision: raise the penalty, or bring the values of X near 1") from error

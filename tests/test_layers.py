@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LAYERS = [
+    {"validation"},
     {"result", "prox", "blocks"},
     {"matrix"},
     {"graph", "ridge", "dictionary", "shifted", "master", "elimination", "gathered"},

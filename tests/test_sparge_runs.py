@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
 import storage
@@ -100,7 +101,7 @@ def test_the_folds_share_their_passes(text):
     with observed(lambda name, record: cuts.append(name)):
         before = matrix.passes
         SparGECV(n_features_to_select=12, gammas=(0.5, 1.0, 4.0), cv=3).fit(matrix, y)
-    assert matrix.passes - before == (cuts.count("SparGE folds") + 1) + (cuts.count("SparGE") + 1)
+    assert matrix.passes - before == (cuts.count("SparGE folds of 12") + 1) + (cuts.count("SparGE") + 1)
 
 
 def test_folds_see_nothing_of_the_samples_outside(text):
@@ -226,6 +227,18 @@ def test_a_process_killed_between_cuts_goes_on_without_repeating_one(store, tmp_
     np.testing.assert_array_equal(np.array(selected.split(), dtype=int), whole.selected_)
 
 
+def test_path_of_sparge_cv_chooses_gamma_for_each_size(text):
+    X, y = text
+    selector = SparGECV(gammas=(0.01, 0.1, 1.0, 10.0, 100.0), cv=3)
+    path = selector.fit_path(X, y, [2, 40])
+    for m in (2, 40):
+        alone = clone(selector).set_params(n_features_to_select=m).fit(X, y)
+        assert path[m].gamma_ == alone.gamma_
+        np.testing.assert_array_equal(path[m].losses_, alone.losses_)
+        np.testing.assert_array_equal(path[m].scores_, alone.scores_)
+    assert path[2].gamma_ != path[40].gamma_  # else the test shows nothing
+
+
 @pytest.mark.parametrize("after", [3, 5, 9])
 def test_runs_side_by_side_go_on_from_their_checkpoint(text, tmp_path, after):
     X, y = text
@@ -242,7 +255,7 @@ def test_runs_side_by_side_go_on_from_their_checkpoint(text, tmp_path, after):
         selector.fit_path(X, y, sizes)
     with observed(lambda name, record: steps.append(name), run.checkpoint("store")):
         again = selector.fit_path(X, y, sizes)
-    assert {"SparGE folds", "SparGE path"} == set(steps)
+    assert {"SparGE folds of 4", "SparGE folds of 20", "SparGE path"} == set(steps)
     for m in sizes:
         np.testing.assert_array_equal(again[m].scores_, whole[m].scores_)
         assert again[m].result_.history == whole[m].result_.history

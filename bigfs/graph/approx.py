@@ -22,6 +22,7 @@ import scipy.sparse as sp
 from bigfs import blocks
 from bigfs.graph import kernel, sketch
 from bigfs.graph.cost import Cost, products, sketch_cost, sketch_costs
+from bigfs.graph.kernel import TINY
 from bigfs.graph.rows import Rows
 from bigfs.graph.sample import Sample, measured
 from bigfs.graph.sketch import Best, Sketch
@@ -121,7 +122,9 @@ def column_shares(X: Matrix) -> Array:
     """
     cost = sketch_costs(X.stats.counts.astype(np.float64), X.shape[0])
     worth = np.divide(X.stats.squares**2, cost, out=np.zeros_like(cost), where=cost > 0)
-    order = np.argsort(-worth.astype(np.float32), kind="stable")  # the last bits of Σx² depend on the tiles
+    order = np.argsort(
+        -(worth / max(worth.max(initial=0), TINY)).astype(np.float32), kind="stable"
+    )  # the last bits of Σx² depend on the tiles
     shares = np.empty_like(cost)
     shares[order] = np.cumsum(cost[order]) / max(cost.sum(), 1) - 1e-9  # with all of the cost all come in
     return shares

@@ -23,6 +23,7 @@ STRIP = 4096  # rows; their sums stay in a first-level cache
 DENSE = 0.12  # a term in this share of a strip's rows is cheaper as a dense line (measured)
 NONE = np.iinfo(np.int32).max  # no neighbour: loses every tie
 TINY = np.finfo(np.float64).tiny
+EMPTY = 1e-290  # a squared norm, or a product of two, below which double precision has too few digits
 SLACK = 1e-12  # of a cosine: the quick comparison rounds differently from the distance itself
 
 _jit = numba.njit(nogil=True, cache=True)
@@ -106,7 +107,7 @@ class State(NamedTuple):
 def opened(block: Side, known: Lists, cosine: bool) -> State:
     """A copy of the lists `known`, for `scan` to go on with."""
     norm = np.sqrt(block.squares)
-    scale = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0) if cosine else np.ones_like(norm)
+    scale = np.divide(1.0, norm, out=np.zeros_like(norm), where=block.squares > EMPTY) if cosine else np.ones_like(norm)
     shift = np.zeros_like(norm) if cosine else block.squares / 2
     cut = _cuts(known.key[:, -1], cosine)
     lists = Lists(known.key.copy(), known.found.copy())
@@ -226,7 +227,8 @@ def marked(eights, e):
 @_jit
 def _key(total, square, other, cosine):
     if cosine:  # the square root of the product, not the product of the roots: a duplicate is at 0 exactly
-        return max(0.0, 1.0 - total / np.sqrt(square * other))
+        both = square * other
+        return max(0.0, 1.0 - total / (np.sqrt(both) if both > EMPTY else np.sqrt(square) * np.sqrt(other)))
     return max(0.0, square + other - 2.0 * total)
 
 
@@ -272,7 +274,7 @@ def _rerank(ap, ai, ax, squares, found, bp, bi, bx, others, first, d, lists, cos
             total = 0.0
             for q in range(bp[j], bp[j + 1]):
                 total += np.float64(row[bi[q]]) * np.float64(bx[q])
-            if total > 0 or not cosine:
+            if not cosine or (total > 0 and min(squares[i], others[j]) > EMPTY):
                 _push(lists.key, lists.found, i, _key(total, squares[i], others[j], cosine), first + j)
         for p in range(ap[i], ap[i + 1]):
             row[ai[p]] = 0

@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from bigfs.matrix import Matrix
 from bigfs.ridge.middle import Middle
+from bigfs.validation import factorized
 
 Array = NDArray[np.float64]
 RANK = 1e-12  # directions whose share of the block's energy is below this are dropped
@@ -44,7 +45,8 @@ class CG:
     def solve(self, rhs: Array, start: Array | None = None) -> Solution:
         on = self.s > 0
         Z = np.zeros(rhs.shape) if start is None else np.divide(start, self.s, out=np.zeros(rhs.shape), where=on)
-        with threadpool_limits(1, user_api="blas"):  # d × r by r × r: a second thread only waits, and does so spinning
+        # d × r by r × r: a second thread only waits, and does so spinning
+        with threadpool_limits(1, user_api="blas"), factorized("the ridge system"):
             Z, residuals, iterations = block_cg(self.operator, self.s * rhs, Z, lambda R: self.jacobi * R, self.tol, self.max_iter)
         return Solution(self.s * Z, residuals, iterations)
 

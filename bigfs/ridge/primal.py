@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bigfs import blocks
 from bigfs.matrix import Block, Matrix
 from bigfs.ridge.middle import Middle
+from bigfs.validation import factorized
 
 Array = NDArray[np.float64]
 
@@ -46,7 +47,8 @@ class Primal:
         self.G = G if len(self.on) == len(u) else G[np.ix_(self.on, self.on)]
         A = self.scale(self.G)
         A.flat[:: len(A) + 1] += 1
-        self.factor = la.cho_factor(A, overwrite_a=True, check_finite=False)
+        with factorized("the ridge system"):
+            self.factor = la.cho_factor(A, overwrite_a=True, check_finite=False)
 
     def scale(self, G: Array) -> Array:
         """u^-½ G u^-½: scaled so, the Cholesky does not see how far apart the weights are."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bigfs import blocks
 from bigfs.matrix import Block, Matrix
 from bigfs.ridge.middle import Middle
+from bigfs.validation import factorized
 
 Array = NDArray[np.float64]
 HEAVY = 0.05  # columns with more non-zeros than this share of n are multiplied dense
@@ -42,7 +43,8 @@ class Woodbury:
         K = self.root.transposed_times(kernel(X, self.phi[:, 0]))
         K = self.root.transposed_times(np.ascontiguousarray(K.T))
         K.flat[:: len(K) + 1] += 1
-        self.factor = la.cho_factor(K.T, overwrite_a=True, check_finite=False)
+        with factorized("the ridge system"):
+            self.factor = la.cho_factor(K.T, overwrite_a=True, check_finite=False)
 
     def solve(self, rhs: Array) -> Array:
         """(XᵀMX + diag u)⁻¹ rhs; zero where u is infinite. Two passes."""

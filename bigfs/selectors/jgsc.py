@@ -34,6 +34,7 @@ from bigfs.matrix import Matrix
 from bigfs.result import Record, Result, iterate
 from bigfs.selectors._base import N_FEATURES, MatrixInput, is_dask
 from bigfs.shifted import solve_shifted
+from bigfs.validation import factorized
 
 Array = NDArray[np.float64]
 SMOOTHING = 1e-4  # √ε over the norm of a typical code row, √ε' over that of a typical column of X
@@ -76,7 +77,7 @@ class Norms:
 
     def __init__(self, X: Matrix, B: Array) -> None:
         self.X, self.B, self.squares = X, B, X.stats.squares
-        self.epsilon = SMOOTHING**2 * float(np.mean(self.squares))
+        self.epsilon = max(SMOOTHING**2 * float(np.mean(self.squares)), np.finfo(float).tiny)
 
     def at(self, S: Array | None) -> Moments:
         squares = self.squares
@@ -143,6 +144,8 @@ def code(loss: Loss, L: sp.csr_array, alpha: float, lam: float, tol: float, max_
     """Codes of every sample, from weights c = 1 and residuals at S = 0."""
     first = loss.at(None)
     n, m = first.R.shape
+    if not first.R.any():
+        raise ValueError("no sample has anything in common with the atoms, so every code is zero: check X and the dictionary")
     typical = float(np.linalg.norm(first.R) / np.sqrt(m) / max(np.trace(first.H) / m, np.finfo(float).tiny))
     problem = Problem(loss, L, alpha, lam, (SMOOTHING * typical) ** 2)
     start = Codes(np.zeros((n, m)), np.ones(m), first.H, first.R, first.d, np.inf, np.inf, np.inf)
@@ -290,7 +293,8 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
     def _keep(self, B: Array, codes: Codes) -> None:
         kept = self.support_
         self.codes_ = codes.S[:, kept]
-        M = scipy.linalg.cho_factor(codes.H + np.diag(self.lam * codes.c))
+        with factorized("the system of the codes"):
+            M = scipy.linalg.cho_factor(codes.H + np.diag(self.lam * codes.c))
         pick = scipy.linalg.cho_solve(M, np.eye(len(kept))[:, kept])
         self.coder_ = codes.d[:, None] * (B @ pick)
         energy = _row_dots(B[:, kept] @ (self.codes_.T @ self.codes_), B[:, kept])

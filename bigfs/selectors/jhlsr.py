@@ -254,6 +254,8 @@ def _pairs(index: NDArray[np.int32]) -> Hypergraph:
     """A hyperedge of two samples for each edge of the kNN graph, symmetrized by OR."""
     i, m = np.nonzero(index >= 0)
     edges = np.unique(np.sort(np.column_stack([i, index[i, m]]), axis=1), axis=0)
+    if not len(edges):
+        raise ValueError("no sample has anything in common with another; the graph has no edges")
     number = np.arange(len(edges))
     H = sp.csr_array((np.ones(2 * len(edges)), (edges.T.ravel(), np.tile(number, 2))), shape=(len(index), len(edges)))
     return Hypergraph.of(H)

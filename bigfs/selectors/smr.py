@@ -32,6 +32,7 @@ from bigfs import blocks
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
 from bigfs.selectors._base import Selector, at_least_two
+from bigfs.validation import factorized
 
 Array = NDArray[np.float64]
 GROUP = 8  # classes a task
@@ -153,7 +154,8 @@ def _solve_class(V: Array, G: Array, T: Array, D: Array, alpha: float) -> tuple[
     K, t = G.reshape(k, M, k, M).copy(), (T @ V).T.ravel()
     i = np.arange(M)
     K[:, i, :, i] += alpha * A.transpose(2, 0, 1)
-    u = scipy.linalg.cho_solve(scipy.linalg.cho_factor(K.reshape(k * M, k * M), lower=True, overwrite_a=True), t)
+    with factorized("SMR's ridge system"):
+        u = scipy.linalg.cho_solve(scipy.linalg.cho_factor(K.reshape(k * M, k * M), lower=True, overwrite_a=True), t)
     return u.reshape(k, M).T, float(u @ (G @ u) - 2 * u @ t)
 
 
@@ -291,6 +293,8 @@ class SMR(Selector):
         V, U, _ = problem.half(np.broadcast_to(np.eye(images.N, k), (c, images.N, k)), D)
         U, V, _ = problem.half(U, D, across=True)
         P = product(U, V)
+        if not P.any():
+            raise ValueError("no pixel of X varies together with y, so every weight is zero: check X and y")
         problem = problem._replace(zeta=max(SMOOTHING**2 * float(np.mean(np.einsum("rij,rij->ij", P, P))), np.finfo(float).tiny))
         return problem, Factors(U, V, problem.weights(P), np.inf, np.inf)
 

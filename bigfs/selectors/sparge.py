@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from bigfs import response
 from bigfs.cutting_plane import Cuts, Problem, cutting_plane, side_by_side
-from bigfs.gathered import Gathered
+from bigfs.gathered import ROUNDING, Gathered
 from bigfs.graph import Neighbours, affinity, knn
 from bigfs.hypergraph import neighbour_hyperedges
 from bigfs.matrix import Matrix
@@ -130,7 +130,7 @@ class SparGE(Selector):
 
     def _fit(self, X: Matrix, y: Any) -> None:
         with threadpool_limits(1, user_api="blas"):  # BLAS rounds by its number of threads; the answer must not
-            [problem] = self._problems(X, y, [self._count(X.shape[1])])
+            problem = self._problem(self._data(X, y), y)
             self._round(problem, cutting_plane(problem, solver=self.solver, tol=self.tol, max_iter=self.max_iter))
 
     def fit_path(self, X: Any, y: Any, sizes: Sequence[int]) -> dict[int, Self]:
@@ -155,9 +155,10 @@ class SparGE(Selector):
         first = clone(self)
         matrix, y = first._as_matrix(X, y)
         with threadpool_limits(1, user_api="blas"):
-            problems = first._problems(matrix, y, [first._sized(m)._count(matrix.shape[1]) for m in sizes])
-            results = side_by_side(problems, solver=self.solver, tol=self.tol, max_iter=self.max_iter, name="SparGE path")
             path = {m: first._sized(m) for m in sizes}
+            data = first._data(matrix, y)
+            problems = [path[m]._problem(data, y) for m in sizes]
+            results = side_by_side(problems, solver=self.solver, tol=self.tol, max_iter=self.max_iter, name="SparGE path")
             for m, problem, result in zip(sizes, problems, results, strict=True):
                 path[m]._round(problem, result)
                 path[m]._choose()
@@ -168,12 +169,16 @@ class SparGE(Selector):
         selector._validate_params()
         return selector
 
-    def _problems(self, X: Matrix, y: Any, sizes: Sequence[int]) -> list[Problem]:
-        """The relaxation for each size, on the same columns."""
+    def _data(self, X: Matrix, y: Any) -> Gathered:
         X, T, omega = self._response(X, y)
-        data = Gathered(X, T, omega)
-        gamma = self._gamma(data, y, max(sizes)) * spread(X)
-        return [Problem(data, m, gamma) for m in sizes]
+        if not T.any():
+            raise ValueError(f"the embedding {self.embedding!r} of these samples is empty: nothing tells them apart, check X and y")
+        return Gathered(X, T, omega)
+
+    def _problem(self, data: Gathered, y: Any) -> Problem:
+        """The relaxation for this selector's size, on columns that problems share."""
+        m = self._count(data.X.shape[1])
+        return Problem(data, m, self._gamma(data, y, m) * spread(data.X))
 
     def _gamma(self, data: Gathered, y: Any, m: int) -> float:
         """γ in units of the samples' mean squared distance to their mean."""
@@ -208,7 +213,7 @@ class SparGE(Selector):
         if self.embedding == "hsl" and y is not None:
             return X, response.hsl_labels(y), None
         if self.embedding == "pca":
-            return X, response.pca(X, self._width(X)), None
+            return X, response.pca(X, self._width(X), tol=self.tol / 4), None
         if self.embedding == "hsl":
             hypergraph = neighbour_hyperedges(knn(X, self.n_neighbors, metric=self.metric))
             return X, response.hsl_neighbours(hypergraph, self._width(X)), None
@@ -249,7 +254,8 @@ class SparGE(Selector):
 
 
 def spread(X: Matrix) -> float:
-    """tr(XcᵀXc)/n, the samples' mean squared distance to their mean; 1 where all are the same."""
-    stats = X.stats
-    found = float(stats.squares.sum() / X.shape[0] - np.vdot(stats.sums, stats.sums) / X.shape[0] ** 2)
-    return found if found > 0 else 1.0
+    """tr(XcᵀXc)/n, the samples' mean squared distance to their mean; their mean squared norm, or 1, where all are the same."""
+    stats, n = X.stats, X.shape[0]
+    centred = stats.squares - stats.sums**2 / n
+    varying = centred > ROUNDING * stats.squares
+    return float(centred[varying].sum() if varying.any() else stats.squares.sum()) / n or 1.0

@@ -96,7 +96,7 @@ class SparGECV(SparGE):
         unit = spread(data.X)
         folds = [_fold(data, inside) for inside, _ in self._folds(data.T, y)]
         problems = [Problem(fold, m, gamma * unit) for gamma in gammas for fold in folds]
-        runs = side_by_side(problems, solver=self.solver, tol=self.tol, max_iter=self.max_iter, name="SparGE folds")
+        runs = side_by_side(problems, solver=self.solver, tol=self.tol, max_iter=self.max_iter, name=f"SparGE folds of {m}")
         losses = [_loss(problem, run.value, data, gammas * unit) for problem, run in zip(problems, runs, strict=True)]
         self.losses_ = np.reshape(losses, (len(gammas), len(folds)))
         means, spreads = self.losses_.mean(axis=1), self.losses_.std(axis=1, ddof=min(1, len(folds) - 1))
