@@ -19,6 +19,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bigfs.matrix import Matrix
 
 UNLABELLED = -1
+ARRAYS: dict[str, Any] = {  # that `fit` takes; `Matrix` looks for NaN and infinity
+    "accept_sparse": ["csr", "csc"],
+    "dtype": [np.float64, np.float32],
+    "ensure_min_samples": 2,
+    "ensure_all_finite": False,
+}
 
 
 class Labels(NamedTuple):
@@ -75,12 +81,10 @@ class MatrixInput:
             if y is not None:
                 y = self._check_y(check_array(np.asarray(y), ensure_2d=False, dtype=None), coded=isinstance(X, Matrix))
         elif y is None:
-            X = validate_data(self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], ensure_min_samples=2)
+            X = validate_data(self, X, **ARRAYS)
             matrix = Matrix.from_array(X)
         else:
-            X, y = validate_data(
-                self, X, y, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], multi_output=True, ensure_min_samples=2
-            )
+            X, y = validate_data(self, X, y, multi_output=True, **ARRAYS)
             matrix, y = Matrix.from_array(X), self._check_y(y)
         if y is None and self._supervised:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
