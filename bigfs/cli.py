@@ -323,22 +323,23 @@ def _say(record: dict[str, Any], as_json: bool, text: str) -> None:
 
 
 def _say_run(path: str, as_json: bool) -> None:
+    from flows.report import metric_names, score_table
     from storage.runs import Run
 
     done = Run.open(path)
     if as_json:
         print(json.dumps({"run": path, **done.about}, ensure_ascii=False))
         return
-    curves = done.about.get("curves", [])
-    if curves:
-        counts = sorted({p["n_features"] for p in curves if p["method"] != "all features"})
-        table = Table("accuracy with", *(f"{k:,}" for k in counts), box=None, pad_edge=False)
-        for name in dict.fromkeys(p["method"] for p in curves if p["method"] != "all features"):
-            table.add_row(name, *(f"{p['accuracy']:.4f}" for p in curves if p["method"] == name))
+    scores = score_table(done.about)
+    if scores is not None:
+        table = Table(f"{metric_names(done.about)} with", *(f"{k:,}" for k in scores["counts"]), box=None, pad_edge=False)
+        for name, values in scores["rows"]:
+            table.add_row(name, *values)
         out_console.print(table)
-        for p in curves:
-            if p["method"] == "all features":
-                out_console.print(f"all {p['n_features']:,} features  {p['accuracy']:.4f}", highlight=False)
+        if scores["all"]:
+            out_console.print(f"all {scores['all'][0]:,} features  {scores['all'][1]}", highlight=False)
+    if "evaluation" in done.about:
+        out_console.print(done.about["evaluation"], highlight=False, markup=False, soft_wrap=True)
     last = done.about["history"][-1] if done.about.get("history") else {}
     gap = f" (gap {100 * last['gap']:.2f} %)" if "gap" in last else ""
     out_console.print(f"{done.about['parameters']['method']}: {done.about['status']}{gap}", highlight=False, soft_wrap=True)

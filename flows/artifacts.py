@@ -18,7 +18,8 @@ from prefect.artifacts import (
 )
 
 from bigfs import blocks
-from flows.report import pictures
+from bigfs.evaluate import METRIC_NAMES
+from flows.report import metric_names, metrics_of, pictures, score_table
 from storage.runs import Run
 
 TOP = 25
@@ -33,7 +34,7 @@ def progress(stage: str) -> Iterator[None]:
     def show(label: str, done: int, total: int) -> None:
         now = time.monotonic()
         if label not in shown:
-            made = create_progress_artifact(100.0 * done / total, key=_key(stage, label), description=f"{stage}: {label}, {total} tiles")
+            made = create_progress_artifact(100.0 * done / total, key=_key(stage, label), description=f"{stage}: {label}, {total} steps")
             shown[label] = made, now
         elif now - shown[label][1] > EVERY or done == total:
             update_progress_artifact(shown[label][0], 100.0 * done / total)
@@ -45,19 +46,22 @@ def progress(stage: str) -> Iterator[None]:
 
 def show_selection(run: Run) -> None:
     create_table_artifact(run.read_table("selected.csv")[:TOP], key="selected", description=f"The best features of {_title(run)}")
-    _show_picture(run, "objective", "The method's objective, step by step")
+    _show_picture(run, "objective", "objective", "The method's objective, step by step")
 
 
 def show_curves(run: Run) -> None:
     if not run.about.get("curves"):
         return
-    create_table_artifact(run.about["curves"], key="accuracy", description=f"{_title(run)}. {run.about['evaluation']}")
-    _show_picture(run, "accuracy", "Accuracy by the number of features")
+    metric, curves = METRIC_NAMES[metrics_of(run.about)[0]], run.about["curves"]
+    rows = [{METRIC_NAMES.get(name, name): value for name, value in point.items()} for point in curves]
+    create_table_artifact(rows, key=_key(metric), description=f"{_title(run)}, {metric_names(run.about)}. {run.about['evaluation']}")
+    _show_picture(run, "scores", _key(metric), f"{metric[0].upper()}{metric[1:]} by the number of features. {run.about['evaluation']}")
 
 
 def show_summary(run: Run) -> None:
     about = run.about
     lines = [f"## {_title(run)}", "", f"{about['status']}.", ""]
+    lines += _score_lines(run)
     lines += ["| stage | seconds |", "| --- | --: |"]
     lines += [f"| {s['stage']} | {s['seconds']:.1f} |" for s in about.get("stages", [])]
     lines += ["", f"Corpus `{about['parameters']['store']}`. Report: `{run.path / 'report.html'}`"]
@@ -65,12 +69,22 @@ def show_summary(run: Run) -> None:
     create_markdown_artifact("\n".join(lines), key="summary", description=_title(run))
 
 
-def _show_picture(run: Run, name: str, description: str) -> None:
+def _score_lines(run: Run) -> list[str]:
+    """The scores and how they were measured, as Markdown."""
+    table = score_table(run.about)
+    if table is None:
+        return [run.about["evaluation"], ""] if "evaluation" in run.about else []
+    counts = [f"{k:,}" for k in table["counts"]]
+    head = [f"| {metric_names(run.about)} with | {' | '.join(counts)} |", "| --- |" + " --: |" * len(counts)]
+    return [*head, *(f"| {name} | {' | '.join(values)} |" for name, values in table["rows"]), "", run.about["evaluation"], ""]
+
+
+def _show_picture(run: Run, name: str, key: str, description: str) -> None:
     drawn = pictures(run.about)[name]
     if drawn is not None:
         drawn = drawn.replace("<svg ", '<svg style="background: white" ', 1)  # Prefect's page may be dark
         address = "data:image/svg+xml;base64," + base64.b64encode(drawn.encode()).decode()
-        create_image_artifact(address, key=f"{name}-curve", description=f"{description}: {_title(run)}")
+        create_image_artifact(address, key=f"{key}-curve", description=f"{description}: {_title(run)}")
 
 
 def _title(run: Run) -> str:
@@ -79,4 +93,4 @@ def _title(run: Run) -> str:
 
 
 def _key(*words: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")
+    return re.sub(r"[^a-z0-9]+", "-", " ".join(words).lower().replace("²", "2")).strip("-")

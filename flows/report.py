@@ -12,6 +12,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from bigfs.evaluate import ALL, METRIC_NAMES
 from storage.runs import Run
 
 INK, MUTED, ACCENT, FILL = "#1f2933", "#8795a1", "#0b6e4f", "#cfe8de"
@@ -50,10 +51,12 @@ def write_report(run: Run, facts: dict[str, Any]) -> Path:
         terms=terms[:30],
         largest=max((float(t["score"]) for t in terms), default=0.0) or 1.0,
         classes=terms_by_class(terms, about.get("profile", []), facts.get("class_names") or []),
-        curve=drawn["accuracy"],
+        curve=drawn["scores"],
         objective=drawn["objective"],
         mask=_svg(lambda axes: _mask(axes, run, facts), columns=2) if facts.get("sample_shape") else None,
-        table=_accuracy_table(about.get("curves", [])),
+        metric=metric_names(about),
+        measured_on=about.get("measured", {}).get("how", ""),
+        table=score_table(about, digits=3),
         planted=_planted(run, facts),
         last=about["history"][-1] if about.get("history") else {},
         total=sum(s["seconds"] for s in about.get("stages", [])),
@@ -64,9 +67,31 @@ def write_report(run: Run, facts: dict[str, Any]) -> Path:
 
 def pictures(about: dict[str, Any]) -> dict[str, str | None]:
     """A run's curves as SVG, by name; None for what it does not have."""
-    accuracy = _svg(lambda axes: _accuracy(axes, about["curves"], about["parameters"]["method"])) if about.get("curves") else None
+    scores = _svg(lambda axes: _curves(axes, about)) if about.get("curves") else None
     objective = _svg(lambda axes: _objective(axes, about["history"])) if _has_bounds(about) else None
-    return {"accuracy": accuracy, "objective": objective}
+    return {"scores": scores, "objective": objective}
+
+
+def metrics_of(about: dict[str, Any]) -> list[str]:
+    """The keys of a run's scores, the one that is drawn first."""
+    return list(about.get("measured", {}).get("metrics", ["accuracy"]))
+
+
+def metric_names(about: dict[str, Any]) -> str:
+    """The metrics for people: "accuracy", "micro F1 / macro F1" or "R²"."""
+    return " / ".join(METRIC_NAMES[key] for key in metrics_of(about))
+
+
+def score_table(about: dict[str, Any], digits: int = 4) -> dict[str, Any] | None:
+    """The curves as the terminal and the report show them, scores as text; None where nothing was measured."""
+    curves, metrics = about.get("curves", []), metrics_of(about)
+    if not curves:
+        return None
+    by = {(p["method"], p["n_features"]): " / ".join(f"{p[key]:.{digits}f}" for key in metrics) for p in curves}
+    every = next(((p["n_features"], by[ALL, p["n_features"]]) for p in curves if p["method"] == ALL), None)
+    counts = sorted({m for method, m in by if method != ALL})
+    methods = [method for method in dict.fromkeys(method for method, _ in by) if method != ALL]
+    return {"counts": counts, "rows": [(name, [by.get((name, k), "–") for k in counts]) for name in methods], "all": every}
 
 
 def corpus_facts(corpus: Any) -> dict[str, Any]:
@@ -78,7 +103,8 @@ def corpus_facts(corpus: Any) -> dict[str, Any]:
         "n": n,
         "d": d,
         "nnz": corpus.X.nnz,
-        "split": {half: int(np.count_nonzero(corpus.split == half)) for half in ("train", "test")} if corpus.split is not None else {},
+        "split": {half: int(np.count_nonzero(corpus.split == half)) for half in ("train", "test")} if corpus.has_test_half else {},
+        "classes": "labels" if corpus.spec["target"] == "multilabel" else "classes",
         "class_names": [str(c) for c in corpus.class_names] if corpus.class_names is not None else [],
         "planted": corpus.spec["source"].get("planted"),
         "sample_shape": corpus.spec.get("sample_shape"),
@@ -113,16 +139,6 @@ def _planted(run: Run, facts: dict[str, Any]) -> dict[str, int] | None:
     return {"found": len(planted & set(selected.tolist())), "planted": len(planted), "selected": len(selected)}
 
 
-def _accuracy_table(curves: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    if not curves:
-        return None
-    counts = sorted({p["n_features"] for p in curves if p["method"] != "all features"})
-    methods = list(dict.fromkeys(p["method"] for p in curves if p["method"] != "all features"))
-    by = {(p["method"], p["n_features"]): p["accuracy"] for p in curves}
-    every = next((p for p in curves if p["method"] == "all features"), None)
-    return {"counts": counts, "rows": [(m, [by.get((m, k)) for k in counts]) for m in methods], "all": every}
-
-
 def _has_bounds(about: dict[str, Any]) -> bool:
     return bool(about.get("history")) and {"upper", "lower"} <= set(about["history"][0])
 
@@ -139,33 +155,28 @@ def _svg(draw: Picture, size: tuple[float, float] = (7.2, 3.9), columns: int = 1
     return text.getvalue().split("?>", 1)[1].split(">", 1)[1]  # without the XML and DOCTYPE lines
 
 
-def _accuracy(axes: Any, curves: Sequence[dict[str, Any]], chosen: str) -> None:
-    every = next((p for p in curves if p["method"] == "all features"), None)
-    methods = [m for m in dict.fromkeys(p["method"] for p in curves) if m != "all features"]
+def _curves(axes: Any, about: dict[str, Any]) -> None:
+    """The first metric by the number of features."""
+    curves, metric = about["curves"], metrics_of(about)[0]
+    every = next((p for p in curves if p["method"] == ALL), None)
+    methods = [m for m in dict.fromkeys(p["method"] for p in curves) if m != ALL]
     colours = iter(OTHERS)
     for name in methods:
-        points = sorted((p["n_features"], p["accuracy"]) for p in curves if p["method"] == name)
-        own = name == chosen
+        points = sorted((p["n_features"], p[metric]) for p in curves if p["method"] == name)
+        chosen = name == about["parameters"]["method"]
         axes.plot(
             *zip(*points, strict=True),
             "o-",
             label=name,
-            color=ACCENT if own else next(colours),
-            lw=2.6 if own else 1.6,
-            ms=6 if own else 4.5,
-            zorder=3 if own else 2,
+            color=ACCENT if chosen else next(colours),
+            lw=2.6 if chosen else 1.6,
+            ms=6 if chosen else 4.5,
+            zorder=3 if chosen else 2,
         )
     if every is not None:
-        axes.axhline(every["accuracy"], color=MUTED, ls="--", lw=1.2)
-        axes.annotate(
-            f"all {every['n_features']:,} features: {every['accuracy']:.3f}",
-            (0.01, every["accuracy"]),
-            xycoords=("axes fraction", "data"),
-            va="top",
-            color=INK,
-            fontsize=10,
-        )
-    axes.set(xlabel="features kept", ylabel="accuracy")
+        label = f"all {every['n_features']:,} features: {every[metric]:.3f}"
+        axes.axhline(every[metric], color=MUTED, ls="--", lw=1.2, label=label)
+    axes.set(xlabel="features kept", ylabel=METRIC_NAMES[metric])
     axes.margins(y=0.12)
     axes.legend(loc="lower right")
 

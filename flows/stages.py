@@ -24,15 +24,16 @@ import scipy.sparse as sp
 
 import storage
 from bigfs import blocks
-from bigfs.evaluate import Point, Split, accuracy_curves, class_profile, mean_curves, stratified_folds
+from bigfs.evaluate import Point, class_profile, fits_in_memory, measure
 from bigfs.result import NotConverged, observed
 from bigfs.selectors import METHODS
+from bigfs.splits import Split, labelled_rows, target_kind
+from flows import evaluation
 from flows.report import corpus_facts, write_report
 from storage.ownership import in_the_way
 from storage.replacing import replacing
 from storage.runs import Run
 
-BASELINES = ("anova", "fisher")
 SHARES = (0.1, 0.2, 0.5, 1.0)  # of the features asked for: the points of an accuracy curve
 
 
@@ -112,13 +113,10 @@ def require_parameters(method: str, features: int, parameters: dict[str, Any]) -
 def selector_for(corpus: Any, method: str, features: int, parameters: dict[str, Any]) -> Any:
     """The estimator asked for; what can't be done with this corpus is refused before any work."""
     d = corpus.X.shape[1]
+    require_target(corpus, method)
     if features > d:
         raise ValueError(f"{features} features were asked for and {corpus.uri} has only {d}: ask for {d} or fewer")
     selector = estimator(method, features, parameters)
-    if corpus.spec["target"] is None and selector.__sklearn_tags__().target_tags.required:
-        columns = corpus.spec["source"].get("label_columns")
-        hint = f"stage it with label= one of {', '.join(columns)}" if columns else "stage its source with them"
-        raise ValueError(f"{corpus.uri} has no labels, which {method} needs: {hint}")
     if corpus.spec.get("sample_shape") and "sample_shape" in selector.get_params() and "sample_shape" not in parameters:
         selector.set_params(sample_shape=tuple(corpus.spec["sample_shape"]), order="F")  # a store's pixels go columns first
     selector._validate_params()
@@ -148,8 +146,10 @@ def build_graph(store: str, method: str, parameters: dict[str, Any] | None = Non
     if not method_named(method).graph:
         return None
     with timed("graph") as record:
+        corpus = storage.open(store)
         selector = estimator(method, 1, parameters or {})  # the graph does not depend on the number of features
-        graph = storage.graph(training_part(storage.open(store)), selector.n_neighbors, metric=selector.metric)
+        require_target(corpus, method)
+        graph = storage.graph(training_part(corpus), selector.n_neighbors, metric=selector.metric)
         record |= {"graph": graph.uri, "info": graph.info, "reused": not graph.made}
     return record
 
@@ -179,8 +179,8 @@ def select(
     with abandoned_on_error(run), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NotConverged)
         with timed("select") as record, observed(checkpoint=checkpoint):
-            selector.fit(train.X, train.y)
-        _write_selection(run, getattr(selector, method_named(method).scores), features, corpus)
+            fitted(selector, method, train.X, train.y)
+        _write_selection(run, selector, method, features, corpus)
     run.note(
         stages=[*before, record],
         status=str(selector.result_.status),
@@ -203,55 +203,101 @@ def abandoned_on_error(run: Run) -> Iterator[None]:
         stack.pop_all()
 
 
-def _write_selection(run: Run, scores: Any, features: int, corpus: Any) -> None:
-    index = np.argsort(-scores, kind="stable")[:features]
+def require_target(corpus: Any, method: str) -> None:
+    """Refuse a method that can't learn from this corpus's kind of target, before any work."""
+    kind, takes = corpus.spec["target"], method_named(method).targets
+    if kind in takes or not takes or (kind is None and not needs_target(made(method, {}))):
+        return
+    there = {None: "no labels", "class": "one class per sample", "multilabel": "several labels per sample", "real": "real-valued targets"}
+    able = [name for name, one in METHODS.items() if kind in one.targets or not one.targets]
+    columns = corpus.spec["source"].get("label_columns") if kind is None else None
+    advice = f"stage it with label= one of {', '.join(columns)}, or " if columns else ""
+    raise ValueError(f"{method} can't learn from {corpus.uri}, which has {there[kind]}: {advice}use one of {', '.join(able)}")
+
+
+def needs_target(selector: Any) -> bool:
+    return bool(selector.__sklearn_tags__().target_tags.required)
+
+
+def fitted(selector: Any, method: str, X: Any, y: Any) -> Any:
+    """The selector, fitted to the part of the target that its method can learn from.
+
+    A method that never looks at the target gets none. Rows without a real target are left out.
+    """
+    kind, known = target_kind(y), labelled_rows(y)
+    if kind not in method_named(method).targets or not (known.any() or needs_target(selector)):
+        return selector.fit(X)
+    if kind == "real" and not known.all():
+        return selector.fit(X.take_rows(known), y[known])
+    return selector.fit(X, y)
+
+
+def ranking(selector: Any, method: str, features: int) -> Any:
+    """The best features of a fitted selector, best first; equal scores by lower index."""
+    return np.argsort(-getattr(selector, method_named(method).scores), kind="stable")[:features]
+
+
+def _write_selection(run: Run, selector: Any, method: str, features: int, corpus: Any) -> None:
+    scores, index = getattr(selector, method_named(method).scores), ranking(selector, method, features)
     rows = zip(range(1, features + 1), index.tolist(), corpus.feature_names[index], scores[index].tolist(), strict=True)
     run.write_table("selected.csv", ["rank", "index", "name", "score"], rows)
     run.write_scores(scores)
 
 
-def evaluate(run: Run, *, baselines: Sequence[str] = BASELINES, folds: int = 5) -> list[Point]:
-    """Accuracy of a linear SVM on the selected features, on the baselines' and on all of them.
+def evaluate(run: Run, *, baselines: Sequence[str] | None = None, folds: int = evaluation.FOLDS) -> list[Point]:
+    """Score the run's method, simple rivals and all features on samples that did not choose the features.
 
-    On the corpus' own test half; where there is none, on stratified folds (the selection then saw
-    all the samples, and the report says so).
+    That is the corpus's own test half. Where there is none, features are chosen again inside folds, or without one
+    held-out share (`flows.evaluation`). A killed evaluation goes on after the last fold that was done.
+
+    Parameters
+    ----------
+    run : Run
+        A run with a selection.
+    baselines : sequence of str, optional
+        Methods to compare with; default: ANOVA and, of non-negative features, χ².
+    folds : int, default=5
+        Number of folds where there is no test half.
+
+    Returns
+    -------
+    list of Point
+        Empty where nothing can be predicted.
     """
     with abandoned_on_error(run), timed("evaluate") as record:
         corpus = storage.open(run.about["parameters"]["store"])
-        if corpus.y is None or len(np.unique(corpus.y[corpus.y >= 0])) < 2:
-            figures: dict[str, Any] = {"evaluation": "no labels: nothing to predict"}
-            points: list[Point] = []
-        else:
-            points, how = _curves(corpus, _rankings(run, corpus, baselines), folds)
-            figures = {"evaluation": how, "profile": _profile(run, corpus)}
-    run.write_table("curves.csv", ["method", "n_features", "accuracy"], points)
-    run.note(curves=[p._asdict() for p in points], stages=[*run.about["stages"], record], **figures)
+        train, asked = training_part(corpus), run.about["parameters"]
+        plan = evaluation.plan_for(corpus, train, method_named(asked["method"]), folds)
+        names = evaluation.rivals(train, asked["method"]) if baselines is None else tuple(baselines)
+        points = _points(run, corpus, train, plan, names) if plan.splits else []
+        figures: dict[str, Any] = {"measured": plan.measured, "evaluation": evaluation.sentence(plan.measured, names)}
+        figures["profile"] = _profile(run, corpus) if points and corpus.class_names else []
+    curves = [{"method": p.method, "n_features": p.n_features, **p.scores} for p in points]
+    metrics = plan.measured.get("metrics", ["accuracy"])
+    run.write_table("curves.csv", ["method", "n_features", *metrics], [list(point.values()) for point in curves])
+    run.note(curves=curves, stages=[*run.about["stages"], record], **figures)
     return points
 
 
-def _rankings(run: Run, corpus: Any, baselines: Sequence[str]) -> dict[str, dict[int, Any]]:
-    """method → {m: its best m features}, for a few m up to the run's."""
-    train, m = training_part(corpus), len(run.selected)
-    best = {run.about["parameters"]["method"]: run.selected}
-    for name in baselines:
-        if name not in best:
-            best[name] = method_named(name).make(n_features_to_select=m).fit(train.X, train.y).selected_
+def _points(run: Run, corpus: Any, train: Any, plan: evaluation.Plan, names: Sequence[str]) -> list[Point]:
+    """The curves' points; `plan.measured` learns in how many selections the method did not converge."""
+    asked, m = run.about["parameters"], len(run.selected)
     counts = sorted({max(1, round(share * m)) for share in SHARES})
-    return {name: {k: ranking[:k] for k in counts} for name, ranking in best.items()}
+    with_all = fits_in_memory(train.X)
+    identity = [asked, corpus.spec["content"], plan.measured, list(names), with_all]
 
+    def rank(number: int, split: Split) -> dict[str, dict[int, Any]]:
+        best = {asked["method"]: run.selected} if plan.measured["how"] == "test half" else {}
+        for name in dict.fromkeys([asked["method"], *names]):
+            if name not in best:
+                parameters = asked["parameters"] if name == asked["method"] else {}
+                with observed(checkpoint=run.checkpoint(*identity, number, name)):
+                    selector = fitted(selector_for(corpus, name, m, parameters), name, split.X_train, split.y_train)
+                best[name] = ranking(selector, name, m)
+        return {name: {k: index[:k] for k in counts} for name, index in best.items()}
 
-def _curves(corpus: Any, rankings: dict[str, dict[int, Any]], folds: int) -> tuple[list[Point], str]:
-    """The points of the accuracy curves, and how they were measured."""
-    if not corpus.has_test_half:
-        splits = stratified_folds(corpus.X, corpus.y, folds)
-        points = mean_curves([accuracy_curves(split, rankings, label="evaluate") for split in splits])
-        return (
-            points,
-            f"Linear SVM, mean of {len(splits)} stratified folds; the features were chosen on all samples, so the level is optimistic.",
-        )
-    train, test = corpus.part("train"), corpus.part("test")
-    points = accuracy_curves(Split(train.X, train.y, test.X, test.y), rankings, label="evaluate")
-    return points, f"Linear SVM, trained on the {train.X.shape[0]:,} training samples, tested on the {test.X.shape[0]:,} held out."
+    points, plan.measured["not_converged"] = measure(plan.splits, rank, with_all=with_all, checkpoint=run.checkpoint(*identity))
+    return points
 
 
 def finish(run: Run | str, out: str | None = None) -> Path:

@@ -9,6 +9,8 @@ from prefect.artifacts import create_table_artifact
 from prefect.states import State
 from sklearn.model_selection import ParameterGrid
 
+import storage
+from bigfs.evaluate import METRICS
 from flows import parameters as form
 from flows import stages, tasks
 from flows.options import Engine, Staging
@@ -73,7 +75,7 @@ def sweep(
         staged = stage_once(planned, source, settings, how)
         rows = [row_of(planned.uri, planned.key, home, cell, staged, how) for cell in runs]
         _write(home, rows)
-        create_table_artifact(rows, key="sweep", description=f"Sweep of {source}: accuracy with all the features asked for")
+        create_table_artifact(rows, key="sweep", description=f"Sweep of {source}: scores with all the features asked for")
         failed = [row for row in rows if row["error"]]
         if failed:
             raise ValueError(f"{len(failed)} of {len(rows)} runs failed: " + "; ".join(f"{row['run']}: {row['error']}" for row in failed))
@@ -94,14 +96,16 @@ def cells(methods: list[str], features: list[int], grid: dict[str, dict[str, lis
 def row_of(store: str, content: str, home: Path, cell: Cell, staged: dict[str, Any], how: tasks.How) -> dict[str, Any]:
     """Run a cell and say what came out."""
     row: dict[str, Any] = {"run": cell.name, "method": cell.method, "features": cell.features, "parameters": str(cell.parameters or "")}
+    row |= dict.fromkeys(METRICS[storage.open(store).spec["target"] or "class"])
     try:
         path = run_once(store, content, str(home / cell.name), cell.method, cell.features, cell.parameters, [staged], how)
     except (ValueError, MemoryError) as error:
-        return {**row, "accuracy": None, "seconds": None, "status": "", "error": " ".join(str(error).split())}
+        return {**row, "seconds": None, "status": "", "error": " ".join(str(error).split())}
     about = Run.open(path).about
-    reached = [p["accuracy"] for p in about["curves"] if p["method"] == cell.method and p["n_features"] == cell.features]
+    reached = [p for p in about["curves"] if p["method"] == cell.method and p["n_features"] == cell.features]
+    row |= {key: value for point in reached for key, value in point.items() if key in row and key != "method"}
     seconds = next(s["seconds"] for s in about["stages"] if s["stage"] == "select")
-    return {**row, "accuracy": reached[0] if reached else None, "seconds": seconds, "status": about["status"], "error": ""}
+    return {**row, "seconds": seconds, "status": about["status"], "error": ""}
 
 
 def require_table(file: Path) -> None:

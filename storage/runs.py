@@ -3,7 +3,7 @@
     selected.csv   rank, index, name, score
     scores.npy     every feature's score, float64
     run.json       everything needed to repeat the run, its status, history and figures
-    curves.csv     method, n_features, accuracy
+    curves.csv     method, n_features, and a column for each metric
     report.html    the page to look at
 
 A run is worked on in `.NAME.run-partial`, a folder that carries the program's marker, and gets its

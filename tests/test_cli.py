@@ -44,7 +44,7 @@ def test_stage_select_evaluate_transform(bigfs, corpus, tmp_path):
     status, out, _ = bigfs("evaluate", "r", "--workers", 0, "--json")
     curves = {(p["method"], p["n_features"]): p["accuracy"] for p in json.loads(out)["curves"]}
     assert curves["sparge-lda", 10] == 1.0
-    assert {"anova", "fisher", "all features"} <= {method for method, _ in curves}
+    assert {"anova", "chi2", "all features"} <= {method for method, _ in curves}
     assert (tmp_path / "r" / "report.html").read_text().count("<svg") == 2
     assert bigfs("transform", "r", "c.zarr", "chosen.npz")[0] == 0
     import scipy.sparse as sp

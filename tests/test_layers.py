@@ -16,7 +16,7 @@ LAYERS = [
     {"hypergraph"},
     {"spectral"},
     {"response", "cutting_plane"},
-    {"selectors"},
+    {"selectors", "splits"},
     {"evaluate"},
 ]
 ONE_DOOR = {"zarr": "storage", "prefect": "flows", "spams": "bigfs/dictionary.py"}

@@ -9,7 +9,7 @@ With no `cluster(...)` around it, everything runs serially in this process.
 
 from bigfs.blocks.engine import ClusterLost, client, cluster, n_workers
 from bigfs.blocks.memory import NotEnoughMemory, memory_limit, peak_memory, require_memory
-from bigfs.blocks.tasks import Progress, Tile, add, lazy_tiles, map_tiles, once, progress, reduce_tiles
+from bigfs.blocks.tasks import Progress, Tile, add, lazy_tiles, map_tiles, once, progress, reduce_tiles, show_progress
 from bigfs.blocks.worker import forget, keep, kept, load
 
 __all__ = [
@@ -33,4 +33,5 @@ __all__ = [
     "progress",
     "reduce_tiles",
     "require_memory",
+    "show_progress",
 ]

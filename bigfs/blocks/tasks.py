@@ -182,3 +182,10 @@ def progress(show: Progress) -> Iterator[None]:
         yield
     finally:
         _progress.reset(token)
+
+
+def show_progress(label: str, done: int, total: int) -> None:
+    """Tell the enclosing `progress` of work that is no labelled map, such as folds."""
+    show = _progress.get()
+    if show is not None:
+        show(label, done, total)

@@ -79,7 +79,8 @@ class MatrixInput:
             if min(matrix.shape) < 1 or matrix.shape[0] < 2:
                 raise ValueError(f"X must have two samples and one feature or more; got {matrix.shape[0]} × {matrix.shape[1]}")
             if y is not None:
-                y = self._check_y(check_array(np.asarray(y), ensure_2d=False, dtype=None), coded=isinstance(X, Matrix))
+                y = y if sp.issparse(y) else check_array(np.asarray(y), ensure_2d=False, dtype=None)
+                y = self._check_y(y, coded=isinstance(X, Matrix))
         elif y is None:
             X = validate_data(self, X, **ARRAYS)
             matrix = Matrix.from_array(X)
