@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from typer.exceptions import TyperException
 
 from bigfs.blocks import ClusterLost
@@ -332,7 +332,9 @@ def _say_run(path: str, as_json: bool) -> None:
         return
     scores = score_table(done.about)
     if scores is not None:
-        table = Table(f"{metric_names(done.about)} with", *(f"{k:,}" for k in scores["counts"]), box=None, pad_edge=False)
+        table = Table(
+            f"{metric_names(done.about)} with", *(Column(f"{k:,}", no_wrap=True) for k in scores["counts"]), box=None, pad_edge=False
+        )
         for name, values in scores["rows"]:
             table.add_row(name, *values)
         out_console.print(table)

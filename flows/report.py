@@ -82,9 +82,10 @@ def metric_names(about: dict[str, Any]) -> str:
     return " / ".join(METRIC_NAMES[key] for key in metrics_of(about))
 
 
-def score_table(about: dict[str, Any], digits: int = 4) -> dict[str, Any] | None:
+def score_table(about: dict[str, Any], digits: int | None = None) -> dict[str, Any] | None:
     """The curves as the terminal and the report show them, scores as text; None where nothing was measured."""
     curves, metrics = about.get("curves", []), metrics_of(about)
+    digits = digits or (4 if len(metrics) == 1 else 3)  # two metrics in a cell must fit a terminal
     if not curves:
         return None
     by = {(p["method"], p["n_features"]): " / ".join(f"{p[key]:.{digits}f}" for key in metrics) for p in curves}
