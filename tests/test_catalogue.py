@@ -11,6 +11,7 @@ import pooch
 import pytest
 
 import storage
+from flows import stages
 from storage import catalogue, sources
 from storage.catalogue import ENTRIES, Entry, File
 from storage.errors import SourceError
@@ -214,6 +215,32 @@ def test_rcv1_takes_its_topics_from_their_own_file(site, monkeypatch, tmp_path):
     source = sources.find("topical").unpacked(tmp_path)
     with pytest.raises(SourceError, match="no topic for document 2287"):
         source.read(source.pieces(10**6)[0])
+
+
+def test_topics_are_selected_for_and_evaluated_on_the_test_half(site, monkeypatch, tmp_path):
+    """As rcv1 is: several vector files with halves, and topics in a file of their own."""
+    rng, files, topics = np.random.default_rng(0), [], []
+    for half, first in (("train", 0), ("test", 60)):
+        lines = []
+        for i in range(first, first + 60):
+            own = [j for j in range(3) if rng.random() < 0.5] or [0]
+            topics += [f"TOPIC{j} {i} 1" for j in own]
+            columns = sorted({*own, *rng.integers(3, 40, 6)})
+            lines.append(f"{i} " + " ".join(f"{j + 1}:1" for j in columns))
+        site.files[f"/{half}.gz"] = (gzip.compress("\n".join(lines).encode() + b"\n"), '"1"')
+        files.append(File(f"{site.url}/{half}.gz", f"{half}.gz", None, half))
+    site.files["/topics.gz"] = (gzip.compress("\n".join(topics).encode() + b"\n"), '"1"')
+    files.append(File(f"{site.url}/topics.gz", "topics.gz"))
+    monkeypatch.setitem(ENTRIES, "topical", Entry("120 rows", (120, 40), 3, tuple(files), topics="topics.gz"))
+    monkeypatch.chdir(tmp_path)
+    store = stages.stage("topical")["store"]
+    for method in ("sparge-cca", "sparge-hsl"):
+        run = stages.select(store, f"runs/{method}", method=method, features=3)
+        points = stages.evaluate(run)
+        assert sorted(run.selected.tolist()) == [0, 1, 2]
+        assert run.about["measured"]["how"] == "test half"
+        assert next(p.scores for p in points if p.n_features == 3) == {"micro_f1": 1.0, "macro_f1": 1.0}
+        stages.finish(run)
 
 
 def test_every_entry_can_be_asked_for():

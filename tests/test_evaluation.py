@@ -279,3 +279,23 @@ def test_real_targets_are_evaluated_by_the_r2_of_a_ridge(home):
     assert "R²" in (run.path / "report.html").read_text()
     with pytest.raises(ValueError, match=r"anova can't learn from .*real-valued targets: use one of sparge-cca, "):
         stages.select(run.about["parameters"]["store"], "q", method="anova", features=2)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Prefect, when it is imported
+def test_the_terminal_and_prefect_name_the_metric_and_how_it_was_measured(home, monkeypatch, capsys):
+    from bigfs import cli
+    from flows import artifacts
+
+    run, shown = finished(write_label_sets(home / "d.jsonl"), "sparge-hsl", 6, settings={"label": "topics"}), {}
+    cli._say_run(str(run.path), as_json=False)
+    said = capsys.readouterr().out
+    for kind in ("table", "markdown", "image"):
+        monkeypatch.setattr(artifacts, f"create_{kind}_artifact", lambda content, key, **more: shown.update({key: (content, more)}))
+    artifacts.show_curves(run)
+    artifacts.show_summary(run)
+    assert {"micro-f1", "micro-f1-curve", "summary"} <= set(shown)
+    assert {"micro F1", "macro F1"} <= set(shown["micro-f1"][0][0])
+    for text in (said, shown["micro-f1"][1]["description"], shown["micro-f1-curve"][1]["description"], shown["summary"][0]):
+        assert run.about["evaluation"] in text
+        assert "accuracy" not in text
+    assert "micro F1 / macro F1" in shown["summary"][0]
