@@ -306,12 +306,7 @@ def _alone(place: str) -> Iterator[None]:
 @contextmanager
 def _running(engine: Engine, as_json: bool) -> Iterator[None]:
     """Inside, tiles are worked on where `engine` says, and people see how far they are."""
-    from bigfs import blocks
-
-    with (
-        blocks.cluster(engine.scheduler, workers=engine.workers, memory_limit=engine.memory_limit, security=engine.tls),
-        _progress(as_json),
-    ):
+    with engine.cluster(), _progress(as_json):
         yield
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Annotated, Any
 
 import typer
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from bigfs.blocks.engine import cluster, require_size
 
 
 def count_or_share(value: int | float | str) -> int | float:
@@ -61,6 +64,11 @@ class Staging(BaseModel):
     tile_rows: Annotated[int | None, Field(ge=1, description="rows of a tile (default: by the number of non-zeros)")] = None
 
 
+def _size(memory_limit: str) -> str:
+    require_size(memory_limit)
+    return memory_limit
+
+
 class Engine(BaseModel):
     """Where the work is done."""
 
@@ -69,12 +77,25 @@ class Engine(BaseModel):
     scheduler: Annotated[str | None, Field(description="address of a Dask scheduler (default: processes on this machine)")] = None
     tls: Annotated[str | None, Field(description="folder of certificates for a tls:// scheduler, made by `bigfs certificates`")] = None
     workers: Annotated[int | None, Field(ge=0, description="processes to start; 0 works serially (default: one a core)")] = None
-    memory_limit: Annotated[str, Field(description="of each process started here")] = "1GB"
+    memory_limit: Annotated[str, AfterValidator(_size), Field(description="of each process started here")] = "1GB"
+    dashboard: Annotated[bool, Field(description="show Dask's dashboard of the processes started here, open to users of this machine")] = (
+        False
+    )
 
     @property
     def staging_memory(self) -> str | None:
-        """What a task of staging may use: as much as a worker started here; on another's cluster, as much as its workers say."""
-        return None if self.scheduler else self.memory_limit
+        """The memory limit of a staging task started here. None leaves the limit to the scheduler's workers, or to "auto"."""
+        return None if self.scheduler or self.memory_limit == "auto" else self.memory_limit
+
+    def cluster(self) -> AbstractContextManager[Any]:
+        """Start or reach the Dask cluster that these options name.
+
+        Returns
+        -------
+        context manager
+            As of `bigfs.blocks.cluster`.
+        """
+        return cluster(self.scheduler, workers=self.workers, memory_limit=self.memory_limit, security=self.tls, dashboard=self.dashboard)
 
 
 Source = Annotated[str, typer.Argument(help="a path, a URL, or a name of `bigfs datasets`")]
@@ -93,14 +114,23 @@ def unfolded(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def unfolding(**given: Any) -> None:
-        made = {name: group(**{field: given.pop(field) for field in group.model_fields}) for name, group in groups.items()}
-        command(**given, **made)
+        models = {name: _filled(group, {field: given.pop(field) for field in group.model_fields}) for name, group in groups.items()}
+        command(**given, **models)
 
     options = [p for name, p in own.parameters.items() if name not in groups]
     options += [_option(name, field) for group in groups.values() for name, field in group.model_fields.items()]
     unfolding.__signature__ = own.replace(parameters=options)  # type: ignore[attr-defined]  # Typer reads it
     unfolding.__annotations__ = {p.name: p.annotation for p in options}
     return unfolding
+
+
+def _filled(group: type[BaseModel], values: dict[str, Any]) -> BaseModel:
+    """The group with these values. An error says what is wrong, without pydantic's frame."""
+    try:
+        return group(**values)
+    except ValidationError as error:
+        said = error.errors()
+        raise ValueError("; ".join(str(e.get("ctx", {}).get("error", f"{e['loc'][0]}: {e['msg']}")) for e in said)) from error
 
 
 def _option(name: str, field: Any) -> inspect.Parameter:

@@ -20,7 +20,6 @@ from prefect.artifacts import create_link_artifact
 from prefect.states import Completed, State
 
 import storage
-from bigfs import blocks
 from flows import parameters as form
 from flows import stages, tasks
 from flows.locks import Busy, alone
@@ -135,8 +134,9 @@ def _say(text: str) -> None:
 @contextlib.contextmanager
 def connected(engine: Engine) -> Iterator[None]:
     """The flow's one Dask cluster; where to watch it is logged."""
-    with blocks.cluster(engine.scheduler, workers=engine.workers, memory_limit=engine.memory_limit, security=engine.tls) as client:
-        if client is not None and "dashboard" in client.scheduler_info()["services"]:
+    with engine.cluster() as client:
+        shown = engine.dashboard or engine.scheduler is not None
+        if client is not None and shown and "dashboard" in client.scheduler_info()["services"]:
             get_run_logger().info("Dask dashboard: %s", client.dashboard_link)
             create_link_artifact(client.dashboard_link, link_text="Dask dashboard", key="dask-dashboard")
         yield

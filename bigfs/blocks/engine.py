@@ -16,6 +16,13 @@ from dask.utils import parse_bytes
 from bigfs.blocks.worker import LIBRARIES, relief
 
 WAITING_SHARE = 0.3  # of what its libraries leave a worker, for results that other tasks wait for
+# Dask's HTTP servers have no password. So they get no pages, unless the user asks for the dashboard
+WITHOUT_HTTP: dict[str, Any] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+WITH_DASHBOARD: dict[str, Any] = {
+    "distributed.scheduler.http.routes": [f"distributed.http.{page}" for page in ("scheduler.info", "scheduler.json", "health", "statics")],
+    "distributed.worker.http.routes": [],
+    "distributed.scheduler.dashboard.bokeh-application.allow_websocket_origin": ["127.0.0.1:*", "localhost:*"],
+}
 ROLES = ("client", "worker", "scheduler")  # that a TLS certificate serves
 
 
@@ -34,28 +41,50 @@ def cluster(
     workers: int | None = None,
     memory_limit: str | int = "1GB",
     security: Any = None,
+    dashboard: bool = False,
     timeout: str = "20s",
 ) -> Iterator[Any]:
     """Run the tiles of the block on a Dask cluster.
 
+    A cluster started here is bound to 127.0.0.1 and speaks mutual TLS. Its key is made for this block
+    and kept in memory, so other users of the machine can't join the cluster or run code in it.
+
     Parameters
     ----------
-    scheduler : address of a running scheduler (``tcp://…``, ``tls://…``), a `distributed.Client`, or a cluster object
-        (`LocalCluster`, `SLURMCluster`, …). What is given is used as it is and stays open. None starts a cluster of
-        processes on this machine, bound to 127.0.0.1.
-    workers : processes to start, one thread each; default: one a core. 0 runs serially, here.
-    memory_limit : of each worker, as Dask writes it ("1GB"). Ignored with `scheduler`.
-    security : for tls addresses: a `distributed.Security`, or the folder that `bigfs certificates` wrote.
-    timeout : how long to wait for a scheduler to answer.
+    scheduler : str, distributed.Client or cluster object, default=None
+        Address of a running scheduler (``tcp://…``, ``tls://…``), a client, or a cluster (`LocalCluster`, `SLURMCluster`, …).
+        What is given is used as it is and stays open. None starts processes on this machine.
+    workers : int, default=None
+        Number of processes to start, one thread each. None starts one per core. 0 runs serially, here.
+    memory_limit : str or int, default="1GB"
+        Memory of each worker, as Dask writes it. "auto" shares the machine's memory. Ignored with `scheduler`.
+    security : distributed.Security or str or path-like, default=None
+        Certificates for the scheduler at an address: an object, or the folder that `bigfs certificates` wrote.
+    dashboard : bool, default=False
+        Whether a cluster started here shows Dask's dashboard on 127.0.0.1. The dashboard has no password:
+        every user of this machine can read it.
+    timeout : str, default="20s"
+        How long to wait for a scheduler to answer.
 
-    Yields the `distributed.Client`, or None when serial. Raises `ClusterLost`, with advice, when the
-    cluster can't be reached or goes away while the block works.
+    Yields
+    ------
+    distributed.Client or None
+        The client, or None when serial.
+
+    Raises
+    ------
+    ClusterLost
+        The cluster can't be reached, or it goes away while the block works. The message has advice.
+    ValueError
+        `memory_limit` is no size, or is less than a worker's libraries take.
     """
+    if scheduler is None:
+        require_size(memory_limit)
     if scheduler is None and workers == 0:
         with _as_current(SERIAL):
             yield None
         return
-    from distributed import Client, LocalCluster
+    from distributed import Client  # its defaults must be there before they are changed
 
     if isinstance(scheduler, Client):
         if scheduler.asynchronous:
@@ -66,15 +95,7 @@ def cluster(
     with contextlib.ExitStack() as stack:
         stack.enter_context(dask.config.set(_settings(memory_limit)))
         if scheduler is None:
-            address: Any = stack.enter_context(
-                LocalCluster(
-                    n_workers=workers or os.cpu_count() or 1,
-                    threads_per_worker=1,
-                    memory_limit=memory_limit,
-                    host="127.0.0.1",
-                    dashboard_address="127.0.0.1:0",
-                )
-            )
+            address: Any = stack.enter_context(_local(workers or os.cpu_count() or 1, memory_limit, dashboard))
         else:
             address = scheduler
         with _reached(scheduler):
@@ -91,6 +112,52 @@ def _as_current(client: Any) -> Iterator[None]:
         yield
     finally:
         _client.reset(token)
+
+
+@contextlib.contextmanager
+def _local(workers: int, memory_limit: str | int, dashboard: bool) -> Iterator[Any]:
+    """A cluster of processes on this machine that only this process and its workers can use."""
+    from distributed import LocalCluster, Security
+
+    with (
+        dask.config.set(WITH_DASHBOARD if dashboard else WITHOUT_HTTP),
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            memory_limit=memory_limit,
+            host="127.0.0.1",
+            protocol="tls",
+            security=Security.temporary(),
+            dashboard_address="127.0.0.1:0",  # distributed opens this port always, with None on a port of its choice
+            scheduler_kwargs={"dashboard": dashboard},
+        ) as started,
+    ):
+        yield started
+
+
+def require_size(memory_limit: str | int) -> None:
+    """Refuse a memory limit of a worker that is no size, or that its libraries alone exceed.
+
+    Parameters
+    ----------
+    memory_limit : str or int
+        The limit, as Dask writes it.
+
+    Raises
+    ------
+    ValueError
+        The limit can't be used.
+    """
+    if memory_limit == "auto":
+        return
+    try:
+        size = parse_bytes(memory_limit)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"--memory-limit must be a size such as 1GB or 512MB, and is {memory_limit!r}") from error
+    if size < LIBRARIES:
+        raise ValueError(
+            f"--memory-limit is {memory_limit!r}, and a worker's libraries alone take {LIBRARIES / 1e6:.0f} MB: give more, such as 1GB"
+        )
 
 
 def _settings(memory_limit: str | int) -> dict[str, Any]:
