@@ -15,6 +15,7 @@ from rich.table import Column, Table
 from typer.exceptions import TyperException
 
 from bigfs.blocks import ClusterLost
+from flows import signals
 from flows.cli import mount, parameters_of, quiet_prefect
 from flows.options import Engine, Features, Json, Method, Out, Set, Source, Staging, Store, unfolded
 
@@ -62,8 +63,7 @@ def run(
     stages.require_parameters(method, features, parameters)
     require_out(out or stages.default_out(source, method, features))
     find(source, format=staging.format)  # what can't be read is said before anything starts
-    quiet_prefect(state["debug"])
-    with _progress(as_json):
+    with quiet_prefect(state["debug"]), _progress(as_json):
         from flows.pipeline import pipeline
 
         path = pipeline(source, method, features, store, out, staging, parameters, engine, fresh=fresh)
@@ -345,6 +345,15 @@ def _say_run(path: str, as_json: bool) -> None:
 
 def main() -> None:
     """Run the command line; an error is one line on stderr and a non-zero exit status."""
+    with signals.heeded():
+        status = _run()
+        if status == INTERRUPTED:
+            raise KeyboardInterrupt
+    sys.exit(status)
+
+
+def _run() -> int:
+    """Run one command. Returns its exit status."""
     try:
         status = app(standalone_mode=False)
     except (TyperException, ValueError, OSError, MemoryError, ClusterLost) as error:
@@ -354,10 +363,8 @@ def main() -> None:
         say = getattr(error, "format_message", error.__str__)
         text = say() or type(error).__name__
         print(f"bigfs: {' '.join(text.split())}", file=sys.stderr)
-        sys.exit(2 if usage else 1)
-    if status == INTERRUPTED:
-        print("bigfs: interrupted", file=sys.stderr)
-    sys.exit(status if isinstance(status, int) else 0)
+        return 2 if usage else 1
+    return status if isinstance(status, int) else 0
 
 
 if __name__ == "__main__":

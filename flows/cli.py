@@ -6,11 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,7 +14,10 @@ import dask
 import psutil
 import typer
 
+from flows import signals
+from flows.files import private_folder
 from flows.options import Engine, Features, Method, Out, Set, Source, Staging, unfolded
+from flows.served import VARIABLE, Served
 
 
 def mount(app: typer.Typer) -> None:
@@ -64,12 +62,19 @@ def serve(
     require_parameters(method, features, parameters)
     job = {"source": source, "method": method, "features": features, "out": out, "parameters": parameters}
     job |= {"settings": staging.model_dump(), "engine": engine.model_dump(), "overlap": overlap}
-    with _server(port) as address:
+    from platformdirs import user_data_path
+
+    places = [place for place in (source, out) if place is not None]
+    os.environ[VARIABLE] = Served(folder=os.getcwd(), places=places, engine=engine, process=os.getpid()).model_dump_json()
+    with _server(user_data_path("bigfs"), port) as address:
+        if "PREFECT_API_URL" in os.environ:
+            print(f"runs: {address.removesuffix('/api')}", flush=True)
         from flows.pipeline import pipeline
 
-        print(f"runs: {address.removesuffix('/api')}", flush=True)
         try:
             pipeline.serve(name=name or source_name(source), cron=cron, parameters=job, limit=1, print_starting_message=False)
+        except SystemExit:  # what Prefect makes of SIGTERM
+            signals.note(signal.SIGTERM)
         finally:
             _end_runs()
 
@@ -93,61 +98,48 @@ def parameters_of(pairs: list[str] | None) -> dict[str, Any]:
 # --- Prefect's surroundings -----------------------------------------------------------------------
 
 
-def quiet_prefect(debug: bool) -> None:
-    """For one flow of the command line: an embedded server with a home of its own, and no log between the progress bars."""
+@contextlib.contextmanager
+def quiet_prefect(debug: bool) -> Iterator[None]:
+    """For one flow of the command line: a server of its own for the block, and no log between the progress bars."""
     from platformdirs import user_cache_path
 
     levels = {"PREFECT_LOGGING_LEVEL": "INFO" if debug else "CRITICAL", "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL"}
-    _surroundings(user_cache_path("bigfs"), PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS="120", **levels)
     if not debug:  # before distributed is imported: Prefect routes its lines to the console
         dask.config.set({"logging.distributed": "error"})
+    with _server(user_cache_path("bigfs"), **levels):
+        yield
 
 
-def _surroundings(data: Path, **more: str) -> None:
-    """What Prefect reads from the environment, where the user has not set it; a server that the user named is used as it is."""
-    own = {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1", "PREFECT_CLI_PROMPT": "false", **more}
-    if "PREFECT_API_URL" not in os.environ:
-        own["PREFECT_HOME"] = str(data / "prefect")
-    for name, value in own.items():
+@contextlib.contextmanager
+def _server(data: Path, port: int | None = None, **more: str) -> Iterator[str]:
+    """The address of the Prefect server that the environment names, or of one that lives as long as the block.
+
+    With a port it serves pages and schedules behind this user's secret; without one it serves one run behind a secret of its own.
+    """
+    for name, value in {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1", "PREFECT_CLI_PROMPT": "false", **more}.items():
         os.environ.setdefault(name, value)
-    if "PREFECT_HOME" in own:  # Prefect makes it, but not what it is in: a new user may have no ~/.cache
-        Path(os.environ["PREFECT_HOME"]).mkdir(mode=0o700, parents=True, exist_ok=True)
+    if "PREFECT_API_URL" in os.environ:
+        yield os.environ["PREFECT_API_URL"]
+        return
+    home = Path(os.environ.setdefault("PREFECT_HOME", str(data / "prefect")))
+    private_folder(home)  # Prefect makes it, but not what it is in: a new user may have no ~/.cache
+    from flows.server import new_secret, serving, user_secret
+
+    if port is None:
+        with serving(home, secret=new_secret(), temporary=True) as address:
+            yield address
+        return
+    secret = os.environ.get("PREFECT_SERVER_API_AUTH_STRING")
+    with serving(home, port, secret=secret or user_secret(data)) as address:
+        where = "PREFECT_SERVER_API_AUTH_STRING" if secret else str(data / "prefect-secret")
+        print(f"runs: {address.removesuffix('/api')} (its pages ask for a password: the line in {where})", flush=True)
+        yield address
 
 
-def _end_runs(seconds: float = 20) -> None:
+def _end_runs(seconds: float = 5) -> None:
     """End the runs that this process started, while there is a server to tell: without one they would try to for ever."""
     runs = [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
     for run in runs:
         run.terminate()
     for run in psutil.wait_procs(runs, timeout=seconds)[1]:
         run.kill()
-
-
-@contextlib.contextmanager
-def _server(port: int) -> Iterator[str]:
-    """The address of the Prefect server that the environment names, or of one that lives as long as the block."""
-    if "PREFECT_API_URL" in os.environ:
-        yield os.environ["PREFECT_API_URL"]
-        return
-    from platformdirs import user_data_path
-
-    _surroundings(user_data_path("bigfs"))
-    os.environ["PREFECT_API_URL"] = address = f"http://127.0.0.1:{port}/api"
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # an end by service managers goes through `finally`, too
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
-        try:
-            _await(address, server)
-            yield address
-        finally:
-            server.terminate()
-
-
-def _await(address: str, server: subprocess.Popen[bytes], seconds: float = 120) -> None:
-    until = time.monotonic() + seconds
-    while server.poll() is None and time.monotonic() < until:
-        with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
-            urllib.request.urlopen(f"{address}/health", timeout=5).close()
-            return
-        time.sleep(0.3)
-    raise OSError(f"the Prefect server did not start at {address}: is the port taken? Give another --port, or set PREFECT_API_URL")

@@ -24,6 +24,7 @@ from flows import parameters as form
 from flows import stages, tasks
 from flows.locks import Busy, alone
 from flows.options import Engine, Staging
+from flows.served import require_served
 from storage.runs import Run, RunError, recover, require_out
 from storage.staging import Plan, plan, reusable
 
@@ -44,6 +45,7 @@ def pipeline(
 ) -> "str | State[str]":
     """Select features of a corpus and report on them. Returns the run's directory."""
     settings, engine, where = settings or Staging(), engine or Engine(), out or stages.default_out(source, method, features)
+    require_served(engine, source, store, out)
     stages.require_parameters(method, features, parameters or {})
     require_out(where)
     planned, how = planned_store(source, store, settings), tasks.How(fresh, timeout, engine.staging_memory)
@@ -63,6 +65,7 @@ def stage(
 ) -> str:
     """Stage a source as a corpus store. Returns the store's URI."""
     settings, engine = settings or Staging(), engine or Engine()
+    require_served(engine, source, store)
     with connected(engine):
         how = tasks.How(False, timeout, engine.staging_memory)
         return stage_once(planned_store(source, store, settings), source, settings, how)["store"]
@@ -81,7 +84,9 @@ def select(
     timeout: form.Timeout = tasks.DAY,
 ) -> "str | State[str]":
     """Select features of a store that is there, with curves and report. Returns the run's directory."""
-    corpus, engine = storage.open(store), engine or Engine()
+    engine = engine or Engine()
+    require_served(engine, store, out)
+    corpus = storage.open(store)
     stages.selector_for(corpus, method, features, parameters or {})
     require_out(out)
     with skipping(), at_work([corpus.uri, out], overlap, engine):
@@ -93,10 +98,11 @@ def select(
 @flow(name="evaluate", flow_run_name="evaluate {run}")
 def evaluate(run: form.RunDirectory, engine: Engine | None = None, timeout: form.Timeout = tasks.DAY) -> str:
     """Accuracy curves and report of a run, written anew. Returns the run's directory."""
+    engine = engine or Engine()
+    require_served(engine, run)
     key = Run.open(run).about.get("key")
     if key is None:
         raise RunError(f"{run} was not made by a flow: use `bigfs evaluate {run}`")
-    engine = engine or Engine()
     how = tasks.How(True, timeout, engine.staging_memory)
     with at_work([run], "wait", engine):
         tasks.once(tasks.evaluate, False, how, run, key)

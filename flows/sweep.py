@@ -15,6 +15,7 @@ from flows import parameters as form
 from flows import stages, tasks
 from flows.options import Engine, Staging
 from flows.pipeline import SKIPPED, at_work, planned_store, run_once, skipping, stage_once
+from flows.served import require_served
 from storage import sheets
 from storage.ownership import in_the_way
 from storage.replacing import replacing
@@ -64,6 +65,7 @@ def sweep(
     method that does not fit the corpus, say) is a row with its error, and fails the sweep at its end.
     """
     settings, engine = settings or Staging(), engine or Engine()
+    require_served(engine, source, store, out)
     home, how = Path(out or f"runs/{stages.source_name(source)}-sweep"), tasks.How(fresh, timeout, engine.staging_memory)
     runs = list(cells(methods, features, grid or {}))
     require_table(home / "sweep.csv")

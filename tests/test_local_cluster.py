@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import urllib.error
 import urllib.request
 
@@ -124,7 +123,6 @@ def test_local_cluster_shows_a_dashboard_on_demand():
         assert client.dashboard_link.startswith("http://127.0.0.1:")
         page = client.dashboard_link.replace("/status", "/json/identity.json")  # there without bokeh, too
         assert b"Scheduler" in urllib.request.urlopen(page, timeout=60).read()
-    assert not [thread for thread in threading.enumerate() if thread.name == "IO loop"]
 
 
 # --- the memory limit -----------------------------------------------------------------------------

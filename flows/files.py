@@ -1,0 +1,64 @@
+"""Files that only their user reads."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def private_folder(folder: Path) -> Path:
+    """Create a folder of mode 700, or check that nobody else can put files into one that is there.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        The folder.
+
+    Returns
+    -------
+    pathlib.Path
+        The same folder.
+
+    Raises
+    ------
+    PermissionError
+        Other users can write to the folder, or own it.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    about = folder.stat()
+    if about.st_uid != os.getuid() or about.st_mode & 0o022:
+        raise PermissionError(f"{folder} must belong to you and be closed to others' writing: chmod 700 {folder}, or give a new folder")
+    return folder
+
+
+def private_file(file: Path, content: bytes) -> Path:
+    """Write a file of mode 600, whole or not at all. A file of that name is replaced, whatever its mode.
+
+    Parameters
+    ----------
+    file : pathlib.Path
+        The file.
+    content : bytes
+        What it holds.
+
+    Returns
+    -------
+    pathlib.Path
+        The same file.
+
+    Raises
+    ------
+    PermissionError
+        Other users can write to the file's folder.
+    """
+    folder = private_folder(file.parent)
+    descriptor, part = tempfile.mkstemp(prefix=f".{file.name}.", dir=folder)  # mode 600, and never a file that is there
+    try:
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(content)
+        os.replace(part, file)
+    except BaseException:
+        os.unlink(part)
+        raise
+    return file

@@ -1,0 +1,233 @@
+"""A Prefect server for one user: behind a secret, closed to web pages of others, gone with the process that started it.
+
+Run as ``python -m flows.server PORT``, it reads its secret from the environment and tells its port on standard output.
+Prefect checks the secret. It checks neither the Host nor the Origin of a request, and `OwnDoor` does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from pathlib import Path
+from typing import Any
+
+from flows.files import private_file
+
+HOST = "127.0.0.1"
+USER = "bigfs"
+SECRET = "prefect-secret"  # the file's name
+START_SECONDS = 120.0
+END_SECONDS = 5.0
+
+Message = MutableMapping[str, Any]
+App = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+
+
+class OwnDoor:
+    """An ASGI application that answers only requests to its own address, from no page or from a page of its own.
+
+    A page of another site can send requests to a server on this machine, and can give its own name this machine's
+    address. The browser then says so in Origin or in Host.
+
+    Parameters
+    ----------
+    app : callable
+        The ASGI application behind the door.
+    port : int
+        The port of the server.
+    """
+
+    def __init__(self, app: App, port: int) -> None:
+        self.app, self.port = app, port
+        self.hosts = {f"{HOST}:{port}".encode()}
+        self.origins = {b"http://" + host for host in self.hosts}
+
+    async def __call__(self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]) -> None:
+        """Answer one request.
+
+        Parameters
+        ----------
+        scope, receive, send
+            As ASGI defines them.
+        """
+        if scope["type"] not in ("http", "websocket") or self._own(scope["headers"]):
+            await self.app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            text = f"This server answers only requests to http://{HOST}:{self.port}, from its own pages.\n".encode()
+            headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(text)).encode())]
+            await send({"type": "http.response.start", "status": 403, "headers": headers})
+            await send({"type": "http.response.body", "body": text})
+
+    def _own(self, headers: list[tuple[bytes, bytes]]) -> bool:
+        hosts = [value for name, value in headers if name == b"host"]
+        origins = [value for name, value in headers if name == b"origin"]
+        return len(hosts) == 1 and hosts[0] in self.hosts and all(origin in self.origins for origin in origins)
+
+
+# --- the process that starts it -------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def serving(home: Path, port: int = 0, *, secret: str, temporary: bool = False) -> Iterator[str]:
+    """Run a Prefect server for the block, and let this process and its children use it.
+
+    Parameters
+    ----------
+    home : pathlib.Path
+        Prefect's own folder, with its database.
+    port : int, default=0
+        The port on 127.0.0.1. 0 takes a free one.
+    secret : str
+        ``user:password``. It travels in the environment.
+    temporary : bool, default=False
+        Whether the server lives for one run: it has no pages and no scheduler.
+
+    Yields
+    ------
+    str
+        The address of the API.
+
+    Raises
+    ------
+    OSError
+        The server does not start.
+    """
+    env = {**os.environ, "PREFECT_HOME": str(home), "PREFECT_SERVER_API_AUTH_STRING": secret, "PREFECT_API_AUTH_STRING": secret}
+    env |= {"PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"} if temporary else {"PREFECT__SERVER_FINAL": "1"}
+    command = [sys.executable, "-m", __name__, str(port)]
+    # a session of its own: Ctrl-C ends what uses the server first, then the server
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True) as server,
+    ):
+        try:
+            with _used(f"http://{HOST}:{_port(server, errors, port)}/api", secret) as address:
+                yield address
+        finally:
+            _end(server)
+
+
+@contextlib.contextmanager
+def _used(address: str, secret: str) -> Iterator[str]:
+    """Let Prefect use this server for the block. What it still has to tell the server is told before the end."""
+    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+
+    with temporary_settings({PREFECT_API_URL: address, PREFECT_API_AUTH_STRING: secret}):
+        from prefect.events.worker import EventsWorker
+        from prefect.logging.handlers import APILogWorker
+
+        try:
+            yield address
+        finally:
+            for queue in (APILogWorker, EventsWorker):
+                queue.drain_all(timeout=END_SECONDS)
+
+
+def _port(server: subprocess.Popen[bytes], errors: Any, port: int) -> int:
+    """The port that the server tells once it answers."""
+    assert server.stdout is not None
+    told = server.stdout.readline() if select.select([server.stdout], [], [], START_SECONDS)[0] else b""
+    if told.strip().isdigit():
+        return int(told)
+    errors.seek(0)
+    said = errors.read().decode(errors="replace").strip().splitlines() or [f"no answer in {START_SECONDS:.0f} s"]
+    asked = f" on port {port}" if port else ""
+    raise OSError(f"the Prefect server did not start{asked} ({said[-1]}): give another --port, or set PREFECT_API_URL")
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    assert server.stdin is not None
+    server.stdin.close()  # what the server waits for
+    try:
+        server.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        server.kill()
+
+
+def user_secret(folder: Path) -> str:
+    """The secret of this user's servers: ``bigfs:…``, made once and kept in a file of mode 600.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Where the file lies. It is created if it does not exist.
+
+    Returns
+    -------
+    str
+        User and password. A secret that others could read is replaced.
+    """
+    file = folder / SECRET
+    with contextlib.suppress(FileNotFoundError):
+        about = file.stat()
+        if about.st_uid == os.getuid() and not about.st_mode & 0o077:
+            return file.read_text().strip()
+    return private_file(file, new_secret().encode()).read_text()
+
+
+def new_secret() -> str:
+    """A secret that nobody guesses.
+
+    Returns
+    -------
+    str
+        User and password.
+    """
+    return f"{USER}:{secrets.token_urlsafe(24)}"
+
+
+# --- the server's own process ---------------------------------------------------------------------
+
+
+def main() -> None:
+    """Serve until standard input ends, which it does with the process that holds its other end."""
+    try:
+        door = socket.create_server((HOST, int(sys.argv[1])))
+    except OSError as error:
+        sys.exit(error.strerror)
+    port = door.getsockname()[1]
+    os.environ["PREFECT_API_URL"] = f"http://{HOST}:{port}/api"  # also where the pages look for the API
+    os.environ["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"] = f"http://{HOST}:{port}"
+
+    import uvicorn
+    from prefect.server.api.server import create_app
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                threading.Thread(target=end_with_parent, daemon=True).start()
+                print(port, flush=True)
+                _silence()
+
+    def end_with_parent() -> None:
+        sys.stdin.buffer.read()
+        server.should_exit = True
+        threading.Event().wait(END_SECONDS)
+        os._exit(0)
+
+    options: dict[str, Any] = {"log_level": "critical", "timeout_graceful_shutdown": 1, "server_header": False, "access_log": False}
+    server = Server(uvicorn.Config(OwnDoor(create_app(), port), lifespan="on", **options))
+    server.run([door])
+
+
+def _silence() -> None:
+    """From now on nobody reads what this process prints."""
+    with open(os.devnull, "wb") as nothing:
+        for stream in (1, 2):
+            os.dup2(nothing.fileno(), stream)
+
+
+if __name__ == "__main__":
+    main()
