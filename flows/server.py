@@ -26,6 +26,7 @@ USER = "bigfs"
 SECRET = "prefect-secret"  # the file's name
 START_SECONDS = 120.0
 END_SECONDS = 5.0
+RUN_END_SECONDS = 2.0  # of a run's own server, which has no services to stop
 
 Message = MutableMapping[str, Any]
 App = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
@@ -115,7 +116,7 @@ def serving(home: Path, port: int = 0, *, secret: str, temporary: bool = False) 
             with _used(f"http://{HOST}:{_port(server, errors, port)}/api", secret) as address:
                 yield address
         finally:
-            _end(server)
+            _end(server, RUN_END_SECONDS if temporary else END_SECONDS)
 
 
 @contextlib.contextmanager
@@ -146,11 +147,11 @@ def _port(server: subprocess.Popen[bytes], errors: Any, port: int) -> int:
     raise OSError(f"the Prefect server did not start{asked} ({said[-1]}): give another --port, or set PREFECT_API_URL")
 
 
-def _end(server: subprocess.Popen[bytes]) -> None:
+def _end(server: subprocess.Popen[bytes], seconds: float) -> None:
     assert server.stdin is not None
     server.stdin.close()  # what the server waits for
     try:
-        server.wait(END_SECONDS)
+        server.wait(seconds)
     except subprocess.TimeoutExpired:
         server.kill()
 

@@ -62,12 +62,20 @@ def note(number: int) -> None:
 
 def end_children() -> None:
     """End every process that this one started, and theirs."""
-    children = psutil.Process().children(recursive=True)
+    children = [child for child in psutil.Process().children(recursive=True) if not _ends_last(child)]
     for end in (psutil.Process.terminate, psutil.Process.kill):
         for child in children:
             with contextlib.suppress(psutil.NoSuchProcess):
                 end(child)
         children = psutil.wait_procs(children, timeout=CHILD_SECONDS)[1]
+
+
+def _ends_last(child: psutil.Process) -> bool:
+    """Whether this is Python's own process that cleans up after this one and ignores signals until then."""
+    try:
+        return "multiprocessing.resource_tracker" in " ".join(child.cmdline())
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _heed(number: int, _frame: Any) -> NoReturn:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from flows.files import private_file
 
 DAYS = 365
 
@@ -26,9 +27,26 @@ def make_certificates(folder: str | Path, hosts: Sequence[str] = ("localhost", "
     The authority's own key is thrown away: to let more machines in, share the certificate; to lock
     one out, make new ones.
 
+    Parameters
+    ----------
+    folder : str or pathlib.Path
+        Where to write. It is created with mode 700 if it does not exist.
+    hosts : sequence of str, default=("localhost", "127.0.0.1")
+        Names and addresses of the cluster's machines.
+    days : int, default=365
+        How long the certificates are valid.
+
+    Returns
+    -------
+    pathlib.Path
+        The folder.
+
     Raises
     ------
-    ValueError : the folder holds certificates already.
+    ValueError
+        The folder holds certificates already.
+    PermissionError
+        Other users can write to the folder.
     """
     folder = Path(folder)
     if (folder / "ca.pem").exists():
@@ -51,10 +69,8 @@ def make_certificates(folder: str | Path, hosts: Sequence[str] = ("localhost", "
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), critical=False)
         .sign(authority, hashes.SHA256())
     )
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     key = node.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    with open(os.open(folder / "node.key", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(key)
+    private_file(folder / "node.key", key)
     (folder / "node.pem").write_bytes(leaf.public_bytes(serialization.Encoding.PEM))
     (folder / "ca.pem").write_bytes(ca.public_bytes(serialization.Encoding.PEM))
     return folder

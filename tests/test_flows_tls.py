@@ -66,6 +66,47 @@ def test_the_key_is_private_and_the_authority_s_is_gone(folders):
     assert set(environment(own).values()) == {"true", *(str(own / name) for name in ("ca.pem", "node.key", "node.pem"))}
 
 
+def test_certificates_replace_a_key_file_that_others_could_read(tmp_path):
+    (tmp_path / "tls").mkdir(mode=0o755)
+    key = tmp_path / "tls" / "node.key"
+    key.touch()
+    key.chmod(0o644)
+    with key.open() as others:
+        make_certificates(tmp_path / "tls")
+        assert others.read() == ""
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert sorted(p.name for p in (tmp_path / "tls").iterdir()) == ["ca.pem", "node.key", "node.pem"]
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
+def test_certificates_refuse_a_folder_that_others_can_write(tmp_path, mode):
+    folder = tmp_path / "tls"
+    folder.mkdir()
+    folder.chmod(mode)
+    with pytest.raises(PermissionError, match="chmod 700"):
+        make_certificates(folder)
+    assert not list(folder.iterdir())
+
+
+def test_certificates_follow_no_link_of_that_name(tmp_path):
+    (tmp_path / "tls").mkdir(mode=0o700)
+    (tmp_path / "elsewhere").write_text("untouched")
+    (tmp_path / "tls" / "node.key").symlink_to(tmp_path / "elsewhere")
+    make_certificates(tmp_path / "tls")
+    assert (tmp_path / "elsewhere").read_text() == "untouched"
+    assert not (tmp_path / "tls" / "node.key").is_symlink()
+
+
+def test_expired_certificates_are_refused(folders, tmp_path):
+    own, _ = folders
+    expired = make_certificates(tmp_path / "expired", days=0)
+    for client, server in ((expired, expired), (own, expired)):
+        with pytest.raises(ssl.SSLCertVerificationError):
+            handshake(context(client, server=False), context(server, server=True))
+    with pytest.raises(ValueError, match="expired on"), blocks.cluster("tls://127.0.0.1:1", security=expired):
+        raise AssertionError("not reached")
+
+
 def test_certificates_are_not_overwritten(folders):
     with pytest.raises(ValueError, match="holds certificates already"):
         make_certificates(folders[0])

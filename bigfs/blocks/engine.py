@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
+import logging
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +96,9 @@ def cluster(
         with _as_current(scheduler):
             yield scheduler
         return
+    log = logging.getLogger("distributed")
     with contextlib.ExitStack() as stack:
+        stack.callback(log.setLevel, log.level)
         stack.enter_context(dask.config.set(_settings(memory_limit)))
         if scheduler is None:
             address: Any = stack.enter_context(_local(workers or os.cpu_count() or 1, memory_limit, dashboard))
@@ -101,8 +107,14 @@ def cluster(
         with _reached(scheduler):
             client = stack.enter_context(_connected(address, security=_security(security), set_as_default=False, timeout=timeout))
             client.register_plugin(relief())
-        with _as_current(client):
-            yield client
+        try:
+            with _as_current(client):
+                yield client
+        except Exception:
+            raise
+        except BaseException:  # an interruption: that tasks break off is no news
+            log.setLevel(logging.CRITICAL + 1)
+            raise
 
 
 @contextlib.contextmanager
@@ -119,20 +131,31 @@ def _local(workers: int, memory_limit: str | int, dashboard: bool) -> Iterator[A
     """A cluster of processes on this machine that only this process and its workers can use."""
     from distributed import LocalCluster, Security
 
-    with (
-        dask.config.set(WITH_DASHBOARD if dashboard else WITHOUT_HTTP),
-        LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            memory_limit=memory_limit,
-            host="127.0.0.1",
-            protocol="tls",
-            security=Security.temporary(),
-            dashboard_address="127.0.0.1:0",  # distributed opens this port always, with None on a port of its choice
-            scheduler_kwargs={"dashboard": dashboard},
-        ) as started,
-    ):
-        yield started
+    with dask.config.set(WITH_DASHBOARD if dashboard else WITHOUT_HTTP):
+        with _interrupts_kept():
+            started = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                memory_limit=memory_limit,
+                host="127.0.0.1",
+                protocol="tls",
+                security=Security.temporary(),
+                dashboard_address="127.0.0.1:0",  # distributed opens this port always, with None on a port of its choice
+                scheduler_kwargs={"dashboard": dashboard},
+            )
+        with started:
+            yield started
+
+
+@contextlib.contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Threads started in the block, and processes that these ever start, get no Ctrl-C: this process does, and ends them."""
+    resource_tracker.ensure_running()  # its start would let SIGINT through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def require_size(memory_limit: str | int) -> None:
@@ -202,12 +225,16 @@ def _security(security: Any) -> Any:
     """What `distributed` takes: a folder of certificates becomes mutual TLS that refuses everything else."""
     if not isinstance(security, str | os.PathLike):
         return security
+    from cryptography import x509
     from distributed import Security
 
     folder = Path(security)
     missing = [name for name in ("ca.pem", "node.pem", "node.key") if not (folder / name).is_file()]
     if missing:
         raise ValueError(f"{folder} has no {', '.join(missing)}: make certificates with `bigfs certificates {folder}`")
+    until = x509.load_pem_x509_certificate((folder / "node.pem").read_bytes()).not_valid_after_utc
+    if until < dt.datetime.now(dt.UTC):
+        raise ValueError(f"the certificates in {folder} expired on {until:%Y-%m-%d}: make new ones with `bigfs certificates`")
     pair = {f"tls_{role}_{kind}": str(folder / f"node.{end}") for role in ROLES for kind, end in (("cert", "pem"), ("key", "key"))}
     return Security(tls_ca_file=str(folder / "ca.pem"), require_encryption=True, **pair)
 
