@@ -106,12 +106,12 @@ def quiet_prefect(debug: bool) -> Iterator[None]:
     levels = {"PREFECT_LOGGING_LEVEL": "INFO" if debug else "CRITICAL", "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL"}
     if not debug:  # before distributed is imported: Prefect routes its lines to the console
         dask.config.set({"logging.distributed": "error"})
-    with _server(user_cache_path("bigfs"), **levels):
+    with _server(user_cache_path("bigfs"), None, **levels):
         yield
 
 
 @contextlib.contextmanager
-def _server(data: Path, port: int | None = None, **more: str) -> Iterator[str]:
+def _server(data: Path, port: int | None, **more: str) -> Iterator[str]:
     """The address of the Prefect server that the environment names, or of one that lives as long as the block.
 
     With a port it serves pages and schedules behind this user's secret; without one it serves one run behind a secret of its own.

@@ -113,18 +113,18 @@ def serving(home: Path, port: int = 0, *, secret: str, temporary: bool = False) 
         subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True) as server,
     ):
         try:
-            with _used(f"http://{HOST}:{_port(server, errors, port)}/api", secret) as address:
+            with _used(f"http://{HOST}:{_port(server, errors, port)}/api", secret, pages=not temporary) as address:
                 yield address
         finally:
             _end(server, RUN_END_SECONDS if temporary else END_SECONDS)
 
 
 @contextlib.contextmanager
-def _used(address: str, secret: str) -> Iterator[str]:
+def _used(address: str, secret: str, pages: bool) -> Iterator[str]:
     """Let Prefect use this server for the block. What it still has to tell the server is told before the end."""
-    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, PREFECT_SERVER_UI_ENABLED, temporary_settings
 
-    with temporary_settings({PREFECT_API_URL: address, PREFECT_API_AUTH_STRING: secret}):
+    with temporary_settings({PREFECT_API_URL: address, PREFECT_API_AUTH_STRING: secret, PREFECT_SERVER_UI_ENABLED: pages}):
         from prefect.events.worker import EventsWorker
         from prefect.logging.handlers import APILogWorker
 

@@ -31,14 +31,14 @@ def heeded() -> Iterator[None]:
     SystemExit
         With status 130 after SIGINT and 143 after SIGTERM.
     """
-    before = {number: signal.signal(number, _heed) for number in ENDS}
+    before = {end: signal.signal(end, _heed) for end in ENDS}
     try:
         yield
     except KeyboardInterrupt:
         note(signal.SIGINT)
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for end, handler in before.items():
+            signal.signal(end, handler)
     if _received:
         number = _received[0]
         end_children()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from prefect import get_run_logger, runtime, task
+from prefect.settings import get_current_settings
 from prefect.tasks import Task, exponential_backoff
 
 import bigfs
@@ -157,6 +158,7 @@ def _program() -> str:
 
 
 def _own_id() -> dict[str, Any]:
-    """The flow run that made a run directory."""
-    run = runtime.flow_run
-    return {"flow_run_id": run.get_id(), "flow_run_name": run.get_name(), "flow": run.get_flow_name(), "url": run.get_flow_run_ui_url()}
+    """The flow run that made a run directory; its page only where the server has pages, which a run's own server has not."""
+    run, settings = runtime.flow_run, get_current_settings()
+    url = run.get_flow_run_ui_url() if settings.ui_url and settings.server.ui.enabled else None
+    return {"flow_run_id": run.get_id(), "flow_run_name": run.get_name(), "flow": run.get_flow_name(), "url": url}

@@ -1,8 +1,10 @@
 """deploy/prefect.yaml on a real server: work pool, worker, runs by schedule and by hand, seen through the API."""
 
+import base64
 import contextlib
 import json
 import os
+import stat
 import subprocess
 import sys
 import urllib.error
@@ -21,12 +23,13 @@ from processes import (
     client,
     environment,
     free_port,
-    healthy,
     start,
     stop,
     until,
     write_corpus,
 )
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
 
 pytestmark = PREFECT_WARNS
 FILES = sorted((ROOT / "deploy").rglob("*.yaml"))
@@ -186,21 +189,99 @@ def runs_of(sweep):
 # --- without any of that --------------------------------------------------------------------------
 
 
-def test_serve_runs_by_its_schedule_and_takes_its_server_with_it(tmp_path):
-    write_corpus(tmp_path / "corpus.svm", seed=3)
+def call(url, body=None, secret=None, **headers):
+    """Status, headers and content of a request."""
+    if secret:
+        headers["Authorization"] = "Basic " + base64.b64encode(secret.encode()).decode()
+    data = None if body is None else json.dumps(body).encode()
+    asked = urllib.request.Request(url, data, {"Content-Type": "application/json", **headers}, method=headers.pop("method", None))
+    try:
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            return answer.status, dict(answer.headers), answer.read()
+    except urllib.error.HTTPError as answer:
+        return answer.code, dict(answer.headers), answer.read()
+
+
+def refused_everywhere(url, secret):
+    """No request without the secret, of a foreign page or to a foreign name gets an answer of the API."""
+    foreign = {"Origin": "https://evil.example"}
+    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
+    own = url.removesuffix("/api")
+    answers = [
+        (call(f"{url}/deployments/filter", {}), 401),
+        (call(f"{url}/deployments/filter", {}, "bigfs:guess"), 401),
+        (call(f"{url}/deployments/filter", {}, secret, **foreign), 403),
+        (call(f"{url}/deployments/filter", {}, secret, Origin="null"), 403),
+        (call(f"{url}/deployments/filter", {}, secret, Origin=own.replace("127.0.0.1", "localhost")), 403),
+        (call(f"{url}/deployments/filter", {}, secret, Host="evil.example"), 403),
+        (call(f"{url}/deployments/filter", {}, secret, Host="127.0.0.1:1"), 403),
+        (call(f"{url}/deployments/filter", method="OPTIONS", **foreign, **asked), 403),
+        (call(f"{own}/", **foreign), 403),
+    ]
+    for (status, headers, _), expected in answers:
+        assert status == expected
+        assert "access-control-allow-origin" not in {name.lower() for name in headers}
+    assert call(f"{url}/deployments/filter", {}, secret)[0] == 200
+    assert call(f"{url}/deployments/filter", {}, secret, Origin=own)[0] == 200
+    for path in ("events/in", "events/out", "logs/out", "task_runs/subscriptions/scheduled"):
+        with (
+            pytest.raises((ConnectionClosed, InvalidStatus)),
+            connect(f"{url.replace('http', 'ws')}/{path}", subprotocols=["prefect"]) as socket,
+        ):
+            socket.send(json.dumps({"type": "auth", "token": None}))
+            socket.recv(timeout=20)
+        with pytest.raises(InvalidStatus, match="403"), connect(f"{url.replace('http', 'ws')}/{path}", origin="https://evil.example"):
+            raise AssertionError("let in")
+
+
+def asked_for(url, secret, **parameters):
+    """The final state of a run that the API is asked for."""
+    deployment = json.loads(call(f"{url}/deployments/filter", {}, secret)[2])[0]["id"]
+    run = json.loads(call(f"{url}/deployments/{deployment}/create_flow_run", {"parameters": parameters}, secret)[2])["id"]
+
+    def final():
+        state = json.loads(call(f"{url}/flow_runs/{run}", None, secret)[2])["state"]
+        return state if state["type"] in ("COMPLETED", "FAILED", "CRASHED", "CANCELLED") else None
+
+    return until(final, "the run asked for", 200, every=0.3)
+
+
+def test_serve_runs_by_its_schedule_behind_its_secret_and_takes_its_server_with_it(tmp_path):
+    home = tmp_path / "served"
+    home.mkdir()
+    write_corpus(home / "corpus.svm", seed=3)
     port = free_port()
+    url = f"http://127.0.0.1:{port}/api"
     env = environment(tmp_path / "prefect", PREFECT_RUNNER_POLL_FREQUENCY="1", PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS="2")
+    env |= {"XDG_DATA_HOME": str(tmp_path / "data"), "PREFECT_LOGGING_LEVEL": "DEBUG"}
     command = [sys.executable, "-m", "bigfs.cli", "serve", "corpus.svm", "--cron", "* * * * * */5", "--features", "12"]
     command += ["--set", "gamma=0.5", "--workers", "0", "--out", "runs/r", "--port", port]
-    served = start(command, tmp_path / "serve.log", env, tmp_path)
+    served = start(command, tmp_path / "serve.log", env, home)
     try:
-        report = tmp_path / "runs" / "r" / "report.html"
+        report = home / "runs" / "r" / "report.html"
         until(lambda: report.exists() or served.poll() is not None, "a run by schedule", 200)
         assert served.poll() is None, (tmp_path / "serve.log").read_text()
-        assert json.loads((tmp_path / "runs" / "r" / "run.json").read_text())["parameters"]["parameters"] == {"gamma": 0.5}
-        assert healthy(f"http://127.0.0.1:{port}/api")
+        assert json.loads((home / "runs" / "r" / "run.json").read_text())["parameters"]["parameters"] == {"gamma": 0.5}
+        file = tmp_path / "data" / "bigfs" / "prefect-secret"
+        secret = file.read_text()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert str(file) in (tmp_path / "serve.log").read_text()
+        refused_everywhere(url, secret)
+        state = asked_for(url, secret, out=str(tmp_path / "elsewhere"))
+        assert state["type"] == "FAILED"
+        assert "works below" in state["message"]
+        assert not (tmp_path / "elsewhere").exists()
+        tree = psutil.Process(served.pid).children(recursive=True)
+        for process in (psutil.Process(served.pid), *tree):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                assert secret.partition(":")[2] not in " ".join(process.cmdline())
+        told = "".join(call(f"{url}/{kept}/filter", {}, secret)[2].decode() for kept in ("logs", "deployments", "flow_runs", "artifacts"))
+        assert secret.partition(":")[2] not in told + (tmp_path / "serve.log").read_text()
+        for kept in (*home.rglob("*"), *(tmp_path / "prefect").rglob("*")):
+            assert not kept.is_file() or secret.partition(":")[2].encode() not in kept.read_bytes(), kept
         served.terminate()
-        served.wait(60)
-        assert not healthy(f"http://127.0.0.1:{port}/api")
+        assert served.wait(60) == 143
+        assert (tmp_path / "serve.log").read_text().splitlines()[-1] == "bigfs: terminated"
+        assert not psutil.wait_procs(tree, timeout=20)[1]
     finally:
         stop(served)
