@@ -114,7 +114,7 @@ def test_anndata_without_label_names_the_columns_that_could_be_it(tmp_path, matr
     root["obs"]["batch"] = root["obs"]["label"][:]
     del root["obs"]["label"]
     corpus = storage.open(storage.stage(path, tmp_path / "staged.zarr") if staged else path)
-    with pytest.raises(ValueError, match=r"anova can.t learn from .*has no labels: stage it with label= one of (batch, cell|cell, batch), or"):
+    with pytest.raises(ValueError, match=r"anova can.t learn from .*has no labels: stage it with label= one of (batch, cell|cell, batch)"):
         stages.selector_for(corpus, "anova", 2, {})
     stages.selector_for(corpus, "sparge-pca", 2, {})
     uri = storage.stage(path, tmp_path / "labelled.zarr", label="batch")
