@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from bigfs.matrix import Matrix
     from bigfs.selectors import ANOVA, JGSC, JHLSR, RJGSC, RLSR, SMR, SRLSR, Chi2, Fisher, LaplacianScore, SparGE, SparGECV
 
+__version__ = "0.1.0"
+
 _ROOMS = {"cluster": "blocks", "Matrix": "matrix"}
 
 __all__ = [
@@ -33,3 +35,8 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'bigfs' has no attribute {name!r}")
     return getattr(import_module(f"bigfs.{_ROOMS.get(name, 'selectors')}"), name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names: tab completion shows them before they are imported."""
+    return sorted({*__all__, "__version__", "__doc__"})

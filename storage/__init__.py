@@ -44,3 +44,8 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(import_module(f"storage.{room}"), name)
     raise AttributeError(f"module 'storage' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the public names: tab completion shows them before they are imported."""
+    return sorted({*__all__, "__doc__"})
