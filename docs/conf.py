@@ -1,0 +1,101 @@
+"""Configuration of the documentation. `make docs` builds it; nothing is fetched."""
+
+import os
+import sys
+from pathlib import Path
+
+from docutils.nodes import SkipNode
+from docutils.utils.math.latex2mathml import tex2mathml
+
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]  # the packages, and the extensions beside this file
+os.environ.setdefault("MPLBACKEND", "agg")
+
+project = "bigfs"
+author = "the bigfs developers"
+copyright = author
+release = "0.1.0"
+version = release
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+    "command_line",
+]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "_templates", "auto_examples/**/*.ipynb", "auto_examples/sg_execution_times.rst", "sg_execution_times.rst"]
+source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
+nitpicky = False
+suppress_warnings = ["config.cache"]  # the settings below hold functions and classes, which Sphinx can't store
+
+# --- pages ---
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+myst_dmath_double_inline = False
+
+# --- the reference ---
+autosummary_generate = True
+autodoc_typehints = "none"  # numpydoc prints the types
+autodoc_default_options = {"exclude-members": "set_fit_request, set_transform_request, set_score_request"}
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+numpydoc_validation_checks: set[str] = set()  # the docstrings are checked by the tests, not by the build
+
+# --- the gallery ---
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"\.py$",
+    "within_subsection_order": "ExampleTitleSortKey",
+    "backreferences_dir": "reference/generated/backreferences",
+    "doc_module": ("bigfs", "storage"),
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_signature": False,
+    "min_reported_time": 60,
+    "reset_argv": lambda gallery_conf, script_vars: [],
+}
+
+# --- the pages' looks ---
+html_theme = "pydata_sphinx_theme"
+html_title = "bigfs"
+html_static_path = ["_static"]
+html_css_files = ["bigfs.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "logo": {"text": "bigfs"},
+    "navbar_align": "left",
+    "navbar_end": ["theme-switcher"],
+    "header_links_before_dropdown": 6,
+    "show_toc_level": 2,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": ["page-toc"],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+html_sidebars = {"getting-started": [], "choose": [], "comparison": [], "faq": [], "measured": []}
+
+
+def _inline_math(self, node):
+    self.body.append(tex2mathml(node.astext(), as_block=False))
+    raise SkipNode
+
+
+def _block_math(self, node):
+    self.body.append(f'<div class="math-block">{tex2mathml(node.astext(), as_block=True)}</div>')
+    raise SkipNode
+
+
+def setup(app):
+    """Formulas as MathML, which browsers draw without a script from elsewhere."""
+    app.add_html_math_renderer("mathml", inline_renderers=(_inline_math, None), block_renderers=(_block_math, None))
+
+
+html_math_renderer = "mathml"
