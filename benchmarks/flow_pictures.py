@@ -1,4 +1,4 @@
-"""Pictures for docs/scheduled.md: a run on Prefect's pages, its artifacts, and the Dask dashboard while it works.
+"""Pictures for docs/guide/scheduled.md: a run on Prefect's pages, its artifacts, and the Dask dashboard while it works.
 
     PYTHONPATH=.:tests python benchmarks/flow_pictures.py docs/pictures
 

@@ -1,7 +1,7 @@
 """SMR on faces: accuracy and redundancy against single-pixel scores, covered eyes, time at PIE's size.
 
 python benchmarks/smr.py orl --data FOLDER
-python benchmarks/smr.py pictures --data FOLDER --out docs
+python benchmarks/smr.py pictures --data FOLDER --out docs/pictures
 python benchmarks/smr.py time
 """
 
@@ -107,7 +107,7 @@ def orl_command(data: Data, repeats: int = 5, rounds: int = 30, eyes: bool = Fal
 
 
 @app.command()
-def pictures(data: Data, out: Path = Path("docs")) -> None:
+def pictures(data: Data, out: Path = Path("docs/pictures")) -> None:
     """A covered face, SMR's score map, and the chosen pixels over the mean image, with and without the cover."""
     X, y = orl(data)
     fig, axes = plt.subplots(2, 4, figsize=(9.2, 4.8), layout="constrained")
@@ -127,7 +127,7 @@ def pictures(data: Data, out: Path = Path("docs")) -> None:
         print(f"{name}: chosen pixels inside the block of {6 * 24}: SMR {inside[0]}, Fisher {inside[1]}, of 200")
     for axis, title in zip(axes[0], ("an image", "SMR scores", "SMR, 200 pixels", "Fisher, 200 pixels"), strict=True):
         axis.set_title(title, fontsize=10)
-    fig.savefig(out / "smr.png", dpi=90)
+    fig.savefig(out / "covered-eyes.png", dpi=90)
 
 
 @app.command(name="time")

@@ -1,6 +1,6 @@
 """Hypergraphs of the samples: incidence H, weights w, and L_H(w) through H.
 
-    L_H(w) = I − D_v^-½ H diag(w) D_e⁻¹ Hᵀ D_v^-½          JHLSR eq. 14, corrected (METHODS.md, section 3)
+    L_H(w) = I − D_v^-½ H diag(w) D_e⁻¹ Hᵀ D_v^-½          JHLSR eq. 14, corrected (docs/methods/jhlsr.md)
 
 H is n × e with H[i, e] = 1 where sample i is in hyperedge e. D_v and D_e are the **unweighted** row and
 column sums of H, so that L_H is positive semi-definite for every w with 0 ≤ w ≤ 1, and linear in w.

@@ -1,4 +1,4 @@
-"""JHLSR against a dense loop written from METHODS.md, section 3, with hand-made hypergraphs."""
+"""JHLSR against a dense loop written from the formulas of docs/methods/jhlsr.md with hand-made hypergraphs."""
 
 import warnings
 

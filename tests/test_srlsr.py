@@ -1,4 +1,4 @@
-"""SRLSR and RLSR against a dense loop written from METHODS.md, section 2, and against bounds."""
+"""SRLSR and RLSR against a dense loop written from the formulas of docs/methods/srlsr.md and against bounds."""
 
 import warnings
 

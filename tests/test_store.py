@@ -188,7 +188,7 @@ ANNDATA = {
 
 
 def test_the_layout_is_anndatas(folder, tmp_path):
-    """By its published attributes; anndata itself opens it in an environment of its own (docs/store.md)."""
+    """By its published attributes; anndata itself opens it in an environment of its own (docs/guide/store.md)."""
     root = zarr.open_group(storage.stage(folder, tmp_path / "a.zarr"), mode="r")
     for path, encoding in ANNDATA.items():
         attributes = (root[path] if path else root).attrs

@@ -49,7 +49,7 @@ class SparGE(Selector):
     graph : (n, n) sparse affinity, or `Neighbours`, to use instead, for lpp and sda.
     weighting : for lpp and sda. Their generalized eigenproblems weigh sample i by √D_ii (√(1+βD_ii)): "degree" does
         as they do; "uniform" (default) regresses as the paper's Table 1 does. On COIL20 uniform was better at 50
-        and 100 pixels of a cosine graph, about equal elsewhere (docs/sparge.md).
+        and 100 pixels of a cosine graph, about equal elsewhere (docs/methods/sparge.md).
     beta : weight of the graph against the classes, for sda.
     ranking : how the union of the sets becomes exactly m features. "elimination" (default) takes away the
         cheapest one by one, at the exact cost to the objective, which is what m features together are

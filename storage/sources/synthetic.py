@@ -1,6 +1,6 @@
 """Generated corpora at stated scale: `synthetic:NAME?rows=…&seed=…`.
 
-docs/sources.md says where the constants come from.
+docs/guide/sources.md says where the constants come from.
 """
 
 from __future__ import annotations
