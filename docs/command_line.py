@@ -18,17 +18,18 @@ class CommandLine(SphinxDirective):
         """Build the sections."""
         group = typer.main.get_command(application)
         commands = group.commands  # type: ignore[attr-defined]  # a Typer application with several commands is a group
-        return [self.section(name, commands[name], group) for name in sorted(commands)]
+        return [self.section(name, commands[name]) for name in sorted(commands)]
 
-    def section(self, name: str, command: Any, group: Any) -> nodes.section:
+    def section(self, name: str, command: Any) -> nodes.section:
         """Build the section of one command."""
         section = nodes.section(ids=[f"bigfs-{name}"], names=[f"bigfs-{name}"])
         section += nodes.title(text=f"bigfs {name}")
-        self.state.nested_parse(StringList(list(_lines(name, command, group)), source=f"bigfs {name}"), 0, section)
+        self.state.nested_parse(StringList(list(lines_of(name, command)), source=f"bigfs {name}"), 0, section)
         return section
 
 
-def _lines(name: str, command: Any, group: Any) -> Iterator[str]:
+def lines_of(name: str, command: Any) -> Iterator[str]:
+    """Yield the lines of reStructuredText that document one command."""
     context = typer.Context(command, info_name=f"bigfs {name}")
     usage = " ".join(piece for parameter in command.params for piece in _usage(parameter))
     yield from [(command.help or "").strip(), "", "::", "", f"   bigfs {name} {usage} [OPTIONS]".replace("  ", " "), ""]

@@ -40,7 +40,6 @@ myst_dmath_double_inline = False
 # --- the reference ---
 autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc prints the types
-autodoc_default_options = {"exclude-members": "set_fit_request, set_transform_request, set_score_request"}
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 numpydoc_validation_checks: set[str] = set()  # the docstrings are checked by the tests, not by the build

@@ -183,12 +183,15 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
     Attributes
     ----------
     components_ : (m, d) the atoms, Bᵀ.
-    scores_ : (m,) ‖s_i‖ of each atom; selected_ : kept atoms, best first; support_ : (m,) their mask.
+    scores_ : (m,) ‖s_i‖ of each atom.
+    selected_ : kept atoms, best first.
+    support_ : (m,) their mask.
     codes_ : (n, k) codes of the training samples on the kept atoms, with the graph.
     coder_ : (d, k) takes new samples to codes.
     column_importance_ : (d,) norm of each column of the reconstruction of X by the kept atoms.
     n_iter_ : Sylvester equations solved.
-    result_ : of the coding (`objective`, `violation`, `sylvester`); dictionary_result_ : of the learning, or None.
+    result_ : of the coding (`objective`, `violation`, `sylvester`).
+    dictionary_result_ : of the learning, or None.
 
     Raises
     ------

@@ -126,9 +126,12 @@ class JHLSR(Selector):
 
     Attributes
     ----------
-    scores_ : (d,) ‖s_j‖. coef_ : S (d, r).
-    mode_ : the mode that was used. classes_ : the labels found, if any.
-    hypergraph_ : what was used; hyperedge_weights_ : (e,) the learned w, many of them zero: `result_.stats["zero_hyperedges"]`.
+    scores_ : (d,) ‖s_j‖.
+    coef_ : S (d, r).
+    mode_ : the mode that was used.
+    classes_ : the labels found, if any.
+    hypergraph_ : what was used.
+    hyperedge_weights_ : (e,) the learned w, many of them zero: `result_.stats["zero_hyperedges"]`.
     result_ : status, history, and the plans of the ridge solves.
 
     References

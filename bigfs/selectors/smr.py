@@ -207,7 +207,9 @@ class SMR(Selector):
     ----------
     scores_ : (d,) row norms of P.
     score_map_ : (M, N) the same as an image.
-    U_, V_ : (c, M, k) and (c, N, k); intercept_ : (c,) b; classes_ : (c,).
+    U_, V_ : (c, M, k) and (c, N, k).
+    intercept_ : (c,) b.
+    classes_ : (c,) the labels.
     n_iter_ : rounds made.
     result_ : status and history (`objective`, `change`); `stats` has ζ and the route.
 
