@@ -12,7 +12,7 @@ from bigfs.cli import app as application
 
 
 class CommandLine(SphinxDirective):
-    """``.. command-line::`` becomes a section per command: its help, usage, arguments and options."""
+    """``{command-line}`` becomes a section per command: its help, usage, arguments and options."""
 
     def run(self) -> list[nodes.Node]:
         """Build the sections."""
@@ -29,20 +29,17 @@ class CommandLine(SphinxDirective):
 
 
 def lines_of(name: str, command: Any) -> Iterator[str]:
-    """Yield the lines of reStructuredText that document one command."""
+    """Yield the lines of Markdown that document one command."""
     context = typer.Context(command, info_name=f"bigfs {name}")
-    usage = " ".join(piece for parameter in command.params for piece in _usage(parameter))
-    yield from [(command.help or "").strip(), "", "::", "", f"   bigfs {name} {usage} [OPTIONS]".replace("  ", " "), ""]
+    arguments = " ".join(p.name.upper() for p in command.params if p.param_type_name != "option")
+    yield from [(command.help or "").strip(), "", "```", " ".join(f"bigfs {name} {arguments} [OPTIONS]".split()), "```", ""]
     for parameter in command.params:
-        term = f"``{'``, ``'.join(parameter.opts)}``" if parameter.param_type_name == "option" else f"``{parameter.name.upper()}``"
-        default = parameter.get_default(context, call=False)
-        shown = "" if default in (None, False, True) or parameter.param_type_name != "option" else f" Default: ``{default}``."
-        description = (getattr(parameter, "help", None) or "").strip().rstrip(".")
-        yield from [term, f"   {description[:1].upper()}{description[1:]}.{shown}".replace("   .", "   "), ""]
-
-
-def _usage(parameter: Any) -> list[str]:
-    return [] if parameter.param_type_name == "option" else [parameter.name.upper()]
+        option = parameter.param_type_name == "option"
+        default = parameter.get_default(context, call=False) if option else None
+        shown = "" if default in (None, False, True) else f" Default: `{default}`."
+        help_text = (getattr(parameter, "help", None) or "").strip().rstrip(".")
+        names = parameter.opts if option else [parameter.name.upper()]
+        yield from [", ".join(f"`{text}`" for text in names), f": {help_text[:1].upper()}{help_text[1:]}.{shown}", ""]
 
 
 def setup(app: Any) -> dict[str, bool]:

@@ -79,7 +79,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"getting-started": [], "choose": [], "comparison": [], "faq": [], "measured": []}
+html_sidebars = {page: [] for page in ("getting-started", "choose", "architecture", "comparison", "faq", "glossary")}
 
 
 def _inline_math(self, node):

@@ -32,7 +32,7 @@ def main():
         parallel = selector.fit(corpus.X, corpus.y).scores_
     print("the same scores to the last bit:", np.array_equal(serial, parallel))
 
-    fig, ax = plt.subplots(figsize=(5, 4.5), layout="constrained")
+    _, ax = plt.subplots(figsize=(5, 4.5), layout="constrained")
     ax.plot(serial[serial > 0], parallel[serial > 0], "o", alpha=0.5)
     ax.set(xscale="log", yscale="log", xlabel="score, one process", ylabel="score, two workers", title="Same bits on a cluster")
     plt.show()

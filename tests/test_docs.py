@@ -39,14 +39,16 @@ def readme_folder(tmp_path_factory):
     assert words[0] == "bigfs"
     done = subprocess.run([sys.executable, "-m", "bigfs.cli", *words[1:]], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "report: runs/newswire-sparge-lda-200/report.html" in done.stdout
+    printed = [line.rstrip() for line in done.stdout.splitlines()]
+    [shown] = re.findall(r"^```\n(accuracy with  20 .*?)^```", README, flags=re.S | re.M)
+    assert set(shown.splitlines()) <= set(printed)
     return folder
 
 
 def test_readme_command_makes_what_readme_names(readme_folder):
-    run = readme_folder / "runs/newswire-sparge-lda-200"
+    run = readme_folder / "runs/synthetic-newswire-sparge-lda-200"
     assert {"report.html", "selected.csv", "run.json"} <= {p.name for p in run.iterdir()}
-    assert list((readme_folder / ".bigfs").glob("newswire-*.zarr"))
+    assert list((readme_folder / ".bigfs").glob("synthetic-newswire-*.zarr"))
 
 
 def test_readme_python_blocks_run_in_order(readme_folder, tmp_path):
