@@ -528,7 +528,9 @@ class Reader:
             self.process = subprocess.Popen([sys.executable, __file__, "--worker"], stdin=-1, stdout=-1, text=True, bufsize=1)
             self.lines: queue.Queue[str | None] = queue.Queue()
             threading.Thread(target=self.listen, args=(self.process.stdout, self.lines), daemon=True).start()
-            self.answer(600)
+            if self.answer(600) != "ready":
+                raise RuntimeError("the reading process does not start: run with --worker to see why")
+            assert self.process is not None
         assert self.process.stdin is not None
         self.process.stdin.write(f"{kind} {path}\n")
         self.process.stdin.flush()

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bigfs import blocks
 from storage import assemble, frames, layout, staging, targets
 from storage.corpus import Corpus
 from storage.corpus import open as open_corpus
@@ -82,7 +83,8 @@ def append(
 
 def _grow(corpus: Corpus, source: Source, fingerprint: str, split: str, target: str, scratch: Path, room: int) -> None:
     old = corpus.manifest
-    ready = copy.copy(source.unpacked(scratch))
+    with blocks.limited(room):
+        ready = copy.copy(source.unpacked(scratch))
     ready.room = room
     spills = _rows(ready, corpus, scratch, room)
     if corpus.splits:

@@ -281,7 +281,8 @@ def entries_for(room: int) -> int:
 
 def build(job: Plan, target: str, scratch: Path, room: int) -> Manifest:
     """Stage a source into the empty place `target` with `room` bytes a process, and publish it there."""
-    source = copy.copy(job.source.unpacked(scratch))
+    with blocks.limited(room):
+        source = copy.copy(job.source.unpacked(scratch))
     source.room = room
     vocabulary = None
     if isinstance(source, TextSource):

@@ -239,6 +239,13 @@ def watched(function, largest):
     return call
 
 
+def test_stage_holds_a_source_s_shape_to_its_memory_limit(tmp_path):
+    np.savez(tmp_path / "X.npz", data=[1.0], row=[0], col=[0], format="coo", shape=(30_000_000, 1))
+    with pytest.raises(NotEnoughMemory, match=r"X\.npz, whose shape says so, needs 915\.53 MiB in one process and 268\.94 MiB is allowed"):
+        storage.stage(tmp_path / "X.npz", tmp_path / "X.zarr", memory_limit="512MB")
+    assert [p.name for p in tmp_path.iterdir()] == ["X.npz"]
+
+
 def test_matrix_market_refuses_rows_that_memory_does_not_hold(tmp_path, allow_memory):
     allow_memory(10**9)
     (tmp_path / "X.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2000000000 1 1\n1 1 1\n")

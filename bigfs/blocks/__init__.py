@@ -8,7 +8,7 @@ With no `cluster(...)` around it, everything runs serially in this process.
 """
 
 from bigfs.blocks.engine import ClusterLost, client, cluster, n_workers
-from bigfs.blocks.memory import NotEnoughMemory, memory_limit, peak_memory, require_memory
+from bigfs.blocks.memory import NotEnoughMemory, limited, memory_limit, peak_memory, require_memory
 from bigfs.blocks.tasks import Progress, Tile, add, lazy_tiles, map_tiles, once, progress, reduce_tiles, show_progress
 from bigfs.blocks.worker import forget, keep, kept, load
 
@@ -24,6 +24,7 @@ __all__ = [
     "keep",
     "kept",
     "lazy_tiles",
+    "limited",
     "load",
     "map_tiles",
     "memory_limit",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
+from contextvars import ContextVar
 
 from dask.utils import format_bytes, parse_bytes
 
@@ -13,8 +16,23 @@ class NotEnoughMemory(MemoryError):
     """A step's projected memory passes what it was given; raised before the step runs."""
 
 
+_limit: ContextVar[int | None] = ContextVar("limit", default=None)
+
+
+@contextlib.contextmanager
+def limited(limit: int) -> Iterator[None]:
+    """Hold what this process projects inside the block to `limit` bytes."""
+    token = _limit.set(limit)
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
 def memory_limit() -> int:
-    """Bytes that one process may use: a worker's limit on Dask, else the machine's free memory."""
+    """Bytes that one process may use: what `limited` says, a worker's limit on Dask, else the machine's free memory."""
+    if (limit := _limit.get()) is not None:
+        return limit
     if client() is not None:
         limits = [w["memory_limit"] for w in client().scheduler_info(n_workers=-1)["workers"].values()]
         if limits and min(limits) > 0:
