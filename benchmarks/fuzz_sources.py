@@ -484,7 +484,7 @@ def alike(name: Any, label: Any) -> bool:
     """Whether a class name is a label; a float of the reference stands for all numbers that round to it."""
     label = label.item() if isinstance(label, np.generic) else label
     label = label.decode("latin-1") if isinstance(label, bytes) else str(label).lower() if isinstance(label, bool) else label
-    if isinstance(label, float):
+    if isinstance(label, float | np.floating):
         return float(name) == label
     return str(name) == str(label)
 

@@ -21,7 +21,13 @@ _limit: ContextVar[int | None] = ContextVar("limit", default=None)
 
 @contextlib.contextmanager
 def limited(limit: int) -> Iterator[None]:
-    """Hold what this process projects inside the block to `limit` bytes."""
+    """Hold what this process projects inside the block to a limit.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes, as `memory_limit` then says.
+    """
     token = _limit.set(limit)
     try:
         yield

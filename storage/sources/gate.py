@@ -21,12 +21,32 @@ FITS = "values must be finite and fit in float32"
 
 
 def single(value: float) -> bool:
-    """Whether float32 holds a number: not NaN, not infinity, and 0 only if the number is 0."""
+    """Say whether float32 holds a number.
+
+    Parameters
+    ----------
+    value : float
+
+    Returns
+    -------
+    bool
+        As `fit` says of an array.
+    """
     return bool(fit(np.array([value]))[0])
 
 
 def fit(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Say which values float32 holds: finite ones that do not become infinite, and become 0 only if they are 0."""
+    """Say which values float32 holds.
+
+    Parameters
+    ----------
+    values : ndarray of real numbers
+
+    Returns
+    -------
+    ndarray of bool
+        True for a finite value that does not become infinite, and becomes 0 only if it is 0.
+    """
     with np.errstate(over="ignore", under="ignore"):
         rounded = values.astype(np.float32)
     return np.isfinite(rounded) & ((rounded != 0) | (values == 0))
@@ -42,6 +62,11 @@ def require_values(X: sp.csr_array, place: Callable[[int], str]) -> sp.csr_array
     place : callable
         Gives the file and the place of a row of `X`, for the message.
 
+    Returns
+    -------
+    csr_array
+        `X` itself.
+
     Raises
     ------
     SourceError
@@ -55,7 +80,19 @@ def require_values(X: sp.csr_array, place: Callable[[int], str]) -> sp.csr_array
 
 
 def real_type(dtype: np.dtype[Any], origin: str) -> np.dtype[Any]:
-    """Return the type that values of `dtype` are read as: float32 if it holds them exactly, else float64.
+    """Return the type that values of a type are read as.
+
+    Parameters
+    ----------
+    dtype : dtype
+        The type in the file.
+    origin : str
+        The file, for the message.
+
+    Returns
+    -------
+    dtype
+        float32 if it holds the values exactly, else float64.
 
     Raises
     ------
@@ -68,7 +105,19 @@ def real_type(dtype: np.dtype[Any], origin: str) -> np.dtype[Any]:
 
 
 def require_shape(n: int, d: int, origin: str) -> tuple[int, int]:
-    """Return the shape if a store can have it.
+    """Return a shape that a store can have.
+
+    Parameters
+    ----------
+    n, d : int
+        The numbers of samples and features.
+    origin : str
+        The file, for the message.
+
+    Returns
+    -------
+    tuple of int
+        `n` and `d`.
 
     Raises
     ------
@@ -82,7 +131,21 @@ def require_shape(n: int, d: int, origin: str) -> tuple[int, int]:
 
 
 def require_index(index: int, place: object, n_features: int | None = None) -> int:
-    """Return a column's number if a store can have it; `place` is only written out in an error.
+    """Return a column's number that a store can have.
+
+    Parameters
+    ----------
+    index : int
+        Counts from 0.
+    place : object
+        Its text is the file and the line. It is written out in an error only.
+    n_features : int, default=None
+        The number of columns, if the user said it.
+
+    Returns
+    -------
+    int
+        `index`.
 
     Raises
     ------
@@ -98,6 +161,21 @@ def require_index(index: int, place: object, n_features: int | None = None) -> i
 
 def require_indices(indices: NDArray[Any], size: int, origin: str, axis: str) -> NDArray[np.int64]:
     """Return the indices of one axis as int64.
+
+    Parameters
+    ----------
+    indices : ndarray
+        In the type of the file.
+    size : int
+        The length of the axis.
+    origin : str
+        The file, for the message.
+    axis : {"row", "column"}
+        The name of the axis, for the message.
+
+    Returns
+    -------
+    ndarray of int64
 
     Raises
     ------
@@ -124,10 +202,15 @@ def require_indptr(indptr: NDArray[Any], size: int, stored: int, origin: str) ->
     origin : str
         The file, for the message.
 
+    Returns
+    -------
+    ndarray
+        `indptr` itself.
+
     Raises
     ------
     SourceError
-        It is something else.
+        It has another length or type, begins elsewhere, decreases or ends elsewhere.
     """
     if indptr.shape != (size + 1,) or indptr.dtype.kind not in "iu":
         raise SourceError(f"{origin} is broken: its indptr has {indptr.size} entries of {indptr.dtype}, not {size + 1} integers")
@@ -138,7 +221,14 @@ def require_indptr(indptr: NDArray[Any], size: int, stored: int, origin: str) ->
 
 
 def require_room(counts: int, origin: str) -> None:
-    """Refuse `counts` numbers of 8 bytes that do not fit in memory, before they are allocated.
+    """Refuse numbers of 8 bytes that do not fit in memory, before they are allocated.
+
+    Parameters
+    ----------
+    counts : int
+        How many numbers.
+    origin : str
+        The file whose shape asks for them.
 
     Raises
     ------
