@@ -481,11 +481,11 @@ def matrices_differ(corpus: Any, X: sp.csr_array, y: Any) -> str:
 
 
 def alike(name: Any, label: Any) -> bool:
-    """Whether a class name is a label; a float of the reference stands for all numbers that round to it."""
+    """Whether a class name is a label; a float of either stands for all numbers that round to it."""
     label = label.item() if isinstance(label, np.generic) else label
     label = label.decode("latin-1") if isinstance(label, bytes) else str(label).lower() if isinstance(label, bool) else label
-    if isinstance(label, float | np.floating):
-        return float(name) == label
+    if isinstance(label, float | np.floating) or isinstance(name, float):
+        return float(name) == float(label)
     return str(name) == str(label)
 
 
