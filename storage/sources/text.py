@@ -183,7 +183,7 @@ class Text(TextSource):
 
     def _in_tar(self) -> Iterator[tuple[str, int, int, str]]:
         with (
-            _Headers(self.plain or self.path) as file,
+            _Headers(io.FileIO(self.plain or self.path)) as file,
             tarfile.open(fileobj=file, mode="r:", encoding="utf-8", errors="surrogateescape") as tar,
         ):
             at, last = -1, "its first member"
@@ -204,7 +204,7 @@ class Text(TextSource):
                     yield member.name, member.size, member.offset_data, ""
             self._require_end(file, tar.offset, last)  # type: ignore[attr-defined]  # where the end should be
 
-    def _require_end(self, file: io.FileIO, offset: int, last: str) -> None:
+    def _require_end(self, file: io.BufferedReader, offset: int, last: str) -> None:
         """A tar ends with blocks of zeros, and nothing comes after them; `tarfile` takes any bad header for the end."""
         file.seek(offset)
         block = file.read(BLOCK)
@@ -236,13 +236,13 @@ class Text(TextSource):
                     yield name, raw
 
 
-class _Headers(io.FileIO):
+class _Headers(io.BufferedReader):
     """A tar as `tarfile` reads its headers: no single one may take the memory."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > HEADER_LIMIT:
             raise tarfile.ReadError(f"a header claims {size} bytes")
-        return super().read(size)  # type: ignore[return-value, arg-type]  # of a file that does not block
+        return super().read(size)
 
 
 def _inflated(archive: zipfile.ZipFile, name: str, size: int) -> bytes:
