@@ -196,7 +196,7 @@ def call(url, body=None, secret=None, **headers):
     data = None if body is None else json.dumps(body).encode()
     asked = urllib.request.Request(url, data, {"Content-Type": "application/json", **headers}, method=headers.pop("method", None))
     try:
-        with urllib.request.urlopen(asked, timeout=30) as answer:
+        with urllib.request.urlopen(asked, timeout=120) as answer:
             return answer.status, dict(answer.headers), answer.read()
     except urllib.error.HTTPError as answer:
         return answer.code, dict(answer.headers), answer.read()
@@ -224,14 +224,12 @@ def refused_everywhere(url, secret):
     assert call(f"{url}/deployments/filter", {}, secret)[0] == 200
     assert call(f"{url}/deployments/filter", {}, secret, Origin=own)[0] == 200
     for path in ("events/in", "events/out", "logs/out", "task_runs/subscriptions/scheduled"):
-        with (
-            pytest.raises((ConnectionClosed, InvalidStatus)),
-            connect(f"{url.replace('http', 'ws')}/{path}", subprotocols=["prefect"]) as socket,
-        ):
+        with connect(f"{url.replace('http', 'ws')}/{path}", subprotocols=["prefect"], open_timeout=60) as socket:
             socket.send(json.dumps({"type": "auth", "token": None}))
-            socket.recv(timeout=20)
-        with pytest.raises(InvalidStatus, match="403"), connect(f"{url.replace('http', 'ws')}/{path}", origin="https://evil.example"):
-            raise AssertionError("let in")
+            with pytest.raises(ConnectionClosed):
+                socket.recv(timeout=60)
+        with pytest.raises(InvalidStatus, match="403"):
+            connect(f"{url.replace('http', 'ws')}/{path}", origin="https://evil.example", open_timeout=60)
 
 
 def asked_for(url, secret, **parameters):
