@@ -109,9 +109,13 @@ class Run:
             recover(final)
             if is_ours(path) and _parameters(path) != about["parameters"]:
                 discard(path)
-            claim(path)
             run = cls(path, final, about)
-            run.note()
+            try:
+                claim(path)
+                run.note()
+            except (OSError, RunError):
+                run.abandon()
+                raise
         return run
 
     @classmethod

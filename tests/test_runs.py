@@ -226,6 +226,24 @@ def test_a_full_disk_leaves_a_finished_run_as_it_was(tmp_path, monkeypatch, writ
     assert {p.name: p.read_bytes() for p in (tmp_path / "a").iterdir()} == before
 
 
+@pytest.mark.parametrize("after", [0, 10])
+def test_a_disk_that_is_full_from_the_start_leaves_nothing(tmp_path, monkeypatch, after):
+    """The marker itself may be cut short."""
+
+    def full(folder):
+        os.makedirs(folder)
+        with open(os.path.join(folder, ownership.MARKER), "wb") as file:
+            file.write(ownership.WORDS[:after])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("storage.runs.claim", full)
+        with pytest.raises(RunError, match="the disk of .* is full"):
+            Run.begin(tmp_path / "a", ASKED)
+    assert list(tmp_path.iterdir()) == []
+    whole(tmp_path / "a")
+
+
 # --- what is not as it was written ----------------------------------------------------------------
 
 DEEP = "[" * 100_000 + "]" * 100_000
