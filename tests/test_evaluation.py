@@ -125,6 +125,21 @@ def test_every_selection_sees_its_folds_training_rows_only(home, monkeypatch):
     assert sum(method == "sparge-lpp" for method, *_ in seen) == 5
 
 
+@pytest.mark.parametrize("method", ["srlsr", "jhlsr", "sparge-sda", "laplacian"])
+def test_methods_on_graphs_are_measured_in_folds(home, method):
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    X = np.abs(rng.normal(size=(60, 36)))
+    X[:, :3] += 5 * np.eye(3)[y]
+    store = stages.stage(write_matrix(home / "X.mat", X, y))["store"]
+    run = stages.select(store, "r", method=method, features=6)
+    point = next(p for p in stages.evaluate(run) if (p.method, p.n_features) == (method, 6))
+    assert run.about["measured"]["how"] == "nested folds"
+    assert 0 < point.scores["accuracy"] <= 1
+    if "class" in METHODS[method].targets:
+        assert point.scores["accuracy"] > 0.9
+
+
 def test_too_much_work_holds_out_a_fifth(home, monkeypatch):
     monkeypatch.setattr(evaluation, "MOST_WORK", 1e6)
     run = finished(noise(home / "noise.mat", 0, n=100, d=200), "anova", 10)
