@@ -46,6 +46,7 @@ INTERNALS = (
     "out of bounds",
     "eigenvalues did",
 )
+ADVICE = ("The number of unique classes", "The least populated class")  # scikit-learn's, on y
 INFINITE = (ANOVA, Fisher)  # document an infinite score
 Rng = np.random.Generator
 
@@ -345,7 +346,7 @@ def fitted(selector: Any, X: Any, y: Any) -> Any:
             if "\n" in result or any(said in result.lower() for said in INTERNALS):
                 raise Wrong(f"unclear refusal: {result}") from error
     for one in warned:
-        if str(one.message).startswith("The number of unique classes"):  # scikit-learn's advice
+        if str(one.message).startswith(ADVICE):
             continue
         if not issubclass(one.category, NotConverged | DataConversionWarning):
             raise Wrong(f"{one.category.__name__}: {one.message} ({Path(one.filename).name}:{one.lineno})")

@@ -81,6 +81,8 @@ def hsl_labels(Y: Array) -> Array:
     A sample without labels is in no hyperedge and has a zero row.
     """
     degree = Y.sum(axis=1)
+    if not degree.any():
+        raise ValueError("no sample has a label: hsl needs labels, or y=None for the hypergraph of the neighbourhoods")
     root = np.sqrt(np.divide(1, degree, out=np.zeros_like(degree), where=degree > 0))
     H = root[:, None] * Y / np.sqrt(np.maximum(Y.sum(axis=0), 1))
     trivial = np.sqrt(degree / degree.sum())

@@ -49,7 +49,19 @@ def map_tiles(
     label : show progress under this name.
     after : lazy tasks that the operands come from; the progress counts them too.
     """
+    if local and not after and not any(isinstance(operand, Delayed) for operands in (shared, *each) for operand in operands):
+        return _at_once(fn, tiles, shared, each, label)
     return _collect(_tasks(fn, tiles, shared, each, local), local, label, after)
+
+
+def _at_once(fn: Callable[..., Any], tiles: Sequence[Any], shared: Any, each: Any, label: str | None) -> list[Any]:
+    """The tasks of arrays in memory, without a graph of them: small data take longer to be planned than to be computed."""
+    task, show, results = _Task(fn), _progress.get() if label else None, []
+    for i, tile in enumerate(tiles):
+        results.append(task(tile, *(operand[i] for operand in each), *shared))
+        if show:
+            show(str(label), i + 1, len(tiles))
+    return results
 
 
 def lazy_tiles(
