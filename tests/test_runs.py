@@ -238,7 +238,7 @@ def test_a_disk_that_is_full_from_the_start_leaves_nothing(tmp_path, monkeypatch
 
     with monkeypatch.context() as patched:
         patched.setattr("storage.runs.claim", full)
-        with pytest.raises(RunError, match="the disk of .* is full"):
+        with pytest.raises(RunError, match=r"the disk of .* is full"):
             Run.begin(tmp_path / "a", ASKED)
     assert list(tmp_path.iterdir()) == []
     whole(tmp_path / "a")
