@@ -179,7 +179,7 @@ def _curves(axes: Any, about: dict[str, Any]) -> None:
         axes.axhline(every[metric], color=MUTED, ls="--", lw=1.2, label=label)
     axes.set(xlabel="features kept", ylabel=METRIC_NAMES[metric])
     axes.margins(y=0.12)
-    axes.legend(loc="lower right")
+    axes.legend(loc="best")
 
 
 def _objective(axes: Any, history: Sequence[dict[str, float]]) -> None:

@@ -7,12 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.io
+import scipy.sparse as sp
 from sklearn.metrics import f1_score
 from sklearn.model_selection import cross_val_score
 from sklearn.svm import LinearSVC
 
 import storage
-from bigfs import ANOVA
+from bigfs import ANOVA, Matrix, SparGE
 from bigfs.selectors import METHODS
 from flows import evaluation, stages
 from storage.runs import Run
@@ -314,3 +315,18 @@ def test_the_terminal_and_prefect_name_the_metric_and_how_it_was_measured(home, 
         assert run.about["evaluation"] in text
         assert "accuracy" not in text
     assert "micro F1 / macro F1" in shown["summary"][0]
+
+
+@pytest.mark.parametrize("embedding", ["cca", "hsl"])
+def test_label_sets_as_a_sparse_indicator_select_what_dense_ones_do(text, embedding):
+    X, y = text
+    labels = np.eye(4)[y]
+    labels[::5, 0] = 1  # several labels
+    labels[3] = 0  # none
+    chosen = [
+        SparGE(embedding=embedding, n_features_to_select=8).fit(data, target).selected_
+        for data in (Matrix.from_array(X, tile_columns=17), X)
+        for target in (labels, sp.csr_array(labels))
+    ]
+    for other in chosen[1:]:
+        np.testing.assert_array_equal(other, chosen[0])
