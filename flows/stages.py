@@ -206,7 +206,7 @@ def abandoned_on_error(run: Run) -> Iterator[None]:
 def require_target(corpus: Any, method: str) -> None:
     """Refuse a method that can't learn from this corpus's kind of target, before any work."""
     kind, takes = corpus.spec["target"], method_named(method).targets
-    if kind in takes or not takes or (kind is None and not needs_target(estimator(method, 1, {}))):
+    if kind in takes or not takes or (kind is None and not needs_target(method_named(method).make())):
         return
     there = {None: "no labels", "class": "one class per sample", "multilabel": "several labels per sample", "real": "real-valued targets"}
     able = [name for name, one in METHODS.items() if kind in one.targets or not one.targets]
