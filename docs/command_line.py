@@ -15,7 +15,8 @@ class CommandLine(SphinxDirective):
     """``{command-line}`` becomes a section per command: its help, usage, arguments and options."""
 
     def run(self) -> list[nodes.Node]:
-        """Build the sections."""
+        """Build the sections, in every build: the page depends on the program and not on its own file."""
+        self.env.note_reread()
         group = typer.main.get_command(application)
         commands = group.commands  # type: ignore[attr-defined]  # a Typer application with several commands is a group
         return [self.section(name, commands[name]) for name in sorted(commands)]

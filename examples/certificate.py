@@ -28,7 +28,9 @@ print(selector.result_.status)
 
 gap = selector.result_.history[-1]["gap"]
 print(f"gap of the relaxation: {gap:.3%}")
-print(f"objective gap of the 30 chosen pixels: {selector.result_.stats['objective_gap']:.2%}")
+print(
+    f"objective gap of the 30 chosen pixels: {selector.result_.stats['objective_gap']:.2%}"
+)
 
 # %%
 # The bounds, cut by cut
@@ -40,7 +42,9 @@ history = selector.result_.history
 cuts = range(1, len(history) + 1)
 upper, lower = ([record[name] for record in history] for name in ("upper", "lower"))
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-left.fill_between(cuts, lower, upper, alpha=0.25, label="the optimum of the relaxation is here")
+left.fill_between(
+    cuts, lower, upper, alpha=0.25, label="the optimum of the relaxation is here"
+)
 left.plot(cuts, upper, marker="o", label="upper bound")
 left.plot(cuts, lower, marker="o", label="lower bound")
 left.set(xlabel="cut", ylabel="objective", title="Bounds")

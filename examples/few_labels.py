@@ -53,8 +53,12 @@ def curve(selector, y):
 draws = {"SparGE-SDA": [], "Fisher score": []}
 for seed in range(10):
     y = few_labels(seed)
-    draws["SparGE-SDA"].append(curve(bigfs.SparGE(embedding="sda", n_features_to_select=30).fit(X, y), y))
-    draws["Fisher score"].append(curve(bigfs.Fisher(n_features_to_select=30).fit(X, y), y))
+    draws["SparGE-SDA"].append(
+        curve(bigfs.SparGE(embedding="sda", n_features_to_select=30).fit(X, y), y)
+    )
+    draws["Fisher score"].append(
+        curve(bigfs.Fisher(n_features_to_select=30).fit(X, y), y)
+    )
 
 # %%
 # The mean over ten draws
@@ -68,6 +72,10 @@ for name, values in draws.items():
     mean, spread = np.mean(values, axis=0), np.std(values, axis=0)
     ax.plot(counts, mean, marker="o", label=name)
     ax.fill_between(counts, mean - spread, mean + spread, alpha=0.2)
-ax.set(xlabel="pixels", ylabel="accuracy on unlabeled images", title="Digits, two labels per class")
+ax.set(
+    xlabel="pixels",
+    ylabel="accuracy on unlabeled images",
+    title="Digits, two labels per class",
+)
 ax.legend()
 plt.show()

@@ -17,7 +17,14 @@ import bigfs
 
 X, y = load_digits(return_X_y=True)
 X = X / 16
-model = bigfs.SMR(sample_shape=(8, 8), k=2, alpha=10.0, max_iter=100, tol=1e-4, n_features_to_select=20).fit(X, y)
+model = bigfs.SMR(
+    sample_shape=(8, 8),
+    k=2,
+    alpha=10.0,
+    max_iter=100,
+    tol=1e-4,
+    n_features_to_select=20,
+).fit(X, y)
 print(model.result_.status, "after", model.n_iter_, "rounds")
 
 # %%
@@ -31,7 +38,11 @@ import numpy as np
 
 fisher = bigfs.Fisher(n_features_to_select=20).fit(X, y)
 fig, axes = plt.subplots(1, 3, figsize=(9, 3.3), layout="constrained")
-pictures = [("mean image", X.mean(axis=0), None), ("SMR", model.score_map_.ravel(), model), ("Fisher score", fisher.scores_, fisher)]
+pictures = [
+    ("mean image", X.mean(axis=0), None),
+    ("SMR", model.score_map_.ravel(), model),
+    ("Fisher score", fisher.scores_, fisher),
+]
 for ax, (title, values, selector) in zip(axes, pictures, strict=True):
     ax.imshow(np.where(np.isfinite(values), values, 0).reshape(8, 8), cmap="viridis")
     if selector is not None:

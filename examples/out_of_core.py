@@ -17,10 +17,14 @@ import scipy.sparse as sp
 
 import storage
 
-uri = storage.stage("synthetic:newswire?rows=3000", f"{mkdtemp()}/newswire.zarr", tile_rows=300)
+uri = storage.stage(
+    "synthetic:newswire?rows=3000", f"{mkdtemp()}/newswire.zarr", tile_rows=300
+)
 corpus = storage.open(uri)
 in_memory = sp.csr_array(corpus.X.columns(np.arange(corpus.X.shape[1])))
-print(f"the store has {len(corpus.X.row_tiles)} tiles of rows and {len(corpus.X.column_tiles)} tiles of columns")
+print(
+    f"the store has {len(corpus.X.row_tiles)} tiles of rows and {len(corpus.X.column_tiles)} tiles of columns"
+)
 
 # %%
 # Fit both
@@ -31,8 +35,13 @@ import bigfs
 settings = {"embedding": "lda", "n_features_to_select": 100}
 from_store = bigfs.SparGE(**settings).fit(corpus.X, corpus.y)
 from_memory = bigfs.SparGE(**settings).fit(in_memory, corpus.y)
-print("the same features in the same order:", np.array_equal(from_store.selected_, from_memory.selected_))
-difference = np.abs(from_store.scores_ - from_memory.scores_).max() / from_memory.scores_.max()
+print(
+    "the same features in the same order:",
+    np.array_equal(from_store.selected_, from_memory.selected_),
+)
+difference = (
+    np.abs(from_store.scores_ - from_memory.scores_).max() / from_memory.scores_.max()
+)
 print(f"largest difference of a score, relative: {difference:.1e}")
 
 # %%

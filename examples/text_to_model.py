@@ -53,7 +53,10 @@ def accuracy(features):
 
 anova = bigfs.ANOVA(n_features_to_select=200).fit(train.X, train.y)
 counts = [10, 20, 50, 100, 200]
-curves = {name: [accuracy(s.selected_[:m]) for m in counts] for name, s in [("SparGE", selector), ("ANOVA", anova)]}
+curves = {
+    name: [accuracy(s.selected_[:m]) for m in counts]
+    for name, s in [("SparGE", selector), ("ANOVA", anova)]
+}
 
 # %%
 # Look at the curve
@@ -66,7 +69,14 @@ import matplotlib.pyplot as plt
 fig, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 for name, values in curves.items():
     ax.plot(counts, values, marker="o", label=name)
-ax.set(xscale="log", xticks=counts, xticklabels=counts, xlabel="terms", ylabel="test accuracy", title="Generated newswire")
+ax.set(
+    xscale="log",
+    xticks=counts,
+    xticklabels=counts,
+    xlabel="terms",
+    ylabel="test accuracy",
+    title="Generated newswire",
+)
 ax.minorticks_off()
 ax.legend()
 plt.show()
