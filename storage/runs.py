@@ -241,7 +241,7 @@ class Run:
 
     def abandon(self) -> None:
         """Leave nothing behind, unless there are checkpoints that the next try can use."""
-        if self.path != self.final and not (self.path / "checkpoints").is_dir():
+        if self.path != self.final and not any((self.path / "checkpoints").glob("*.npz")):
             discard(self.path)
 
 

@@ -74,6 +74,10 @@ def test_a_failed_run_leaves_nothing_but_usable_checkpoints(tmp_path):
     Run.begin(tmp_path / "a", ASKED).abandon()
     assert list(tmp_path.iterdir()) == []
     run = Run.begin(tmp_path / "a", ASKED)
+    (run.path / "checkpoints").mkdir()  # the first one could not be written
+    run.abandon()
+    assert list(tmp_path.iterdir()) == []
+    run = Run.begin(tmp_path / "a", ASKED)
     run.checkpoint().save("SparGE", STATE, [])
     run.abandon()
     assert [p.name for p in tmp_path.iterdir()] == [".a.run-partial"]
