@@ -117,8 +117,8 @@ def test_a_bad_line_on_a_cluster_is_one_line_on_stderr(tmp_path):
     command = [sys.executable, "-m", "bigfs.cli", "stage", "bad.svm", "c.zarr", "--workers", "1", "--json"]
     env = {key: value for key, value in environment(tmp_path).items() if not key.startswith("DASK_")}
     ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
-    assert ended.returncode == 1
-    assert ended.stderr == "bigfs: bad.svm, line 2: a value must be a finite number; got '1:x'\n"
+    fails((ended.returncode, ended.stdout, ended.stderr), "bad.svm, line 2: a value must be a finite number; got '1:x'")
+    assert "Compute Failed" not in ended.stderr  # a busy machine may make Dask say other things
     assert os.listdir(tmp_path) == ["bad.svm"]
 
 
