@@ -233,8 +233,9 @@ def refused_everywhere(url, secret):
 
 
 def asked_for(url, secret, **parameters):
-    """The final state of a run that the API is asked for."""
+    """The final state of a run that the API is asked for; the schedule pauses, since on a busy machine its runs would go first for ever."""
     deployment = json.loads(call(f"{url}/deployments/filter", {}, secret)[2])[0]["id"]
+    assert call(f"{url}/deployments/{deployment}/pause_deployment", {}, secret)[0] == 200
     run = json.loads(call(f"{url}/deployments/{deployment}/create_flow_run", {"parameters": parameters}, secret)[2])["id"]
 
     def final():
