@@ -106,6 +106,7 @@ KINDS = {
 @every_selector
 def test_every_kind_of_input_gives_the_same_scores_and_is_left_as_it_was(selector, sample):
     X, y = sample
+    selector = clone(selector).set_params(**{name: 5 for name in ("max_iter",) if name in selector.get_params()})
     expected = clone(selector).fit(X, y)
     for kind, make in KINDS.items():
         given = make(X)
