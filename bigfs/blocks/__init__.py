@@ -4,7 +4,8 @@ A tile is a small key with `start`, `stop` and `load()`. One task is one tile's 
 result is dense and small. Results come back in tile order and sums are taken in a fixed tree, so
 the answer does not depend on the workers: neither on their number nor on the death of one.
 
-With no `cluster(...)` around it, everything runs serially in this process.
+With no `cluster(...)` around it the user's current `distributed.Client` is taken. Without one, everything runs serially in
+this process.
 """
 
 from bigfs.blocks.engine import ClusterLost, client, cluster, n_workers
