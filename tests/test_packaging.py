@@ -57,5 +57,6 @@ def test_citation_names_the_five_papers():
 
 
 def test_changelog_gives_the_versions_of_both_formats():
-    row = f"| {bigfs.__version__} | {layout.VERSION} | {runs.VERSION} |"
-    assert row in (ROOT / "CHANGELOG.md").read_text()
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    newest = changelog.split("| --- | --- | --- |\n")[1].splitlines()[0]
+    assert newest.endswith(f"| {layout.VERSION} | {runs.VERSION} |")
