@@ -26,9 +26,16 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from processes import environment, free_port, start, stop, until, write_corpus  # noqa: E402
 
-from bigfs import blocks  # noqa: E402
+from bigfs import engine  # noqa: E402
 
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+]
 FLAGS += ["--disable-component-update", "--disable-sync"]
 PAGE = """<!doctype html><iframe name="sink"></iframe><script>
 const told = {};
@@ -101,7 +108,9 @@ def runs(api, secret):
     for kind in ("flow_runs", "deployments"):
         token = base64.b64encode(secret.encode()).decode()
         headers = {"Content-Type": "application/json", "Authorization": f"Basic {token}"}
-        with urllib.request.urlopen(urllib.request.Request(f"{api}/{kind}/filter", b"{}", headers), timeout=120) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(f"{api}/{kind}/filter", b"{}", headers), timeout=120
+        ) as answer:
             ids.append([record["id"] for record in json.loads(answer.read())])
     return ids
 
@@ -112,14 +121,26 @@ def listening():
     ports = set()
     for process in tree:
         with contextlib.suppress(psutil.NoSuchProcess):
-            ports |= {c.laddr.port for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN}
+            ports |= {
+                c.laddr.port
+                for c in process.net_connections("inet")
+                if c.status == psutil.CONN_LISTEN
+            }
     return ports
 
 
 def visit(chromium, home, page):
     """Open the page until it has reported."""
-    command = [chromium, *FLAGS, f"--user-data-dir={home / 'browser'}", "--remote-debugging-port=0", page]
-    browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    command = [
+        chromium,
+        *FLAGS,
+        f"--user-data-dir={home / 'browser'}",
+        "--remote-debugging-port=0",
+        page,
+    ]
+    browser = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     try:
         until(lambda: Foreign.told, "the page's report", 240, every=0.5)
     finally:
@@ -131,15 +152,35 @@ def visit(chromium, home, page):
 def main():
     """Print the table."""
     chromium = sys.argv[1] if len(sys.argv) > 1 else "/usr/bin/chromium"
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, blocks.cluster(workers=1):
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        engine.cluster(workers=1),
+    ):
         home = Path(folder)
         write_corpus(home / "corpus.svm", seed=3)
         port = free_port()
-        env = environment(home / "prefect", XDG_DATA_HOME=str(home / "data"), PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED="false")
-        command = [sys.executable, "-m", "bigfs.cli", "serve", "corpus.svm", "--workers", "0", "--port", port]
+        env = environment(
+            home / "prefect",
+            XDG_DATA_HOME=str(home / "data"),
+            PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED="false",
+        )
+        command = [
+            sys.executable,
+            "-m",
+            "flows",
+            "serve",
+            "corpus.svm",
+            "--workers",
+            "0",
+            "--port",
+            port,
+        ]
         dask = sorted(listening())
         served = start(command, home / "log", env, home)
-        site, control = (http.server.ThreadingHTTPServer(("127.0.0.1", 0), answers) for answers in (Foreign, Open))
+        site, control = (
+            http.server.ThreadingHTTPServer(("127.0.0.1", 0), answers)
+            for answers in (Foreign, Open)
+        )
         try:
             until(lambda: "runs: " in (home / "log").read_text(), "the server's start", 240)
             api = f"http://127.0.0.1:{port}/api"
@@ -147,7 +188,11 @@ def main():
             until(lambda: runs(api, secret)[1], "the deployment", 240)
             before, (deployment,) = runs(api, secret)
             start_run = f"{api}/deployments/{deployment}/create_flow_run"
-            Foreign.urls = [f"http://127.0.0.1:{control.server_port}/", start_run, start_run.replace("127.0.0.1", "localhost")]
+            Foreign.urls = [
+                f"http://127.0.0.1:{control.server_port}/",
+                start_run,
+                start_run.replace("127.0.0.1", "localhost"),
+            ]
             Foreign.urls += [f"{api}/events/in", *(f"http://127.0.0.1:{p}/" for p in dask)]
             for server in (site, control):
                 threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -159,9 +204,15 @@ def main():
     for name, answer in Foreign.told.items():
         print(f"{name:{width}}  {answer}")
     # an opaque answer tells the page nothing: whether the request did anything is seen in the server's runs
-    let_in = {name for name, answer in Foreign.told.items() if not answer.startswith(("refused", "opaque"))}
+    let_in = {
+        name
+        for name, answer in Foreign.told.items()
+        if not answer.startswith(("refused", "opaque"))
+    }
     of_control = {name for name in let_in if f":{control.server_port}/" in name}
-    print(f"control: {len(of_control)} let in; others: {len(let_in - of_control)} let in, {started} runs started")
+    print(
+        f"control: {len(of_control)} let in; others: {len(let_in - of_control)} let in, {started} runs started"
+    )
     sys.exit(not of_control or bool(let_in - of_control) or started > 0)
 
 

@@ -17,15 +17,15 @@ import typer
 from staging import write
 
 import storage
-from bigfs import blocks
-from storage import layout
+from bigfs import engine
 from storage.errors import StoreError
+from storage.format import manifest, verified
 
 
 def everything(uri: str) -> list[Any]:
-    for kept in (layout.root, layout.array, layout.checksums_of):
+    for kept in (verified.root, verified.array, manifest.checksums_of):
         kept.cache_clear()
-    blocks.forget()
+    engine.forget()
     corpus = storage.open(uri)
     tiles = [tile.load() for tile in (*corpus.X.row_tiles, *corpus.X.column_tiles)]
     arrays = [part for tile in tiles for part in (tile.data, tile.indices, tile.indptr)]
@@ -45,7 +45,9 @@ def corruptions(place: Path, times: int, chosen: random.Random, grown: bool) -> 
         path = chosen.choice(documents)
         raw = path.read_bytes()
         i = chosen.randrange(len(raw))
-        path.write_bytes(raw[:i] + bytes([chosen.choice([b for b in range(256) if b != raw[i]])]) + raw[i + 1 :])
+        path.write_bytes(
+            raw[:i] + bytes([chosen.choice([b for b in range(256) if b != raw[i]])]) + raw[i + 1 :]
+        )
         try:
             read = everything(uri)
             silent += any(not np.array_equal(a, b) for a, b in zip(read, expected, strict=True))
@@ -56,8 +58,14 @@ def corruptions(place: Path, times: int, chosen: random.Random, grown: bool) -> 
         path.write_bytes(raw)
     shutil.rmtree(uri)
     what = "a store that grew" if grown else "a store"
-    print(f"{times} single bytes changed, one at a time, in {len(documents)} documents of {what} (every document equally likely):")
-    print(f"  wrong numbers read without an error {silent}, errors at reading {errors}, not reported by check {unreported}")
+    print(
+        f"{times} single bytes changed, one at a time, in {len(documents)} documents of "
+        f"{what} (every document equally likely):"
+    )
+    print(
+        f"  wrong numbers read without an error {silent}, errors at reading {errors}, "
+        f"not reported by check {unreported}"
+    )
 
 
 def main(

@@ -1,4 +1,5 @@
-"""Pictures for docs/guide/scheduled.md: a run on Prefect's pages, its artifacts, and the Dask dashboard while it works.
+"""Pictures for docs/guide/scheduled.md: a run on Prefect's pages, its artifacts, and the Dask
+dashboard while it works.
 
     PYTHONPATH=.:tests python benchmarks/flow_pictures.py docs/pictures
 
@@ -43,23 +44,45 @@ class Page:
     def open(self, address: str, ready: str) -> None:
         """Go to a page and wait until `ready`, an expression of JavaScript, is true."""
         self.ask("Page.navigate", url=address)
-        until(lambda: self.ask("Runtime.evaluate", expression=ready)["result"].get("value"), f"{ready} on {address}", 120, every=0.5)
+        until(
+            lambda: self.ask("Runtime.evaluate", expression=ready)["result"].get("value"),
+            f"{ready} on {address}",
+            120,
+            every=0.5,
+        )
 
     def save(self, file: Path) -> None:
         """The page as a person sees it once it has come to rest."""
-        self.ask("Runtime.evaluate", expression="new Promise(done => setTimeout(done, 5000))", awaitPromise=True)
+        self.ask(
+            "Runtime.evaluate",
+            expression="new Promise(done => setTimeout(done, 5000))",
+            awaitPromise=True,
+        )
         file.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot", format="png")["data"]))
 
 
 @contextlib.contextmanager
 def chromium(home: Path, width: int = 1200, height: int = 1000) -> Iterator[Page]:
-    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-port=0"]
-    command += [f"--user-data-dir={home / 'chromium'}", f"--window-size={width},{height}", "about:blank"]
+    command = [
+        "chromium",
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--remote-debugging-port=0",
+    ]
+    command += [
+        f"--user-data-dir={home / 'chromium'}",
+        f"--window-size={width},{height}",
+        "about:blank",
+    ]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, stdout=quiet, stderr=quiet) as browser:
         try:
             told = home / "chromium" / "DevToolsActivePort"
-            port = until(lambda: told.exists() and told.read_text().split("\n")[0], "Chromium's start", 60)
+            port = until(
+                lambda: told.exists() and told.read_text().split("\n")[0], "Chromium's start", 60
+            )
             tabs = httpx.get(f"http://127.0.0.1:{port}/json").json()
             tab = next(tab for tab in tabs if tab["type"] == "page")
             with connect(tab["webSocketDebuggerUrl"], max_size=None) as socket:
@@ -70,21 +93,33 @@ def chromium(home: Path, width: int = 1200, height: int = 1000) -> Iterator[Page
 
 def main() -> None:
     folder, home = Path(sys.argv[1]).absolute(), Path(tempfile.mkdtemp(prefix="bigfs-pictures-"))
-    with prefect_process(home, auth=None) as server, dask_cluster(home) as cluster, chromium(home) as page:
+    with (
+        prefect_process(home, auth=None) as server,
+        dask_cluster(home) as cluster,
+        chromium(home) as page,
+    ):
         os.environ |= {k: v for k, v in server.env.items() if k.startswith(("PREFECT_", "DASK_"))}
         os.chdir(home)
-        from bigfs import blocks
+        from bigfs import engine as tile_engine
         from flows.options import Engine
         from flows.pipeline import pipeline
 
         states: list[Any] = []
         engine = Engine(scheduler=cluster.address, tls=str(cluster.tls))
-        job = threading.Thread(target=lambda: states.append(pipeline(SOURCE, "sparge-lpp", 200, engine=engine, return_state=True)))
+        job = threading.Thread(
+            target=lambda: states.append(
+                pipeline(SOURCE, "sparge-lpp", 200, engine=engine, return_state=True)
+            )
+        )
         job.start()
-        with blocks.cluster(cluster.address, security=cluster.tls) as dask:
+        with tile_engine.cluster(cluster.address, security=cluster.tls) as dask:
             until(dask.processing, "work on the cluster")
             page.open(dask.dashboard_link, "document.querySelectorAll('.bk-Figure').length > 3")
-            until(lambda: any(home.glob("runs/.*.run-partial/checkpoints")), "the method's first step", 300)
+            until(
+                lambda: any(home.glob("runs/.*.run-partial/checkpoints")),
+                "the method's first step",
+                300,
+            )
             page.save(folder / "dask-dashboard.png")
         job.join()
         run_id = str(states[0].state_details.flow_run_id)
@@ -94,7 +129,10 @@ def main() -> None:
         with client():
             shown = artifacts(states[0])
         for key, text in (("selected", "rank"), ("accuracy-curve", "Accuracy")):
-            page.open(f"{ui}/artifacts/artifact/{shown[key]['id']}", f"document.body.innerText.includes('{text}')")
+            page.open(
+                f"{ui}/artifacts/artifact/{shown[key]['id']}",
+                f"document.body.innerText.includes('{text}')",
+            )
             page.save(folder / f"prefect-{key}.png")
 
 

@@ -2,9 +2,10 @@
 
 python benchmarks/full_disk.py
 
-As root: the disk is a tmpfs, mounted and unmounted here. Before each command the disk is filled up to a
-few bytes. The command must fail in one line that names the disk or the place and not the source. Then
-space is freed, and the same command must give what it gives on a disk that was never full.
+As root: the disk is a tmpfs, mounted and unmounted here. Before each command the disk is filled up
+to a few bytes. The command must fail in one line that names the disk or the place and not the
+source. Then space is freed, and the same command must give what it gives on a disk that was never
+full.
 """
 
 from __future__ import annotations
@@ -41,7 +42,11 @@ COMMANDS = {
 @contextmanager
 def small_disk(place: Path, megabytes: int) -> Iterator[None]:
     """A tmpfs at `place` for the block."""
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(place)], capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(place)],
+        capture_output=True,
+        text=True,
+    )
     if mounted.returncode:
         print(f"skipped: a tmpfs can't be mounted here ({mounted.stderr.strip()})")
         raise typer.Exit(0)
@@ -53,11 +58,24 @@ def small_disk(place: Path, megabytes: int) -> Iterator[None]:
 
 def bigfs(words: list[str], disk: Path, home: Path) -> tuple[int, list[str]]:
     """Run a command on the disk. Returns its status and its lines of error."""
-    given = [{"SOURCE": str(home / "corpus"), "MORE": str(home / "more")}.get(word, word) for word in words]
+    given = [
+        {"SOURCE": str(home / "corpus"), "MORE": str(home / "more")}.get(word, word)
+        for word in words
+    ]
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "DASK_"))}
-    env = clean | {"PYTHONPATH": str(ROOT), "PREFECT_HOME": str(home / "prefect"), "TMPDIR": str(home)}
-    ended = subprocess.run([sys.executable, "-m", "bigfs.cli", *given], cwd=disk, env=env, capture_output=True, text=True)
-    return ended.returncode, [line for line in ended.stderr.splitlines() if line.startswith("bigfs: ") or "Traceback" in line]
+    env = clean | {
+        "PYTHONPATH": str(ROOT),
+        "PREFECT_HOME": str(home / "prefect"),
+        "TMPDIR": str(home),
+    }
+    ended = subprocess.run(
+        [sys.executable, "-m", "flows", *given], cwd=disk, env=env, capture_output=True, text=True
+    )
+    return ended.returncode, [
+        line
+        for line in ended.stderr.splitlines()
+        if line.startswith("bigfs: ") or "Traceback" in line
+    ]
 
 
 def fill(disk: Path, free: int) -> Path:
@@ -72,7 +90,10 @@ def fill(disk: Path, free: int) -> Path:
 def listing(disk: Path) -> dict[str, bytes]:
     """What a command left, with the contents that do not hold times."""
     files = [path for path in disk.rglob("*") if path.is_file()]
-    return {str(p.relative_to(disk)): p.read_bytes() if p.suffix in (".csv", ".npz", ".npy") else b"" for p in files}
+    return {
+        str(p.relative_to(disk)): p.read_bytes() if p.suffix in (".csv", ".npz", ".npy") else b""
+        for p in files
+    }
 
 
 def write_corpora(home: Path, rows: int) -> None:
@@ -108,9 +129,25 @@ def main(
                     if status == 0:
                         print(name, free, "bytes were enough", flush=True)
                         continue
-                    plain = len(lines) == 1 and ("full" in lines[0] or "No space left" in lines[0]) and "can't be read" not in lines[0]
-                    clean = listing(disk) == before or any(disk.glob(".r.run-partial/checkpoints/*.npz"))  # for the next try
-                    rows_shown.append([name, free, status, plain, clean, " ".join(lines).replace(str(home), "")[:110]])
+                    plain = (
+                        len(lines) == 1
+                        and ("full" in lines[0] or "No space left" in lines[0])
+                        and "can't be read" not in lines[0]
+                    )
+                    # for the next try
+                    clean = listing(disk) == before or any(
+                        disk.glob(".r.run-partial/checkpoints/*.npz")
+                    )
+                    rows_shown.append(
+                        [
+                            name,
+                            free,
+                            status,
+                            plain,
+                            clean,
+                            " ".join(lines).replace(str(home), "")[:110],
+                        ]
+                    )
                     bad += not plain or not clean
                     print(*rows_shown[-1], flush=True)
                 status, lines = bigfs(words, disk, home)
@@ -120,9 +157,15 @@ def main(
                     "then:",
                     "the same"
                     if listing(disk) == listing(whole)
-                    else sorted({name for name, _ in listing(disk).items() ^ listing(whole).items()}),
+                    else sorted(
+                        {name for name, _ in listing(disk).items() ^ listing(whole).items()}
+                    ),
                 )
-        table("a full disk", ["command", "bytes left", "status", "one plain line", "nothing left", "what it says"], rows_shown)
+        table(
+            "a full disk",
+            ["command", "bytes left", "status", "one plain line", "nothing left", "what it says"],
+            rows_shown,
+        )
         sys.exit(f"{bad} of {len(rows_shown)} were not as they should be" if bad else 0)
     finally:
         shutil.rmtree(home, ignore_errors=True)

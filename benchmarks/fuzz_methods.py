@@ -28,7 +28,20 @@ from sklearn.exceptions import DataConversionWarning
 from threadpoolctl import threadpool_limits
 
 import storage
-from bigfs import ANOVA, JGSC, JHLSR, RJGSC, RLSR, SMR, SRLSR, Chi2, Fisher, LaplacianScore, SparGE, SparGECV
+from bigfs import (
+    ANOVA,
+    JGSC,
+    JHLSR,
+    RJGSC,
+    RLSR,
+    SMR,
+    SRLSR,
+    Chi2,
+    Fisher,
+    LaplacianScore,
+    SparGE,
+    SparGECV,
+)
 from bigfs.result import NotConverged
 
 LIMIT = 60.0  # seconds of one problem
@@ -97,7 +110,11 @@ def sparge(embedding: str) -> Callable[[Rng, int, int], Any]:
 
 
 def sparge_cv(rng: Rng, n: int, d: int) -> SparGECV:
-    return SparGECV(gammas=(power(rng, -3, 0), power(rng, 0, 3)), cv=int(rng.integers(2, 4)), max_iter=int(rng.integers(1, 6)))
+    return SparGECV(
+        gammas=(power(rng, -3, 0), power(rng, 0, 3)),
+        cv=int(rng.integers(2, 4)),
+        max_iter=int(rng.integers(1, 6)),
+    )
 
 
 def rescaled(make: Any, **more: Callable[[Rng], Any]) -> Callable[[Rng, int, int], Any]:
@@ -132,7 +149,9 @@ def jhlsr(rng: Rng, n: int, d: int) -> JHLSR:
 def coding(make: Any) -> Callable[[Rng, int, int], Any]:
     def one(rng: Rng, n: int, d: int) -> Any:
         return make(
-            dictionary=rng.normal(size=(int(rng.integers(1, 8)), d)) if rng.random() < 0.7 else None,
+            dictionary=rng.normal(size=(int(rng.integers(1, 8)), d))
+            if rng.random() < 0.7
+            else None,
             n_atoms=int(rng.integers(1, 6)),
             epochs=1,
             alpha=pick(rng, 0.0, power(rng, -3, 2)),
@@ -170,7 +189,10 @@ METHODS: dict[str, Callable[[Rng, int, int], Any]] = {
     "fisher": lambda rng, n, d: Fisher(),
     "chi2": lambda rng, n, d: Chi2(),
     "laplacian": laplacian_score,
-    **{f"sparge-{embedding}": sparge(embedding) for embedding in ("lda", "cca", "hsl", "sda", "lpp", "pca")},
+    **{
+        f"sparge-{embedding}": sparge(embedding)
+        for embedding in ("lda", "cca", "hsl", "sda", "lpp", "pca")
+    },
     "sparge-cv": sparge_cv,
     "srlsr": rescaled(SRLSR, p=lambda rng: float(rng.uniform(0.2, 1))),
     "rlsr": rescaled(RLSR),
@@ -185,7 +207,11 @@ METHODS: dict[str, Callable[[Rng, int, int], Any]] = {
 
 
 def draw_X(rng: Rng, odd: bool, positive: bool) -> np.ndarray:
-    n, d = (int(rng.integers(1, 61)), int(rng.integers(1, 61))) if odd else (int(rng.integers(12, 61)), int(rng.integers(4, 61)))
+    n, d = (
+        (int(rng.integers(1, 61)), int(rng.integers(1, 61)))
+        if odd
+        else (int(rng.integers(12, 61)), int(rng.integers(4, 61)))
+    )
     X = rng.normal(size=(n, d)) * (rng.random((n, d)) < rng.uniform(0.1, 1))
     X = np.abs(X) if positive or rng.random() < 0.5 else X
     if not odd:
@@ -241,7 +267,9 @@ def not_finite(rng: Rng, X: np.ndarray) -> np.ndarray:
 
 def whole_numbers(rng: Rng, X: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore"):
-        return np.clip(np.nan_to_num(np.round(X * 3)), -100, 100).astype(pick(rng, np.int8, np.int16, np.int64, np.bool_))
+        return np.clip(np.nan_to_num(np.round(X * 3)), -100, 100).astype(
+            pick(rng, np.int8, np.int16, np.int64, np.bool_)
+        )
 
 
 def single(rng: Rng, X: np.ndarray) -> np.ndarray:
@@ -297,14 +325,18 @@ def duplicated(rng: Rng, X: np.ndarray) -> sp.coo_array:
         rest = Z.data if Z.data.dtype.kind == "b" else Z.data - first
     first = np.zeros_like(rest) if Z.data.dtype.kind == "b" else first
     order = rng.permutation(2 * len(i))
-    return sp.coo_array((np.append(first, rest)[order], (np.tile(i, 2)[order], np.tile(j, 2)[order])), shape=X.shape)
+    return sp.coo_array(
+        (np.append(first, rest)[order], (np.tile(i, 2)[order], np.tile(j, 2)[order])), shape=X.shape
+    )
 
 
 def csr_with_duplicates(X: np.ndarray) -> sp.csr_array:
     Z = duplicated(np.random.default_rng(0), X)
     i, j = Z.coords
     order = np.argsort(i, kind="stable")
-    return sp.csr_array((Z.data[order], j[order], np.searchsorted(i[order], np.arange(len(X) + 1))), shape=X.shape)
+    return sp.csr_array(
+        (Z.data[order], j[order], np.searchsorted(i[order], np.arange(len(X) + 1))), shape=X.shape
+    )
 
 
 KINDS: dict[str, Callable[[np.ndarray], Any]] = {
@@ -314,7 +346,9 @@ KINDS: dict[str, Callable[[np.ndarray], Any]] = {
     "coo with duplicates": lambda X: duplicated(np.random.default_rng(0), X),
     "csr with duplicates": csr_with_duplicates,
     "dask": lambda X: da.from_array(X, chunks=(max(1, len(X) // 2), max(1, X.shape[1] // 2))),
-    "dask of csr": lambda X: da.from_array(sp.csr_matrix(csr_with_duplicates(X)), chunks=(len(X), X.shape[1]), asarray=False),
+    "dask of csr": lambda X: da.from_array(
+        sp.csr_matrix(csr_with_duplicates(X)), chunks=(len(X), X.shape[1]), asarray=False
+    ),
 }
 
 
@@ -324,7 +358,11 @@ def draw(case: int) -> tuple[str, Case]:
     odd = rng.random() < 0.5
     X = draw_X(rng, odd, positive=name == "chi2" and rng.random() < 0.9)
     selector = METHODS[name](rng, *X.shape)
-    selector.set_params(n_features_to_select=pick(rng, None, 1, 0.3) if name in ("jgsc", "rjgsc") else pick(rng, None, 1, 0.3, X.shape[1]))
+    selector.set_params(
+        n_features_to_select=pick(rng, None, 1, 0.3)
+        if name in ("jgsc", "rjgsc")
+        else pick(rng, None, 1, 0.3, X.shape[1])
+    )
     return name, Case(selector, X, draw_y(rng, len(X), odd, name), pick(rng, *KINDS), not odd)
 
 
@@ -349,7 +387,9 @@ def fitted(selector: Any, X: Any, y: Any) -> Any:
         if str(one.message).startswith(ADVICE):
             continue
         if not issubclass(one.category, NotConverged | DataConversionWarning):
-            raise Wrong(f"{one.category.__name__}: {one.message} ({Path(one.filename).name}:{one.lineno})")
+            raise Wrong(
+                f"{one.category.__name__}: {one.message} ({Path(one.filename).name}:{one.lineno})"
+            )
         if "(gap inf" in str(one.message):
             raise Wrong(str(one.message))
     return result
@@ -371,12 +411,20 @@ def examine(name: str, model: Any, d: int) -> None:
 def compare(one: Any, other: Any, what: str, exactly: bool = False) -> None:
     if isinstance(one, str) or isinstance(other, str):
         if isinstance(one, str) != isinstance(other, str):
-            raise Wrong(f"{what}: {one if isinstance(one, str) else 'solved'} / {other if isinstance(other, str) else 'solved'}")
+            raise Wrong(
+                f"{what}: {one if isinstance(one, str) else 'solved'} / "
+                f"{other if isinstance(other, str) else 'solved'}"
+            )
         return
     if exactly:
         if not np.array_equal(one.scores_, other.scores_):
             raise Wrong(f"{what}: other scores")
-    elif not np.allclose(one.scores_, other.scores_, rtol=1e-4, atol=1e-6 * np.abs(one.scores_[np.isfinite(one.scores_)]).max(initial=0)):
+    elif not np.allclose(
+        one.scores_,
+        other.scores_,
+        rtol=1e-4,
+        atol=1e-6 * np.abs(one.scores_[np.isfinite(one.scores_)]).max(initial=0),
+    ):
         raise Wrong(f"{what}: scores differ by {np.abs(one.scores_ - other.scores_).max():.1e}")
 
 
@@ -384,10 +432,16 @@ def from_a_store(case: Case, one: Any) -> None:
     """The same of a store as of its columns in memory."""
     with tempfile.TemporaryDirectory() as folder:
         dump_svmlight_file(case.X, case.y, f"{folder}/x.svm", zero_based=True)
-        corpus = storage.open(storage.stage(f"{folder}/x.svm", f"{folder}/x.zarr", tile_rows=max(1, len(case.X) // 2)))
+        corpus = storage.open(
+            storage.stage(f"{folder}/x.svm", f"{folder}/x.zarr", tile_rows=max(1, len(case.X) // 2))
+        )
         if corpus.X.shape == case.X.shape:
             memory = corpus.X.columns(np.arange(case.X.shape[1]))
-            compare(fitted(case.selector, memory, corpus.y), fitted(case.selector, corpus.X, corpus.y), "store")
+            compare(
+                fitted(case.selector, memory, corpus.y),
+                fitted(case.selector, corpus.X, corpus.y),
+                "store",
+            )
 
 
 def solve(number: int) -> Ended:
@@ -409,15 +463,34 @@ def solve(number: int) -> Ended:
             compare(model, fitted(case.selector, X, case.y), "again", exactly=True)
             other = pick(rng, *KINDS)
             if case.regular:
-                compare(model, fitted(case.selector, KINDS[other](case.X), case.y), f"{case.kind} / {other}")
-        if case.regular and case.y.ndim == 1 and case.y.dtype.kind == "i" and rng.random() < STORES / 0.5:
+                compare(
+                    model,
+                    fitted(case.selector, KINDS[other](case.X), case.y),
+                    f"{case.kind} / {other}",
+                )
+        if (
+            case.regular
+            and case.y.ndim == 1
+            and case.y.dtype.kind == "i"
+            and rng.random() < STORES / 0.5
+        ):
             from_a_store(case, model)
     except Wrong as error:
         return Ended(name, "failed", time.perf_counter() - began, str(error))
     except Exception as error:  # any other exception is what is looked for
         at = traceback.extract_tb(error.__traceback__)[-1]
-        return Ended(name, "failed", time.perf_counter() - began, f"{type(error).__name__}: {error} ({Path(at.filename).name}:{at.lineno})")
-    return Ended(name, "refused" if isinstance(model, str) else "solved", seconds, model if isinstance(model, str) else "")
+        return Ended(
+            name,
+            "failed",
+            time.perf_counter() - began,
+            f"{type(error).__name__}: {error} ({Path(at.filename).name}:{at.lineno})",
+        )
+    return Ended(
+        name,
+        "refused" if isinstance(model, str) else "solved",
+        seconds,
+        model if isinstance(model, str) else "",
+    )
 
 
 def solve_some(numbers: range) -> list[Ended]:
@@ -431,15 +504,29 @@ def main(
     processes: Annotated[int, typer.Option(help="at once")] = 2,
     case: Annotated[int | None, typer.Option(help="only this one, with what it says")] = None,
 ) -> None:
-    """A table by method; each failing case with its number. Exit status 1 if there is one, or less than half are solved."""
+    """A table by method; each failing case with its number.
+
+    Exit status 1 if there is one, or less than half are solved.
+    """
     if case is not None:
         name, drawn = draw(case)
-        print(name, drawn.selector, drawn.kind, drawn.X.shape, drawn.X.dtype, drawn.y, drawn.X, sep="\n")
+        print(
+            name,
+            drawn.selector,
+            drawn.kind,
+            drawn.X.shape,
+            drawn.X.dtype,
+            drawn.y,
+            drawn.X,
+            sep="\n",
+        )
         print(solve(case))
         print(fitted(drawn.selector, KINDS[drawn.kind](drawn.X), drawn.y))
         return
     first, began = seed * 10**7, time.perf_counter()
-    numbers = [range(a, min(a + CHUNK, first + problems)) for a in range(first, first + problems, CHUNK)]
+    numbers = [
+        range(a, min(a + CHUNK, first + problems)) for a in range(first, first + problems, CHUNK)
+    ]
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         ended = [one for part in pool.map(solve_some, numbers) for one in part]
     spent = time.perf_counter() - began
@@ -451,15 +538,36 @@ def main(
         count = Counter(one.outcome for one in some)
         seconds = [one.seconds for one in some]
         rows.append(
-            (name, len(some), count["solved"], count["refused"], count["failed"], f"{np.mean(seconds) * 1e3:.1f}", f"{max(seconds):.2f}")
+            (
+                name,
+                len(some),
+                count["solved"],
+                count["refused"],
+                count["failed"],
+                f"{np.mean(seconds) * 1e3:.1f}",
+                f"{max(seconds):.2f}",
+            )
         )
-    table(f"seed {seed}", ("method", "problems", "solved", "refused", "failed", "mean ms", "longest s"), rows)
-    failed = [(number, one) for number, one in zip(range(first, first + problems), ended, strict=True) if one.outcome == "failed"]
+    table(
+        f"seed {seed}",
+        ("method", "problems", "solved", "refused", "failed", "mean ms", "longest s"),
+        rows,
+    )
+    failed = [
+        (number, one)
+        for number, one in zip(range(first, first + problems), ended, strict=True)
+        if one.outcome == "failed"
+    ]
     for number, one in failed:
         print(f"--case {number}: {one.method}: {one.said}")
     solved = sum(one.outcome == "solved" for one in ended)
-    print(f"{len(ended)} problems, {solved} solved, {len(failed)} failed, {spent:.0f} s, {len(ended) / spent:.0f} per second")
-    for said, times in Counter(one.said[:110] for one in ended if one.outcome == "refused").most_common(12):
+    print(
+        f"{len(ended)} problems, {solved} solved, {len(failed)} failed, {spent:.0f} s, "
+        f"{len(ended) / spent:.0f} per second"
+    )
+    for said, times in Counter(
+        one.said[:110] for one in ended if one.outcome == "refused"
+    ).most_common(12):
         print(f"  {times:6} × {said}")
     raise typer.Exit(int(bool(failed) or solved < len(ended) / 2))
 

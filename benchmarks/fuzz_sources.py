@@ -1,10 +1,12 @@
-"""Damaged files of every format: read as the reference reader reads them, or refused in one line that names the file.
+"""Damaged files of every format: read as the reference reader reads them, or refused in one line
+that names the file.
 
 python benchmarks/fuzz_sources.py --files 5000 --seed 0 --formats svm,mtx
 
-Each file is a good one with a few mutations. A process of its own stages it within 512 MB, and then reads it as scikit-learn,
-SciPy, NumPy, json, pyarrow, h5py, tarfile or zipfile do. Whatever differs, crashes, takes more memory, takes more than a
-minute, or complains without the file's name is kept under --keep.
+Each file is a good one with a few mutations. A process of its own stages it within 512 MB, and then
+reads it as scikit-learn, SciPy, NumPy, json, pyarrow, h5py, tarfile or zipfile do. Whatever
+differs, crashes, takes more memory, takes more than a minute, or complains without the file's name
+is kept under --keep.
 """
 
 from __future__ import annotations
@@ -41,8 +43,30 @@ import typer
 MEMORY = 282_000_000  # what 512 MB leave beside the libraries
 SECONDS = 60
 NUMBER = re.compile(rb"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-EXTREME = [b"1e300", b"1e-300", b"-1e39", b"1e-46", b"3.4028235e38", b"nan", b"inf", b"-inf", b"9007199254740993", b"4294967297"]
-EXTREME += [b"2147483646", b"2147483647", b"2147483648", b"100000000", b"18446744073709551617", b"0", b"-1", b"-0.0", b"1e5000", b"0x10"]
+EXTREME = [
+    b"1e300",
+    b"1e-300",
+    b"-1e39",
+    b"1e-46",
+    b"3.4028235e38",
+    b"nan",
+    b"inf",
+    b"-inf",
+    b"9007199254740993",
+    b"4294967297",
+]
+EXTREME += [
+    b"2147483646",
+    b"2147483647",
+    b"2147483648",
+    b"100000000",
+    b"18446744073709551617",
+    b"0",
+    b"-1",
+    b"-0.0",
+    b"1e5000",
+    b"0x10",
+]
 EXTREME += [b"1_0", b"", b"1.", b".5", b"1e", b"NA", b"1" + b"0" * 400, b"5000000"]
 ODD = [
     b"c0\\u0000",
@@ -67,14 +91,18 @@ Matrix = tuple[sp.csr_array, Any]  # values and labels, None if there are none
 
 
 def table(rng: np.random.Generator) -> tuple[sp.csr_array, np.ndarray]:
-    X = sp.random_array((int(rng.integers(1, 9)), int(rng.integers(1, 9))), density=0.5, format="csr", rng=rng)
+    X = sp.random_array(
+        (int(rng.integers(1, 9)), int(rng.integers(1, 9))), density=0.5, format="csr", rng=rng
+    )
     X.data = np.round(X.data, 3) + 0.001
     return X, rng.integers(-1, 3, X.shape[0])
 
 
 def documents(rng: np.random.Generator) -> list[dict[str, Any]]:
     texts = [" ".join(rng.choice(WORDS, 5)) for _ in range(rng.integers(2, 8))]
-    return [{"text": text, "label": str(rng.choice(WORDS[:3])), "id": i} for i, text in enumerate(texts)]
+    return [
+        {"text": text, "label": str(rng.choice(WORDS[:3])), "id": i} for i, text in enumerate(texts)
+    ]
 
 
 def svm(rng: np.random.Generator) -> bytes:
@@ -92,14 +120,20 @@ def jsonl(rng: np.random.Generator) -> bytes:
 def features(rng: np.random.Generator) -> bytes:
     X, y = table(rng)
     rows = [{str(j): X[i, j] for j in range(X.shape[1]) if X[i, j]} for i in range(X.shape[0])]
-    return "".join(json.dumps({"features": row, "label": int(c)}) + "\n" for row, c in zip(rows, y, strict=True)).encode()
+    return "".join(
+        json.dumps({"features": row, "label": int(c)}) + "\n"
+        for row, c in zip(rows, y, strict=True)
+    ).encode()
 
 
 def comma(rng: np.random.Generator) -> bytes:
     out = io.StringIO()
     writer = csv.DictWriter(out, ["text", "label", "id"], quoting=csv.QUOTE_MINIMAL)
     writer.writeheader()
-    writer.writerows(d | {"text": d["text"] + ', "so"\nit is'} if rng.random() < 0.3 else d for d in documents(rng))
+    writer.writerows(
+        d | {"text": d["text"] + ', "so"\nit is'} if rng.random() < 0.3 else d
+        for d in documents(rng)
+    )
     return out.getvalue().encode()
 
 
@@ -126,11 +160,31 @@ def damaged(rng: np.random.Generator, arrays: dict[str, np.ndarray]) -> dict[str
     kind = int(rng.integers(6))
     if kind == 0 and array.size:
         wide = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
-        extremes = [1e300, 1e-300, np.nan, np.inf, 3.4e38] if array.dtype.kind == "f" else [2**31, 2**32 + 1, -1, 2**62, 2**53 + 1, 0]
+        extremes = (
+            [1e300, 1e-300, np.nan, np.inf, 3.4e38]
+            if array.dtype.kind == "f"
+            else [2**31, 2**32 + 1, -1, 2**62, 2**53 + 1, 0]
+        )
         wide.flat[rng.integers(array.size)] = extremes[rng.integers(len(extremes))]
         array = wide
     elif kind == 1:
-        array = array.astype(str(rng.choice(["float16", "S8", "uint64", "complex64", "longdouble", "float32", "int8", "U8", ">f8"])))
+        array = array.astype(
+            str(
+                rng.choice(
+                    [
+                        "float16",
+                        "S8",
+                        "uint64",
+                        "complex64",
+                        "longdouble",
+                        "float32",
+                        "int8",
+                        "U8",
+                        ">f8",
+                    ]
+                )
+            )
+        )
     elif kind == 2 and array.ndim == 1:
         array = array[:-1]
     elif kind == 3 and array.ndim == 1:
@@ -154,7 +208,15 @@ def npz(rng: np.random.Generator) -> bytes:
     if rng.random() < 0.7:
         parts = damaged(rng, parts)
     out = io.BytesIO()
-    np.savez(out, **parts, **({} if kind == "dense" else {"format": np.array(kind.encode()), "shape": np.array(X.shape)}))
+    np.savez(
+        out,
+        **parts,
+        **(
+            {}
+            if kind == "dense"
+            else {"format": np.array(kind.encode()), "shape": np.array(X.shape)}
+        ),
+    )
     return out.getvalue()
 
 
@@ -180,7 +242,11 @@ def h5ad(rng: np.random.Generator) -> bytes:
     X, y = table(rng)
     kind = str(rng.choice(["csr", "csc", "array"]))
     Z = X.asformat(kind if kind != "array" else "csr")
-    parts = {"X": X.toarray()} if kind == "array" else {"data": Z.data, "indices": Z.indices, "indptr": Z.indptr}
+    parts = (
+        {"X": X.toarray()}
+        if kind == "array"
+        else {"data": Z.data, "indices": Z.indices, "indptr": Z.indptr}
+    )
     parts = damaged(rng, parts | {"y": y}) if rng.random() < 0.7 else parts | {"y": y}
     out = io.BytesIO()
     with h5py.File(out, "w") as file:
@@ -211,19 +277,39 @@ def zipped(rng: np.random.Generator) -> bytes:
     return out.getvalue()
 
 
-def packed(compress: Callable[[bytes], bytes], write: Callable[[np.random.Generator], bytes]) -> Callable[[np.random.Generator], bytes]:
+def packed(
+    compress: Callable[[bytes], bytes], write: Callable[[np.random.Generator], bytes]
+) -> Callable[[np.random.Generator], bytes]:
     """A compressed file; half of them are mutated before they are packed."""
 
     def make(rng: np.random.Generator) -> bytes:
         raw = write(rng)
-        return compress(mutated(random.Random(int(rng.integers(2**31))), raw) if rng.random() < 0.5 else raw)
+        return compress(
+            mutated(random.Random(int(rng.integers(2**31))), raw) if rng.random() < 0.5 else raw
+        )
 
     return make
 
 
 MAKERS: dict[str, Callable[[np.random.Generator], bytes]] = {
-    **{"svm": svm, "jsonl": jsonl, "features.jsonl": features, "csv": comma, "parquet": parquet, "mtx": mtx, "npz": npz, "npy": npy},
-    **{"mat": mat, "h5ad": h5ad, "tar": tar, "zip": zipped, "svm.gz": packed(gzip.compress, svm), "mtx.xz": packed(lzma.compress, mtx)},
+    **{
+        "svm": svm,
+        "jsonl": jsonl,
+        "features.jsonl": features,
+        "csv": comma,
+        "parquet": parquet,
+        "mtx": mtx,
+        "npz": npz,
+        "npy": npy,
+    },
+    **{
+        "mat": mat,
+        "h5ad": h5ad,
+        "tar": tar,
+        "zip": zipped,
+        "svm.gz": packed(gzip.compress, svm),
+        "mtx.xz": packed(lzma.compress, mtx),
+    },
     **{"jsonl.bz2": packed(bz2.compress, jsonl), "csv.gz": packed(gzip.compress, comma)},
 }
 TEXT = {"svm", "jsonl", "features.jsonl", "csv", "mtx"}  # mutated by line and number too
@@ -253,7 +339,11 @@ def truncate(chance: random.Random, raw: bytes) -> bytes:
 
 def insert(chance: random.Random, raw: bytes) -> bytes:
     at = place(chance, raw)
-    return raw[:at] + chance.choice([*EXTREME, *ODD, b" ", b"\n", b":", b",", chance.randbytes(4)]) + raw[at:]
+    return (
+        raw[:at]
+        + chance.choice([*EXTREME, *ODD, b" ", b"\n", b":", b",", chance.randbytes(4)])
+        + raw[at:]
+    )
 
 
 def delete(chance: random.Random, raw: bytes) -> bytes:
@@ -280,7 +370,9 @@ def repeat(chance: random.Random, raw: bytes) -> bytes:
     lines = raw.splitlines(keepends=True) or [b""]
     at = chance.randrange(len(lines))
     parts = re.split(rb"([ ,])", lines[at])
-    lines.insert(at, lines[at]) if chance.random() < 0.5 else lines.__setitem__(at, b"".join([*parts[:-1], *parts[-2:]]))
+    lines.insert(at, lines[at]) if chance.random() < 0.5 else lines.__setitem__(
+        at, b"".join([*parts[:-1], *parts[-2:]])
+    )
     return b"".join(lines)
 
 
@@ -299,15 +391,20 @@ LINES = [swap, repeat, extreme, extreme]
 def case(seed: int, number: int, kinds: list[str]) -> tuple[str, bytes]:
     kind, rng = kinds[number % len(kinds)], np.random.default_rng([seed, number])
     raw = MAKERS[kind](rng)
-    whole = kind in ("npz", "h5ad", "npy") or "." in kind.replace("features.", "")  # damaged inside already
-    return kind, raw if whole and rng.random() < 0.6 else mutated(random.Random(f"{seed} {number}"), raw, kind in TEXT)
+    # damaged inside already
+    whole = kind in ("npz", "h5ad", "npy") or "." in kind.replace("features.", "")
+    return kind, raw if whole and rng.random() < 0.6 else mutated(
+        random.Random(f"{seed} {number}"), raw, kind in TEXT
+    )
 
 
 # --- the reference readers ------------------------------------------------------------------------
 
 
 def reference(kind: str, path: Path) -> Any:
-    """(matrix, labels) or a list of (text, label) of a file, as another library reads it; an exception if it does not."""
+    """(matrix, labels) or a list of (text, label) of a file, as another library reads it; an
+    exception if it does not.
+    """
     opener = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}.get(kind.rsplit(".", 1)[-1], open)
     plain = kind.split(".")[0] if opener is not open else kind
     if plain in ("tar", "zip"):
@@ -328,10 +425,15 @@ def reference(kind: str, path: Path) -> Any:
     if plain == "csv":
         from pyarrow import csv as tables
 
-        options = tables.ConvertOptions(column_types=dict.fromkeys(("text", "label", "id"), "string"), strings_can_be_null=False)
+        options = tables.ConvertOptions(
+            column_types=dict.fromkeys(("text", "label", "id"), "string"), strings_can_be_null=False
+        )
         parse = tables.ParseOptions(newlines_in_values=True)
         return [
-            (r["text"], r.get("label")) for r in tables.read_csv(io.BytesIO(raw), parse_options=parse, convert_options=options).to_pylist()
+            (r["text"], r.get("label"))
+            for r in tables.read_csv(
+                io.BytesIO(raw), parse_options=parse, convert_options=options
+            ).to_pylist()
         ]
     if plain == "mtx":
         return sp.csr_array(scipy.io.mmread(io.BytesIO(raw))), None
@@ -359,7 +461,9 @@ def arrays_of(kind: str, path: Path) -> Matrix:
         return sp.csr_array(sp.load_npz(path)).astype(np.float64), None
     if kind == "mat":
         content = scipy.io.loadmat(path)
-        return sp.csr_array(content["X"]).astype(np.float64), content["Y"].ravel() if "Y" in content else None
+        return sp.csr_array(content["X"]).astype(np.float64), content[
+            "Y"
+        ].ravel() if "Y" in content else None
     import h5py
 
     with h5py.File(path) as file:
@@ -390,12 +494,13 @@ def members(kind: str, path: Path) -> Iterator[tuple[str, str]]:
 
 
 def judge(kind: str, path: Path, store: Path) -> Iterator[tuple[str, str]]:
-    """(verdict, details): "same", "refused", "laxer", "stricter" than the reference, or one of `FAILURES`.
+    """(verdict, details): "same", "refused", "laxer", "stricter" than the reference, or one of
+    `FAILURES`.
 
     First as if there were no reference, whose reader may crash, and then the verdict.
     """
     import storage
-    from bigfs.blocks import NotEnoughMemory
+    from bigfs.engine import NotEnoughMemory
     from storage.errors import StoreError
 
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
@@ -416,7 +521,9 @@ def judge(kind: str, path: Path, store: Path) -> Iterator[tuple[str, str]]:
         failure = "memory", f"{grown >> 20} MB"
     if refusal is not None and (path.name.split(".")[0] not in refusal or "\n" in refusal):
         failure = "unnamed", refusal
-    alone = failure or (("laxer", "the reference does not read it") if refusal is None else ("refused", refusal))
+    alone = failure or (
+        ("laxer", "the reference does not read it") if refusal is None else ("refused", refusal)
+    )
     yield alone
     try:
         expected = reference(kind, path)
@@ -426,7 +533,11 @@ def judge(kind: str, path: Path, store: Path) -> Iterator[tuple[str, str]]:
     if failure or refusal is not None:
         yield failure or ("stricter", str(refusal))
         return
-    difference = texts_differ(texts, expected) if isinstance(expected, list) else matrices_differ(corpus, *expected)
+    difference = (
+        texts_differ(texts, expected)
+        if isinstance(expected, list)
+        else matrices_differ(corpus, *expected)
+    )
     yield ("differs", difference) if difference else ("same", "")
 
 
@@ -451,7 +562,10 @@ def texts_differ(texts: Any, expected: list[tuple[str, Any]]) -> str:
     ours = [(text, None if label is None else str(label)) for text, label in texts or []]
     if sorted(ours, key=repr) == sorted(same, key=repr):
         return ""
-    return f"{[pair for pair in ours if pair not in same][:3]} where the reference has {[pair for pair in same if pair not in ours][:3]}"
+    return (
+        f"{[pair for pair in ours if pair not in same][:3]} where the reference has "
+        f"{[pair for pair in same if pair not in ours][:3]}"
+    )
 
 
 def matrices_differ(corpus: Any, X: sp.csr_array, y: Any) -> str:
@@ -466,7 +580,10 @@ def matrices_differ(corpus: Any, X: sp.csr_array, y: Any) -> str:
     if ours.shape != theirs.shape:
         return f"{ours.shape} where the reference has {theirs.shape}"
     if (ours != theirs).nnz:
-        return f"{ours.toarray().tolist() if d < 99 else ours} where the reference has {theirs.toarray().tolist() if d < 99 else theirs}"
+        return (
+            f"{ours.toarray().tolist() if d < 99 else ours} where the reference has "
+            f"{theirs.toarray().tolist() if d < 99 else theirs}"
+        )
     if y is None or corpus.spec["target"] not in ("class", "real"):
         return ""
     if len(y) != len(corpus.y):
@@ -481,9 +598,17 @@ def matrices_differ(corpus: Any, X: sp.csr_array, y: Any) -> str:
 
 
 def alike(name: Any, label: Any) -> bool:
-    """Whether a class name is a label; a float of either stands for all numbers that round to it."""
+    """Whether a class name is a label; a float of either stands for all numbers that round to
+    it.
+    """
     label = label.item() if isinstance(label, np.generic) else label
-    label = label.decode("latin-1") if isinstance(label, bytes) else str(label).lower() if isinstance(label, bool) else label
+    label = (
+        label.decode("latin-1")
+        if isinstance(label, bytes)
+        else str(label).lower()
+        if isinstance(label, bool)
+        else label
+    )
     if isinstance(label, float | np.floating) or isinstance(name, float):
         return float(name) == float(label)
     return str(name) == str(label)
@@ -496,7 +621,7 @@ def work() -> None:
     import sklearn.datasets  # noqa: F401
 
     import storage
-    from storage.sources import svmlight_kernel  # noqa: F401
+    from storage.sources.svmlight import kernel  # noqa: F401
 
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
@@ -525,11 +650,17 @@ class Reader:
 
     def judge(self, kind: str, path: Path) -> tuple[str, str]:
         if self.process is None:
-            self.process = subprocess.Popen([sys.executable, __file__, "--worker"], stdin=-1, stdout=-1, text=True, bufsize=1)
+            self.process = subprocess.Popen(
+                [sys.executable, __file__, "--worker"], stdin=-1, stdout=-1, text=True, bufsize=1
+            )
             self.lines: queue.Queue[str | None] = queue.Queue()
-            threading.Thread(target=self.listen, args=(self.process.stdout, self.lines), daemon=True).start()
+            threading.Thread(
+                target=self.listen, args=(self.process.stdout, self.lines), daemon=True
+            ).start()
             if self.answer(600) != "ready":
-                raise RuntimeError("the reading process does not start: run with --worker to see why")
+                raise RuntimeError(
+                    "the reading process does not start: run with --worker to see why"
+                )
             assert self.process is not None
         assert self.process.stdin is not None
         self.process.stdin.write(f"{kind} {path}\n")
@@ -587,13 +718,18 @@ def main(
                 keep.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, keep)
                 (keep / f"{path.name}.{verdict}").write_text(details)
-                print(f"{path.name}: {verdict}: {details.strip().splitlines()[-1][:200]}", flush=True)
+                print(
+                    f"{path.name}: {verdict}: {details.strip().splitlines()[-1][:200]}", flush=True
+                )
             path.unlink()
     reader.stop()
     columns = ("same", "refused", "stricter", "laxer", *FAILURES)
     print("format".ljust(16), *(c.rjust(8) for c in columns))
     for kind in [*kinds, "all"]:
-        counts = [sum(n for (k, v), n in verdicts.items() if v == c and kind in (k, "all")) for c in columns]
+        counts = [
+            sum(n for (k, v), n in verdicts.items() if v == c and kind in (k, "all"))
+            for c in columns
+        ]
         print(kind.ljust(16), *(f"{n:8d}" for n in counts))
     raise typer.Exit(any(verdict in FAILURES for _, verdict in verdicts))
 

@@ -15,13 +15,17 @@ from rich.table import Table
 
 import storage
 from bigfs.graph import knn
-from bigfs.hypergraph import PENALTIES, lasso_supports
+from bigfs.graph.hypergraph import PENALTIES, lasso_supports
 from bigfs.matrix import Matrix
 
 
-def main(source: str, stores: Path = Path(".bigfs/benchmarks"), documents: int = 2000, samples: int = 100) -> None:
+def main(
+    source: str, stores: Path = Path(".bigfs/benchmarks"), documents: int = 2000, samples: int = 100
+) -> None:
     """The full model of some samples on all the documents of a random subset."""
-    corpus = storage.open(storage.stage(source, stores / f"{Path(source).name}.zarr", memory_limit="1GB"))
+    corpus = storage.open(
+        storage.stage(source, stores / f"{Path(source).name}.zarr", memory_limit="1GB")
+    )
     rng = np.random.default_rng(0)
     X = sp.csr_array(sp.vstack([t.load() for t in corpus.X.row_tiles]), dtype=np.float64)
     X = X[np.sort(rng.permutation(X.shape[0])[:documents])]
@@ -32,16 +36,29 @@ def main(source: str, stores: Path = Path(".bigfs/benchmarks"), documents: int =
     members = np.zeros(len(PENALTIES))
     for i in rng.permutation(documents)[:samples]:
         others = np.delete(np.arange(documents), i)
-        for p, support in enumerate(lasso_supports(G[np.ix_(others, others)], G[others, i], sorted(PENALTIES, reverse=True))):
+        for p, support in enumerate(
+            lasso_supports(G[np.ix_(others, others)], G[others, i], sorted(PENALTIES, reverse=True))
+        ):
             members[p] += len(support)
             for c, count in enumerate(counts):
                 kept[c, p] += len(np.intersect1d(others[support], near[i, :count]))
     table = Table(
-        "candidates", *(f"{rho:.1f}" for rho in sorted(PENALTIES, reverse=True)), "all", title=f"{documents} documents, {samples} samples"
+        "candidates",
+        *(f"{rho:.1f}" for rho in sorted(PENALTIES, reverse=True)),
+        "all",
+        title=f"{documents} documents, {samples} samples",
     )
-    table.add_row("members a sample", *(f"{m / samples:.1f}" for m in members), f"{members.sum() / samples:.1f}")
+    table.add_row(
+        "members a sample",
+        *(f"{m / samples:.1f}" for m in members),
+        f"{members.sum() / samples:.1f}",
+    )
     for count, row in zip(counts, kept, strict=True):
-        table.add_row(str(count), *(f"{k / max(m, 1):.3f}" for k, m in zip(row, members, strict=True)), f"{row.sum() / members.sum():.3f}")
+        table.add_row(
+            str(count),
+            *(f"{k / max(m, 1):.3f}" for k, m in zip(row, members, strict=True)),
+            f"{row.sum() / members.sum():.3f}",
+        )
     Console(width=140).print(table)
 
 

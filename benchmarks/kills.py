@@ -2,8 +2,8 @@
 
 python benchmarks/kills.py --kills 40 --seed 0
 
-Each time the driver or a worker gets SIGKILL or SIGTERM. Then the same command is given again: it must
-select the same features as a run that nobody killed, and leave the same files and no process.
+Each time the driver or a worker gets SIGKILL or SIGTERM. Then the same command is given again: it
+must select the same features as a run that nobody killed, and leave the same files and no process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from shared import table
 ROOT = Path(__file__).parent.parent
 STAGES = ("stage", "graph", "select", "evaluate", "report")
 SIGNALS = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM}
-POLL, LONGEST, GRACE = 0.002, 900.0, 60.0  # seconds: between looks, of a run, and for processes to end
+# seconds: between looks, of a run, and for processes to end
+POLL, LONGEST, GRACE = 0.002, 900.0, 60.0
 
 
 class Case(NamedTuple):
@@ -57,7 +58,12 @@ class Bench:
     """A folder in which runs work, and what an undisturbed one gave."""
 
     def __init__(self, home: Path, source: str, workers: int) -> None:
-        self.home, self.work, self.temporary, self.mark = home, home / "work", home / "tmp", uuid.uuid4().hex
+        self.home, self.work, self.temporary, self.mark = (
+            home,
+            home / "work",
+            home / "tmp",
+            uuid.uuid4().hex,
+        )
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "DASK_"))}
         self.env = clean | {
             "PYTHONPATH": str(ROOT),
@@ -66,7 +72,17 @@ class Bench:
             "TMPDIR": str(self.temporary),
             "BIGFS_BENCHMARK": self.mark,
         }
-        self.command = [sys.executable, "-m", "bigfs.cli", "run", source, "--method", "sparge-lpp", "--features", "100"]
+        self.command = [
+            sys.executable,
+            "-m",
+            "flows",
+            "run",
+            source,
+            "--method",
+            "sparge-lpp",
+            "--features",
+            "100",
+        ]
         self.command += ["--workers", str(workers), "--out", "runs/r", "--set", "tol=1e-3"]
         self.seconds: Counter[str] = Counter()
         self.clear("stage")
@@ -84,7 +100,14 @@ class Bench:
 
     def start(self) -> subprocess.Popen[bytes]:
         with (self.home / "log").open("wb") as log:
-            return subprocess.Popen(self.command, cwd=self.work, env=self.env, stdout=log, stderr=log, start_new_session=True)
+            return subprocess.Popen(
+                self.command,
+                cwd=self.work,
+                env=self.env,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def stage(self) -> str:
         """The stage that a run is in, by what it has left so far."""
@@ -118,7 +141,9 @@ class Bench:
         return file.read_bytes() if file.exists() else None
 
     def listing(self) -> set[str]:
-        """All files and folders that runs left; not the contents of stores, which have checksums, nor Prefect's own."""
+        """All files and folders that runs left; not the contents of stores, which have checksums,
+        nor Prefect's own.
+        """
         names = set()
         for root in (self.work, self.temporary):
             for path in root.rglob("*"):
@@ -132,7 +157,10 @@ class Bench:
         mine = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                if process.environ().get("BIGFS_BENCHMARK") == self.mark and process.status() != psutil.STATUS_ZOMBIE:
+                if (
+                    process.environ().get("BIGFS_BENCHMARK") == self.mark
+                    and process.status() != psutil.STATUS_ZOMBIE
+                ):
                     mine.append(process)
         return mine
 
@@ -156,8 +184,12 @@ def workers_of(driver: subprocess.Popen[bytes]) -> list[psutil.Process]:
     return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
 
 
-def strike(bench: Bench, run: subprocess.Popen[bytes], case: Case, chosen: random.Random) -> str | None:
-    """Wait for a random moment of the stage and kill; the stage that was hit, None if the run was over."""
+def strike(
+    bench: Bench, run: subprocess.Popen[bytes], case: Case, chosen: random.Random
+) -> str | None:
+    """Wait for a random moment of the stage and kill; the stage that was hit, None if the run was
+    over.
+    """
     while bench.stage() != case.stage and run.poll() is None:
         time.sleep(POLL)
     until = time.monotonic() + chosen.uniform(0, bench.seconds[case.stage])
@@ -187,29 +219,66 @@ def killed(bench: Bench, case: Case, chosen: random.Random) -> Outcome:
     again = bench.start()
     again.wait(LONGEST)
     left += bench.left_by(again, GRACE)
-    return Outcome(str(hit), status, again.returncode, bench.selected() == bench.expected, left, sorted(bench.listing() ^ bench.files))
+    return Outcome(
+        str(hit),
+        status,
+        again.returncode,
+        bench.selected() == bench.expected,
+        left,
+        sorted(bench.listing() ^ bench.files),
+    )
 
 
 def cases(kills: int) -> Iterator[Case]:
     every = itertools.product(("driver", "worker"), SIGNALS, STAGES)
-    yield from (Case(stage, victim, name) for victim, name, stage in itertools.islice(itertools.cycle(list(every)), kills))
+    yield from (
+        Case(stage, victim, name)
+        for victim, name, stage in itertools.islice(itertools.cycle(list(every)), kills)
+    )
 
 
 def summary(outcomes: list[tuple[Case, Outcome]]) -> None:
     rows: list[list[Any]] = []
     for case in dict.fromkeys(case for case, _ in outcomes):
         mine = [outcome for other, outcome in outcomes if other == case]
-        ended = ", ".join(f"{status} × {count}" for status, count in Counter(outcome.first for outcome in mine).items())
-        counts = [sum(o.again == 0 for o in mine), sum(o.same for o in mine), sum(map(bool, (o.processes for o in mine)))]
-        rows.append([f"{case.stage}, {case.signal} of {case.victim}", len(mine), ended, *counts, sum(bool(o.files) for o in mine)])
-    head = ["stage and signal", "kills", "exit status", "then done", "same features", "left processes", "left files"]
+        ended = ", ".join(
+            f"{status} × {count}"
+            for status, count in Counter(outcome.first for outcome in mine).items()
+        )
+        counts = [
+            sum(o.again == 0 for o in mine),
+            sum(o.same for o in mine),
+            sum(map(bool, (o.processes for o in mine))),
+        ]
+        rows.append(
+            [
+                f"{case.stage}, {case.signal} of {case.victim}",
+                len(mine),
+                ended,
+                *counts,
+                sum(bool(o.files) for o in mine),
+            ]
+        )
+    head = [
+        "stage and signal",
+        "kills",
+        "exit status",
+        "then done",
+        "same features",
+        "left processes",
+        "left files",
+    ]
     table("bigfs run, killed and given again", head, rows)
 
 
 def main(
-    kills: Annotated[int, typer.Option(min=1, help="how many; 20 are one of each stage, signal and victim")] = 40,
+    kills: Annotated[
+        int, typer.Option(min=1, help="how many; 20 are one of each stage, signal and victim")
+    ] = 40,
     seed: Annotated[int, typer.Option(help="of the moments")] = 0,
-    source: Annotated[str, typer.Option(help="what to run on")] = "synthetic:newswire?rows=6000&seed=1",
+    source: Annotated[
+        str, typer.Option(help="what to run on")
+    ] = "synthetic:newswire?rows=6000&seed=1",
     workers: Annotated[int, typer.Option(min=1)] = 2,
 ) -> None:
     home, chosen = Path(tempfile.mkdtemp(prefix="bigfs-kills-")), random.Random(seed)
@@ -217,12 +286,21 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that it ends what it started
     try:
         bench = Bench(home, source, workers)
-        print("undisturbed:", ", ".join(f"{name} {bench.seconds[name]:.1f} s" for name in STAGES), flush=True)
+        print(
+            "undisturbed:",
+            ", ".join(f"{name} {bench.seconds[name]:.1f} s" for name in STAGES),
+            flush=True,
+        )
         for case in cases(kills):
             outcome = killed(bench, case, chosen)
             outcomes.append((case, outcome))
-            good = outcome.again == 0 and outcome.same and not outcome.processes and not outcome.files
-            print(f"{len(outcomes)}/{kills} {' '.join(case)}: {'well' if good else outcome}", flush=True)
+            good = (
+                outcome.again == 0 and outcome.same and not outcome.processes and not outcome.files
+            )
+            print(
+                f"{len(outcomes)}/{kills} {' '.join(case)}: {'well' if good else outcome}",
+                flush=True,
+            )
         summary(outcomes)
         bad = [case for case, o in outcomes if o.again or not o.same or o.processes or o.files]
         sys.exit(f"{len(bad)} of {kills} kills left something or changed the answer" if bad else 0)

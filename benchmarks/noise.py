@@ -1,4 +1,5 @@
-"""What a run reports on pure noise: two random classes that the features know nothing of, so 0.5 is the truth.
+"""What a run reports on pure noise: two random classes that the features know nothing of, so 0.5 is
+the truth.
 
 python benchmarks/noise.py --draws 20
 """
@@ -34,9 +35,13 @@ def draw(folder: Path, seed: int, n: int, d: int) -> str:
 def reported(store: str, folder: Path, method: str, features: int) -> tuple[float, float]:
     """The accuracy that a run reports, and the one of features chosen on all samples."""
     run = stages.select(store, folder / method, method=method, features=features)
-    points = {(p.method, p.n_features): p.scores["accuracy"] for p in stages.evaluate(run, baselines=())}
+    points = {
+        (p.method, p.n_features): p.scores["accuracy"] for p in stages.evaluate(run, baselines=())
+    }
     corpus = storage.open(store)
-    leaky = cross_val_score(LinearSVC(random_state=0), corpus.X.columns(np.sort(run.selected)).tocsr(), corpus.y)
+    leaky = cross_val_score(
+        LinearSVC(random_state=0), corpus.X.columns(np.sort(run.selected)).tocsr(), corpus.y
+    )
     return points[method, features], float(leaky.mean())
 
 
@@ -47,7 +52,9 @@ def main(
     features: Annotated[int, typer.Option(help="to select")] = 50,
     bound: Annotated[float, typer.Option(help="how far from 0.5 a mean may be")] = 0.03,
 ) -> None:
-    """Mean and standard error of the reported accuracy per method; fails if a mean is further than `bound` from 0.5."""
+    """Mean and standard error of the reported accuracy per method; fails if a mean is further than
+    `bound` from 0.5.
+    """
     reached: dict[str, list[tuple[float, float]]] = {method: [] for method in METHODS}
     for seed in range(draws):
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
@@ -55,9 +62,19 @@ def main(
             for method in METHODS:
                 reached[method].append(reported(store, Path(folder), method, features))
     means = {method: np.mean(values, axis=0) for method, values in reached.items()}
-    errors = {method: np.std(values, axis=0, ddof=1)[0] / np.sqrt(draws) for method, values in reached.items()}
-    rows = [(name, f"{mean[0]:.3f}", f"{errors[name]:.3f}", f"{mean[1]:.3f}") for name, mean in means.items()]
-    table(f"Accuracy on noise, {draws} draws", ["method", "reported", "standard error", "features chosen on all samples"], rows)
+    errors = {
+        method: np.std(values, axis=0, ddof=1)[0] / np.sqrt(draws)
+        for method, values in reached.items()
+    }
+    rows = [
+        (name, f"{mean[0]:.3f}", f"{errors[name]:.3f}", f"{mean[1]:.3f}")
+        for name, mean in means.items()
+    ]
+    table(
+        f"Accuracy on noise, {draws} draws",
+        ["method", "reported", "standard error", "features chosen on all samples"],
+        rows,
+    )
     wrong = [name for name, mean in means.items() if abs(mean[0] - 0.5) > bound]
     if wrong:
         raise SystemExit(f"not 0.5 ± {bound}: {', '.join(wrong)}")

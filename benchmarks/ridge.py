@@ -1,6 +1,8 @@
-"""The weighted ridge solve and SRLSR, RLSR, JHLSR on it: time, memory, agreement of the three ways, and quality.
+"""The weighted ridge solve and SRLSR, RLSR, JHLSR on it: time, memory, agreement of the three ways,
+and quality.
 
-python benchmarks/ridge.py times            10 % labelled, generated corpora at the scale of News20, RCV1.binary and Real-Sim
+python benchmarks/ridge.py times            10 % labelled, generated corpora at the scale of News20,
+    RCV1.binary and Real-Sim
 python benchmarks/ridge.py agree            the three ways against one another at News20 scale
 python benchmarks/ridge.py text DATA        20 Newsgroups by date, 10 % labelled, mean of 5 draws
 python benchmarks/ridge.py small DATA       colon and COIL20, 10 … 50 % labelled
@@ -29,12 +31,12 @@ from sklearn.feature_selection import f_classif
 from sklearn.svm import LinearSVC
 
 import storage
-from bigfs import blocks
+from bigfs import engine
 from bigfs.graph import knn
-from bigfs.hypergraph import lasso_hyperedges, neighbour_hyperedges
+from bigfs.graph.hypergraph import lasso_hyperedges, neighbour_hyperedges
+from bigfs.linalg.ridge import Ridge, centring
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged
-from bigfs.ridge import Ridge, centring
 from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.srlsr import RLSR, SRLSR
 
@@ -67,26 +69,55 @@ def times(stores: Path = STORES, hyperedges: str = "knn") -> None:
     rows = []
     for corpus in CORPORA:
         for method in ("srlsr", "jhlsr"):
-            run = [sys.executable, __file__, "one", corpus, method, "--stores", str(stores), "--hyperedges", hyperedges]
-            rows.append(json.loads(subprocess.run(run, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]))
+            run = [
+                sys.executable,
+                __file__,
+                "one",
+                corpus,
+                method,
+                "--stores",
+                str(stores),
+                "--hyperedges",
+                hyperedges,
+            ]
+            rows.append(
+                json.loads(
+                    subprocess.run(
+                        run, check=True, stdout=subprocess.PIPE, text=True
+                    ).stdout.splitlines()[-1]
+                )
+            )
             print(rows[-1], file=sys.stderr)
     show("", rows)
 
 
 @app.command()
-def one(corpus: str, method: str, stores: Path = STORES, hyperedges: str = "knn", gamma: float = 1e-8, lam: float = 0.1) -> None:
+def one(
+    corpus: str,
+    method: str,
+    stores: Path = STORES,
+    hyperedges: str = "knn",
+    gamma: float = 1e-8,
+    lam: float = 0.1,
+) -> None:
     """One corpus and method, as a line of JSON."""
     uri = storage.stage(f"synthetic:{corpus}", stores / f"{corpus}.zarr")
-    with blocks.cluster(workers=2, memory_limit="1GB") as client:
+    with engine.cluster(workers=2, memory_limit="1GB") as client:
         data = storage.open(uri)
         y = some_labels(np.asarray(data.y), 0.1, 0)
         graph, waited = None, 0.0
         if method == "jhlsr":
             start = time.perf_counter()
             near = knn(data.X, 10)
-            graph = neighbour_hyperedges(near) if hyperedges == "knn" else lasso_hyperedges(data.X, near)
+            graph = (
+                neighbour_hyperedges(near)
+                if hyperedges == "knn"
+                else lasso_hyperedges(data.X, near)
+            )
             waited = time.perf_counter() - start
-        model: Any = SRLSR(p=0.5, gamma=gamma) if method == "srlsr" else JHLSR(hyperedges=graph, lam=lam)
+        model: Any = (
+            SRLSR(p=0.5, gamma=gamma) if method == "srlsr" else JHLSR(hyperedges=graph, lam=lam)
+        )
         model.set_params(n_features_to_select=1000)
         start, before = time.perf_counter(), _processor() + sum(client.run(_processor).values())
         model.fit(data.X, y)
@@ -102,9 +133,20 @@ def one(corpus: str, method: str, stores: Path = STORES, hyperedges: str = "knn"
         "graph s": round(waited, 1),
         "rounds": model.n_iter_,
     }
-    row |= {"features": int(last["features"]), "gap": f"{last['gap']:.1e}", "violation": f"{last['violation']:.1e}"}
-    row |= {"ways": "+".join(sorted({p["plan"].way for p in model.result_.stats["plans"]})), "passes": model.result_.stats["passes"]}
-    row |= {"driver MB": round(_peak()), "worker MB": round(workers), "hyperedges": "" if graph is None else graph.shape[1]}
+    row |= {
+        "features": int(last["features"]),
+        "gap": f"{last['gap']:.1e}",
+        "violation": f"{last['violation']:.1e}",
+    }
+    row |= {
+        "ways": "+".join(sorted({p["plan"].way for p in model.result_.stats["plans"]})),
+        "passes": model.result_.stats["passes"],
+    }
+    row |= {
+        "driver MB": round(_peak()),
+        "worker MB": round(workers),
+        "hyperedges": "" if graph is None else graph.shape[1],
+    }
     row |= {"zero": model.result_.stats.get("zero_hyperedges", "")}
     print(json.dumps(row))
 
@@ -115,7 +157,9 @@ def _peak() -> float:
 
 
 def _processor() -> float:
-    """Seconds of processor time that this process has used: what the run takes where nothing else runs."""
+    """Seconds of processor time that this process has used: what the run takes where nothing else
+    runs.
+    """
     return time.process_time()
 
 
@@ -123,8 +167,12 @@ def _processor() -> float:
 
 
 @app.command()
-def agree(stores: Path = STORES, samples: int | None = None, features: int = 4000, dense: int = 4000) -> None:
-    """W of each way, at weights as they arise in SRLSR; the dense closed form on the first samples beside them."""
+def agree(
+    stores: Path = STORES, samples: int | None = None, features: int = 4000, dense: int = 4000
+) -> None:
+    """W of each way, at weights as they arise in SRLSR; the dense closed form on the first samples
+    beside them.
+    """
     data = storage.open(storage.stage("synthetic:news20", stores / "news20.zarr"))
     d = data.X.shape[1]
     X = Matrix.from_array(data.X.columns(np.arange(d))[:samples].astype(float))
@@ -134,7 +182,9 @@ def agree(stores: Path = STORES, samples: int | None = None, features: int = 400
     order = np.argsort(-X.stats.counts, kind="stable")
     for name, u in {
         f"all {d} features": 1 / phi,
-        f"a working set of {features}": np.where(np.isin(np.arange(d), order[:features]), 1 / phi, np.inf),
+        f"a working set of {features}": np.where(
+            np.isin(np.arange(d), order[:features]), 1 / phi, np.inf
+        ),
     }.items():
         reference, rows = None, []
         on = np.flatnonzero(np.isfinite(u))
@@ -142,9 +192,20 @@ def agree(stores: Path = STORES, samples: int | None = None, features: int = 400
         for way in ("cg", "woodbury", "primal"):
             try:
                 start = time.perf_counter()
-                solved = Ridge(Xu, centring(n), solver=way, targets=T.shape[1], tol=1e-10).prepare(u[on]).solve(T)
-            except blocks.NotEnoughMemory as error:
-                rows.append({"way": way, "seconds": "", "residual": "", "difference": str(error).split(" in one")[0]})
+                solved = (
+                    Ridge(Xu, centring(n), solver=way, targets=T.shape[1], tol=1e-10)
+                    .prepare(u[on])
+                    .solve(T)
+                )
+            except engine.NotEnoughMemory as error:
+                rows.append(
+                    {
+                        "way": way,
+                        "seconds": "",
+                        "residual": "",
+                        "difference": str(error).split(" in one")[0],
+                    }
+                )
                 continue
             reference = solved.W if reference is None else reference
             away = np.abs(solved.W - reference).max() / np.abs(reference).max()
@@ -163,22 +224,50 @@ def agree(stores: Path = STORES, samples: int | None = None, features: int = 400
     W = la.solve(Xc.T @ Xc + np.diag(1 / phi[order[:dense]]), Xc.T @ T, assume_a="pos")
     seconds = time.perf_counter() - start
     start = time.perf_counter()
-    ours = Ridge(Matrix.from_array(sp.csr_array(few)), centring(dense), targets=T.shape[1]).prepare(1 / phi[order[:dense]]).solve(T).W
+    ours = (
+        Ridge(Matrix.from_array(sp.csr_array(few)), centring(dense), targets=T.shape[1])
+        .prepare(1 / phi[order[:dense]])
+        .solve(T)
+        .W
+    )
     away = np.abs(ours - W).max() / np.abs(W).max()
-    print(f"\ndense closed form, {dense} × {dense}: {seconds:.1f} s; ours {time.perf_counter() - start:.1f} s, difference {away:.1e}")
-    print(f"dense at {n} × {d}: Xc would take {n * d * 8 / 1e9:.1f} GB and XcᵀXc {d * d * 8 / 1e9:.1f} GB")
+    print(
+        f"\ndense closed form, {dense} × {dense}: {seconds:.1f} s; ours "
+        f"{time.perf_counter() - start:.1f} s, difference {away:.1e}"
+    )
+    print(
+        f"dense at {n} × {d}: Xc would take {n * d * 8 / 1e9:.1f} GB and "
+        f"XcᵀXc {d * d * 8 / 1e9:.1f} GB"
+    )
 
 
 # --- quality ------------------------------------------------------------------------------------
 
 
-def accuracies(order: np.ndarray, sizes: tuple[int, ...], train: Any, y: np.ndarray, test: Any, truth: np.ndarray) -> list[float]:
-    """Test accuracy of LinearSVC, trained on the labelled samples with the first features of `order`."""
-    return [LinearSVC(random_state=0, max_iter=5000).fit(train[:, order[:m]], y).score(test[:, order[:m]], truth) for m in sizes]
+def accuracies(
+    order: np.ndarray,
+    sizes: tuple[int, ...],
+    train: Any,
+    y: np.ndarray,
+    test: Any,
+    truth: np.ndarray,
+) -> list[float]:
+    """Test accuracy of LinearSVC, trained on the labelled samples with the first features of
+    `order`.
+    """
+    return [
+        LinearSVC(random_state=0, max_iter=5000)
+        .fit(train[:, order[:m]], y)
+        .score(test[:, order[:m]], truth)
+        for m in sizes
+    ]
 
 
 def compare(
-    methods: dict[str, Callable[[Any, np.ndarray], np.ndarray]], draws: Any, sizes: tuple[int, ...], first: str
+    methods: dict[str, Callable[[Any, np.ndarray], np.ndarray]],
+    draws: Any,
+    sizes: tuple[int, ...],
+    first: str,
 ) -> list[dict[str, Any]]:
     """Mean accuracy over the draws (X, y with −1, test, truth) of each method's ranking."""
     found: dict[str, list[list[float]]] = {name: [] for name in methods}
@@ -194,7 +283,14 @@ def compare(
     rows = []
     for name in methods:
         by_size = {str(m): f"{a:.3f}" for m, a in zip(sizes, means[name], strict=True)}
-        rows.append({first: name, **by_size, "mean": f"{means[name].mean():.3f}", "s a fit": f"{spent[name] / len(found[name]):.1f}"})
+        rows.append(
+            {
+                first: name,
+                **by_size,
+                "mean": f"{means[name].mean():.3f}",
+                "s a fit": f"{spent[name] / len(found[name]):.1f}",
+            }
+        )
     return rows
 
 
@@ -214,17 +310,26 @@ def _fitted(model: Any, labelled_only: bool = False) -> Callable[[Any, np.ndarra
 
 
 @app.command()
-def text(data: Annotated[Path, typer.Argument()], draws: int = 5, first: int = 0, share: float = 0.1) -> None:
-    """20 Newsgroups by date: rankings from the training part with 10 % of its labels, accuracy on the test part."""
+def text(
+    data: Annotated[Path, typer.Argument()], draws: int = 5, first: int = 0, share: float = 0.1
+) -> None:
+    """20 Newsgroups by date: rankings from the training part with 10 % of its labels, accuracy on
+    the test part.
+    """
     train, truth, test, test_truth = newsgroups(data / "20news-bydate.tar.xz")
     methods = {
         "ANOVA (labelled)": _anova,
         "RLSR γ=1e-3 (labelled)": _fitted(RLSR(gamma=1e-3, max_iter=25), labelled_only=True),
         "RLSR γ=1e-3": _fitted(RLSR(gamma=1e-3, max_iter=25)),
         "SRLSR p=.5 γ=1e-8": _fitted(SRLSR(p=0.5, gamma=1e-8, max_iter=40, tol=0.1)),
-        "JHLSR μ=.01 λ=.1": _fitted(JHLSR(hyperedges="knn", n_neighbors=10, mu=0.01, lam=0.1, max_iter=25, tol=0.05)),
+        "JHLSR μ=.01 λ=.1": _fitted(
+            JHLSR(hyperedges="knn", n_neighbors=10, mu=0.01, lam=0.1, max_iter=25, tol=0.05)
+        ),
     }
-    found = ((train, some_labels(truth, share, seed), test, test_truth) for seed in range(first, first + draws))
+    found = (
+        (train, some_labels(truth, share, seed), test, test_truth)
+        for seed in range(first, first + draws)
+    )
     show("", compare(methods, found, (50, 100, 250, 500, 1000), "features"))
 
 
@@ -235,7 +340,9 @@ def small(
     shares: Annotated[list[float], typer.Option(default_factory=lambda: [0.1, 0.3, 0.5])],
     draws: int = 5,
 ) -> None:
-    """colon and COIL20: half of each class trains, with 10 … 50 % of it labelled, and half tests."""
+    """colon and COIL20: half of each class trains, with 10 … 50 % of it labelled, and half
+    tests.
+    """
     for name in names:
         mat = loadmat(data / f"{name}.mat")
         X = mat["X"].astype(float)
@@ -253,7 +360,10 @@ def small(
             "GRAPH": _fitted(JHLSR(variant="graph", lam=0.1 * d**0.5, **edges)),
         }
         for share in shares:
-            show(f"{name} {X.shape}, {share:.0%} labelled", compare(methods, list(_halves(X, y, share, draws)), SIZES[name], "features"))
+            show(
+                f"{name} {X.shape}, {share:.0%} labelled",
+                compare(methods, list(_halves(X, y, share, draws)), SIZES[name], "features"),
+            )
 
 
 def _halves(X: np.ndarray, y: np.ndarray, share: float, draws: int) -> Any:

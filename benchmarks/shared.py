@@ -1,4 +1,6 @@
-"""What several benchmarks use: 20 Newsgroups as scikit-learn reads it, and tables as they go into RESULTS.md."""
+"""What several benchmarks use: 20 Newsgroups as scikit-learn reads it, and tables as they go into
+RESULTS.md.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,14 @@ def newsgroups(archive: Path) -> Corpus:
                 groups[half].append(group)
     train, test = "20news-bydate-train", "20news-bydate-test"
     vectorizer = TfidfVectorizer(sublinear_tf=True, min_df=2)
-    X, X_test = sp.csr_array(vectorizer.fit_transform(documents[train])), sp.csr_array(vectorizer.transform(documents[test]))
+    X, X_test = (
+        sp.csr_array(vectorizer.fit_transform(documents[train])),
+        sp.csr_array(vectorizer.transform(documents[test])),
+    )
     names = np.unique(groups[train])
-    return Corpus(X, np.searchsorted(names, groups[train]), X_test, np.searchsorted(names, groups[test]))
+    return Corpus(
+        X, np.searchsorted(names, groups[train]), X_test, np.searchsorted(names, groups[test])
+    )
 
 
 def table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

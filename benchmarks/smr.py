@@ -1,4 +1,5 @@
-"""SMR on faces: accuracy and redundancy against single-pixel scores, covered eyes, time at PIE's size.
+"""SMR on faces: accuracy and redundancy against single-pixel scores, covered eyes, time at PIE's
+size.
 
 python benchmarks/smr.py orl --data FOLDER
 python benchmarks/smr.py pictures --data FOLDER --out docs/pictures
@@ -21,7 +22,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
 import bigfs
-from bigfs.evaluate import redundancy_rate
+from bigfs.evaluation import redundancy_rate
 from bigfs.result import NotConverged
 from storage import sources
 
@@ -34,7 +35,9 @@ app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=F
 
 
 def orl(data: Path) -> tuple[Any, Any]:
-    """400 × 1024, 0 … 1, pixels in MATLAB's column-major order (order="F"), and 40 classes of ten."""
+    """400 × 1024, 0 … 1, pixels in MATLAB's column-major order (order="F"), and 40 classes of
+    ten.
+    """
     file = scipy.io.loadmat(data / "ORL.mat")
     return file["X"].astype(np.float64) / 255, file["Y"].ravel()
 
@@ -52,11 +55,20 @@ def smr(k: int, alpha: float, y: Any, rounds: int) -> Any:
 
 
 def best_alpha(k: int, X: Any, y: Any) -> float:
-    """By 1-NN over all numbers of pixels after 10 rounds, each of the training images of a class left out in turn."""
+    """By 1-NN over all numbers of pixels after 10 rounds, each of the training images of a class
+    left out in turn.
+    """
     folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))
 
     def score(alpha: float) -> float:
-        return float(np.mean([accuracies(ranking(smr(k, alpha, y[a], 10), X[a], y[a]), X[a], y[a], X[b], y[b]) for a, b in folds]))
+        return float(
+            np.mean(
+                [
+                    accuracies(ranking(smr(k, alpha, y[a], 10), X[a], y[a]), X[a], y[a], X[b], y[b])
+                    for a, b in folds
+                ]
+            )
+        )
 
     return max(ALPHAS, key=score)
 
@@ -66,7 +78,10 @@ def ranking(model: Any, X: Any, y: Any) -> Any:
 
 
 def accuracies(order: Any, X: Any, y: Any, X_test: Any, y_test: Any) -> list[float]:
-    return [KNeighborsClassifier(1).fit(X[:, order[:m]], y).score(X_test[:, order[:m]], y_test) for m in PIXELS]
+    return [
+        KNeighborsClassifier(1).fit(X[:, order[:m]], y).score(X_test[:, order[:m]], y_test)
+        for m in PIXELS
+    ]
 
 
 def split(y: Any, seed: int) -> tuple[Any, Any]:
@@ -78,7 +93,9 @@ def split(y: Any, seed: int) -> tuple[Any, Any]:
 
 @app.command(name="orl")
 def orl_command(data: Data, repeats: int = 5, rounds: int = 30, eyes: bool = False) -> None:
-    """1-NN accuracy with 50 … 600 pixels and the redundancy rate of the chosen ones, over random splits."""
+    """1-NN accuracy with 50 … 600 pixels and the redundancy rate of the chosen ones, over random
+    splits.
+    """
     X, y = orl(data)
     X = covered(X) if eyes else X
     accuracy, redundancy = {}, {}
@@ -96,26 +113,43 @@ def orl_command(data: Data, repeats: int = 5, rounds: int = 30, eyes: bool = Fal
         for name, order in orders.items():
             accuracy[name, seed] = accuracies(order, X[a], y[a], X[b], y[b])
             redundancy[name, seed] = [redundancy_rate(X[a][:, order[:m]]) for m in PIXELS]
-        accuracy["all pixels", seed] = [KNeighborsClassifier(1).fit(X[a], y[a]).score(X[b], y[b])] * len(PIXELS)
+        accuracy["all pixels", seed] = [
+            KNeighborsClassifier(1).fit(X[a], y[a]).score(X[b], y[b])
+        ] * len(PIXELS)
         redundancy["all pixels", seed] = [redundancy_rate(X[a])] * len(PIXELS)
-        accuracy["SMR k=4 − Fisher", seed] = list(np.subtract(accuracy["SMR k=4", seed], accuracy["Fisher score", seed]))
+        accuracy["SMR k=4 − Fisher", seed] = list(
+            np.subtract(accuracy["SMR k=4", seed], accuracy["Fisher score", seed])
+        )
     for title, table in (("accuracy of 1-NN", accuracy), ("redundancy rate", redundancy)):
-        print(f"\nORL{', eyes covered' if eyes else ''}: {title}, mean ± sd of {repeats} splits, 5 training images a class")
-        over = pd.DataFrame.from_dict(table, orient="index", columns=PIXELS).groupby(lambda key: key[0], sort=False)
+        print(
+            f"\nORL{', eyes covered' if eyes else ''}: {title}, mean ± sd of {repeats} "
+            f"splits, 5 training images a class"
+        )
+        over = pd.DataFrame.from_dict(table, orient="index", columns=PIXELS).groupby(
+            lambda key: key[0], sort=False
+        )
         mean, sd = (part.map("{:.3f}".format) for part in (over.mean(), over.std()))
         print((mean + " ± " + sd).to_string())
 
 
 @app.command()
 def pictures(data: Data, out: Path = Path("docs/pictures")) -> None:
-    """A covered face, SMR's score map, and the chosen pixels over the mean image, with and without the cover."""
+    """A covered face, SMR's score map, and the chosen pixels over the mean image, with and without
+    the cover.
+    """
     X, y = orl(data)
     fig, axes = plt.subplots(2, 4, figsize=(9.2, 4.8), layout="constrained")
-    for row, (name, Z) in zip(axes, {"as they are": X, "eyes covered": covered(X)}.items(), strict=True):
-        model = bigfs.SMR(sample_shape=SIZE, order="F", alpha=1.0, k=4, n_features_to_select=200, max_iter=100).fit(Z, y)
+    for row, (name, Z) in zip(
+        axes, {"as they are": X, "eyes covered": covered(X)}.items(), strict=True
+    ):
+        model = bigfs.SMR(
+            sample_shape=SIZE, order="F", alpha=1.0, k=4, n_features_to_select=200, max_iter=100
+        ).fit(Z, y)
         fisher = bigfs.Fisher(n_features_to_select=200).fit(Z, y)
         mean = Z.mean(axis=0).reshape(SIZE, order="F")
-        masks = [np.where(m.get_support().reshape(SIZE, order="F"), 1.0, np.nan) for m in (model, fisher)]
+        masks = [
+            np.where(m.get_support().reshape(SIZE, order="F"), 1.0, np.nan) for m in (model, fisher)
+        ]
         pictures = [Z[0].reshape(SIZE, order="F"), model.score_map_, mean, mean]
         for i, (axis, picture) in enumerate(zip(row, pictures, strict=True)):
             axis.imshow(picture, cmap="viridis" if i == 1 else "gray")
@@ -124,8 +158,13 @@ def pictures(data: Data, out: Path = Path("docs/pictures")) -> None:
             axis.imshow(mask, cmap="autumn", alpha=0.6)
         row[0].set_ylabel(name)
         inside = [int(np.nansum(m[EYES])) for m in masks]
-        print(f"{name}: chosen pixels inside the block of {6 * 24}: SMR {inside[0]}, Fisher {inside[1]}, of 200")
-    for axis, title in zip(axes[0], ("an image", "SMR scores", "SMR, 200 pixels", "Fisher, 200 pixels"), strict=True):
+        print(
+            f"{name}: chosen pixels inside the block of {6 * 24}: SMR "
+            f"{inside[0]}, Fisher {inside[1]}, of 200"
+        )
+    for axis, title in zip(
+        axes[0], ("an image", "SMR scores", "SMR, 200 pixels", "Fisher, 200 pixels"), strict=True
+    ):
         axis.set_title(title, fontsize=10)
     fig.savefig(out / "covered-eyes.png", dpi=90)
 
@@ -135,10 +174,20 @@ def time_command(k: int = 4) -> None:
     """The generated images corpus at PIE's size: 11,554 × 32 × 32, 68 classes, k = 4."""
     rows = sources.find("synthetic:images").read((0, 11_554))
     for gram, rounds in (("covariance", 30), ("samples", 2)):
-        X, begin, cpu = bigfs.Matrix.from_array(rows.X, tile_rows=2048), time.perf_counter(), time.process_time()
+        X, begin, cpu = (
+            bigfs.Matrix.from_array(rows.X, tile_rows=2048),
+            time.perf_counter(),
+            time.process_time(),
+        )
         model = bigfs.SMR(sample_shape=SIZE, k=k, gram=gram, max_iter=rounds).fit(X, rows.y)
-        seconds = f"{time.perf_counter() - begin:.1f} s ({time.process_time() - cpu:.1f} s of processor time)"
-        print(f"{gram:10s} {X.shape} {len(model.classes_)} classes: {seconds}, {model.n_iter_} rounds, {model.result_.history[-1]}")
+        seconds = (
+            f"{time.perf_counter() - begin:.1f} s "
+            f"({time.process_time() - cpu:.1f} s of processor time)"
+        )
+        print(
+            f"{gram:10s} {X.shape} {len(model.classes_)} classes: {seconds}, {model.n_iter_} "
+            f"rounds, {model.result_.history[-1]}"
+        )
 
 
 if __name__ == "__main__":

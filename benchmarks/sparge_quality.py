@@ -1,9 +1,12 @@
-"""SparGE-LDA's terms on 20 Newsgroups by date, against the best that a user has today: a linear SVM's test accuracy.
+"""SparGE-LDA's terms on 20 Newsgroups by date, against the best that a user has today: a linear
+SVM's test accuracy.
 
-python benchmarks/sparge_quality.py DATA [--cache FOLDER]         (pip install skglm, for the multi-task lasso)
+python benchmarks/sparge_quality.py DATA [--cache FOLDER]  (pip install skglm, for the multi-task
+    lasso)
 
-DATA holds 20news-bydate.tar.xz. γ is chosen on the training half alone, by stratified folds. Every set of terms is judged by
-the same LinearSVC, and each baseline is compared with SparGE document by document (McNemar's exact test).
+DATA holds 20news-bydate.tar.xz. γ is chosen on the training half alone, by stratified folds. Every
+set of terms is judged by the same LinearSVC, and each baseline is compared with SparGE document by
+document (McNemar's exact test).
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ def right(corpus: Corpus, terms: np.ndarray) -> np.ndarray:
     return model.predict(corpus.X_test[:, columns]) == corpus.y_test
 
 
-# --- SparGE -----------------------------------------------------------------------------------------
+# --- SparGE ---------------------------------------------------------------------------------------
 
 
 def sparge(X: sp.csr_array, y: np.ndarray, gamma: float) -> dict[int, np.ndarray]:
@@ -55,7 +58,7 @@ def validation(corpus: Corpus, gamma: float) -> np.ndarray:
     return np.array(curves)
 
 
-# --- what a user has today --------------------------------------------------------------------------
+# --- what a user has today ------------------------------------------------------------------------
 
 
 def norms(model: LinearSVC) -> np.ndarray:
@@ -75,15 +78,20 @@ def l1_svm(corpus: Corpus) -> dict[int, np.ndarray]:
     """C tuned to each m."""
 
     def fit(C: float) -> np.ndarray:
-        return norms(LinearSVC(penalty="l1", dual=False, C=C, random_state=0).fit(corpus.X, corpus.y))
+        return norms(
+            LinearSVC(penalty="l1", dual=False, C=C, random_state=0).fit(corpus.X, corpus.y)
+        )
 
     return tuned(fit, 1e-2, 10.0, corpus.X.shape[1])
 
 
-def tuned(fit: Callable[[float], np.ndarray], few: float, many: float, d: int, rounds: int = 6) -> dict[int, np.ndarray]:
+def tuned(
+    fit: Callable[[float], np.ndarray], few: float, many: float, d: int, rounds: int = 6
+) -> dict[int, np.ndarray]:
     """For each m the sparsest fit seen with m terms or more, and its m largest norms.
 
-    A penalty is sought, by interpolating log counts, until it gives m to 1.05 m terms; the sizes share their fits.
+    A penalty is sought, by interpolating log counts, until it gives m to 1.05 m terms; the sizes
+    share their fits.
     """
     seen = {few: np.zeros(d), many: np.ones(d)}  # the ends, assumed
     fitted: dict[float, np.ndarray] = {}
@@ -97,12 +105,16 @@ def tuned(fit: Callable[[float], np.ndarray], few: float, many: float, d: int, r
             share = np.log(1.02 * m / counts[low]) / np.log(counts[high] / counts[low])
             middle = float(low * (high / low) ** np.clip(share, 0.1, 0.9))
             seen[middle] = fitted[middle] = fit(middle)
-    enough = {m: [scores for scores in fitted.values() if np.count_nonzero(scores) >= m] for m in SIZES}
+    enough = {
+        m: [scores for scores in fitted.values() if np.count_nonzero(scores) >= m] for m in SIZES
+    }
     return {m: best(min(fits, key=np.count_nonzero), m) for m, fits in enough.items()}
 
 
 def svm_rfe(corpus: Corpus, rate: float = 0.2) -> dict[int, np.ndarray]:
-    """Gradual recursive elimination: a LinearSVC, then the `rate` of terms of least norm go, and again."""
+    """Gradual recursive elimination: a LinearSVC, then the `rate` of terms of least norm go, and
+    again.
+    """
     left, chosen = np.arange(corpus.X.shape[1]), {}
     for m in sorted(SIZES, reverse=True):
         while len(left) > m:
@@ -126,7 +138,9 @@ def multitask_lasso(corpus: Corpus) -> dict[int, np.ndarray]:
 
     def fit(strength: float) -> np.ndarray:
         solver = MultiTaskBCD(tol=1e-3 * strength * alphas.max(), fit_intercept=True)
-        model = GeneralizedLinearEstimator(QuadraticMultiTask(), L2_1(alpha=strength * alphas.max()), solver).fit(X, Y)
+        model = GeneralizedLinearEstimator(
+            QuadraticMultiTask(), L2_1(alpha=strength * alphas.max()), solver
+        ).fit(X, Y)
         return np.linalg.norm(model.coef_, axis=1)  # d × classes
 
     return tuned(fit, 1.0, 1e-2, len(alphas))
@@ -137,16 +151,21 @@ def univariate(corpus: Corpus, score) -> dict[int, np.ndarray]:
     return {m: best(scores, m) for m in SIZES}
 
 
-# --- the run ----------------------------------------------------------------------------------------
+# --- the run --------------------------------------------------------------------------------------
 
 
 def main(
     data: Annotated[Path, typer.Argument(help="the folder with 20news-bydate.tar.xz")],
-    cache: Annotated[Path | None, typer.Option(help="keep every fit here, so that a run broken off goes on")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="keep every fit here, so that a run broken off goes on")
+    ] = None,
 ) -> None:
     memory = Memory(cache, verbose=0)
     corpus = memory.cache(newsgroups)(data / "20news-bydate.tar.xz")
-    validate, select = memory.cache(validation, ignore=["corpus"]), memory.cache(sparge, ignore=["X", "y"])
+    validate, select = (
+        memory.cache(validation, ignore=["corpus"]),
+        memory.cache(sparge, ignore=["X", "y"]),
+    )
 
     curves = {gamma: validate(corpus, gamma).mean(axis=0) for gamma in GAMMAS}
     chosen = {m: max(GAMMAS, key=lambda gamma: curves[gamma][k]) for k, m in enumerate(SIZES)}
@@ -159,7 +178,9 @@ def main(
     sets = {
         "SparGE-LDA": {m: select(corpus.X, corpus.y, chosen[m])[m] for m in SIZES},
         "at the default γ": select(corpus.X, corpus.y, 1.0),
-        "its run at 2000, nested": {m: select(corpus.X, corpus.y, 1.0)[max(SIZES)][:m] for m in SIZES},
+        "its run at 2000, nested": {
+            m: select(corpus.X, corpus.y, 1.0)[max(SIZES)][:m] for m in SIZES
+        },
         "ℓ2 LinearSVC": memory.cache(l2_svm, ignore=["corpus"])(corpus),
         "ℓ1 LinearSVC": memory.cache(l1_svm, ignore=["corpus"])(corpus),
         "SVM-RFE": memory.cache(svm_rfe, ignore=["corpus"])(corpus),

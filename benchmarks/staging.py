@@ -1,4 +1,5 @@
-"""Staging a LIBSVM file at Real-Sim's shape: throughput against scikit-learn's reader, peak memory, one pass.
+"""Staging a LIBSVM file at Real-Sim's shape: throughput against scikit-learn's reader, peak memory,
+one pass.
 
 python benchmarks/staging.py --megabytes 1000 --workers 2 --memory-limit 512MB
 """
@@ -18,7 +19,7 @@ import numpy as np
 import typer
 
 import storage
-from bigfs import blocks
+from bigfs import engine
 
 ROWS, COLUMNS, PER_ROW = 4096, 20_958, 51.3  # Real-Sim has 72,309 such rows
 
@@ -46,17 +47,24 @@ def write(path: Path, megabytes: int) -> int:
 
 
 def cpu() -> float:
-    """Seconds of processor that this process used since it began; they hardly depend on the machine's other work."""
+    """Seconds of processor that this process used since it began; they hardly depend on the
+    machine's other work.
+    """
     return time.process_time()
 
 
 def disk_rates(path: Path) -> list[tuple[str, float]]:
-    """MB/s of reading the file, from the disk and from the page cache, and of writing it to the disk."""
+    """MB/s of reading the file, from the disk and from the page cache, and of writing it to the
+    disk.
+    """
     size, rates = path.stat().st_size / 1e6, []
     with open(path, "rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        for what in ("reading the file alone, from the disk (MB/s)", "  from the page cache (MB/s)"):
+        for what in (
+            "reading the file alone, from the disk (MB/s)",
+            "  from the page cache (MB/s)",
+        ):
             begin = time.perf_counter()
             file.seek(0)
             while file.read(1 << 24):
@@ -73,9 +81,14 @@ def disk_rates(path: Path) -> list[tuple[str, float]]:
 
 def scikit_learn(path: Path) -> tuple[float, float]:
     """Seconds, and seconds of processor."""
-    code = "import sys, time; from sklearn.datasets import load_svmlight_file as f; t, c = time.perf_counter(), time.process_time()"
+    code = (
+        "import sys, time; from sklearn.datasets import load_svmlight_file as f; t, c = "
+        "time.perf_counter(), time.process_time()"
+    )
     code += "; f(sys.argv[1]); print(time.perf_counter() - t, time.process_time() - c)"
-    told = subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True).stdout
+    told = subprocess.run(
+        [sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True
+    ).stdout
     seconds, used = map(float, told.split())
     return seconds, used
 
@@ -88,12 +101,14 @@ def one_pass(uri: str, scratch: Path) -> list[tuple[str, float]]:
     product = corpus.X.T @ V
     rows = [("one pass X'V, 4 columns, serial (s)", time.perf_counter() - begin)]
     begin = time.perf_counter()
-    size = sum(blocks.worker.nbytes(tile.load()) for tile in corpus.X.column_tiles)
+    size = sum(engine.cache.nbytes(tile.load()) for tile in corpus.X.column_tiles)
     rows.append(("  of it reading and decoding (s)", time.perf_counter() - begin))
     np.save(scratch / "plain.npy", np.zeros(size // 4, dtype=np.float32))
     begin = time.perf_counter()
     np.load(scratch / "plain.npy", mmap_mode="r").sum()
-    rows.append((f"  the same {size / 1e6:.0f} MB summed from an .npy map (s)", time.perf_counter() - begin))
+    rows.append(
+        (f"  the same {size / 1e6:.0f} MB summed from an .npy map (s)", time.perf_counter() - begin)
+    )
     assert np.isfinite(product).all()
     return rows
 
@@ -102,8 +117,12 @@ def main(
     megabytes: Annotated[int, typer.Option(help="size of the input")] = 1000,
     workers: Annotated[int, typer.Option(help="processes")] = 2,
     memory_limit: Annotated[str, typer.Option(help="of each process")] = "512MB",
-    compare: Annotated[bool, typer.Option(help="also run scikit-learn's reader and one pass")] = True,
-    scratch: Annotated[Path | None, typer.Option(help="where the input and the store go, removed afterwards")] = None,
+    compare: Annotated[
+        bool, typer.Option(help="also run scikit-learn's reader and one pass")
+    ] = True,
+    scratch: Annotated[
+        Path | None, typer.Option(help="where the input and the store go, removed afterwards")
+    ] = None,
 ) -> None:
     place = Path(tempfile.mkdtemp(dir=scratch))
     try:
@@ -113,7 +132,7 @@ def main(
             seconds, used = scikit_learn(place / "input.svm")
             table += [("load_svmlight_file (MB/s)", size / seconds), ("  processor (s)", used)]
         stages: dict[str, float] = {}
-        with blocks.cluster(workers=workers, memory_limit=memory_limit) as client:
+        with engine.cluster(workers=workers, memory_limit=memory_limit) as client:
             last = begin = time.perf_counter()
             before = cpu() + (0 if client is None else sum(client.run(cpu).values()))
 
@@ -123,11 +142,13 @@ def main(
                     now = time.perf_counter()
                     stages[label], last = stages.get(label, 0) + now - last, now
 
-            with blocks.progress(show):
-                uri = storage.stage(place / "input.svm", place / "input.zarr", memory_limit=memory_limit)
+            with engine.progress(show):
+                uri = storage.stage(
+                    place / "input.svm", place / "input.zarr", memory_limit=memory_limit
+                )
             seconds = time.perf_counter() - begin
             used = cpu() + (0 if client is None else sum(client.run(cpu).values())) - before
-            peaks = blocks.peak_memory()
+            peaks = engine.peak_memory()
         table += [
             ("stage, both layouts and statistics (MB/s)", size / seconds),
             ("  processor, all (s)", used),

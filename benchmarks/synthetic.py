@@ -12,13 +12,20 @@ import numpy as np
 import typer
 
 from storage.sources import find
-from storage.sources.generators import Text
-from storage.sources.synthetic import CORPORA
+from storage.sources.synthetic.source import CORPORA
+from storage.sources.synthetic.text import Text
 
 
-def main(nonzeros: Annotated[float, typer.Option(help="to generate of each corpus, at most")] = 5e6) -> None:
-    """One line a corpus: rows generated, non-zeros a row (and the real corpus's), speed, the largest document frequency."""
-    print(f"{'corpus':12} {'rows':>8} {'nnz/row':>9} {'real':>9} {'Mnnz/s':>7} {'max df':>7} {'df at 1 %':>9}")
+def main(
+    nonzeros: Annotated[float, typer.Option(help="to generate of each corpus, at most")] = 5e6,
+) -> None:
+    """One line a corpus: rows generated, non-zeros a row (and the real corpus's), speed, the
+    largest document frequency.
+    """
+    print(
+        f"{'corpus':12} {'rows':>8} {'nnz/row':>9} {'real':>9} {'Mnnz/s':>7} "
+        f"{'max df':>7} {'df at 1 %':>9}"
+    )
     for name, spec in CORPORA.items():
         real = spec.nnz if isinstance(spec, Text) else float(np.prod(spec.shape))
         source = find(f"synthetic:{name}")
@@ -34,7 +41,10 @@ def main(nonzeros: Annotated[float, typer.Option(help="to generate of each corpu
             counts += np.bincount(X.indices, minlength=len(counts))
         df = np.sort(counts)[::-1] / rows
         speed = nnz / spent / 1e6
-        print(f"{name:12} {rows:8,} {nnz / rows:9.1f} {real:9.1f} {speed:7.1f} {df[0]:7.2f} {df[len(df) // 100]:9.4f}")
+        print(
+            f"{name:12} {rows:8,} {nnz / rows:9.1f} {real:9.1f} {speed:7.1f} "
+            f"{df[0]:7.2f} {df[len(df) // 100]:9.4f}"
+        )
 
 
 if __name__ == "__main__":

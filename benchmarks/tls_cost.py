@@ -1,8 +1,10 @@
-"""What encryption of the local Dask cluster costs: the same work over tls and over plain tcp, by turns.
+"""What encryption of the local Dask cluster costs: the same work over tls and over plain tcp, by
+turns.
 
     python benchmarks/tls_cost.py [STORE] [TURNS]
 
-Times the start of the cluster, a map over many small tiles, and with STORE the selection of 500 features by SparGE-LDA.
+Times the start of the cluster, a map over many small tiles, and with STORE the selection of 500
+features by SparGE-LDA.
 """
 
 import contextlib
@@ -17,7 +19,7 @@ import numpy as np
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT)]
-from bigfs import blocks  # noqa: E402
+from bigfs import engine  # noqa: E402
 
 TILES, BYTES = 400, 1 << 20
 
@@ -43,10 +45,10 @@ def seconds(name, store):
     """How long each step takes over this protocol."""
     with protocol(name):
         at = [time.perf_counter()]
-        with blocks.cluster(workers=2, memory_limit="1GB") as client:
+        with engine.cluster(workers=2, memory_limit="1GB") as client:
             assert client.scheduler.address.startswith(name)
             at.append(time.perf_counter())
-            blocks.map_tiles(block, range(TILES))
+            engine.map_tiles(block, range(TILES))
             at.append(time.perf_counter())
             if store:
                 from flows import stages
@@ -59,14 +61,24 @@ def seconds(name, store):
 
 def main():
     """Print the medians."""
-    store, turns = (sys.argv[1] if len(sys.argv) > 1 else None), int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    store, turns = (
+        (sys.argv[1] if len(sys.argv) > 1 else None),
+        int(sys.argv[2]) if len(sys.argv) > 2 else 5,
+    )
     taken = {name: [] for name in ("tcp", "tls")}
     for turn in range(turns):
         for name in list(taken)[:: 1 if turn % 2 else -1]:
             taken[name].append(seconds(name, store))
     labels = ("start", f"{TILES} tiles of {BYTES >> 20} MiB", "select")
     for name, rows in taken.items():
-        print(name, *(f"{label} {value:.2f} s" for label, value in zip(labels, np.median(rows, axis=0), strict=True)), sep="  ")
+        print(
+            name,
+            *(
+                f"{label} {value:.2f} s"
+                for label, value in zip(labels, np.median(rows, axis=0), strict=True)
+            ),
+            sep="  ",
+        )
 
 
 if __name__ == "__main__":

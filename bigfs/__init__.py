@@ -4,13 +4,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bigfs.blocks import cluster
+    from bigfs.engine import cluster
     from bigfs.matrix import Matrix
-    from bigfs.selectors import ANOVA, JGSC, JHLSR, RJGSC, RLSR, SMR, SRLSR, Chi2, Fisher, LaplacianScore, SparGE, SparGECV
+    from bigfs.selectors import (
+        ANOVA,
+        JGSC,
+        JHLSR,
+        RJGSC,
+        RLSR,
+        SMR,
+        SRLSR,
+        Chi2,
+        Fisher,
+        LaplacianScore,
+        SparGE,
+        SparGECV,
+    )
 
 __version__ = "0.1.0"
 
-_ROOMS = {"cluster": "blocks", "Matrix": "matrix"}
+_ROOMS = {"cluster": "engine", "Matrix": "matrix"}
 
 __all__ = [
     "ANOVA",
@@ -31,7 +44,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The public names, each imported when it is first asked for: the command line's help loads no library."""
+    """The public names, each imported when it is first asked for: the command line's help loads no
+    library.
+    """
     if name not in __all__:
         raise AttributeError(f"module 'bigfs' has no attribute {name!r}")
     return getattr(import_module(f"bigfs.{_ROOMS.get(name, 'selectors')}"), name)

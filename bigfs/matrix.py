@@ -12,30 +12,33 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from bigfs import blocks
+from bigfs import engine
+from bigfs.types import AnyArray
 from bigfs.validation import checked, require_magnitude
 
-Array = NDArray[Any]
-AT_ONCE = 8  # tiles whose columns are gathered together: at most 8 × 2²¹ values, 128 MB, of a store's default tiles
+# tiles whose columns are gathered together: at most 8 × 2²¹ values, 128 MB, of a store's default
+# tiles
+AT_ONCE = 8
 Block = Any  # what a tile loads: a csr or csc array of its rows or columns, or a dense ndarray
 
 
 class Stats(NamedTuple):
-    """Per column: Σ x, Σ x², and the number of non-zeros; float64, float64, int64, each of length d."""
+    """Per column: Σ x, Σ x², and the number of non-zeros; float64, float64, int64, each of length
+    d.
+    """
 
-    sums: Array
-    squares: Array
-    counts: Array
+    sums: AnyArray
+    squares: AnyArray
+    counts: AnyArray
 
 
 class ClassStats(NamedTuple):
     """Per column and class, d × c: Σ x, Σ x², and the number of non-zeros."""
 
-    sums: Array
-    squares: Array
-    counts: Array
+    sums: AnyArray
+    squares: AnyArray
+    counts: AnyArray
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,11 @@ class Taken:
     start: int
     stop: int
     tile: Any
-    rows: Array
+    rows: AnyArray
     verified: ClassVar[bool] = True
 
     def load(self) -> Block:
-        return blocks.load(self.tile)[self.rows]
+        return engine.load(self.tile)[self.rows]
 
 
 class Matrix:
@@ -75,7 +78,8 @@ class Matrix:
         `stop` (of its rows or its columns) and `load()`.
     stats : column statistics if they are known already, or a function that reads them when asked;
         else one pass computes them.
-    class_stats : a function of class codes that gives their `ClassStats`, if it has those of just these codes, else None.
+    class_stats : a function of class codes that gives their `ClassStats`, if it has those of just
+        these codes, else None.
     local : the tiles hold their arrays, so work stays in this process.
 
     Attributes
@@ -92,7 +96,7 @@ class Matrix:
         rows: Sequence[Any] = (),
         columns: Sequence[Any] = (),
         stats: Stats | Callable[[], Stats] | None = None,
-        class_stats: Callable[[Array], ClassStats | None] = lambda codes: None,
+        class_stats: Callable[[AnyArray], ClassStats | None] = lambda codes: None,
         local: bool = False,
     ) -> None:
         if not rows and not columns:
@@ -106,7 +110,9 @@ class Matrix:
     ndim = 2
 
     @classmethod
-    def from_array(cls, X: Any, *, tile_rows: int | None = None, tile_columns: int | None = None) -> Matrix:
+    def from_array(
+        cls, X: Any, *, tile_rows: int | None = None, tile_columns: int | None = None
+    ) -> Matrix:
         """Tiles of an array in memory: NumPy (dense tiles) or scipy.sparse (both layouts).
 
         Raises
@@ -116,9 +122,19 @@ class Matrix:
         """
         X = checked(X)
         if not sp.issparse(X):
-            return cls(X.shape, rows=_slabs(X, 0, tile_rows), columns=_slabs(X, 1, tile_columns), local=True)
+            return cls(
+                X.shape,
+                rows=_slabs(X, 0, tile_rows),
+                columns=_slabs(X, 1, tile_columns),
+                local=True,
+            )
         by_rows, by_columns = sp.csr_array(X), sp.csc_array(X)
-        return cls(X.shape, rows=_slabs(by_rows, 0, tile_rows), columns=_slabs(by_columns, 1, tile_columns), local=True)
+        return cls(
+            X.shape,
+            rows=_slabs(by_rows, 0, tile_rows),
+            columns=_slabs(by_columns, 1, tile_columns),
+            local=True,
+        )
 
     @classmethod
     def from_dask(cls, X: Any) -> Matrix:
@@ -127,59 +143,114 @@ class Matrix:
         A block is checked each time that it is computed: NaN or infinity is a ValueError then.
         """
         if X.ndim != 2:
-            raise ValueError(f"X must have two dimensions, samples and features; the Dask array has {X.ndim}")
+            raise ValueError(
+                f"X must have two dimensions, samples and features; the Dask array has {X.ndim}"
+            )
         if any(np.isnan(size) for size in X.chunks[0]):
             X = X.compute_chunk_sizes()
         if len(X.chunks[1]) > 1:
             X = X.rechunk({1: -1})
         bounds = np.concatenate([[0], np.cumsum(X.chunks[0])])
         parts = X.to_delayed()[:, 0]
-        return cls(X.shape, rows=[Slab(int(a), int(b), part) for a, b, part in zip(bounds, bounds[1:], parts, strict=False) if b > a])
+        return cls(
+            X.shape,
+            rows=[
+                Slab(int(a), int(b), part)
+                for a, b, part in zip(bounds, bounds[1:], parts, strict=False)
+                if b > a
+            ],
+        )
 
     # --- work by tile -------------------------------------------------------------------------
 
-    def map_rows(self, fn: Callable[..., Any], *shared: Any, each: Sequence[Sequence[Any]] = (), label: str | None = None) -> list[Any]:
-        """``fn(block, start, stop, *each_i, *shared)`` on every tile of rows, in order. One pass."""
+    def map_rows(
+        self,
+        fn: Callable[..., Any],
+        *shared: Any,
+        each: Sequence[Sequence[Any]] = (),
+        label: str | None = None,
+    ) -> list[Any]:
+        """``fn(block, start, stop, *each_i, *shared)`` on every tile of rows, in order.
+
+        One pass.
+        """
         return self._map(self._rows_required(), fn, shared, each, label)
 
-    def map_columns(self, fn: Callable[..., Any], *shared: Any, each: Sequence[Sequence[Any]] = (), label: str | None = None) -> list[Any]:
-        """``fn(block, start, stop, *each_i, *shared)`` on every tile of columns, in order. One pass."""
+    def map_columns(
+        self,
+        fn: Callable[..., Any],
+        *shared: Any,
+        each: Sequence[Sequence[Any]] = (),
+        label: str | None = None,
+    ) -> list[Any]:
+        """``fn(block, start, stop, *each_i, *shared)`` on every tile of columns, in order.
+
+        One pass.
+        """
         return self._map(self._columns_required(), fn, shared, each, label)
 
-    def reduce_rows(self, fn: Callable[..., Any], *shared: Any, each: Sequence[Sequence[Any]] = (), label: str | None = None) -> Any:
+    def reduce_rows(
+        self,
+        fn: Callable[..., Any],
+        *shared: Any,
+        each: Sequence[Sequence[Any]] = (),
+        label: str | None = None,
+    ) -> Any:
         """The sum of `fn` over the tiles of rows, in a fixed tree. One pass."""
         return self._reduce(self._rows_required(), fn, shared, each, label)
 
-    def reduce_columns(self, fn: Callable[..., Any], *shared: Any, each: Sequence[Sequence[Any]] = (), label: str | None = None) -> Any:
+    def reduce_columns(
+        self,
+        fn: Callable[..., Any],
+        *shared: Any,
+        each: Sequence[Sequence[Any]] = (),
+        label: str | None = None,
+    ) -> Any:
         """The sum of `fn` over the tiles of columns, in a fixed tree. One pass."""
         return self._reduce(self._columns_required(), fn, shared, each, label)
 
-    def _map(self, tiles: Sequence[Any], fn: Any, shared: Any, each: Any, label: str | None) -> list[Any]:
+    def _map(
+        self, tiles: Sequence[Any], fn: Any, shared: Any, each: Any, label: str | None
+    ) -> list[Any]:
         self.passes += 1
-        return blocks.map_tiles(_OnBlock(fn), tiles, *shared, each=each, local=self.local, label=label)
+        return engine.map_tiles(
+            _OnBlock(fn), tiles, *shared, each=each, local=self.local, label=label
+        )
 
-    def _reduce(self, tiles: Sequence[Any], fn: Any, shared: Any, each: Any, label: str | None) -> Any:
+    def _reduce(
+        self, tiles: Sequence[Any], fn: Any, shared: Any, each: Any, label: str | None
+    ) -> Any:
         self.passes += 1
-        return blocks.reduce_tiles(_OnBlock(fn), tiles, *shared, each=each, local=self.local, label=label)
+        return engine.reduce_tiles(
+            _OnBlock(fn), tiles, *shared, each=each, local=self.local, label=label
+        )
 
     def _rows_required(self) -> Sequence[Any]:
         if not self.row_tiles:
-            raise ValueError("this step reads rows and the matrix has only the layout by columns; stage it with the layout by rows")
+            raise ValueError(
+                "this step reads rows and the matrix has only the layout by columns; "
+                "stage it with the layout by rows"
+            )
         return self.row_tiles
 
     def _columns_required(self) -> Sequence[Any]:
         if not self.column_tiles:
-            raise ValueError("this step reads columns and the matrix has only the layout by rows; stage it with the layout by columns")
+            raise ValueError(
+                "this step reads columns and the matrix has only the layout by rows; "
+                "stage it with the layout by columns"
+            )
         return self.column_tiles
 
     # --- products -----------------------------------------------------------------------------
 
-    def __matmul__(self, W: Array) -> Array:
+    def __matmul__(self, W: AnyArray) -> AnyArray:
         """X @ W, dense n × r, for a dense d × r (or d) `W`. One pass."""
         W = np.asarray(W)
         if self.row_tiles:
             return np.concatenate(self.map_rows(_times, W))
-        return np.asarray(self.reduce_columns(_times, each=[[W[t.start : t.stop] for t in self.column_tiles]]))
+        return np.asarray(
+            self.reduce_columns(_times, each=[[W[t.start : t.stop] for t in self.column_tiles]])
+        )
 
     @property
     def T(self) -> _Transposed:
@@ -191,34 +262,64 @@ class Matrix:
         index = np.asarray(index, dtype=np.int64)
         if not self.column_tiles:
             tiles = self._rows_required()
-            parts = [p for a in _batches(tiles) for p in blocks.map_tiles(_OnBlock(_take_columns), tiles[a], index, local=self.local)]
+            parts = [
+                p
+                for a in _batches(tiles)
+                for p in engine.map_tiles(
+                    _OnBlock(_take_columns), tiles[a], index, local=self.local
+                )
+            ]
             return sp.csc_array(sp.vstack([sp.csr_array(p) for p in parts]))
         order = np.argsort(index, kind="stable")
         cuts = np.searchsorted(index[order], [t.start for t in self.column_tiles] + [self.shape[1]])
-        wanted = [(t, index[order[a:b]] - t.start) for t, a, b in zip(self.column_tiles, cuts, cuts[1:], strict=False) if b > a]
+        wanted = [
+            (t, index[order[a:b]] - t.start)
+            for t, a, b in zip(self.column_tiles, cuts, cuts[1:], strict=False)
+            if b > a
+        ]
         if not wanted:
             return sp.csc_array((self.shape[0], 0))
         tiles, local = zip(*wanted, strict=True)
-        parts = [p for a in _batches(tiles) for p in blocks.map_tiles(_read_columns, tiles[a], each=[local[a]], local=self.local)]
+        parts = [
+            p
+            for a in _batches(tiles)
+            for p in engine.map_tiles(_read_columns, tiles[a], each=[local[a]], local=self.local)
+        ]
         found = sp.csc_array(sp.hstack(parts, format="csc"))
-        return found if np.array_equal(order, np.arange(len(order))) else found[:, np.argsort(order)]
+        return (
+            found if np.array_equal(order, np.arange(len(order))) else found[:, np.argsort(order)]
+        )
 
     def take_rows(self, rows: Any) -> Matrix:
         """The matrix of some rows (increasing indices or a mask), by tiles of the same bounds."""
         rows = np.asarray(rows)
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
         if len(rows) and np.any(np.diff(rows) <= 0):
-            raise ValueError("take_rows needs strictly increasing row numbers; sort them and drop repeats")
+            raise ValueError(
+                "take_rows needs strictly increasing row numbers; sort them and drop repeats"
+            )
         cuts = np.searchsorted(rows, [t.start for t in self.row_tiles] + [self.shape[0]])
-        by_rows = [Taken(int(a), int(b), t, rows[a:b] - t.start) for t, a, b in zip(self.row_tiles, cuts, cuts[1:], strict=False) if b > a]
+        by_rows = [
+            Taken(int(a), int(b), t, rows[a:b] - t.start)
+            for t, a, b in zip(self.row_tiles, cuts, cuts[1:], strict=False)
+            if b > a
+        ]
         by_columns = [Taken(t.start, t.stop, t, rows) for t in self.column_tiles]
-        return Matrix((len(rows), self.shape[1]), rows=by_rows, columns=by_columns, local=self.local)
+        return Matrix(
+            (len(rows), self.shape[1]), rows=by_rows, columns=by_columns, local=self.local
+        )
 
     def rows(self, rows: Any) -> Any:
-        """Some rows (as `take_rows` takes them) in memory: a csr array, or an ndarray where tiles are dense."""
+        """Some rows (as `take_rows` takes them) in memory: a csr array, or an ndarray where tiles
+        are dense.
+        """
         self._rows_required()
-        parts = blocks.map_tiles(blocks.load, self.take_rows(rows).row_tiles, local=self.local)
-        return np.concatenate(parts) if all(isinstance(p, np.ndarray) for p in parts) else sp.csr_array(sp.vstack(parts))
+        parts = engine.map_tiles(engine.load, self.take_rows(rows).row_tiles, local=self.local)
+        return (
+            np.concatenate(parts)
+            if all(isinstance(p, np.ndarray) for p in parts)
+            else sp.csr_array(sp.vstack(parts))
+        )
 
     # --- column statistics --------------------------------------------------------------------
 
@@ -247,7 +348,7 @@ class Matrix:
         return stats
 
     @property
-    def means(self) -> Array:
+    def means(self) -> AnyArray:
         """μ, of length d."""
         return self.stats.sums / self.shape[0]
 
@@ -260,12 +361,16 @@ class Matrix:
 class _Transposed:
     X: Matrix
 
-    def __matmul__(self, V: Array) -> Array:
+    def __matmul__(self, V: AnyArray) -> AnyArray:
         """Xᵀ @ V, dense d × r, for a dense n × r (or n) `V`. One pass."""
         V = np.asarray(V)
         if self.X.column_tiles:
             return np.concatenate(self.X.map_columns(_transposed_times, V))
-        return np.asarray(self.X.reduce_rows(_transposed_times, each=[[V[t.start : t.stop] for t in self.X.row_tiles]]))
+        return np.asarray(
+            self.X.reduce_rows(
+                _transposed_times, each=[[V[t.start : t.stop] for t in self.X.row_tiles]]
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -273,22 +378,22 @@ class Centred:
     """Xc = X − 1μᵀ through its products; never formed."""
 
     X: Matrix
-    mu: Array
+    mu: AnyArray
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.X.shape
 
-    def __matmul__(self, W: Array) -> Array:
+    def __matmul__(self, W: AnyArray) -> AnyArray:
         return (self.X @ W) - self.mu @ W
 
-    def rmatmul(self, V: Array) -> Array:
+    def rmatmul(self, V: AnyArray) -> AnyArray:
         """Xcᵀ V = Xᵀ V − μ (1ᵀV)."""
         shift = V.sum(axis=0)
         return (self.X.T @ V) - (np.outer(self.mu, shift) if V.ndim == 2 else self.mu * shift)
 
 
-def gram(Z: Any, mu: Array) -> Array:
+def gram(Z: Any, mu: AnyArray) -> AnyArray:
     """ZcᵀZc = ZᵀZ − n μμᵀ, dense u × u, for gathered columns Z (n × u) of means μ."""
     Z = Z.astype(np.float64)
     G = Z.T @ Z
@@ -296,7 +401,9 @@ def gram(Z: Any, mu: Array) -> Array:
 
 
 def _batches(tiles: Sequence[Any]) -> list[slice]:
-    """A few tiles at a time: what is gathered of them waits in the workers' memory until the driver has it."""
+    """A few tiles at a time: what is gathered of them waits in the workers' memory until the driver
+    has it.
+    """
     return [slice(a, a + AT_ONCE) for a in range(0, len(tiles), AT_ONCE)]
 
 
@@ -315,34 +422,40 @@ class _OnBlock:
         self.__name__ = getattr(fn, "__name__", "block").strip("_")
 
     def __call__(self, tile: Any, *operands: Any) -> Any:
-        return self.fn(blocks.load(tile), tile.start, tile.stop, *operands)
+        return self.fn(engine.load(tile), tile.start, tile.stop, *operands)
 
 
-def _times(block: Block, start: int, stop: int, W: Array) -> Array:
+def _times(block: Block, start: int, stop: int, W: AnyArray) -> AnyArray:
     return np.asarray(block @ W)
 
 
-def _transposed_times(block: Block, start: int, stop: int, V: Array) -> Array:
+def _transposed_times(block: Block, start: int, stop: int, V: AnyArray) -> AnyArray:
     return np.asarray(block.T @ V)
 
 
-def _take_columns(block: Block, start: int, stop: int, index: Array) -> Block:
+def _take_columns(block: Block, start: int, stop: int, index: AnyArray) -> Block:
     return block[:, index]
 
 
-def _read_columns(tile: Any, index: Array) -> sp.csc_array:
+def _read_columns(tile: Any, index: AnyArray) -> sp.csc_array:
     """Only these columns' bytes, where the tile can do that and is not in memory anyway."""
-    if hasattr(tile, "columns") and not blocks.kept(tile):
-        return tile.columns(index) if getattr(tile, "verified", False) else sp.csc_array(checked(tile.columns(index)))
-    return sp.csc_array(blocks.load(tile)[:, index])
+    if hasattr(tile, "columns") and not engine.kept(tile):
+        return (
+            tile.columns(index)
+            if getattr(tile, "verified", False)
+            else sp.csc_array(checked(tile.columns(index)))
+        )
+    return sp.csc_array(engine.load(tile)[:, index])
 
 
-def _column_stats(block: Block, start: int, stop: int) -> Array:
+def _column_stats(block: Block, start: int, stop: int) -> AnyArray:
     """3 × width: Σ x, Σ x², count, accumulated in float64."""
     with np.errstate(over="ignore", under="ignore"):  # `stats` refuses what is too large
         if not sp.issparse(block):
             block = np.asarray(block, dtype=np.float64)
-            return np.stack([block.sum(axis=0), (block**2).sum(axis=0), np.count_nonzero(block, axis=0)])
+            return np.stack(
+                [block.sum(axis=0), (block**2).sum(axis=0), np.count_nonzero(block, axis=0)]
+            )
         by_column = sp.coo_array(block)
         values, width = by_column.data.astype(np.float64), block.shape[1]
         column = by_column.coords[1]

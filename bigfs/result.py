@@ -23,7 +23,9 @@ class Status(StrEnum):
     EXACT = "solved in closed form; there is nothing to converge"
     MAX_ITER = "stopped at the iteration limit; raise max_iter or loosen tol"
     STALLED = "no further progress in floating point; loosen tol or rescale the data"
-    NOT_FINITE = "met NaN or infinity; look for extreme values in the data or raise the regularization"
+    NOT_FINITE = (
+        "met NaN or infinity; look for extreme values in the data or raise the regularization"
+    )
 
 
 class NotConverged(UserWarning):
@@ -65,8 +67,11 @@ _observer: ContextVar[_Observer] = ContextVar("observer", default=_UNOBSERVED)
 
 
 @contextlib.contextmanager
-def observed(callback: Callable[[str, Record], None] | None = None, checkpoint: Checkpoint | None = None) -> Iterator[None]:
-    """Watch the loops of the block: `callback(name, record)` after each step, states to `checkpoint`.
+def observed(
+    callback: Callable[[str, Record], None] | None = None, checkpoint: Checkpoint | None = None
+) -> Iterator[None]:
+    """Watch the loops of the block: `callback(name, record)` after each step, states to
+    `checkpoint`.
 
     What is None stays as an enclosing `observed` set it. Only outermost loops are observed: a
     solver's inner iterations belong to their step.
@@ -127,12 +132,18 @@ def iterate(
     finally:
         _observer.reset(token)
     if status is not Status.CONVERGED:
-        warnings.warn(f"{name} {status} ({_left(history, stop)}, asked for {tol:.0e})", NotConverged, stacklevel=2)
+        warnings.warn(
+            f"{name} {status} ({_left(history, stop)}, asked for {tol:.0e})",
+            NotConverged,
+            stacklevel=2,
+        )
     return Result(state, status, history)
 
 
 def _left(history: list[Record], stop: str) -> str:
-    """How far a run is from its tolerance: the stop's number, or the violation where the former is not known yet."""
+    """How far a run is from its tolerance: the stop's number, or the violation where the former is
+    not known yet.
+    """
     record = history[-1] if history else {}
     known = next((key for key in (stop, "violation") if np.isfinite(record.get(key, np.inf))), None)
     return f"{stop} not known yet" if known is None else f"{known} {record[known]:.2e}"

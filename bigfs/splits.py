@@ -1,6 +1,7 @@
 """Targets, and the rows that a method learns from and those that it is tested on.
 
-A target is class codes (integers, −1 unlabelled), real values (floats, NaN unlabelled) or label sets (an n × c indicator).
+A target is class codes (integers, −1 unlabelled), real values (floats, NaN unlabelled) or label
+sets (an n × c indicator).
 """
 
 from __future__ import annotations
@@ -9,18 +10,19 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from bigfs.matrix import Matrix
+from bigfs.types import BoolArray, IntArray
 
-Index = NDArray[np.int64]
+Index = IntArray
 
 
 class Split(NamedTuple):
     """Training and test rows as matrices (keys, so that they travel) with their targets.
 
-    Unlabelled training rows are there for semi-supervised methods. The model that is scored ignores them.
+    Unlabelled training rows are there for semi-supervised methods. The model that is scored ignores
+    them.
     """
 
     X_train: Matrix
@@ -47,8 +49,10 @@ def target_kind(y: Any) -> str:
     return "real" if np.issubdtype(y.dtype, np.floating) else "class"
 
 
-def labelled_rows(y: Any) -> NDArray[np.bool_]:
-    """Return the mask of rows with a target; a row of label sets always has one, which may be the empty set."""
+def labelled_rows(y: Any) -> BoolArray:
+    """Return the mask of rows with a target; a row of label sets always has one, which may be the
+    empty set.
+    """
     kind = target_kind(y)
     if kind == "multilabel":
         return np.ones(y.shape[0], dtype=bool)
@@ -56,7 +60,9 @@ def labelled_rows(y: Any) -> NDArray[np.bool_]:
 
 
 def testable_rows(y: Any) -> Index:
-    """Return the rows that folds can test: those with a target, without classes of a single sample."""
+    """Return the rows that folds can test: those with a target, without classes of a single
+    sample.
+    """
     rows = np.flatnonzero(labelled_rows(y))
     if target_kind(y) != "class":
         return rows
@@ -74,9 +80,9 @@ def varies(y: Any, rows: Index) -> bool:
 def stratified_folds(X: Matrix, y: Any, n_splits: int = 5, seed: int = 0) -> list[Split]:
     """Make folds where a corpus has no test half.
 
-    Classes come in equal shares. A class with fewer samples than folds is tested in as many folds as it has samples.
-    Unlabelled samples, and a class's only sample, stay in every fold's training rows and are never tested. Label
-    sets and real values are dealt at random.
+    Classes come in equal shares. A class with fewer samples than folds is tested in as many folds
+    as it has samples. Unlabelled samples, and a class's only sample, stay in every fold's training
+    rows and are never tested. Label sets and real values are dealt at random.
 
     Parameters
     ----------
@@ -100,14 +106,25 @@ def stratified_folds(X: Matrix, y: Any, n_splits: int = 5, seed: int = 0) -> lis
     """
     rows = testable_rows(y)
     if not varies(y, rows):
-        raise ValueError("folds need two classes of two samples or more: give a test half, or more labelled samples")
+        raise ValueError(
+            "folds need two classes of two samples or more: give a test "
+            "half, or more labelled samples"
+        )
     if target_kind(y) == "class":
-        folds: Any = StratifiedKFold(min(n_splits, int(np.bincount(y[rows]).max())), shuffle=True, random_state=seed)
+        folds: Any = StratifiedKFold(
+            min(n_splits, int(np.bincount(y[rows]).max())), shuffle=True, random_state=seed
+        )
     else:
         folds = KFold(min(n_splits, len(rows)), shuffle=True, random_state=seed)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The (least populated class|number of unique classes)", UserWarning)  # documented above
-        tests = [rows[test] for _, test in folds.split(rows, y[rows] if target_kind(y) == "class" else None)]
+        # documented above
+        warnings.filterwarnings(
+            "ignore", "The (least populated class|number of unique classes)", UserWarning
+        )
+        tests = [
+            rows[test]
+            for _, test in folds.split(rows, y[rows] if target_kind(y) == "class" else None)
+        ]
     splits = []
     for test in tests:
         train = np.ones(X.shape[0], dtype=bool)

@@ -1,4 +1,5 @@
-"""The conditions that every input meets, whatever it comes as: finite values and one canonical sparse form.
+"""The conditions that every input meets, whatever it comes as: finite values and one canonical
+sparse form.
 
 Files, arrays, Dask arrays and stores pass through the same functions.
 """
@@ -24,14 +25,21 @@ def canonical(X: Any) -> Any:
     Returns
     -------
     csr_array or csc_array
-        A csc input stays csc; every other format becomes csr. `X` itself if it is in canonical form already.
+        A csc input stays csc; every other format becomes csr. `X` itself if it is in canonical form
+        already.
 
     Raises
     ------
     ValueError
         The index arrays contradict one another or the shape.
     """
-    Z = X if isinstance(X, sp.csr_array | sp.csc_array) else sp.csc_array(X) if X.format == "csc" else sp.csr_array(X)
+    Z = (
+        X
+        if isinstance(X, sp.csr_array | sp.csc_array)
+        else sp.csc_array(X)
+        if X.format == "csc"
+        else sp.csr_array(X)
+    )
     Z.check_format(full_check=True)
     if Z.has_canonical_format:
         return Z
@@ -56,7 +64,8 @@ def require_finite(values: Any, name: str) -> None:
         The message says whether it is NaN or infinity.
     """
     values = np.asarray(values)
-    with np.errstate(over="ignore", invalid="ignore"):  # a finite sum has finite terms: one pass without a mask
+    # a finite sum has finite terms: one pass without a mask
+    with np.errstate(over="ignore", invalid="ignore"):
         if values.dtype.kind != "f" or np.isfinite(values.sum(dtype=np.float64)):
             return
     if np.isnan(values).any():
@@ -66,7 +75,8 @@ def require_finite(values: Any, name: str) -> None:
 
 
 def checked(block: Any) -> Any:
-    """Return a block of X in canonical form, in single or double precision, once its values are known to be finite.
+    """Return a block of X in canonical form, in single or double precision, once its values are
+    known to be finite.
 
     Parameters
     ----------
@@ -92,7 +102,8 @@ def checked(block: Any) -> Any:
     return block
 
 
-LARGEST, SMALLEST = 1e60, 1e-60  # of column norms: products of four values stay far from the ends of float64
+# of column norms: products of four values stay far from the ends of float64
+LARGEST, SMALLEST = 1e60, 1e-60
 
 
 def require_magnitude(squares: Any, counts: Any) -> None:
@@ -112,7 +123,8 @@ def require_magnitude(squares: Any, counts: Any) -> None:
     if np.any(counts) and not SMALLEST <= largest <= LARGEST:
         size = "large" if largest > LARGEST else "small"
         raise ValueError(
-            f"the values of X are too {size}: its largest column norm is {largest:.0e} and must be between {SMALLEST:.0e} and "
+            f"the values of X are too {size}: its largest column norm is {largest:.0e} and "
+            f"must be between {SMALLEST:.0e} and "
             f"{LARGEST:.0e}: multiply X by a constant"
         )
 
@@ -134,4 +146,7 @@ def factorized(what: str) -> Iterator[None]:
     try:
         yield
     except np.linalg.LinAlgError as error:
-        raise ValueError(f"{what} is singular in double precision: raise the penalty, or bring the values of X near 1") from error
+        raise ValueError(
+            f"{what} is singular in double precision: raise the penalty, or "
+            f"bring the values of X near 1"
+        ) from error

@@ -9,7 +9,8 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx_gallery.sorting import FunctionSortKey
 
 ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]  # the packages, and the extensions beside this file
+# the packages, and the extensions beside this file
+sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 os.environ.setdefault("MPLBACKEND", "agg")
 
 project = "bigfs"
@@ -28,10 +29,17 @@ extensions = [
     "command_line",
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "_templates", "auto_examples/**/*.ipynb", "auto_examples/sg_execution_times.rst", "sg_execution_times.rst"]
+exclude_patterns = [
+    "_build",
+    "_templates",
+    "auto_examples/**/*.ipynb",
+    "auto_examples/sg_execution_times.rst",
+    "sg_execution_times.rst",
+]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
 nitpicky = False
-suppress_warnings = ["config.cache"]  # the settings below hold functions and classes, which Sphinx can't store
+# the settings below hold functions and classes, which Sphinx can't store
+suppress_warnings = ["config.cache"]
 
 # --- pages ---
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
@@ -43,7 +51,8 @@ autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc prints the types
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
-numpydoc_validation_checks: set[str] = set()  # the docstrings are checked by the tests, not by the build
+# the docstrings are checked by the tests, not by the build
+numpydoc_validation_checks: set[str] = set()
 
 # --- the gallery ---
 GALLERY = [  # the easiest first; an example that is missing here is an error
@@ -90,7 +99,10 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {page: [] for page in ("getting-started", "choose", "architecture", "comparison", "faq", "glossary")}
+html_sidebars = {
+    page: []
+    for page in ("getting-started", "choose", "architecture", "comparison", "faq", "glossary")
+}
 
 
 def _inline_math(self, node):
@@ -105,7 +117,9 @@ def _block_math(self, node):
 
 def setup(app):
     """Formulas as MathML, which browsers draw without a script from elsewhere."""
-    app.add_html_math_renderer("mathml", inline_renderers=(_inline_math, None), block_renderers=(_block_math, None))
+    app.add_html_math_renderer(
+        "mathml", inline_renderers=(_inline_math, None), block_renderers=(_block_math, None)
+    )
 
 
 html_math_renderer = "mathml"

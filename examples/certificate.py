@@ -2,14 +2,16 @@
 The certificate: how far from the optimum
 =========================================
 
-Choosing the best m of d features is a hard problem. SparGE solves a convex relaxation of it, and every step of the solver gives
-a lower and an upper bound. The gap between them says how far the answer can be from the optimum.
+Choosing the best m of d features is a hard problem. SparGE solves a convex relaxation of it, and
+every step of the solver gives a lower and an upper bound. The gap between them says how far the
+answer can be from the optimum.
 """
 
 # %%
 # Solve to a small gap
 # --------------------
-# ``tol`` is the relative gap at which the solver stops. The data are scikit-learn's images of digits.
+# ``tol`` is the relative gap at which the solver stops. The data are scikit-learn's images of
+# digits.
 
 from sklearn.datasets import load_digits
 
@@ -22,8 +24,10 @@ print(selector.result_.status)
 # %%
 # Two numbers, two meanings
 # -------------------------
-# The *gap* belongs to the relaxation. The *objective gap* belongs to the m features that you get. It says how far their
-# objective can be above that of the best m features. The relaxation bounds every choice of m features from below, so nobody has
+# The *gap* belongs to the relaxation. The *objective gap* belongs to the m features that you get.
+# It says how far their
+# objective can be above that of the best m features. The relaxation bounds every choice of m
+# features from below, so nobody has
 # to know the best one.
 
 gap = selector.result_.history[-1]["gap"]

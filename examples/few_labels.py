@@ -2,8 +2,9 @@
 Few labels: let the other samples help
 ======================================
 
-Two labeled images per digit say little about which pixels matter. The 1,700 images without a label say more: neighbors should
-look alike in the chosen pixels. ``embedding="sda"`` uses both. The Fisher score can use the labels only.
+Two labeled images per digit say little about which pixels matter. The 1,700 images without a label
+say more: neighbors should look alike in the chosen pixels. ``embedding="sda"`` uses both. The
+Fisher score can use the labels only.
 """
 
 # %%
@@ -29,7 +30,8 @@ def few_labels(seed, per_class=2):
 # %%
 # Choose pixels and classify the rest
 # -----------------------------------
-# A nearest-neighbor classifier sees the chosen pixels of the labeled images and labels all others. Ten draws of the labels
+# A nearest-neighbor classifier sees the chosen pixels of the labeled images and labels all others.
+# Ten draws of the labels
 # show how much luck there is.
 
 from sklearn.neighbors import KNeighborsClassifier

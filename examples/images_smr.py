@@ -2,14 +2,15 @@
 Images: which pixels tell the digits apart
 ==========================================
 
-SMR treats a sample as a matrix and not as a long vector. Each class gets a regression whose weights are a low-rank matrix, and one
-penalty over all classes decides which pixels keep weight.
+SMR treats a sample as a matrix and not as a long vector. Each class gets a regression whose weights
+are a low-rank matrix, and one penalty over all classes decides which pixels keep weight.
 """
 
 # %%
 # Fit
 # ---
-# ``sample_shape`` says how a row of ``X`` is an image. ``k`` is the rank of each class's weight matrix.
+# ``sample_shape`` says how a row of ``X`` is an image. ``k`` is the rank of each class's weight
+# matrix.
 
 from sklearn.datasets import load_digits
 
@@ -30,7 +31,8 @@ print(model.result_.status, "after", model.n_iter_, "rounds")
 # %%
 # Look at the pixels
 # ------------------
-# ``score_map_`` has the shape of an image. The crosses mark the 20 chosen pixels. The Fisher score is drawn beside it: it scores
+# ``score_map_`` has the shape of an image. The crosses mark the 20 chosen pixels. The Fisher score
+# is drawn beside it: it scores
 # each pixel alone, so neighboring pixels that say the same all score high.
 
 import matplotlib.pyplot as plt

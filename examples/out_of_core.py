@@ -2,8 +2,8 @@
 Out of core, the same answer
 ============================
 
-A store is read tile by tile. This example cuts one in very small tiles, so that it behaves like a corpus that is far larger than
-memory, and compares the answer with that of an array in memory.
+A store is read tile by tile. This example cuts one in very small tiles, so that it behaves like a
+corpus that is far larger than memory, and compares the answer with that of an array in memory.
 """
 
 # %%
@@ -23,7 +23,8 @@ uri = storage.stage(
 corpus = storage.open(uri)
 in_memory = sp.csr_array(corpus.X.columns(np.arange(corpus.X.shape[1])))
 print(
-    f"the store has {len(corpus.X.row_tiles)} tiles of rows and {len(corpus.X.column_tiles)} tiles of columns"
+    f"the store has {len(corpus.X.row_tiles)} tiles of rows and "
+    f"{len(corpus.X.column_tiles)} tiles of columns"
 )
 
 # %%
@@ -47,7 +48,8 @@ print(f"largest difference of a score, relative: {difference:.1e}")
 # %%
 # How often was the corpus read?
 # ------------------------------
-# A method out of core is judged by its passes over the data. The scores of one feature at a time need none here, because the store
+# A method out of core is judged by its passes over the data. The scores of one feature at a time
+# need none here, because the store
 # holds the sums per class.
 
 import matplotlib.pyplot as plt

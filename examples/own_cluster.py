@@ -2,8 +2,8 @@
 Your own Dask cluster
 =====================
 
-You may have a Dask cluster already. :func:`bigfs.cluster` sends the work there. The answer does not depend on the number of
-workers: the features and scores are the same to the last bit.
+You may have a Dask cluster already. :func:`bigfs.cluster` sends the work there. The answer does not
+depend on the number of workers: the features and scores are the same to the last bit.
 
 The workers import this script, so everything that starts work stands in ``main``.
 """

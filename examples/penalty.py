@@ -2,15 +2,17 @@
 The penalty: let folds choose it
 ================================
 
-``gamma`` says how strongly the weights are penalized. Its unit is the mean squared distance of the samples to their mean, so a value
-means the same whatever the scale of the data. A large penalty is cheap and looks at features one by one. A small one follows the
-training samples closely. The best value lies between.
+``gamma`` says how strongly the weights are penalized. Its unit is the mean squared distance of the
+samples to their mean, so a value means the same whatever the scale of the data. A large penalty is
+cheap and looks at features one by one. A small one follows the training samples closely. The best
+value lies between.
 """
 
 # %%
 # Few samples, copies and noise
 # -----------------------------
-# 300 training samples of six classes. Six signals tell the classes apart, each has 20 noisy copies, and 300 columns are noise.
+# 300 training samples of six classes. Six signals tell the classes apart, each has 20 noisy copies,
+# and 300 columns are noise.
 
 import numpy as np
 
@@ -32,7 +34,8 @@ train, test = np.arange(n) < 300, np.arange(n) >= 300
 # %%
 # Folds choose
 # ------------
-# :class:`bigfs.SparGECV` tries each value on folds of the training samples. It takes the largest penalty whose error is within one
+# :class:`bigfs.SparGECV` tries each value on folds of the training samples. It takes the largest
+# penalty whose error is within one
 # standard error of the least, because a large penalty is cheap.
 
 import bigfs

@@ -2,14 +2,15 @@
 Choosing together beats choosing one by one
 ===========================================
 
-A score that looks at one feature at a time cannot see that two features say the same. It takes both.
-SparGE chooses the features together, so a copy of a chosen feature is worth little to it.
+A score that looks at one feature at a time cannot see that two features say the same. It takes
+both. SparGE chooses the features together, so a copy of a chosen feature is worth little to it.
 """
 
 # %%
 # Data with copies
 # ----------------
-# Six classes. Six signals tell them apart, and each signal has eight noisy copies. The first signals are the strong ones.
+# Six classes. Six signals tell them apart, and each signal has eight noisy copies. The first
+# signals are the strong ones.
 # There are 200 columns of noise besides.
 
 import numpy as np
@@ -43,13 +44,15 @@ for name, selector in [
     chosen[name] = selector.fit(X[train], y[train]).selected_
     first = chosen[name][:6]
     print(
-        f"{name}: its first six come from the signals {sorted(set(group[first[first < signals * copies]].tolist()))}"
+        f"{name}: its first six come from the signals "
+        f"{sorted(set(group[first[first < signals * copies]].tolist()))}"
     )
 
 # %%
 # What it costs
 # -------------
-# ANOVA spends its first features on copies of the strongest signals. SparGE takes one feature of each signal first, and only
+# ANOVA spends its first features on copies of the strongest signals. SparGE takes one feature of
+# each signal first, and only
 # then averages the noise away with further copies.
 
 import matplotlib.pyplot as plt

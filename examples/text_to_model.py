@@ -2,14 +2,16 @@
 Text: from nothing to a model
 =============================
 
-This example stages a corpus of 8,000 short documents, chooses 200 of its 20,000 terms, and trains a classifier on them.
-The corpus is generated, so nothing is downloaded. A folder of your own documents takes the same steps.
+This example stages a corpus of 8,000 short documents, chooses 200 of its 20,000 terms, and trains a
+classifier on them. The corpus is generated, so nothing is downloaded. A folder of your own
+documents takes the same steps.
 """
 
 # %%
 # Stage the corpus
 # ----------------
-# :func:`storage.stage` reads a source once and writes it in chunks. Later steps read these chunks and never need the whole
+# :func:`storage.stage` reads a source once and writes it in chunks. Later steps read these chunks
+# and never need the whole
 # matrix in memory. Replace the name below by the path of a folder, an archive, or a file.
 
 from pathlib import Path
@@ -27,7 +29,8 @@ print("classes:", ", ".join(corpus.class_names))
 # %%
 # Choose terms
 # ------------
-# ``embedding="lda"`` asks for the terms that explain the classes best. The features come best first, so the first 50 of them
+# ``embedding="lda"`` asks for the terms that explain the classes best. The features come best
+# first, so the first 50 of them
 # are a good choice of 50.
 
 import bigfs
@@ -39,7 +42,8 @@ print("best terms:", ", ".join(train.feature_names[selector.selected_[:8]]))
 # %%
 # Train on the chosen terms
 # -------------------------
-# ``X.columns`` reads the named columns only. They are few, so the classifier works in memory. The test half took no part in
+# ``X.columns`` reads the named columns only. They are few, so the classifier works in memory. The
+# test half took no part in
 # the choice.
 
 from sklearn.svm import LinearSVC
@@ -61,7 +65,8 @@ curves = {
 # %%
 # Look at the curve
 # -----------------
-# SparGE leads while terms are few. At 200 terms ANOVA is a little ahead: in this corpus every informative term is informative
+# SparGE leads while terms are few. At 200 terms ANOVA is a little ahead: in this corpus every
+# informative term is informative
 # by itself and none repeats another, which is the easy case for a score of one feature at a time.
 
 import matplotlib.pyplot as plt

@@ -1,4 +1,7 @@
-"""What a flow shows in Prefect: progress bars, tables, pictures and a summary. Top rows only: Prefect keeps them in its database."""
+"""What a flow shows in Prefect: progress bars, tables, pictures and a summary.
+
+Top rows only: Prefect keeps them in its database.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
-from bigfs import blocks
-from bigfs.evaluate import METRIC_NAMES
+from bigfs import engine
+from bigfs.evaluation import METRIC_NAMES
 from flows.report import metric_names, metrics_of, pictures, score_table
 from storage.runs import Run
 
@@ -34,18 +37,26 @@ def progress(stage: str) -> Iterator[None]:
     def show(label: str, done: int, total: int) -> None:
         now = time.monotonic()
         if label not in shown:
-            made = create_progress_artifact(100.0 * done / total, key=_key(stage, label), description=f"{stage}: {label}, {total} steps")
+            made = create_progress_artifact(
+                100.0 * done / total,
+                key=_key(stage, label),
+                description=f"{stage}: {label}, {total} steps",
+            )
             shown[label] = made, now
         elif now - shown[label][1] > EVERY or done == total:
             update_progress_artifact(shown[label][0], 100.0 * done / total)
             shown[label] = shown[label][0], now
 
-    with blocks.progress(show):
+    with engine.progress(show):
         yield
 
 
 def show_selection(run: Run) -> None:
-    create_table_artifact(run.read_table("selected.csv")[:TOP], key="selected", description=f"The best features of {_title(run)}")
+    create_table_artifact(
+        run.read_table("selected.csv")[:TOP],
+        key="selected",
+        description=f"The best features of {_title(run)}",
+    )
     _show_picture(run, "objective", "objective", "The method's objective, step by step")
 
 
@@ -53,9 +64,20 @@ def show_curves(run: Run) -> None:
     if not run.about.get("curves"):
         return
     metric, curves = METRIC_NAMES[metrics_of(run.about)[0]], run.about["curves"]
-    rows = [{METRIC_NAMES.get(name, name): value for name, value in point.items()} for point in curves]
-    create_table_artifact(rows, key=_key(metric), description=f"{_title(run)}, {metric_names(run.about)}. {run.about['evaluation']}")
-    _show_picture(run, "scores", _key(metric), f"{metric[0].upper()}{metric[1:]} by the number of features. {run.about['evaluation']}")
+    rows = [
+        {METRIC_NAMES.get(name, name): value for name, value in point.items()} for point in curves
+    ]
+    create_table_artifact(
+        rows,
+        key=_key(metric),
+        description=f"{_title(run)}, {metric_names(run.about)}. {run.about['evaluation']}",
+    )
+    _show_picture(
+        run,
+        "scores",
+        _key(metric),
+        f"{metric[0].upper()}{metric[1:]} by the number of features. {run.about['evaluation']}",
+    )
 
 
 def show_summary(run: Run) -> None:
@@ -75,16 +97,28 @@ def _score_lines(run: Run) -> list[str]:
     if table is None:
         return [run.about["evaluation"], ""] if "evaluation" in run.about else []
     counts = [f"{k:,}" for k in table["counts"]]
-    head = [f"| {metric_names(run.about)} with | {' | '.join(counts)} |", "| --- |" + " --: |" * len(counts)]
-    return [*head, *(f"| {name} | {' | '.join(values)} |" for name, values in table["rows"]), "", run.about["evaluation"], ""]
+    head = [
+        f"| {metric_names(run.about)} with | {' | '.join(counts)} |",
+        "| --- |" + " --: |" * len(counts),
+    ]
+    return [
+        *head,
+        *(f"| {name} | {' | '.join(values)} |" for name, values in table["rows"]),
+        "",
+        run.about["evaluation"],
+        "",
+    ]
 
 
 def _show_picture(run: Run, name: str, key: str, description: str) -> None:
     drawn = pictures(run.about)[name]
     if drawn is not None:
-        drawn = drawn.replace("<svg ", '<svg style="background: white" ', 1)  # Prefect's page may be dark
+        # Prefect's page may be dark
+        drawn = drawn.replace("<svg ", '<svg style="background: white" ', 1)
         address = "data:image/svg+xml;base64," + base64.b64encode(drawn.encode()).decode()
-        create_image_artifact(address, key=f"{key}-curve", description=f"{description}: {_title(run)}")
+        create_image_artifact(
+            address, key=f"{key}-curve", description=f"{description}: {_title(run)}"
+        )
 
 
 def _title(run: Run) -> str:

@@ -28,12 +28,17 @@ def private_folder(folder: Path) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     about = folder.stat()
     if about.st_uid != os.getuid() or about.st_mode & 0o022:
-        raise PermissionError(f"{folder} must belong to you and be closed to others' writing: chmod 700 {folder}, or give a new folder")
+        raise PermissionError(
+            f"{folder} must belong to you and be closed to others' writing: chmod "
+            f"700 {folder}, or give a new folder"
+        )
     return folder
 
 
 def private_file(file: Path, content: bytes) -> Path:
-    """Write a file of mode 600, whole or not at all. A file of that name is replaced, whatever its mode.
+    """Write a file of mode 600, whole or not at all.
+
+    A file of that name is replaced, whatever its mode.
 
     Parameters
     ----------
@@ -53,7 +58,8 @@ def private_file(file: Path, content: bytes) -> Path:
         Other users can write to the file's folder.
     """
     folder = private_folder(file.parent)
-    descriptor, part = tempfile.mkstemp(prefix=f".{file.name}.", dir=folder)  # mode 600, and never a file that is there
+    # mode 600, and never a file that is there
+    descriptor, part = tempfile.mkstemp(prefix=f".{file.name}.", dir=folder)
     try:
         with os.fdopen(descriptor, "wb") as opened:
             opened.write(content)

@@ -19,7 +19,9 @@ class Busy(RuntimeError):
 
 
 @contextlib.contextmanager
-def alone(places: Iterable[str], *, wait: bool, say: Callable[[str], None] = print) -> Iterator[None]:
+def alone(
+    places: Iterable[str], *, wait: bool, say: Callable[[str], None] = print
+) -> Iterator[None]:
     """Hold `places` for the block. The locks of a killed process fall open by themselves.
 
     A place in a folder that this process can't write needs no lock: nothing is written there.
@@ -47,14 +49,16 @@ def alone(places: Iterable[str], *, wait: bool, say: Callable[[str], None] = pri
             require_lock_file(file)
             lock = _acquired(file, files[file], wait, say)
             held.callback(lock.release)
-            held.callback(file.unlink, missing_ok=True)  # while it is held: who waits for it sees that it is gone, and locks a new one
+            # while it is held: who waits for it sees that it is gone, and locks a new one
+            held.callback(file.unlink, missing_ok=True)
         yield
 
 
 def _acquired(file: Path, place: str, wait: bool, say: Callable[[str], None]) -> FileLock:
     lock, waited = FileLock(file), False
     while True:
-        with contextlib.suppress(FileNotFoundError):  # who held the lock took the folder away: make it again
+        # who held the lock took the folder away: make it again
+        with contextlib.suppress(FileNotFoundError):
             file.parent.mkdir(parents=True, exist_ok=True)
             try:
                 lock.acquire(timeout=1 if waited else 0)
@@ -70,7 +74,10 @@ def _acquired(file: Path, place: str, wait: bool, say: Callable[[str], None]) ->
 def _file(place: str) -> Path:
     """Beside a local place; of a remote one, in this folder's .bigfs."""
     if "://" in place:
-        return Path(".bigfs").absolute() / f".{hashlib.sha256(place.encode()).hexdigest()[:16]}.run.lock"
+        return (
+            Path(".bigfs").absolute()
+            / f".{hashlib.sha256(place.encode()).hexdigest()[:16]}.run.lock"
+        )
     path = Path(os.path.realpath(place))
     return path.with_name(f".{path.name}.run.lock")
 

@@ -1,4 +1,5 @@
-"""The Prefect flows: the main job (stage → graph → select → evaluate → report) and its stages one by one.
+"""The Prefect flows: the main job (stage → graph → select → evaluate → report) and its stages one
+by one.
 
 Tasks pass URIs and paths. One Dask cluster serves them all: the flow opens it (or connects to the
 engine's scheduler) and each stage submits its own graph, so nothing waits inside a busy worker.
@@ -26,7 +27,7 @@ from flows.locks import Busy, alone
 from flows.options import Engine, Staging
 from flows.served import require_served
 from storage.runs import Run, RunError, recover, require_out
-from storage.staging import Plan, plan, reusable
+from storage.staging.stage import Plan, plan, reusable
 
 
 @flow(name="bigfs", flow_run_name="{features} features of {source} by {method}")
@@ -44,14 +45,23 @@ def pipeline(
     timeout: form.Timeout = tasks.DAY,
 ) -> "str | State[str]":
     """Select features of a corpus and report on them. Returns the run's directory."""
-    settings, engine, where = settings or Staging(), engine or Engine(), out or stages.default_out(source, method, features)
+    settings, engine, where = (
+        settings or Staging(),
+        engine or Engine(),
+        out or stages.default_out(source, method, features),
+    )
     require_served(engine, source, store, out)
     stages.require_parameters(method, features, parameters or {})
     require_out(where)
-    planned, how = planned_store(source, store, settings), tasks.How(fresh, timeout, engine.staging_memory)
+    planned, how = (
+        planned_store(source, store, settings),
+        tasks.How(fresh, timeout, engine.staging_memory),
+    )
     with skipping(), at_work([planned.uri, where], overlap, engine):
         before = [start_up(), stage_once(planned, source, settings, how)]
-        return run_once(planned.uri, planned.key, where, method, features, parameters or {}, before, how)
+        return run_once(
+            planned.uri, planned.key, where, method, features, parameters or {}, before, how
+        )
     return SKIPPED
 
 
@@ -83,7 +93,10 @@ def select(
     fresh: form.Fresh = False,
     timeout: form.Timeout = tasks.DAY,
 ) -> "str | State[str]":
-    """Select features of a store that is there, with curves and report. Returns the run's directory."""
+    """Select features of a store that is there, with curves and report.
+
+    Returns the run's directory.
+    """
     engine = engine or Engine()
     require_served(engine, store, out)
     corpus = storage.open(store)
@@ -91,12 +104,16 @@ def select(
     require_out(out)
     with skipping(), at_work([corpus.uri, out], overlap, engine):
         how = tasks.How(fresh, timeout, engine.staging_memory)
-        return run_once(corpus.uri, corpus.manifest.key, out, method, features, parameters or {}, [], how)
+        return run_once(
+            corpus.uri, corpus.manifest.key, out, method, features, parameters or {}, [], how
+        )
     return SKIPPED
 
 
 @flow(name="evaluate", flow_run_name="evaluate {run}")
-def evaluate(run: form.RunDirectory, engine: Engine | None = None, timeout: form.Timeout = tasks.DAY) -> str:
+def evaluate(
+    run: form.RunDirectory, engine: Engine | None = None, timeout: form.Timeout = tasks.DAY
+) -> str:
     """Accuracy curves and report of a run, written anew. Returns the run's directory."""
     engine = engine or Engine()
     require_served(engine, run)
@@ -111,7 +128,9 @@ def evaluate(run: form.RunDirectory, engine: Engine | None = None, timeout: form
 
 # --- what the flows share -------------------------------------------------------------------------
 
-SKIPPED: State[Any] = Completed(name="Skipped", message="another run works on the same corpus or directory: nothing done")
+SKIPPED: State[Any] = Completed(
+    name="Skipped", message="another run works on the same corpus or directory: nothing done"
+)
 
 
 @contextlib.contextmanager
@@ -144,7 +163,9 @@ def connected(engine: Engine) -> Iterator[None]:
         shown = engine.dashboard or engine.scheduler is not None
         if client is not None and shown and "dashboard" in client.scheduler_info()["services"]:
             get_run_logger().info("Dask dashboard: %s", client.dashboard_link)
-            create_link_artifact(client.dashboard_link, link_text="Dask dashboard", key="dask-dashboard")
+            create_link_artifact(
+                client.dashboard_link, link_text="Dask dashboard", key="dask-dashboard"
+            )
         yield
 
 
@@ -155,7 +176,15 @@ def planned_store(source: str, store: str | None, settings: Staging) -> Plan:
 def stage_once(planned: Plan, source: str, settings: Staging, how: tasks.How) -> dict[str, Any]:
     """Stage a source unless its store is there. Returns the stage's record."""
     there, options = reusable(planned), settings.model_dump() | {"memory_limit": how.memory_limit}
-    record = tasks.once(tasks.stage, there, how, source, planned.uri, options, tasks.content_key(planned.key, planned.uri))
+    record = tasks.once(
+        tasks.stage,
+        there,
+        how,
+        source,
+        planned.uri,
+        options,
+        tasks.content_key(planned.key, planned.uri),
+    )
     return {**record, "reused": there}
 
 
@@ -169,20 +198,39 @@ def run_once(
     before: Sequence[dict[str, Any]],
     how: tasks.How,
 ) -> str:
-    """Select, evaluate and report, as far as the run at `out` does not have them. Returns its directory."""
+    """Select, evaluate and report, as far as the run at `out` does not have them.
+
+    Returns its directory.
+    """
     recover(out)
     key = tasks.content_key(content, store, out, method, features, parameters)
     done = tasks.run_at(out, key)
     about = {} if done is None else done.about
     whole = "curves" in about and (Path(out) / "report.html").exists()
     stages.selector_for(storage.open(store), method, features, parameters)
-    if stages.method_named(method).graph and (how.fresh or "status" not in about):  # kept beside the store, whoever asks
+    # kept beside the store, whoever asks
+    if stages.method_named(method).graph and (how.fresh or "status" not in about):
         before = [*before, tasks.once(tasks.graph, False, how, store, method, parameters, key)]
-    tasks.once(tasks.select, "status" in about, how, store, out, method, features, parameters, key, list(before))
+    tasks.once(
+        tasks.select,
+        "status" in about,
+        how,
+        store,
+        out,
+        method,
+        features,
+        parameters,
+        key,
+        list(before),
+    )
     tasks.once(tasks.evaluate, "curves" in about, how, out, key)
     return tasks.once(tasks.report, whole, how, out, key)
 
 
 def start_up() -> dict[str, Any]:
     age = time.time() - psutil.Process().create_time()
-    return {"stage": "start-up (Python, Prefect, Dask)", "seconds": age, "peak_memory": stages.processes()}
+    return {
+        "stage": "start-up (Python, Prefect, Dask)",
+        "seconds": age,
+        "peak_memory": stages.processes(),
+    }

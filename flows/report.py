@@ -12,7 +12,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from bigfs.evaluate import ALL, METRIC_NAMES
+from bigfs.evaluation import ALL, METRIC_NAMES
 from storage.runs import Run
 
 INK, MUTED, ACCENT, FILL = "#1f2933", "#8795a1", "#0b6e4f", "#cfe8de"
@@ -36,9 +36,14 @@ Picture = Callable[[Any], None]
 
 
 def write_report(run: Run, facts: dict[str, Any]) -> Path:
-    """Render `report.html` into the run's directory; `facts` describe the corpus (see `corpus_facts`)."""
+    """Render `report.html` into the run's directory; `facts` describe the corpus (see
+    `corpus_facts`).
+    """
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters |= {"bytes": readable_bytes, "seconds": readable_seconds}
     about = run.about
@@ -53,14 +58,18 @@ def write_report(run: Run, facts: dict[str, Any]) -> Path:
         classes=terms_by_class(terms, about.get("profile", []), facts.get("class_names") or []),
         curve=drawn["scores"],
         objective=drawn["objective"],
-        mask=_svg(lambda axes: _mask(axes, run, facts), columns=2) if facts.get("sample_shape") else None,
+        mask=_svg(lambda axes: _mask(axes, run, facts), columns=2)
+        if facts.get("sample_shape")
+        else None,
         metric=metric_names(about),
         measured_on=about.get("measured", {}).get("how", ""),
         table=score_table(about, digits=3),
         planted=_planted(run, facts),
         last=about["history"][-1] if about.get("history") else {},
         total=sum(s["seconds"] for s in about.get("stages", [])),
-        peak=max((b for s in about.get("stages", []) for b in s["peak_memory"].values()), default=0),
+        peak=max(
+            (b for s in about.get("stages", []) for b in s["peak_memory"].values()), default=0
+        ),
     )
     return run.write_text("report.html", page)
 
@@ -68,7 +77,9 @@ def write_report(run: Run, facts: dict[str, Any]) -> Path:
 def pictures(about: dict[str, Any]) -> dict[str, str | None]:
     """A run's curves as SVG, by name; None for what it does not have."""
     scores = _svg(lambda axes: _curves(axes, about)) if about.get("curves") else None
-    objective = _svg(lambda axes: _objective(axes, about["history"])) if _has_bounds(about) else None
+    objective = (
+        _svg(lambda axes: _objective(axes, about["history"])) if _has_bounds(about) else None
+    )
     return {"scores": scores, "objective": objective}
 
 
@@ -83,16 +94,27 @@ def metric_names(about: dict[str, Any]) -> str:
 
 
 def score_table(about: dict[str, Any], digits: int | None = None) -> dict[str, Any] | None:
-    """The curves as the terminal and the report show them, scores as text; None where nothing was measured."""
+    """The curves as the terminal and the report show them, scores as text; None where nothing was
+    measured.
+    """
     curves, metrics = about.get("curves", []), metrics_of(about)
     digits = digits or (4 if len(metrics) == 1 else 3)  # two metrics in a cell must fit a terminal
     if not curves:
         return None
-    by = {(p["method"], p["n_features"]): " / ".join(f"{p[key]:.{digits}f}" for key in metrics) for p in curves}
-    every = next(((p["n_features"], by[ALL, p["n_features"]]) for p in curves if p["method"] == ALL), None)
+    by = {
+        (p["method"], p["n_features"]): " / ".join(f"{p[key]:.{digits}f}" for key in metrics)
+        for p in curves
+    }
+    every = next(
+        ((p["n_features"], by[ALL, p["n_features"]]) for p in curves if p["method"] == ALL), None
+    )
     counts = sorted({m for method, m in by if method != ALL})
     methods = [method for method in dict.fromkeys(method for method, _ in by) if method != ALL]
-    return {"counts": counts, "rows": [(name, [by.get((name, k), "–") for k in counts]) for name in methods], "all": every}
+    return {
+        "counts": counts,
+        "rows": [(name, [by.get((name, k), "–") for k in counts]) for name in methods],
+        "all": every,
+    }
 
 
 def corpus_facts(corpus: Any) -> dict[str, Any]:
@@ -104,9 +126,13 @@ def corpus_facts(corpus: Any) -> dict[str, Any]:
         "n": n,
         "d": d,
         "nnz": corpus.X.nnz,
-        "split": {half: int(np.count_nonzero(corpus.split == half)) for half in ("train", "test")} if corpus.has_test_half else {},
+        "split": {half: int(np.count_nonzero(corpus.split == half)) for half in ("train", "test")}
+        if corpus.has_test_half
+        else {},
         "classes": "labels" if corpus.spec["target"] == "multilabel" else "classes",
-        "class_names": [str(c) for c in corpus.class_names] if corpus.class_names is not None else [],
+        "class_names": [str(c) for c in corpus.class_names]
+        if corpus.class_names is not None
+        else [],
         "planted": corpus.spec["source"].get("planted"),
         "sample_shape": corpus.spec.get("sample_shape"),
         "mean": corpus.X.means if corpus.spec.get("sample_shape") else None,
@@ -114,20 +140,34 @@ def corpus_facts(corpus: Any) -> dict[str, Any]:
 
 
 def terms_by_class(
-    terms: Sequence[dict[str, str]], profile: Sequence[Sequence[float]], class_names: Sequence[str], top: int = 10
+    terms: Sequence[dict[str, str]],
+    profile: Sequence[Sequence[float]],
+    class_names: Sequence[str],
+    top: int = 10,
 ) -> list[dict[str, Any]]:
-    """For each class, the terms that speak for it most: score × how far the class's mean stands out."""
+    """For each class, the terms that speak for it most: score × how far the class's mean stands
+    out.
+    """
     if not len(profile) or not class_names:
         return []
     scores = np.array([float(t["score"]) for t in terms[: len(profile)]])
-    strength = np.where(np.isfinite(scores), scores, scores[np.isfinite(scores)].max(initial=1.0))[:, None] * np.maximum(profile, 0)
+    strength = np.where(np.isfinite(scores), scores, scores[np.isfinite(scores)].max(initial=1.0))[
+        :, None
+    ] * np.maximum(profile, 0)
     owner = strength.argmax(axis=1)
     classes = []
     for c, name in enumerate(class_names):
         own = np.flatnonzero(owner == c)
         own = own[np.argsort(-strength[own, c], kind="stable")][:top]
         peak = strength[own, c].max(initial=1e-12)
-        chips = [{"name": terms[int(j)]["name"], "score": terms[int(j)]["score"], "weight": strength[j, c] / peak} for j in own]
+        chips = [
+            {
+                "name": terms[int(j)]["name"],
+                "score": terms[int(j)]["score"],
+                "weight": strength[j, c] / peak,
+            }
+            for j in own
+        ]
         classes.append({"name": name, "terms": chips})
     return classes
 
@@ -137,7 +177,11 @@ def _planted(run: Run, facts: dict[str, Any]) -> dict[str, int] | None:
     if not facts.get("planted"):
         return None
     planted, selected = set(facts["planted"]), run.selected
-    return {"found": len(planted & set(selected.tolist())), "planted": len(planted), "selected": len(selected)}
+    return {
+        "found": len(planted & set(selected.tolist())),
+        "planted": len(planted),
+        "selected": len(selected),
+    }
 
 
 def _has_bounds(about: dict[str, Any]) -> bool:
@@ -194,7 +238,9 @@ def _objective(axes: Any, history: Sequence[dict[str, float]]) -> None:
 
 
 def _mask(axes: Any, run: Run, facts: dict[str, Any]) -> None:
-    """The scores as an image, and the selected pixels on the mean image; a store's pixels go columns first."""
+    """The scores as an image, and the selected pixels on the mean image; a store's pixels go
+    columns first.
+    """
     shape = tuple(facts["sample_shape"])
     chosen = np.zeros(len(run.scores))
     chosen[run.selected] = 1
@@ -216,4 +262,6 @@ def readable_bytes(count: float) -> str:
 
 
 def readable_seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 120 else f"{int(seconds // 60)} min {seconds % 60:02.0f} s"
+    return (
+        f"{seconds:.1f} s" if seconds < 120 else f"{int(seconds // 60)} min {seconds % 60:02.0f} s"
+    )

@@ -1,4 +1,6 @@
-"""What a run of `bigfs serve` may do: whoever reaches the API can ask for runs with other parameters."""
+"""What a run of `bigfs serve` may do: whoever reaches the API can ask for runs with other
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +44,15 @@ class Served(BaseModel):
         for name in ("scheduler", "tls", "dashboard"):
             wanted, allowed = getattr(engine, name), getattr(self.engine, name)
             if wanted != allowed:
-                raise PermissionError(f"this deployment runs with engine.{name} = {allowed!r} only, and the run asks for {wanted!r}")
+                raise PermissionError(
+                    f"this deployment runs with engine.{name} = {allowed!r} only, "
+                    f"and the run asks for {wanted!r}"
+                )
         for place in places:
             if place is not None and not self._inside(place):
                 raise PermissionError(
-                    f"this deployment works below {self.folder} only, and the run names {place}: serve it from another folder"
+                    f"this deployment works below {self.folder} only, and the run names "
+                    f"{place}: serve it from another folder"
                 )
 
     def _inside(self, place: str) -> bool:
@@ -79,7 +85,9 @@ def require_served(engine: Engine, *places: str | None) -> None:
 
 
 def _end_with(process: int) -> None:
-    """End this process when another one has ended, however that happened; workers end with this one."""
+    """End this process when another one has ended, however that happened; workers end with this
+    one.
+    """
     with contextlib.suppress(psutil.NoSuchProcess):
         psutil.Process(process).wait()
     os._exit(1)

@@ -1,7 +1,9 @@
-"""A Prefect server for one user: behind a secret, closed to web pages of others, gone with the process that started it.
+"""A Prefect server for one user: behind a secret, closed to web pages of others, gone with the
+process that started it.
 
-Run as ``python -m flows.server PORT``, it reads its secret from the environment and tells its port on standard output.
-Prefect checks the secret. It checks neither the Host nor the Origin of a request, and `OwnDoor` does.
+Run as ``python -m flows.server PORT``, it reads its secret from the environment and tells its port
+on standard output. Prefect checks the secret. It checks neither the Host nor the Origin of a
+request, and `OwnDoor` does.
 """
 
 from __future__ import annotations
@@ -29,14 +31,18 @@ END_SECONDS = 5.0
 RUN_END_SECONDS = 2.0  # of a run's own server, which has no services to stop
 
 Message = MutableMapping[str, Any]
-App = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+App = Callable[
+    [Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]],
+    Awaitable[None],
+]
 
 
 class OwnDoor:
-    """An ASGI application that answers only requests to its own address, from no page or from a page of its own.
+    """An ASGI application that answers only requests to its own address, from no page or from a
+    page of its own.
 
-    A page of another site can send requests to a server on this machine, and can give its own name this machine's
-    address. The browser then says so in Origin or in Host.
+    A page of another site can send requests to a server on this machine, and can give its own name
+    this machine's address. The browser then says so in Origin or in Host.
 
     Parameters
     ----------
@@ -51,7 +57,12 @@ class OwnDoor:
         self.hosts = {f"{HOST}:{port}".encode()}
         self.origins = {b"http://" + host for host in self.hosts}
 
-    async def __call__(self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]) -> None:
+    async def __call__(
+        self,
+        scope: Message,
+        receive: Callable[[], Awaitable[Message]],
+        send: Callable[[Message], Awaitable[None]],
+    ) -> None:
         """Answer one request.
 
         Parameters
@@ -65,15 +76,25 @@ class OwnDoor:
             await receive()
             await send({"type": "websocket.close", "code": 1008})
         else:
-            text = f"This server answers only requests to http://{HOST}:{self.port}, from its own pages.\n".encode()
-            headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(text)).encode())]
+            text = (
+                f"This server answers only requests to "
+                f"http://{HOST}:{self.port}, from its own pages.\n".encode()
+            )
+            headers = [
+                (b"content-type", b"text/plain; charset=utf-8"),
+                (b"content-length", str(len(text)).encode()),
+            ]
             await send({"type": "http.response.start", "status": 403, "headers": headers})
             await send({"type": "http.response.body", "body": text})
 
     def _own(self, headers: list[tuple[bytes, bytes]]) -> bool:
         hosts = [value for name, value in headers if name == b"host"]
         origins = [value for name, value in headers if name == b"origin"]
-        return len(hosts) == 1 and hosts[0] in self.hosts and all(origin in self.origins for origin in origins)
+        return (
+            len(hosts) == 1
+            and hosts[0] in self.hosts
+            and all(origin in self.origins for origin in origins)
+        )
 
 
 # --- the process that starts it -------------------------------------------------------------------
@@ -104,16 +125,34 @@ def serving(home: Path, port: int = 0, *, secret: str, temporary: bool = False) 
     OSError
         The server does not start.
     """
-    env = {**os.environ, "PREFECT_HOME": str(home), "PREFECT_SERVER_API_AUTH_STRING": secret, "PREFECT_API_AUTH_STRING": secret}
-    env |= {"PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"} if temporary else {"PREFECT__SERVER_FINAL": "1"}
+    env = {
+        **os.environ,
+        "PREFECT_HOME": str(home),
+        "PREFECT_SERVER_API_AUTH_STRING": secret,
+        "PREFECT_API_AUTH_STRING": secret,
+    }
+    env |= (
+        {"PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
+        if temporary
+        else {"PREFECT__SERVER_FINAL": "1"}
+    )
     command = [sys.executable, "-m", __name__, str(port)]
     # a session of its own: Ctrl-C ends what uses the server first, then the server
     with (
         tempfile.TemporaryFile() as errors,
-        subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True) as server,
+        subprocess.Popen(
+            command,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        ) as server,
     ):
         try:
-            with _used(f"http://{HOST}:{_port(server, errors, port)}/api", secret, pages=not temporary) as address:
+            with _used(
+                f"http://{HOST}:{_port(server, errors, port)}/api", secret, pages=not temporary
+            ) as address:
                 yield address
         finally:
             _end(server, RUN_END_SECONDS if temporary else END_SECONDS)
@@ -121,10 +160,24 @@ def serving(home: Path, port: int = 0, *, secret: str, temporary: bool = False) 
 
 @contextlib.contextmanager
 def _used(address: str, secret: str, pages: bool) -> Iterator[str]:
-    """Let Prefect use this server for the block. What it still has to tell the server is told before the end."""
-    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, PREFECT_SERVER_UI_ENABLED, temporary_settings
+    """Let Prefect use this server for the block.
 
-    with temporary_settings({PREFECT_API_URL: address, PREFECT_API_AUTH_STRING: secret, PREFECT_SERVER_UI_ENABLED: pages}):
+    What it still has to tell the server is told before the end.
+    """
+    from prefect.settings import (
+        PREFECT_API_AUTH_STRING,
+        PREFECT_API_URL,
+        PREFECT_SERVER_UI_ENABLED,
+        temporary_settings,
+    )
+
+    with temporary_settings(
+        {
+            PREFECT_API_URL: address,
+            PREFECT_API_AUTH_STRING: secret,
+            PREFECT_SERVER_UI_ENABLED: pages,
+        }
+    ):
         from prefect.events.worker import EventsWorker
         from prefect.logging.handlers import APILogWorker
 
@@ -138,13 +191,22 @@ def _used(address: str, secret: str, pages: bool) -> Iterator[str]:
 def _port(server: subprocess.Popen[bytes], errors: Any, port: int) -> int:
     """The port that the server tells once it answers."""
     assert server.stdout is not None
-    told = server.stdout.readline() if select.select([server.stdout], [], [], START_SECONDS)[0] else b""
+    told = (
+        server.stdout.readline()
+        if select.select([server.stdout], [], [], START_SECONDS)[0]
+        else b""
+    )
     if told.strip().isdigit():
         return int(told)
     errors.seek(0)
-    said = errors.read().decode(errors="replace").strip().splitlines() or [f"no answer in {START_SECONDS:.0f} s"]
+    said = errors.read().decode(errors="replace").strip().splitlines() or [
+        f"no answer in {START_SECONDS:.0f} s"
+    ]
     asked = f" on port {port}" if port else ""
-    raise OSError(f"the Prefect server did not start{asked} ({said[-1]}): give another --port, or set PREFECT_API_URL")
+    raise OSError(
+        f"the Prefect server did not start{asked} ({said[-1]}): give another "
+        f"--port, or set PREFECT_API_URL"
+    )
 
 
 def _end(server: subprocess.Popen[bytes], seconds: float) -> None:
@@ -198,7 +260,8 @@ def main() -> None:
     except OSError as error:
         sys.exit(error.strerror)
     port = door.getsockname()[1]
-    os.environ["PREFECT_API_URL"] = f"http://{HOST}:{port}/api"  # also where the pages look for the API
+    # also where the pages look for the API
+    os.environ["PREFECT_API_URL"] = f"http://{HOST}:{port}/api"
     os.environ["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"] = f"http://{HOST}:{port}"
 
     import uvicorn
@@ -218,7 +281,12 @@ def main() -> None:
         threading.Event().wait(END_SECONDS)
         os._exit(0)
 
-    options: dict[str, Any] = {"log_level": "critical", "timeout_graceful_shutdown": 1, "server_header": False, "access_log": False}
+    options: dict[str, Any] = {
+        "log_level": "critical",
+        "timeout_graceful_shutdown": 1,
+        "server_header": False,
+        "access_log": False,
+    }
     server = Server(uvicorn.Config(OwnDoor(create_app(), port), lifespan="on", **options))
     server.run([door])
 

@@ -1,4 +1,6 @@
-"""Ctrl-C and `kill` end a command within seconds: one line, a documented exit status, no process left behind."""
+"""Ctrl-C and `kill` end a command within seconds: one line, a documented exit status, no process
+left behind.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from typing import Any, NoReturn
 
 import psutil
 
-ENDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}  # the exit status is 128 and the signal's number
+# the exit status is 128 and the signal's number
+ENDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 SECONDS = 15.0  # to end by itself, with its flow's state and its cluster
 CHILD_SECONDS = 2.0
 
@@ -22,7 +25,8 @@ _received: list[int] = []
 
 @contextlib.contextmanager
 def heeded() -> Iterator[None]:
-    """Turn SIGINT and SIGTERM into `KeyboardInterrupt` for the block, and leave after it as the signal says.
+    """Turn SIGINT and SIGTERM into `KeyboardInterrupt` for the block, and leave after it as the
+    signal says.
 
     A second signal, or `SECONDS` without an end, leaves at once.
 
@@ -62,7 +66,9 @@ def note(number: int) -> None:
 
 def end_children() -> None:
     """End every process that this one started, and theirs."""
-    children = [child for child in psutil.Process().children(recursive=True) if not _ends_last(child)]
+    children = [
+        child for child in psutil.Process().children(recursive=True) if not _ends_last(child)
+    ]
     for end in (psutil.Process.terminate, psutil.Process.kill):
         for child in children:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -71,7 +77,9 @@ def end_children() -> None:
 
 
 def _ends_last(child: psutil.Process) -> bool:
-    """Whether this is Python's own process that cleans up after this one and ignores signals until then."""
+    """Whether this is Python's own process that cleans up after this one and ignores signals until
+    then.
+    """
     try:
         return "multiprocessing.resource_tracker" in " ".join(child.cmdline())
     except psutil.NoSuchProcess:

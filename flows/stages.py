@@ -1,7 +1,7 @@
 """The stages of the main job as plain functions: stage → graph → select → evaluate → report.
 
 The command line calls them as they are; `flows.pipeline` calls the same ones as Prefect tasks.
-They take and give URIs, paths and numbers, never arrays. Inside `bigfs.blocks.cluster(...)` their
+They take and give URIs, paths and numbers, never arrays. Inside `bigfs.engine.cluster(...)` their
 work goes to Dask.
 """
 
@@ -23,10 +23,10 @@ import psutil
 import scipy.sparse as sp
 
 import storage
-from bigfs import blocks
-from bigfs.evaluate import Point, class_profile, fits_in_memory, measure
+from bigfs import engine
+from bigfs.evaluation import Point, class_profile, fits_in_memory, measure
 from bigfs.result import NotConverged, observed
-from bigfs.selectors import METHODS
+from bigfs.selectors.registry import METHODS
 from bigfs.splits import Split, labelled_rows, target_kind
 from flows import evaluation
 from flows.report import corpus_facts, write_report
@@ -53,8 +53,10 @@ def timed(stage: str) -> Iterator[dict[str, Any]]:
 
 
 def processes() -> dict[str, int]:
-    """Peak resident bytes of this process and the workers, and what Prefect's own server holds now."""
-    peaks = blocks.peak_memory()
+    """Peak resident bytes of this process and the workers, and what Prefect's own server holds
+    now.
+    """
+    peaks = engine.peak_memory()
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
             if "flows.server" in child.cmdline():
@@ -74,11 +76,18 @@ def source_name(source: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "corpus"
 
 
-def stage(source: str, store: str | None = None, settings: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Stage a source; a store that is there already, of the same content and settings, is reused."""
+def stage(
+    source: str, store: str | None = None, settings: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Stage a source; a store that is there already, of the same content and settings, is
+    reused.
+    """
     with timed("stage") as record:
         found = storage.staged(source, store, **(settings or {}))
-        record |= {"store": found or storage.stage(source, store, **(settings or {})), "reused": found is not None}
+        record |= {
+            "store": found or storage.stage(source, store, **(settings or {})),
+            "reused": found is not None,
+        }
     return record
 
 
@@ -115,10 +124,18 @@ def selector_for(corpus: Any, method: str, features: int, parameters: dict[str, 
     d = corpus.X.shape[1]
     require_target(corpus, method)
     if features > d:
-        raise ValueError(f"{features} features were asked for and {corpus.uri} has only {d}: ask for {d} or fewer")
+        raise ValueError(
+            f"{features} features were asked for and {corpus.uri} has "
+            f"only {d}: ask for {d} or fewer"
+        )
     selector = estimator(method, features, parameters)
-    if corpus.spec.get("sample_shape") and "sample_shape" in selector.get_params() and "sample_shape" not in parameters:
-        selector.set_params(sample_shape=tuple(corpus.spec["sample_shape"]), order="F")  # a store's pixels go columns first
+    if (
+        corpus.spec.get("sample_shape")
+        and "sample_shape" in selector.get_params()
+        and "sample_shape" not in parameters
+    ):
+        # a store's pixels go columns first
+        selector.set_params(sample_shape=tuple(corpus.spec["sample_shape"]), order="F")
     selector._validate_params()
     return selector
 
@@ -129,25 +146,36 @@ def estimator(method: str, features: int, parameters: dict[str, Any]) -> Any:
     selector = entry.make()
     known = selector.get_params()
     if unknown := sorted(set(parameters) - set(known)):
-        raise ValueError(f"{method} has no parameter {', '.join(unknown)}; it has {', '.join(known)}")
+        raise ValueError(
+            f"{method} has no parameter {', '.join(unknown)}; it has {', '.join(known)}"
+        )
     for name, value in getattr(entry.make, "keywords", {}).items():
         if parameters.get(name, value) != value:
-            raise ValueError(f"{method} has {name}={value!r}: leave {name} out, or choose another of `bigfs methods`")
+            raise ValueError(
+                f"{method} has {name}={value!r}: leave {name} out, or choose "
+                f"another of `bigfs methods`"
+            )
     selector.set_params(**parameters)
     if entry.scores == "scores_":  # else the estimator keeps something other than columns
         if "n_features_to_select" in parameters:
-            raise ValueError(f"the number of features is {features} already: leave the parameter n_features_to_select out")
+            raise ValueError(
+                f"the number of features is {features} already: leave the "
+                f"parameter n_features_to_select out"
+            )
         selector.set_params(n_features_to_select=features)
     return selector
 
 
-def build_graph(store: str, method: str, parameters: dict[str, Any] | None = None) -> dict[str, Any] | None:
+def build_graph(
+    store: str, method: str, parameters: dict[str, Any] | None = None
+) -> dict[str, Any] | None:
     """The kNN graph of the training part, kept beside the store, where the method works on one."""
     if not method_named(method).graph:
         return None
     with timed("graph") as record:
         corpus = storage.open(store)
-        selector = estimator(method, 1, parameters or {})  # the graph does not depend on the number of features
+        # the graph does not depend on the number of features
+        selector = estimator(method, 1, parameters or {})
         require_target(corpus, method)
         graph = storage.graph(training_part(corpus), selector.n_neighbors, metric=selector.metric)
         record |= {"graph": graph.uri, "info": graph.info, "reused": not graph.made}
@@ -173,7 +201,12 @@ def select(
     graph = next((stage["graph"] for stage in before if "graph" in stage), None)
     if graph is not None:
         selector.set_params(graph=storage.open_graph(graph).neighbours())
-    asked = {"store": corpus.uri, "method": method, "features": features, "parameters": parameters or {}}
+    asked = {
+        "store": corpus.uri,
+        "method": method,
+        "features": features,
+        "parameters": parameters or {},
+    }
     run = Run.begin(out, asked)
     checkpoint = run.checkpoint(asked, corpus.spec["fingerprint"])
     with abandoned_on_error(run), warnings.catch_warnings(record=True) as caught:
@@ -189,7 +222,10 @@ def select(
         stats=selector.result_.stats,
         resumed=checkpoint.resumed,
         hints=[str(w.message) for w in caught],
-        versions={name: version(name) for name in ("bigfs", "dask", "numpy", "scipy", "scikit-learn", "zarr")},
+        versions={
+            name: version(name)
+            for name in ("bigfs", "dask", "numpy", "scipy", "scikit-learn", "zarr")
+        },
     )
     return run
 
@@ -206,13 +242,25 @@ def abandoned_on_error(run: Run) -> Iterator[None]:
 def require_target(corpus: Any, method: str) -> None:
     """Refuse a method that can't learn from this corpus's kind of target, before any work."""
     kind, takes = corpus.spec["target"], method_named(method).targets
-    if kind in takes or not takes or (kind is None and not needs_target(method_named(method).make())):
+    if (
+        kind in takes
+        or not takes
+        or (kind is None and not needs_target(method_named(method).make()))
+    ):
         return
-    there = {None: "no labels", "class": "one class per sample", "multilabel": "several labels per sample", "real": "real-valued targets"}
+    there = {
+        None: "no labels",
+        "class": "one class per sample",
+        "multilabel": "several labels per sample",
+        "real": "real-valued targets",
+    }
     able = [name for name, one in METHODS.items() if kind in one.targets or not one.targets]
     columns = corpus.spec["source"].get("label_columns") if kind is None else None
     advice = f"stage it with label= one of {', '.join(columns)}, or " if columns else ""
-    raise ValueError(f"{method} can't learn from {corpus.uri}, which has {there[kind]}: {advice}use one of {', '.join(able)}")
+    raise ValueError(
+        f"{method} can't learn from {corpus.uri}, which has {there[kind]}: "
+        f"{advice}use one of {', '.join(able)}"
+    )
 
 
 def needs_target(selector: Any) -> bool:
@@ -238,17 +286,30 @@ def ranking(selector: Any, method: str, features: int) -> Any:
 
 
 def _write_selection(run: Run, selector: Any, method: str, features: int, corpus: Any) -> None:
-    scores, index = getattr(selector, method_named(method).scores), ranking(selector, method, features)
-    rows = zip(range(1, features + 1), index.tolist(), corpus.feature_names[index], scores[index].tolist(), strict=True)
+    scores, index = (
+        getattr(selector, method_named(method).scores),
+        ranking(selector, method, features),
+    )
+    rows = zip(
+        range(1, features + 1),
+        index.tolist(),
+        corpus.feature_names[index],
+        scores[index].tolist(),
+        strict=True,
+    )
     run.write_table("selected.csv", ["rank", "index", "name", "score"], rows)
     run.write_scores(scores)
 
 
-def evaluate(run: Run, *, baselines: Sequence[str] | None = None, folds: int = evaluation.FOLDS) -> list[Point]:
-    """Score the run's method, simple rivals and all features on samples that did not choose the features.
+def evaluate(
+    run: Run, *, baselines: Sequence[str] | None = None, folds: int = evaluation.FOLDS
+) -> list[Point]:
+    """Score the run's method, simple rivals and all features on samples that did not choose the
+    features.
 
-    That is the corpus's own test half. Where there is none, features are chosen again inside folds, or without one
-    held-out share (`flows.evaluation`). A killed evaluation goes on after the last fold that was done.
+    That is the corpus's own test half. Where there is none, features are chosen again inside folds,
+    or without one held-out share (`flows.evaluation`). A killed evaluation goes on after the last
+    fold that was done.
 
     Parameters
     ----------
@@ -270,17 +331,26 @@ def evaluate(run: Run, *, baselines: Sequence[str] | None = None, folds: int = e
         plan = evaluation.plan_for(corpus, train, method_named(asked["method"]), folds)
         names = evaluation.rivals(train, asked["method"]) if baselines is None else tuple(baselines)
         points = _points(run, corpus, train, plan, names) if plan.splits else []
-        figures: dict[str, Any] = {"measured": plan.measured, "evaluation": evaluation.sentence(plan.measured, names)}
+        figures: dict[str, Any] = {
+            "measured": plan.measured,
+            "evaluation": evaluation.sentence(plan.measured, names),
+        }
         figures["profile"] = _profile(run, corpus) if points and corpus.class_names else []
     curves = [{"method": p.method, "n_features": p.n_features, **p.scores} for p in points]
     metrics = plan.measured.get("metrics", ["accuracy"])
-    run.write_table("curves.csv", ["method", "n_features", *metrics], [list(point.values()) for point in curves])
+    run.write_table(
+        "curves.csv", ["method", "n_features", *metrics], [list(point.values()) for point in curves]
+    )
     run.note(curves=curves, stages=[*run.about["stages"], record], **figures)
     return points
 
 
-def _points(run: Run, corpus: Any, train: Any, plan: evaluation.Plan, names: Sequence[str]) -> list[Point]:
-    """The curves' points; `plan.measured` learns in how many selections the method did not converge."""
+def _points(
+    run: Run, corpus: Any, train: Any, plan: evaluation.Plan, names: Sequence[str]
+) -> list[Point]:
+    """The curves' points; `plan.measured` learns in how many selections the method did not
+    converge.
+    """
     asked, m = run.about["parameters"], len(run.selected)
     counts = sorted({max(1, round(share * m)) for share in SHARES})
     with_all = fits_in_memory(train.X)
@@ -292,11 +362,18 @@ def _points(run: Run, corpus: Any, train: Any, plan: evaluation.Plan, names: Seq
             if name not in best:
                 parameters = asked["parameters"] if name == asked["method"] else {}
                 with observed(checkpoint=run.checkpoint(*identity, number, name)):
-                    selector = fitted(selector_for(corpus, name, m, parameters), name, split.X_train, split.y_train)
+                    selector = fitted(
+                        selector_for(corpus, name, m, parameters),
+                        name,
+                        split.X_train,
+                        split.y_train,
+                    )
                 best[name] = ranking(selector, name, m)
         return {name: {k: index[:k] for k in counts} for name, index in best.items()}
 
-    points, plan.measured["not_converged"] = measure(plan.splits, rank, with_all=with_all, checkpoint=run.checkpoint(*identity))
+    points, plan.measured["not_converged"] = measure(
+        plan.splits, rank, with_all=with_all, checkpoint=run.checkpoint(*identity)
+    )
     return points
 
 
@@ -309,7 +386,9 @@ def finish(run: Run | str, out: str | None = None) -> Path:
 
 
 def _profile(run: Run, corpus: Any, top: int = 300) -> list[list[float]]:
-    """Of the best features, how each class's mean stands out: what the report's term table shows."""
+    """Of the best features, how each class's mean stands out: what the report's term table
+    shows.
+    """
     train, index = training_part(corpus), run.selected[:top]
     return np.round(class_profile(train.X, train.y, index, len(corpus.class_names)), 3).tolist()
 
@@ -343,7 +422,10 @@ def transform(run: str | Path, store: str, out: str | Path) -> Path:
     index = done.selected
     names = [row["name"] for row in done.read_table("selected.csv")]
     if index.max() >= corpus.X.shape[1] or list(corpus.feature_names[index]) != names:
-        raise ValueError(f"{store} does not have the features that {run} selected: stage it with the same vocabulary")
+        raise ValueError(
+            f"{store} does not have the features that {run} selected: stage "
+            f"it with the same vocabulary"
+        )
     with replacing(out) as part, part.open("wb") as file:
         sp.save_npz(file, sp.csr_matrix(corpus.X.columns(index)))
     return out

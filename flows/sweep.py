@@ -1,4 +1,6 @@
-"""A sweep: methods × feature counts × parameters on one corpus, which is staged, and its graph built, once."""
+"""A sweep: methods × feature counts × parameters on one corpus, which is staged, and its graph
+built, once.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +12,7 @@ from prefect.states import State
 from sklearn.model_selection import ParameterGrid
 
 import storage
-from bigfs.evaluate import METRICS
+from bigfs.evaluation import METRICS
 from flows import parameters as form
 from flows import stages, tasks
 from flows.options import Engine, Staging
@@ -34,7 +36,9 @@ class Cell(NamedTuple):
     @property
     def name(self) -> str:
         """Readable, and another one for other parameters."""
-        return f"{self.method}-{self.features}" + (f"-{tasks.digest(self.parameters)[:8]}" if self.parameters else "")
+        return f"{self.method}-{self.features}" + (
+            f"-{tasks.digest(self.parameters)[:8]}" if self.parameters else ""
+        )
 
 
 Methods = Annotated[list[form.Method], form.shown("Of `bigfs methods`", min_length=1)]
@@ -59,14 +63,20 @@ def sweep(
     fresh: form.Fresh = False,
     timeout: form.Timeout = tasks.DAY,
 ) -> "str | State[str]":
-    """Run every method with every number of features and all its parameters' values. Returns the sweep's directory.
+    """Run every method with every number of features and all its parameters' values.
+
+    Returns the sweep's directory.
 
     Each cell is a run directory of its own; `sweep.csv` compares them. A cell that can't be done (a
-    method that does not fit the corpus, say) is a row with its error, and fails the sweep at its end.
+    method that does not fit the corpus, say) is a row with its error, and fails the sweep at its
+    end.
     """
     settings, engine = settings or Staging(), engine or Engine()
     require_served(engine, source, store, out)
-    home, how = Path(out or f"runs/{stages.source_name(source)}-sweep"), tasks.How(fresh, timeout, engine.staging_memory)
+    home, how = (
+        Path(out or f"runs/{stages.source_name(source)}-sweep"),
+        tasks.How(fresh, timeout, engine.staging_memory),
+    )
     runs = list(cells(methods, features, grid or {}))
     require_table(home / "sweep.csv")
     for cell in runs:
@@ -77,42 +87,81 @@ def sweep(
         staged = stage_once(planned, source, settings, how)
         rows = [row_of(planned.uri, planned.key, home, cell, staged, how) for cell in runs]
         _write(home, rows)
-        create_table_artifact(rows, key="sweep", description=f"Sweep of {source}: scores with all the features asked for")
+        create_table_artifact(
+            rows,
+            key="sweep",
+            description=f"Sweep of {source}: scores with all the features asked for",
+        )
         failed = [row for row in rows if row["error"]]
         if failed:
-            raise ValueError(f"{len(failed)} of {len(rows)} runs failed: " + "; ".join(f"{row['run']}: {row['error']}" for row in failed))
+            raise ValueError(
+                f"{len(failed)} of {len(rows)} runs "
+                f"failed: " + "; ".join(f"{row['run']}: {row['error']}" for row in failed)
+            )
         return str(home)
     return SKIPPED
 
 
-def cells(methods: list[str], features: list[int], grid: dict[str, dict[str, list[Any]]]) -> Iterator[Cell]:
+def cells(
+    methods: list[str], features: list[int], grid: dict[str, dict[str, list[Any]]]
+) -> Iterator[Cell]:
     unknown = set(grid) - set(methods)
     if unknown:
-        raise ValueError(f"the grid names {', '.join(sorted(unknown))}, which the sweep does not run: add it to methods")
+        raise ValueError(
+            f"the grid names {', '.join(sorted(unknown))}, which the sweep "
+            f"does not run: add it to methods"
+        )
     for method in methods:
         for parameters in ParameterGrid(grid.get(method, {})):
             for count in features:
                 yield Cell(method, count, parameters)
 
 
-def row_of(store: str, content: str, home: Path, cell: Cell, staged: dict[str, Any], how: tasks.How) -> dict[str, Any]:
+def row_of(
+    store: str, content: str, home: Path, cell: Cell, staged: dict[str, Any], how: tasks.How
+) -> dict[str, Any]:
     """Run a cell and say what came out."""
-    row: dict[str, Any] = {"run": cell.name, "method": cell.method, "features": cell.features, "parameters": str(cell.parameters or "")}
+    row: dict[str, Any] = {
+        "run": cell.name,
+        "method": cell.method,
+        "features": cell.features,
+        "parameters": str(cell.parameters or ""),
+    }
     row |= dict.fromkeys(METRICS[storage.open(store).spec["target"] or "class"])
     try:
-        path = run_once(store, content, str(home / cell.name), cell.method, cell.features, cell.parameters, [staged], how)
+        path = run_once(
+            store,
+            content,
+            str(home / cell.name),
+            cell.method,
+            cell.features,
+            cell.parameters,
+            [staged],
+            how,
+        )
     except (ValueError, MemoryError) as error:
         return {**row, "seconds": None, "status": "", "error": " ".join(str(error).split())}
     about = Run.open(path).about
-    reached = [p for p in about["curves"] if p["method"] == cell.method and p["n_features"] == cell.features]
-    row |= {key: value for point in reached for key, value in point.items() if key in row and key != "method"}
+    reached = [
+        p
+        for p in about["curves"]
+        if p["method"] == cell.method and p["n_features"] == cell.features
+    ]
+    row |= {
+        key: value
+        for point in reached
+        for key, value in point.items()
+        if key in row and key != "method"
+    }
     seconds = next(s["seconds"] for s in about["stages"] if s["stage"] == "select")
     return {**row, "seconds": seconds, "status": about["status"], "error": ""}
 
 
 def require_table(file: Path) -> None:
     """Refuse to overwrite a file that no sweep wrote."""
-    if file.exists() and (not file.is_file() or file.read_bytes().split(b"\r\n")[0] != ",".join(COLUMNS).encode()):
+    if file.exists() and (
+        not file.is_file() or file.read_bytes().split(b"\r\n")[0] != ",".join(COLUMNS).encode()
+    ):
         raise in_the_way(file)
 
 

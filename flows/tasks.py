@@ -1,4 +1,5 @@
-"""The stages as Prefect tasks: cached by content, tried again on I/O errors, within a time, and seen.
+"""The stages as Prefect tasks: cached by content, tried again on I/O errors, within a time, and
+seen.
 
 A task returns a path or a small record. Its cached result counts only while what it made is still
 there, so each task is called through `once`, which looks.
@@ -27,18 +28,27 @@ from storage.errors import StoreError
 from storage.runs import Run, RunError
 
 DAY = 24 * 3600.0
-LASTING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG}  # trying again does not help
+# trying again does not help
+LASTING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG}
 CLIENTS = {"botocore", "aiohttp"}  # of object stores: what they raise is no OSError
 
 
 def transient(_task: Any, _run: Any, state: Any) -> bool:
-    """Whether an error is of the kind that goes away: the network's and the disk's, not a missing file's or a full disk's."""
+    """Whether an error is of the kind that goes away: the network's and the disk's, not a missing
+    file's or a full disk's.
+    """
     error = (isinstance(state.data, StoreError) and state.data.__cause__) or state.data
     if type(error).__module__.split(".")[0] in CLIENTS:
         return True
     if type(error).__name__ == "TaskRunTimeoutError" or not isinstance(error, OSError):
         return False
-    missing = FileNotFoundError | PermissionError | FileExistsError | NotADirectoryError | IsADirectoryError
+    missing = (
+        FileNotFoundError
+        | PermissionError
+        | FileExistsError
+        | NotADirectoryError
+        | IsADirectoryError
+    )
     return not isinstance(error, missing) and error.errno not in LASTING
 
 
@@ -73,9 +83,19 @@ def graph(store: str, method: str, parameters: dict[str, Any], key: str) -> dict
 
 
 @task(name="select", tags=["bigfs"], task_run_name="select {features} by {method}", **STAGE)
-def select(store: str, out: str, method: str, features: int, parameters: dict[str, Any], key: str, before: list[dict[str, Any]]) -> str:
+def select(
+    store: str,
+    out: str,
+    method: str,
+    features: int,
+    parameters: dict[str, Any],
+    key: str,
+    before: list[dict[str, Any]],
+) -> str:
     with artifacts.progress("select"):
-        run = stages.select(store, out, method=method, features=features, parameters=parameters, before=before)
+        run = stages.select(
+            store, out, method=method, features=features, parameters=parameters, before=before
+        )
     for loop, steps in run.about["resumed"].items():
         get_run_logger().info("select: %s went on from step %d of an earlier try", loop, steps)
     run.note(key=key, prefect=_own_id())
@@ -114,7 +134,9 @@ class How(NamedTuple):
 def once(stage: Task[..., Any], there: bool, how: How, *given: Any) -> Any:
     """Run a task, or take its cached result if what it made is `there`; the log says which."""
     log = get_run_logger()
-    state: Any = stage.with_options(refresh_cache=how.fresh or not there, timeout_seconds=how.timeout)(*given, return_state=True)
+    state: Any = stage.with_options(
+        refresh_cache=how.fresh or not there, timeout_seconds=how.timeout
+    )(*given, return_state=True)
     result = state.result()
     if state.name == "Cached":
         log.info("%s: reused, done by an earlier run", stage.name)
@@ -149,7 +171,9 @@ def digest(value: Any) -> str:
 
 @cache
 def _program() -> str:
-    """The packages' own source, so that a changed program never takes an old one's results for its own."""
+    """The packages' own source, so that a changed program never takes an old one's results for its
+    own.
+    """
     source = hashlib.sha256()
     for package in (bigfs, storage, flows):
         for file in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
@@ -158,7 +182,14 @@ def _program() -> str:
 
 
 def _own_id() -> dict[str, Any]:
-    """The flow run that made a run directory; its page only where the server has pages, which a run's own server has not."""
+    """The flow run that made a run directory; its page only where the server has pages, which a
+    run's own server has not.
+    """
     run, settings = runtime.flow_run, get_current_settings()
     url = run.get_flow_run_ui_url() if settings.ui_url and settings.server.ui.enabled else None
-    return {"flow_run_id": run.get_id(), "flow_run_name": run.get_name(), "flow": run.get_flow_name(), "url": url}
+    return {
+        "flow_run_id": run.get_id(),
+        "flow_run_name": run.get_name(),
+        "flow": run.get_flow_name(),
+        "url": url,
+    }

@@ -1,7 +1,9 @@
-"""A private certificate authority for one Dask cluster, and the certificate its machines and users share.
+"""A private certificate authority for one Dask cluster, and the certificate its machines and users
+share.
 
-Dask does not check host names: whoever holds a certificate of the authority is trusted entirely. So each
-cluster gets an authority of its own, and the folder is handed only to those who may run code on it.
+Dask does not check host names: whoever holds a certificate of the authority is trusted entirely. So
+each cluster gets an authority of its own, and the folder is handed only to those who may run code
+on it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from flows.files import private_file
 DAYS = 365
 
 
-def make_certificates(folder: str | Path, hosts: Sequence[str] = ("localhost", "127.0.0.1"), days: int = DAYS) -> Path:
+def make_certificates(
+    folder: str | Path, hosts: Sequence[str] = ("localhost", "127.0.0.1"), days: int = DAYS
+) -> Path:
     """Write a new authority and a certificate of it: ca.pem, node.pem and node.key (mode 600).
 
     The authority's own key is thrown away: to let more machines in, share the certificate; to lock
@@ -50,9 +54,15 @@ def make_certificates(folder: str | Path, hosts: Sequence[str] = ("localhost", "
     """
     folder = Path(folder)
     if (folder / "ca.pem").exists():
-        raise ValueError(f"{folder} holds certificates already: give another folder, or remove it to lock everybody out")
+        raise ValueError(
+            f"{folder} holds certificates already: give another folder, or "
+            f"remove it to lock everybody out"
+        )
     now = dt.datetime.now(dt.UTC)
-    authority, node = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    authority, node = (
+        ec.generate_private_key(ec.SECP256R1()),
+        ec.generate_private_key(ec.SECP256R1()),
+    )
     ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bigfs cluster authority")])
     ca = (
         _builder(ca_name, ca_name, authority.public_key(), now, days)
@@ -61,15 +71,31 @@ def make_certificates(folder: str | Path, hosts: Sequence[str] = ("localhost", "
         .sign(authority, hashes.SHA256())
     )
     leaf = (
-        _builder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bigfs node")]), ca_name, node.public_key(), now, days)
+        _builder(
+            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bigfs node")]),
+            ca_name,
+            node.public_key(),
+            now,
+            days,
+        )
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(digital_signature=True), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .add_extension(
+            x509.ExtendedKeyUsage(
+                [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+            ),
+            critical=False,
+        )
         .add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()),
+            critical=False,
+        )
         .sign(authority, hashes.SHA256())
     )
-    key = node.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    key = node.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     private_file(folder / "node.key", key)
     (folder / "node.pem").write_bytes(leaf.public_bytes(serialization.Encoding.PEM))
     (folder / "ca.pem").write_bytes(ca.public_bytes(serialization.Encoding.PEM))
@@ -77,16 +103,27 @@ def make_certificates(folder: str | Path, hosts: Sequence[str] = ("localhost", "
 
 
 def environment(folder: str | Path) -> dict[str, str]:
-    """The variables that make `dask scheduler` and `dask worker` speak only to holders of the folder's certificate."""
+    """The variables that make `dask scheduler` and `dask worker` speak only to holders of the
+    folder's certificate.
+    """
     folder = Path(folder).absolute()
-    variables = {"DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "true", "DASK_DISTRIBUTED__COMM__TLS__CA_FILE": str(folder / "ca.pem")}
+    variables = {
+        "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "true",
+        "DASK_DISTRIBUTED__COMM__TLS__CA_FILE": str(folder / "ca.pem"),
+    }
     for role in ("SCHEDULER", "WORKER", "CLIENT"):
         variables[f"DASK_DISTRIBUTED__COMM__TLS__{role}__CERT"] = str(folder / "node.pem")
         variables[f"DASK_DISTRIBUTED__COMM__TLS__{role}__KEY"] = str(folder / "node.key")
     return variables
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: dt.datetime, days: int) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    now: dt.datetime,
+    days: int,
+) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -99,7 +136,9 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicK
     )
 
 
-def _usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False) -> x509.KeyUsage:
+def _usage(
+    *, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False
+) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=digital_signature,
         key_cert_sign=key_cert_sign,

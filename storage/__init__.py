@@ -5,19 +5,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from storage.appending import append
-    from storage.corpus import Corpus, open
+    from storage.corpus import Corpus
     from storage.errors import Damaged, SourceError, StoreError
     from storage.graphs import Graph, graph, open_graph
     from storage.integrity import Report, check, info
-    from storage.staging import stage, staged
+    from storage.opening import open
+    from storage.staging.stage import stage, staged
 
 _ROOMS = {
     "appending": ("append",),
-    "corpus": ("Corpus", "open"),
+    "corpus": ("Corpus",),
+    "opening": ("open",),
     "errors": ("Damaged", "SourceError", "StoreError"),
     "graphs": ("Graph", "graph", "open_graph"),
     "integrity": ("Report", "check", "info"),
-    "staging": ("stage", "staged"),
+    "staging.stage": ("stage", "staged"),
 }
 
 __all__ = [
@@ -39,7 +41,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The public names, each imported when it is first asked for: a worker that reads tiles loads no format."""
+    """The public names, each imported when it is first asked for: a worker that reads tiles loads
+    no format.
+    """
     for room, names in _ROOMS.items():
         if name in names:
             return getattr(import_module(f"storage.{room}"), name)

@@ -16,23 +16,24 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from bigfs import blocks
-from storage import assemble, frames, layout, staging, targets
+from bigfs import engine
+from storage import fingerprint as identities
 from storage.corpus import Corpus
-from storage.corpus import open as open_corpus
 from storage.errors import SourceError, StoreError
-from storage.layout import PER_ROW, STRINGS, Segment
-from storage.sources import find, identity
-from storage.sources.base import MatrixSource, Source, TextSource, fingerprint_of
-from storage.spill import Spill, lengths_of, save
-from storage.targets import Target
-from storage.tiles import row_bounds
-from storage.vectorize import Vocabulary, Weighting, count, weigh
-from storage.writer import Writer, publish
+from storage.fingerprint import fingerprint_of
+from storage.format import manifest
+from storage.format.manifest import PER_ROW, STRINGS, Segment
+from storage.format.writer import Writer, publish
+from storage.opening import open as open_corpus
+from storage.sources import find
+from storage.sources.base import MatrixSource, Source, TextSource
+from storage.staging import exchange, labels, stage, tables, transpose
+from storage.staging.bounds import row_bounds
+from storage.staging.labels import Target
+from storage.staging.scratch import Spill, lengths_of, save
+from storage.staging.vectorize import Vocabulary, Weighting, count, weigh
 
-Array = NDArray[Any]
 REWRITTEN = ("obs/", "obsm/", "uns/class_names/", "uns/checksums/")  # small: one value a sample
 
 
@@ -48,8 +49,8 @@ def append(
 ) -> str:
     """Add the samples of a source to a store on a local disk; returns its URI.
 
-    Text is counted with the store's own vocabulary and idf, which stay as they were fitted; terms it
-    does not know are left out. A class that the store does not know gets the next code. A source
+    Text is counted with the store's own vocabulary and idf, which stay as they were fitted; terms
+    it does not know are left out. A class that the store does not know gets the next code. A source
     that was appended already is not appended again.
 
     Parameters
@@ -63,49 +64,77 @@ def append(
     SourceError : as for `stage`; or more columns than the store has, or another kind of target.
     StoreError : the store is not there, or not on a local disk.
     """
-    uri = layout.absolute(store)
+    uri = manifest.absolute(store)
     if "://" in uri:
-        raise StoreError(f"{uri} is not on a local disk, where alone a store can grow: stage a new one")
+        raise StoreError(
+            f"{uri} is not on a local disk, where alone a store can grow: stage a new one"
+        )
     if split not in ("train", "test"):
         raise StoreError(f"split is train or test, not {split!r}")
-    layout.manifest_of(uri)
+    manifest.manifest_of(uri)
     found = source if isinstance(source, Source) else find(str(source), format=format, **options)
-    room = staging.memory_for("appending", found, memory_limit)
-    with staging.building(uri, wait) as (target, scratch):
+    room = stage.memory_for("appending", found, memory_limit)
+    with exchange.building(uri, wait) as (target, scratch):
         corpus = open_corpus(uri)
         fingerprint = found.fingerprint()
-        with identity.first_rule():  # the name that an earlier version gave the same source
+        with identities.first_rule():  # the name that an earlier version gave the same source
             names = {fingerprint, found.fingerprint()}
         if names.isdisjoint(corpus.manifest.source.get("appended", [])):
             _grow(corpus, found, fingerprint, split, target, scratch, room)
     return uri
 
 
-def _grow(corpus: Corpus, source: Source, fingerprint: str, split: str, target: str, scratch: Path, room: int) -> None:
+def _grow(
+    corpus: Corpus,
+    source: Source,
+    fingerprint: str,
+    split: str,
+    target: str,
+    scratch: Path,
+    room: int,
+) -> None:
     old = corpus.manifest
-    with blocks.limited(room):
+    with engine.limited(room):
         ready = copy.copy(source.unpacked(scratch))
     ready.room = room
     spills = _rows(ready, corpus, scratch, room)
     if corpus.splits:
         spills = [s if s.split else s._replace(split=split) for s in spills]
-    segments, spills = staging.by_split(spills)
+    segments, spills = stage.by_split(spills)
     if not segments:
         raise SourceError(f"{source.path} holds no samples to append")
     segments = _after(old.segments, segments, bool(corpus.splits))
-    every, (n, d), nnz = (*old.segments, *segments), (segments[-1].stop, old.shape[1]), old.nnz + sum(s.nnz for s in spills)
+    every, (n, d), nnz = (
+        (*old.segments, *segments),
+        (segments[-1].stop, old.shape[1]),
+        old.nnz + sum(s.nnz for s in spills),
+    )
     found = _target(corpus, source, spills)
     writer = _clone(corpus, target)
-    chunks = max(1, staging.entries_for(room) // writer.chunk)
+    chunks = max(1, stage.entries_for(room) // writer.chunk)
     for name in ("data", "indices"):
         writer.extend(f"X/{name}", nnz)
     writer.extend("X/indptr", n + 1)
     writer.attribute("X", shape=[n, d])
-    assemble.fill_rows(writer, spills, old.nnz, chunks)
-    writer.append("X/indptr", old.shape[0] + 1, frames.running(lengths_of(spills), old.nnz))
-    frames.write_samples(writer, found, every, lambda: chain(_y(corpus, found), frames.y_of(spills, found)), _names(corpus, spills, n))
-    staging.write_segments(writer, segments, spills, d, len(found.class_names) if found.kind == "class" else 0, chunks, scratch)
-    staging.require_same(source, fingerprint)
+    transpose.fill_rows(writer, spills, old.nnz, chunks)
+    writer.append("X/indptr", old.shape[0] + 1, tables.running(lengths_of(spills), old.nnz))
+    tables.write_samples(
+        writer,
+        found,
+        every,
+        lambda: chain(_y(corpus, found), tables.y_of(spills, found)),
+        _names(corpus, spills, n),
+    )
+    stage.write_segments(
+        writer,
+        segments,
+        spills,
+        d,
+        len(found.class_names) if found.kind == "class" else 0,
+        chunks,
+        scratch,
+    )
+    stage.require_same(source, fingerprint)
     grown = replace(
         old,
         key=fingerprint_of(old.key, fingerprint),
@@ -121,22 +150,33 @@ def _grow(corpus: Corpus, source: Source, fingerprint: str, split: str, target: 
 def _rows(source: Source, corpus: Corpus, scratch: Path, room: int) -> list[Spill]:
     """Spilled blocks in the store's columns."""
     settings, d = corpus.manifest.settings, corpus.manifest.shape[1]
-    came, there = ("text" if is_text else "a matrix" for is_text in (isinstance(source, TextSource), "min_df" in settings))
+    came, there = (
+        "text" if is_text else "a matrix"
+        for is_text in (isinstance(source, TextSource), "min_df" in settings)
+    )
     if came != there:
         raise SourceError(f"{source.path} is {came} and the store was made of {there}")
     if isinstance(source, MatrixSource):
-        spills = staging.read(source, source.pieces(min(staging.MATRIX_PIECE, room // source.expansion)), scratch)
+        spills = stage.read(
+            source, source.pieces(min(stage.MATRIX_PIECE, room // source.expansion)), scratch
+        )
         widest = max((s.width for s in spills), default=0)
         if widest > d:
-            raise SourceError(f"{source.path} has {widest} columns and the store has {d}: stage all of it anew")
+            raise SourceError(
+                f"{source.path} has {widest} columns and the store has {d}: stage all of it anew"
+            )
         return spills
     assert isinstance(source, TextSource)
     weighting = Weighting(**{k: v for k, v in settings.items() if k != "tile_rows"})
     save(str(scratch / "vocabulary"), idf=corpus.place.read("var/idf"))
     terms = None if weighting.hashing else str(scratch / "vocabulary.terms")
     if terms:
-        Path(terms).write_text("".join(f"{term}\n" for term in corpus.feature_names[:]), encoding="utf-8", newline="")
-    counted = count(source, source.pieces(min(staging.TEXT_PIECE, room // source.expansion)), weighting, scratch)
+        Path(terms).write_text(
+            "".join(f"{term}\n" for term in corpus.feature_names[:]), encoding="utf-8", newline=""
+        )
+    counted = count(
+        source, source.pieces(min(stage.TEXT_PIECE, room // source.expansion)), weighting, scratch
+    )
     return weigh(counted, Vocabulary(d, terms, str(scratch / "vocabulary")), weighting.sublinear_tf)
 
 
@@ -144,16 +184,24 @@ def _after(old: Sequence[Segment], new: Sequence[Segment], halves: bool) -> list
     """New segments, numbered and counted on from the old ones."""
     n = old[-1].stop
     shifted = enumerate(new, len(old))
-    return [Segment(str(i), s.split if halves else None, n + s.start, n + s.stop, s.nnz) for i, s in shifted]
+    return [
+        Segment(str(i), s.split if halves else None, n + s.start, n + s.stop, s.nnz)
+        for i, s in shifted
+    ]
 
 
 def _target(corpus: Corpus, source: Source, spills: Sequence[Spill]) -> Target:
-    """The target of the new samples, in the store's codes; a class that it does not know gets the next one."""
+    """The target of the new samples, in the store's codes; a class that it does not know gets the
+    next one.
+    """
     kind = corpus.manifest.target
-    wanted = source.target or (kind if kind != "class" else None)  # whole numbers may be real targets, 1.5 is no class
-    new = targets.settle(spills, kind=wanted, class_names=source.class_names)
+    # whole numbers may be real targets, 1.5 is no class
+    wanted = source.target or (kind if kind != "class" else None)
+    new = labels.settle(spills, kind=wanted, class_names=source.class_names)
     if new.kind != kind:
-        raise SourceError(f"{source.path} has {new.kind or 'no'} labels and the store has {kind or 'none'}")
+        raise SourceError(
+            f"{source.path} has {new.kind or 'no'} labels and the store has {kind or 'none'}"
+        )
     code = {name: i for i, name in enumerate(corpus.class_names)}
     for name in new.class_names:
         code.setdefault(name, len(code))
@@ -170,26 +218,46 @@ def _y(corpus: Corpus, target: Target) -> Iterator[Any]:
             indptr = place.read("obsm/labels/indptr", a, b + 1)
             indices = place.read("obsm/labels/indices", int(indptr[0]), int(indptr[-1]))
             ones = np.ones(len(indices), dtype=np.int8)
-            yield sp.csr_array((ones, indices, indptr - indptr[0]), shape=(b - a, len(target.class_names)))
+            yield sp.csr_array(
+                (ones, indices, indptr - indptr[0]), shape=(b - a, len(target.class_names))
+            )
         else:
             yield place.read("obs/label/codes" if target.kind == "class" else "obs/label", a, b)
 
 
-def _names(corpus: Corpus, spills: Sequence[Spill], n: int) -> frames.Parts | None:
+def _names(corpus: Corpus, spills: Sequence[Spill], n: int) -> tables.Parts | None:
     if not corpus.manifest.named[0]:
         return None
     before, place = corpus.manifest.shape[0], corpus.place
-    new = frames.names_of(spills) or (lambda: frames.numbers(before, n))
-    return lambda: chain((place.read("obs/_index", a, min(a + STRINGS, before)) for a in range(0, before, STRINGS)), new())
+    new = tables.names_of(spills) or (lambda: tables.numbers(before, n))
+    return lambda: chain(
+        (place.read("obs/_index", a, min(a + STRINGS, before)) for a in range(0, before, STRINGS)),
+        new(),
+    )
 
 
 def _clone(corpus: Corpus, target: str) -> Writer:
     """A store of hard links to the old one's files, but for those that are written whole again."""
-    checksums = layout.checksums_of(corpus.uri, corpus.manifest.content)
-    files = (p.relative_to(corpus.uri).as_posix() for p in Path(corpus.uri).rglob("*") if not p.is_dir() or p.is_symlink())
-    foreign = next((name for name in files if name not in checksums and name not in (layout.MANIFEST, f"{layout.CHECKSUMS}/c/0")), None)
+    checksums = manifest.checksums_of(corpus.uri, corpus.manifest.content)
+    files = (
+        p.relative_to(corpus.uri).as_posix()
+        for p in Path(corpus.uri).rglob("*")
+        if not p.is_dir() or p.is_symlink()
+    )
+    foreign = next(
+        (
+            name
+            for name in files
+            if name not in checksums
+            and name not in (manifest.MANIFEST, f"{manifest.CHECKSUMS}/c/0")
+        ),
+        None,
+    )
     if foreign:
-        raise StoreError(f"{corpus.uri} holds {foreign}, which bigfs did not write: move it out of the store before you append")
+        raise StoreError(
+            f"{corpus.uri} holds {foreign}, which bigfs did not write: move it out "
+            f"of the store before you append"
+        )
     kept = {key: value for key, value in checksums.items() if not key.startswith(REWRITTEN)}
     for key in kept:
         Path(target, key).parent.mkdir(parents=True, exist_ok=True)

@@ -61,17 +61,60 @@ def _figshare(number: int, name: str, checksum: str, split: str | None = None) -
     return File(f"{FIGSHARE}/{number}", name, checksum, split)
 
 
-def _mat(title: str, name: str, n: int, d: int, classes: int, image: tuple[int, int] | None = None, checksum: str | None = None) -> Entry:
-    return Entry(title, (n, d), classes, (File(f"{SCIKIT_FEATURE}/{name}.mat", f"{name}.mat", checksum),), image)
+def _mat(
+    title: str,
+    name: str,
+    n: int,
+    d: int,
+    classes: int,
+    image: tuple[int, int] | None = None,
+    checksum: str | None = None,
+) -> Entry:
+    return Entry(
+        title,
+        (n, d),
+        classes,
+        (File(f"{SCIKIT_FEATURE}/{name}.mat", f"{name}.mat", checksum),),
+        image,
+    )
 
 
 RCV1 = (
-    _figshare(5976057, "lyrl2004_vectors_train.dat.gz", "5468f656d0ba7a83afc7ad44841cf9a53048a5c083eedc005dcdb5cc768924ae", "train"),
-    _figshare(5976069, "lyrl2004_vectors_test_pt0.dat.gz", "ed40f7e418d10484091b059703eeb95ae3199fe042891dcec4be6696b9968374", "test"),
-    _figshare(5976066, "lyrl2004_vectors_test_pt1.dat.gz", "87700668ae45d45d5ca1ef6ae9bd81ab0f5ec88cc95dcef9ae7838f727a13aa6", "test"),
-    _figshare(5976063, "lyrl2004_vectors_test_pt2.dat.gz", "48143ac703cbe33299f7ae9f4995db49a258690f60e5debbff8995c34841c7f5", "test"),
-    _figshare(5976060, "lyrl2004_vectors_test_pt3.dat.gz", "dfcb0d658311481523c6e6ca0c3f5a3e1d3d12cde5d7a8ce629a9006ec7dbb39", "test"),
-    _figshare(5976048, "rcv1v2.topics.qrels.gz", "2a98e5e5d8b770bded93afc8930d88299474317fe14181aee1466cc754d0d1c1"),
+    _figshare(
+        5976057,
+        "lyrl2004_vectors_train.dat.gz",
+        "5468f656d0ba7a83afc7ad44841cf9a53048a5c083eedc005dcdb5cc768924ae",
+        "train",
+    ),
+    _figshare(
+        5976069,
+        "lyrl2004_vectors_test_pt0.dat.gz",
+        "ed40f7e418d10484091b059703eeb95ae3199fe042891dcec4be6696b9968374",
+        "test",
+    ),
+    _figshare(
+        5976066,
+        "lyrl2004_vectors_test_pt1.dat.gz",
+        "87700668ae45d45d5ca1ef6ae9bd81ab0f5ec88cc95dcef9ae7838f727a13aa6",
+        "test",
+    ),
+    _figshare(
+        5976063,
+        "lyrl2004_vectors_test_pt2.dat.gz",
+        "48143ac703cbe33299f7ae9f4995db49a258690f60e5debbff8995c34841c7f5",
+        "test",
+    ),
+    _figshare(
+        5976060,
+        "lyrl2004_vectors_test_pt3.dat.gz",
+        "dfcb0d658311481523c6e6ca0c3f5a3e1d3d12cde5d7a8ce629a9006ec7dbb39",
+        "test",
+    ),
+    _figshare(
+        5976048,
+        "rcv1v2.topics.qrels.gz",
+        "2a98e5e5d8b770bded93afc8930d88299474317fe14181aee1466cc754d0d1c1",
+    ),
 )
 
 ENTRIES: dict[str, Entry] = {
@@ -150,7 +193,10 @@ def download(url: str) -> Path:
     name = re.sub(r"\s", "-", urlsplit(url).path.rpartition("/")[2]) or "download"
     if name == REGISTRY or name.startswith("."):  # our own files beside it
         name = f"download-{name}"
-    return _get(File(url, name), data_folder() / "urls" / hashlib.blake2b(url.encode(), digest_size=8).hexdigest())
+    return _get(
+        File(url, name),
+        data_folder() / "urls" / hashlib.blake2b(url.encode(), digest_size=8).hexdigest(),
+    )
 
 
 def _get(file: File, folder: Path) -> Path:
@@ -161,12 +207,16 @@ def _get(file: File, folder: Path) -> Path:
         known = file.checksum or recorded.get(file.name)
         path = folder / file.name
         if path.exists() and known and not _matches(path, known):
-            raise SourceError(f"{path} is not the file that {file.url} had (checksum {known}): remove it and repeat the command")
+            raise SourceError(
+                f"{path} is not the file that {file.url} had (checksum {known}): remove it and repeat the command"
+            )
         if not path.exists():
             _pooched(file, known, folder)
         if known is None:
             recorded[file.name] = pooch.file_hash(str(path))
-            (folder / REGISTRY).write_text("".join(f"{name} {checksum}\n" for name, checksum in sorted(recorded.items())))
+            (folder / REGISTRY).write_text(
+                "".join(f"{name} {checksum}\n" for name, checksum in sorted(recorded.items()))
+            )
     return path
 
 
@@ -176,7 +226,9 @@ def _recorded(registry: Path) -> dict[str, str]:
         return {}
     lines = [RECORD.fullmatch(line) for line in registry.read_text(errors="replace").splitlines()]
     if None in lines:
-        raise SourceError(f"{registry} is not the list of checksums that bigfs keeps there: move or remove it")
+        raise SourceError(
+            f"{registry} is not the list of checksums that bigfs keeps there: move or remove it"
+        )
     return {line["name"]: line["checksum"] for line in lines if line}
 
 
@@ -186,7 +238,13 @@ def _matches(path: Path, known: str) -> bool:
 
 
 def _pooched(file: File, known: str | None, folder: Path) -> None:
-    manager = pooch.create(path=folder, base_url="", registry={file.name: known}, urls={file.name: file.url}, retry_if_failed=RETRIES)
+    manager = pooch.create(
+        path=folder,
+        base_url="",
+        registry={file.name: known},
+        urls={file.name: file.url},
+        retry_if_failed=RETRIES,
+    )
     try:
         with _quiet():
             manager.fetch(file.name, downloader=_resuming(folder / f"{file.name}.part"))
@@ -199,7 +257,9 @@ def _pooched(file: File, known: str | None, folder: Path) -> None:
             f"or get {file.url} elsewhere and put it at {folder / file.name}"
         ) from error
     except ValueError as error:  # pooch's word for a checksum that differs
-        raise SourceError(f"{file.url} did not send the published file (checksum {known} expected): try again, or tell us") from error
+        raise SourceError(
+            f"{file.url} did not send the published file (checksum {known} expected): try again, or tell us"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -226,13 +286,19 @@ def _resuming(part: Path) -> Callable[[str, Any, Any], None]:
         headers = {}
         if part.exists() and version.exists():
             headers = {"Range": f"bytes={part.stat().st_size}-", "If-Range": version.read_text()}
-        with requests.get(url, headers=headers | {"Accept-Encoding": "identity"}, stream=True, timeout=30) as answer:
+        with requests.get(
+            url, headers=headers | {"Accept-Encoding": "identity"}, stream=True, timeout=30
+        ) as answer:
             if answer.status_code == requests.codes.requested_range_not_satisfiable:
                 part.unlink()
             answer.raise_for_status()
             mark = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
-            version.write_text(mark) if mark and not mark.startswith("W/") else version.unlink(missing_ok=True)
-            with open(part, "ab" if answer.status_code == requests.codes.partial_content else "wb") as out:
+            version.write_text(mark) if mark and not mark.startswith("W/") else version.unlink(
+                missing_ok=True
+            )
+            with open(
+                part, "ab" if answer.status_code == requests.codes.partial_content else "wb"
+            ) as out:
                 for chunk in answer.iter_content(1 << 20):
                     out.write(chunk)
         os.replace(part, output_file)

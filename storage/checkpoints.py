@@ -33,10 +33,14 @@ class Checkpoint:
             form = json.loads(str(flat["form"]))
             fields = tuple(_unflatten(flat, f"{i}", kind) for i, kind in enumerate(form["fields"]))
             history = [dict(record) for record in form["history"]]
-            if not all(isinstance(value, int | float) for record in history for value in record.values()):
+            if not all(
+                isinstance(value, int | float) for record in history for value in record.values()
+            ):
                 raise ValueError("its history must be numbers by name")
         except DAMAGED as error:
-            raise RunError(f"the checkpoint {file} is damaged ({error}): delete it and start the run again") from error
+            raise RunError(
+                f"the checkpoint {file} is damaged ({error}): delete it and start the run again"
+            ) from error
         self.resumed[name] = len(history)
         return fields, history
 
@@ -45,7 +49,12 @@ class Checkpoint:
         fields = [_flatten(flat, f"{i}", field) for i, field in enumerate(state)]
         self.folder.mkdir(parents=True, exist_ok=True)
         with replacing(self._file(name)) as part, part.open("wb") as file:
-            np.savez(file, allow_pickle=False, form=json.dumps({"fields": fields, "history": plain(history)}), **flat)
+            np.savez(
+                file,
+                allow_pickle=False,
+                form=json.dumps({"fields": fields, "history": plain(history)}),
+                **flat,
+            )
             file.flush()
             os.fsync(file.fileno())
 
@@ -54,7 +63,11 @@ def _flatten(flat: dict[str, Any], key: str, value: Any) -> Any:
     """Put the arrays of `value` under `key` and return what kind it is."""
     if sp.issparse(value):
         value = value.tocsr()
-        flat |= {f"{key}.data": value.data, f"{key}.indices": value.indices, f"{key}.indptr": value.indptr}
+        flat |= {
+            f"{key}.data": value.data,
+            f"{key}.indices": value.indices,
+            f"{key}.indptr": value.indptr,
+        }
         return ["csr", *value.shape]
     if isinstance(value, tuple | list):
         return ["tuple", [_flatten(flat, f"{key}.{i}", item) for i, item in enumerate(value)]]
@@ -70,7 +83,10 @@ def _flatten(flat: dict[str, Any], key: str, value: Any) -> Any:
 def _unflatten(flat: dict[str, Any], key: str, form: Any) -> Any:
     kind = form[0]
     if kind == "csr":
-        array = sp.csr_array((flat[f"{key}.data"], flat[f"{key}.indices"], flat[f"{key}.indptr"]), shape=tuple(form[1:]))
+        array = sp.csr_array(
+            (flat[f"{key}.data"], flat[f"{key}.indices"], flat[f"{key}.indptr"]),
+            shape=tuple(form[1:]),
+        )
         array.check_format(full_check=True)
         return array
     if kind == "tuple":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -10,14 +9,13 @@ from typing import Any, ClassVar, overload
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from bigfs.matrix import ClassStats, Matrix, Stats
-from storage import layout
+from bigfs.types import AnyArray
 from storage.errors import StoreError
-from storage.layout import Manifest, Segment
-
-Array = NDArray[Any]
+from storage.format import manifest as manifests
+from storage.format import verified as verified_reads
+from storage.format.manifest import Manifest, Segment
 
 
 @dataclass(frozen=True)
@@ -27,11 +25,11 @@ class Place:
     uri: str
     content: str
 
-    def read(self, path: str, start: int = 0, stop: int | None = None) -> Array:
-        return layout.read(self.uri, self.content, path, start, stop)
+    def read(self, path: str, start: int = 0, stop: int | None = None) -> AnyArray:
+        return verified_reads.read(self.uri, self.content, path, start, stop)
 
     def chunk(self, path: str) -> int:
-        return int(layout.array(self.uri, self.content, path).chunks[0])
+        return int(verified_reads.array(self.uri, self.content, path).chunks[0])
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,9 @@ class RowTile:
         indptr = self.place.read("X/indptr", self.first, self.first + self.stop - self.start + 1)
         a, b = int(indptr[0]), int(indptr[-1])
         data, indices = self.place.read("X/data", a, b), self.place.read("X/indices", a, b)
-        return sp.csr_array((data, indices, (indptr - a).astype(np.int32)), shape=(self.stop - self.start, self.d))
+        return sp.csr_array(
+            (data, indices, (indptr - a).astype(np.int32)), shape=(self.stop - self.start, self.d)
+        )
 
     def cut(self, low: int, high: int) -> RowTile:
         """The tile of its rows [low, high); only the chunks that hold them are read."""
@@ -62,7 +62,10 @@ class RowTile:
 
 @dataclass(frozen=True)
 class ColumnTile:
-    """Columns [start, stop) of some segments, one below the other. `lengths`: the segments' rows."""
+    """Columns [start, stop) of some segments, one below the other.
+
+    `lengths`: the segments' rows.
+    """
 
     place: Place
     segments: tuple[str, ...]
@@ -78,7 +81,7 @@ class ColumnTile:
     def load(self) -> sp.csc_array:
         return self.columns(np.arange(self.stop - self.start))
 
-    def columns(self, index: Array) -> sp.csc_array:
+    def columns(self, index: AnyArray) -> sp.csc_array:
         """Some of the tile's columns (increasing); only the chunks that hold them are read."""
         index = np.asarray(index)
         parts = [self._read(f"uns/columns/{name}", index) for name in self.segments]
@@ -86,10 +89,17 @@ class ColumnTile:
         if len(parts) == 1:
             data, rows, indptr = parts[0]
         else:
-            data, rows, indptr = _stack([(d, r + np.int32(first), p) for (d, r, p), first in zip(parts, firsts, strict=False)])
-        return sp.csc_array((data, rows, indptr.astype(np.int32)), shape=(int(firsts[-1]), len(index)))
+            data, rows, indptr = _stack(
+                [
+                    (d, r + np.int32(first), p)
+                    for (d, r, p), first in zip(parts, firsts, strict=False)
+                ]
+            )
+        return sp.csc_array(
+            (data, rows, indptr.astype(np.int32)), shape=(int(firsts[-1]), len(index))
+        )
 
-    def _read(self, path: str, index: Array) -> tuple[Array, Array, Array]:
+    def _read(self, path: str, index: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Data, rows and indptr of the columns in one segment."""
         edges = self.place.read(f"{path}/indptr", self.start, self.stop + 1)
         starts, stops = edges[index], edges[index + 1]
@@ -99,13 +109,17 @@ class ColumnTile:
             begin = starts[a]
             wanted: Any = slice(None)  # all that lies there, unless some columns are left out
             if not np.array_equal(starts[a + 1 : b], stops[a : b - 1]):
-                wanted = np.repeat(starts[a:b] - begin - indptr[a:b], np.diff(indptr[a : b + 1])) + np.arange(indptr[a], indptr[b])
+                wanted = np.repeat(
+                    starts[a:b] - begin - indptr[a:b], np.diff(indptr[a : b + 1])
+                ) + np.arange(indptr[a], indptr[b])
             for name, out in (("data", data), ("indices", rows)):
-                out[indptr[a] : indptr[b]] = self.place.read(f"{path}/{name}", int(begin), int(stops[b - 1]))[wanted]
+                out[indptr[a] : indptr[b]] = self.place.read(
+                    f"{path}/{name}", int(begin), int(stops[b - 1])
+                )[wanted]
         return data, rows, indptr
 
 
-def _runs(starts: Array, stops: Array, chunk: int) -> Iterator[tuple[int, int]]:
+def _runs(starts: AnyArray, stops: AnyArray, chunk: int) -> Iterator[tuple[int, int]]:
     """Runs [a, b) of columns between which no whole chunk lies."""
     if not len(starts):
         return
@@ -113,7 +127,9 @@ def _runs(starts: Array, stops: Array, chunk: int) -> Iterator[tuple[int, int]]:
     yield from zip([0, *gaps.tolist()], [*gaps.tolist(), len(starts)], strict=True)
 
 
-def _stack(parts: Sequence[tuple[Array, Array, Array]]) -> tuple[Array, Array, Array]:
+def _stack(
+    parts: Sequence[tuple[AnyArray, AnyArray, AnyArray]],
+) -> tuple[AnyArray, AnyArray, AnyArray]:
     """CSC blocks one below the other."""
     indptr = np.sum([p for _, _, p in parts], axis=0)
     data, rows = np.empty(indptr[-1], dtype=parts[0][0].dtype), np.empty(indptr[-1], dtype=np.int32)
@@ -140,7 +156,7 @@ class FeatureNames(Sequence[str]):
     @overload
     def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, index: slice | Array | Sequence[int]) -> Any: ...
+    def __getitem__(self, index: slice | AnyArray | Sequence[int]) -> Any: ...
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, int | np.integer):
             if not -self.size <= index < self.size:
@@ -154,11 +170,13 @@ class FeatureNames(Sequence[str]):
         names = np.empty(len(index), dtype=object)
         for c in np.unique(index // chunk):
             mine = np.flatnonzero(index // chunk == c)
-            block = self.place.read("var/_index", int(c) * chunk, min((int(c) + 1) * chunk, self.size))
+            block = self.place.read(
+                "var/_index", int(c) * chunk, min((int(c) + 1) * chunk, self.size)
+            )
             names[mine] = block[index[mine] - c * chunk].astype(object)
         return names
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
         return np.asarray(self[:], dtype=dtype)
 
 
@@ -169,7 +187,8 @@ class Corpus:
     ----------
     uri : where it is.
     X : `bigfs.matrix.Matrix`, n × d, both layouts, statistics known.
-    y : (n,) int64 class codes, −1 unlabelled; (n,) float64 real targets; or an (n, c) csr array of ones (label sets).
+    y : (n,) int64 class codes, −1 unlabelled; (n,) float64 real targets; or an (n, c) csr array of
+        ones (label sets).
     class_names : c names; empty without classes.
     feature_names : `FeatureNames`.
     split : (n,) "train" or "test", or None.
@@ -206,7 +225,13 @@ class Corpus:
     @cached_property
     def X(self) -> Matrix:
         n, d = sum(s.stop - s.start for s in self.segments), self.manifest.shape[1]
-        return Matrix((n, d), rows=self._row_tiles(), columns=self._column_tiles(), stats=self._stats, class_stats=self._class_stats)
+        return Matrix(
+            (n, d),
+            rows=self._row_tiles(),
+            columns=self._column_tiles(),
+            stats=self._stats,
+            class_stats=self._class_stats,
+        )
 
     def _row_tiles(self) -> list[RowTile]:
         bounds = np.array(self.manifest.row_bounds)
@@ -219,9 +244,15 @@ class Corpus:
         return tiles
 
     def _column_tiles(self) -> list[ColumnTile]:
-        names, lengths = tuple(s.name for s in self.segments), tuple(s.stop - s.start for s in self.segments)
+        names, lengths = (
+            tuple(s.name for s in self.segments),
+            tuple(s.stop - s.start for s in self.segments),
+        )
         bounds = self.manifest.column_bounds
-        return [ColumnTile(self.place, names, lengths, a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
+        return [
+            ColumnTile(self.place, names, lengths, a, b)
+            for a, b in zip(bounds, bounds[1:], strict=False)
+        ]
 
     def _stats(self) -> Stats:
         """Of the segments, added in their order."""
@@ -233,18 +264,23 @@ class Corpus:
             counts += np.diff(self.place.read(f"uns/columns/{s.name}/indptr"))
         return Stats(sums, squares, counts)
 
-    def _class_stats(self, codes: Array) -> ClassStats | None:
+    def _class_stats(self, codes: AnyArray) -> ClassStats | None:
         """Of all classes of the store, if the codes are its own and every segment has them."""
         if self.manifest.target != "class" or not np.array_equal(codes, self.y):
             return None
-        d, c, there = self.manifest.shape[1], len(self.class_names), layout.checksums_of(self.uri, self.manifest.content)
+        d, c, there = (
+            self.manifest.shape[1],
+            len(self.class_names),
+            manifests.checksums_of(self.uri, self.manifest.content),
+        )
         found = ClassStats(np.zeros((d, c)), np.zeros((d, c)), np.zeros((d, c), dtype=np.int64))
         for path in (f"uns/statistics/{s.name}/classes" for s in self.segments):
             if f"{path}/zarr.json" not in there:
                 return None
             for name, total in found._asdict().items():
                 part = self.place.read(f"{path}/{name}").reshape(d, -1)
-                total[:, : part.shape[1]] += part  # a segment knows the classes that there were when it came
+                # a segment knows the classes that there were when it came
+                total[:, : part.shape[1]] += part
         return found
 
     @cached_property
@@ -255,31 +291,39 @@ class Corpus:
         if kind == "real":
             return self._rows("obs/label")
         if kind == "multilabel":
-            data, indices, indptr = (self.place.read(f"obsm/labels/{part}") for part in ("data", "indices", "indptr"))
-            whole = sp.csr_array((data, indices, indptr), shape=(self.manifest.shape[0], len(self.class_names)))
+            data, indices, indptr = (
+                self.place.read(f"obsm/labels/{part}") for part in ("data", "indices", "indptr")
+            )
+            whole = sp.csr_array(
+                (data, indices, indptr), shape=(self.manifest.shape[0], len(self.class_names))
+            )
             return sp.vstack([whole[s.start : s.stop] for s in self.segments], format="csr")
         return np.full(self.X.shape[0], -1, dtype=np.int64)
 
     @cached_property
     def class_names(self) -> list[str]:
-        path = {"class": "obs/label/categories", "multilabel": "uns/class_names"}.get(self.manifest.target or "")
+        path = {"class": "obs/label/categories", "multilabel": "uns/class_names"}.get(
+            self.manifest.target or ""
+        )
         return [] if path is None else [str(name) for name in self.place.read(path)]
 
     @cached_property
-    def split(self) -> Array | None:
+    def split(self) -> AnyArray | None:
         if not self.splits:
             return None
-        return np.repeat([str(s.split) for s in self.segments], [s.stop - s.start for s in self.segments])
+        return np.repeat(
+            [str(s.split) for s in self.segments], [s.stop - s.start for s in self.segments]
+        )
 
     @cached_property
-    def sample_names(self) -> Array:
+    def sample_names(self) -> AnyArray:
         return self._rows("obs/_index").astype(object)
 
     @cached_property
     def feature_names(self) -> FeatureNames:
         return FeatureNames(self.place, self.manifest.shape[1], self.manifest.named[1])
 
-    def _rows(self, path: str) -> Array:
+    def _rows(self, path: str) -> AnyArray:
         return np.concatenate([self.place.read(path, s.start, s.stop) for s in self.segments])
 
     @property
@@ -291,22 +335,3 @@ class Corpus:
         told["planted"] = self.manifest.source["planted"]
         told["fingerprint"] = self.manifest.source["fingerprint"]
         return told
-
-
-def open(uri: str | os.PathLike[str]) -> Corpus:
-    """The corpus of a store; one that anndata wrote is used where it lies, by rows (`storage.inplace`).
-
-    Raises
-    ------
-    StoreError : nothing there, unfinished, of a newer version, or anndata's and not to be used as it is.
-    Damaged : its manifest is not what was written.
-    """
-    uri = layout.absolute(uri)
-    if os.path.isdir(uri) and not layout.exists(uri):
-        from storage import inplace
-
-        if inplace.is_anndata(uri):
-            return inplace.InPlace(uri)
-    manifest = layout.manifest_of(uri)
-    layout.root(uri, manifest.content)
-    return Corpus(uri, manifest, manifest.segments)

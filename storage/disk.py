@@ -1,7 +1,7 @@
 """Arrays onto disks that may be full: the error says so, has its number, and names the disk.
 
-NumPy's own error for a full disk has no number and reads like a damaged file. A process that fills a
-mapped file on a full disk is killed by the system; here the room for the file is taken first.
+NumPy's own error for a full disk has no number and reads like a damaged file. A process that fills
+a mapped file on a full disk is killed by the system; here the room for the file is taken first.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bigfs.types import AnyArray
 from storage.errors import StoreError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def save(path: str | os.PathLike[str], values: NDArray[Any]) -> None:
+def save(path: str | os.PathLike[str], values: AnyArray) -> None:
     """Write an array as a .npy file.
 
     Parameters
@@ -43,13 +43,17 @@ def save(path: str | os.PathLike[str], values: NDArray[Any]) -> None:
 
 
 class _Plain:
-    """A file that NumPy does not know as one: it then writes through Python, whose errors have numbers."""
+    """A file that NumPy does not know as one: it then writes through Python, whose errors have
+    numbers.
+    """
 
     def __init__(self, file: Any) -> None:
         self.write = file.write
 
 
-def allocate(path: str | os.PathLike[str], dtype: Any, shape: tuple[int, ...], *, fortran_order: bool = False) -> np.memmap[Any, Any]:
+def allocate(
+    path: str | os.PathLike[str], dtype: Any, shape: tuple[int, ...], *, fortran_order: bool = False
+) -> np.memmap[Any, Any]:
     """Make a mapped .npy file whose room on the disk is taken already.
 
     Parameters
@@ -102,8 +106,13 @@ def named(*folders: Path) -> Iterator[None]:
     except OSError as error:
         if not is_full(error):
             raise
-        free, folder = min((shutil.disk_usage(folder).free, str(folder)) for folder in folders if folder.exists())
-        raise StoreError(f"the disk of {folder} is full ({free / 1e6:.1f} MB left): free some space or give another place") from error
+        free, folder = min(
+            (shutil.disk_usage(folder).free, str(folder)) for folder in folders if folder.exists()
+        )
+        raise StoreError(
+            f"the disk of {folder} is full ({free / 1e6:.1f} MB left): free "
+            f"some space or give another place"
+        ) from error
 
 
 def is_full(error: BaseException) -> bool:

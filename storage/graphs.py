@@ -1,9 +1,11 @@
-"""Graphs beside their store: kNN written by the workers, block by block; the same settings find the same graph.
+"""Graphs beside their store: kNN written by the workers, block by block; the same settings find the
+same graph.
 
 news20.graphs/<key>.zarr/
     index/  distance/    n × k: int32 (−1: none), float64 (inf: none)
     checksums.json       of every chunk
-    bigfs.json           k, metric, how the graph was found and why so, measured recall; written last
+    bigfs.json           k, metric, how the graph was found and why so, measured recall; written
+        last
 """
 
 from __future__ import annotations
@@ -13,17 +15,17 @@ from typing import Any
 
 import numpy as np
 import zarr
-from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, Crc32cCodec
 
 from bigfs.graph import Neighbours, stream_knn
-from bigfs.graph.rows import GRAIN
-from storage import layout
+from bigfs.graph.row_blocks import GRAIN
+from bigfs.types import AnyArray
 from storage.corpus import Corpus
 from storage.errors import Damaged, StoreError
-from storage.sources.base import fingerprint_of
-from storage.staging import building
-from storage.writer import Writer, fill, seal
+from storage.fingerprint import fingerprint_of
+from storage.format import manifest, verified
+from storage.format.writer import Writer, fill, seal
+from storage.staging.exchange import building
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,10 @@ class Graph:
 
     def neighbours(self, start: int = 0, stop: int | None = None) -> Neighbours:
         """Rows [start, stop), or all, in memory; a chunk that is missing or damaged is named."""
-        index, distance = (layout.read(self.uri, self.content, path, start, stop) for path in ("index", "distance"))
+        index, distance = (
+            verified.read(self.uri, self.content, path, start, stop)
+            for path in ("index", "distance")
+        )
         return Neighbours(index, distance, self.info["metric"], self.info)
 
 
@@ -52,7 +57,8 @@ def graph(
     candidates: int | None = None,
     wait: float = -1,
 ) -> Graph:
-    """The kNN graph of a corpus, from beside its store if it is there, else computed and kept there.
+    """The kNN graph of a corpus, from beside its store if it is there, else computed and kept
+    there.
 
     Parameters
     ----------
@@ -69,9 +75,9 @@ def graph(
     if method != "exact":
         asked |= {"recall": recall, "candidates": candidates}
     uri, made = place(corpus, asked), False
-    if not layout.exists(uri):
+    if not manifest.exists(uri):
         with building(uri, wait) as (target, _):
-            if not layout.exists(uri):
+            if not manifest.exists(uri):
                 _write(target, corpus, asked)
                 made = True
     return replace(open_graph(uri), made=made)
@@ -80,7 +86,9 @@ def graph(
 def place(corpus: Corpus, asked: dict[str, Any]) -> str:
     """Where the graph of these rows with these settings is kept."""
     rows = [segment.name for segment in corpus.segments]
-    key = fingerprint_of("graph", layout.VERSION, corpus.manifest.content, rows, sorted(asked.items()))
+    key = fingerprint_of(
+        "graph", manifest.VERSION, corpus.manifest.content, rows, sorted(asked.items())
+    )
     return f"{corpus.uri.removesuffix('.zarr')}.graphs/{key[:16]}.zarr"
 
 
@@ -92,12 +100,20 @@ def open_graph(uri: str) -> Graph:
     StoreError : nothing there, something else, or of a newer version.
     Damaged : not what was written.
     """
-    body = layout.sealed(uri)
+    body = manifest.sealed(uri)
     if "graph" not in body:
         raise StoreError(f"{uri} holds no graph: make one of it first")
     info, shape = body["graph"], body.get("shape")
-    if not (isinstance(info, dict) and "metric" in info and isinstance(shape, list) and len(shape) == 2 and "content" in body):
-        raise Damaged(f"{uri}: its manifest is none that bigfs wrote: remove the graph and repeat the command")
+    if not (
+        isinstance(info, dict)
+        and "metric" in info
+        and isinstance(shape, list)
+        and len(shape) == 2
+        and "content" in body
+    ):
+        raise Damaged(
+            f"{uri}: its manifest is none that bigfs wrote: remove the graph and repeat the command"
+        )
     return Graph(uri, (int(shape[0]), int(shape[1])), info, body["content"])
 
 
@@ -107,7 +123,9 @@ class Into:
 
     uri: str
 
-    def __call__(self, start: int, stop: int, index: NDArray[Any], distance: NDArray[Any]) -> dict[str, str]:
+    def __call__(
+        self, start: int, stop: int, index: AnyArray, distance: AnyArray
+    ) -> dict[str, str]:
         return fill(self.uri, "index", start, index) | fill(self.uri, "distance", start, distance)
 
 
@@ -132,4 +150,4 @@ def _write(target: str, corpus: Corpus, asked: dict[str, Any]) -> None:
     written, info = stream_knn(corpus.X, sink=Into(target), **asked)
     for part in written:
         writer.checksums.update(part)
-    seal(writer, {"version": layout.VERSION, "shape": shape, "graph": info, "store": corpus.uri})
+    seal(writer, {"version": manifest.VERSION, "shape": shape, "graph": info, "store": corpus.uri})

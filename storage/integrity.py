@@ -9,11 +9,12 @@ import fsspec
 import google_crc32c
 import numpy as np
 
-from bigfs import blocks
+from bigfs import engine
 from bigfs.matrix import Matrix
-from storage import layout
 from storage.corpus import Corpus, Place
-from storage.corpus import open as open_corpus
+from storage.format import manifest as manifests
+from storage.format import verified
+from storage.opening import open as open_corpus
 
 DOCUMENTS = 64  # a task
 
@@ -39,38 +40,52 @@ def check(uri: str | os.PathLike[str]) -> Report:
     """
     corpus = open_corpus(uri)
     uri, content = corpus.uri, corpus.manifest.content
-    checksums = layout.checksums_of(uri, content)
+    checksums = manifests.checksums_of(uri, content)
     keys = sorted(checksums)
     parts = [keys[i : i + DOCUMENTS] for i in range(0, len(keys), DOCUMENTS)]
-    problems = [line for found in blocks.map_tiles(_check_documents, parts, corpus.place, label="check documents") for line in found]
+    problems = [
+        line
+        for found in engine.map_tiles(
+            _check_documents, parts, corpus.place, label="check documents"
+        )
+        for line in found
+    ]
     if not problems:
         for tiles in (corpus.X.row_tiles, corpus.X.column_tiles):
-            problems += [line for line in blocks.map_tiles(_check_tile, tiles, label="check tiles") if line]
+            problems += [
+                line for line in engine.map_tiles(_check_tile, tiles, label="check tiles") if line
+            ]
     if not problems:
         problems = _check_layouts(corpus)
     return Report(uri, len(keys), problems)
 
 
 def _check_documents(keys: list[str], place: Place) -> list[str]:
-    checksums = layout.checksums_of(place.uri, place.content)
+    checksums = manifests.checksums_of(place.uri, place.content)
     problems = []
     for key in keys:
         try:
-            document = layout.get(place.uri, key)
+            document = manifests.get(place.uri, key)
         except FileNotFoundError:
-            problems.append(f"{layout.where(key)} is missing")
+            problems.append(f"{verified.where(key)} is missing")
             continue
-        own = document[-4:] == google_crc32c.value(document[:-4]).to_bytes(4, "little") or key.endswith("zarr.json")
-        if not own or layout.checksum(key, document) != checksums[key]:
-            problems.append(f"{layout.where(key)} is damaged")
+        own = document[-4:] == google_crc32c.value(document[:-4]).to_bytes(
+            4, "little"
+        ) or key.endswith("zarr.json")
+        if not own or manifests.checksum(key, document) != checksums[key]:
+            problems.append(f"{verified.where(key)} is damaged")
     return problems
 
 
 def _check_tile(tile: Any) -> str | None:
-    """Whether the tile's indices are in bounds and increase, and its values are finite and not zero."""
+    """Whether the tile's indices are in bounds and increase, and its values are finite and not
+    zero.
+    """
     block = tile.load()
     name = f"{block.format} tile [{tile.start}, {tile.stop})"
-    inside = block.nnz == 0 or (block.indices.min() >= 0 and block.indices.max() < block.shape[block.format == "csr"])
+    inside = block.nnz == 0 or (
+        block.indices.min() >= 0 and block.indices.max() < block.shape[block.format == "csr"]
+    )
     if not inside or not block.has_canonical_format:
         return f"{name}: indices out of bounds or not increasing"
     if not np.isfinite(block.data).all() or not block.data.all():
@@ -82,12 +97,16 @@ def _check_layouts(corpus: Corpus) -> list[str]:
     rows = Matrix(corpus.X.shape, rows=corpus.X.row_tiles).stats
     for name, one, other in zip(rows._fields, rows, corpus.X.stats, strict=True):
         if not np.allclose(one, other, rtol=1e-9, atol=0):
-            return [f"the {name} of the columns differ between the layout by rows and the statistics"]
+            return [
+                f"the {name} of the columns differ between the layout by rows and the statistics"
+            ]
     return []
 
 
 def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
-    """Shape, density, classes and splits with their counts, bytes by layout, tiles, and how it was made."""
+    """Shape, density, classes and splits with their counts, bytes by layout, tiles, and how it was
+    made.
+    """
     corpus = open_corpus(uri)
     (n, d), manifest = corpus.X.shape, corpus.manifest
     classes = {}
@@ -102,8 +121,14 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
         "density": manifest.nnz / (n * d),
         "target": manifest.target,
         "classes": classes,
-        "unlabelled": int((corpus.y < 0).sum()) if manifest.target == "class" else 0 if manifest.target else n,
-        "splits": {s: sum(g.stop - g.start for g in corpus.segments if g.split == s) for s in corpus.splits},
+        "unlabelled": int((corpus.y < 0).sum())
+        if manifest.target == "class"
+        else 0
+        if manifest.target
+        else n,
+        "splits": {
+            s: sum(g.stop - g.start for g in corpus.segments if g.split == s) for s in corpus.splits
+        },
         "segments": len(manifest.segments),
         "bytes": _sizes(corpus.uri),
         "tiles": {"rows": len(corpus.X.row_tiles), "columns": len(corpus.X.column_tiles)},
@@ -122,7 +147,11 @@ def _sizes(uri: str) -> dict[str, int]:
     for path, size in fs.du(base, total=False).items():
         inside = path.removeprefix(base).lstrip("/")
         part = (
-            "by rows" if inside.startswith("X/") else "by columns" if inside.startswith("uns/columns/") else "names, labels and statistics"
+            "by rows"
+            if inside.startswith("X/")
+            else "by columns"
+            if inside.startswith("uns/columns/")
+            else "names, labels and statistics"
         )
         sizes[part] += size
     return sizes

@@ -1,7 +1,8 @@
 """Which folders the program made: it deletes those, and nothing else.
 
 A folder of ours holds a marker file. The marker is written first and deleted last, so that what a
-killed process leaves is still known as ours. A folder may also be the URL of a place in an object store.
+killed process leaves is still known as ours. A folder may also be the URL of a place in an object
+store.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def is_ours(folder: str | os.PathLike[str]) -> bool:
         return False
     fs, path = fsspec.core.url_to_fs(str(folder))
     try:
-        return WORDS.startswith(fs.cat_file(f"{path}/{MARKER}"))  # a full disk or a kill may cut the words short
+        # a full disk or a kill may cut the words short
+        return WORDS.startswith(fs.cat_file(f"{path}/{MARKER}"))
     except (FileNotFoundError, NotADirectoryError):
         return False
 
@@ -120,7 +122,9 @@ def in_the_way(path: str | os.PathLike[str]) -> StoreError:
     StoreError
         To be raised.
     """
-    return StoreError(f"{path} is in the way and bigfs did not make it: move it, remove it, or give another name")
+    return StoreError(
+        f"{path} is in the way and bigfs did not make it: move it, remove it, or give another name"
+    )
 
 
 def require_lock_file(path: str | os.PathLike[str]) -> None:
@@ -136,7 +140,9 @@ def require_lock_file(path: str | os.PathLike[str]) -> None:
     StoreError
         Something else has that name.
     """
-    if os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path) or os.path.getsize(path)):
+    if os.path.lexists(path) and (
+        os.path.islink(path) or not os.path.isfile(path) or os.path.getsize(path)
+    ):
         raise in_the_way(path)
 
 
@@ -147,7 +153,12 @@ def _exists(folder: str | os.PathLike[str]) -> bool:
 
 
 def _is_empty(folder: str | os.PathLike[str]) -> bool:
-    return "://" not in str(folder) and os.path.isdir(folder) and not os.path.islink(folder) and not os.listdir(folder)
+    return (
+        "://" not in str(folder)
+        and os.path.isdir(folder)
+        and not os.path.islink(folder)
+        and not os.listdir(folder)
+    )
 
 
 def _keys(url: str) -> list[str]:

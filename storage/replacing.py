@@ -1,4 +1,6 @@
-"""Files of a run: written whole or not at all, and read with the name of the one that is damaged."""
+"""Files of a run: written whole or not at all, and read with the name of the one that is
+damaged.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from pathlib import Path
 
 PART = ".bigfs-part"  # the end of the name of a file that is being written
 FULL = {errno.ENOSPC, errno.EDQUOT}
-LASTING = {errno.EROFS, errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ELOOP}
+LASTING = {
+    errno.EROFS,
+    errno.ENAMETOOLONG,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ELOOP,
+}
 DAMAGED = (  # what reading a file raises that is not as it was written
     OSError,
     ValueError,
@@ -81,9 +91,13 @@ def writing(place: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in FULL:
-            raise RunError(f"the disk of {place} is full: free some space and run it again") from error
+            raise RunError(
+                f"the disk of {place} is full: free some space and run it again"
+            ) from error
         if error.errno in LASTING:
-            raise RunError(f"{place} can't be written ({error.strerror}): give another place") from error
+            raise RunError(
+                f"{place} can't be written ({error.strerror}): give another place"
+            ) from error
         raise
 
 
@@ -106,4 +120,6 @@ def undamaged(file: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise RunError(f"{file} is missing: make the run again") from error
     except DAMAGED as error:
-        raise RunError(f"{file} is damaged ({error or type(error).__name__}): make the run again") from error
+        raise RunError(
+            f"{file} is damaged ({error or type(error).__name__}): make the run again"
+        ) from error

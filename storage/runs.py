@@ -34,7 +34,8 @@ __all__ = ["Checkpoint", "Run", "RunError", "recover", "require_out"]
 
 VERSION = 2  # 1 wrote the cells of its CSV files without `storage.sheets`' mark
 FILES = {"selected.csv", "scores.npy", "run.json", "curves.csv", "report.html"}
-PARTS = {f".{name}{PART}" for name in FILES} | {f"{name}.part" for name in FILES}  # the second: as version 1 named them
+# the second: as version 1 named them
+PARTS = {f".{name}{PART}" for name in FILES} | {f"{name}.part" for name in FILES}
 OTHER = {"checkpoints", MARKER, *PARTS}
 
 
@@ -98,7 +99,8 @@ class Run:
         Raises
         ------
         RunError
-            `out` can't be written, is no run directory, or holds files that the program did not write.
+            `out` can't be written, is no run directory, or holds files that the program did not
+            write.
         StoreError
             Something that the program did not make has the name of the work folder.
         """
@@ -160,7 +162,9 @@ class Run:
     def note(self, **figures: Any) -> None:
         """Add figures to run.json, written whole or not at all."""
         self.about |= plain(figures)
-        self.write_text("run.json", json.dumps(self.about, indent=1, ensure_ascii=False, allow_nan=True))
+        self.write_text(
+            "run.json", json.dumps(self.about, indent=1, ensure_ascii=False, allow_nan=True)
+        )
 
     def write_table(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Write a CSV file of the run, whole or not at all; see `storage.sheets`."""
@@ -182,7 +186,9 @@ class Run:
         """Write every feature's score, whole or not at all."""
         values = np.ascontiguousarray(scores, dtype=np.float64)
         with replacing(self.path / "scores.npy") as part, part.open("wb") as file:
-            np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(values))
+            np.lib.format.write_array_header_1_0(
+                file, np.lib.format.header_data_from_array_1_0(values)
+            )
             file.write(values.data)  # np.save's error for a full disk has no errno
 
     @property
@@ -200,13 +206,21 @@ class Run:
         rows = self.read_table("selected.csv")
         with undamaged(self.path / "selected.csv"):
             index = np.array([int(row["index"]) for row in rows], dtype=np.int64)
-            if not len(index) or index.min() < 0 or any({"name", "score"} - set(row) for row in rows):
+            if (
+                not len(index)
+                or index.min() < 0
+                or any({"name", "score"} - set(row) for row in rows)
+            ):
                 raise ValueError("it must hold the index, name and score of one feature or more")
         return index
 
     def checkpoint(self, *identity: Any) -> Checkpoint:
-        """Where the loops of this run keep their states; `identity` is what must not have changed."""
-        key = hashlib.sha256(json.dumps(plain(list(identity)), sort_keys=True).encode()).hexdigest()[:12]
+        """Where the loops of this run keep their states; `identity` is what must not have
+        changed.
+        """
+        key = hashlib.sha256(
+            json.dumps(plain(list(identity)), sort_keys=True).encode()
+        ).hexdigest()[:12]
         return Checkpoint(self.path / "checkpoints", key)
 
     def finish(self) -> Path:
@@ -266,7 +280,10 @@ def require_out(out: str | Path) -> None:
                 raise RunError(f"{final} exists and is no run directory: give another --out")
             foreign = sorted({child.name for child in final.iterdir()} - FILES - OTHER)
             if foreign:
-                raise RunError(f"{final} holds {foreign[0]}, which bigfs did not write: move it away, or give another --out")
+                raise RunError(
+                    f"{final} holds {foreign[0]}, which bigfs did not write: move it "
+                    f"away, or give another --out"
+                )
         home = next(parent for parent in final.absolute().parents if os.path.lexists(parent))
         parts = [*final.absolute().relative_to(home).parts, _work(final).name]
         if max(len(os.fsencode(part)) for part in parts) > os.pathconf(home, "PC_NAME_MAX"):
@@ -300,20 +317,28 @@ def _about(path: Path) -> dict[str, Any]:
     try:
         text = file.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise RunError(f"{path} is no run directory: it has no run.json; make one with `bigfs select` or `bigfs run`") from error
+        raise RunError(
+            f"{path} is no run directory: it has no run.json; make one with "
+            f"`bigfs select` or `bigfs run`"
+        ) from error
     except UnicodeDecodeError as error:
         raise RunError(f"{file} is damaged ({error}): make the run again") from error
     with undamaged(file):
         about = json.loads(text)
         newer = isinstance(about["version"], int) and about["version"] > VERSION
     if newer:
-        raise RunError(f"{path} was written by a newer bigfs (format {about['version']}, this one knows {VERSION}): upgrade bigfs")
+        raise RunError(
+            f"{path} was written by a newer bigfs (format {about['version']}, this "
+            f"one knows {VERSION}): upgrade bigfs"
+        )
     try:
         _About.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(step) for step in first["loc"])
-        raise RunError(f"{file} is damaged ({where}: {first['msg']}): make the run again") from error
+        raise RunError(
+            f"{file} is damaged ({where}: {first['msg']}): make the run again"
+        ) from error
     return dict(about)
 
 

@@ -1,8 +1,8 @@
 """CSV that a spreadsheet can open safely: no text in it is taken for a formula.
 
 A spreadsheet evaluates a cell that starts with one of ``= + - @``, a tab or a carriage return. Text
-that starts so gets an apostrophe before it, and so does text that starts with an apostrophe.
-`read` takes it away again, hence it gives exactly the text that was written. Numbers stay as they are.
+that starts so gets an apostrophe before it, and so does text that starts with an apostrophe. `read`
+takes it away again, hence it gives exactly the text that was written. Numbers stay as they are.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ def read(file: Path, *, marked: bool = True) -> Iterator[dict[str, str]]:
         The file is no CSV.
     """
     with file.open(newline="", encoding="utf-8") as opened:
-        rows = ([cell[1:] if marked and cell.startswith("'") else cell for cell in row] for row in csv.reader(opened, strict=True))
+        rows = (
+            [cell[1:] if marked and cell.startswith("'") else cell for cell in row]
+            for row in csv.reader(opened, strict=True)
+        )
         header = next(rows, [])
         for row in rows:
             yield dict(zip(header, row, strict=True))

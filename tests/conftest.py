@@ -1,16 +1,19 @@
-"""Shared data for the tests: generated here, or scikit-learn's own; real corpora only where they lie."""
+"""Shared data for the tests: generated here, or scikit-learn's own; real corpora only where they
+lie.
+"""
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from commands import bigfs  # noqa: F401
-from processes import prefect, prefect_server, tls_cluster  # noqa: F401
 
-from bigfs import blocks
+from bigfs import engine
+from tests.helpers.commands import bigfs  # noqa: F401
+from tests.helpers.processes import prefect, prefect_server, tls_cluster  # noqa: F401
 
-REAL = Path(__file__).parents[2] / "shared" / "data"
+REAL = Path(os.environ.get("BIGFS_TEST_DATA") or Path(__file__).parents[2] / "shared" / "data")
 
 
 @pytest.fixture
@@ -42,7 +45,9 @@ def text():
 
 @pytest.fixture
 def words(rng):
-    """300 × 120 sparse rows: Zipf columns, two empty rows, one duplicate and one scaled duplicate."""
+    """300 × 120 sparse rows: Zipf columns, two empty rows, one duplicate and one scaled
+    duplicate.
+    """
     share = 0.9 / (1 + np.arange(120))
     X = (rng.random((300, 120)) < share) * rng.random((300, 120))
     X[[5, 290]] = 0
@@ -55,7 +60,7 @@ def words(rng):
 def real_data():
     """The folder of real data; skips where it is missing."""
     if not REAL.is_dir():
-        pytest.skip(f"real data is not in {REAL}")
+        pytest.skip(f"real data is not in {REAL}: set BIGFS_TEST_DATA to its folder")
     return REAL
 
 
@@ -64,7 +69,21 @@ def allow_memory(monkeypatch):
     """A function that says how many bytes a process may use."""
 
     def allow(limit):
-        for module in (blocks, blocks.memory):
+        for module in (engine, engine.memory):
             monkeypatch.setattr(module, "memory_limit", lambda: limit)
 
     return allow
+
+
+SERVERS = {"prefect", "prefect_server", "tls_cluster"}
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests that use a fixture of real data or of servers: `make quick` leaves servers
+    out.
+    """
+    for item in items:
+        if "real_data" in item.fixturenames:
+            item.add_marker("real_data")
+        if SERVERS & set(item.fixturenames):
+            item.add_marker("process")

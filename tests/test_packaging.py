@@ -10,7 +10,8 @@ import yaml
 
 import bigfs
 import storage
-from storage import layout, runs
+from storage import runs
+from storage.format import manifest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("bigfs", "storage", "flows")
@@ -27,8 +28,13 @@ def test_dir_lists_every_public_name(package):
 
 
 def test_dir_imports_no_room():
-    code = "import sys, bigfs, storage; dir(bigfs), dir(storage); print(*(n for n in sys.modules if n.startswith(('bigfs.', 'storage.'))))"
-    answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    code = (
+        "import sys, bigfs, storage; dir(bigfs), dir(storage); print(*(n for n in sys.modules "
+        "if n.startswith(('bigfs.', 'storage.'))))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert answer.stdout.split() == []
 
 
@@ -59,4 +65,4 @@ def test_citation_names_the_five_papers():
 def test_changelog_gives_the_versions_of_both_formats():
     changelog = (ROOT / "CHANGELOG.md").read_text()
     newest = changelog.split("| --- | --- | --- |\n")[1].splitlines()[0]
-    assert newest.endswith(f"| {layout.VERSION} | {runs.VERSION} |")
+    assert newest.endswith(f"| {manifest.VERSION} | {runs.VERSION} |")

@@ -1,7 +1,14 @@
 """Graphs of the samples: k nearest neighbours by tile, affinities, Laplacians."""
 
-from bigfs.graph.neighbours import Metric, Neighbours, knn, stream_knn
-from bigfs.graph.weights import Components, Weights, affinity, components, laplacian, laplacian_operator
+from bigfs.graph.affinities import (
+    Components,
+    Weights,
+    affinity,
+    components,
+    laplacian,
+    laplacian_operator,
+)
+from bigfs.graph.neighbors import Metric, Neighbours, knn, stream_knn
 
 __all__ = [
     "Components",

@@ -1,16 +1,18 @@
 """JGSC and RJGSC: joint graph sparse coding [Zhu, Li, Zhang, Ju, Wu, IEEE TNNLS 2016].
 
-    JGSC    min_S ‖Xᵀ − BS‖²    + α tr(S L Sᵀ) + λ‖S‖₂,₁                       [eq. 6; Table I has the losses swapped]
+    JGSC    min_S ‖Xᵀ − BS‖²    + α tr(S L Sᵀ) + λ‖S‖₂,₁     [eq. 6; Table I has the losses swapped]
     RJGSC   min_S ‖Xᵀ − BS‖₂,₁ + α tr(S L Sᵀ) + λ‖S‖₂,₁                       [eq. 7]
 
-B (d × m) are bases learned from X (`dictionary`), S (m × n) the codes, L the Laplacian of the samples' kNN graph. The
-ℓ2,1 norms are smoothed, Σ √(‖·‖² + ε), and majorized: with c_i = 1/(2√(‖s_i‖² + ε)), and d_j = 1/(2√(‖(Xᵀ − BS)_j‖² + ε'))
-or 1, each step solves one Sylvester equation and never raises the objective:
+B (d × m) are bases learned from X (`dictionary`), S (m × n) the codes, L the Laplacian of the
+samples' kNN graph. The ℓ2,1 norms are smoothed, Σ √(‖·‖² + ε), and majorized: with c_i =
+1/(2√(‖s_i‖² + ε)), and d_j = 1/(2√(‖(Xᵀ − BS)_j‖² + ε')) or 1, each step solves one Sylvester
+equation and never raises the objective:
 
     (BᵀDB + λC) S + S (αL) = BᵀDXᵀ
 
-With BᵀDB + λC = UΣUᵀ (m × m), the rows of UᵀS are m sparse systems (σ_i I + αL) t = e_i. Codes are kept as n × m here: `S`
-below is the paper's Sᵀ. The residuals' norms take products only: ‖x_j‖² − 2 b_j S x_j + b_j SSᵀ b_jᵀ.
+With BᵀDB + λC = UΣUᵀ (m × m), the rows of UᵀS are m sparse systems (σ_i I + αL) t = e_i. Codes are
+kept as n × m here: `S` below is the paper's Sᵀ. The residuals' norms take products only: ‖x_j‖² − 2
+b_j S x_j + b_j SSᵀ b_jᵀ.
 """
 
 from __future__ import annotations
@@ -27,16 +29,16 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigfs import blocks
-from bigfs.dictionary import default_atoms, learn_atoms
+from bigfs import engine
+from bigfs.coding.dictionary import default_atoms, learn_atoms
 from bigfs.graph import Metric, Weights, affinity, knn, laplacian
+from bigfs.linalg.shifted_cg import solve_shifted
 from bigfs.matrix import Matrix
 from bigfs.result import Record, Result, iterate
-from bigfs.selectors._base import N_FEATURES, MatrixInput, is_dask
-from bigfs.shifted import solve_shifted
+from bigfs.selectors.base import N_FEATURES, MatrixInput, is_dask
+from bigfs.types import FloatArray
 from bigfs.validation import factorized
 
-Array = NDArray[np.float64]
 SMOOTHING = 1e-4  # √ε over the norm of a typical code row, √ε' over that of a typical column of X
 COPIES = 8, 4  # n × m and d × m arrays alive at once in a step
 SYLVESTER = 1e-9  # relative residual asked of each solve
@@ -46,26 +48,28 @@ SYLVESTER = 1e-9  # relative residual asked of each solve
 
 
 class Moments(NamedTuple):
-    """What is left of the data at weights d: H = BᵀDB (m × m), R = XDB (n × m), and the loss's value."""
+    """What is left of the data at weights d: H = BᵀDB (m × m), R = XDB (n × m), and the loss's
+    value.
+    """
 
-    H: Array
-    R: Array
-    d: Array  # d_j, length d
+    H: FloatArray
+    R: FloatArray
+    d: FloatArray  # d_j, length d
     value: float
 
 
 class Loss(Protocol):
-    def at(self, S: Array | None) -> Moments: ...
+    def at(self, S: FloatArray | None) -> Moments: ...
 
 
 class Squares:
     """‖Xᵀ − BS‖²: one pass over the data in all."""
 
-    def __init__(self, X: Matrix, B: Array) -> None:
+    def __init__(self, X: Matrix, B: FloatArray) -> None:
         self.total = float(X.stats.squares.sum())
         self.first = Moments(B.T @ B, np.asarray(X @ B), np.ones(len(B)), self.total)
 
-    def at(self, S: Array | None) -> Moments:
+    def at(self, S: FloatArray | None) -> Moments:
         if S is None:
             return self.first
         value = self.total - 2 * np.vdot(S, self.first.R) + np.vdot(S @ self.first.H, S)
@@ -75,21 +79,25 @@ class Squares:
 class Norms:
     """‖Xᵀ − BS‖₂,₁, a norm a feature: two passes a step."""
 
-    def __init__(self, X: Matrix, B: Array) -> None:
+    def __init__(self, X: Matrix, B: FloatArray) -> None:
         self.X, self.B, self.squares = X, B, X.stats.squares
         self.epsilon = max(SMOOTHING**2 * float(np.mean(self.squares)), np.finfo(float).tiny)
 
-    def at(self, S: Array | None) -> Moments:
+    def at(self, S: FloatArray | None) -> Moments:
         squares = self.squares
         if S is not None:
-            squares = squares - 2 * _row_dots(self.B, self.X.T @ S) + _row_dots(self.B @ (S.T @ S), self.B)
+            squares = (
+                squares
+                - 2 * _row_dots(self.B, self.X.T @ S)
+                + _row_dots(self.B @ (S.T @ S), self.B)
+            )
         norms = np.sqrt(np.maximum(squares, 0) + self.epsilon)
         d = 0.5 / norms
         DB = d[:, None] * self.B
         return Moments(self.B.T @ DB, np.asarray(self.X @ DB), d, float(norms.sum()))
 
 
-def _row_dots(A: Array, B: Array) -> Array:
+def _row_dots(A: FloatArray, B: FloatArray) -> FloatArray:
     return np.asarray(np.einsum("jm,jm->j", A, B))
 
 
@@ -100,7 +108,7 @@ class Problem(NamedTuple):
     lam: float
     epsilon: float
 
-    def norms(self, S: Array) -> Array:
+    def norms(self, S: FloatArray) -> FloatArray:
         """√(‖s_i‖² + ε) of each atom."""
         return np.sqrt(np.einsum("nm,nm->m", S, S) + self.epsilon)
 
@@ -111,45 +119,67 @@ class Problem(NamedTuple):
 class Codes(NamedTuple):
     """Codes, and the moments at the weights that they give."""
 
-    S: Array  # n × m
-    c: Array  # c_i, length m
-    H: Array
-    R: Array
-    d: Array
+    S: FloatArray  # n × m
+    c: FloatArray  # c_i, length m
+    H: FloatArray
+    R: FloatArray
+    d: FloatArray
     objective: float
     violation: float  # ‖gradient‖ / ‖gradient's data part‖ of the smoothed objective
     sylvester: float  # ‖S(H + λC) + αLS − R‖ / ‖R‖ of the last solve, at the weights it was given
 
 
-def sylvester(H: Array, L: sp.csr_array, alpha: float, R: Array, start: Array) -> tuple[Array, float]:
+def sylvester(
+    H: FloatArray, L: sp.csr_array, alpha: float, R: FloatArray, start: FloatArray
+) -> tuple[FloatArray, float]:
     """S (n × m) with SH + αLS = R, and its relative residual; H is m × m positive definite."""
     sigmas, U = scipy.linalg.eigh(H)
-    sigmas = np.maximum(sigmas, np.finfo(float).eps * sigmas[-1])  # rounding may leave a tiny negative one
+    # rounding may leave a tiny negative one
+    sigmas = np.maximum(sigmas, np.finfo(float).eps * sigmas[-1])
     S = solve_shifted(L, alpha, sigmas, R @ U, start @ U, tol=SYLVESTER).T @ U.T
     return S, float(np.linalg.norm(S @ H + alpha * (L @ S) - R) / np.linalg.norm(R))
 
 
 def reweigh(problem: Problem, now: Codes) -> Codes:
     """One Sylvester equation, then the weights at its solution."""
-    S, residual = sylvester(now.H + np.diag(problem.lam * now.c), problem.L, problem.alpha, now.R, now.S)
+    S, residual = sylvester(
+        now.H + np.diag(problem.lam * now.c), problem.L, problem.alpha, now.R, now.S
+    )
     moments, norms, LS = problem.loss.at(S), problem.norms(S), problem.L @ S
     c = 0.5 / norms
-    objective = moments.value + problem.alpha * float(np.vdot(S, LS)) + problem.lam * float(norms.sum())
+    objective = (
+        moments.value + problem.alpha * float(np.vdot(S, LS)) + problem.lam * float(norms.sum())
+    )
     gradient = S @ moments.H + problem.alpha * LS + problem.lam * c * S - moments.R
     violation = float(np.linalg.norm(gradient) / np.linalg.norm(moments.R))
     return Codes(S, c, moments.H, moments.R, moments.d, objective, violation, residual)
 
 
-def code(loss: Loss, L: sp.csr_array, alpha: float, lam: float, tol: float, max_iter: int, name: str) -> Result[Codes]:
+def code(
+    loss: Loss, L: sp.csr_array, alpha: float, lam: float, tol: float, max_iter: int, name: str
+) -> Result[Codes]:
     """Codes of every sample, from weights c = 1 and residuals at S = 0."""
     first = loss.at(None)
     n, m = first.R.shape
     if not first.R.any():
-        raise ValueError("no sample has anything in common with the atoms, so every code is zero: check X and the dictionary")
-    typical = float(np.linalg.norm(first.R) / np.sqrt(m) / max(np.trace(first.H) / m, np.finfo(float).tiny))
+        raise ValueError(
+            "no sample has anything in common with the atoms, so every code is "
+            "zero: check X and the dictionary"
+        )
+    typical = float(
+        np.linalg.norm(first.R) / np.sqrt(m) / max(np.trace(first.H) / m, np.finfo(float).tiny)
+    )
     problem = Problem(loss, L, alpha, lam, (SMOOTHING * typical) ** 2)
     start = Codes(np.zeros((n, m)), np.ones(m), first.H, first.R, first.d, np.inf, np.inf, np.inf)
-    return iterate(lambda now: reweigh(problem, now), start, measure=_record, stop="violation", tol=tol, max_iter=max_iter, name=name)
+    return iterate(
+        lambda now: reweigh(problem, now),
+        start,
+        measure=_record,
+        stop="violation",
+        tol=tol,
+        max_iter=max_iter,
+        name=name,
+    )
 
 
 def _record(now: Codes) -> Record:
@@ -162,19 +192,24 @@ def _record(now: Codes) -> Record:
 class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
     """Codes samples on bases chosen jointly, smooth over the samples' kNN graph.
 
-    A "feature" here is a base (an atom of the dictionary), not a column of X: what is selected are rows of S, and
-    `transform` gives the codes on the kept atoms, n × k. `column_importance_` ranks columns through them.
+    A "feature" here is a base (an atom of the dictionary), not a column of X: what is selected are
+    rows of S, and `transform` gives the codes on the kept atoms, n × k. `column_importance_` ranks
+    columns through them.
 
-    New samples have no place in the graph: `transform` solves the ridge system (BᵀDB + λC) s = BᵀDx that the
-    codes satisfy without it. The codes of the training samples with the graph are in `codes_`.
+    New samples have no place in the graph: `transform` solves the ridge system (BᵀDB + λC) s = BᵀDx
+    that the codes satisfy without it. The codes of the training samples with the graph are in
+    `codes_`.
 
     Parameters
     ----------
-    n_atoms : m, the size of the dictionary; None is min(d, n, 256), fewer where memory is short. The paper takes m = d.
-    alpha : α, weight of the graph. lam : λ, weight of ‖S‖₂,₁; every code is zero from λ = 2 max_i ‖(XB)_i‖ on.
+    n_atoms : m, the size of the dictionary; None is min(d, n, 256), fewer where memory is short.
+        The paper takes m = d.
+    alpha : α, weight of the graph. lam : λ, weight of ‖S‖₂,₁; every code is zero from λ = 2 max_i
+        ‖(XB)_i‖ on.
     n_features_to_select : atoms to keep; int, fraction, or None for half.
     n_neighbors, metric, weights : of the kNN graph; see `graph.knn` and `graph.affinity`.
-    dictionary : (m, d) atoms to use instead of learning them with SPAMS (`bigfs[jgsc]`), for instance the
+    dictionary : (m, d) atoms to use instead of learning them with SPAMS (`bigfs[jgsc]`), for
+        instance the
         `components_` of a scikit-learn decomposition.
     dictionary_lam, epochs, batch_rows : of the learning; see `dictionary.learn_atoms`.
     tol : on the optimality violation, relative; max_iter : Sylvester equations at most.
@@ -197,7 +232,8 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
     ------
     dictionary.NoSpams : where atoms are to be learned and SPAMS is missing.
 
-    Source: Zhu, Li, Zhang, Ju, Wu, "Robust Joint Graph Sparse Coding for Unsupervised Spectral Feature Selection", IEEE TNNLS 2016, Alg. 1.
+    Source: Zhu, Li, Zhang, Ju, Wu, "Robust Joint Graph Sparse Coding for Unsupervised Spectral
+    Feature Selection", IEEE TNNLS 2016, Alg. 1.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -264,9 +300,20 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         B = self._atoms(X)
         m, kept = B.shape[1], self._count(B.shape[1], "the dictionary has only {} atoms")
         n, d = X.shape
-        blocks.require_memory(8 * m * (COPIES[0] * n + COPIES[1] * d), f"the codes of {n} samples on {m} atoms over {d} features")
+        engine.require_memory(
+            8 * m * (COPIES[0] * n + COPIES[1] * d),
+            f"the codes of {n} samples on {m} atoms over {d} features",
+        )
         L = self._laplacian(X)
-        self.result_ = code(self._loss(X, B), L, float(self.alpha), float(self.lam), self.tol, self.max_iter, type(self).__name__)
+        self.result_ = code(
+            self._loss(X, B),
+            L,
+            float(self.alpha),
+            float(self.lam),
+            self.tol,
+            self.max_iter,
+            type(self).__name__,
+        )
         codes, self.n_iter_ = self.result_.value, len(self.result_.history)
         self.components_ = B.T
         self.scores_ = np.linalg.norm(codes.S, axis=0)
@@ -275,9 +322,9 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         self._keep(B, codes)
         return self
 
-    def _atoms(self, X: Matrix) -> Array:
+    def _atoms(self, X: Matrix) -> FloatArray:
         n, d = X.shape
-        self.dictionary_result_: Result[Array] | None = None
+        self.dictionary_result_: Result[FloatArray] | None = None
         if self.dictionary is not None:
             atoms = check_array(self.dictionary, dtype=np.float64)
             if atoms.shape[1] != d:
@@ -285,15 +332,18 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
             return atoms.T
         m = default_atoms(n, d) if self.n_atoms is None else self.n_atoms
         seed = check_random_state(self.random_state)
-        learned = learn_atoms(X, m, lam=self.dictionary_lam, epochs=self.epochs, batch_rows=self.batch_rows, seed=seed)
-        self.dictionary_result_ = Result(learned.value.D, learned.status, learned.history)  # without its statistics, d × m again
+        learned = learn_atoms(
+            X, m, lam=self.dictionary_lam, epochs=self.epochs, batch_rows=self.batch_rows, seed=seed
+        )
+        # without its statistics, d × m again
+        self.dictionary_result_ = Result(learned.value.D, learned.status, learned.history)
         return learned.value.D
 
     def _laplacian(self, X: Matrix) -> sp.csr_array:
         neighbours = knn(X, min(self.n_neighbors, X.shape[0] - 1), metric=self.metric)
         return laplacian(affinity(neighbours, self.weights))
 
-    def _keep(self, B: Array, codes: Codes) -> None:
+    def _keep(self, B: FloatArray, codes: Codes) -> None:
         kept = self.support_
         self.codes_ = codes.S[:, kept]
         with factorized("the system of the codes"):
@@ -303,19 +353,24 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         energy = _row_dots(B[:, kept] @ (self.codes_.T @ self.codes_), B[:, kept])
         self.column_importance_ = np.sqrt(np.maximum(energy, 0))
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any) -> FloatArray:
         """Codes on the kept atoms, n × k, without the graph. One pass."""
         check_is_fitted(self)
         return np.asarray(self._new_samples(X) @ self.coder_)
 
-    def inverse_transform(self, codes: Any) -> Array:
+    def inverse_transform(self, codes: Any) -> FloatArray:
         """The reconstruction from kept codes, n × d dense: refused where it does not fit."""
         check_is_fitted(self)
         codes = check_array(codes, dtype=np.float64)
         kept = self.components_[self.support_]
         if codes.shape[1] != len(kept):
-            raise ValueError(f"codes must have {len(kept)} columns, one a kept atom; got {codes.shape[1]}")
-        blocks.require_memory(8 * len(codes) * kept.shape[1], f"a dense reconstruction of {len(codes)} × {kept.shape[1]}")
+            raise ValueError(
+                f"codes must have {len(kept)} columns, one a kept atom; got {codes.shape[1]}"
+            )
+        engine.require_memory(
+            8 * len(codes) * kept.shape[1],
+            f"a dense reconstruction of {len(codes)} × {kept.shape[1]}",
+        )
         return np.asarray(codes @ kept)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
@@ -327,14 +382,17 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         if isinstance(X, Matrix) or is_dask(X):
             self._check_width(X)
             return X if isinstance(X, Matrix) else Matrix.from_dask(X)
-        return validate_data(self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False)
+        return validate_data(
+            self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False
+        )
 
 
 class RJGSC(JGSC):
-    """JGSC with the robust loss ‖Xᵀ − BS‖₂,₁, a norm a feature, so that features that the atoms fit badly weigh less.
+    """JGSC with the robust loss ‖Xᵀ − BS‖₂,₁, a norm a feature, so that features that the atoms fit
+    badly weigh less.
 
-    Parameters, attributes and errors as in `JGSC`. Two passes over the data a step instead of one in all; the loss
-    is not squared, so α and λ are smaller for the same effect.
+    Parameters, attributes and errors as in `JGSC`. Two passes over the data a step instead of one
+    in all; the loss is not squared, so α and λ are smaller for the same effect.
     """
 
     _loss: ClassVar[Any] = Norms

@@ -1,17 +1,23 @@
-"""JHLSR: hypergraph learning and sparse regression, jointly (Zhang, Bai, Liang, Hancock, Pattern Recognition 2017).
+"""JHLSR: hypergraph learning and sparse regression, jointly (Zhang, Bai, Liang, Hancock, Pattern
+Recognition 2017).
 
-    min ‖A X S − Φ‖² + μ tr(Sᵀ Xᵀ L_H(w) X S) + λ Σ_j √(‖s_j‖² + ε) + γ‖w‖²      over S (d × r) and w on the simplex (eq. 14, corrected)
+    min ‖A X S − Φ‖² + μ tr(Sᵀ Xᵀ L_H(w) X S) + λ Σ_j √(‖s_j‖² + ε) + γ‖w‖²      over S (d × r) and
+        w on the simplex (eq. 14, corrected)
 
-A picks the labelled rows. ΦΦᵀ is the kernel to explain: 1/n_c between samples of one class, or a Gaussian kernel by a low-rank factor when
-there are no labels. L_H(w) = I − F diag(w/δ) Fᵀ with F = D_v^-½ H. A round, with u = λ at first:
+A picks the labelled rows. ΦΦᵀ is the kernel to explain: 1/n_c between samples of one class, or a
+Gaussian kernel by a low-rank factor when there are no labels. L_H(w) = I − F diag(w/δ) Fᵀ with F =
+D_v^-½ H. A round, with u = λ at first:
     S = (Xᵀ(AᵀA + μL_H(w))X + diag u)⁻¹ XᵀAᵀΦ         one weighted ridge solve (eq. 21, corrected)
-    w = the projection of μq/2γ on the simplex,         q_e = ‖(SᵀXᵀF)_e‖²/δ_e: the exact optimum of what the paper descends by coordinates
+    w = the projection of μq/2γ on the simplex,         q_e = ‖(SᵀXᵀF)_e‖²/δ_e: the exact optimum of
+        what the paper descends by coordinates
     u_j = λ / 2√(‖s_j‖² + ε)
-The objective falls in every round after the first. HYPER is the same with w fixed; GRAPH has a hyperedge of weight one for each edge of the
-kNN graph, for which L_H is half of the graph's normalized Laplacian.
+The objective falls in every round after the first. HYPER is the same with w fixed; GRAPH has a
+hyperedge of weight one for each edge of the kNN graph, for which L_H is half of the graph's
+normalized Laplacian.
 
-Certificate, at (S, w) with V = AᵀΦ − (AᵀA + μL_H(w))XS: Σ_j ‖s_j‖ ‖2x_jᵀV − λ s_j/√(‖s_j‖²+ε)‖ / λ Σ‖s_j‖. A feature left out because
-its s_j fell below √ε/2 returns if 2‖x_jᵀV‖ > λ. The problem is convex in S and in w, not in both: what is reached is a stationary point.
+Certificate, at (S, w) with V = AᵀΦ − (AᵀA + μL_H(w))XS: Σ_j ‖s_j‖ ‖2x_jᵀV − λ s_j/√(‖s_j‖²+ε)‖ / λ
+Σ‖s_j‖. A feature left out because its s_j fell below √ε/2 returns if 2‖x_jᵀV‖ > λ. The problem is
+convex in S and in w, not in both: what is reached is a stationary point.
 """
 
 from __future__ import annotations
@@ -24,24 +30,29 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bigfs import response
+from bigfs.embedding import responses
 from bigfs.graph import Metric, knn
-from bigfs.hypergraph import Hypergraph, label_hyperedges, lasso_hyperedges, neighbour_hyperedges
+from bigfs.graph.hypergraph import (
+    Hypergraph,
+    label_hyperedges,
+    lasso_hyperedges,
+    neighbour_hyperedges,
+)
+from bigfs.linalg.prox import project_simplex, row_norms
+from bigfs.linalg.ridge import WAYS, Middle, laplacian
+from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
-from bigfs.prox import project_simplex, row_norms
 from bigfs.result import Record, iterate
-from bigfs.ridge import WAYS, Middle, laplacian
-from bigfs.ridge.working import WorkingSet
-from bigfs.selectors._base import Labels, Selector, at_least_two
+from bigfs.selectors.base import Labels, Selector, at_least_two
+from bigfs.types import AnyArray, BoolArray
 
-Array = NDArray[Any]
 EPSILON = 1e-14  # ε: √ε = 1e−7 is where a row counts as zero
 
 
 class State(NamedTuple):
-    u: Array  # (d,): inf where the feature is left out
-    S: Array  # (d, r)
-    w: Array  # (e,)
+    u: AnyArray  # (d,): inf where the feature is left out
+    S: AnyArray  # (d, r)
+    w: AnyArray  # (e,)
     objective: float
     violation: float  # of stationarity, relative to the penalty's slope, on the working set
     gap: float  # the same with the left-out features looked at; inf until that was done
@@ -52,14 +63,21 @@ class Problem:
     """The data, the step and the certificate."""
 
     def __init__(
-        self, X: Matrix, T: Array, a: Array, graph: Hypergraph, weights: tuple[float, float, float], learn: bool, tol: float
+        self,
+        X: Matrix,
+        T: AnyArray,
+        a: AnyArray,
+        graph: Hypergraph,
+        weights: tuple[float, float, float],
+        learn: bool,
+        tol: float,
     ) -> None:
         self.X, self.T, self.a, self.graph, self.learn, self.tol = X, T, a, graph, learn, tol
         self.mu, self.lam, self.gamma = weights
         self.F = sp.csr_array(sp.diags_array(graph.root) @ graph.H)
         self.fixed = None if learn else self.middle(graph.w)
 
-    def middle(self, w: Array) -> Middle:
+    def middle(self, w: AnyArray) -> Middle:
         """AᵀA + μL_H(w), without the hyperedges of weight zero."""
         on = np.flatnonzero(w)
         return laplacian(self.a, self.mu, self.F[:, on], (w / self.graph.edge_degrees)[on])
@@ -77,18 +95,24 @@ class Problem:
         q = self.graph.gathered(P)
         w = project_simplex(self.mu * q / (2 * self.gamma)) if self.learn else state.w
         loss = np.sum(self.a[:, None] * (P - self.T) ** 2)
-        objective = float(loss + self.mu * (np.sum(P**2) - w @ q) + self.lam * smooth.sum() + self.gamma * w @ w)
+        objective = float(
+            loss + self.mu * (np.sum(P**2) - w @ q) + self.lam * smooth.sum() + self.gamma * w @ w
+        )
         V = self.T - (self.fixed or self.middle(w)).apply(P)
         pull = row_norms(2 * working.transposed_times(V) - self.lam * S / smooth[:, None])
         scale = self.lam * norms.sum()
         violation = float(norms @ pull / scale) if scale > 0 else 0.0
-        u = np.where(np.isfinite(state.u) & (norms >= np.sqrt(EPSILON) / 2), self.lam / (2 * smooth), np.inf)
-        back = self.wrongly_left_out(u, V) if violation <= self.tol else np.zeros(len(u), dtype=bool)
+        u = np.where(
+            np.isfinite(state.u) & (norms >= np.sqrt(EPSILON) / 2), self.lam / (2 * smooth), np.inf
+        )
+        back = (
+            self.wrongly_left_out(u, V) if violation <= self.tol else np.zeros(len(u), dtype=bool)
+        )
         u[back] = self.lam / (2 * np.sqrt(EPSILON))
         done = violation <= self.tol and not back.any()
         return State(u, S, w, objective, violation, violation if done else np.inf, solved.residual)
 
-    def wrongly_left_out(self, u: Array, V: Array) -> NDArray[np.bool_]:
+    def wrongly_left_out(self, u: AnyArray, V: AnyArray) -> BoolArray:
         """Features at zero that the residual pulls away from it. One pass over X."""
         out = np.isinf(u) & (self.X.stats.counts > 0)
         return out & (2 * row_norms(self.X.T @ V) > (1 + self.tol) * self.lam) if out.any() else out
@@ -111,17 +135,22 @@ class JHLSR(Selector):
     Parameters
     ----------
     n_features_to_select : a count, a fraction of the features, or None for half of them.
-    mu, lam, gamma : > 0: weight of the hypergraph's smoothness, of the row sparsity, and of ‖w‖². The loss at S = 0 is the number of
+    mu, lam, gamma : > 0: weight of the hypergraph's smoothness, of the row sparsity, and of ‖w‖².
+        The loss at S = 0 is the number of
         classes, and a feature gets weight only if 2‖x_jᵀV‖ can pass lam. There is no intercept: a
-        constant feature, if X has one, stands in for it. The larger gamma, the more hyperedges keep a weight.
-    mode : "supervised" (every sample labelled), "semi" (−1 is unlabelled), "unsupervised" (y is not used), or "auto": by what y holds.
-    variant : "joint" learns w; "hyper" keeps the hypergraph's first weights, scaled to sum 1; "graph" is the kNN graph, fixed.
-    hyperedges : "lasso" (the paper's: each sample regressed on its neighbours), "knn" (each sample and its neighbours), "labels" (the
+        constant feature, if X has one, stands in for it. The larger gamma, the more hyperedges keep
+        a weight.
+    mode : "supervised" (every sample labelled), "semi" (−1 is unlabelled), "unsupervised" (y is not
+        used), or "auto": by what y holds.
+    variant : "joint" learns w; "hyper" keeps the hypergraph's first weights, scaled to sum 1;
+        "graph" is the kNN graph, fixed.
+    hyperedges : "lasso" (the paper's: each sample regressed on its neighbours), "knn" (each sample
+        and its neighbours), "labels" (the
         classes), or your own: an (n, e) incidence or a `Hypergraph`. Not used by variant "graph".
     n_neighbors, metric : of the kNN graph behind them; "cosine" or "euclidean".
     n_components : landmarks of the Gaussian kernel's factor, unsupervised only; r is at most this.
     random_state : seed of the landmarks.
-    solver, solver_tol, solver_max_iter : how the ridge solves run; `bigfs.ridge`.
+    solver, solver_tol, solver_max_iter : how the ridge solves run; `bigfs.linalg.ridge`.
     tol : stop at this violation of stationarity. max_iter : rounds.
 
     Attributes
@@ -134,10 +163,8 @@ class JHLSR(Selector):
     hyperedge_weights_ : (e,) the learned w, many of them zero: `result_.stats["zero_hyperedges"]`.
     result_ : status, history, and the plans of the ridge solves.
 
-    References
-    ----------
-    Zhang, Bai, Liang, Hancock: Joint hypergraph learning and sparse regression for feature selection.
-    Pattern Recognition 2017, eq. 13 to 21.
+    References ---------- Zhang, Bai, Liang, Hancock: Joint hypergraph learning and sparse
+    regression for feature selection. Pattern Recognition 2017, eq. 13 to 21.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -147,7 +174,12 @@ class JHLSR(Selector):
         "gamma": [Interval(Real, 0, None, closed="neither")],
         "mode": [StrOptions({"auto", "supervised", "semi", "unsupervised"})],
         "variant": [StrOptions({"joint", "hyper", "graph"})],
-        "hyperedges": [StrOptions({"lasso", "knn", "labels"}), "array-like", "sparse matrix", Hypergraph],
+        "hyperedges": [
+            StrOptions({"lasso", "knn", "labels"}),
+            "array-like",
+            "sparse matrix",
+            Hypergraph,
+        ],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "metric": [StrOptions({"cosine", "euclidean"})],
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -204,7 +236,13 @@ class JHLSR(Selector):
         self.hypergraph_ = self._hypergraph(X, y)
         weights = (float(self.mu), float(self.lam), float(self.gamma))
         problem = Problem(X, T, a, self.hypergraph_, weights, self.variant == "joint", self.tol)
-        working = WorkingSet(X, targets=T.shape[1], solver=self.solver, tol=self.solver_tol, max_iter=self.solver_max_iter)
+        working = WorkingSet(
+            X,
+            targets=T.shape[1],
+            solver=self.solver,
+            tol=self.solver_tol,
+            max_iter=self.solver_max_iter,
+        )
         self.result_ = iterate(
             lambda state: problem.step(state, working),
             problem.start(),
@@ -218,21 +256,31 @@ class JHLSR(Selector):
         self.coef_, self.hyperedge_weights_ = state.S, state.w
         self.scores_ = np.asarray(row_norms(state.S), dtype=np.float64)
         self.n_iter_ = len(self.result_.history)
-        self.result_.stats.update(plans=working.plans, passes=X.passes, zero_hyperedges=int(np.sum(state.w == 0)))
+        self.result_.stats.update(
+            plans=working.plans, passes=X.passes, zero_hyperedges=int(np.sum(state.w == 0))
+        )
 
     def _mode(self, y: Labels | None) -> str:
         known = 0.0 if y is None else float(y.known.mean())
         found = "unsupervised" if known == 0 else "supervised" if known == 1 else "semi"
-        if self.mode in ("auto", found, "unsupervised") or (self.mode, found) == ("semi", "supervised"):
+        if self.mode in ("auto", found, "unsupervised") or (self.mode, found) == (
+            "semi",
+            "supervised",
+        ):
             return found if self.mode == "auto" else self.mode
-        raise ValueError(f"mode={self.mode!r} needs labels that y does not have ({known:.0%} are labelled): give them, or mode='auto'")
+        raise ValueError(
+            f"mode={self.mode!r} needs labels that y does not have ({known:.0%} are "
+            f"labelled): give them, or mode='auto'"
+        )
 
-    def _response(self, X: Matrix, y: Any) -> tuple[Array, Array]:
+    def _response(self, X: Matrix, y: Any) -> tuple[AnyArray, AnyArray]:
         """AᵀΦ (n × r) and the diagonal of AᵀA (n)."""
         if self.mode_ == "unsupervised":
-            return response.gaussian_factor(X, self.n_components, seed=self.random_state), np.ones(X.shape[0])
+            return responses.gaussian_factor(X, self.n_components, seed=self.random_state), np.ones(
+                X.shape[0]
+            )
         self.classes_, code = at_least_two(y)
-        return response.same_class_factor(code, len(self.classes_)), (code >= 0).astype(float)
+        return responses.same_class_factor(code, len(self.classes_)), (code >= 0).astype(float)
 
     def _hypergraph(self, X: Matrix, y: Any) -> Hypergraph:
         """Its weights on the simplex, except those of a plain graph."""
@@ -240,16 +288,29 @@ class JHLSR(Selector):
         if self.variant == "graph":
             return _pairs(knn(X, k, metric=self.metric).index)
         if not isinstance(self.hyperedges, str):
-            found = self.hyperedges if isinstance(self.hyperedges, Hypergraph) else Hypergraph.of(self.hyperedges)
+            found = (
+                self.hyperedges
+                if isinstance(self.hyperedges, Hypergraph)
+                else Hypergraph.of(self.hyperedges)
+            )
             if found.shape[0] != X.shape[0]:
-                raise ValueError(f"hyperedges has {found.shape[0]} rows and X has {X.shape[0]} samples: one row a sample is needed")
+                raise ValueError(
+                    f"hyperedges has {found.shape[0]} rows and X has {X.shape[0]} "
+                    f"samples: one row a sample is needed"
+                )
         elif self.hyperedges == "labels":
             if self.mode_ == "unsupervised":
-                raise ValueError("hyperedges='labels' needs labelled samples in y; use 'lasso' or 'knn'")
+                raise ValueError(
+                    "hyperedges='labels' needs labelled samples in y; use 'lasso' or 'knn'"
+                )
             found = label_hyperedges(y.codes)
         else:
             neighbours = knn(X, k, metric=self.metric)
-            found = neighbour_hyperedges(neighbours) if self.hyperedges == "knn" else lasso_hyperedges(X, neighbours)
+            found = (
+                neighbour_hyperedges(neighbours)
+                if self.hyperedges == "knn"
+                else lasso_hyperedges(X, neighbours)
+            )
         return Hypergraph(found.H, found.w / found.w.sum())
 
 
@@ -260,5 +321,8 @@ def _pairs(index: NDArray[np.int32]) -> Hypergraph:
     if not len(edges):
         raise ValueError("no sample has anything in common with another; the graph has no edges")
     number = np.arange(len(edges))
-    H = sp.csr_array((np.ones(2 * len(edges)), (edges.T.ravel(), np.tile(number, 2))), shape=(len(index), len(edges)))
+    H = sp.csr_array(
+        (np.ones(2 * len(edges)), (edges.T.ravel(), np.tile(number, 2))),
+        shape=(len(index), len(edges)),
+    )
     return Hypergraph.of(H)

@@ -1,9 +1,12 @@
-"""Laplacian score [He, Cai, Niyogi, NIPS 2005]: features that are smooth over the samples' kNN graph.
+"""Laplacian score [He, Cai, Niyogi, NIPS 2005]: features that are smooth over the samples' kNN
+graph.
 
-    L_j = f̃ᵀ(D − A)f̃ / f̃ᵀDf̃,      f̃ = f − (fᵀD1 / 1ᵀD1) 1,   f the feature's column            [eq. 4 and 5]
+    L_j = f̃ᵀ(D − A)f̃ / f̃ᵀDf̃,      f̃ = f − (fᵀD1 / 1ᵀD1) 1,   f the feature's column  [eq. 4 and
+        5]
 
-A is the affinity, D its degrees. With μ = fᵀD1 / 1ᵀD1 and v = 1ᵀD1 the centred forms need no centred column:
-f̃ᵀDf̃ = fᵀDf − μ²v, f̃ᵀAf̃ = fᵀAf − μ²v. A small L_j is good; `scores_` is 1 − L_j = f̃ᵀAf̃ / f̃ᵀDf̃.
+A is the affinity, D its degrees. With μ = fᵀD1 / 1ᵀD1 and v = 1ᵀD1 the centred forms need no
+centred column: f̃ᵀDf̃ = fᵀDf − μ²v, f̃ᵀAf̃ = fᵀAf − μ²v. A small L_j is good; `scores_` is 1 − L_j
+= f̃ᵀAf̃ / f̃ᵀDf̃.
 """
 
 from __future__ import annotations
@@ -13,23 +16,24 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bigfs import blocks
+from bigfs import engine
 from bigfs.graph import Metric, Weights, affinity, knn
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors._base import Selector
+from bigfs.selectors.base import Selector
+from bigfs.types import FloatArray
 
-Array = NDArray[np.float64]
 WIDTH = 512  # columns whose neighbour averages are held at once
-SHARE, ENTRY = 0.05, 12  # of the memory, for columns gathered from a matrix by rows; bytes of one entry
+# of the memory, for columns gathered from a matrix by rows; bytes of one entry
+SHARE, ENTRY = 0.05, 12
 CONSTANT = 1e-12  # f̃ᵀDf̃ over fᵀDf: below it a column is constant but for rounding
 
 
 class LaplacianScore(Selector):
-    """Unsupervised baseline: how well each feature agrees between neighbours, relative to its spread.
+    """Unsupervised baseline: how well each feature agrees between neighbours, relative to its
+    spread.
 
     Parameters
     ----------
@@ -38,7 +42,8 @@ class LaplacianScore(Selector):
 
     Attributes
     ----------
-    scores_ : (d,) 1 − L_j, in [−1, 1], larger is better; −1 for a column that is constant over the graph.
+    scores_ : (d,) 1 − L_j, in [−1, 1], larger is better; −1 for a column that is constant over the
+        graph.
 
     Source: He, Cai, Niyogi, "Laplacian Score for Feature Selection", NIPS 2005.
     """
@@ -72,18 +77,23 @@ class LaplacianScore(Selector):
         self.result_ = Result(self.scores_, Status.EXACT)
 
 
-def _by_columns(X: Matrix, A: sp.csr_array, degree: Array) -> list[Array]:
-    """The scores by tiles of columns, or, of a matrix by rows, by as many columns at a time as fit in memory."""
+def _by_columns(X: Matrix, A: sp.csr_array, degree: FloatArray) -> list[FloatArray]:
+    """The scores by tiles of columns, or, of a matrix by rows, by as many columns at a time as fit
+    in memory.
+    """
     if X.column_tiles:
         return X.map_columns(_scores, A, degree, label="Laplacian score")
-    room = SHARE * blocks.memory_limit() / ENTRY
+    room = SHARE * engine.memory_limit() / ENTRY
     strip = np.cumsum(X.stats.counts) // room
     cuts = [0, *(np.flatnonzero(np.diff(strip)) + 1).tolist(), X.shape[1]]
     X.passes += len(cuts) - 1
-    return [_scores(X.columns(np.arange(a, b)), a, b, A, degree) for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [
+        _scores(X.columns(np.arange(a, b)), a, b, A, degree)
+        for a, b in zip(cuts, cuts[1:], strict=False)
+    ]
 
 
-def _scores(block: Any, start: int, stop: int, A: sp.csr_array, degree: Array) -> Array:
+def _scores(block: Any, start: int, stop: int, A: sp.csr_array, degree: FloatArray) -> FloatArray:
     """1 − L_j of a tile of columns (n × width)."""
     volume, parts = degree.sum(), []
     for a in range(0, stop - start, WIDTH):
@@ -98,6 +108,6 @@ def _scores(block: Any, start: int, stop: int, A: sp.csr_array, degree: Array) -
     return np.concatenate(parts)
 
 
-def _column_sums(Z: Any, weights: Array | None = None) -> Array:
+def _column_sums(Z: Any, weights: FloatArray | None = None) -> FloatArray:
     ones = np.ones(Z.shape[0]) if weights is None else weights
     return np.asarray(Z.T @ ones)

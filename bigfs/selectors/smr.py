@@ -1,19 +1,24 @@
-"""SMR: sparse matrix regression on two-dimensional samples [Hou, Jiao, Nie, Luo, Zhou, IEEE TIP 2017].
+"""SMR: sparse matrix regression on two-dimensional samples [Hou, Jiao, Nie, Luo, Zhou, IEEE TIP
+2017].
 
 Per class r, with X_i the M × N sample i (eq. 20; k = 1 is GBR):
 
-    min_{U, V, b}  Σ_r Σ_i (tr(UᵣᵀX_iVᵣ) + b_r − y_ir)² + α‖P‖₂,ₚᵖ,      p_r = vec(UᵣVᵣᵀ),  P: MN × c
+    min_{U, V, b}  Σ_r Σ_i (tr(UᵣᵀX_iVᵣ) + b_r − y_ir)² + α‖P‖₂,ₚᵖ,      p_r = vec(UᵣVᵣᵀ),  P: MN ×
+        c
 
-‖P‖₂,ₚᵖ is smoothed, Σ_ij (‖P_ij‖² + ζ)^(p/2), and majorized by Σ_ij d_ij ‖P_ij‖², d_ij = p/2 (‖P_ij‖² + ζ)^(p/2−1), so that
-each half of a round (u-step, D, v-step, D) is a ridge problem and never raises the objective. With F_r = [X_iv_1; …; X_iv_k]:
+‖P‖₂,ₚᵖ is smoothed, Σ_ij (‖P_ij‖² + ζ)^(p/2), and majorized by Σ_ij d_ij ‖P_ij‖², d_ij = p/2
+(‖P_ij‖² + ζ)^(p/2−1), so that each half of a round (u-step, D, v-step, D) is a ridge problem and
+never raises the objective. With F_r = [X_iv_1; …; X_iv_k]:
 
-    u_r = (F_r L_c F_rᵀ + αA)⁻¹ F_r L_c y_rᵀ  (eq. 23, corrected),   A_ab = diag_i(Σ_j v_ja v_jb d_ij)
+    u_r = (F_r L_c F_rᵀ + αA)⁻¹ F_r L_c y_rᵀ  (eq. 23, corrected),   A_ab = diag_i(Σ_j v_ja v_jb
+        d_ij)
 
-F_r L_c F_rᵀ = (V_r ⊗ I)ᵀ C (V_r ⊗ I) with C = XcᵀXc, so where the d × d covariance of the pixels fits in memory, one pass over
-the data serves every round ("covariance"); else each half round accumulates the kM × kM Grams over the tiles ("samples").
+F_r L_c F_rᵀ = (V_r ⊗ I)ᵀ C (V_r ⊗ I) with C = XcᵀXc, so where the d × d covariance of the pixels
+fits in memory, one pass over the data serves every round ("covariance"); else each half round
+accumulates the kM × kM Grams over the tiles ("samples").
 
-P does not change if V is made orthonormal and U takes up the rest. Doing so before each step keeps A positive definite when P
-loses rank, where the printed system is singular.
+P does not change if V is made orthonormal and U takes up the rest. Doing so before each step keeps
+A positive definite when P loses rank, where the printed system is singular.
 """
 
 from __future__ import annotations
@@ -24,17 +29,16 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 from threadpoolctl import threadpool_limits
 
-from bigfs import blocks
+from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
-from bigfs.selectors._base import Selector, at_least_two
+from bigfs.selectors.base import Selector, at_least_two
+from bigfs.types import FloatArray
 from bigfs.validation import factorized
 
-Array = NDArray[np.float64]
 GROUP = 8  # classes a task
 ROWS = 256  # samples that are dense at once
 SMOOTHING = 1e-5  # √ζ over the norm of a typical row of the first P
@@ -44,9 +48,11 @@ SMOOTHING = 1e-5  # √ζ over the norm of a typical row of the first P
 
 
 class Moments(Protocol):
-    """What a half round needs of the data: Grams of F_r (c × kM × kM); of G_r = [X_iᵀu_1; …] when `across`."""
+    """What a half round needs of the data: Grams of F_r (c × kM × kM); of G_r = [X_iᵀu_1; …] when
+    `across`.
+    """
 
-    def grams(self, V: Array, across: bool) -> Array: ...
+    def grams(self, V: FloatArray, across: bool) -> FloatArray: ...
 
 
 class Images(NamedTuple):
@@ -56,48 +62,62 @@ class Images(NamedTuple):
     N: int
     order: str  # "C": pixel (i, j) is column iN + j; "F", MATLAB's: column jM + i
 
-    def fold(self, Z: Array) -> Array:
+    def fold(self, Z: FloatArray) -> FloatArray:
         """(…, MN) to (…, M, N)."""
         lead = Z.shape[:-1]
-        return Z.reshape(*lead, self.M, self.N) if self.order == "C" else Z.reshape(*lead, self.N, self.M).swapaxes(-1, -2)
+        return (
+            Z.reshape(*lead, self.M, self.N)
+            if self.order == "C"
+            else Z.reshape(*lead, self.N, self.M).swapaxes(-1, -2)
+        )
 
-    def flat(self, P: Array) -> Array:
+    def flat(self, P: FloatArray) -> FloatArray:
         """(…, M, N) to (…, MN), the order of the columns of X."""
-        return (P if self.order == "C" else P.swapaxes(-1, -2)).reshape(*P.shape[:-2], self.M * self.N)
+        return (P if self.order == "C" else P.swapaxes(-1, -2)).reshape(
+            *P.shape[:-2], self.M * self.N
+        )
 
 
 class Covariance(NamedTuple):
     """Grams out of C = XcᵀXc: 2·MN·N·k(M + k) flops a class, no data."""
 
-    C: Array  # M × N × M × N
+    C: FloatArray  # M × N × M × N
 
-    def grams(self, V: Array, across: bool) -> Array:
+    def grams(self, V: FloatArray, across: bool) -> FloatArray:
         C = self.C.transpose(1, 0, 3, 2) if across else self.C
-        return np.concatenate(blocks.map_tiles(_contract, _groups(V), np.ascontiguousarray(C)))
+        return np.concatenate(engine.map_tiles(_contract, _groups(V), np.ascontiguousarray(C)))
 
 
 class Samples(NamedTuple):
-    """Grams accumulated over the tiles: 2·n·kM(N + kM) flops a class and a pass over X, no d × d array."""
+    """Grams accumulated over the tiles: 2·n·kM(N + kM) flops a class and a pass over X, no d × d
+    array.
+    """
 
     X: Matrix
-    mu: Array
+    mu: FloatArray
     images: Images
 
-    def grams(self, V: Array, across: bool) -> Array:
+    def grams(self, V: FloatArray, across: bool) -> FloatArray:
         return np.asarray(self.X.reduce_rows(_gram_of_tile, self.mu, V, self.images, across))
 
 
-def _contract(V: Array, C: Array) -> Array:
-    """(V_r ⊗ I)ᵀ C (V_r ⊗ I) for a few classes: V is g × N × k, C is M × N × M × N; blocks by column of V."""
+def _contract(V: FloatArray, C: FloatArray) -> FloatArray:
+    """(V_r ⊗ I)ᵀ C (V_r ⊗ I) for a few classes: V is g × N × k, C is M × N × M × N; blocks by
+    column of V.
+    """
     M, N = C.shape[:2]
     g, _, k = V.shape
     right = C.reshape(M * N * M, N) @ V.transpose(1, 0, 2).reshape(N, g * k)
-    right = np.ascontiguousarray(right.reshape(M, N, M, g, k).transpose(3, 1, 0, 2, 4)).reshape(g, N, M * M * k)
+    right = np.ascontiguousarray(right.reshape(M, N, M, g, k).transpose(3, 1, 0, 2, 4)).reshape(
+        g, N, M * M * k
+    )
     both = V.transpose(0, 2, 1) @ right  # g × k × (M, M, k)
     return both.reshape(g, k, M, M, k).transpose(0, 1, 2, 4, 3).reshape(g, k * M, k * M)
 
 
-def _gram_of_tile(block: Any, start: int, stop: int, mu: Array, V: Array, images: Images, across: bool) -> Array:
+def _gram_of_tile(
+    block: Any, start: int, stop: int, mu: FloatArray, V: FloatArray, images: Images, across: bool
+) -> FloatArray:
     rows, k = (images.N if across else images.M), V.shape[2]
     total = np.zeros((len(V), k * rows, k * rows))
     for a in range(0, stop - start, ROWS):
@@ -112,42 +132,51 @@ def _gram_of_tile(block: Any, start: int, stop: int, mu: Array, V: Array, images
 
 class Problem(NamedTuple):
     moments: Moments
-    T: Array  # c × M × N: Xᵀ(y_r − ȳ_r) as images
+    T: FloatArray  # c × M × N: Xᵀ(y_r − ȳ_r) as images
     energy: float  # Σ_r ‖y_r − ȳ_r‖²
     alpha: float
     p: float
     zeta: float
 
-    def weights(self, P: Array) -> Array:
+    def weights(self, P: FloatArray) -> FloatArray:
         """d_ij, M × N; P is c × M × N."""
         return self.p / 2 * (np.einsum("rij,rij->ij", P, P) + self.zeta) ** (self.p / 2 - 1)
 
-    def penalty(self, P: Array) -> float:
+    def penalty(self, P: FloatArray) -> float:
         return float(np.sum((np.einsum("rij,rij->ij", P, P) + self.zeta) ** (self.p / 2)))
 
-    def half(self, V: Array, D: Array, across: bool = False) -> tuple[Array, Array, float]:
-        """The best U for V: orthonormal V (c × N × k), U (c × M × k), and the loss Σ(tr(UᵀXV) + b − y)².
+    def half(
+        self, V: FloatArray, D: FloatArray, across: bool = False
+    ) -> tuple[FloatArray, FloatArray, float]:
+        """The best U for V: orthonormal V (c × N × k), U (c × M × k), and the loss Σ(tr(UᵀXV) + b −
+        y)².
 
         `across` swaps the roles: V holds the given U's, and what comes back is the best V.
         """
         V = np.linalg.qr(V)[0]
         T, D = (self.T.swapaxes(-1, -2), D.T) if across else (self.T, D)
         grams = self.moments.grams(V, across)
-        solved = blocks.map_tiles(_solve, _groups(V), D, self.alpha, each=[_groups(grams), _groups(T)])
+        solved = engine.map_tiles(
+            _solve, _groups(V), D, self.alpha, each=[_groups(grams), _groups(T)]
+        )
         U, losses = zip(*(each for group in solved for each in group), strict=True)
         return V, np.stack(U), float(np.sum(losses)) + self.energy
 
 
-def _groups(stack: Array) -> list[Array]:
+def _groups(stack: FloatArray) -> list[FloatArray]:
     """A stack over the classes, cut for the tasks."""
     return [stack[g : g + GROUP] for g in range(0, len(stack), GROUP)]
 
 
-def _solve(V: Array, grams: Array, T: Array, D: Array, alpha: float) -> list[tuple[Array, float]]:
+def _solve(
+    V: FloatArray, grams: FloatArray, T: FloatArray, D: FloatArray, alpha: float
+) -> list[tuple[FloatArray, float]]:
     return [_solve_class(*each, D, alpha) for each in zip(V, grams, T, strict=True)]
 
 
-def _solve_class(V: Array, G: Array, T: Array, D: Array, alpha: float) -> tuple[Array, float]:
+def _solve_class(
+    V: FloatArray, G: FloatArray, T: FloatArray, D: FloatArray, alpha: float
+) -> tuple[FloatArray, float]:
     """U_r (M × k), and uᵀGu − 2uᵀt: what class r's loss is more than ‖y_r − ȳ_r‖²."""
     k, M = V.shape[1], len(D)
     A = np.einsum("ij,ja,jb->abi", D, V, V)  # its k × k blocks are diagonal
@@ -155,7 +184,9 @@ def _solve_class(V: Array, G: Array, T: Array, D: Array, alpha: float) -> tuple[
     i = np.arange(M)
     K[:, i, :, i] += alpha * A.transpose(2, 0, 1)
     with factorized("SMR's ridge system"):
-        u = scipy.linalg.cho_solve(scipy.linalg.cho_factor(K.reshape(k * M, k * M), lower=True, overwrite_a=True), t)
+        u = scipy.linalg.cho_solve(
+            scipy.linalg.cho_factor(K.reshape(k * M, k * M), lower=True, overwrite_a=True), t
+        )
     return u.reshape(k, M).T, float(u @ (G @ u) - 2 * u @ t)
 
 
@@ -163,14 +194,14 @@ def _solve_class(V: Array, G: Array, T: Array, D: Array, alpha: float) -> tuple[
 
 
 class Factors(NamedTuple):
-    U: Array  # c × M × k
-    V: Array  # c × N × k
-    D: Array  # M × N
+    U: FloatArray  # c × M × k
+    V: FloatArray  # c × N × k
+    D: FloatArray  # M × N
     objective: float
     change: float  # relative, of the objective
 
 
-def product(U: Array, V: Array) -> Array:
+def product(U: FloatArray, V: FloatArray) -> FloatArray:
     """P as c × M × N."""
     return U @ V.swapaxes(-1, -2)
 
@@ -181,25 +212,34 @@ def a_round(problem: Problem, now: Factors) -> Factors:
     U, V, loss = problem.half(U, problem.weights(product(U, V)), across=True)
     P = product(U, V)
     objective = loss + problem.alpha * problem.penalty(P)
-    return Factors(U, V, problem.weights(P), objective, abs(now.objective - objective) / abs(objective))
+    return Factors(
+        U, V, problem.weights(P), objective, abs(now.objective - objective) / abs(objective)
+    )
 
 
 # --- estimator ----------------------------------------------------------------------------------
 
 
 class SMR(Selector):
-    """Supervised selection of pixels (or of any cells of an M × N sample) by sparse matrix regression.
+    """Supervised selection of pixels (or of any cells of an M × N sample) by sparse matrix
+    regression.
 
     Parameters
     ----------
-    sample_shape : (M, N) with MN = d; the store's declared shape. None: samples are plain vectors, (d, 1).
-    order : "C" where pixel (i, j) is column iN + j; "F" where it is column jM + i, as MATLAB flattens images.
-    alpha : weight of the penalty. The loss grows with n, so one that suits n samples is doubled for 2n.
+    sample_shape : (M, N) with MN = d; the store's declared shape. None: samples are plain vectors,
+        (d, 1).
+    order : "C" where pixel (i, j) is column iN + j; "F" where it is column jM + i, as MATLAB
+        flattens images.
+    alpha : weight of the penalty. The loss grows with n, so one that suits n samples is doubled for
+        2n.
     k : rank of each class's P; more than min(M, N) is the same as min(M, N). k = 1 is GBR.
-    p : of the ℓ2,p penalty, in (0, 2]. Below 1 is sparser and not convex even for fixed V; 2 is ridge.
-    gram : "covariance" keeps the d × d covariance of the pixels, "samples" reads the data twice a round;
+    p : of the ℓ2,p penalty, in (0, 2]. Below 1 is sparser and not convex even for fixed V; 2 is
+        ridge.
+    gram : "covariance" keeps the d × d covariance of the pixels, "samples" reads the data twice a
+        round;
         "auto" takes the covariance where it fits in a quarter of the memory.
-    tol, max_iter : stop at a relative change of the objective of `tol`, or after that many rounds; the
+    tol, max_iter : stop at a relative change of the objective of `tol`, or after that many rounds;
+    the
         defaults are the paper's. The problem is not convex: converged means a stationary point.
     n_features_to_select : pixels to keep; int, fraction, or None for half.
 
@@ -213,7 +253,8 @@ class SMR(Selector):
     n_iter_ : rounds made.
     result_ : status and history (`objective`, `change`); `stats` has ζ and the route.
 
-    Source: Hou, Jiao, Nie, Luo, Zhou, "2-D Feature Selection by Sparse Matrix Regression", IEEE TIP 2017, Alg. 1.
+    Source: Hou, Jiao, Nie, Luo, Zhou, "2-D Feature Selection by Sparse Matrix Regression", IEEE TIP
+    2017, Alg. 1.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -255,13 +296,18 @@ class SMR(Selector):
         images = self._images(X.shape[1])
         self.classes_, code = at_least_two(y)
         if np.any(code < 0):
-            raise ValueError(f"SMR is supervised and {np.sum(code < 0)} samples are unlabelled (−1): leave them out")
+            raise ValueError(
+                f"SMR is supervised and {np.sum(code < 0)} samples are "
+                f"unlabelled (−1): leave them out"
+            )
         Y = np.eye(len(self.classes_))[code]
         mu, y_mean = X.means, Y.mean(axis=0)
         T = images.fold((X.T @ (Y - y_mean)).T)
         moments = self._moments(X, images)
         with threadpool_limits(1, "blas"):  # systems of kM × kM are too small for threads
-            problem, start = self._start(moments, images, np.ascontiguousarray(T), float(np.sum((Y - y_mean) ** 2)))
+            problem, start = self._start(
+                moments, images, np.ascontiguousarray(T), float(np.sum((Y - y_mean) ** 2))
+            )
             self.result_ = iterate(
                 lambda now: a_round(problem, now),
                 start,
@@ -282,13 +328,19 @@ class SMR(Selector):
     def _images(self, d: int) -> Images:
         shape = (d, 1) if self.sample_shape is None else tuple(self.sample_shape)
         if len(shape) != 2 or shape[0] * shape[1] != d:
-            raise ValueError(f"sample_shape must be (M, N) with M·N = {d}, the columns of X; got {shape}")
+            raise ValueError(
+                f"sample_shape must be (M, N) with M·N = {d}, the columns of X; got {shape}"
+            )
         return Images(int(shape[0]), int(shape[1]), self.order)
 
-    def _start(self, moments: Moments, images: Images, T: Array, energy: float) -> tuple[Problem, Factors]:
-        """A round from V = [I_k; 0] at D = 1; from its P come D, and ζ, which is fixed from there on, or the objective would move.
+    def _start(
+        self, moments: Moments, images: Images, T: FloatArray, energy: float
+    ) -> tuple[Problem, Factors]:
+        """A round from V = [I_k; 0] at D = 1; from its P come D, and ζ, which is fixed from there
+        on, or the objective would move.
 
-        The paper takes D from the first half of that round, when P is zero but for k columns: they then weigh 1/√ζ of the others.
+        The paper takes D from the first half of that round, when P is zero but for k columns: they
+        then weigh 1/√ζ of the others.
         """
         k, c, D = min(self.k, images.M, images.N), len(T), np.ones((images.M, images.N))
         problem = Problem(moments, T, energy, float(self.alpha), float(self.p), 0.0)
@@ -296,23 +348,35 @@ class SMR(Selector):
         U, V, _ = problem.half(U, D, across=True)
         P = product(U, V)
         if not P.any():
-            raise ValueError("no pixel of X varies together with y, so every weight is zero: check X and y")
-        problem = problem._replace(zeta=max(SMOOTHING**2 * float(np.mean(np.einsum("rij,rij->ij", P, P))), np.finfo(float).tiny))
+            raise ValueError(
+                "no pixel of X varies together with y, so every weight is zero: check X and y"
+            )
+        problem = problem._replace(
+            zeta=max(
+                SMOOTHING**2 * float(np.mean(np.einsum("rij,rij->ij", P, P))), np.finfo(float).tiny
+            )
+        )
         return problem, Factors(U, V, problem.weights(P), np.inf, np.inf)
 
     def _moments(self, X: Matrix, images: Images) -> Moments:
-        d, need = X.shape[1], 5 * 8 * X.shape[1] ** 2  # C, its tiles' partial sums, and one contraction
-        if self.gram == "samples" or (self.gram == "auto" and need > blocks.memory_limit() / 4):
+        # C, its tiles' partial sums, and one contraction
+        d, need = X.shape[1], 5 * 8 * X.shape[1] ** 2
+        if self.gram == "samples" or (self.gram == "auto" and need > engine.memory_limit() / 4):
             c, side = len(self.classes_), min(self.k, images.M, images.N) * max(images.M, images.N)
-            blocks.require_memory(3 * 8 * c * side**2, f"SMR's Grams of {c} classes, {side} × {side} each (a smaller k needs less)")
+            engine.require_memory(
+                3 * 8 * c * side**2,
+                f"SMR's Grams of {c} classes, {side} × {side} each (a smaller k needs less)",
+            )
             return Samples(X, X.means, images)
-        blocks.require_memory(need, f"the {d} × {d} covariance of the pixels (gram='samples' does without)")
+        engine.require_memory(
+            need, f"the {d} × {d} covariance of the pixels (gram='samples' does without)"
+        )
         C = X.reduce_rows(_covariance_of_tile, X.means, label="covariance")
         folded = images.fold(images.fold(C).transpose(1, 2, 0)).transpose(2, 3, 0, 1)
         return Covariance(np.ascontiguousarray(folded))
 
 
-def _covariance_of_tile(block: Any, start: int, stop: int, mu: Array) -> Array:
+def _covariance_of_tile(block: Any, start: int, stop: int, mu: FloatArray) -> FloatArray:
     """Σ (x_i − μ)(x_i − μ)ᵀ over the tile, from a few dense rows at a time."""
     total = np.zeros((len(mu), len(mu)))
     for a in range(0, stop - start, ROWS):

@@ -2,8 +2,9 @@
 
     min_p min_W  ½‖Xc diag(p) W − T‖² + γ/2 ‖W‖²,    p ∈ {0,1}^d, 1ᵀp = m              [eq. 9]
 
-T comes from the graph embedding (`response`), the relaxation's optimum from `cutting_plane`, and exactly m
-features from its union by backward elimination on eq. 9 itself (`elimination`; beyond the paper).
+T comes from the graph embedding (`response`), the relaxation's optimum from `cutting_plane`, and
+exactly m features from its union by backward elimination on eq. 9 itself (`elimination`; beyond the
+paper).
 """
 
 from __future__ import annotations
@@ -15,22 +16,20 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from threadpoolctl import threadpool_limits
 
-from bigfs import response
-from bigfs.cutting_plane import Cuts, Problem, cutting_plane, side_by_side
-from bigfs.gathered import ROUNDING, Gathered
+from bigfs.cutting_plane.columns import ROUNDING, Gathered
+from bigfs.cutting_plane.loop import Cuts, Problem, cutting_plane, side_by_side
+from bigfs.embedding import responses
 from bigfs.graph import Neighbours, affinity, knn
-from bigfs.hypergraph import neighbour_hyperedges
+from bigfs.graph.hypergraph import neighbour_hyperedges
+from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
-from bigfs.prox import row_norms
 from bigfs.result import Result
-from bigfs.selectors._base import N_FEATURES, Selector, at_least_two, labels_of
-
-Array = NDArray[np.float64]
+from bigfs.selectors.base import N_FEATURES, Selector, at_least_two, labels_of
+from bigfs.types import FloatArray
 
 
 class SparGE(Selector):
@@ -38,35 +37,48 @@ class SparGE(Selector):
 
     Parameters
     ----------
-    embedding : what the features are to explain (Table 1): "lda" the classes (default), "cca" real or
-        multi-label targets, "hsl" the hypergraph of the labels (of the neighbourhoods where y is None), "sda" classes
-        and the kNN graph together, for few labels, "lpp" the kNN graph, "pca" the variance; the last two ignore y.
-    n_features_to_select : m, the size of each set and of the support. int, or a share of d; None keeps half.
-    gamma : ridge penalty γ, in units of the samples' mean squared distance to their mean, so that the same value
+    embedding : what the features are to explain (Table 1): "lda" the classes (default), "cca" real
+        or
+        multi-label targets, "hsl" the hypergraph of the labels (of the neighbourhoods where y is
+        None), "sda" classes and the kNN graph together, for few labels, "lpp" the kNN graph, "pca"
+        the variance; the last two ignore y.
+    n_features_to_select : m, the size of each set and of the support. int, or a share of d; None
+        keeps half.
+    gamma : ridge penalty γ, in units of the samples' mean squared distance to their mean, so that
+        the same value
         means the same whatever the data's scale (for rows of unit length the unit is about 1).
-    n_components : width r of the embedding; None takes classes − 1 for sda and 10 for pca, lpp and hsl without y.
-    n_neighbors, metric : of the kNN graph, for lpp, sda and hsl; cosine or heat weights by the metric.
+    n_components : width r of the embedding; None takes classes − 1 for sda and 10 for pca, lpp and
+        hsl without y.
+    n_neighbors, metric : of the kNN graph, for lpp, sda and hsl; cosine or heat weights by the
+        metric.
     graph : (n, n) sparse affinity, or `Neighbours`, to use instead, for lpp and sda.
-    weighting : for lpp and sda. Their generalized eigenproblems weigh sample i by √D_ii (√(1+βD_ii)): "degree" does
-        as they do; "uniform" (default) regresses as the paper's Table 1 does. On COIL20 uniform was better at 50
-        and 100 pixels of a cosine graph, about equal elsewhere (docs/methods/sparge.md).
+    weighting : for lpp and sda. Their generalized eigenproblems weigh sample i by √D_ii
+        (√(1+βD_ii)): "degree" does
+        as they do; "uniform" (default) regresses as the paper's Table 1 does. On COIL20 uniform was
+        better at 50 and 100 pixels of a cosine graph, about equal elsewhere
+        (docs/methods/sparge.md).
     beta : weight of the graph against the classes, for sda.
-    ranking : how the union of the sets becomes exactly m features. "elimination" (default) takes away the
-        cheapest one by one, at the exact cost to the objective, which is what m features together are
-        worth; "weights" is the paper's, ‖w_j‖ of the relaxation.
+    ranking : how the union of the sets becomes exactly m features. "elimination" (default) takes
+        away the
+        cheapest one by one, at the exact cost to the objective, which is what m features together
+        are worth; "weights" is the paper's, ‖w_j‖ of the relaxation.
     solver : of the master: "auto", "newton", "simplex", "apg".
     tol : the relative gap to stop at; max_iter : cuts at most.
 
     Attributes
     ----------
-    scores_ : (d,) what the objective lost when the feature was taken away (`ranking="elimination"`), or ‖w_j‖;
-        zero outside the union of the sets. The best k < m of them are a good choice of k: the sets are nested.
+    scores_ : (d,) what the objective lost when the feature was taken away
+        (`ranking="elimination"`), or ‖w_j‖;
+        zero outside the union of the sets. The best k < m of them are a good choice of k: the sets
+        are nested.
     coef_ : (u, r) W = Σ_t Ωᵗ on the features `union_`.
     union_ : (u,) the union of the sets, the features with weight.
     sets_ : the sets Π in the order found, each best first; `eta_` their weights.
     n_iter_ : cuts made.
-    result_ : status and history; each record has the bounds "upper" and "lower", and "gap". Its stats have
-        "objective", the chosen features' value of eq. 9, and "objective_gap", how far at most from the best m.
+    result_ : status and history; each record has the bounds "upper" and "lower", and "gap". Its
+        stats have
+        "objective", the chosen features' value of eq. 9, and "objective_gap", how far at most from
+        the best m.
 
     Raises
     ------
@@ -129,15 +141,20 @@ class SparGE(Selector):
         return self.embedding == "sda"
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        with threadpool_limits(1, user_api="blas"):  # BLAS rounds by its number of threads; the answer must not
+        # BLAS rounds by its number of threads; the answer must not
+        with threadpool_limits(1, user_api="blas"):
             problem = self._problem(self._data(X, y), y)
-            self._round(problem, cutting_plane(problem, solver=self.solver, tol=self.tol, max_iter=self.max_iter))
+            self._round(
+                problem,
+                cutting_plane(problem, solver=self.solver, tol=self.tol, max_iter=self.max_iter),
+            )
 
     def fit_path(self, X: Any, y: Any, sizes: Sequence[int]) -> dict[int, Self]:
-        """`fit` for several numbers of features in one run: the same answers, in the passes of the longest.
+        """`fit` for several numbers of features in one run: the same answers, in the passes of the
+        longest.
 
-        The embedding, the gathered columns and their products are shared. (Cheaper still, one fit at the largest
-        size is nested: its `selected_[:k]` is a good choice of k.)
+        The embedding, the gathered columns and their products are shared. (Cheaper still, one fit
+        at the largest size is nested: its `selected_[:k]` is a good choice of k.)
 
         Parameters
         ----------
@@ -158,7 +175,13 @@ class SparGE(Selector):
             path = {m: first._sized(m) for m in sizes}
             data = first._data(matrix, y)
             problems = [path[m]._problem(data, y) for m in sizes]
-            results = side_by_side(problems, solver=self.solver, tol=self.tol, max_iter=self.max_iter, name="SparGE path")
+            results = side_by_side(
+                problems,
+                solver=self.solver,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                name="SparGE path",
+            )
             for m, problem, result in zip(sizes, problems, results, strict=True):
                 path[m]._round(problem, result)
                 path[m]._choose()
@@ -172,7 +195,10 @@ class SparGE(Selector):
     def _data(self, X: Matrix, y: Any) -> Gathered:
         X, T, omega = self._response(X, y)
         if not T.any():
-            raise ValueError(f"the embedding {self.embedding!r} of these samples is empty: nothing tells them apart, check X and y")
+            raise ValueError(
+                f"the embedding {self.embedding!r} of these samples is empty: nothing "
+                f"tells them apart, check X and y"
+            )
         return Gathered(X, T, omega)
 
     def _problem(self, data: Gathered, y: Any) -> Problem:
@@ -190,7 +216,12 @@ class SparGE(Selector):
         self.sets_, self.eta_, self.union_, self.coef_ = cuts.sets, cuts.eta, cuts.features, cuts.W
         self.scores_ = np.zeros(problem.data.X.shape[1])
         self.result_, self.n_iter_ = result, len(result.history)
-        result.stats.update(passes=problem.data.passes, cuts=self.n_iter_, gathered=len(problem.data.features), gamma=problem.gamma)
+        result.stats.update(
+            passes=problem.data.passes,
+            cuts=self.n_iter_,
+            gathered=len(problem.data.features),
+            gamma=problem.gamma,
+        )
         if self.ranking == "weights":
             self.scores_[cuts.features] = row_norms(cuts.W)
             return
@@ -202,27 +233,35 @@ class SparGE(Selector):
 
     # --- T, and what comes with it ---
 
-    def _response(self, X: Matrix, y: Any) -> tuple[Matrix, Array, Array | None]:
+    def _response(self, X: Matrix, y: Any) -> tuple[Matrix, FloatArray, FloatArray | None]:
         """The samples that take part, T, and the weights ω of their residuals (None: all one)."""
         if self.embedding == "lda":
             classes, codes = at_least_two(y)
             known = y.known
-            return X if known.all() else X.take_rows(known), response.lda(codes[known], len(classes)), None
+            return (
+                X if known.all() else X.take_rows(known),
+                responses.lda(codes[known], len(classes)),
+                None,
+            )
         if self.embedding == "cca":
-            return X, response.cca(y), None
+            return X, responses.cca(y), None
         if self.embedding == "hsl" and y is not None:
-            return X, response.hsl_labels(y), None
+            return X, responses.hsl_labels(y), None
         if self.embedding == "pca":
-            return X, response.pca(X, self._width(X), tol=self.tol / 4), None
+            return X, responses.pca(X, self._width(X), tol=self.tol / 4), None
         if self.embedding == "hsl":
             hypergraph = neighbour_hyperedges(knn(X, self.n_neighbors, metric=self.metric))
-            return X, response.hsl_neighbours(hypergraph, self._width(X)), None
+            return X, responses.hsl_neighbours(hypergraph, self._width(X)), None
         A = self._affinity(X)
         degree = np.asarray(A.sum(axis=1)).ravel()
         if self.embedding == "lpp":
-            return X, response.lpp(A, self._width(X)), np.sqrt(degree) if self.weighting == "degree" else None
+            return (
+                X,
+                responses.lpp(A, self._width(X)),
+                np.sqrt(degree) if self.weighting == "degree" else None,
+            )
         classes, codes = at_least_two(y)
-        T = response.sda(A, codes, len(classes), self.n_components or len(classes) - 1, self.beta)
+        T = responses.sda(A, codes, len(classes), self.n_components or len(classes) - 1, self.beta)
         return X, T, np.sqrt(1 + self.beta * degree) if self.weighting == "degree" else None
 
     def _affinity(self, X: Matrix) -> Any:
@@ -230,7 +269,10 @@ class SparGE(Selector):
             return self._weighted(self.graph)
         if self.graph is not None:
             if self.graph.shape != (X.shape[0], X.shape[0]):
-                raise ValueError(f"graph has shape {self.graph.shape} and X has {X.shape[0]} samples: give their n × n affinity")
+                raise ValueError(
+                    f"graph has shape {self.graph.shape} and X has {X.shape[0]} "
+                    f"samples: give their n × n affinity"
+                )
             return sp.csr_array(self.graph)
         return self._weighted(knn(X, self.n_neighbors, metric=self.metric))
 
@@ -242,7 +284,9 @@ class SparGE(Selector):
         return self.n_components or max(1, min(10, X.shape[0] - 2, X.shape[1]))
 
     def _check_y(self, y: Any, coded: bool = False) -> Any:
-        """`Labels`; for cca and hsl Y (n × q): real targets and indicators as they are, class labels one-hot."""
+        """`Labels`; for cca and hsl Y (n × q): real targets and indicators as they are, class
+        labels one-hot.
+        """
         if self.embedding not in ("cca", "hsl"):
             return super()._check_y(y, coded)
         y = y.toarray() if sp.issparse(y) else np.asarray(y)
@@ -250,11 +294,13 @@ class SparGE(Selector):
         if y.ndim == 2 or (np.issubdtype(y.dtype, np.floating) and np.any(y != np.round(y))):
             return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         classes, codes = at_least_two(labels_of(y, unlabelled=coded))
-        return response.one_hot(codes, len(classes))
+        return responses.one_hot(codes, len(classes))
 
 
 def spread(X: Matrix) -> float:
-    """tr(XcᵀXc)/n, the samples' mean squared distance to their mean; their mean squared norm, or 1, where all are the same."""
+    """tr(XcᵀXc)/n, the samples' mean squared distance to their mean; their mean squared norm, or 1,
+    where all are the same.
+    """
     stats, n = X.stats, X.shape[0]
     centred = stats.squares - stats.sums**2 / n
     varying = centred > ROUNDING * stats.squares

@@ -1,10 +1,12 @@
-"""SparGE with γ by cross-validation: the penalty whose features explain the embedding of held-out samples best.
+"""SparGE with γ by cross-validation: the penalty whose features explain the embedding of held-out
+samples best.
 
     loss(γ) = mean over folds of  min_γ' ‖T_out − 1b − (X_out − 1μᵀ) W‖² / ‖T_out − 1b‖²
 
-W is a ridge, of whichever penalty γ' of the grid serves it best, on the m features that SparGE chooses at γ without the fold's
-samples: the choice is judged, not the shrinkage. μ and b are the means of X and T over the samples left in. A fold is a weight
-of 0 or 1 on the samples (ω of `gathered`), so the grid runs side by side: a pass over X serves every γ and every fold.
+W is a ridge, of whichever penalty γ' of the grid serves it best, on the m features that SparGE
+chooses at γ without the fold's samples: the choice is judged, not the shrinkage. μ and b are the
+means of X and T over the samples left in. A fold is a weight of 0 or 1 on the samples (ω of
+`gathered`), so the grid runs side by side: a pass over X serves every γ and every fold.
 """
 
 from __future__ import annotations
@@ -13,15 +15,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from bigfs.cutting_plane import Cuts, Problem, side_by_side
-from bigfs.gathered import Gathered
+from bigfs.cutting_plane.columns import Gathered
+from bigfs.cutting_plane.loop import Cuts, Problem, side_by_side
 from bigfs.selectors.sparge import SparGE, spread
-
-Array = NDArray[np.float64]
+from bigfs.types import FloatArray, IntArray
 
 
 class SparGECV(SparGE):
@@ -32,13 +32,17 @@ class SparGECV(SparGE):
     Parameters
     ----------
     gammas : penalties to try, in the units of `SparGE`'s gamma.
-    cv : number of folds, shuffled with a fixed seed, by class where y has classes; or an object with scikit-learn's `split`.
-    embedding, n_features_to_select, … : as `SparGE`. The embedding T is that of all samples of `fit`.
+    cv : number of folds, shuffled with a fixed seed, by class where y has classes; or an object
+        with scikit-learn's `split`.
+    embedding, n_features_to_select, … : as `SparGE`. The embedding T is that of all samples of
+        `fit`.
 
     Attributes
     ----------
-    gamma_ : the chosen γ, the largest whose mean loss is within one standard error of the least: the cheapest of equals.
-    losses_ : (len(gammas), folds) the share of T, held out, that the chosen features leave unexplained.
+    gamma_ : the chosen γ, the largest whose mean loss is within one standard error of the least:
+        the cheapest of equals.
+    losses_ : (len(gammas), folds) the share of T, held out, that the chosen features leave
+        unexplained.
     And all those of `SparGE`.
 
     Raises
@@ -47,7 +51,11 @@ class SparGECV(SparGE):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **{name: allowed for name, allowed in SparGE._parameter_constraints.items() if name != "gamma"},
+        **{
+            name: allowed
+            for name, allowed in SparGE._parameter_constraints.items()
+            if name != "gamma"
+        },
         "gammas": ["array-like"],
         "cv": ["cv_object"],
     }
@@ -96,34 +104,56 @@ class SparGECV(SparGE):
         unit = spread(data.X)
         folds = [_fold(data, inside) for inside, _ in self._folds(data.T, y)]
         problems = [Problem(fold, m, gamma * unit) for gamma in gammas for fold in folds]
-        runs = side_by_side(problems, solver=self.solver, tol=self.tol, max_iter=self.max_iter, name=f"SparGE folds of {m}")
-        losses = [_loss(problem, run.value, data, gammas * unit) for problem, run in zip(problems, runs, strict=True)]
+        runs = side_by_side(
+            problems,
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            name=f"SparGE folds of {m}",
+        )
+        losses = [
+            _loss(problem, run.value, data, gammas * unit)
+            for problem, run in zip(problems, runs, strict=True)
+        ]
         self.losses_ = np.reshape(losses, (len(gammas), len(folds)))
-        means, spreads = self.losses_.mean(axis=1), self.losses_.std(axis=1, ddof=min(1, len(folds) - 1))
+        means, spreads = (
+            self.losses_.mean(axis=1),
+            self.losses_.std(axis=1, ddof=min(1, len(folds) - 1)),
+        )
         least = np.argmin(means)
-        self.gamma_ = float(gammas[means <= means[least] + spreads[least] / np.sqrt(len(folds))].max())
+        self.gamma_ = float(
+            gammas[means <= means[least] + spreads[least] / np.sqrt(len(folds))].max()
+        )
         return self.gamma_
 
-    def _folds(self, T: Array, y: Any) -> Any:
-        y = {"lda": lambda: y.codes[y.known], "sda": lambda: y.codes}.get(self.embedding, lambda: None)()
+    def _folds(self, T: FloatArray, y: Any) -> Any:
+        y = {"lda": lambda: y.codes[y.known], "sda": lambda: y.codes}.get(
+            self.embedding, lambda: None
+        )()
         if not isinstance(self.cv, int):
             return self.cv.split(T, y)
-        return (KFold if y is None else StratifiedKFold)(self.cv, shuffle=True, random_state=0).split(T, y)
+        return (KFold if y is None else StratifiedKFold)(
+            self.cv, shuffle=True, random_state=0
+        ).split(T, y)
 
 
-def _fold(data: Gathered, inside: NDArray[np.int64]) -> Gathered:
+def _fold(data: Gathered, inside: IntArray) -> Gathered:
     """The data without the samples outside, T centred by the others."""
     omega = np.zeros_like(data.omega)
     omega[inside] = data.omega[inside]
-    return Gathered(data.X, np.where(omega[:, None] > 0, data.T, 0) - np.outer(omega, _mean(data.T, omega)), omega)
+    return Gathered(
+        data.X,
+        np.where(omega[:, None] > 0, data.T, 0) - np.outer(omega, _mean(data.T, omega)),
+        omega,
+    )
 
 
-def _mean(T: Array, omega: Array) -> Array:
+def _mean(T: FloatArray, omega: FloatArray) -> FloatArray:
     """b, the intercept of T among samples of weights ω."""
     return omega @ T / (omega @ omega)
 
 
-def _loss(problem: Problem, cuts: Cuts, data: Gathered, penalties: Array) -> float:
+def _loss(problem: Problem, cuts: Cuts, data: Gathered, penalties: FloatArray) -> float:
     """The share of the held-out T that a ridge on the m chosen features leaves unexplained."""
     fold, outside = problem.data, problem.data.omega == 0
     features, rounded = problem.rounded(cuts)

@@ -1,6 +1,8 @@
-"""SRLSR: rescaled least squares, semi-supervised (Chen, Yuan, Nie, Ming, IEEE TKDE 2018); RLSR is p = 1.
+"""SRLSR: rescaled least squares, semi-supervised (Chen, Yuan, Nie, Ming, IEEE TKDE 2018); RLSR is p
+= 1.
 
-    min ‖XW + 1bᵀ − Y‖² + γ‖W‖²₂,ₚ     over W (d × c), b (c), and the unlabelled rows of Y on the probability simplex (eq. 50, corrected)
+    min ‖XW + 1bᵀ − Y‖² + γ‖W‖²₂,ₚ     over W (d × c), b (c), and the unlabelled rows of Y on the
+        probability simplex (eq. 50, corrected)
 
 A round, with φ_j = θ_j^(2/p − 1) and φ = 1 at first:
     W = (XcᵀXc + γ diag(1/φ))⁻¹ XcᵀY          one weighted ridge solve
@@ -9,10 +11,14 @@ A round, with φ_j = θ_j^(2/p − 1) and φ = 1 at first:
     θ_j = ‖w_j‖ᵖ / Σ‖w‖ᵖ
 The objective falls in every round after the first.
 
-Certificate, at (W, b, Y) with the centred residual V = Y − XW − 1bᵀ: how far the rows in play are from stationary, relative to the penalty,
-    Σ_j ‖w_j‖ ‖x_jᵀV − γ w_j/φ_j‖ / γ‖W‖²₂,ₚ        (a row at zero is stationary for p < 1: the penalty's slope there is infinite).
-For p = 1 the problem is convex and a duality gap replaces it: any V with 1ᵀV = 0 bounds the optimum from below by
-    a² / 4q,   a = 2 Σ_labelled ⟨v_i, y_i⟩ + 2 Σ_unlabelled min_k v_ik,   q = ‖V‖² + max_j ‖x_jᵀV‖² / γ,
+Certificate, at (W, b, Y) with the centred residual V = Y − XW − 1bᵀ: how far the rows in play are
+from stationary, relative to the penalty,
+    Σ_j ‖w_j‖ ‖x_jᵀV − γ w_j/φ_j‖ / γ‖W‖²₂,ₚ        (a row at zero is stationary for p < 1: the
+        penalty's slope there is infinite).
+For p = 1 the problem is convex and a duality gap replaces it: any V with 1ᵀV = 0 bounds the optimum
+from below by
+    a² / 4q,   a = 2 Σ_labelled ⟨v_i, y_i⟩ + 2 Σ_unlabelled min_k v_ik,   q = ‖V‖² + max_j ‖x_jᵀV‖²
+        / γ,
 over all features, those that left the working set included: one whose ‖x_jᵀV‖ is too large returns.
 """
 
@@ -22,27 +28,26 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bigfs.linalg.prox import norm_2p, project_simplex, row_norms
+from bigfs.linalg.ridge import WAYS, centring
+from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
-from bigfs.prox import norm_2p, project_simplex, row_norms
 from bigfs.result import Record, iterate
-from bigfs.ridge import WAYS, centring
-from bigfs.ridge.working import WorkingSet
-from bigfs.selectors._base import Selector, at_least_two, is_dask
+from bigfs.selectors.base import Selector, at_least_two, is_dask
+from bigfs.types import AnyArray, FloatArray, IntArray
 
-Array = NDArray[np.float64]
 NEGLIGIBLE = 1e-10  # θ below this share of the largest leaves the working set
 RETURN = 1e-3  # of θ's mass goes to the features that return to it
 
 
 class State(NamedTuple):
-    theta: Array  # (d,): on the simplex after the first round; 0 where the feature is left out
-    W: Array  # (d, c)
-    b: Array  # (c,)
-    Y: Array  # (n, c)
+    theta: FloatArray  # (d,): on the simplex after the first round; 0 where the feature is left out
+    W: FloatArray  # (d, c)
+    b: FloatArray  # (c,)
+    Y: FloatArray  # (n, c)
     objective: float
     violation: float  # the certificate over the working set
     gap: float  # the same with the left-out features looked at; inf until that was done
@@ -52,22 +57,34 @@ class State(NamedTuple):
 class Problem:
     """The data, the step, the certificate, and the working set of features."""
 
-    def __init__(self, X: Matrix, code: NDArray[np.int64], c: int, p: float, gamma: float, tol: float, ridge: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        X: Matrix,
+        code: IntArray,
+        c: int,
+        p: float,
+        gamma: float,
+        tol: float,
+        ridge: dict[str, Any],
+    ) -> None:
         self.X, self.code, self.c, self.p, self.gamma, self.tol = X, code, c, p, gamma, tol
         self.known = code >= 0
         self.middle = centring(X.shape[0])
         self.working = WorkingSet(X, targets=c, **ridge)
 
-    def start(self, theta: Array | None) -> State:
+    def start(self, theta: FloatArray | None) -> State:
         """θ as given, or 1; unlabelled rows of Y at 1/c."""
         n, d = self.X.shape
         Y = np.full((n, self.c), 1 / self.c)
         Y[self.known] = np.eye(self.c)[self.code[self.known]]
-        theta = np.where(self.X.stats.counts > 0, 1.0 if theta is None else theta, 0.0)  # an empty column can't get weight
+        # an empty column can't get weight
+        theta = np.where(self.X.stats.counts > 0, 1.0 if theta is None else theta, 0.0)
         return State(theta, np.zeros((d, self.c)), np.zeros(self.c), Y, np.inf, np.inf, np.inf, 0.0)
 
     def step(self, state: State) -> State:
-        solved = self.working.solve(self.middle, self.u(state.theta), state.Y - state.Y.mean(axis=0), state.W)
+        solved = self.working.solve(
+            self.middle, self.u(state.theta), state.Y - state.Y.mean(axis=0), state.W
+        )
         W = solved.W
         XW = self.working.times(W)
         b = (state.Y - XW).mean(axis=0)
@@ -81,20 +98,25 @@ class Problem:
         theta, gap = self.with_left_out(theta, violation, Y, V, objective)
         return State(theta, W, b, Y, objective, violation, gap, solved.residual)
 
-    def u(self, theta: Array) -> Array:
+    def u(self, theta: FloatArray) -> FloatArray:
         """γ/φ with φ = θ^(2/p − 1); infinite where the feature is left out."""
         with np.errstate(divide="ignore"):
             return self.gamma / theta ** (2 / self.p - 1)
 
-    def theta(self, W: Array) -> Array:
+    def theta(self, W: FloatArray) -> FloatArray:
         """‖w_j‖ᵖ / Σ‖w‖ᵖ, without those that became negligible."""
         weight = row_norms(W) ** self.p
         if not weight.any():
-            raise ValueError("no feature of X varies together with y, so every weight is zero: check X and y, or give other features")
+            raise ValueError(
+                "no feature of X varies together with y, so every weight is zero: "
+                "check X and y, or give other features"
+            )
         weight[weight < NEGLIGIBLE * weight.max()] = 0
         return weight / weight.sum()
 
-    def violation(self, W: Array, theta: Array, Y: Array, V: Array, objective: float) -> float:
+    def violation(
+        self, W: FloatArray, theta: FloatArray, Y: FloatArray, V: FloatArray, objective: float
+    ) -> float:
         """How far from stationary (p < 1), or the duality gap (p = 1), on the working set."""
         G = self.working.transposed_times(V)
         if self.p == 1:
@@ -103,13 +125,17 @@ class Problem:
         pull = row_norms(G[on] - self.u(theta)[on, None] * W[on])
         return float(row_norms(W)[on] @ pull / (self.gamma * norm_2p(W, self.p) ** 2))
 
-    def duality_gap(self, largest: float, Y: Array, V: Array, objective: float) -> float:
+    def duality_gap(self, largest: float, Y: FloatArray, V: FloatArray, objective: float) -> float:
         a = 2 * np.sum(V[self.known] * Y[self.known]) + 2 * np.sum(V[~self.known].min(axis=1))
         q = np.sum(V**2) + largest**2 / self.gamma
         return float((objective - max(a, 0.0) ** 2 / (4 * q)) / objective) if objective > 0 else 0.0
 
-    def with_left_out(self, theta: Array, violation: float, Y: Array, V: Array, objective: float) -> tuple[Array, float]:
-        """θ and the gap once the working set is done: every feature is looked at, and those that should not be at zero return."""
+    def with_left_out(
+        self, theta: FloatArray, violation: float, Y: FloatArray, V: FloatArray, objective: float
+    ) -> tuple[FloatArray, float]:
+        """θ and the gap once the working set is done: every feature is looked at, and those that
+        should not be at zero return.
+        """
         if self.p < 1:
             return theta, violation
         if violation > self.tol:
@@ -121,11 +147,15 @@ class Problem:
             theta = (1 - RETURN) * theta + RETURN * back / back.sum()
         return theta, gap
 
-    def scores(self, state: State) -> Array:
-        """θ, larger than 0; a feature left out comes behind, at −1 … 0, by how strongly the residual asks for it."""
+    def scores(self, state: State) -> FloatArray:
+        """θ, larger than 0; a feature left out comes behind, at −1 … 0, by how strongly the
+        residual asks for it.
+        """
         V = state.Y - self.working.times(state.W) - state.b
         asks = row_norms(self.X.T @ (V - V.mean(axis=0)))
-        return np.where(state.theta > 0, state.theta, asks / max(asks.max(), np.finfo(float).tiny) - 1)
+        return np.where(
+            state.theta > 0, state.theta, asks / max(asks.max(), np.finfo(float).tiny) - 1
+        )
 
 
 def measure(state: State) -> Record:
@@ -144,29 +174,33 @@ class SRLSR(Selector):
     Parameters
     ----------
     n_features_to_select : a count, a fraction of the features, or None for half of them.
-    p : in (0, 1], of the penalty ‖W‖²₂,ₚ. The smaller, the fewer features keep a weight; below 1 the answer is a local optimum.
-    gamma : > 0, weight of the penalty. About γ^(−1/4) features keep a weight at p = 0.5 and γ^(−1/2) at p = 1, up to a factor that the data
+    p : in (0, 1], of the penalty ‖W‖²₂,ₚ. The smaller, the fewer features keep a weight; below 1
+        the answer is a local optimum.
+    gamma : > 0, weight of the penalty. About γ^(−1/4) features keep a weight at p = 0.5 and
+        γ^(−1/2) at p = 1, up to a factor that the data
         sets: for 500 text features 1e−8 and 1e−3 are places to start.
-    start : (d,) positive first θ; None is 1 for every feature. For p = 1 it does not change the answer.
-    solver : "auto", "woodbury", "primal" or "cg": how the ridge solves run; `bigfs.ridge`.
+    start : (d,) positive first θ; None is 1 for every feature. For p = 1 it does not change the
+        answer.
+    solver : "auto", "woodbury", "primal" or "cg": how the ridge solves run; `bigfs.linalg.ridge`.
     solver_tol : relative residual at which CG stops in each round.
-    solver_max_iter : CG's iterations in each round; stopping there still lowers the objective, and `history` has the residual.
+    solver_max_iter : CG's iterations in each round; stopping there still lowers the objective, and
+        `history` has the residual.
     tol : stop at this relative duality gap (p = 1) or violation of stationarity (p < 1).
     max_iter : rounds.
 
     Attributes
     ----------
-    scores_ : (d,) θ where it is positive. Features of zero weight follow at −1 … 0, by how strongly the residual asks for them.
+    scores_ : (d,) θ where it is positive. Features of zero weight follow at −1 … 0, by how strongly
+        the residual asks for them.
     theta_ : (d,) on the simplex.
     coef_, intercept_ : W (d, c) and b (c,).
     classes_ : (c,) the labels found.
     label_distributions_ : (n, c) the completed Y: one-hot where labelled, on the simplex where not.
-    result_ : status, history (objective, features, violation, gap, residual of each round), and the plans of the ridge solves.
+    result_ : status, history (objective, features, violation, gap, residual of each round), and the
+        plans of the ridge solves.
 
-    References
-    ----------
-    Chen, Yuan, Nie, Ming: Semi-supervised feature selection via sparse rescaled linear square regression.
-    IEEE TKDE 2018, eq. 50 and Alg. 1.
+    References ---------- Chen, Yuan, Nie, Ming: Semi-supervised feature selection via sparse
+    rescaled linear square regression. IEEE TKDE 2018, eq. 50 and Alg. 1.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -222,34 +256,46 @@ class SRLSR(Selector):
         self.n_iter_ = len(self.result_.history)
         self.scores_ = problem.scores(state)
         self.result_.stats.update(plans=problem.working.plans, passes=X.passes)
-        self.theta_, self.coef_, self.intercept_, self.label_distributions_ = state.theta, state.W, state.b, state.Y
+        self.theta_, self.coef_, self.intercept_, self.label_distributions_ = (
+            state.theta,
+            state.W,
+            state.b,
+            state.Y,
+        )
 
-    def _checked_start(self, d: int) -> Array | None:
+    def _checked_start(self, d: int) -> FloatArray | None:
         if self.start is None:
             return None
         start = np.asarray(self.start, dtype=np.float64)
         if start.shape != (d,) or not np.all(start > 0):
-            raise ValueError(f"start must hold {d} positive numbers, one a feature; got shape {start.shape}")
+            raise ValueError(
+                f"start must hold {d} positive numbers, one a feature; got shape {start.shape}"
+            )
         return start / start.max()
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> AnyArray:
         """The class of largest x W + b, (n,), for X as in `fit`."""
         check_is_fitted(self)
         on = np.flatnonzero(self.theta_)
         if isinstance(X, Matrix) or is_dask(X):
             X = (X if isinstance(X, Matrix) else Matrix.from_dask(X)).columns(on)
         else:
-            X = validate_data(self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False)[:, on]
+            X = validate_data(
+                self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False
+            )[:, on]
         return np.asarray(self.classes_[np.argmax(X @ self.coef_[on] + self.intercept_, axis=1)])
 
 
 class RLSR(SRLSR):
-    """SRLSR with p = 1: convex, so that the optimum does not depend on the start, with a duality gap for every answer.
+    """SRLSR with p = 1: convex, so that the optimum does not depend on the start, with a duality
+    gap for every answer.
 
     The parameters and attributes are those of `SRLSR` without p; gamma is 1e-3 if it is not given.
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {k: v for k, v in SRLSR._parameter_constraints.items() if k != "p"}
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        k: v for k, v in SRLSR._parameter_constraints.items() if k != "p"
+    }
     p = 1.0
 
     def __init__(

@@ -1,8 +1,10 @@
-"""Scores of one feature at a time from its sums per class: one pass over X for all of them, none where the store has them.
+"""Scores of one feature at a time from its sums per class: one pass over X for all of them, none
+where the store has them.
 
     SSB_j = Σ_c n_c (x̄_cj − x̄_j)²      between classes
     SSW_j = Σ_i x_ij² − Σ_c n_c x̄_cj²   within classes
-    Fisher score = SSB / SSW      ANOVA F = (SSB/(c−1)) / (SSW/(n−c))      χ² = Σ_c (O_c − E_c)² / E_c
+    Fisher score = SSB / SSW      ANOVA F = (SSB/(c−1)) / (SSW/(n−c))      χ² = Σ_c (O_c − E_c)² /
+        E_c
 
 Fisher's and ANOVA's differ by a constant factor, so they rank alike.
 """
@@ -14,15 +16,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from bigfs.embedding.responses import one_hot
 from bigfs.matrix import Matrix
-from bigfs.response import one_hot
 from bigfs.result import Result, Status
-from bigfs.selectors._base import Labels, Selector, at_least_two
+from bigfs.selectors.base import Labels, Selector, at_least_two
+from bigfs.types import FloatArray
 from bigfs.validation import require_magnitude
 
-Array = NDArray[np.float64]
 NEGATIVE = "Negative values in data: chi2 needs non-negative features, use anova or fisher"
 
 
@@ -48,32 +49,40 @@ class _ClassSums(Selector):
             sums = X.reduce_rows(sums_of, each=[[Y[t.start : t.stop] for t in X.row_tiles]])
         require_magnitude(sums[:, -1], sums.any(axis=1))
         self.scores_ = self._score(sums[:, :-1], sums[:, -1], Y.sum(axis=0))
-        self.result_: Result[Array] = Result(self.scores_, Status.EXACT, stats={"passes": X.passes - before})
+        self.result_: Result[FloatArray] = Result(
+            self.scores_, Status.EXACT, stats={"passes": X.passes - before}
+        )
 
     @abstractmethod
-    def _score(self, sums: Array, squares: Array, sizes: Array) -> Array:
+    def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
         """From Σ_{i∈c} x_ij (d × c), Σ_i x_ij² (d) and n_c."""
 
 
 class Fisher(_ClassSums):
-    """Fisher score SSB/SSW; infinite for a feature that is constant within each class and differs between them."""
+    """Fisher score SSB/SSW; infinite for a feature that is constant within each class and differs
+    between them.
+    """
 
-    def _score(self, sums: Array, squares: Array, sizes: Array) -> Array:
+    def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
         between, within = _sums_of_squares(sums, squares, sizes)
         return _ratio(between, within)
 
 
 class ANOVA(_ClassSums):
-    """The F statistic of a one-way analysis of variance, as `sklearn.feature_selection.f_classif`."""
+    """The F statistic of a one-way analysis of variance, as
+    `sklearn.feature_selection.f_classif`.
+    """
 
-    def _score(self, sums: Array, squares: Array, sizes: Array) -> Array:
+    def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
         between, within = _sums_of_squares(sums, squares, sizes)
         n, c = sizes.sum(), len(sizes)
         return _ratio(between / (c - 1), within / max(n - c, 1))
 
 
 class Chi2(_ClassSums):
-    """The χ² statistic between a non-negative feature and the class, as `sklearn.feature_selection.chi2`."""
+    """The χ² statistic between a non-negative feature and the class, as
+    `sklearn.feature_selection.chi2`.
+    """
 
     _positive = True
 
@@ -82,28 +91,33 @@ class Chi2(_ClassSums):
         tags.input_tags.positive_only = True
         return tags
 
-    def _score(self, sums: Array, squares: Array, sizes: Array) -> Array:
+    def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
         if sums.min() < 0:
             raise ValueError(NEGATIVE)
         expected = np.outer(sums.sum(axis=1), sizes / sizes.sum())
         return np.sum((sums - expected) ** 2 / np.where(expected > 0, expected, 1), axis=1)
 
 
-def _class_sums(block: Any, start: int, stop: int, Y: Array) -> Array:
-    """width × (c + 1): the column's sum in each class, then its sum of squares over the labelled rows."""
+def _class_sums(block: Any, start: int, stop: int, Y: FloatArray) -> FloatArray:
+    """width × (c + 1): the column's sum in each class, then its sum of squares over the labelled
+    rows.
+    """
     block = block.astype(np.float64)
-    with np.errstate(over="ignore", under="ignore"):  # `require_magnitude` refuses what is too large
+    # `require_magnitude` refuses what is too large
+    with np.errstate(over="ignore", under="ignore"):
         squared = block.multiply(block) if sp.issparse(block) else block * block
         return np.column_stack([block.T @ Y, squared.T @ Y.sum(axis=1)])
 
 
-def _non_negative_class_sums(block: Any, start: int, stop: int, Y: Array) -> Array:
+def _non_negative_class_sums(block: Any, start: int, stop: int, Y: FloatArray) -> FloatArray:
     if (block.data if sp.issparse(block) else block).min(initial=0) < 0:
         raise ValueError(NEGATIVE)
     return _class_sums(block, start, stop, Y)
 
 
-def _sums_of_squares(sums: Array, squares: Array, sizes: Array) -> tuple[Array, Array]:
+def _sums_of_squares(
+    sums: FloatArray, squares: FloatArray, sizes: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     explained = (sums**2 / sizes).sum(axis=1)
     between = explained - sums.sum(axis=1) ** 2 / sizes.sum()
     within = squares - explained
@@ -111,6 +125,6 @@ def _sums_of_squares(sums: Array, squares: Array, sizes: Array) -> tuple[Array, 
     return np.where(between > rounding, between, 0), np.where(within > rounding, within, 0)
 
 
-def _ratio(a: Array, b: Array) -> Array:
+def _ratio(a: FloatArray, b: FloatArray) -> FloatArray:
     """a/b with 0/0 = 0 and a/0 = ∞."""
     return np.divide(a, b, out=np.where(a > 0, np.inf, 0.0), where=b > 0)

@@ -15,8 +15,8 @@ from storage.sources.base import MatrixSource, Source, head
 from storage.sources.joined import Joined, Topics
 from storage.sources.jsonl import JsonFeatures, JsonLines
 from storage.sources.matrixmarket import MatrixMarket
-from storage.sources.svmlight import Svmlight
-from storage.sources.synthetic import PREFIX, Synthetic
+from storage.sources.svmlight.source import Svmlight
+from storage.sources.synthetic.source import PREFIX, Synthetic
 from storage.sources.tables import Csv, Parquet
 from storage.sources.text import Text
 
@@ -42,9 +42,11 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
 
     Parameters
     ----------
-    source : a file or a folder; ``synthetic:NAME`` for a generated corpus; the http(s) URL of a file;
-        or a name of `storage.catalogue.ENTRIES`, unless a file is called so. Options may follow, as in
-        ``faces.mat?sample_shape=32x32&unlabelled=-1`` (not after a URL, where they would be its own).
+    source : a file or a folder; ``synthetic:NAME`` for a generated corpus; the http(s) URL of a
+        file;
+        or a name of `storage.catalogue.ENTRIES`, unless a file is called so. Options may follow, as
+        in ``faces.mat?sample_shape=32x32&unlabelled=-1`` (not after a URL, where they would be its
+        own).
     format : one of `FORMATS`; default: guessed from the content.
     options : of the format, for example ``zero_based`` of svmlight.
 
@@ -62,12 +64,20 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
     if not Path(source).exists():
         name, _, query = name.partition("?")
         if query:
-            return find(name, **{"format": format, **dict(parse_qsl(query, keep_blank_values=True)), **options})
+            return find(
+                name,
+                **{"format": format, **dict(parse_qsl(query, keep_blank_values=True)), **options},
+            )
         if name in catalogue.ENTRIES:
             return _catalogued(name, format, options)
-        raise SourceError(f"{name} does not exist: give the path of a file or a folder, a URL, or a name that `bigfs datasets` lists")
+        raise SourceError(
+            f"{name} does not exist: give the path of a file or a folder, a URL, or a "
+            f"name that `bigfs datasets` lists"
+        )
     if Path(source).is_dir() and not any(path.is_file() for path in Path(source).rglob("*")):
-        raise SourceError(f"{name} is an empty folder: give a folder with one subfolder of text files a class")
+        raise SourceError(
+            f"{name} is an empty folder: give a folder with one subfolder of text files a class"
+        )
     return _made(FORMATS[format] if format else _guess(Path(source)), str(source), options)
 
 
@@ -75,8 +85,13 @@ def _made(kind: Any, path: str, options: dict[str, Any]) -> Source:
     parameters = inspect.signature(kind).parameters
     known = [name for name in list(parameters)[1:] if name != "plain"]
     if unknown := sorted(set(options) - set(known)):
-        raise SourceError(f"{kind.format} has no option {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
-    options = {name: _typed(value, str(parameters[name].annotation), name) for name, value in options.items()}
+        raise SourceError(
+            f"{kind.format} has no option {', '.join(unknown)}; it has {', '.join(known) or 'none'}"
+        )
+    options = {
+        name: _typed(value, str(parameters[name].annotation), name)
+        for name, value in options.items()
+    }
     return kind(path, **options)  # type: ignore[no-any-return]  # of a registry
 
 
@@ -87,11 +102,15 @@ def _typed(value: Any, wanted: str, name: str) -> Any:
     try:
         return {"true": True, "false": False}[value.lower()] if "bool" in wanted else int(value)
     except (KeyError, ValueError):
-        raise SourceError(f"{name} is {'true or false' if 'bool' in wanted else 'a whole number'}, not {value!r}") from None
+        raise SourceError(
+            f"{name} is {'true or false' if 'bool' in wanted else 'a whole number'}, not {value!r}"
+        ) from None
 
 
 def _catalogued(name: str, format: str | None, options: dict[str, Any]) -> Source:
-    """A corpus of the catalogue: its files joined, its labels from their own file if they lie apart."""
+    """A corpus of the catalogue: its files joined, its labels from their own file if they lie
+    apart.
+    """
     entry = catalogue.ENTRIES[name]
     paths = catalogue.fetch(name)
     parts = [
@@ -112,4 +131,6 @@ def _guess(path: Path) -> type[Source]:
     for kind in FORMATS.values():
         if kind.sniff(path, start):
             return kind
-    raise SourceError(f"the format of {path} is not one of {', '.join(FORMATS)}: name it with format=")
+    raise SourceError(
+        f"the format of {path} is not one of {', '.join(FORMATS)}: name it with format="
+    )

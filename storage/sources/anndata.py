@@ -1,6 +1,8 @@
-"""AnnData on disk, .h5ad (h5py) or .zarr, read by its published encoding; anndata itself is not needed.
+"""AnnData on disk, .h5ad (h5py) or .zarr, read by its published encoding; anndata itself is not
+needed.
 
-A csr matrix is read in row ranges where it lies; a dense one too; a csc one is transposed on scratch.
+A csr matrix is read in row ranges where it lies; a dense one too; a csc one is transposed on
+scratch.
 """
 
 from __future__ import annotations
@@ -15,17 +17,17 @@ import numpy as np
 import scipy.sparse as sp
 import zarr
 import zarr.errors
-from numpy.typing import NDArray
 from zarr.abc.store import Store
 from zarr.storage import LocalStore, WrapperStore
 
-from storage import validation
+from bigfs.types import AnyArray
 from storage.errors import SourceError
+from storage.fingerprint import fingerprint_of, identity_of
+from storage.format import validation
 from storage.sources import gate
 from storage.sources import labels as label_rules
 from storage.sources.arrays import hdf5
-from storage.sources.base import MatrixSource, Rows, fingerprint_of
-from storage.sources.identity import identity_of
+from storage.sources.base import MatrixSource, Rows
 from storage.sources.spool import Spool, checked, csc_triplets, csr, flat, row_ranges, save_triplets
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -55,9 +57,21 @@ class AnnData(MatrixSource):
     format = "anndata"
 
     def __init__(
-        self, path: str, *, layer: str | None = None, label: str | None = None, split: str | None = None, unlabelled: str | None = None
+        self,
+        path: str,
+        *,
+        layer: str | None = None,
+        label: str | None = None,
+        split: str | None = None,
+        unlabelled: str | None = None,
     ) -> None:
-        self.path, self.layer, self.label, self.split, self.unlabelled = path, layer, label, split, unlabelled
+        self.path, self.layer, self.label, self.split, self.unlabelled = (
+            path,
+            layer,
+            label,
+            split,
+            unlabelled,
+        )
         self.spool: Spool | None = None
 
     @classmethod
@@ -74,7 +88,9 @@ class AnnData(MatrixSource):
     def fingerprint(self) -> str:
         path = Path(self.path)
         files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-        return fingerprint_of(self.format, identity_of(files), self.layer, self.label, self.split, self.unlabelled)
+        return fingerprint_of(
+            self.format, identity_of(files), self.layer, self.label, self.split, self.unlabelled
+        )
 
     def unpacked(self, scratch: Path) -> Self:
         """Known shape and names; a csc matrix is transposed on scratch."""
@@ -82,11 +98,15 @@ class AnnData(MatrixSource):
         with self._file() as file:
             X, kind, (n, d) = self._matrix(file)
             if not n or not d:
-                raise SourceError(f"{self.path} holds a matrix of {n} × {d}: there is nothing to select from")
+                raise SourceError(
+                    f"{self.path} holds a matrix of {n} × {d}: there is nothing to select from"
+                )
             ready.n_features = d
             names = self._index(file, "var")
             if names is not None and len(names) != d:
-                raise SourceError(f"{self.path} is broken: var has {len(names)} names for {d} columns")
+                raise SourceError(
+                    f"{self.path} is broken: var has {len(names)} names for {d} columns"
+                )
             ready.feature_names = None if names is None else names.tolist()
             columns = self._columns(file)
             ready.label_columns = columns if self.label is None and "label" not in columns else None
@@ -94,17 +114,28 @@ class AnnData(MatrixSource):
                 folder = Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}"
                 indptr = self._indptr(X, d)
                 ready.spool = save_triplets(
-                    folder, self.path, lambda: csc_triplets(X["data"], X["indices"], indptr), (n, d), X["data"].dtype
+                    folder,
+                    self.path,
+                    lambda: csc_triplets(X["data"], X["indices"], indptr),
+                    (n, d),
+                    X["data"].dtype,
                 )
             elif kind == "csr_matrix":
                 self._indptr(X, n)
         return ready
 
-    def _indptr(self, X: Any, size: int) -> NDArray[Any]:
+    def _indptr(self, X: Any, size: int) -> AnyArray:
         """indptr of a sparse matrix with as many indices as values."""
         gate.require_room(size + 1, self.path)
-        if X["indptr"].shape != (size + 1,) or X["data"].shape != X["indices"].shape or X["data"].ndim != 1:
-            raise SourceError(f"{self.path} is broken: the lengths of data, indices and indptr do not match its shape")
+        if (
+            X["indptr"].shape != (size + 1,)
+            or X["data"].shape != X["indices"].shape
+            or X["data"].ndim != 1
+        ):
+            raise SourceError(
+                f"{self.path} is broken: the lengths of data, indices and "
+                f"indptr do not match its shape"
+            )
         return gate.require_indptr(X["indptr"][:], size, X["data"].shape[0], self.path)
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
@@ -112,7 +143,9 @@ class AnnData(MatrixSource):
             return self.spool.pieces(size)
         with self._file() as file:
             X, kind, (n, d) = self._matrix(file)
-            return row_ranges(n, 8 * n * d if kind == "array" else 12 * X["data"].shape[0] + 8 * n, size)
+            return row_ranges(
+                n, 8 * n * d if kind == "array" else 12 * X["data"].shape[0] + 8 * n, size
+            )
 
     def read(self, piece: tuple[int, int]) -> Rows:
         return Rows(self.rows(*piece), *self.about(*piece))
@@ -130,7 +163,7 @@ class AnnData(MatrixSource):
                 rows = self._csr(X, start, stop, d)
         return checked(rows, self.path, start)
 
-    def about(self, start: int, stop: int) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
+    def about(self, start: int, stop: int) -> tuple[Any, AnyArray | None, AnyArray | None]:
         """Their labels, splits and names, each None if there are none."""
         with self._file() as file:
             y = self._column(file, self.label, "label", start, stop)
@@ -139,11 +172,14 @@ class AnnData(MatrixSource):
         if y is not None:
             y = label_rules.many(y, stop - start, self.unlabelled, self.path)
         if split is not None and not set(split) <= {"train", "test"}:
-            raise SourceError(f"{self.path}: obs[{self.split or 'split'!r}] holds more than train and test")
+            raise SourceError(
+                f"{self.path}: obs[{self.split or 'split'!r}] holds more than train and test"
+            )
         return y, split, names
 
-    def by_rows(self) -> tuple[NDArray[Any], int]:
-        """indptr of a csr matrix, and the bytes of its largest chunk: what using it where it lies depends on.
+    def by_rows(self) -> tuple[AnyArray, int]:
+        """indptr of a csr matrix, and the bytes of its largest chunk: what using it where it lies
+        depends on.
 
         Raises
         ------
@@ -152,20 +188,33 @@ class AnnData(MatrixSource):
         with self._file() as file:
             X, kind, (n, _) = self._matrix(file)
             if kind != "csr_matrix":
-                raise SourceError(f"{self.path} holds X as {kind}, which is not read by rows where it lies: stage it")
-            largest = max(X[part].chunks[0] * X[part].dtype.itemsize for part in ("data", "indices"))
+                raise SourceError(
+                    f"{self.path} holds X as {kind}, which is not read by "
+                    f"rows where it lies: stage it"
+                )
+            largest = max(
+                X[part].chunks[0] * X[part].dtype.itemsize for part in ("data", "indices")
+            )
             return self._indptr(X, n).astype(np.int64), largest
 
     def _csr(self, X: Any, start: int, stop: int, d: int) -> sp.csr_array:
         indptr = np.asarray(X["indptr"][start : stop + 1], dtype=np.int64)
         cut = slice(int(indptr[0]), int(indptr[-1]))
-        return csr(np.asarray(X["data"][cut]), np.asarray(X["indices"][cut]), indptr, (stop - start, d), self.path)
+        return csr(
+            np.asarray(X["data"][cut]),
+            np.asarray(X["indices"][cut]),
+            indptr,
+            (stop - start, d),
+            self.path,
+        )
 
     # --- the encoding ---------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _file(self) -> Iterator[Any]:
-        """The root group; what the libraries say of a broken file becomes one line that names it."""
+        """The root group; what the libraries say of a broken file becomes one line that names
+        it.
+        """
         try:
             if Path(self.path).is_dir():
                 yield zarr.open_group(Guarded(LocalStore(self.path, read_only=True)), mode="r")
@@ -175,7 +224,10 @@ class AnnData(MatrixSource):
         except SourceError:
             raise
         except (OSError, KeyError, ValueError, RuntimeError, zarr.errors.BaseZarrError) as error:
-            raise SourceError(f"{self.path} is broken, or not AnnData: {str(error).splitlines()[0] if str(error) else error!r}") from error
+            raise SourceError(
+                f"{self.path} is broken, or not AnnData: "
+                f"{str(error).splitlines()[0] if str(error) else error!r}"
+            ) from error
 
     def _matrix(self, file: Any) -> tuple[Any, str, tuple[int, int]]:
         where = "X" if self.layer is None else f"layers/{self.layer}"
@@ -185,15 +237,24 @@ class AnnData(MatrixSource):
         X = file[where]
         kind = X.attrs.get("encoding-type", "array" if hasattr(X, "dtype") else None)
         if kind not in ("csr_matrix", "csc_matrix", "array"):
-            raise SourceError(f"{self.path}: {where} is of the encoding {kind!r}; csr_matrix, csc_matrix and array can be read")
+            raise SourceError(
+                f"{self.path}: {where} is of the encoding {kind!r}; csr_matrix, "
+                f"csc_matrix and array can be read"
+            )
         shape = tuple(int(side) for side in (X.shape if kind == "array" else X.attrs["shape"]))
         if len(shape) != 2:
             raise SourceError(f"{self.path}: {where} has {len(shape)} dimensions, not 2")
-        if kind != "array" and (lost := [name for name in ("data", "indices", "indptr") if name not in X]):
-            raise SourceError(f"{self.path} is broken: {where} is a {kind} without {', '.join(lost)}")
+        if kind != "array" and (
+            lost := [name for name in ("data", "indices", "indptr") if name not in X]
+        ):
+            raise SourceError(
+                f"{self.path} is broken: {where} is a {kind} without {', '.join(lost)}"
+            )
         return X, kind, gate.require_shape(*shape, self.path)
 
-    def _index(self, file: Any, frame: str, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
+    def _index(
+        self, file: Any, frame: str, start: int = 0, stop: int | None = None
+    ) -> AnyArray | None:
         if frame not in file:
             return None
         group = file[frame]
@@ -202,39 +263,60 @@ class AnnData(MatrixSource):
 
     def _columns(self, file: Any) -> list[str]:
         """The names of the columns of obs."""
-        return [c for c in file["obs"] if c != file["obs"].attrs.get("_index", "_index")] if "obs" in file else []
+        return (
+            [c for c in file["obs"] if c != file["obs"].attrs.get("_index", "_index")]
+            if "obs" in file
+            else []
+        )
 
-    def _column(self, file: Any, name: str | None, default: str, start: int, stop: int) -> NDArray[Any] | None:
+    def _column(
+        self, file: Any, name: str | None, default: str, start: int, stop: int
+    ) -> AnyArray | None:
         if "obs" not in file and name is None:
             return None
         columns = self._columns(file)
         if name is None and default not in columns:
             return None
         if (name or default) not in columns:
-            raise SourceError(f"{self.path} has no obs[{name!r}], only {', '.join(columns) or 'no column'}: name it with {default}=")
+            raise SourceError(
+                f"{self.path} has no obs[{name!r}], only "
+                f"{', '.join(columns) or 'no column'}: name it with {default}="
+            )
         column = file["obs"][name or default]
         kind = column.attrs.get("encoding-type")
         if kind == "categorical":
             codes = np.asarray(self._whole(file, column["codes"], name or default)[start:stop])
             categories = _texts(column["categories"], 0, None)
             if codes.size and not -1 <= codes.min() <= codes.max() < len(categories):
-                raise SourceError(f"{self.path} is broken: obs[{name or default!r}] has a code outside its categories")
+                raise SourceError(
+                    f"{self.path} is broken: obs[{name or default!r}] has a "
+                    f"code outside its categories"
+                )
             return np.append(categories, "")[codes]  # −1, the missing category, is the last
         if not hasattr(column, "dtype"):
             known = "a categorical, texts or numbers were expected"
-            raise SourceError(f"{self.path}: obs[{name or default!r}] is of the encoding {kind!r}: {known}")
+            raise SourceError(
+                f"{self.path}: obs[{name or default!r}] is of the encoding {kind!r}: {known}"
+            )
         self._whole(file, column, name or default)
-        return _texts(column, start, stop) if column.dtype.kind in "OTU" else np.asarray(column[start:stop])
+        return (
+            _texts(column, start, stop)
+            if column.dtype.kind in "OTU"
+            else np.asarray(column[start:stop])
+        )
 
     def _whole(self, file: Any, column: Any, name: str) -> Any:
         """A column of obs with one value a sample."""
         n = self._matrix(file)[2][0]
         if column.shape != (n,):
-            raise SourceError(f"{self.path} is broken: obs[{name!r}] has the shape {column.shape} for {n} samples")
+            raise SourceError(
+                f"{self.path} is broken: obs[{name!r}] has the shape {column.shape} for {n} samples"
+            )
         return column
 
 
-def _texts(array: Any, start: int, stop: int | None) -> NDArray[Any]:
+def _texts(array: Any, start: int, stop: int | None) -> AnyArray:
     if hasattr(array, "asstr") and array.dtype.kind == "O":  # h5py
         array = array.asstr()
-    return np.array(list(array[start:stop]), dtype=object)  # NumPy's own texts lose a NUL at the end
+    # NumPy's own texts lose a NUL at the end
+    return np.array(list(array[start:stop]), dtype=object)

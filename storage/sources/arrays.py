@@ -28,27 +28,62 @@ import scipy.io
 import scipy.sparse as sp
 from scipy.io.matlab import MatReadError
 
-from bigfs.blocks import require_memory
+from bigfs.engine import require_memory
 from storage import disk
 from storage.errors import SourceError
+from storage.fingerprint import fingerprint_of, identity_of
 from storage.sources import gate
 from storage.sources import labels as label_rules
-from storage.sources.base import MatrixSource, Rows, fingerprint_of, opened
-from storage.sources.identity import identity_of
-from storage.sources.spool import CHUNK, Spool, Triplets, csc_triplets, dense, save_csr, save_dense, save_labels, save_triplets, sparse
+from storage.sources.base import MatrixSource, Rows, opened
+from storage.sources.spool import (
+    CHUNK,
+    Spool,
+    Triplets,
+    csc_triplets,
+    dense,
+    save_csr,
+    save_dense,
+    save_labels,
+    save_triplets,
+    sparse,
+)
 
 # what numpy, scipy and zipfile raise for bytes that are not what they should be
 BROKEN = (
-    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, MatReadError, TokenError, EOFError, OSError, ValueError),
-    *(ArithmeticError, LookupError, TypeError, SyntaxError, AttributeError, UnboundLocalError, RuntimeError),
+    *(
+        zipfile.BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+        MatReadError,
+        TokenError,
+        EOFError,
+        OSError,
+        ValueError,
+    ),
+    *(
+        ArithmeticError,
+        LookupError,
+        TypeError,
+        SyntaxError,
+        AttributeError,
+        UnboundLocalError,
+        RuntimeError,
+    ),
 )
 
 
 class Saved(MatrixSource):
-    """What these formats share: `unpacked` lays the matrix out on scratch, and pieces are row ranges of it."""
+    """What these formats share: `unpacked` lays the matrix out on scratch, and pieces are row
+    ranges of it.
+    """
 
     def __init__(
-        self, path: str, *, labels: str | None = None, unlabelled: str | None = None, sample_shape: str | tuple[int, int] | None = None
+        self,
+        path: str,
+        *,
+        labels: str | None = None,
+        unlabelled: str | None = None,
+        sample_shape: str | tuple[int, int] | None = None,
     ) -> None:
         self.path, self.labels, self.unlabelled = path, labels, unlabelled
         self.sample_shape = image_shape(sample_shape)
@@ -72,17 +107,27 @@ class Saved(MatrixSource):
         try:
             spool = self.spooled(folder)
         except BROKEN as error:
-            if isinstance(error, SourceError) or (isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)):
-                raise  # said already; or the disk's own trouble, not a seek to where a broken file says
+            if isinstance(error, SourceError) or (
+                isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
+            ):
+                # said already; or the disk's own trouble, not a seek to where a broken file says
+                raise
             raise SourceError(
-                f"{self.path} can't be read as {self.format}: {str(error).splitlines()[0] if str(error) else error!r}"
+                f"{self.path} can't be read as {self.format}: "
+                f"{str(error).splitlines()[0] if str(error) else error!r}"
             ) from error
         if 0 in spool.shape:
-            raise SourceError(f"{self.path} holds a matrix of {spool.shape[0]} × {spool.shape[1]}: there is nothing to select from")
+            raise SourceError(
+                f"{self.path} holds a matrix of {spool.shape[0]} × {spool.shape[1]}: "
+                f"there is nothing to select from"
+            )
         if self.labels is not None:
             save_labels(spool, label_rules.beside(self.labels, spool.shape[0], self.unlabelled))
         if ready.sample_shape is not None and np.prod(ready.sample_shape) != spool.shape[1]:
-            raise SourceError(f"{self.path} has {spool.shape[1]} features a row, which is not an image of {self.sample_shape}")
+            raise SourceError(
+                f"{self.path} has {spool.shape[1]} features a row, which is not an "
+                f"image of {self.sample_shape}"
+            )
         ready.spool, ready.n_features = spool, spool.shape[1]
         return ready
 
@@ -103,7 +148,11 @@ def image_shape(text: str | tuple[int, int] | None) -> tuple[int, int] | None:
     """(M, N) from "32x32" or from itself."""
     if text is None:
         return None
-    sides = tuple(str(text).lower().replace("×", "x").split("x")) if isinstance(text, str) else tuple(text)
+    sides = (
+        tuple(str(text).lower().replace("×", "x").split("x"))
+        if isinstance(text, str)
+        else tuple(text)
+    )
     if len(sides) != 2 or not all(str(s).strip().isdecimal() and int(s) > 0 for s in sides):
         raise SourceError(f"sample_shape is M x N, as 32x32, not {text!r}")
     return int(sides[0]), int(sides[1])
@@ -120,7 +169,8 @@ class Npy(Saved):
 
     def spooled(self, folder: Path) -> Spool:
         folder.mkdir(parents=True, exist_ok=True)
-        with opened(self.path) as packed, open(folder / "X.npy", "wb") as out:  # a copy: scratch is what workers see
+        # a copy: scratch is what workers see
+        with opened(self.path) as packed, open(folder / "X.npy", "wb") as out:
             shutil.copyfileobj(packed, out, 1 << 22)
         return self.dense(folder)
 
@@ -142,7 +192,9 @@ class Npy(Saved):
 
 
 class Npz(Npy):
-    """A .npz of scipy.sparse.save_npz (csr, csc or coo), or one with dense arrays X (n × d or l × M × N) and, optionally, y."""
+    """A .npz of scipy.sparse.save_npz (csr, csc or coo), or one with dense arrays X (n × d or l × M
+    × N) and, optionally, y.
+    """
 
     format = "npz"
 
@@ -163,8 +215,14 @@ class Npz(Npy):
         folder.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(self.path) as archive:
             names = set(archive.namelist())
-            for name in names & {f"{part}.npy" for part in ("X", "y", "data", "indices", "indptr", "row", "col", "format", "shape")}:
-                with archive.open(name) as packed, open(folder / ("own_y.npy" if name == "y.npy" else name), "wb") as out:
+            for name in names & {
+                f"{part}.npy"
+                for part in ("X", "y", "data", "indices", "indptr", "row", "col", "format", "shape")
+            }:
+                with (
+                    archive.open(name) as packed,
+                    open(folder / ("own_y.npy" if name == "y.npy" else name), "wb") as out,
+                ):
                     shutil.copyfileobj(packed, out, 1 << 22)
         if "X.npy" in names:
             spool = self.dense(folder)
@@ -172,7 +230,8 @@ class Npz(Npy):
             spool = self._sparse(folder)
         else:
             raise SourceError(
-                f"{self.path} holds {', '.join(map(ascii, sorted(names)))}: a sparse matrix of save_npz was expected, or arrays X and y"
+                f"{self.path} holds {', '.join(map(ascii, sorted(names)))}: a sparse matrix "
+                f"of save_npz was expected, or arrays X and y"
             )
         if (folder / "own_y.npy").exists():
             own = np.load(folder / "own_y.npy", allow_pickle=False)
@@ -196,18 +255,26 @@ class Npz(Npy):
         stored = len(parts["data"])
         for name, part in parts.items():
             if name != "indptr" and part.shape != (stored,):
-                raise SourceError(f"{self.path} is broken: {name} has the shape {part.shape}, not {(stored,)}")
+                raise SourceError(
+                    f"{self.path} is broken: {name} has the shape {part.shape}, not {(stored,)}"
+                )
         if kind == "csr":
             return sparse(folder, self.path, (n, d))
         if kind == "csc":
             gate.require_indptr(parts["indptr"], d, stored, self.path)
-        entries = (lambda: _coo(parts)) if kind == "coo" else (lambda: csc_triplets(parts["data"], parts["indices"], parts["indptr"]))
+        entries = (
+            (lambda: _coo(parts))
+            if kind == "coo"
+            else (lambda: csc_triplets(parts["data"], parts["indices"], parts["indptr"]))
+        )
         return save_triplets(folder / "rows", self.path, entries, (n, d), parts["data"].dtype)
 
 
 def _coo(parts: dict[str, Any]) -> Iterator[Triplets]:
     for start in range(0, len(parts["data"]), CHUNK):
-        row, col, data = (np.asarray(parts[name][start : start + CHUNK]) for name in ("row", "col", "data"))
+        row, col, data = (
+            np.asarray(parts[name][start : start + CHUNK]) for name in ("row", "col", "data")
+        )
         yield row, col, data
 
 
@@ -218,8 +285,8 @@ class Mat(Saved):
     ----------
     x, y : the variables' names; default: the first there is of X and fea, of Y, y and gnd.
 
-    MATLAB 7.3 files are HDF5 and need the extra `hdf5` (h5py). Older ones can't be read in pieces: the
-    memory they take is projected first.
+    MATLAB 7.3 files are HDF5 and need the extra `hdf5` (h5py). Older ones can't be read in pieces:
+    the memory they take is projected first.
     """
 
     format = "mat"
@@ -251,7 +318,11 @@ class Mat(Saved):
         there = {name: (shape, kind) for name, shape, kind in scipy.io.whosmat(self.path)}
         x, y = self._names(there)
         shape, kind = there[x]
-        size = 10 * Path(self.path).stat().st_size + 16 * sum(shape) if kind == "sparse" else 3 * 8 * math.prod(shape)
+        size = (
+            10 * Path(self.path).stat().st_size + 16 * sum(shape)
+            if kind == "sparse"
+            else 3 * 8 * math.prod(shape)
+        )
         require_memory(size, f"reading {self.path}, which can't be read in parts,")
         content = scipy.io.loadmat(self.path, variable_names=[x, y] if y else [x])
         X = content[x]
@@ -262,19 +333,27 @@ class Mat(Saved):
             spool = save_dense(folder, self.path, X)
         else:
             raise SourceError(f"{self.path}: {x} has {X.ndim} dimensions, not 2 (or 3: images)")
-        return save_labels(spool, None if y is None else label_rules.many(content[y], spool.shape[0], self.unlabelled, self.path))
+        return save_labels(
+            spool,
+            None
+            if y is None
+            else label_rules.many(content[y], spool.shape[0], self.unlabelled, self.path),
+        )
 
     def _names(self, there: Any) -> tuple[str, str | None]:
         x = self.x or next((name for name in ("X", "fea") if name in there), None)
         y = self.y or next((name for name in ("Y", "y", "gnd") if name in there), None)
         if x is None or x not in there or (y is not None and y not in there):
             raise SourceError(
-                f"{self.path} has the variables {', '.join(sorted(there)) or 'none'}: name the matrix with x=, the labels with y="
+                f"{self.path} has the variables {', '.join(sorted(there)) or 'none'}: name "
+                f"the matrix with x=, the labels with y="
             )
         return x, y
 
     def _hdf5(self, folder: Path) -> Spool:
-        """MATLAB 7.3: arrays are stored transposed, sparse ones as csc in a group (ir, jc, data)."""
+        """MATLAB 7.3: arrays are stored transposed, sparse ones as csc in a group (ir, jc,
+        data).
+        """
         with hdf5(self.path) as file:
             x, y = self._names(set(file) - {"#refs#"})
             if not hasattr(file[x], "shape"):
@@ -290,18 +369,31 @@ class Mat(Saved):
                     out[start : start + step] = X[:, start : start + step].T
                 out.flush()
                 spool = dense(folder, self.path)
-            return save_labels(spool, None if y is None else label_rules.many(file[y][:], spool.shape[0], self.unlabelled, self.path))
+            return save_labels(
+                spool,
+                None
+                if y is None
+                else label_rules.many(file[y][:], spool.shape[0], self.unlabelled, self.path),
+            )
 
     def _hdf5_sparse(self, folder: Path, X: Any) -> Spool:
         n, d = gate.require_shape(int(X.attrs["MATLAB_sparse"]), len(X["jc"]) - 1, self.path)
         gate.require_room(d + 1, self.path)
         indptr = gate.require_indptr(X["jc"][:], d, len(X["data"]), self.path)
-        return save_triplets(folder, self.path, lambda: csc_triplets(X["data"], X["ir"], indptr), (n, d), X["data"].dtype)
+        return save_triplets(
+            folder,
+            self.path,
+            lambda: csc_triplets(X["data"], X["ir"], indptr),
+            (n, d),
+            X["data"].dtype,
+        )
 
 
 @contextlib.contextmanager
 def hdf5(path: str) -> Iterator[Any]:
-    """An HDF5 file that holds all its data itself; what is stored in other files is refused before anything is read."""
+    """An HDF5 file that holds all its data itself; what is stored in other files is refused before
+    anything is read.
+    """
     with need_h5py(path).File(path, "r") as file:
         _require_self_contained(file, path)
         yield file
@@ -311,7 +403,9 @@ def _require_self_contained(file: Any, path: str) -> None:
     import h5py
 
     def elsewhere(name: str, link: Any) -> str | None:
-        """What is stored elsewhere; the first answer ends the visit, which an exception must not."""
+        """What is stored elsewhere; the first answer ends the visit, which an exception must
+        not.
+        """
         if isinstance(link, h5py.ExternalLink):
             return f"{name} is a link to {link.filename}"
         thing = file.get(name) if isinstance(link, h5py.HardLink) else None
@@ -327,5 +421,7 @@ def need_h5py(path: str) -> Any:
     try:
         import h5py
     except ModuleNotFoundError:
-        raise SourceError(f"{path} is an HDF5 file, which needs h5py: pip install 'bigfs[hdf5]'") from None
+        raise SourceError(
+            f"{path} is an HDF5 file, which needs h5py: pip install 'bigfs[hdf5]'"
+        ) from None
     return h5py

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import hashlib
 import itertools
 import lzma
 import shutil
@@ -24,16 +23,17 @@ from typing import IO, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from dask.utils import format_bytes
-from numpy.typing import NDArray
 
-from bigfs.blocks import require_memory
+from bigfs.engine import format_bytes, require_memory
+from bigfs.types import AnyArray
 from storage.errors import SourceError
 
-Label = str | int | float | tuple[str | int, ...] | None  # a class, a real target, a set of classes, unlabelled
-Labels = NDArray[Any] | Sequence[Label]
+# a class, a real target, a set of classes, unlabelled
+Label = str | int | float | tuple[str | int, ...] | None
+Labels = AnyArray | Sequence[Label]
 
-COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}  # by their first bytes
+# by their first bytes
+COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 
 
 class Rows(NamedTuple):
@@ -41,22 +41,30 @@ class Rows(NamedTuple):
 
     X : (k, ≤ d) csr array, float; column indices sorted in a row, no repeats. Narrower than d is
         fine when the source does not know d: the widest piece decides.
-    y : k labels: an array of integers (classes; masked: unlabelled) or strings (classes; the empty string: unlabelled), of floats
-        (classes when every label of the source is a whole number, else real targets; NaN: unlabelled), a list of labels where an
-        array would not hold them exactly (None: unlabelled), a list of tuples of labels (multi-label), or None.
+    y : k labels: an array of integers (classes; masked: unlabelled) or strings (classes; the empty
+        string: unlabelled), of floats
+        (classes when every label of the source is a whole number, else real targets; NaN:
+        unlabelled), a list of labels where an array would not hold them exactly (None: unlabelled),
+        a list of tuples of labels (multi-label), or None.
     split : k strings "train" or "test", or None.
     names : k sample names, or None.
     """
 
     X: sp.csr_array
     y: Labels | None = None
-    split: NDArray[Any] | None = None
-    names: NDArray[Any] | None = None
+    split: AnyArray | None = None
+    names: AnyArray | None = None
 
 
-def taken(rows: Rows, index: NDArray[Any]) -> Rows:
+def taken(rows: Rows, index: AnyArray) -> Rows:
     """Some of the rows."""
-    y = rows.y[index] if isinstance(rows.y, np.ndarray) else None if rows.y is None else [rows.y[i] for i in index]
+    y = (
+        rows.y[index]
+        if isinstance(rows.y, np.ndarray)
+        else None
+        if rows.y is None
+        else [rows.y[i] for i in index]
+    )
     return Rows(rows.X[index], y, None, None if rows.names is None else rows.names[index])
 
 
@@ -84,7 +92,8 @@ class Source(ABC):
     planted : indices of the truly informative features (generated corpora).
     expansion : bytes that a byte of input takes while it is read.
     room : bytes that a process may use beside its libraries; None does not limit it.
-    label_columns : names of the columns that could hold the labels, where it has some and none was named.
+    label_columns : names of the columns that could hold the labels, where it has some and none was
+        named.
     """
 
     format: ClassVar[str]
@@ -94,14 +103,17 @@ class Source(ABC):
     class_names: Sequence[str] | None = None
     feature_names: Sequence[str] | None = None
     sample_shape: tuple[int, int] | None = None
-    planted: NDArray[Any] | None = None
+    planted: AnyArray | None = None
     expansion: ClassVar[int] = 20
     room: int | None = None
     label_columns: Sequence[str] | None = None
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
-        """Whether `path` looks like this format. `head`: its first decompressed bytes; empty for a folder."""
+        """Whether `path` looks like this format.
+
+        `head`: its first decompressed bytes; empty for a folder.
+        """
         return False
 
     @abstractmethod
@@ -109,7 +121,9 @@ class Source(ABC):
         """Changes whenever the content or a setting that shapes the rows does."""
 
     def unpacked(self, scratch: Path) -> Self:
-        """The same source, ready to be cut: a compressed stream is written out in `scratch` first."""
+        """The same source, ready to be cut: a compressed stream is written out in `scratch`
+        first.
+        """
         return self
 
     @abstractmethod
@@ -141,7 +155,11 @@ class Source(ABC):
             Reading it takes more than `room`.
         """
         if self.room is not None and size * self.expansion > self.room:
-            require_memory(size * self.expansion, f"{place}: a record of {format_bytes(size)} can't be cut and", self.room)
+            require_memory(
+                size * self.expansion,
+                f"{place}: a record of {format_bytes(size)} can't be cut and",
+                self.room,
+            )
 
 
 class MatrixSource(Source):
@@ -158,9 +176,10 @@ class MatrixSource(Source):
 
 
 class TextSource(Source):
-    """A source of documents, which `storage.vectorize` turns into rows."""
+    """A source of documents, which `storage.staging.vectorize` turns into rows."""
 
-    expansion = 32  # measured: 12 of usual text, 34 where every word is another one, since words are objects
+    # measured: 12 of usual text, 34 where every word is another one, since words are objects
+    expansion = 32
 
     @abstractmethod
     def read(self, piece: Any) -> Iterator[Document]:
@@ -219,11 +238,6 @@ def decode(raw: bytes) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
         return raw.decode("latin-1")
-
-
-def fingerprint_of(*settings: object) -> str:
-    """A short hash of settings whose repr says all there is to say."""
-    return hashlib.blake2b(repr(settings).encode(), digest_size=12).hexdigest()
 
 
 def byte_ranges(length: int, size: int) -> list[tuple[int, int]]:

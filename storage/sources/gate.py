@@ -1,7 +1,8 @@
-"""The conditions that a matrix of every format meets before it is stored: its values, its indices and its shape.
+"""The conditions that a matrix of every format meets before it is stored: its values, its indices
+and its shape.
 
-A store holds float32 values and int32 indices. A number that does not fit is refused where it is read, by file and place.
-The conditions on labels are in `storage.sources.labels`.
+A store holds float32 values and int32 indices. A number that does not fit is refused where it is
+read, by file and place. The conditions on labels are in `storage.sources.labels`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from bigfs.blocks import require_memory
+from bigfs.engine import require_memory
+from bigfs.types import AnyArray, BoolArray, IntArray
 from storage.errors import SourceError
 
-LARGEST = 2**31 - 1  # samples or features: the store's indices are int32, and so is the count of them
+# samples or features: the store's indices are int32, and so is the count of them
+LARGEST = 2**31 - 1
 FITS = "values must be finite and fit in float32"
 
 
@@ -35,7 +37,7 @@ def single(value: float) -> bool:
     return bool(fit(np.array([value]))[0])
 
 
-def fit(values: NDArray[Any]) -> NDArray[np.bool_]:
+def fit(values: AnyArray) -> BoolArray:
     """Say which values float32 holds.
 
     Parameters
@@ -75,7 +77,9 @@ def require_values(X: sp.csr_array, place: Callable[[int], str]) -> sp.csr_array
     wrong = np.flatnonzero(~fit(X.data))
     if len(wrong):
         row = int(np.searchsorted(X.indptr, wrong[0], side="right")) - 1
-        raise SourceError(f"{place(row)}, column {X.indices[wrong[0]]} (from 0) is {X.data[wrong[0]]}: {FITS}")
+        raise SourceError(
+            f"{place(row)}, column {X.indices[wrong[0]]} (from 0) is {X.data[wrong[0]]}: {FITS}"
+        )
     return X
 
 
@@ -155,11 +159,13 @@ def require_index(index: int, place: object, n_features: int | None = None) -> i
     if n_features is not None and index >= n_features:
         raise SourceError(f"{place}: column {index} of {n_features} (from 0)")
     if index >= LARGEST:
-        raise SourceError(f"{place}: column {index} (from 0): a store holds up to {LARGEST} features")
+        raise SourceError(
+            f"{place}: column {index} (from 0): a store holds up to {LARGEST} features"
+        )
     return index
 
 
-def require_indices(indices: NDArray[Any], size: int, origin: str, axis: str) -> NDArray[np.int64]:
+def require_indices(indices: AnyArray, size: int, origin: str, axis: str) -> IntArray:
     """Return the indices of one axis as int64.
 
     Parameters
@@ -183,13 +189,15 @@ def require_indices(indices: NDArray[Any], size: int, origin: str, axis: str) ->
         They are not whole numbers, or one lies outside 0 … `size` − 1.
     """
     if indices.dtype.kind not in "iu":
-        raise SourceError(f"{origin} is broken: its {axis} indices are {indices.dtype}, not integers")
+        raise SourceError(
+            f"{origin} is broken: its {axis} indices are {indices.dtype}, not integers"
+        )
     if len(indices) and not 0 <= indices.min() <= indices.max() < size:
         raise SourceError(f"{origin} is broken: a {axis} index lies outside 0 … {size - 1}")
     return indices.astype(np.int64, copy=False)
 
 
-def require_indptr(indptr: NDArray[Any], size: int, stored: int, origin: str) -> NDArray[Any]:
+def require_indptr(indptr: AnyArray, size: int, stored: int, origin: str) -> AnyArray:
     """Return an indptr that begins at 0, never decreases and ends at the number of stored values.
 
     Parameters
@@ -213,10 +221,15 @@ def require_indptr(indptr: NDArray[Any], size: int, stored: int, origin: str) ->
         It has another length or type, begins elsewhere, decreases or ends elsewhere.
     """
     if indptr.shape != (size + 1,) or indptr.dtype.kind not in "iu":
-        raise SourceError(f"{origin} is broken: its indptr has {indptr.size} entries of {indptr.dtype}, not {size + 1} integers")
+        raise SourceError(
+            f"{origin} is broken: its indptr has {indptr.size} entries of "
+            f"{indptr.dtype}, not {size + 1} integers"
+        )
     if indptr[0] != 0 or indptr[-1] != stored or np.any(indptr[1:] < indptr[:-1]):
         ends = f"it runs from {indptr[0]} to {indptr[-1]}"
-        raise SourceError(f"{origin} is broken: its indptr does not match its {stored} stored values ({ends})")
+        raise SourceError(
+            f"{origin} is broken: its indptr does not match its {stored} stored values ({ends})"
+        )
     return indptr
 
 

@@ -1,4 +1,6 @@
-"""Sources made of others: files that together are one corpus, and labels that lie in a file of their own."""
+"""Sources made of others: files that together are one corpus, and labels that lie in a file of
+their own.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,17 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bigfs.types import IntArray
 from storage.errors import SourceError
-from storage.sources.base import MatrixSource, Rows, fingerprint_of, opened
-from storage.sources.identity import identity_of
+from storage.fingerprint import fingerprint_of, identity_of
+from storage.sources.base import MatrixSource, Rows, opened
 
 
 class Joined(MatrixSource):
-    """Matrices with the same columns, one below the other, each with its split ("train", "test" or None)."""
+    """Matrices with the same columns, one below the other, each with its split ("train", "test" or
+    None).
+    """
 
     format = "joined"
 
@@ -34,7 +38,12 @@ class Joined(MatrixSource):
         self.n_features, self.sample_shape = n_features, sample_shape
 
     def fingerprint(self) -> str:
-        return fingerprint_of(self.format, self.n_features, self.sample_shape, [(part.fingerprint(), split) for part, split in self.parts])
+        return fingerprint_of(
+            self.format,
+            self.n_features,
+            self.sample_shape,
+            [(part.fingerprint(), split) for part, split in self.parts],
+        )
 
     def unpacked(self, scratch: Path) -> Self:
         ready = copy.copy(self)
@@ -58,7 +67,8 @@ class Joined(MatrixSource):
 
 
 class Topics(MatrixSource):
-    """RCV1: rows whose label is the document's number, and a file of (topic, document, 1) that says what each is about.
+    """RCV1: rows whose label is the document's number, and a file of (topic, document, 1) that says
+    what each is about.
 
     Parameters
     ----------
@@ -90,18 +100,26 @@ class Topics(MatrixSource):
         rows = self.rows.read(piece)
         about = _about(self.qrels)
         document = np.asarray(rows.y, dtype=np.int64)
-        first, last = (np.searchsorted(about.document, document, side) for side in ("left", "right"))  # type: ignore[call-overload]  # sides
-        labels = [tuple(sorted(about.names[t] for t in about.topic[a:b])) for a, b in zip(first, last, strict=True)]
+        first, last = (
+            np.searchsorted(about.document, document, side) for side in ("left", "right")
+        )  # type: ignore[call-overload]  # sides
+        labels = [
+            tuple(sorted(about.names[t] for t in about.topic[a:b]))
+            for a, b in zip(first, last, strict=True)
+        ]
         if () in labels:
-            raise SourceError(f"{self.qrels} has no topic for document {document[labels.index(())]} of {self.path}")
+            raise SourceError(
+                f"{self.qrels} has no topic for document "
+                f"{document[labels.index(())]} of {self.path}"
+            )
         return rows._replace(y=labels, names=document.astype(str))
 
 
 class About(NamedTuple):
     """The topics' file, by document."""
 
-    document: NDArray[np.int64]
-    topic: NDArray[np.int64]
+    document: IntArray
+    topic: IntArray
     names: list[str]
 
 
@@ -111,7 +129,13 @@ def _about(qrels: str) -> About:
 
     try:
         with opened(qrels) as file:
-            table = pd.read_csv(file, sep=" ", header=None, names=["topic", "document", "one"], dtype={"topic": str, "document": np.int64})
+            table = pd.read_csv(
+                file,
+                sep=" ",
+                header=None,
+                names=["topic", "document", "one"],
+                dtype={"topic": str, "document": np.int64},
+            )
     except (ValueError, OSError, EOFError) as error:
         raise SourceError(f"{qrels} is not a list of topic, document and 1: {error}") from error
     names, topic = np.unique(table["topic"].to_numpy(dtype=str), return_inverse=True)

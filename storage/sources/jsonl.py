@@ -19,7 +19,7 @@ from storage.errors import SourceError
 from storage.sources import gate
 from storage.sources import labels as label_rules
 from storage.sources.base import Document, MatrixSource, Rows, TextSource, byte_ranges, shortened
-from storage.sources.fields import Cut
+from storage.sources.records import Cut
 
 LINE_LIMIT = 1 << 28  # bytes of one line: more is not a file of lines
 
@@ -33,7 +33,9 @@ class Lines(Cut):
     def objects(self, piece: tuple[int, int]) -> Iterator[tuple[dict[str, Any], Place]]:
         """The objects of the lines that begin in a byte range, each with its place for messages."""
         start, stop = piece
-        limit = LINE_LIMIT if self.room is None else min(LINE_LIMIT, self.room // self.expansion + 1)
+        limit = (
+            LINE_LIMIT if self.room is None else min(LINE_LIMIT, self.room // self.expansion + 1)
+        )
         with open(self.plain, "rb") as file:
             if start:
                 file.seek(start - 1)
@@ -47,9 +49,13 @@ class Lines(Cut):
 
     def _parse(self, line: bytes, place: Place) -> dict[str, Any]:
         if len(line) >= LINE_LIMIT:
-            raise SourceError(f"{place}: the line is longer than {LINE_LIMIT >> 20} MiB; is it one object a line?")
+            raise SourceError(
+                f"{place}: the line is longer than {LINE_LIMIT >> 20} MiB; is it one object a line?"
+            )
         try:
-            found = json.loads(line, parse_constant=_no_constant, object_pairs_hook=_without_repeats)
+            found = json.loads(
+                line, parse_constant=_no_constant, object_pairs_hook=_without_repeats
+            )
         except RecursionError:
             raise SourceError(f"{place}: the object is nested too deeply") from None
         except ValueError as error:
@@ -60,7 +66,10 @@ class Lines(Cut):
 
     def field(self, found: dict[str, Any], name: str, option: str, place: Place) -> Any:
         if name not in found:
-            raise SourceError(f"{place} has no field {name!r}, only {', '.join(map(repr, found)) or 'none'}: name it with {option}=")
+            raise SourceError(
+                f"{place} has no field {name!r}, only "
+                f"{', '.join(map(repr, found)) or 'none'}: name it with {option}="
+            )
         return found[name]
 
 
@@ -82,7 +91,11 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     named = dict(pairs)
     if len(named) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!a} comes twice in one object")
+        raise ValueError(
+            f"the name "
+            f"{next(name for name in names if names.count(name) > 1)!a} comes "
+            f"twice in one object"
+        )
     return named
 
 
@@ -91,7 +104,10 @@ def _no_constant(name: str) -> NoReturn:
 
 
 class JsonLines(Lines, TextSource):
-    """Documents: ``{"text": …, "label": …}`` a line. Takes the options of `storage.sources.fields`."""
+    """Documents: ``{"text": …, "label": …}`` a line.
+
+    Takes the options of `storage.sources.records`.
+    """
 
     format = "jsonl"
 
@@ -102,7 +118,9 @@ class JsonLines(Lines, TextSource):
     def read(self, piece: tuple[int, int]) -> Iterator[Document]:
         for found, place in self.objects(piece):
             text = self.field(found, self.text, "text", place)
-            yield self.document(text, found.get(self.label), found.get(self.split), found.get(self.name), place)
+            yield self.document(
+                text, found.get(self.label), found.get(self.split), found.get(self.name), place
+            )
 
 
 class JsonFeatures(Lines, MatrixSource):
@@ -128,7 +146,9 @@ class JsonFeatures(Lines, MatrixSource):
         n_features: int | str | None = None,
         unlabelled: str | None = None,
     ) -> None:
-        super().__init__(path, text=features, label=label, split=split, name=name, unlabelled=unlabelled)
+        super().__init__(
+            path, text=features, label=label, split=split, name=name, unlabelled=unlabelled
+        )
         self.n_features = None if n_features is None else int(n_features)
 
     @classmethod
@@ -142,7 +162,9 @@ class JsonFeatures(Lines, MatrixSource):
         for found, place in self.objects(piece):
             row = self.field(found, self.text, "features", place)
             if not isinstance(row, dict):
-                raise SourceError(f"{place}: {self.text} is {type(row).__name__}, not {{column: value}}")
+                raise SourceError(
+                    f"{place}: {self.text} is {type(row).__name__}, not {{column: value}}"
+                )
             for column, value in row.items():
                 columns.append(self._column(column, place))
                 values.append(self._value(value, column, place))
@@ -153,7 +175,9 @@ class JsonFeatures(Lines, MatrixSource):
             splits.append(self.half(found.get(self.split), place))
             names.append(self.called(found.get(self.name)))
         width = max(self.n_features or 0, max(columns, default=-1) + 1)
-        X = sp.csr_array((values, np.array(columns, dtype=np.int32), indptr), shape=(len(indptr) - 1, width))
+        X = sp.csr_array(
+            (values, np.array(columns, dtype=np.int32), indptr), shape=(len(indptr) - 1, width)
+        )
         X.sort_indices()
         return Rows(
             X,
@@ -169,14 +193,20 @@ class JsonFeatures(Lines, MatrixSource):
 
     def _value(self, value: Any, column: str, place: Place) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise SourceError(f"{place}: the value of column {column} is {shortened(value)}, not a finite number")
+            raise SourceError(
+                f"{place}: the value of column {column} is {shortened(value)}, not a finite number"
+            )
         if not abs(value) <= sys.float_info.max or not gate.single(float(value)):
-            raise SourceError(f"{place}: the value of column {column} is {shortened(value)}: {gate.FITS}")
+            raise SourceError(
+                f"{place}: the value of column {column} is {shortened(value)}: {gate.FITS}"
+            )
         return float(value)
 
 
 def _first(head: bytes) -> dict[str, Any] | None:
-    """The object on the first line, or None; a first line that goes on past the head counts by its start."""
+    """The object on the first line, or None; a first line that goes on past the head counts by its
+    start.
+    """
     line, newline, _ = head.lstrip().partition(b"\n")
     if not line.startswith(b"{"):
         return None

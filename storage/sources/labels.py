@@ -4,8 +4,9 @@ Every value that is written as a label is a class: −1 of a file labelled ±1 i
 Unlabelled is what is missing (null, an empty cell, NaN), and the one value that the option
 `unlabelled` names, for the files that write −1 (or 0, or "?") where they have no label.
 
-Whole numbers are exact at any size: an array holds them as integers where it can, a list of Python's integers
-where it can't, and floats only below 2⁵³. Two labels are the same only if their names are (`name_of`).
+Whole numbers are exact at any size: an array holds them as integers where it can, a list of
+Python's integers where it can't, and floats only below 2⁵³. Two labels are the same only if their
+names are (`name_of`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bigfs.types import AnyArray
 from storage.errors import SourceError
 from storage.sources.base import Label, decode, opened, shortened
 
@@ -26,16 +27,23 @@ WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 
 
 def name_of(value: Any) -> str:
-    """Return the name of a label: whole numbers lose their point, so that 1.0 and 1 are one class."""
+    """Return the name of a label: whole numbers lose their point, so that 1.0 and 1 are one
+    class.
+    """
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def one(value: Any, unlabelled: str | None, place: object) -> Label:
-    """The label of one document; a list is a set of classes. `place` is only written out in an error."""
+    """The label of one document; a list is a set of classes.
+
+    `place` is only written out in an error.
+    """
     if value is None or value == "" or (isinstance(value, float) and np.isnan(value)):
         return None
     if isinstance(value, (list, tuple)):
-        return tuple(label for label in (_simple(v, place) for v in value) if not _names(unlabelled, label))
+        return tuple(
+            label for label in (_simple(v, place) for v in value) if not _names(unlabelled, label)
+        )
     value = _simple(value, place)
     return None if _names(unlabelled, value) else value
 
@@ -51,23 +59,35 @@ def _simple(value: Any, place: object) -> Any:
         return _storable(value, place)
     if isinstance(value, int) or (isinstance(value, float) and np.isfinite(value)):
         return value
-    raise SourceError(f"{place}: a label is a text, a number or a list of those, not {shortened(value)}")
+    raise SourceError(
+        f"{place}: a label is a text, a number or a list of those, not {shortened(value)}"
+    )
 
 
 def _storable(label: str, place: object) -> str:
     """A text that a store gives back as it came."""
     if "\0" in label:
-        raise SourceError(f"{place}: the label {shortened(label)} holds the character NUL, which a store can't keep")
+        raise SourceError(
+            f"{place}: the label {shortened(label)} holds the character "
+            f"NUL, which a store can't keep"
+        )
     if not label.isascii() and any("\ud800" <= letter <= "\udfff" for letter in label):
-        raise SourceError(f"{place}: the label {shortened(label)} holds half of a surrogate pair, which is no character")
+        raise SourceError(
+            f"{place}: the label {shortened(label)} holds half of a "
+            f"surrogate pair, which is no character"
+        )
     return label
 
 
-def many(values: Any, n: int, unlabelled: str | None, origin: str) -> NDArray[Any]:
-    """n labels as an array: integers, masked where unlabelled, or floats with NaN there, or strings with "" there."""
+def many(values: Any, n: int, unlabelled: str | None, origin: str) -> AnyArray:
+    """n labels as an array: integers, masked where unlabelled, or floats with NaN there, or strings
+    with "" there.
+    """
     y = np.asarray(values)
     if y.size != n:
-        raise SourceError(f"{origin} has {y.size} labels for {n} rows: rows are samples, with one label each")
+        raise SourceError(
+            f"{origin} has {y.size} labels for {n} rows: rows are samples, with one label each"
+        )
     y = y.reshape(-1)
     if y.dtype.kind in "OSU":  # O: a cell array of texts
         return _texts(y, unlabelled, origin)
@@ -82,33 +102,44 @@ def many(values: Any, n: int, unlabelled: str | None, origin: str) -> NDArray[An
     try:
         none = y == (int(unlabelled) if WHOLE.fullmatch(str(unlabelled)) else float(unlabelled))
     except ValueError:
-        raise SourceError(f"{origin} has numbers as labels: unlabelled={unlabelled!r} is none of them") from None
+        raise SourceError(
+            f"{origin} has numbers as labels: unlabelled={unlabelled!r} is none of them"
+        ) from None
     exact = y.dtype.kind == "f" or not len(y) or max(-int(y.min()), int(y.max())) <= EXACT
     return np.where(none, np.nan, y) if exact else np.ma.MaskedArray(y, none)
 
 
-def _texts(y: NDArray[Any], unlabelled: str | None, origin: str) -> NDArray[Any]:
-    words = [decode(v) if isinstance(v, bytes) else str(v) for v in (np.squeeze(v).item() if isinstance(v, np.ndarray) else v for v in y)]
+def _texts(y: AnyArray, unlabelled: str | None, origin: str) -> AnyArray:
+    words = [
+        decode(v) if isinstance(v, bytes) else str(v)
+        for v in (np.squeeze(v).item() if isinstance(v, np.ndarray) else v for v in y)
+    ]
     for i, word in enumerate(words):
         _storable(word, f"{origin}: row {i} (from 0)")
     y = np.array(words, dtype=np.str_)
     return y if unlabelled is None else np.where(y == str(unlabelled), "", y)
 
 
-def _floats(y: NDArray[Any], origin: str) -> NDArray[Any]:
+def _floats(y: AnyArray, origin: str) -> AnyArray:
     """The labels as integers if they are small whole numbers."""
     if np.isinf(y).any():
-        raise SourceError(f"{origin}: label {int(np.flatnonzero(np.isinf(y))[0])} (from 0) is infinite")
+        raise SourceError(
+            f"{origin}: label {int(np.flatnonzero(np.isinf(y))[0])} (from 0) is infinite"
+        )
     if y.dtype.itemsize > 8 and not np.array_equal(y.astype(np.float64), y, equal_nan=True):
         raise SourceError(f"{origin}: labels of {y.dtype} do not fit in float64")
     y = y.astype(np.float64)
     return y.astype(np.int64) if np.all(y == np.round(y)) and np.all(np.abs(y) <= EXACT) else y
 
 
-def beside(path: str, n: int, unlabelled: str | None) -> NDArray[Any]:
-    """Labels from a file of their own: .npy, or a text with one a line, where an empty line is unlabelled."""
+def beside(path: str, n: int, unlabelled: str | None) -> AnyArray:
+    """Labels from a file of their own: .npy, or a text with one a line, where an empty line is
+    unlabelled.
+    """
     if not Path(path).is_file():
-        raise SourceError(f"{path} does not exist: labels= names a .npy file or a text with one label a line")
+        raise SourceError(
+            f"{path} does not exist: labels= names a .npy file or a text with one label a line"
+        )
     if path.endswith(".npy"):
         try:
             return many(np.load(path, allow_pickle=False), n, unlabelled, path)
@@ -144,8 +175,14 @@ def number(word: str) -> int | float:
 
 
 def gathered(labels: Sequence[Label], origin: str) -> Any:
-    """Labels of rows read one by one as `Rows` holds them: an array where one holds them exactly, else a list."""
-    kinds = {"set" if isinstance(v, tuple) else "text" if isinstance(v, str) else "number" for v in labels if v is not None}
+    """Labels of rows read one by one as `Rows` holds them: an array where one holds them exactly,
+    else a list.
+    """
+    kinds = {
+        "set" if isinstance(v, tuple) else "text" if isinstance(v, str) else "number"
+        for v in labels
+        if v is not None
+    }
     if not kinds:
         return np.full(len(labels), np.nan)
     if "set" in kinds:
@@ -157,4 +194,8 @@ def gathered(labels: Sequence[Label], origin: str) -> Any:
     whole = [v for v in labels if isinstance(v, int)]
     if whole and max(map(abs, whole)) > EXACT:
         return labels
-    return np.array([np.nan if v is None else v for v in labels]) if None in labels else np.array(labels)
+    return (
+        np.array([np.nan if v is None else v for v in labels])
+        if None in labels
+        else np.array(labels)
+    )

@@ -16,11 +16,18 @@ from storage.sources.arrays import Saved
 from storage.sources.base import opened
 from storage.sources.spool import CHUNK, Spool, Triplets, dense, save_triplets
 
-GRAMMAR: dict[str, Any] = {"sep": r"\s+", "header": None, "index_col": False, "chunksize": CHUNK, "quoting": csv.QUOTE_NONE}
+GRAMMAR: dict[str, Any] = {
+    "sep": r"\s+",
+    "header": None,
+    "index_col": False,
+    "chunksize": CHUNK,
+    "quoting": csv.QUOTE_NONE,
+}
 
 
 class MatrixMarket(Saved):
-    """A general matrix of real numbers, integers or a pattern, coordinate or array, read in chunks whatever the order of its entries.
+    """A general matrix of real numbers, integers or a pattern, coordinate or array, read in chunks
+    whatever the order of its entries.
 
     Takes the options of `storage.sources.arrays`.
     """
@@ -34,31 +41,41 @@ class MatrixMarket(Saved):
     def spooled(self, folder: Path) -> Spool:
         layout, field, symmetry, shape, nnz, start = self._header()
         if field not in ("real", "integer", "pattern") or symmetry != "general":
-            raise SourceError(f"{self.path} holds a {field} {symmetry} matrix: samples × features is real, integer or pattern, and general")
+            raise SourceError(
+                f"{self.path} holds a {field} {symmetry} matrix: samples × features is "
+                f"real, integer or pattern, and general"
+            )
         if layout == "array":
             folder.mkdir(parents=True, exist_ok=True)
-            with open(folder / "X.npy", "wb") as out:  # it grows with the values that come, not as the header announces
-                header = {"descr": "<f8", "fortran_order": True, "shape": shape}  # column after column, as the file has it
+            # it grows with the values that come, not as the header announces
+            with open(folder / "X.npy", "wb") as out:
+                # column after column, as the file has it
+                header = {"descr": "<f8", "fortran_order": True, "shape": shape}
                 np.lib.format.write_array_header_1_0(out, header)
                 for table in self._tables(["value"], start, nnz):
                     out.write(table["value"].to_numpy(dtype="<f8").tobytes())
             return dense(folder, self.path)
 
         def entries() -> Iterator[Triplets]:
-            for table in self._tables(["row", "column"] if field == "pattern" else ["row", "column", "value"], start, nnz):
+            for table in self._tables(
+                ["row", "column"] if field == "pattern" else ["row", "column", "value"], start, nnz
+            ):
                 value = np.ones(len(table)) if field == "pattern" else table["value"].to_numpy()
                 yield table["row"].to_numpy() - 1, table["column"].to_numpy() - 1, value
 
         return save_triplets(folder, self.path, entries, shape, np.float64)
 
     def _tables(self, names: list[str], start: int, count: int) -> Iterator[Any]:
-        """The lines after the first `start` ones, a chunk at a time; there must be `count` of them."""
+        """The lines after the first `start` ones, a chunk at a time; there must be `count` of
+        them.
+        """
         import pandas as pd
 
         kinds = {name: np.float64 if name == "value" else np.int64 for name in names}
         seen = 0
         with opened(self.path) as file, warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # a line with more columns than the others
+            # a line with more columns than the others
+            warnings.simplefilter("error", pd.errors.ParserWarning)
             for _ in range(start):
                 file.readline()
             try:
@@ -70,9 +87,14 @@ class MatrixMarket(Saved):
             except pd.errors.EmptyDataError:
                 pass  # no entry, as the count must then say
             except (ValueError, pd.errors.ParserError, pd.errors.ParserWarning) as error:
-                raise SourceError(f"{self.path}, after line {start + seen}: {str(error).strip().splitlines()[0]}") from error
+                raise SourceError(
+                    f"{self.path}, after line {start + seen}: {str(error).strip().splitlines()[0]}"
+                ) from error
         if seen != count:
-            raise SourceError(f"{self.path} announces {count} entries and holds {'fewer' if seen < count else 'more'}: it is not whole")
+            raise SourceError(
+                f"{self.path} announces {count} entries and holds "
+                f"{'fewer' if seen < count else 'more'}: it is not whole"
+            )
 
     def _header(self) -> tuple[str, str, str, tuple[int, int], int, int]:
         """Layout, field, symmetry, shape, entries, and how many lines come before them."""
@@ -83,9 +105,18 @@ class MatrixMarket(Saved):
                 line, count = file.readline(1 << 16), count + 1
         sizes = line.decode("ascii", "replace").split()
         if len(words) != 5 or words[1] != "matrix" or words[2] not in ("array", "coordinate"):
-            raise SourceError(f"{self.path}, line 1: a header as '%%MatrixMarket matrix coordinate real general' was expected")
-        if len(sizes) != (3 if words[2] == "coordinate" else 2) or not all(s.isdecimal() for s in sizes):
-            raise SourceError(f"{self.path}, line {count}: rows, columns{' and entries' if words[2] == 'coordinate' else ''} were expected")
+            raise SourceError(
+                f"{self.path}, line 1: a header as '%%MatrixMarket matrix "
+                f"coordinate real general' was expected"
+            )
+        if len(sizes) != (3 if words[2] == "coordinate" else 2) or not all(
+            s.isdecimal() for s in sizes
+        ):
+            raise SourceError(
+                f"{self.path}, line {count}: rows, "
+                f"columns{' and entries' if words[2] == 'coordinate' else ''} were "
+                f"expected"
+            )
         n, d, *nnz = (int(s) for s in sizes)
         gate.require_shape(n, d, self.path)
         return words[2], words[3], words[4], (n, d), nnz[0] if nnz else n * d, count

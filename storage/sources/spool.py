@@ -13,19 +13,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from bigfs.types import AnyArray
 from storage import disk
 from storage.errors import SourceError
 from storage.sources import gate
 from storage.sources.base import Rows
 
 CHUNK = 1 << 20  # entries that a transpose holds at a time
-Triplets = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # row, column, value
+Triplets = tuple[AnyArray, AnyArray, AnyArray]  # row, column, value
 
 
 class Spool(NamedTuple):
-    """A matrix on scratch, as X.npy (k × d, or k images) or data.npy, indices.npy and indptr.npy; labels as y.npy.
+    """A matrix on scratch, as X.npy (k × d, or k images) or data.npy, indices.npy and indptr.npy;
+    labels as y.npy.
 
     origin : the source's path, for messages.
     shape : (n, d).
@@ -35,8 +36,10 @@ class Spool(NamedTuple):
     origin: str
     shape: tuple[int, int]
 
-    def array(self, name: str) -> NDArray[Any]:
-        mapped: NDArray[Any] = np.load(Path(self.folder) / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+    def array(self, name: str) -> AnyArray:
+        mapped: AnyArray = np.load(
+            Path(self.folder) / f"{name}.npy", mmap_mode="r", allow_pickle=False
+        )
         return mapped
 
     def has(self, name: str) -> bool:
@@ -50,19 +53,33 @@ class Spool(NamedTuple):
 
     def read(self, piece: tuple[int, int]) -> Rows:
         start, stop = piece
-        X = flat(self.array("X")[start:stop], self.origin) if self.has("X") else self._csr(start, stop)
+        X = (
+            flat(self.array("X")[start:stop], self.origin)
+            if self.has("X")
+            else self._csr(start, stop)
+        )
         return Rows(checked(X, self.origin, start), self._labels(start, stop))
 
-    def _labels(self, start: int, stop: int) -> NDArray[Any] | None:
+    def _labels(self, start: int, stop: int) -> AnyArray | None:
         if not self.has("y"):
             return None
         y = np.array(self.array("y")[start:stop])
-        return np.ma.MaskedArray(y, self.array("unlabelled")[start:stop]) if self.has("unlabelled") else y
+        return (
+            np.ma.MaskedArray(y, self.array("unlabelled")[start:stop])
+            if self.has("unlabelled")
+            else y
+        )
 
     def _csr(self, start: int, stop: int) -> sp.csr_array:
         indptr = np.array(self.array("indptr")[start : stop + 1], dtype=np.int64)
         cut = slice(indptr[0], indptr[-1])
-        return csr(self.array("data")[cut], self.array("indices")[cut], indptr, (stop - start, self.shape[1]), self.origin)
+        return csr(
+            self.array("data")[cut],
+            self.array("indices")[cut],
+            indptr,
+            (stop - start, self.shape[1]),
+            self.origin,
+        )
 
 
 def row_ranges(n: int, total: int, size: int) -> list[tuple[int, int]]:
@@ -71,17 +88,29 @@ def row_ranges(n: int, total: int, size: int) -> list[tuple[int, int]]:
     return [(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
-def csr(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, int], origin: str) -> sp.csr_array:
-    """A row block of checked indices, sorted in a row; the values of repeated entries are summed."""
-    if np.any(np.diff(indptr) < 0) or len(data) != len(indices) or indptr[-1] - indptr[0] != len(data):
-        raise SourceError(f"{origin} is broken: its indptr does not match its {len(data)} stored values")
+def csr(
+    data: AnyArray, indices: AnyArray, indptr: AnyArray, shape: tuple[int, int], origin: str
+) -> sp.csr_array:
+    """A row block of checked indices, sorted in a row; the values of repeated entries are
+    summed.
+    """
+    if (
+        np.any(np.diff(indptr) < 0)
+        or len(data) != len(indices)
+        or indptr[-1] - indptr[0] != len(data)
+    ):
+        raise SourceError(
+            f"{origin} is broken: its indptr does not match its {len(data)} stored values"
+        )
     columns = gate.require_indices(np.asarray(indices), shape[1], origin, "column").astype(np.int32)
-    X = sp.csr_array((data.astype(gate.real_type(data.dtype, origin)), columns, indptr - indptr[0]), shape)
+    X = sp.csr_array(
+        (data.astype(gate.real_type(data.dtype, origin)), columns, indptr - indptr[0]), shape
+    )
     X.sum_duplicates()
     return X
 
 
-def flat(block: NDArray[Any], origin: str) -> sp.csr_array:
+def flat(block: AnyArray, origin: str) -> sp.csr_array:
     """Rows of a dense block; an image's pixels are taken columns first, as MATLAB does."""
     if block.ndim == 3:
         block = block.transpose(0, 2, 1).reshape(len(block), -1)
@@ -90,10 +119,13 @@ def flat(block: NDArray[Any], origin: str) -> sp.csr_array:
 
 def checked(X: sp.csr_array, origin: str, start: int) -> sp.csr_array:
     """Rows from `start` on, as floats that all fit in a store."""
-    return gate.require_values(X.astype(gate.real_type(X.dtype, origin), copy=False), lambda row: f"{origin}: row {start + row}")
+    return gate.require_values(
+        X.astype(gate.real_type(X.dtype, origin), copy=False),
+        lambda row: f"{origin}: row {start + row}",
+    )
 
 
-def save_dense(folder: Path, origin: str, X: NDArray[Any]) -> Spool:
+def save_dense(folder: Path, origin: str, X: AnyArray) -> Spool:
     _save(folder, X=X)
     return dense(folder, origin)
 
@@ -118,12 +150,14 @@ def sparse(folder: Path, origin: str, shape: tuple[int, int]) -> Spool:
     stored = len(spool.array("data"))
     gate.real_type(spool.array("data").dtype, origin)
     if len(spool.array("indices")) != stored:
-        raise SourceError(f"{origin} is broken: it has {stored} values and {len(spool.array('indices'))} indices")
+        raise SourceError(
+            f"{origin} is broken: it has {stored} values and {len(spool.array('indices'))} indices"
+        )
     gate.require_indptr(spool.array("indptr"), shape[0], stored, origin)
     return spool
 
 
-def save_labels(spool: Spool, y: NDArray[Any] | None) -> Spool:
+def save_labels(spool: Spool, y: AnyArray | None) -> Spool:
     """Lay labels of `storage.sources.labels.many` beside the matrix."""
     if y is not None:
         _save(Path(spool.folder), y=np.ma.getdata(y))
@@ -132,14 +166,22 @@ def save_labels(spool: Spool, y: NDArray[Any] | None) -> Spool:
     return spool
 
 
-def _save(folder: Path, **arrays: NDArray[Any]) -> None:
+def _save(folder: Path, **arrays: AnyArray) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, array in arrays.items():
         disk.save(folder / f"{name}.npy", array)
 
 
-def save_triplets(folder: Path, origin: str, entries: Callable[[], Iterable[Triplets]], shape: tuple[int, int], dtype: Any) -> Spool:
-    """csr on scratch from entries in any order, `entries` being called twice; holds n counts and one chunk."""
+def save_triplets(
+    folder: Path,
+    origin: str,
+    entries: Callable[[], Iterable[Triplets]],
+    shape: tuple[int, int],
+    dtype: Any,
+) -> Spool:
+    """csr on scratch from entries in any order, `entries` being called twice; holds n counts and
+    one chunk.
+    """
     n, d = gate.require_shape(*shape, origin)
     gate.real_type(np.dtype(dtype), origin)
     gate.require_room(4 * n, origin)
@@ -164,8 +206,10 @@ def save_triplets(folder: Path, origin: str, entries: Callable[[], Iterable[Trip
     return Spool(str(folder), origin, (n, d))
 
 
-def csc_triplets(data: Any, indices: Any, indptr: NDArray[Any]) -> Iterator[Triplets]:
-    """The entries of a csc matrix, a chunk at a time; `data` and `indices` may be on disk, `indptr` is checked."""
+def csc_triplets(data: Any, indices: Any, indptr: AnyArray) -> Iterator[Triplets]:
+    """The entries of a csc matrix, a chunk at a time; `data` and `indices` may be on disk, `indptr`
+    is checked.
+    """
     nnz = data.shape[0]
     for start in range(0, nnz, CHUNK):
         stop = min(start + CHUNK, nnz)

@@ -19,14 +19,15 @@ import numpy as np
 from storage import disk
 from storage.errors import SourceError
 from storage.sources.base import Document, TextSource
-from storage.sources.fields import Cut, Fields
+from storage.sources.records import Cut, Fields
 
 if TYPE_CHECKING:  # pandas comes with it: 70 MB that only a worker which reads tables should pay
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
 GROUP = 32 << 20  # bytes of a row group that a task may read whole
-BATCH, BATCH_SIZE = 4096, 4 << 20  # rows of Parquet held at a time, and bytes when it is written again
+# rows of Parquet held at a time, and bytes when it is written again
+BATCH, BATCH_SIZE = 4096, 4 << 20
 SCAN = 1 << 22  # bytes of CSV scanned at a time
 SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 
@@ -37,27 +38,41 @@ class Table(Fields, TextSource):
     def _wanted(self, columns: list[str]) -> list[str]:
         """The columns to read; the text must be one of them."""
         if self.text not in columns:
-            raise SourceError(f"{self.path} has no column {self.text!r}, only {', '.join(map(repr, columns))}: name it with text=")
+            raise SourceError(
+                f"{self.path} has no column {self.text!r}, only "
+                f"{', '.join(map(repr, columns))}: name it with text="
+            )
         if len(set(columns)) < len(columns):
             twice = next(name for name in columns if columns.count(name) > 1)
             raise SourceError(f"{self.path} has two columns called {twice!r}")
-        return [name for name in dict.fromkeys((self.text, self.label, self.split, self.name)) if name in columns]
+        return [
+            name
+            for name in dict.fromkeys((self.text, self.label, self.split, self.name))
+            if name in columns
+        ]
 
     def _documents(self, batch: pa.RecordBatch, first: int, where: str) -> Iterator[Document]:
         table = {name: batch.column(name).to_pylist() for name in batch.schema.names}
         nothing = [None] * batch.num_rows
         text = table[self.text]
-        rows = zip(text, *(table.get(column, nothing) for column in (self.label, self.split, self.name)), strict=True)
+        rows = zip(
+            text,
+            *(table.get(column, nothing) for column in (self.label, self.split, self.name)),
+            strict=True,
+        )
         for i, (words, label, split, name) in enumerate(rows, first):
             if words is not None and not isinstance(words, str):
-                raise SourceError(f"{self.path}: column {self.text!r} is of {batch.schema.field(self.text).type}, not of text")
+                raise SourceError(
+                    f"{self.path}: column {self.text!r} is of "
+                    f"{batch.schema.field(self.text).type}, not of text"
+                )
             yield self.document(words or "", label, split, name, f"{where} {i} (from 0)")
 
 
 class Csv(Table, Cut):
     """Comma- or tab-separated values with a header line; UTF-8, plain or compressed.
 
-    Takes the options of `storage.sources.fields`, and
+    Takes the options of `storage.sources.records`, and
 
     delimiter : default: by the suffix (.csv, .tsv), else a comma.
     """
@@ -75,7 +90,9 @@ class Csv(Table, Cut):
         unlabelled: str | None = None,
         delimiter: str | None = None,
     ) -> None:
-        super().__init__(path, text=text, label=label, split=split, name=name, unlabelled=unlabelled)
+        super().__init__(
+            path, text=text, label=label, split=split, name=name, unlabelled=unlabelled
+        )
         suffixes = [s for s in Path(path).suffixes if s in SUFFIXES]
         self.delimiter = delimiter or (SUFFIXES[suffixes[-1]] if suffixes else ",")
         if len(self.delimiter) != 1:
@@ -92,7 +109,9 @@ class Csv(Table, Cut):
             while chunk := file.read(SCAN):
                 raw = np.frombuffer(chunk, np.uint8)
                 quoted = np.cumsum(raw == ord('"')) + int(inside)
-                for end in (at + 1 + np.flatnonzero((raw == ord("\n")) & (quoted % 2 == 0))).tolist():
+                for end in (
+                    at + 1 + np.flatnonzero((raw == ord("\n")) & (quoted % 2 == 0))
+                ).tolist():
                     if end >= aim:
                         cuts.append(end)
                         aim = end + size
@@ -102,7 +121,8 @@ class Csv(Table, Cut):
         if cuts[-1] < length:
             cuts.append(length)
         for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
-            self.require_room(stop - start - size, f"{self.path}, after byte {start}")  # beyond `size` lies one record
+            # beyond `size` lies one record
+            self.require_room(stop - start - size, f"{self.path}, after byte {start}")
         return list(zip(cuts[:-1], cuts[1:], strict=True))
 
     def read(self, piece: tuple[int, int]) -> Iterator[Document]:
@@ -120,10 +140,17 @@ class Csv(Table, Cut):
         try:
             reader = tables.open_csv(
                 io.BytesIO(raw),
-                read_options=tables.ReadOptions(column_names=columns, use_threads=False, block_size=max(len(raw), 1)),
-                parse_options=tables.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+                read_options=tables.ReadOptions(
+                    column_names=columns, use_threads=False, block_size=max(len(raw), 1)
+                ),
+                parse_options=tables.ParseOptions(
+                    delimiter=self.delimiter, newlines_in_values=True
+                ),
                 convert_options=tables.ConvertOptions(
-                    include_columns=wanted, column_types={name: pa.string() for name in wanted}, strings_can_be_null=True, null_values=[""]
+                    include_columns=wanted,
+                    column_types={name: pa.string() for name in wanted},
+                    strings_can_be_null=True,
+                    null_values=[""],
                 ),
             )
             first = 0
@@ -131,7 +158,9 @@ class Csv(Table, Cut):
                 yield from self._documents(batch, first, f"{self.path}, after byte {start}: record")
                 first += batch.num_rows
         except pa.ArrowInvalid as error:
-            raise SourceError(f"{self.path}, bytes {start} … {stop}: {str(error).splitlines()[0]}") from error
+            raise SourceError(
+                f"{self.path}, bytes {start} … {stop}: {str(error).splitlines()[0]}"
+            ) from error
 
     def _header(self) -> tuple[list[str], int]:
         """The column names, and where the records begin."""
@@ -141,7 +170,9 @@ class Csv(Table, Cut):
                 line += more
             after = file.tell()
         try:
-            columns = next(csv.reader(io.StringIO(line.decode("utf-8-sig")), delimiter=self.delimiter), [])
+            columns = next(
+                csv.reader(io.StringIO(line.decode("utf-8-sig")), delimiter=self.delimiter), []
+            )
         except (UnicodeDecodeError, csv.Error) as error:
             raise SourceError(f"{self.path}, line 1: no header can be read: {error}") from error
         return columns, after
@@ -156,7 +187,7 @@ class Group(NamedTuple):
 
 
 class Parquet(Table):
-    """A Parquet file, or a folder of them. Takes the options of `storage.sources.fields`."""
+    """A Parquet file, or a folder of them. Takes the options of `storage.sources.records`."""
 
     format = "parquet"
     folder: str | None = None  # where files with large row groups were written again, in small ones
@@ -170,7 +201,9 @@ class Parquet(Table):
         return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
 
     def unpacked(self, scratch: Path) -> Self:
-        """A row group is the smallest part that can be read alone, and some writers make one of a whole file: such files are cut."""
+        """A row group is the smallest part that can be read alone, and some writers make one of a
+        whole file: such files are cut.
+        """
         if max((group.size for group in self._groups()), default=0) <= GROUP:
             return self
         ready = copy.copy(self)
@@ -188,7 +221,9 @@ class Parquet(Table):
             wanted = self._wanted(table.schema_arrow.names)
             schema = pa.schema([table.schema_arrow.field(name) for name in wanted])
             with ParquetWriter(target, schema, compression="lz4") as out:
-                size = sum(table.metadata.row_group(i).total_byte_size for i in range(table.num_row_groups))
+                size = sum(
+                    table.metadata.row_group(i).total_byte_size for i in range(table.num_row_groups)
+                )
                 rows = max(1, min(BATCH, BATCH_SIZE * table.metadata.num_rows // max(size, 1)))
                 for batch in table.iter_batches(rows, columns=wanted, use_threads=False):
                     out.write_batch(batch)
@@ -199,7 +234,11 @@ class Parquet(Table):
             with self._opened(str(file)) as table:
                 self._wanted(table.schema_arrow.names)
                 groups = [table.metadata.row_group(i) for i in range(table.num_row_groups)]
-                yield from (Group(str(file), i, group.total_byte_size) for i, group in enumerate(groups) if group.num_rows)
+                yield from (
+                    Group(str(file), i, group.total_byte_size)
+                    for i, group in enumerate(groups)
+                    if group.num_rows
+                )
 
     def pieces(self, size: int) -> list[Group]:
         """Row groups, whatever `size`."""
@@ -213,10 +252,17 @@ class Parquet(Table):
 
     def read(self, piece: Group) -> Iterator[Document]:
         first = 0
-        with self._opened(piece.file) as table, _named(f"{piece.file}, row group {piece.number} is broken"):
+        with (
+            self._opened(piece.file) as table,
+            _named(f"{piece.file}, row group {piece.number} is broken"),
+        ):
             columns = self._wanted(table.schema_arrow.names)
-            for batch in table.iter_batches(BATCH, row_groups=[piece.number], columns=columns, use_threads=False):
-                yield from self._documents(batch, first, f"{piece.file}, row group {piece.number}: row")
+            for batch in table.iter_batches(
+                BATCH, row_groups=[piece.number], columns=columns, use_threads=False
+            ):
+                yield from self._documents(
+                    batch, first, f"{piece.file}, row group {piece.number}: row"
+                )
                 first += batch.num_rows
 
     def _opened(self, file: str, **settings: Any) -> ParquetFile:

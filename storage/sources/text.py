@@ -1,11 +1,13 @@
-"""Folders of documents, or a tar or zip of one: the class is the subfolder, train/ and test/ halves are kept.
+"""Folders of documents, or a tar or zip of one: the class is the subfolder, train/ and test/ halves
+are kept.
 
 An archive is never extracted: documents are read from where they lie in it, so no name in it can
 reach the file system. A compressed tar is decompressed once, into scratch, so that it can be cut.
 
 A folder and an archive of it hold the same documents. A hard link is a document of its own. A
-symbolic link counts in a folder, where its file can be read; an archive with one is refused by name,
-and so is one with a sparse member. Of two members with one name the last counts, as in unpacking.
+symbolic link counts in a folder, where its file can be read; an archive with one is refused by
+name, and so is one with a sparse member. Of two members with one name the last counts, as in
+unpacking.
 """
 
 from __future__ import annotations
@@ -24,10 +26,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bigfs.blocks import require_memory
+from bigfs.engine import require_memory
 from storage.errors import SourceError
-from storage.sources.base import Document, TextSource, decode, decompress, fingerprint_of, is_compressed
-from storage.sources.identity import identity_of
+from storage.fingerprint import fingerprint_of, identity_of
+from storage.sources.base import Document, TextSource, decode, decompress, is_compressed
 
 HALF = re.compile(r"(?:^|[-_. ])(train|test)(?:ing)?$", re.IGNORECASE)
 BLOCK = 512  # bytes: a tar's headers and its end are whole blocks
@@ -78,7 +80,12 @@ class Text(TextSource):
     def fingerprint(self) -> str:
         if not os.path.isdir(self.path):
             return fingerprint_of("text", identity_of([self.path]))
-        return fingerprint_of("text", identity_of((os.path.join(self.path, name) for name in _walk(self.path)), root=self.path))
+        return fingerprint_of(
+            "text",
+            identity_of(
+                (os.path.join(self.path, name) for name in _walk(self.path)), root=self.path
+            ),
+        )
 
     def unpacked(self, scratch: Path) -> Text:
         if os.path.isdir(self.path) or not is_compressed(self.path):
@@ -89,7 +96,10 @@ class Text(TextSource):
     def pieces(self, size: int) -> list[Piece]:
         names, sizes, offsets = self._listed()
         if not names:
-            raise SourceError(f"{self.path} holds no documents: give a folder with one subfolder of text files a class")
+            raise SourceError(
+                f"{self.path} holds no documents: give a folder with one "
+                f"subfolder of text files a class"
+            )
         skip = _shared_folders(names)
         order = sorted(range(len(names)), key=names.__getitem__)
         pieces: list[Piece] = []
@@ -115,7 +125,9 @@ class Text(TextSource):
         try:
             for name, raw in self._contents(piece):
                 label, split = _place(_parts(name), piece.skip)
-                yield Document(decode(raw), None if label is None else _shown(label), split, _shown(name))
+                yield Document(
+                    decode(raw), None if label is None else _shown(label), split, _shown(name)
+                )
         except SourceError:
             raise
         except BROKEN as error:
@@ -146,7 +158,10 @@ class Text(TextSource):
         place = {name: at for at, name in enumerate(names)} if links else {}
         for name, target in links:
             if target not in place:
-                raise SourceError(f"{self.path}: {_shown(name)} is a hard link to {_shown(target)}, which is no document of the archive")
+                raise SourceError(
+                    f"{self.path}: {_shown(name)} is a hard link to {_shown(target)}, "
+                    f"which is no document of the archive"
+                )
             names.append(name)
             sizes.append(sizes[place[target]])
             offsets.append(offsets[place[target]])
@@ -178,26 +193,39 @@ class Text(TextSource):
                 if info.is_dir() or _is_hidden(info.filename):
                     continue
                 if stat.S_ISLNK(info.external_attr >> 16):
-                    raise SourceError(f"{self.path}: {info.filename} is a symbolic link: pack the file that it leads to")
+                    raise SourceError(
+                        f"{self.path}: {info.filename} is a symbolic link: pack "
+                        f"the file that it leads to"
+                    )
                 yield info.filename, info.file_size, 0, ""
 
     def _in_tar(self) -> Iterator[tuple[str, int, int, str]]:
         with (
             _Headers(io.FileIO(self.plain or self.path)) as file,
-            tarfile.open(fileobj=file, mode="r:", encoding="utf-8", errors="surrogateescape") as tar,
+            tarfile.open(
+                fileobj=file, mode="r:", encoding="utf-8", errors="surrogateescape"
+            ) as tar,
         ):
             at, last = -1, "its first member"
             while (member := tar.next()) is not None:
                 tar.members.clear()  # type: ignore[attr-defined]  # it keeps a kilobyte for each
                 if tar.offset <= at:  # type: ignore[attr-defined]  # a negative size would lead back for ever
-                    raise SourceError(f"{self.path} is broken: the header of {_shown(member.name)} is bad")
+                    raise SourceError(
+                        f"{self.path} is broken: the header of {_shown(member.name)} is bad"
+                    )
                 at, last = tar.offset, _shown(member.name)  # type: ignore[attr-defined]  # the next header
                 if _is_hidden(member.name):
                     continue
                 if member.issym():
-                    raise SourceError(f"{self.path}: {last} is a symbolic link: pack the archive with tar --dereference")
+                    raise SourceError(
+                        f"{self.path}: {last} is a symbolic link: pack the "
+                        f"archive with tar --dereference"
+                    )
                 if member.issparse():
-                    raise SourceError(f"{self.path}: {last} is a sparse file: pack the archive without tar --sparse")
+                    raise SourceError(
+                        f"{self.path}: {last} is a sparse file: pack the "
+                        f"archive without tar --sparse"
+                    )
                 if member.islnk():
                     yield member.name, 0, 0, member.linkname
                 elif member.isfile():
@@ -205,7 +233,9 @@ class Text(TextSource):
             self._require_end(file, tar.offset, last)  # type: ignore[attr-defined]  # where the end should be
 
     def _require_end(self, file: io.BufferedReader, offset: int, last: str) -> None:
-        """A tar ends with blocks of zeros, and nothing comes after them; `tarfile` takes any bad header for the end."""
+        """A tar ends with blocks of zeros, and nothing comes after them; `tarfile` takes any bad
+        header for the end.
+        """
         file.seek(offset)
         block = file.read(BLOCK)
         if len(block) < BLOCK:
@@ -261,8 +291,12 @@ def _is_tar(head: bytes) -> bool:
 
 
 def _is_zip(path: Path, head: bytes) -> bool:
-    """By its first bytes, so that a truncated one is known too; by its end where a program comes first."""
-    return head.startswith((b"PK\x03\x04", b"PK\x05\x06")) or (not _is_tar(head) and zipfile.is_zipfile(path))
+    """By its first bytes, so that a truncated one is known too; by its end where a program comes
+    first.
+    """
+    return head.startswith((b"PK\x03\x04", b"PK\x05\x06")) or (
+        not _is_tar(head) and zipfile.is_zipfile(path)
+    )
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -273,7 +307,11 @@ def _walk(folder: str) -> list[str]:
     names = []
     for home, _, files in os.walk(folder):
         inside = os.path.relpath(home, folder)
-        names += [name if inside == "." else f"{inside}/{name}" for name in files if os.path.isfile(os.path.join(home, name))]
+        names += [
+            name if inside == "." else f"{inside}/{name}"
+            for name in files
+            if os.path.isfile(os.path.join(home, name))
+        ]
     return sorted(names)
 
 
@@ -291,7 +329,9 @@ def _is_hidden(name: str) -> bool:
 
 
 def _shared_folders(names: list[str]) -> int:
-    """How many leading folders all documents share, less the one that may be their class or half."""
+    """How many leading folders all documents share, less the one that may be their class or
+    half.
+    """
     shared, depth = _parts(names[0]), len(_parts(names[0]))
     for name in names:
         parts = _parts(name)

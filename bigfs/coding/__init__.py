@@ -1,0 +1,1 @@
+"""Dictionaries that are learned chunk by chunk, and codes over them."""

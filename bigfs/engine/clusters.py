@@ -1,0 +1,383 @@
+"""What runs the tasks: this process, a cluster of processes on this machine, or a scheduler at an
+address.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextvars import ContextVar
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import Any
+
+import dask
+from dask.utils import parse_bytes
+
+from bigfs.engine.cache import LIBRARIES
+from bigfs.engine.relief import relief
+
+WAITING_SHARE = 0.3  # of what its libraries leave a worker, for results that other tasks wait for
+# Dask's HTTP servers have no password. So they get no pages, unless the user asks for the dashboard
+WITHOUT_HTTP: dict[str, Any] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
+WITH_DASHBOARD: dict[str, Any] = {
+    "distributed.scheduler.http.routes": [
+        f"distributed.http.{page}"
+        for page in ("scheduler.info", "scheduler.json", "health", "statics")
+    ],
+    "distributed.worker.http.routes": [],
+    "distributed.scheduler.dashboard.bokeh-application.allow_websocket_origin": [
+        "127.0.0.1:*",
+        "localhost:*",
+    ],
+}
+ROLES = ("client", "worker", "scheduler")  # that a TLS certificate serves
+
+
+class ClusterLost(RuntimeError):
+    """The Dask cluster can't be reached, or lost too many workers."""
+
+
+SERIAL = "serial"  # what the context holds inside `cluster(workers=0)`
+_client: ContextVar[Any] = ContextVar("client", default=None)
+
+
+@contextlib.contextmanager
+def cluster(
+    scheduler: Any = None,
+    *,
+    workers: int | None = None,
+    memory_limit: str | int = "1GB",
+    security: Any = None,
+    dashboard: bool = False,
+    timeout: str = "20s",
+) -> Iterator[Any]:
+    """Run the tiles of the block on a Dask cluster.
+
+    A cluster started here is bound to 127.0.0.1 and speaks mutual TLS. Its key is made for this
+    block and kept in memory, so other users of the machine can't join the cluster or run code in
+    it.
+
+    Parameters
+    ----------
+    scheduler : str, distributed.Client or cluster object, default=None
+        Address of a running scheduler (``tcp://…``, ``tls://…``), a client, or a cluster
+        (`LocalCluster`, `SLURMCluster`, …). What is given is used as it is and stays open. None
+        starts processes on this machine.
+    workers : int, default=None
+        Number of processes to start, one thread each. None starts one per core. 0 runs serially,
+        here.
+    memory_limit : str or int, default="1GB"
+        Memory of each worker, as Dask writes it. "auto" shares the machine's memory. Ignored with
+        `scheduler`.
+    security : distributed.Security or str or path-like, default=None
+        Certificates for the scheduler at an address: an object, or the folder that `bigfs
+        certificates` wrote.
+    dashboard : bool, default=False
+        Whether a cluster started here shows Dask's dashboard on 127.0.0.1. The dashboard has no
+        password: every user of this machine can read it.
+    timeout : str, default="20s"
+        How long to wait for a scheduler to answer.
+
+    Yields
+    ------
+    distributed.Client or None
+        The client, or None when serial.
+
+    Raises
+    ------
+    ClusterLost
+        The cluster can't be reached, or it goes away while the block works. The message has advice.
+    ValueError
+        `memory_limit` is no size, or is less than a worker's libraries take.
+    """
+    if scheduler is None:
+        require_size(memory_limit)
+    if scheduler is None and workers == 0:
+        with _as_current(SERIAL):
+            yield None
+        return
+    from distributed import Client  # its defaults must be there before they are changed
+
+    if isinstance(scheduler, Client):
+        if scheduler.asynchronous:
+            raise ValueError(
+                "bigfs needs a synchronous Dask client; got an asynchronous one: make it "
+                "with Client(…, asynchronous=False)"
+            )
+        with _as_current(scheduler):
+            yield scheduler
+        return
+    log = logging.getLogger("distributed")
+    with contextlib.ExitStack() as stack:
+        stack.callback(log.setLevel, log.level)
+        stack.enter_context(dask.config.set(_settings(memory_limit)))
+        if scheduler is None:
+            address: Any = stack.enter_context(
+                _local(workers or os.cpu_count() or 1, memory_limit, dashboard)
+            )
+        else:
+            address = scheduler
+        with _reached(scheduler):
+            client = stack.enter_context(
+                _connected(
+                    address, security=_security(security), set_as_default=False, timeout=timeout
+                )
+            )
+            client.register_plugin(relief())
+        try:
+            with _as_current(client):
+                yield client
+        except Exception:
+            raise
+        except BaseException:  # an interruption: that tasks break off is no news
+            log.setLevel(logging.CRITICAL + 1)
+            raise
+
+
+@contextlib.contextmanager
+def _as_current(client: Any) -> Iterator[None]:
+    token = _client.set(client)
+    try:
+        yield
+    finally:
+        _client.reset(token)
+
+
+@contextlib.contextmanager
+def _local(workers: int, memory_limit: str | int, dashboard: bool) -> Iterator[Any]:
+    """A cluster of processes on this machine that only this process and its workers can use."""
+    from distributed import LocalCluster, Security
+
+    with dask.config.set(WITH_DASHBOARD if dashboard else WITHOUT_HTTP):
+        with _interrupts_kept():
+            started = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                memory_limit=memory_limit,
+                host="127.0.0.1",
+                protocol="tls",
+                security=Security.temporary(),
+                # distributed opens this port always, with None on a port of its choice
+                dashboard_address="127.0.0.1:0",
+                scheduler_kwargs={"dashboard": dashboard},
+            )
+        with started:
+            yield started
+
+
+@contextlib.contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Threads started in the block, and processes that these ever start, get no Ctrl-C: this
+    process does, and ends them.
+    """
+    resource_tracker.ensure_running()  # its start would let SIGINT through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def require_size(memory_limit: str | int) -> None:
+    """Refuse a memory limit of a worker that is no size, or that its libraries alone exceed.
+
+    Parameters
+    ----------
+    memory_limit : str or int
+        The limit, as Dask writes it.
+
+    Raises
+    ------
+    ValueError
+        The limit can't be used.
+    """
+    if memory_limit == "auto":
+        return
+    try:
+        size = parse_bytes(memory_limit)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(
+            f"--memory-limit must be a size such as 1GB or 512MB, and is {memory_limit!r}"
+        ) from error
+    if size < LIBRARIES:
+        raise ValueError(
+            f"--memory-limit is {memory_limit!r}, and a worker's libraries alone take "
+            f"{LIBRARIES / 1e6:.0f} MB: give more, such as 1GB"
+        )
+
+
+def _settings(memory_limit: str | int) -> dict[str, Any]:
+    settings = {
+        "distributed.scheduler.no-workers-timeout": "60s",
+        "distributed.scheduler.allowed-failures": 3,
+        "distributed.admin.large-graph-warning-threshold": "64MB",
+        # a worker keeps freed memory of some megabytes: Dask's own setting gives it back at once,
+        # and half of the time
+        # of reading and writing chunks then goes into getting it again, page by page
+        "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 64 << 20,
+        "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 32 << 20,
+        # Zarr decodes chunks in threads, and each would keep freed memory of its own
+        "distributed.nanny.pre-spawn-environ.MALLOC_ARENA_MAX": 1,
+    }
+    if limit := parse_bytes(memory_limit) if memory_limit != "auto" else 0:
+        # results that wait go to disk early: the libraries and the tasks need the rest
+        settings["distributed.worker.memory.target"] = WAITING_SHARE * max(
+            1 - LIBRARIES / limit, 0.1
+        )
+    return settings
+
+
+def _connected(address: Any, **how: Any) -> Any:
+    """A `distributed.Client`; one that can't connect is closed here.
+
+    distributed leaves it to the garbage collector, which comes at any time: while the next client
+    starts, say, and then waits for ever for the lock that this start holds.
+    """
+    from distributed import Client
+
+    class Whole(Client):
+        def start(self, **how: Any) -> None:
+            try:
+                super().start(**how)
+            except BaseException:
+                self.close()
+                self._loop_runner.stop()
+                raise
+
+    return Whole(address, **how)
+
+
+def _security(security: Any) -> Any:
+    """What `distributed` takes: a folder of certificates becomes mutual TLS that refuses everything
+    else.
+    """
+    if not isinstance(security, str | os.PathLike):
+        return security
+    from cryptography import x509
+    from distributed import Security
+
+    folder = Path(security)
+    missing = [name for name in ("ca.pem", "node.pem", "node.key") if not (folder / name).is_file()]
+    if missing:
+        raise ValueError(
+            f"{folder} has no {', '.join(missing)}: make certificates with "
+            f"`bigfs certificates {folder}`"
+        )
+    until = x509.load_pem_x509_certificate((folder / "node.pem").read_bytes()).not_valid_after_utc
+    if until < dt.datetime.now(dt.UTC):
+        raise ValueError(
+            f"the certificates in {folder} expired on {until:%Y-%m-%d}: make new "
+            f"ones with `bigfs certificates`"
+        )
+    pair = {
+        f"tls_{role}_{kind}": str(folder / f"node.{end}")
+        for role in ROLES
+        for kind, end in (("cert", "pem"), ("key", "key"))
+    }
+    return Security(tls_ca_file=str(folder / "ca.pem"), require_encryption=True, **pair)
+
+
+@contextlib.contextmanager
+def _reached(scheduler: str | None) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, TimeoutError) as error:
+        trusted = (
+            ", or with --tls the certificates that it trusts"
+            if str(scheduler).startswith("tls")
+            else ""
+        )
+        raise ClusterLost(
+            f"no Dask scheduler answers at {scheduler}: start one or give another address{trusted}"
+        ) from error
+    except TypeError as error:  # distributed's answer to a tls:// address without certificates
+        if "ssl_context" not in str(error):
+            raise
+        raise ClusterLost(
+            f"{scheduler} takes only encrypted connections: give your certificates with --tls DIR"
+        ) from error
+    except RuntimeError as error:  # and to a tcp:// address where encryption is required
+        if "encryption required" not in str(error):
+            raise
+        raise ClusterLost(
+            f"{scheduler} is not encrypted and the Dask configuration "
+            f"requires it: give a tls:// address"
+        ) from error
+
+
+@contextlib.contextmanager
+def lost() -> Iterator[None]:
+    """The errors of a cluster that broke, as `ClusterLost` with advice; errors of the work pass as
+    they are.
+    """
+    from distributed.client import CancelledError, ClosedClientError
+    from distributed.comm import CommClosedError
+    from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
+
+    again = "start it again and repeat the command: finished stages and steps are kept"
+    try:
+        yield
+    except KilledWorker as error:
+        raise ClusterLost(
+            f"the step {_step(error)} killed every worker that tried it, most "
+            f"likely by their memory limit: "
+            "raise --memory-limit, or stage with fewer --tile-rows; "
+            "finished stages and steps are kept"
+        ) from error
+    except (NoWorkerError, NoValidWorkerError) as error:
+        raise ClusterLost(f"the Dask cluster has no workers left: {again}") from error
+    except (CancelledError, ClosedClientError, CommClosedError) as error:
+        raise ClusterLost(f"the Dask cluster went away while it worked: {again}") from error
+
+
+def _step(error: Any) -> str:
+    return str(error.task).rsplit("-", 5)[0].strip("('\"")
+
+
+def client() -> Any:
+    """The client of the enclosing `cluster`, else the user's own current one, or None when
+    serial.
+    """
+    enclosing = _client.get()
+    if enclosing is not None:
+        return None if enclosing is SERIAL else enclosing
+    return _current() if "distributed" in sys.modules else None
+
+
+def _current() -> Any:
+    """The default client of `distributed`, if it works synchronously; None inside a worker's task,
+    whose thread it would block.
+    """
+    from distributed import default_client, get_worker
+
+    with contextlib.suppress(ValueError):  # "no worker found"
+        get_worker()
+        return None
+    try:
+        current = default_client()
+    except ValueError:  # "no clients found"
+        return None
+    return None if current.asynchronous or current.status != "running" else current
+
+
+def n_workers() -> int:
+    return 1 if client() is None else max(1, len(addresses()))
+
+
+def addresses() -> list[str]:
+    with lost():
+        return sorted(client().scheduler_info(n_workers=-1)["workers"])
+
+
+def quiet_dask() -> None:
+    """Keep Dask's log from the console; call it before `distributed` is imported."""
+    dask.config.set({"logging.distributed": "error"})

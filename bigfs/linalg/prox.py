@@ -1,0 +1,48 @@
+"""Projections, proximal steps and the values of row-sparse penalties. Dense, small, pure."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigfs.types import FloatArray
+
+
+def project_simplex(V: FloatArray) -> FloatArray:
+    """Euclidean projection of a vector, or of each row of a matrix, on the probability simplex."""
+    V = np.asarray(V, dtype=np.float64)
+    rows = np.atleast_2d(V)
+    # moves nothing, and 1 is not lost beside large values
+    rows = rows - rows.max(axis=1, keepdims=True)
+    u = -np.sort(-rows, axis=1)
+    excess = (np.cumsum(u, axis=1) - 1) / np.arange(1, rows.shape[1] + 1)
+    rho = np.count_nonzero(u > excess, axis=1) - 1
+    threshold = excess[np.arange(len(rows)), rho][:, None]
+    return np.maximum(rows - threshold, 0).reshape(V.shape)
+
+
+def shrink_squared_sum(u: FloatArray, s: float) -> FloatArray:
+    """Factors in [0, 1] of the Moreau projection of (s/2)(Σ_t ‖Ωᵗ‖)² at blocks of norms `u`.
+
+    SparGE, Alg. 3, corrected: with u sorted descending,
+    ρ = max{t : u_(t) − s/(1+ts) Σ_{i≤t} u_(i) > 0} and ς = s/(1+ρs) Σ_{i≤ρ} u_(i);
+    block t shrinks by (1 − ς/u_t)₊.
+    """
+    ordered = -np.sort(-u)
+    sums = np.cumsum(ordered)
+    counts = np.arange(1, len(u) + 1)
+    alive = ordered - s / (1 + counts * s) * sums > 0
+    if not alive.any():
+        return np.zeros_like(u)
+    rho = np.flatnonzero(alive)[-1]
+    threshold = s / (1 + (rho + 1) * s) * sums[rho]
+    return np.maximum(1 - threshold / np.where(u > 0, u, np.inf), 0) * (u > 0)
+
+
+def row_norms(W: FloatArray) -> FloatArray:
+    """‖w_j‖₂ of each row of a d × r matrix."""
+    return np.sqrt(np.einsum("jr,jr->j", W, W))
+
+
+def norm_2p(W: FloatArray, p: float = 1.0) -> float:
+    """‖W‖₂,ₚ = (Σ_j ‖w_j‖₂ᵖ)^(1/p); p = 1 is the ℓ2,1 norm."""
+    return float(np.sum(row_norms(W) ** p) ** (1 / p))

@@ -1,0 +1,223 @@
+"""What every selector shares: its input as a `Matrix`, the m best scores as its support."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils import check_array, column_or_1d
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bigfs.matrix import Matrix
+from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
+
+UNLABELLED = -1
+ARRAYS: dict[str, Any] = {  # that `fit` takes; `Matrix` looks for NaN and infinity
+    "accept_sparse": ["csr", "csc"],
+    "dtype": [np.float64, np.float32],
+    "ensure_min_samples": 2,
+    "ensure_all_finite": False,
+}
+
+
+class Labels(NamedTuple):
+    """The sorted classes (c,), and each sample's class number (n,), −1 where it is unlabelled."""
+
+    classes: AnyArray
+    codes: IntArray
+
+    @property
+    def shape(self) -> tuple[int]:
+        """(n,)."""
+        return (len(self.codes),)
+
+    @property
+    def known(self) -> BoolArray:
+        """The mask of the labelled samples."""
+        return self.codes >= 0
+
+
+N_FEATURES: list[Any] = [
+    Interval(Integral, 1, None, closed="left"),
+    Interval(Real, 0, 1, closed="right"),
+    None,
+]
+
+
+class MatrixInput:
+    """Input as a `Matrix`, whatever it comes as, and how many features are kept of it."""
+
+    _supervised = True  # y is required
+    _semi_supervised = False  # −1 in the y of an array means unlabelled
+
+    n_features_to_select: int | float | None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]  # of BaseEstimator, which comes after this mixin
+        tags.input_tags.sparse = True
+        tags.target_tags.required = self._supervised
+        return tags
+
+    def _count(self, d: int, found: str = "X has only {} features") -> int:
+        """m, the number of features to keep, out of d."""
+        m = self.n_features_to_select
+        if m is None:
+            return max(d // 2, 1)
+        if isinstance(m, Real) and not isinstance(m, Integral):
+            return max(int(m * d), 1)
+        if m > d:
+            raise ValueError(
+                f"n_features_to_select={m} but {found.format(d)}: ask for {d} or fewer"
+            )
+        return int(m)
+
+    def _as_matrix(self, X: Any, y: Any) -> tuple[Matrix, Any]:
+        if isinstance(X, Matrix) or is_dask(X):
+            matrix = X if isinstance(X, Matrix) else Matrix.from_dask(X)
+            self.n_features_in_ = matrix.shape[1]
+            if min(matrix.shape) < 1 or matrix.shape[0] < 2:
+                raise ValueError(
+                    f"X must have two samples and one feature or more; got "
+                    f"{matrix.shape[0]} × {matrix.shape[1]}"
+                )
+            if y is not None:
+                y = y if sp.issparse(y) else check_array(np.asarray(y), ensure_2d=False, dtype=None)
+                y = self._check_y(y, coded=isinstance(X, Matrix))
+        elif y is None:
+            X = validate_data(self, X, **ARRAYS)
+            matrix = Matrix.from_array(X)
+        else:
+            X, y = validate_data(self, X, y, multi_output=True, **ARRAYS)
+            matrix, y = Matrix.from_array(X), self._check_y(y)
+        if y is None and self._supervised:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
+        if y is not None and y.shape[0] != matrix.shape[0]:
+            raise ValueError(
+                f"X has {matrix.shape[0]} samples and y has {y.shape[0]}: give one label a sample"
+            )
+        return matrix, y
+
+    def _check_width(self, X: Any) -> None:
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+
+    def _check_y(self, y: Any, coded: bool = False) -> Any:
+        """Class labels, one a sample; a method for other targets overrides this.
+
+        `coded`: y comes with a `Matrix`.
+        """
+        y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
+        check_classification_targets(y)
+        return labels_of(y, unlabelled=coded or (self._semi_supervised and not _two_signs(y)))
+
+
+class Selector(MatrixInput, SelectorMixin, BaseEstimator):
+    """Keeps the `n_features_to_select` features of largest score.
+
+    A subclass assigns its parameters in `__init__` and writes `_fit(X, y)`, which gets a `Matrix`
+    and `Labels`, and sets `scores_` (d) and, where it iterates, `result_`.
+
+    Attributes
+    ----------
+    scores_ : (d,) float array, larger is better.
+    selected_ : (m,) indices of the chosen features, best first; equal scores by lower index.
+    support_ : (d,) mask of the chosen features.
+    result_ : `bigfs.result.Result`, with the status, the history and what was counted.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"n_features_to_select": N_FEATURES}
+
+    scores_: FloatArray
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Score the features of `X` and keep the best.
+
+        Parameters
+        ----------
+        X : (n, d) NumPy array, scipy.sparse matrix, Dask array of either, or `Matrix`
+            (`storage.open(uri).X`).
+        y : (n,) class labels. With a `Matrix` they are class numbers, and −1 is unlabelled. With an
+            array −1 (or "-1") is
+            unlabelled only where the method is semi-supervised; elsewhere, and where y holds
+            nothing but −1 and 1, it is a class.
+
+        Raises
+        ------
+        ValueError : for NaN or infinity, lengths that differ, fewer than two classes, or more
+            features asked for than there are.
+        """
+        self._validate_params()
+        matrix, y = self._as_matrix(X, y)
+        self._count(matrix.shape[1])
+        self._fit(matrix, y)
+        return self._choose()
+
+    def _choose(self) -> Self:
+        """The best scores as the support."""
+        self.selected_ = np.argsort(-self.scores_, kind="stable")[: self._count(len(self.scores_))]
+        self.support_ = np.zeros(len(self.scores_), dtype=bool)
+        self.support_[self.selected_] = True
+        return self
+
+    @abstractmethod
+    def _fit(self, X: Matrix, y: Any) -> None: ...
+
+    def transform(self, X: Any) -> Any:
+        """The chosen columns in their original order: of an array as scikit-learn does it, of a
+        Dask array lazily, of a `Matrix` as a csc array in memory."""
+        check_is_fitted(self)
+        if isinstance(X, Matrix) or is_dask(X):
+            self._check_width(X)
+            index = np.flatnonzero(self.support_)
+            return X.columns(index) if isinstance(X, Matrix) else X[:, index]
+        return super().transform(X)
+
+    def _get_support_mask(self) -> BoolArray:
+        check_is_fitted(self)
+        return self.support_
+
+
+def is_dask(X: Any) -> bool:
+    return type(X).__module__.startswith("dask.array")
+
+
+def labels_of(y: AnyArray, unlabelled: bool) -> Labels:
+    """The classes of y. −1, or "-1" among strings, is no class where it means `unlabelled`."""
+    known = ~_minus_one(y) if unlabelled else np.ones(len(y), dtype=bool)
+    classes, numbers = np.unique(y[known], return_inverse=True)
+    codes = np.full(len(y), UNLABELLED, dtype=np.int64)
+    codes[known] = numbers
+    return Labels(classes, codes)
+
+
+def at_least_two(labels: Labels) -> Labels:
+    """The labels themselves, where they hold two classes or more."""
+    if len(labels.classes) < 2:
+        raise ValueError(
+            f"y holds {len(labels.classes)} class: supervised selection needs at least two"
+        )
+    return labels
+
+
+def _minus_one(y: AnyArray) -> BoolArray:
+    return np.asarray(
+        y == UNLABELLED if y.dtype.kind in "iufb" else y.astype(str) == str(UNLABELLED), dtype=bool
+    )
+
+
+def _two_signs(y: AnyArray) -> bool:
+    """Whether y holds −1 and 1 and nothing else: the two classes of LIBSVM's files."""
+    values = set(np.unique(y if y.dtype.kind in "iufb" else y.astype(str)).tolist())
+    return values in ({-1, 1}, {"-1", "1"}, {"-1", "+1"})

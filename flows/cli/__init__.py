@@ -1,0 +1,72 @@
+"""The command line. Heavy libraries are imported by the command that needs them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from bigfs.engine import ClusterLost
+from flows import signals
+from flows.cli import corpus, runs, servers
+from flows.cli.output import state
+
+app = typer.Typer(
+    help="Feature selection for data that does not fit in memory.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
+
+
+@app.callback()
+def common(
+    debug: Annotated[bool, typer.Option(help="show the traceback of an error")] = False,
+) -> None:
+    state["debug"] = debug
+
+
+for command in (
+    runs.run,
+    corpus.stage,
+    corpus.append,
+    runs.select,
+    runs.evaluate,
+    runs.transform,
+    runs.graph,
+    runs.methods,
+    servers.serve,
+    servers.certificates,
+    corpus.datasets,
+    corpus.info,
+    corpus.check,
+):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line; an error is one line on stderr and a non-zero exit status."""
+    with signals.heeded():
+        status = _run()
+        if status == INTERRUPTED:
+            raise KeyboardInterrupt
+    sys.exit(status)
+
+
+def _run() -> int:
+    """Run one command. Returns its exit status."""
+    try:
+        status = app(standalone_mode=False)
+    except (TyperException, ValueError, OSError, MemoryError, ClusterLost) as error:
+        if state["debug"]:
+            raise
+        usage = isinstance(error, TyperException)
+        say = getattr(error, "format_message", error.__str__)
+        text = say() or type(error).__name__
+        print(f"bigfs: {' '.join(text.split())}", file=sys.stderr)
+        return 2 if usage else 1
+    return status if isinstance(status, int) else 0

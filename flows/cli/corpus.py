@@ -1,0 +1,155 @@
+"""The commands on corpora: stage, append, info, check, datasets."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from flows.cli.options import (
+    Json,
+    Source,
+    Store,
+    unfolded,
+)
+from flows.cli.output import (
+    exclusively,
+    out_console,
+    print_record,
+    readable,
+    working,
+)
+from flows.options import Engine, Staging
+
+
+@unfolded
+def stage(
+    source: Source,
+    store: Annotated[str, typer.Argument(help="where to put it: a path or an fsspec URL")],
+    *,
+    staging: Staging,
+    engine: Engine,
+    as_json: Json = False,
+) -> None:
+    """Stage a source as a corpus store; one that is there already is reused."""
+    from flows import stages
+    from storage.sources import find
+
+    find(source, format=staging.format)
+    with exclusively(store), working(engine, as_json):
+        record = stages.stage(
+            source, store, staging.model_dump() | {"memory_limit": engine.staging_memory}
+        )
+    print_record(
+        record,
+        as_json,
+        f"{'reused' if record['reused'] else 'staged'} {record['store']} "
+        f"in {record['seconds']:.1f} s",
+    )
+
+
+@unfolded
+def append(
+    source: Source,
+    store: Annotated[str, typer.Argument(help="a staged corpus on a local disk")],
+    format: Annotated[
+        str | None, typer.Option(help="of the source (default: guessed from its content)")
+    ] = None,
+    split: Annotated[
+        str,
+        typer.Option(help="train or test: where samples go that have none, in a store with both"),
+    ] = "train",
+    *,
+    engine: Engine,
+    as_json: Json = False,
+) -> None:
+    """Add the samples of a source to a store; what was added already is not added again."""
+    import storage
+    from storage.format import manifest
+    from storage.sources import find
+
+    if not manifest.exists(store) and "://" not in source and manifest.exists(source):
+        print(
+            "bigfs append: give the source first and the store second; the other "
+            "order ends with the next version",
+            file=sys.stderr,
+        )
+        source, store = store, source
+    before = storage.open(store).X.shape[0]
+    find(source, format=format)
+    with exclusively(store), working(engine, as_json):
+        uri = storage.append(
+            source, store, format=format, split=split, memory_limit=engine.staging_memory
+        )
+    n = storage.open(uri).X.shape[0]
+    text = (
+        f"{n - before:,} samples joined {uri}, which has {n:,} now"
+        if n > before
+        else f"{uri} has the samples of {source} already"
+    )
+    print_record({"store": uri, "added": n - before, "samples": n}, as_json, text)
+
+
+def datasets(as_json: Json = False) -> None:
+    """The corpora that are known by name: public ones, and generated ones at their scale."""
+    from storage.catalogue import ENTRIES
+    from storage.sources.synthetic.source import CORPORA, PREFIX
+    from storage.sources.synthetic.text import Text
+
+    known = [(name, *entry.shape, entry.classes, entry.title) for name, entry in ENTRIES.items()]
+    for name, spec in CORPORA.items():
+        d = spec.d if isinstance(spec, Text) else spec.shape[0] * spec.shape[1]
+        known.append((PREFIX + name, spec.n, d, len(spec.classes), "generated"))
+    if as_json:
+        columns = ("name", "samples", "features", "classes", "title")
+        print(
+            json.dumps([dict(zip(columns, row, strict=True)) for row in known], ensure_ascii=False)
+        )
+        return
+    table = Table("name", "samples", "features", "classes", "what it is", box=None, pad_edge=False)
+    for name, n, d, classes, title in known:
+        table.add_row(name, f"{n:,}", f"{d:,}" if d else "text", f"{classes:,}", title)
+    for column in table.columns[1:4]:
+        column.justify = "right"
+    out_console.print(table)
+
+
+def info(store: Store, as_json: Json = False) -> None:
+    """What a store holds, its size by layout, and how it was made."""
+    import storage
+
+    facts = storage.info(store)
+    if as_json:
+        print(json.dumps(facts, ensure_ascii=False, default=str))
+        return
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in facts.items():
+        table.add_row(name, readable(value))
+    out_console.print(table)
+
+
+@unfolded
+def check(
+    store: Store,
+    *,
+    engine: Engine,
+    as_json: Json = False,
+) -> None:
+    """Read everything in a store and compare it with what was written; non-zero if anything is
+    wrong.
+    """
+    import storage
+
+    with working(engine, as_json):
+        report = storage.check(store)
+    wrong = "\n".join(report.problems)
+    print_record(
+        report._asdict(),
+        as_json,
+        wrong or f"{report.uri} is whole: {report.documents:,} documents read",
+    )
+    if report.problems:
+        raise typer.Exit(1)

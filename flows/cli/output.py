@@ -1,0 +1,150 @@
+"""Progress for people: a bar for each stage's tiles, a line for each method's steps."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Column, Table
+
+from bigfs import engine
+from bigfs.result import Record, observed
+from flows.options import Engine
+
+
+@contextlib.contextmanager
+def shown(enabled: bool = True) -> Iterator[None]:
+    """Show on stderr what `bigfs` does inside the block."""
+    if not enabled:
+        yield
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn(
+            "{task.description}", markup=False, table_column=Column(min_width=16, no_wrap=True)
+        ),
+        BarColumn(bar_width=16),
+        MofNCompleteColumn(table_column=Column(min_width=7, no_wrap=True)),
+        TimeElapsedColumn(table_column=Column(min_width=7, no_wrap=True)),
+        TextColumn(
+            "{task.fields[detail]}", markup=False, table_column=Column(no_wrap=True, ratio=1)
+        ),
+    )
+    with Progress(*columns, console=Console(stderr=True, markup=False, emoji=False)) as display:
+        rows: dict[str, TaskID] = {}
+
+        def row(name: str, total: float | None) -> TaskID:
+            if name not in rows:
+                rows[name] = display.add_task(name, total=total, detail="")
+            return rows[name]
+
+        def tiles(label: str, done: int, total: int) -> None:
+            display.update(row(label, total), completed=done, total=total)
+
+        def steps(name: str, record: Record) -> None:
+            detail = "  ".join(f"{k} {v:.4g}" for k, v in record.items())
+            display.update(row(name, None), advance=1, detail=detail)
+
+        with engine.progress(tiles), observed(callback=steps):
+            yield
+
+
+out_console = Console(markup=False, emoji=False)  # paths, names and labels are printed as they are
+
+
+state: dict[str, Any] = {"debug": False}
+
+
+def readable(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {readable(item)}" for name, item in value.items()) or "–"
+    return (
+        f"{value:,}"
+        if isinstance(value, int)
+        else f"{value:.4g}"
+        if isinstance(value, float)
+        else str(value)
+    )
+
+
+@contextmanager
+def show_progress(as_json: bool) -> Iterator[None]:
+    from flows.cli.output import shown
+
+    with shown(enabled=not as_json):
+        yield
+
+
+@contextmanager
+def exclusively(place: str) -> Iterator[None]:
+    """Inside, no other command works on `place`; people see what is waited for."""
+    from flows.locks import alone
+
+    with alone(
+        [place], wait=True, say=lambda text: print(f"bigfs: {text}", file=sys.stderr, flush=True)
+    ):
+        yield
+
+
+@contextmanager
+def working(engine: Engine, as_json: bool) -> Iterator[None]:
+    """Inside, tiles are worked on where `engine` says, and people see how far they are."""
+    with engine.cluster(), show_progress(as_json):
+        yield
+
+
+def print_record(record: dict[str, Any], as_json: bool, text: str) -> None:
+    if as_json:
+        print(json.dumps(record, ensure_ascii=False, default=str))
+    else:
+        out_console.print(text, highlight=False, soft_wrap=True)
+
+
+def print_run(path: str, as_json: bool) -> None:
+    from flows.report import metric_names, score_table
+    from storage.runs import Run
+
+    done = Run.open(path)
+    if as_json:
+        print(json.dumps({"run": path, **done.about}, ensure_ascii=False))
+        return
+    scores = score_table(done.about)
+    if scores is not None:
+        table = Table(
+            f"{metric_names(done.about)} with",
+            *(Column(f"{k:,}", no_wrap=True) for k in scores["counts"]),
+            box=None,
+            pad_edge=False,
+        )
+        for name, values in scores["rows"]:
+            table.add_row(name, *values)
+        out_console.print(table)
+        if scores["all"]:
+            out_console.print(
+                f"all {scores['all'][0]:,} features  {scores['all'][1]}", highlight=False
+            )
+    if "evaluation" in done.about:
+        out_console.print(done.about["evaluation"], highlight=False, markup=False, soft_wrap=True)
+    last = done.about["history"][-1] if done.about.get("history") else {}
+    gap = f" (gap {100 * last['gap']:.2f} %)" if "gap" in last else ""
+    out_console.print(
+        f"{done.about['parameters']['method']}: {done.about['status']}{gap}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    out_console.print(f"report: {Path(path) / 'report.html'}", highlight=False, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""The layout of a store on disk: its manifest, verified reads, the writer."""

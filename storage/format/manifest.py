@@ -1,0 +1,251 @@
+"""How a store lies in Zarr: a group in AnnData's published layout, with our manifest in its
+attributes.
+
+    zarr.json                   AnnData's root; its attribute "bigfs" is the manifest, written last
+    X/                          csr_matrix: data, indices, indptr; all rows, training rows first
+    obs/  var/  obsm/           labels, splits, sample names; feature names and idf; label sets
+    uns/columns/<segment>/      csc_matrix of one segment of rows, all columns
+    uns/statistics/<segment>/   sums, squares of its columns
+    uns/checksums/              a JSON text: the checksum of every document; its hash is in the
+        manifest
+
+The column layout is kept by segments of rows (one a split, one more for every append), so that a
+split is a choice of segments and appending writes a segment. Zarr reads a missing chunk as zeros
+and a swapped one as numbers; here every document is looked up in the checksums as it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import fsspec
+from zarr.abc.store import Store
+from zarr.storage import FsspecStore, LocalStore
+
+from storage.errors import Damaged, StoreError
+from storage.format import validation
+
+VERSION = 1
+MANIFEST, CHECKSUMS = "zarr.json", "uns/checksums"
+CHUNK = 1 << 18  # values: 1 MB of float32 or int32
+# values a chunk of what there is one of per row or column; names
+PER_ROW, PER_COLUMN, STRINGS = 1 << 18, 1 << 16, 1 << 15
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Rows [start, stop) whose columns are stored together; all of one split."""
+
+    name: str
+    split: str | None
+    start: int
+    stop: int
+    nnz: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a store is. `key` says of what it was made: equal keys, equal stores."""
+
+    key: str
+    shape: tuple[int, int]
+    nnz: int
+    target: str | None  # "class", "real", "multilabel"
+    segments: tuple[Segment, ...]
+    row_bounds: tuple[int, ...]
+    column_bounds: tuple[int, ...]
+    named: tuple[bool, bool]  # whether samples and features have names
+    source: dict[str, Any]  # uri, format, fingerprint, and what the source told of itself
+    settings: dict[str, Any]
+    content: str = ""  # the hash of the checksums, hence of everything stored
+    version: int = VERSION
+
+
+# --- documents ------------------------------------------------------------------------------------
+
+
+def absolute(uri: str | os.PathLike[str]) -> str:
+    """A URL as it is; a path from the root, because workers may run elsewhere."""
+    uri = str(uri).removeprefix("file://")
+    if "://" not in uri:
+        return os.path.abspath(uri)
+    if "reference" in (part.partition("://")[0] for part in uri.split("::")):
+        raise StoreError(
+            f"{uri} can't be used: it is a list of references, which may lead anywhere "
+            f"and run code; give the store itself"
+        )
+    try:
+        fsspec.get_filesystem_class(uri.partition("://")[0])
+    except (ImportError, ValueError) as error:
+        raise StoreError(f"{uri} can't be used: {error}") from error
+    return uri.rstrip("/")
+
+
+def store_at(uri: str, *, read_only: bool = False) -> Store:
+    return (
+        FsspecStore.from_url(uri, read_only=read_only)
+        if "://" in uri
+        else LocalStore(uri, read_only=read_only)
+    )
+
+
+def put(uri: str, name: str, document: bytes) -> None:
+    with fsspec.open(f"{uri}/{name}", "wb") as file:
+        file.write(document)
+
+
+def get(uri: str, name: str) -> bytes:
+    with fsspec.open(f"{uri}/{name}", "rb") as file:
+        return file.read()
+
+
+def exists(uri: str) -> bool:
+    """Whether a finished store is there; true of a damaged one too."""
+    try:
+        return b'"bigfs"' in get(uri, MANIFEST)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except _clients_errors() as error:
+        raise StoreError(f"{uri} can't be reached: {str(error) or type(error).__name__}") from error
+
+
+def _clients_errors() -> tuple[type[Exception], ...]:
+    """What clients of object stores raise for a server that does not answer or credentials that are
+    not there: no OSError.
+    """
+    kinds = {"botocore.exceptions": "BotoCoreError", "aiohttp": "ClientError"}
+    return tuple(
+        getattr(sys.modules[module], name)
+        for module, name in kinds.items()
+        if module in sys.modules
+    )
+
+
+def digest(document: bytes) -> str:
+    return hashlib.blake2b(document, digest_size=16).hexdigest()
+
+
+def checksum(key: str, document: Any) -> str:
+    """Of bytes, or a buffer of Zarr's.
+
+    A chunk ends with its own CRC-32C, which its codec verifies; other documents are hashed.
+    """
+    part = document if key.endswith("zarr.json") else document[-4:]
+    part = part if isinstance(part, bytes) else part.to_bytes()
+    return digest(part) if key.endswith("zarr.json") else part.hex()
+
+
+# --- the manifest, and the checksums of everything -----------------------------------------------
+
+
+def manifest_of(uri: str) -> Manifest:
+    """The manifest of a finished store.
+
+    Raises
+    ------
+    StoreError : nothing there, not a store, or one of a newer version.
+    Damaged : the manifest is not what was written.
+    """
+    body = sealed(uri)
+    if "segments" not in body:
+        raise StoreError(f"{uri} holds a graph, not a corpus: give the store that it was made of")
+    try:
+        validation.require_manifest(body)
+    except ValueError as error:
+        raise Damaged(
+            f"{uri}: the manifest in {MANIFEST} is none that bigfs wrote: "
+            f"{error}; restore it or stage again"
+        ) from None
+    segments = tuple(Segment(**segment) for segment in body.pop("segments"))
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in body.items()}
+    return Manifest(segments=segments, **fields)
+
+
+def sealed(uri: str) -> dict[str, Any]:
+    """What `seal` wrote; raises as `manifest_of`."""
+    if not exists(uri):
+        fs, path = fsspec.core.url_to_fs(uri)
+        what = (
+            "is not a finished store: stage it again"
+            if fs.exists(path)
+            else "does not exist: stage a source there first"
+        )
+        raise StoreError(f"{uri} {what}")
+    try:
+        document = validation.parse(get(uri, MANIFEST))
+        told = document["attributes"]["bigfs"]
+        body, expected, version = (
+            told["manifest"],
+            told.pop("checksum"),
+            told["manifest"]["version"],
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Damaged(
+            f"{uri}: the manifest in {MANIFEST} is damaged: restore it or stage again"
+        ) from None
+    if isinstance(version, int) and version > VERSION and isinstance(body, dict):
+        raise StoreError(
+            f"{uri} has store version {version} and this bigfs reads up to "
+            f"{VERSION}: upgrade bigfs, or stage again"
+        )
+    if digest(canonical(document)) != expected:
+        raise Damaged(f"{uri}: the manifest in {MANIFEST} is damaged: restore it or stage again")
+    return dict(body)
+
+
+def canonical(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+@lru_cache(maxsize=8)
+def checksums_of(uri: str, content: str) -> dict[str, str]:
+    try:
+        raw = get(uri, f"{CHECKSUMS}/c/0")
+    except FileNotFoundError:
+        raise lost(uri, content, f"array {CHECKSUMS} is missing") from None
+    if digest(raw) != content:
+        raise lost(uri, content, f"array {CHECKSUMS} is damaged")
+    try:
+        listed = validation.parse(raw)
+        validation.require_checksums(listed)
+    except ValueError as error:
+        raise Damaged(
+            f"{uri}: array {CHECKSUMS} is none that bigfs wrote: {error}; restore it or stage again"
+        ) from None
+    return listed
+
+
+def lost(uri: str, content: str, what: str) -> StoreError:
+    """Return the error for a document that is not what it was: the store was removed, was replaced,
+    or is damaged.
+
+    Parameters
+    ----------
+    uri : str
+        The store.
+    content : str
+        The hash of its content when it was opened.
+    what : str
+        The document and what is wrong with it.
+
+    Returns
+    -------
+    StoreError
+        To be raised.
+    """
+    if not exists(uri):
+        return StoreError(
+            f"{uri} was removed while it was in use: stage it again and repeat the command"
+        )
+    if sealed(uri).get("content") != content:
+        return StoreError(f"{uri} was replaced while it was in use: repeat the command")
+    return Damaged(f"{uri}: {what}: restore it or stage again")
+
+
+# --- reading, never a wrong number ----------------------------------------------------------------

@@ -1,0 +1,88 @@
+"""Reads of a store, never a wrong number: every document is compared with its checksum."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.abc.store import Store
+from zarr.storage import WrapperStore
+
+from bigfs.types import AnyArray
+from storage.errors import Damaged, StoreError
+from storage.format import validation
+from storage.format.manifest import checksum, checksums_of, lost, store_at
+
+
+class Verified(WrapperStore[Store]):
+    """Compares every document read with its checksum: a missing or exchanged one is an error."""
+
+    def __init__(self, store: Store, uri: str = "", content: str = "") -> None:
+        super().__init__(store)
+        self.uri, self.content = uri, content
+        self.checksums = checksums_of(uri, content) if content else {}
+
+    def _with_store(self, store: Store) -> Verified:
+        return Verified(store, self.uri, self.content)
+
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        value = await self._store.get(key, prototype, byte_range)
+        expected = self.checksums.get(key)
+        if value is None and expected is not None:
+            raise lost(self.uri, self.content, f"{where(key)} is missing")
+        if expected is not None and byte_range is None and checksum(key, value) != expected:
+            raise lost(self.uri, self.content, f"{where(key)} is damaged")
+        if value is not None:
+            try:
+                validation.require_codecs(key, value)
+            except ValueError as error:
+                raise Damaged(f"{self.uri} can't be read: {error}") from None
+        return value
+
+
+def where(key: str) -> str:
+    """A document's key in words."""
+    array, is_chunk, chunk = key.partition("/c/")
+    return f"chunk {chunk} of array {array}" if is_chunk else f"document {key}"
+
+
+@lru_cache(maxsize=8)
+def root(uri: str, content: str) -> zarr.Group:
+    """The store's group, for reading; kept open in each process."""
+    verified = Verified(store_at(uri, read_only=True), uri, content)
+    return zarr.open_group(verified, mode="r", zarr_format=3, use_consolidated=False)
+
+
+@lru_cache(maxsize=64)
+def array(uri: str, content: str, path: str) -> zarr.Array[Any]:
+    try:
+        found = root(uri, content)[path]
+    except KeyError:
+        raise lost(uri, content, f"array {path} is missing") from None
+    if not isinstance(found, zarr.Array):
+        raise Damaged(f"{uri}: {path} is no array: restore it or stage again")
+    return found
+
+
+def read(uri: str, content: str, path: str, start: int = 0, stop: int | None = None) -> AnyArray:
+    """Values [start, stop) of a 1-d array; a chunk that fails its checksum is named."""
+    source = array(uri, content, path)
+    stop = source.shape[0] if stop is None else stop
+    if stop <= start:
+        return np.empty(0, dtype=source.dtype)
+    try:
+        return np.asarray(source[start:stop])
+    except StoreError:
+        raise
+    except (ValueError, RuntimeError, OSError) as error:
+        size = source.chunks[0]
+        for chunk in range(start // size, -(-stop // size)):
+            try:
+                source[chunk * size : min((chunk + 1) * size, source.shape[0])]
+            except (ValueError, RuntimeError, OSError):
+                raise Damaged(
+                    f"{uri}: chunk {chunk} of array {path} is damaged: restore it or stage again"
+                ) from error
+        raise

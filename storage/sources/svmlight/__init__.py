@@ -1,0 +1,1 @@
+"""Files in svmlight's format."""

@@ -1,0 +1,190 @@
+"""svmlight / LIBSVM files: plain ones are cut by byte ranges, compressed ones are decompressed
+first.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from storage.errors import SourceError
+from storage.fingerprint import fingerprint_of, identity_of
+from storage.sources import gate
+from storage.sources import labels as label_rules
+from storage.sources.base import MatrixSource, Rows, byte_ranges, decompress, head, is_compressed
+
+NUMBER = rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+# what is meant as one: the parser says what is wrong in it
+LINE = re.compile(rb"\s*[^\s:]*(?:\s+qid:\d+)?(?:\s+[^\s:]+:\S+)+\s*(?:#.*)?")
+ZERO = re.compile(rb"(?m)^[^#\n]*?(?:^|[ \t])0+:")
+HEAD = 1 << 22
+WRONG = (
+    "",
+    "a label must be a number, or numbers joined by commas",
+    "an entry must be index:value with a whole index",
+    "indices must increase along a line",
+    "a value must be a finite number",
+    gate.FITS,
+    "indices begin at 1: say zero_based=True if this file counts from 0",
+)
+
+
+@dataclass
+class Svmlight(MatrixSource):
+    """One sample a line: ``label[,label…] [qid:n] index:value … [# comment]``.
+
+    Parameters
+    ----------
+    path : plain, .gz, .bz2 or .xz.
+    zero_based : whether indices count from 0; None: from 0 if the first 4 MB hold an index 0, else
+        from 1 (an index 0 further on is then an error, never a guess).
+    n_features : d, if trailing columns may be empty; None: the largest index.
+    target : "class", "real" or "multilabel"; None: whole numbers are classes, others real targets,
+        and lines with several labels or none make it multi-label.
+    unlabelled : the number that means "none", as 0 or -1; default: no label does.
+    """
+
+    format = "svmlight"
+    path: str
+    zero_based: bool | None = None
+    n_features: int | None = None
+    target: str | None = None
+    unlabelled: str | None = None
+    plain: str = field(default="", repr=False)  # the decompressed file
+
+    def __post_init__(self) -> None:
+        try:
+            self.none = (
+                np.nan if self.unlabelled is None else label_rules.number(str(self.unlabelled))
+            )
+        except ValueError:
+            raise SourceError(
+                f"labels of svmlight are numbers: unlabelled={self.unlabelled!r} is none"
+            ) from None
+
+    @classmethod
+    def sniff(cls, path: Path, head: bytes) -> bool:
+        lines = [
+            line
+            for line in head.splitlines()[:51]
+            if line.strip() and not line.lstrip().startswith(b"#")
+        ]
+        lines = lines[:-1] or lines  # the last one may be cut
+        return 2 * sum(LINE.fullmatch(line) is not None for line in lines) > len(lines)
+
+    def fingerprint(self) -> str:
+        return fingerprint_of(
+            "svmlight",
+            identity_of([self.path]),
+            self.zero_based,
+            self.n_features,
+            self.target,
+            self.unlabelled,
+        )
+
+    def unpacked(self, scratch: Path) -> Svmlight:
+        plain = self.path
+        if is_compressed(self.path):
+            plain = str(scratch / "plain.svm")
+            decompress(self.path, Path(plain))
+        zero_based = self.zero_based
+        if zero_based is None:
+            zero_based = ZERO.search(head(Path(plain), HEAD)) is not None
+        return replace(self, plain=plain, zero_based=zero_based)
+
+    def pieces(self, size: int) -> list[tuple[int, int]]:
+        length = os.path.getsize(self.plain)
+        if not length:
+            raise SourceError(f"{self.path} is empty: it should hold one sample a line")
+        return byte_ranges(length, size)
+
+    def weight(self, piece: tuple[int, int]) -> int:
+        return piece[1] - piece[0]
+
+    def read(self, piece: tuple[int, int]) -> Rows:
+        from storage.sources.svmlight import kernel  # compiled at its first use
+
+        start, raw = self._lines(piece)
+        code, where, labels, counts, again, indptr, indices, values, unsure = kernel.parse(
+            np.frombuffer(raw, dtype=np.uint8),
+            0 if self.zero_based else 1,
+            *kernel.count(np.frombuffer(raw, dtype=np.uint8)),
+        )
+        if code:
+            raise SourceError(self._complaint(code, start, raw, where))
+        for entry, begin in unsure:  # too near the middle of two float32 numbers
+            value = float(_number_at(raw, begin))
+            if not gate.single(value):
+                raise SourceError(self._complaint(5, start, raw, begin))
+            values[entry] = value
+        numbers = {label: label_rules.number(_number_at(raw, begin)) for label, begin in again}
+        for label, begin in again:
+            if numbers[label] in (np.inf, -np.inf):
+                raise SourceError(self._complaint(1, start, raw, begin))
+        width = int(indices.max()) + 1 if len(indices) else 0
+        if self.n_features is not None and width > self.n_features:
+            raise SourceError(
+                f"{self.path} has an index {width - bool(self.zero_based)} and "
+                f"n_features={self.n_features}: raise it"
+            )
+        X = sp.csr_array((values, indices, indptr), shape=(len(counts), width))
+        return Rows(X, self._targets(labels, numbers, counts))
+
+    def _lines(self, piece: tuple[int, int]) -> tuple[int, bytes]:
+        """Where they begin, and the lines that begin inside the range."""
+        start, stop = piece
+        with open(self.plain, "rb") as file:
+            if start:
+                file.seek(start - 1)
+                while (rest := file.readline(1 << 16)) and not rest.endswith(b"\n"):
+                    pass
+                start = file.tell()
+            if start >= stop:
+                return start, b""
+            raw = file.read(stop - start)
+            if not raw.endswith(b"\n"):
+                rest = file.readline(-1 if self.room is None else self.room // self.expansion + 1)
+                self.require_room(len(rest), f"{self.path}, the line at byte {stop}")
+                raw += rest
+            return start, raw
+
+    def _complaint(self, code: int, start: int, raw: bytes, where: int) -> str:
+        line = 1 + raw.count(b"\n", 0, where)
+        with open(self.plain, "rb") as file:
+            while start > 0:
+                block = file.read(min(start, 1 << 24))
+                line += block.count(b"\n")
+                start -= len(block)
+        token = re.match(rb"[^\s#]*", raw[where : where + 40])
+        came = token[0].decode("latin-1") if token else ""
+        return f"{self.path}, line {line}: {WRONG[code]}; got {came!r}"
+
+    def _targets(self, labels: Any, exact: dict[int, int | float], counts: Any) -> Any:
+        """The labels as `Rows` holds them; those in `exact` are better than their floats."""
+        single = self.target != "multilabel" and (counts == 1).all()
+        if single and all(
+            isinstance(v, float) or abs(v) <= label_rules.EXACT
+            for v in (*exact.values(), self.none)
+        ):
+            labels[list(exact)] = list(exact.values())
+            return np.where(labels == self.none, np.nan, labels)
+        numbers: list[Any] = [int(v) if v.is_integer() else v for v in labels.tolist()]
+        for label, value in exact.items():
+            numbers[label] = value
+        if single:
+            return [None if v == self.none else v for v in numbers]
+        cuts = np.cumsum([0, *counts])
+        return [
+            tuple(v for v in numbers[a:b] if v != self.none)
+            for a, b in zip(cuts, cuts[1:], strict=False)
+        ]
+
+
+def _number_at(raw: bytes, begin: int) -> str:
+    return re.match(NUMBER, raw[begin : begin + 9999])[0].decode("ascii")  # type: ignore[index]  # it is one

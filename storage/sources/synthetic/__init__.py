@@ -1,0 +1,1 @@
+"""Generated corpora: text and images."""

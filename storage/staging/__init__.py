@@ -1,0 +1,1 @@
+"""How a source becomes a store: pieces, scratch files, both layouts, one rename."""

@@ -1,0 +1,157 @@
+"""The tables beside the matrix, streamed chunk by chunk: obs, one row a sample, and var, one row a
+feature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from bigfs.types import AnyArray
+from storage.format.manifest import PER_COLUMN, PER_ROW, STRINGS, Segment
+from storage.format.writer import Writer
+from storage.staging import labels
+from storage.staging.labels import Target
+from storage.staging.scratch import Spill, open_array
+
+Parts = Callable[[], Iterable[Any]]  # a column in parts, in row order, anew at every call
+
+
+# --- obs ------------------------------------------------------------------------------------------
+
+
+def write_samples(
+    writer: Writer, target: Target, segments: Sequence[Segment], y: Parts, names: Parts | None
+) -> None:
+    """Sample names, label and split; label sets go to obsm/labels."""
+    n = segments[-1].stop
+    columns = (["label"] if target.kind in ("class", "real") else []) + (
+        ["split"] if segments[0].split else []
+    )
+    writer.group("obs", "dataframe", "0.2.0", **{"_index": "_index", "column-order": columns})
+    writer.stream("obs/_index", n, str, numbers(0, n) if names is None else names())
+    if target.kind == "class":
+        write_categories(writer, "obs/label", n, y(), target.class_names)
+    elif target.kind == "real":
+        writer.stream("obs/label", n, np.float64, y(), PER_ROW)
+    elif target.kind == "multilabel":
+        write_sets(writer, n, y, target.class_names)
+    if segments[0].split:
+        halves = ("train", "test")
+        code = (
+            np.full(s.stop - s.start, halves.index(str(s.split)), dtype=np.int8) for s in segments
+        )
+        write_categories(writer, "obs/split", n, code, halves)
+
+
+def y_of(spills: Sequence[Spill], target: Target) -> Iterator[Any]:
+    """The target of the blocks' rows, block after block."""
+    coded = labels.label_sets if target.kind == "multilabel" else labels.coded
+    return (coded(s, target) for s in spills if s.rows)
+
+
+def names_of(spills: Sequence[Spill]) -> Parts | None:
+    if not all(s.named for s in spills if s.rows):
+        return None
+    return lambda: (open_array(s.path, "names") for s in spills if s.rows)
+
+
+def numbers(start: int, stop: int) -> Iterator[AnyArray]:
+    """The names of what has none."""
+    return (
+        np.arange(a, min(a + STRINGS, stop)).astype(np.str_) for a in range(start, stop, STRINGS)
+    )
+
+
+def write_categories(
+    writer: Writer, path: str, n: int, codes: Iterable[AnyArray], categories: Sequence[str]
+) -> None:
+    smallest = (
+        np.int8 if len(categories) < 128 else np.int16 if len(categories) < 1 << 15 else np.int32
+    )
+    writer.group(path, "categorical", "0.2.0", ordered=False)
+    writer.stream(f"{path}/codes", n, smallest, (part.astype(smallest) for part in codes), PER_ROW)
+    writer.write(f"{path}/categories", np.array(categories, dtype=object))
+
+
+def write_sets(writer: Writer, n: int, sets: Parts, class_names: Sequence[str]) -> None:
+    """obsm/labels, n × c."""
+    count = sum(part.nnz for part in sets())
+    writer.group("obsm", "dict")
+    writer.group("obsm/labels", "csr_matrix", shape=[n, len(class_names)])
+    writer.stream(
+        "obsm/labels/data",
+        count,
+        np.int8,
+        (np.ones(part.nnz, dtype=np.int8) for part in sets()),
+        PER_ROW,
+    )
+    writer.stream(
+        "obsm/labels/indices",
+        count,
+        np.int32,
+        (part.indices.astype(np.int32) for part in sets()),
+        PER_ROW,
+    )
+    writer.stream(
+        "obsm/labels/indptr",
+        n + 1,
+        np.int64,
+        running(np.diff(part.indptr) for part in sets()),
+        PER_ROW,
+    )
+    writer.write("uns/class_names", np.array(class_names, dtype=object))
+
+
+def running(lengths: Iterable[AnyArray], total: int = 0) -> Iterator[AnyArray]:
+    """indptr in parts, from the lengths of the rows; from the start, if nothing comes before."""
+    if not total:
+        yield np.zeros(1, dtype=np.int64)
+    for part in lengths:
+        if len(part):
+            ends = total + np.cumsum(part, dtype=np.int64)
+            total = int(ends[-1])
+            yield ends
+
+
+# --- var ------------------------------------------------------------------------------------------
+
+
+def write_features(
+    writer: Writer, d: int, names: Sequence[str] | None, terms: str | None, idf: AnyArray | None
+) -> bool:
+    """Feature names, if there are any (`terms`: in a file of one a line), and the idf of text.
+
+    Whether there are names.
+    """
+    if names is None and idf is None:
+        return False
+    writer.group(
+        "var",
+        "dataframe",
+        "0.2.0",
+        **{"_index": "_index", "column-order": [] if idf is None else ["idf"]},
+    )
+    if terms is not None:
+        writer.stream("var/_index", d, str, _lines(terms))
+    elif names is not None:
+        writer.stream(
+            "var/_index",
+            d,
+            str,
+            (np.asarray(names[a : a + STRINGS], dtype=object) for a in range(0, d, STRINGS)),
+        )
+    else:
+        writer.stream("var/_index", d, str, numbers(0, d))
+    if idf is not None:
+        writer.write("var/idf", idf, PER_COLUMN)
+    return names is not None or terms is not None
+
+
+def _lines(path: str) -> Iterator[AnyArray]:
+    with open(path, encoding="utf-8", newline="\n") as lines:
+        while some := [line[:-1] for line in islice(lines, STRINGS)]:
+            yield np.array(some, dtype=object)

@@ -1,0 +1,271 @@
+"""scikit-learn's contract, and the same answers and refusals whatever X comes as, for every public
+selector.
+"""
+
+import warnings
+
+import dask.array as da
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from bigfs import (
+    ANOVA,
+    JGSC,
+    JHLSR,
+    RJGSC,
+    RLSR,
+    SMR,
+    SRLSR,
+    Chi2,
+    Fisher,
+    LaplacianScore,
+    Matrix,
+    SparGE,
+    SparGECV,
+)
+from bigfs.result import NotConverged
+
+EMBEDDINGS = ("lda", "cca", "hsl", "sda", "lpp", "pca")
+SELECTORS = [
+    ANOVA(),
+    Fisher(),
+    Chi2(),
+    LaplacianScore(),
+    *(SparGE(embedding=embedding) for embedding in EMBEDDINGS),
+    SparGECV(gammas=(0.5, 2.0), cv=2),
+    SRLSR(tol=0.5),
+    RLSR(tol=0.5),
+    JHLSR(hyperedges="knn", metric="euclidean", tol=0.5),
+    JHLSR(variant="graph", metric="euclidean", tol=0.5),
+    JGSC(tol=0.05),
+    RJGSC(tol=0.05),
+    SMR(max_iter=300),
+]
+NAMES = [
+    f"{type(s).__name__} {getattr(s, 'embedding', '')}{getattr(s, 'variant', '')}".strip()
+    for s in SELECTORS
+]
+every_selector = pytest.mark.parametrize("selector", SELECTORS, ids=NAMES)
+
+
+@pytest.fixture(autouse=True)
+def few_rounds():
+    """The data here are noise: not every loop ends at its tolerance."""
+    pytest.importorskip("spams", reason="the extra bigfs[jgsc] is not installed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConverged)
+        yield
+
+
+@parametrize_with_checks(SELECTORS)
+def test_selector_keeps_scikit_learns_contract(estimator, check):
+    check(estimator)
+
+
+# --- what X comes as ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sample():
+    """24 × 7 with zeros, and three classes."""
+    rng = np.random.default_rng(3)
+    X = np.where(rng.random((24, 7)) < 0.6, rng.integers(1, 9, (24, 7)) / 8, 0.0)
+    y = np.arange(24) % 3
+    X[:, 2] += y
+    return X, y
+
+
+class Tile:
+    """A tile of a user's own."""
+
+    def __init__(self, start, stop, block):
+        self.start, self.stop, self.block = start, stop, block
+
+    def load(self):
+        return self.block
+
+
+def own_tiles(X):
+    return Matrix(
+        X.shape, rows=[Tile(0, 10, X[:10]), Tile(10, 24, X[10:])], columns=[Tile(0, 7, X)]
+    )
+
+
+def duplicated(X, make):
+    """X with every entry split in two."""
+    Z = sp.coo_array(X)
+    i, j = Z.coords
+    halves = sp.coo_array((np.tile(Z.data / 2, 2), (np.tile(i, 2), np.tile(j, 2))), shape=X.shape)
+    if make is sp.coo_array:
+        return halves
+    major = np.tile(i if make is sp.csr_array else j, 2)
+    order = np.argsort(major, kind="stable")
+    indptr = np.searchsorted(major[order], np.arange(X.shape[0 if make is sp.csr_array else 1] + 1))
+    minor = np.tile(j if make is sp.csr_array else i, 2)[order]
+    return make((np.tile(Z.data / 2, 2)[order], minor, indptr), shape=X.shape)
+
+
+KINDS = {
+    "csr": sp.csr_array,
+    "csc matrix": sp.csc_matrix,
+    "duplicates in coo": lambda X: duplicated(X, sp.coo_array),
+    "duplicates in csr": lambda X: duplicated(X, sp.csr_array),
+    "duplicates in csc": lambda X: duplicated(X, sp.csc_array),
+    "dask": lambda X: da.from_array(X, chunks=(10, 4)),
+    "dask of csr": lambda X: da.from_array(sp.csr_matrix(X), chunks=(10, 7), asarray=False),
+    "dask of duplicates": lambda X: da.from_array(
+        sp.csr_matrix(duplicated(X, sp.csr_array)), chunks=(24, 7), asarray=False
+    ),
+    "own tiles": own_tiles,
+    "own tiles with duplicates": lambda X: Matrix(
+        X.shape,
+        rows=[Tile(0, 24, duplicated(X, sp.csr_array))],
+        columns=[Tile(0, 7, duplicated(X, sp.csc_array))],
+    ),
+}
+
+
+@every_selector
+def test_every_kind_of_input_gives_the_same_scores_and_is_left_as_it_was(selector, sample):
+    X, y = sample
+    selector = clone(selector).set_params(
+        **{name: 5 for name in ("max_iter",) if name in selector.get_params()}
+    )
+    expected = clone(selector).fit(X, y)
+    for kind, make in KINDS.items():
+        given = make(X)
+        before = given.data.copy() if sp.issparse(given) else None
+        found = clone(selector).fit(given, y)
+        np.testing.assert_allclose(
+            found.scores_, expected.scores_, rtol=1e-6, atol=1e-9, err_msg=kind
+        )
+        np.testing.assert_array_equal(found.selected_, expected.selected_, err_msg=kind)
+        np.testing.assert_allclose(
+            as_dense(found.transform(given)),
+            expected.transform(X),
+            rtol=1e-6,
+            atol=1e-9,
+            err_msg=kind,
+        )
+        if before is not None:
+            np.testing.assert_array_equal(given.data, before, err_msg=kind)
+
+
+def as_dense(Z):
+    Z = Z.compute() if hasattr(Z, "compute") else Z
+    return Z.toarray() if sp.issparse(Z) else Z
+
+
+@every_selector
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
+def test_nan_and_infinity_are_refused_in_every_kind_of_input(selector, bad, sample):
+    X, y = sample
+    X[5, 2] = bad
+    word = "NaN" if np.isnan(bad) else "infinity"
+    for kind, make in {
+        "numpy": np.asarray,
+        **{k: m for k, m in KINDS.items() if "duplicates" not in k},
+    }.items():
+        given, failing = make(X), clone(selector)
+        with pytest.raises(ValueError, match=f"(?i){word}"):
+            failing.fit(given, y)
+        assert not hasattr(failing, "scores_"), kind
+
+
+def test_integers_of_eight_bits_do_not_overflow(sample):
+    X, y = sample
+    X = np.round(X * 80)
+    blocks = da.from_array(X.astype(np.uint8), chunks=(10, 4))
+    np.testing.assert_allclose(ANOVA().fit(blocks, y).scores_, ANOVA().fit(X, y).scores_)
+    np.testing.assert_allclose(SparGE().fit(blocks, y).scores_, SparGE().fit(X, y).scores_)
+
+
+def test_dask_array_of_one_dimension_is_refused():
+    with pytest.raises(ValueError, match="two dimensions"):
+        ANOVA().fit(da.zeros(8, chunks=4), np.arange(8) % 2)
+
+
+def test_laplacian_score_of_rows_takes_as_many_columns_as_fit(sample, monkeypatch):
+    X, _ = sample
+    rows = da.from_array(X, chunks=(10, 7))
+    expected = LaplacianScore().fit(rows)
+    monkeypatch.setattr("bigfs.selectors.laplacian_score.engine.memory_limit", lambda: 12 * 20 * 20)
+    matrix = Matrix.from_dask(rows)
+    neighbours = matrix.passes
+    np.testing.assert_array_equal(LaplacianScore().fit(matrix).scores_, expected.scores_)
+    assert matrix.passes - neighbours > 4
+
+
+# --- what −1 means --------------------------------------------------------------------------------
+
+SUPERVISED = [
+    ANOVA(),
+    Fisher(),
+    Chi2(),
+    SparGE(),
+    SparGE(embedding="cca"),
+    SparGE(embedding="hsl"),
+    SparGECV(gammas=(1.0,), cv=2),
+    SMR(),
+]
+SEMI = [
+    SRLSR(tol=0.5),
+    RLSR(tol=0.5),
+    SparGE(embedding="sda"),
+    JHLSR(hyperedges="labels", metric="euclidean", tol=0.5),
+]
+
+
+@pytest.mark.parametrize(
+    "selector", SUPERVISED, ids=lambda s: f"{type(s).__name__} {getattr(s, 'embedding', '')}"
+)
+@pytest.mark.parametrize(
+    "form",
+    [np.asarray, lambda X: da.from_array(X, chunks=(10, 7)), sp.csr_array],
+    ids=["numpy", "dask", "csr"],
+)
+def test_minus_one_is_a_class_where_the_method_is_supervised(selector, form, sample):
+    X, y = sample
+    expected = clone(selector).fit(form(X), y)
+    for labels in (y - 1, (y - 1).astype(str)):
+        np.testing.assert_allclose(
+            clone(selector).fit(form(X), labels).scores_, expected.scores_, rtol=1e-9, atol=1e-12
+        )
+    two = clone(selector).fit(form(X), np.where(y > 0, 1, -1))
+    np.testing.assert_allclose(
+        two.scores_,
+        clone(selector).fit(form(X), np.where(y > 0, 1, 0)).scores_,
+        rtol=1e-9,
+        atol=1e-12,
+    )
+
+
+@pytest.mark.parametrize("selector", SEMI, ids=lambda s: type(s).__name__)
+def test_minus_one_is_unlabelled_where_the_method_is_semi_supervised(selector, sample):
+    X, y = sample
+    partly = np.where(np.arange(24) < 18, y, -1)
+    expected = clone(selector).fit(X, partly)
+    names = np.where(partly < 0, "-1", np.array(["a", "b", "c"])[partly])
+    for labels in (names, names.astype(object), partly.astype(float)):
+        np.testing.assert_array_equal(clone(selector).fit(X, labels).scores_, expected.scores_)
+    other = clone(selector).fit(X, np.where(partly < 0, 3, partly))
+    assert not np.allclose(other.scores_, expected.scores_)
+    signs = clone(selector).fit(X, np.where(y > 0, 1, -1))
+    np.testing.assert_array_equal(
+        signs.scores_, clone(selector).fit(X, np.where(y > 0, 1, 0)).scores_
+    )
+
+
+@pytest.mark.parametrize("selector", [ANOVA(), SparGE()], ids=lambda s: type(s).__name__)
+def test_minus_one_of_a_matrix_is_always_unlabelled(selector, sample):
+    X, y = sample
+    partly = np.where(np.arange(24) < 18, y, -1)
+    expected = clone(selector).fit(X[:18], y[:18])
+    np.testing.assert_allclose(
+        clone(selector).fit(Matrix.from_array(X), partly).scores_, expected.scores_, rtol=1e-9
+    )
+    with pytest.raises(ValueError, match="1 class"):
+        clone(selector).fit(Matrix.from_array(X), np.where(y > 0, 1, -1))

@@ -1,0 +1,175 @@
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.svm import LinearSVC
+
+from bigfs import Matrix
+from bigfs.evaluation import METRICS, class_profile, is_non_negative, measure, pooled, tally_of
+from bigfs.result import NotConverged
+from bigfs.splits import Split, stratified_folds, target_kind, varies
+
+
+@pytest.fixture
+def split(text):
+    X, y = text
+    test = np.arange(len(y)) % 3 == 0
+    matrix = Matrix.from_array(X, tile_rows=25, tile_columns=11)
+    return Split(matrix.take_rows(~test), y[~test], matrix.take_rows(test), y[test])
+
+
+def test_accuracy_is_a_linear_svm_on_those_columns(text, split):
+    X, y = text
+    test = np.arange(len(y)) % 3 == 0
+    chosen = {"a": {3: np.array([0, 6, 3]), 6: np.arange(6)}, "b": {3: np.array([6, 3, 0])}}
+    points = {
+        (p.method, p.n_features): p.scores["accuracy"]
+        for p in pooled([tally_of(split, chosen)], "class")
+    }
+    for index in (np.array([0, 3, 6]), np.arange(6)):
+        expected = (
+            LinearSVC(random_state=0)
+            .fit(X[~test][:, index], y[~test])
+            .score(X[test][:, index], y[test])
+        )
+        assert points["a", len(index)] == expected
+    assert points["b", 3] == points["a", 3]
+    assert ("all features", 80) in points
+
+
+def test_the_svm_never_takes_unlabelled_rows_for_a_class(text, split):
+    chosen = {"a": {6: np.arange(6)}}
+    hidden = split._replace(
+        y_train=np.where(np.arange(80) % 4, split.y_train, -1),
+        y_test=np.where(np.arange(40) % 4, split.y_test, -1),
+    )
+    known, tested = hidden.y_train >= 0, hidden.y_test >= 0
+    fewer = Split(
+        split.X_train.take_rows(known),
+        split.y_train[known],
+        split.X_test.take_rows(tested),
+        split.y_test[tested],
+    )
+    assert pooled([tally_of(hidden, chosen)], "class") == pooled([tally_of(fewer, chosen)], "class")
+
+
+def test_folds_are_stratified_and_never_test_what_they_cannot_learn(text):
+    X, y = text
+    y = y.copy()
+    y[:5] = -1
+    y[5] = 4  # a class of one
+    y[6:9] = 5  # a class with fewer samples than folds
+    folds = stratified_folds(Matrix.from_array(X), y, n_splits=5)
+    assert len(folds) == 5
+    tested = np.concatenate([fold.y_test for fold in folds])
+    assert np.bincount(tested).tolist() == [21, 30, 30, 30, 0, 3]
+    for fold in folds:
+        assert fold.X_train.shape[0] + fold.X_test.shape[0] == 120
+        assert (fold.y_train < 0).sum() == 5
+        assert (fold.y_train == 4).sum() == 1
+        assert (fold.y_train == 5).sum() >= 2
+        assert np.bincount(fold.y_test, minlength=6)[:4].min() >= 4
+    assert [fold.y_test.tolist() for fold in folds] == [
+        fold.y_test.tolist() for fold in stratified_folds(Matrix.from_array(X), y)
+    ]
+    with pytest.raises(ValueError, match="two classes of two samples"):
+        stratified_folds(Matrix.from_array(X), np.where(np.arange(120) < 1, 1, 0))
+
+
+def test_folds_of_label_sets_and_real_values_test_every_row_once(text):
+    X, y = text
+    labels, values = sp.csr_array(np.eye(4)[y]), np.where(np.arange(120) % 7, y + 0.5, np.nan)
+    assert (target_kind(labels), target_kind(values)) == ("multilabel", "real")
+    assert (
+        sum(fold.X_test.shape[0] for fold in stratified_folds(Matrix.from_array(X), labels)) == 120
+    )
+    folds = stratified_folds(Matrix.from_array(X), values)
+    assert not any(np.isnan(fold.y_test).any() for fold in folds)
+    assert sum(len(fold.y_test) for fold in folds) == np.isfinite(values).sum()
+    assert not varies(sp.csr_array(np.ones((5, 1))), np.arange(5))
+
+
+@pytest.mark.parametrize("kind", METRICS)
+def test_folds_are_pooled_by_what_they_got_right(text, kind):
+    X, y = text
+    target = {
+        "class": y,
+        "multilabel": sp.csr_array(np.eye(4, dtype=np.int8)[y]),
+        "real": y.astype(float),
+    }[kind]
+    folds = stratified_folds(Matrix.from_array(X), target, n_splits=4)
+    seen = []
+    points, stopped = measure(
+        folds,
+        lambda number, split: seen.append((number, split)) or {"a": {12: np.arange(12)}},
+        with_all=False,
+    )
+    assert [number for number, _ in seen] == [1, 2, 3, 4]
+    assert stopped == 0
+    total = np.sum(
+        [tally_of(fold, {"a": {12: np.arange(12)}}, with_all=False).tallies[0] for fold in folds],
+        axis=0,
+    )
+    [point] = points
+    assert tuple(point.scores) == METRICS[kind]
+    if kind == "class":
+        assert point.scores["accuracy"] == total[0] / 120
+    elif kind == "multilabel":
+        assert point.scores["micro_f1"] == pytest.approx(
+            2 * total[0].sum() / (2 * total[0] + total[1] + total[2]).sum()
+        )
+        assert point.scores["macro_f1"] == pytest.approx(
+            np.mean(2 * total[0] / (2 * total[0] + total[1] + total[2]))
+        )
+    else:
+        assert point.scores["r2"] == pytest.approx(1 - total[0] / total[1])
+    assert min(point.scores.values()) > 0.5
+
+
+def test_selections_that_stop_early_are_counted_and_other_warnings_pass(split):
+    def rank(number, split):
+        warnings.warn("stopped at the iteration limit", NotConverged, stacklevel=1)
+        warnings.warn("something else", UserWarning, stacklevel=1)
+        return {"a": {2: np.array([0, 3])}}
+
+    with pytest.warns(UserWarning, match="something else") as caught:
+        assert measure([split], rank, with_all=False).not_converged == 1
+    assert len(caught) == 1
+
+
+def test_only_non_negative_features_are_called_so(text):
+    X, _ = text
+    for sign in (1, -1):
+        assert is_non_negative(Matrix.from_array(sign * X)) is (sign == 1)
+        assert is_non_negative(Matrix.from_array(sign * X.toarray())) is (sign == 1)
+    mixed = X.toarray()
+    mixed[3, 4] = -1e-3  # its column's sum stays positive
+    assert not is_non_negative(Matrix.from_array(mixed, tile_columns=30))
+    assert not is_non_negative(
+        Matrix((120, 80), rows=Matrix.from_array(mixed, tile_rows=50).row_tiles, local=True)
+    )
+
+
+def test_class_profile_is_the_standardized_class_mean(text):
+    X, y = text
+    index = np.array([0, 7, 79])
+    dense = X.toarray().astype(float)[:, index]
+    expected = (
+        np.column_stack([dense[y == c].mean(axis=0) - dense.mean(axis=0) for c in range(4)])
+        / dense.std(axis=0)[:, None]
+    )
+    np.testing.assert_allclose(
+        class_profile(Matrix.from_array(X), y, index, 4), expected, atol=1e-5
+    )
+
+
+def test_class_profile_of_label_sets_is_that_of_each_label(text):
+    X, y = text
+    index = np.array([0, 7, 79])
+    single, matrix = class_profile(Matrix.from_array(X), y, index, 4), Matrix.from_array(X)
+    labels = np.eye(4)[y]
+    labels[:, 3] += labels[:, 0]  # the first class has both labels
+    profile = class_profile(matrix, sp.csr_array(labels), index, 4)
+    np.testing.assert_allclose(profile[:, :3], single[:, :3])
+    np.testing.assert_allclose(profile[:, 3], (single[:, 0] + single[:, 3]) / 2)

@@ -1,0 +1,208 @@
+"""Constant, empty, tiny and huge data: the right answer, or one clear line."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from bigfs import (
+    ANOVA,
+    JGSC,
+    JHLSR,
+    RJGSC,
+    RLSR,
+    SMR,
+    SRLSR,
+    Chi2,
+    Fisher,
+    LaplacianScore,
+    Matrix,
+    SparGE,
+    SparGECV,
+)
+from bigfs.cutting_plane.columns import Gathered
+from bigfs.cutting_plane.loop import Problem, cutting_plane
+from bigfs.embedding.responses import pca
+from bigfs.graph import knn
+from bigfs.graph.hypergraph import lasso_supports
+from bigfs.linalg.prox import project_simplex
+from bigfs.result import NotConverged
+from bigfs.selectors.sparge import spread
+
+ATOMS = np.eye(6)[:4] + 0.1
+SCALE_FREE = [
+    ANOVA(),
+    Fisher(),
+    LaplacianScore(),
+    *(SparGE(embedding=e) for e in ("lda", "cca", "hsl", "sda", "lpp", "pca")),
+]
+OTHERS = [
+    Chi2(),
+    SparGECV(gammas=(1.0, 2.0), cv=2),
+    SRLSR(),
+    RLSR(),
+    JHLSR(metric="euclidean", hyperedges="knn"),
+    JHLSR(),
+    JHLSR(variant="graph"),
+    JGSC(dictionary=ATOMS),
+    RJGSC(dictionary=ATOMS),
+    SMR(),
+]
+
+
+def name(selector):
+    parts = (getattr(selector, p, "") for p in ("embedding", "variant", "hyperedges"))
+    return " ".join([type(selector).__name__, *(p for p in parts if p)])
+
+
+@pytest.fixture(autouse=True)
+def few_rounds():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConverged)  # the data are noise
+        yield
+
+
+@pytest.fixture
+def sample(rng):
+    X = rng.random((24, 6))
+    y = np.arange(24) % 3
+    X[:, 1] += y
+    return X, y
+
+
+@pytest.mark.parametrize("selector", SCALE_FREE, ids=name)
+@pytest.mark.parametrize("power", [-190, -40, 40, 190])
+def test_scale_of_the_data_does_not_show(selector, power, sample):
+    X, y = sample
+    expected = clone(selector).fit(X, y)
+    np.testing.assert_allclose(
+        clone(selector).fit(X * 2.0**power, y).scores_, expected.scores_, rtol=1e-6, atol=1e-12
+    )
+
+
+def outcome(selector, X, y):
+    """Its scores, or its refusal."""
+    try:
+        return clone(selector).fit(X, y).scores_
+    except ValueError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("selector", [*SCALE_FREE, *OTHERS], ids=name)
+@pytest.mark.parametrize("factor", [1e-300, 1e-100, 1e20, 1e100, 1e300])
+def test_values_out_of_range_are_refused_in_one_line(selector, factor, sample):
+    X, y = sample
+    ended = outcome(selector, X * factor, y)
+    if isinstance(ended, str):
+        assert (
+            "singular in double precision" if factor == 1e20 else "the values of X are too"
+        ) in ended
+        assert "\n" not in ended
+    else:
+        assert factor == 1e20
+        assert np.isfinite(ended).all()
+
+
+REFUSALS = (
+    "are the same",
+    "every weight is zero",
+    "nothing tells them apart",
+    "in common",
+    "singular in double",
+    "components have 0",
+)
+
+
+@pytest.mark.parametrize("selector", [*SCALE_FREE, *OTHERS], ids=name)
+@pytest.mark.parametrize("value", [0.0, 0.1, 1.0, 1e8 / 3])
+def test_constant_data_have_a_score_or_a_clear_error(selector, value):
+    ended = outcome(selector, np.full((12, 6), value), np.arange(12) % 3)
+    if isinstance(ended, str):
+        assert any(said in ended for said in REFUSALS)
+        assert "\n" not in ended
+    else:
+        assert np.isfinite(ended).all()
+
+
+def test_constant_column_of_large_value_gets_no_weight(sample):
+    X, y = sample
+    expected = SparGE(n_features_to_select=3).fit(X, y)
+    for large in (1e6 / 3, 1e9 / 3):
+        wide = SparGE(n_features_to_select=3).fit(np.column_stack([X, np.full(24, large)]), y)
+        assert wide.scores_[6] == 0
+        np.testing.assert_array_equal(wide.selected_, expected.selected_)
+
+
+def test_rows_of_tiny_values_have_their_cosines(rng):
+    X = rng.random((12, 3))
+    expected = knn(Matrix.from_array(X), 3)
+    X[::2] *= 2.0**-400
+    found = knn(Matrix.from_array(X), 3)
+    np.testing.assert_array_equal(found.index, expected.index)
+    np.testing.assert_allclose(found.distance, expected.distance, atol=1e-12)
+    X[0] *= 2.0**-600  # below what a square can tell from zero: as an empty row
+    assert (knn(Matrix.from_array(X), 3).index[0] == -1).all()
+
+
+def test_projection_on_the_simplex_of_large_values():
+    np.testing.assert_allclose(project_simplex(np.array([3e30, 1e30, 3e30])), [0.5, 0, 0.5])
+    np.testing.assert_allclose(project_simplex(np.array([1e18, -1e18])), [1, 0])
+
+
+def test_lasso_supports_do_not_depend_on_the_scale(rng):
+    A = rng.normal(size=(20, 8))
+    G, b = A.T @ A, A.T @ rng.normal(size=20)
+    for factor in (1e-60, 1e60):
+        for found, expected in zip(
+            lasso_supports(G * factor, b * factor, [0.5, 0.1]),
+            lasso_supports(G, b, [0.5, 0.1]),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(found, expected)
+
+
+# --- how exact, and what is said ------------------------------------------------------------------
+
+
+def test_bounds_of_pca_hold_for_the_true_singular_vectors(text):
+    X = text[0]
+    dense = X.toarray().astype(float)
+    U = np.linalg.svd(dense - dense.mean(axis=0), full_matrices=False)[0][:, :5]
+    matrix, tol = Matrix.from_array(X), 1e-6
+    exact = cutting_plane(
+        Problem(Gathered(matrix, U), 9, spread(matrix)), solver="auto", tol=1e-9, max_iter=500
+    ).value
+    T = pca(matrix, 5, tol=tol / 4)
+    found = cutting_plane(
+        Problem(Gathered(matrix, T), 9, spread(matrix)), solver="auto", tol=tol, max_iter=500
+    ).value
+    assert found.gap <= tol
+    assert found.lower <= exact.upper * (1 + tol)
+    assert found.upper >= exact.lower * (1 - tol)
+    assert np.linalg.norm(T - U @ (U.T @ T)) < tol
+    selector = SparGE(
+        embedding="pca", n_components=5, n_features_to_select=9, tol=tol, max_iter=500
+    ).fit(X)
+    assert selector.result_.history[-1]["lower"] == pytest.approx(exact.lower, rel=2 * tol)
+
+
+@pytest.mark.parametrize(
+    ("selector", "said"),
+    [
+        (RLSR(max_iter=2, tol=1e-8), "RLSR .*violation [0-9.]+e"),
+        (SRLSR(max_iter=2, tol=1e-8), "SRLSR .*gap [0-9.]+e"),
+        (JHLSR(max_iter=1, metric="euclidean"), "JHLSR .*violation [0-9.]+e"),
+        (SMR(max_iter=1), "SMR .*change not known yet"),
+        (SMR(max_iter=2), "SMR .*change [0-9.]+e"),
+        (SparGE(max_iter=1, tol=1e-9), "SparGE .*gap [0-9.]+e"),
+        (JGSC(max_iter=1, dictionary=ATOMS), "JGSC .*violation [0-9.]+e"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else name(value),
+)
+def test_iteration_limit_says_what_is_left(selector, said, sample):
+    X, y = sample
+    with pytest.warns(NotConverged, match=said) as warned:
+        clone(selector).fit(sp.csr_array(X), y)
+    assert not any("inf" in str(one.message).split("(")[-1] for one in warned)

@@ -1,0 +1,157 @@
+"""Hypergraphs against dense formulas; ℓ1 hyperedges against coordinate descent on the full
+problem.
+"""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import Lasso
+
+from bigfs import engine
+from bigfs.graph import knn
+from bigfs.graph.hypergraph import (
+    Hypergraph,
+    label_hyperedges,
+    lasso_hyperedges,
+    neighbour_hyperedges,
+)
+from bigfs.matrix import Matrix
+
+
+@pytest.fixture
+def hypergraph(rng):
+    H = (rng.random((40, 13)) < 0.2).astype(float)
+    H[7] = 0  # a sample in no hyperedge
+    H[0] = 1
+    w = rng.random(13)
+    return Hypergraph.of(H, w / w.sum())
+
+
+def dense_laplacian(H, w):
+    degree = H.sum(axis=1)
+    root = np.diag([d**-0.5 if d else 0.0 for d in degree])
+    return np.eye(len(H)) - root @ H @ np.diag(w) @ np.diag(1 / H.sum(axis=0)) @ H.T @ root
+
+
+def test_the_laplacian_equals_its_formula(hypergraph, rng):
+    V = rng.normal(size=(40, 3))
+    for w in (None, rng.random(13)):
+        L = dense_laplacian(hypergraph.H.toarray(), hypergraph.w if w is None else w)
+        np.testing.assert_allclose(hypergraph.laplacian(w) @ V, L @ V, atol=1e-14)
+        np.testing.assert_allclose(hypergraph.laplacian(w).T @ V[:, 0], L @ V[:, 0], atol=1e-14)
+        np.testing.assert_allclose(hypergraph.similarity(w) @ V, V - L @ V, atol=1e-14)
+        np.testing.assert_allclose(hypergraph.sparse_laplacian(w).toarray(), L, atol=1e-14)
+
+
+def test_the_laplacian_is_semi_definite_on_the_simplex(hypergraph, rng):
+    for w in np.vstack([rng.dirichlet(np.ones(13), size=5), np.eye(13)[:3]]):
+        assert np.linalg.eigvalsh(hypergraph.sparse_laplacian(w).toarray()).min() > -1e-12
+
+
+def test_the_trace_is_linear_in_w(hypergraph, rng):
+    P, w = rng.normal(size=(40, 3)), rng.dirichlet(np.ones(13))
+    trace = np.trace(P.T @ dense_laplacian(hypergraph.H.toarray(), w) @ P)
+    assert np.sum(P**2) - w @ hypergraph.gathered(P) == pytest.approx(trace, rel=1e-12)
+
+
+def test_label_hyperedges():
+    labels = label_hyperedges(np.array([2, -1, 0, 2, 0]))
+    np.testing.assert_array_equal(labels.H.toarray(), [[0, 1], [0, 0], [1, 0], [0, 1], [1, 0]])
+
+
+def test_neighbour_hyperedges(text):
+    X = sp.csr_array(sp.vstack([text[0], sp.csr_array((1, 80))]))  # an empty last row
+    found = knn(Matrix.from_array(X), 5)
+    edges = neighbour_hyperedges(found).H.toarray()
+    assert edges.shape == (121, 120)
+    for i in range(120):
+        np.testing.assert_array_equal(
+            np.flatnonzero(edges[:, i]), np.sort(np.append(found.index[i], i))
+        )
+
+
+def full_support(X, i, share):
+    """The lasso of row i on all others, by coordinate descent; scikit-learn divides the loss by
+    d.
+    """
+    others = np.delete(np.arange(len(X)), i)
+    A, x = X[others].T, X[i]
+    alpha = share * np.abs(A.T @ x).max() / X.shape[1]
+    beta = Lasso(alpha=alpha, fit_intercept=False, tol=1e-10, max_iter=100_000).fit(A, x).coef_
+    return np.sort(np.append(others[beta != 0], i))
+
+
+def test_lasso_hyperedges_with_all_candidates_are_the_full_lasso(text):
+    X = text[0][::3]
+    dense, n = X.toarray().astype(float), X.shape[0]
+    made = lasso_hyperedges(Matrix.from_array(X), None, penalties=(0.1, 0.4, 0.8))
+    edges = made.H.toarray()
+    assert edges.shape == (n, 3 * n)
+    for i in range(n):
+        for m, share in enumerate((0.8, 0.4, 0.1)):
+            np.testing.assert_array_equal(
+                np.flatnonzero(edges[:, 3 * i + m]), full_support(dense, i, share)
+            )
+    given = lasso_hyperedges(
+        Matrix.from_array(X, tile_rows=7),
+        knn(Matrix.from_array(X), n - 1, metric="euclidean"),
+        (0.1, 0.4, 0.8),
+    )
+    np.testing.assert_array_equal(given.H.toarray(), edges)
+    np.testing.assert_allclose(given.w, made.w, rtol=1e-12)
+
+
+def test_first_weights(text):
+    X = text[0][:30]
+    dense = X.toarray().astype(float)
+    made = lasso_hyperedges(Matrix.from_array(X), knn(Matrix.from_array(X), 8))
+    edges = [np.flatnonzero(e) for e in made.H.toarray().T]
+    heads = np.repeat(np.arange(30), 9)
+    distances = [
+        np.linalg.norm(dense[e] - dense[i], axis=1) for e, i in zip(edges, heads, strict=True)
+    ]
+    sigma = np.concatenate(
+        [d[e != i] for d, e, i in zip(distances, edges, heads, strict=True)]
+    ).mean()
+    w = np.array([np.exp(-(d**2) / sigma**2).sum() for d in distances])
+    # float32 rows: a squared distance of 1e-7 has an error of that order
+    np.testing.assert_allclose(made.w, w / w.sum(), rtol=1e-6)
+    assert made.w.sum() == pytest.approx(1)
+
+
+def test_candidates_are_the_only_members_and_the_tiles_do_not_matter(text):
+    X = text[0]
+    found = knn(Matrix.from_array(X), 12)
+    made = lasso_hyperedges(Matrix.from_array(X), found)
+    again = lasso_hyperedges(Matrix.from_array(X, tile_rows=17), found)
+    np.testing.assert_array_equal(made.H.toarray(), again.H.toarray())
+    np.testing.assert_array_equal(made.w, again.w)
+    for i, column in zip(np.repeat(np.arange(120), 9), made.H.toarray().T, strict=True):
+        assert set(np.flatnonzero(column)) <= {i, *found.index[i]}
+        assert column.sum() >= 2
+
+
+def test_duplicates_and_empty_rows(text):
+    X = text[0][:20].toarray()
+    X[4], X[9] = X[3], 0
+    made = lasso_hyperedges(Matrix.from_array(sp.csr_array(X)), None)
+    assert made.shape == (20, 9 * 19)
+    assert made.vertex_degrees[9] == 0
+    assert np.isfinite(made.w).all()
+
+
+def test_bad_requests_are_refused(text, allow_memory):
+    X = Matrix.from_array(text[0])
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        lasso_hyperedges(X, None, (0.5, 1.0))
+    with pytest.raises(ValueError, match="same data"):
+        lasso_hyperedges(X, knn(Matrix.from_array(text[0][:50]), 3))
+    with pytest.raises(ValueError, match="no hyperedges"):
+        lasso_hyperedges(Matrix.from_array(sp.csr_array(np.eye(5))), None)
+    with pytest.raises(ValueError, match="13 finite weights"):
+        Hypergraph.of(np.ones((4, 13)), np.ones(3))
+    with pytest.raises(ValueError, match="empty columns"):
+        Hypergraph.of(np.zeros((4, 2)))
+    allow_memory(10_000)
+    with pytest.raises(engine.NotEnoughMemory, match="119 candidates"):
+        lasso_hyperedges(X, None)

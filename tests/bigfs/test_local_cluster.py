@@ -1,0 +1,174 @@
+"""A cluster that bigfs starts on this machine: nobody else runs code in it, and it opens no
+page.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import psutil
+import pytest
+
+from bigfs import engine
+from flows.options import Engine
+
+NOBODY = 65534
+INTRUDER = """
+import asyncio, json, os, sys
+import distributed.comm.tcp, distributed.protocol.pickle, encodings.idna
+from distributed import Client, Security
+from distributed.comm import connect
+
+foreign = Security.temporary()
+os.setgroups([])
+os.setgid(int(sys.argv[1]))
+os.setuid(int(sys.argv[1]))
+
+async def plain(address):
+    comm = await connect(address, timeout=3)
+    await comm.write({"op": "identity", "reply": True})
+    return await comm.read()
+
+def client(address, **how):
+    with Client(address, timeout=4, set_as_default=False, **how) as c:
+        return c.submit(lambda: "ran", pure=False).result(timeout=4)
+
+answers = {}
+for address in sys.argv[2:]:
+    tcp = address.replace("tls://", "tcp://")
+    for name, attempt in {
+        "plain": lambda: asyncio.run(plain(tcp)),
+        "client": lambda: client(tcp),
+        "foreign key": lambda: client(address, security=foreign),
+    }.items():
+        try:
+            answers[f"{name} {address}"] = f"answered {attempt()}"
+        except Exception as error:
+            answers[f"{name} {address}"] = type(error).__name__
+print(json.dumps(answers))
+"""
+
+
+@pytest.fixture(scope="module")
+def local():
+    with engine.cluster(workers=1, memory_limit="600MB") as client:
+        yield client
+
+
+def doors(client):
+    """The addresses of scheduler, worker and nanny."""
+    info = client.scheduler_info(n_workers=-1)
+    return [
+        info["address"],
+        *info["workers"],
+        *(worker["nanny"] for worker in info["workers"].values()),
+    ]
+
+
+def listening():
+    """The local ports that this process and its children listen on."""
+    tree = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    return {
+        c.laddr for p in tree for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN
+    }
+
+
+def test_local_cluster_speaks_mutual_tls_everywhere(local):
+    assert len(doors(local)) == 3
+    assert all(address.startswith("tls://127.0.0.1:") for address in doors(local))
+    assert {address.ip for address in listening()} == {"127.0.0.1"}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_local_cluster_runs_no_code_of_another_user(local):
+    command = [sys.executable, "-c", INTRUDER, str(NOBODY), *doors(local)]
+    ended = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=200)
+    assert ended.returncode == 0, ended.stderr
+    answers = json.loads(ended.stdout)
+    assert len(answers) == 9
+    assert set(answers.values()) <= {
+        "OSError",
+        "CommClosedError",
+        "FatalCommClosedError",
+        "TimeoutError",
+    }, answers
+    assert local.submit(lambda: "still works").result(timeout=30) == "still works"
+
+
+def test_local_cluster_refuses_plain_tcp(local):
+    async def hang_up(address):
+        host, port = address.removeprefix("tls://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        try:
+            return await asyncio.wait_for(reader.read(), 10)
+        except ConnectionResetError:
+            return b""
+        finally:
+            writer.close()
+
+    for address in doors(local):
+        assert b"HTTP" not in asyncio.run(hang_up(address))
+
+
+def test_local_cluster_serves_no_page(local):
+    tls = {int(address.rsplit(":", 1)[1]) for address in doors(local)}
+    others = {address.port for address in listening()} - tls
+    for port in others:
+        for page in (
+            "/",
+            "/health",
+            "/metrics",
+            "/json/identity.json",
+            "/info/main/workers.html",
+            "/status",
+            "/proxy/80/127.0.0.1/",
+        ):
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}{page}", timeout=10)
+
+
+def test_local_cluster_keeps_its_key_out_of_files_and_of_its_workers_arguments(local):
+    key = local.security.tls_client_key.splitlines()[1]
+    for process in psutil.Process().children(recursive=True):
+        assert key not in " ".join(process.cmdline())
+        assert not any("dask.pem" in file.path for file in process.open_files())
+
+
+def test_local_cluster_shows_a_dashboard_on_demand():
+    with engine.cluster(workers=1, memory_limit="600MB", dashboard=True) as client:
+        assert client.dashboard_link.startswith("http://127.0.0.1:")
+        # there without bokeh, too
+        page = client.dashboard_link.replace("/status", "/json/identity.json")
+        assert b"Scheduler" in urllib.request.urlopen(page, timeout=60).read()
+
+
+# --- the memory limit -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("-5", "libraries"),
+        ("0", "libraries"),
+        (0, "libraries"),
+        ("MB", "libraries"),
+        ("100MB", "libraries"),
+        ("-1GB", "libraries"),
+    ]
+    + [(bad, "must be a size") for bad in ("abc", "1e999GB", "nan", "1 parsec", "GB1")],
+)
+def test_cluster_refuses_a_memory_limit_that_no_worker_can_have(limit, said):
+    with pytest.raises(ValueError, match=said), engine.cluster(workers=1, memory_limit=limit):
+        raise AssertionError("started")
+    with pytest.raises(ValueError, match=said):
+        Engine(memory_limit=str(limit))
+
+
+def test_engine_leaves_memory_to_dask_where_it_is_auto():
+    assert Engine(memory_limit="auto").staging_memory is None
+    assert Engine(memory_limit="300MB").staging_memory == "300MB"

@@ -1,0 +1,150 @@
+"""The three solvers of the master against a dense problem in the n samples, and one another."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from bigfs.cutting_plane.elimination import eliminate
+from bigfs.cutting_plane.restricted_master import (
+    SINGLE,
+    Master,
+    _hessian,
+    apg,
+    newton,
+    ridge,
+    simplex,
+)
+
+METHODS = {"newton": newton, "simplex": simplex, "apg": apg}
+
+
+def problem(seed, n=30, u=12, r=3, k=4, size=5, gamma=0.3, duplicates=False):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, u))
+    if duplicates:
+        X[:, u // 2 :] = X[:, : u - u // 2]
+    X -= X.mean(axis=0)
+    T = np.linalg.qr(rng.normal(size=(n, r)) + X[:, :r])[0]
+    sets = tuple(np.sort(rng.choice(u, size, replace=False)) for _ in range(k))
+    return X, T, Master(X.T @ X, X.T @ T, float(np.vdot(T, T)), gamma, sets)
+
+
+def dense_value(X, T, master, eta):
+    """J(η) = ½ tr(Tᵀ (I + X D Xᵀ/γ)⁻¹ T), in the samples."""
+    K = np.eye(len(X))
+    for members, weight in zip(master.sets, eta, strict=True):
+        K += weight / master.gamma * X[:, members] @ X[:, members].T
+    return 0.5 * np.trace(T.T @ np.linalg.solve(K, T))
+
+
+def dense_optimum(X, T, master):
+    k = len(master.sets)
+    return minimize(
+        lambda eta: dense_value(X, T, master, eta),
+        np.full(k, 1 / k),
+        bounds=[(0, 1)] * k,
+        constraints={"type": "eq", "fun": lambda eta: eta.sum() - 1},
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500},
+    ).fun
+
+
+@pytest.mark.parametrize("duplicates", [False, True])
+@pytest.mark.parametrize("gamma", [0.01, 0.3, 30.0])
+@pytest.mark.parametrize("method", METHODS)
+def test_value_equals_the_dense_solve(method, gamma, duplicates):
+    X, T, master = problem(1, gamma=gamma, duplicates=duplicates)
+    solution = METHODS[method](master, np.full(4, 0.25))
+    assert solution.value == pytest.approx(dense_optimum(X, T, master), rel=1e-6)
+    assert solution.gap <= 1e-8
+    assert solution.lower <= solution.value * (1 + 1e-14)  # rounding
+    assert solution.eta.min() >= 0
+    assert solution.eta.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_three_agree_on_the_weights(seed):
+    _, _, master = problem(seed)
+    W = [solver(master, np.full(4, 0.25)).W for solver in METHODS.values()]
+    for other in W[1:]:
+        np.testing.assert_allclose(other, W[0], atol=2e-4 * np.abs(W[0]).max())
+
+
+def test_gradient_and_hessian_are_those_of_the_dense_function():
+    X, T, master = problem(5)
+    eta = np.array([0.1, 0.4, 0.3, 0.2])
+    at, h = ridge(master, eta), 1e-4
+    assert at.value == pytest.approx(dense_value(X, T, master, eta), rel=1e-12)
+    steps = np.eye(4) * h
+    numeric = [
+        (dense_value(X, T, master, eta + s) - dense_value(X, T, master, eta - s)) / (2 * h)
+        for s in steps
+    ]
+    np.testing.assert_allclose(at.gradient, numeric, rtol=1e-6)
+    numeric = [
+        (ridge(master, eta + s).gradient - ridge(master, eta - s).gradient) / (2 * h) for s in steps
+    ]
+    np.testing.assert_allclose(_hessian(master, at), numeric, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize(("gamma", "precision"), [(1.0, np.float32), (1e-3, np.float64)])
+def test_single_precision_is_refined_to_double_and_left_alone_where_it_would_not_do(
+    gamma, precision
+):
+    X, T, master = problem(6, n=300, u=SINGLE + 10, k=3, size=400, gamma=gamma)
+    eta = np.array([0.5, 0.3, 0.2])
+    at = ridge(master, eta)
+    assert at.factor.lower.dtype == precision
+    d = np.array(
+        [
+            sum(w for s, w in zip(master.sets, eta, strict=True) if j in s)
+            for j in range(len(master.B))
+        ]
+    )
+    K = np.eye(len(X)) + (X * d / gamma) @ X.T
+    assert at.value == pytest.approx(0.5 * np.vdot(T, np.linalg.solve(K, T)), rel=1e-10)
+    np.testing.assert_allclose(
+        at.W,
+        d[:, None] / gamma * (X.T @ np.linalg.solve(K, T)),
+        rtol=1e-7,
+        atol=1e-9 * np.abs(at.W).max(),
+    )
+
+
+def test_newton_leaves_a_useless_set_and_finds_a_useful_one():
+    X, T, master = problem(2)
+    X[:, 6:] = 0  # sets within the empty columns explain nothing
+    sets = (np.arange(6), np.arange(6, 12))
+    master = Master(X.T @ X, X.T @ T, master.tt, 1.0, sets)
+    np.testing.assert_allclose(newton(master, np.array([0.0, 1.0])).eta, [1, 0], atol=1e-12)
+
+
+def dense_minimum(X, T, gamma, features):
+    Z = X[:, features]
+    W = np.linalg.solve(Z.T @ Z + gamma * np.eye(len(features)), Z.T @ T)
+    return 0.5 * np.sum((T - Z @ W) ** 2) + gamma / 2 * np.sum(W**2)
+
+
+def test_elimination_takes_the_exactly_cheapest_each_time():
+    X, T, master = problem(3)
+    found = eliminate(master.G, master.B, master.tt, master.gamma, rate=1e-9)
+    left = list(range(12))
+    for gone, cost in zip(found.order[::-1], found.cost[::-1], strict=True):
+        before = dense_minimum(X, T, master.gamma, left)
+        assert found.values[len(left)] == pytest.approx(before, rel=1e-9)
+        rises = {
+            j: dense_minimum(X, T, master.gamma, [k for k in left if k != j]) - before for j in left
+        }
+        assert min(rises, key=rises.get) == gone
+        assert cost == pytest.approx(rises[gone], rel=1e-7)
+        left.remove(gone)
+
+
+def test_elimination_in_blocks_pauses_where_it_is_told():
+    X, T, master = problem(4)
+    found = eliminate(master.G, master.B, master.tt, master.gamma, stops=(7, 3), rate=0.4)
+    assert sorted(found.order) == list(range(12))
+    for k in (7, 3):
+        assert found.values[k] == pytest.approx(
+            dense_minimum(X, T, master.gamma, found.order[:k]), rel=1e-9
+        )

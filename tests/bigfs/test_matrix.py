@@ -1,0 +1,215 @@
+import sys
+import time
+
+import dask.array as da
+import numpy as np
+import psutil
+import pytest
+import scipy.sparse as sp
+
+from bigfs import engine
+from bigfs.matrix import Centred, Matrix, gram
+
+S = sp.random_array(
+    (60, 23), density=0.2, format="csr", rng=np.random.default_rng(0), dtype=np.float32
+)
+MATRICES = {
+    "one tile": lambda: Matrix.from_array(S),
+    "small tiles": lambda: Matrix.from_array(S, tile_rows=7, tile_columns=5),
+    "dense": lambda: Matrix.from_array(S.toarray(), tile_rows=13, tile_columns=4),
+    "rows only": lambda: Matrix(
+        S.shape, rows=Matrix.from_array(S, tile_rows=9).row_tiles, local=True
+    ),
+    "columns only": lambda: Matrix(
+        S.shape, columns=Matrix.from_array(S, tile_columns=9).column_tiles, local=True
+    ),
+    "dask of csr": lambda: Matrix.from_dask(
+        da.from_array(sp.csr_matrix(S), chunks=(17, 23), asarray=False)
+    ),
+    "dask of dense": lambda: Matrix.from_dask(da.from_array(S.toarray(), chunks=(17, 10))),
+}
+
+
+@pytest.fixture(params=MATRICES, ids=str)
+def X(request):
+    return MATRICES[request.param]()
+
+
+def test_products_equal_the_dense_ones_in_one_pass_each(X, rng):
+    W, V = rng.normal(size=(23, 3)), rng.normal(size=(60, 3))
+    np.testing.assert_allclose(X @ W, S @ W, atol=1e-12)
+    np.testing.assert_allclose(X.T @ V, S.T @ V, atol=1e-12)
+    np.testing.assert_allclose(X @ W[:, 0], S @ W[:, 0], atol=1e-12)
+    np.testing.assert_allclose(X.T @ V[:, 0], S.T @ V[:, 0], atol=1e-12)
+    assert X.passes == 4
+
+
+def test_dot_test(X, rng):
+    w, v = rng.normal(size=23), rng.normal(size=60)
+    assert (X @ w) @ v == pytest.approx(w @ (X.T @ v), rel=1e-12)
+    Xc = Centred(X, X.means)
+    assert (Xc @ w) @ v == pytest.approx(w @ Xc.rmatmul(v), rel=1e-12)
+
+
+def test_centred_equals_the_dense_centred(X, rng):
+    dense = S.toarray().astype(float) - S.toarray().mean(axis=0, dtype=float)
+    W, V = rng.normal(size=(23, 2)), rng.normal(size=(60, 2))
+    Xc = Centred(X, X.means)
+    np.testing.assert_allclose(Xc @ W, dense @ W, atol=1e-12)
+    np.testing.assert_allclose(Xc.rmatmul(V), dense.T @ V, atol=1e-12)
+    index = [4, 0, 9]
+    np.testing.assert_allclose(
+        gram(X.columns(index), X.means[index]), dense[:, index].T @ dense[:, index], atol=1e-5
+    )
+
+
+def test_columns_come_in_the_order_asked_for_and_are_no_pass(X):
+    index = [20, 3, 3, 11, 0]
+    np.testing.assert_array_equal(X.columns(index).toarray(), S[:, index].toarray())
+    assert X.columns([]).shape == (60, 0)
+    assert X.passes == 0
+
+
+def test_statistics(X):
+    dense = S.toarray().astype(float)
+    np.testing.assert_allclose(X.stats.sums, dense.sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(X.stats.squares, (dense**2).sum(axis=0), rtol=1e-12)
+    np.testing.assert_array_equal(X.stats.counts, (dense != 0).sum(axis=0))
+    assert X.nnz == S.nnz
+    assert X.passes == 1
+
+
+@pytest.mark.parametrize("rows", [np.arange(0, 60, 7), np.arange(60) > 41], ids=["indices", "mask"])
+def test_taken_rows(X, rows, rng):
+    part = S[rows]
+    taken = X.take_rows(rows)
+    W, V = rng.normal(size=(23, 2)), rng.normal(size=(part.shape[0], 2))
+    np.testing.assert_allclose(taken @ W, part @ W, atol=1e-12)
+    np.testing.assert_allclose(taken.T @ V, part.T @ V, atol=1e-12)
+    np.testing.assert_array_equal(taken.columns([2, 1]).toarray(), part[:, [2, 1]].toarray())
+
+
+def test_by_columns_the_tiling_does_not_change_a_bit(rng):
+    V = rng.normal(size=(60, 4))
+    answers = [Matrix.from_array(S, tile_columns=size).T @ V for size in (1, 4, 23)]
+    for answer in answers[1:]:
+        np.testing.assert_array_equal(answer, answers[0])
+
+
+def test_a_missing_layout_is_named():
+    rows_only, columns_only = MATRICES["rows only"](), MATRICES["columns only"]()
+    with pytest.raises(ValueError, match="layout by columns"):
+        rows_only.map_columns(len)
+    with pytest.raises(ValueError, match="layout by rows"):
+        columns_only.map_rows(len)
+    with pytest.raises(ValueError, match="increasing"):
+        rows_only.take_rows([3, 1])
+
+
+def test_a_dask_cluster_gives_the_same_bits(rng):
+    W, V = rng.normal(size=(23, 3)), rng.normal(size=(60, 3))
+    here = MATRICES["dask of csr"]()
+    serial = here @ W, here.T @ V
+    with engine.cluster(workers=2, memory_limit="1GB"):
+        there = MATRICES["dask of csr"]()
+        seen: list[tuple[str, int, int]] = []
+        with engine.progress(lambda *call: seen.append(call)):
+            parts = there.map_rows(_row_count, label="counting")
+        assert parts == [17, 17, 17, 9]
+        assert [call[1] for call in seen] == [1, 2, 3, 4]
+        np.testing.assert_array_equal(there @ W, serial[0])
+        np.testing.assert_array_equal(there.T @ V, serial[1])
+
+
+def _row_count(block, start, stop):
+    assert block.shape[0] == stop - start
+    return stop - start
+
+
+def test_memory_is_refused_with_both_numbers():
+    with pytest.raises(engine.NotEnoughMemory, match=r"needs 1\.86 GiB .* 476\.84 MiB is allowed"):
+        engine.require_memory(2_000_000_000, "the kernel", "500MB")
+
+
+def test_no_scheduler_is_said_plainly():
+    with (
+        pytest.raises(
+            engine.ClusterLost, match=r"no Dask scheduler answers at " r"tcp://127\.0\.0\.1:1"
+        ),
+        engine.cluster("tcp://127.0.0.1:1", timeout="1s"),
+    ):
+        pass
+
+
+class Counted:
+    start, stop = 0, 60
+    loads = 0
+
+    def __init__(self, key):
+        self.key = key
+
+    def load(self):
+        Counted.loads += 1
+        return S
+
+
+def test_a_tile_that_fits_is_read_once():
+    engine.forget()
+    tile = Counted(("store", "rows", 0))
+    for _ in range(3):
+        assert engine.load(tile) is S
+    assert Counted.loads == 1
+    assert engine.kept(tile)
+    engine.forget()
+    assert not engine.kept(tile)
+
+
+def test_what_is_kept_gives_way_where_a_worker_is_nearly_full(monkeypatch):
+    engine.forget()
+    engine.keep(("a", 1), lambda: np.ones(10))
+    for limit, stays in [(None, True), (1e15, True), (1.0, False)]:  # None: not a worker
+        monkeypatch.setattr(engine.cache, "worker_limit", lambda limit=limit: limit)
+        engine.relief.relieve()
+        assert bool(engine.cache._kept) == stays
+
+
+pinned = []
+
+
+def fill_and_free():
+    """Memory that the allocator keeps, because what came after it stays."""
+    filled = [np.ones(1 << 20) for _ in range(45)]  # 377 MB
+    pinned.append(np.ones(1 << 17))
+    del filled
+    return resident()
+
+
+def resident():
+    return psutil.Process().memory_info().rss
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
+def test_an_idle_worker_gives_freed_memory_back():
+    with engine.cluster(workers=1, memory_limit="600MB") as client:
+        (before,) = client.run(resident).values()
+        (after,) = client.run(fill_and_free).values()
+        assert after > engine.relief.RELIEF_ABOVE * 600e6
+        until = time.monotonic() + 30
+        while time.monotonic() < until and after > before + 50e6:
+            time.sleep(0.2)
+            (after,) = client.run(resident).values()
+    assert after < before + 50e6
+
+
+def test_what_does_not_fit_is_made_again(monkeypatch):
+    engine.forget()
+    # room for 1,000 bytes
+    monkeypatch.setattr(engine.cache, "worker_limit", lambda: engine.cache.LIBRARIES + 4000)
+    made = []
+    for _ in range(2):
+        for part in range(3):
+            engine.keep(("a", part), lambda part=part: made.append(part) or np.full(60, part))
+    assert made == [0, 1, 2, 2]  # two fit, and stay
+    engine.keep(("b", 0), lambda: np.ones(100))
+    assert list(engine.cache._kept) == [("b", 0)]
+    engine.forget()

@@ -1,0 +1,99 @@
+"""Each T against the leading eigenvectors of the paper's S (Table 1), formed densely."""
+
+import numpy as np
+import pytest
+
+from bigfs import Matrix
+from bigfs.embedding import responses
+from bigfs.graph import affinity, knn
+
+
+def projector(T):
+    Q = np.linalg.qr(T)[0]
+    return Q @ Q.T
+
+
+def leading(S, r):
+    values, vectors = np.linalg.eigh(S)
+    return vectors[:, ::-1][:, :r], values[::-1][:r]
+
+
+@pytest.fixture
+def graph(text):
+    X, _ = text
+    return affinity(knn(Matrix.from_array(X), 8), weights="cosine")
+
+
+def test_pca(text):
+    X, _ = text
+    Xc = X.toarray().astype(float) - X.toarray().mean(axis=0, dtype=float)
+    T = responses.pca(Matrix.from_array(X), 3)
+    np.testing.assert_allclose(T.T @ T, np.eye(3), atol=1e-10)
+    values = leading(Xc @ Xc.T, 3)[1]
+    # the SVD's own tolerance
+    np.testing.assert_allclose(np.sum((Xc.T @ T) ** 2, axis=0), values, rtol=1e-3)
+
+
+def test_cca_is_the_projection_on_the_centred_targets(rng):
+    Y = rng.normal(size=(40, 3))
+    Y = np.column_stack([Y, Y[:, 0] - Y[:, 1]])  # rank 3
+    Yc = Y - Y.mean(axis=0)
+    T = responses.cca(Y)
+    assert T.shape == (40, 3)
+    np.testing.assert_allclose(T @ T.T, Yc @ np.linalg.pinv(Yc.T @ Yc) @ Yc.T, atol=1e-10)
+    with pytest.raises(ValueError, match="constant"):
+        responses.cca(np.ones((5, 2)))
+
+
+def test_cca_of_class_indicators_is_lda(text):
+    _, y = text
+    np.testing.assert_allclose(
+        projector(responses.cca(responses.one_hot(y, 4))),
+        projector(responses.lda(y, 4)),
+        atol=1e-10,
+    )
+
+
+def test_lpp(graph):
+    root = 1 / np.sqrt(graph.sum(axis=1))
+    S = root[:, None] * graph.toarray() * root
+    vectors, values = leading(S, 4)
+    assert values[0] == pytest.approx(1)  # the trivial one
+    np.testing.assert_allclose(
+        projector(responses.lpp(graph, 3)), projector(vectors[:, 1:]), atol=1e-6
+    )
+
+
+def test_hsl_with_one_hyperedge_a_label(rng):
+    Y = (rng.random((30, 4)) < 0.4).astype(float)
+    Y[:4] = np.eye(4)
+    Y[5] = 0  # an unlabelled sample
+    Dv, De = Y.sum(axis=1), Y.sum(axis=0)
+    root = np.where(Dv > 0, 1 / np.sqrt(np.maximum(Dv, 1)), 0)
+    S = root[:, None] * (Y / De) @ Y.T * root
+    vectors, values = leading(S, 4)
+    assert values[0] == pytest.approx(1)
+    T = responses.hsl_labels(Y)
+    np.testing.assert_allclose(projector(T), projector(vectors[:, 1:]), atol=1e-8)
+    assert not T[5].any()
+
+
+@pytest.mark.parametrize("share", [1.0, 0.3], ids=["all labelled", "few labelled"])
+def test_sda(text, graph, share):
+    _, y = text
+    rng = np.random.default_rng(0)
+    codes = np.where(rng.random(120) < share, y, -1)
+    beta, A = 0.7, graph.toarray()
+    Wb = np.zeros((120, 120))
+    for c in range(4):
+        own = codes == c
+        Wb[np.ix_(own, own)] = 1 / own.sum()
+    scale = np.sqrt(1 + beta * A.sum(axis=1))
+    S = (Wb + beta * A) / np.outer(scale, scale)
+    constant = scale / np.linalg.norm(scale)
+    off = np.eye(120) - np.outer(constant, constant)
+    vectors, _ = leading(off @ S @ off, 3)
+    assert np.linalg.eigvalsh(S)[-1] <= 1 + 1e-12
+    np.testing.assert_allclose(
+        projector(responses.sda(graph, codes, 4, 3, beta)), projector(vectors), atol=1e-5
+    )

@@ -1,0 +1,321 @@
+"""The three ways against the dense formula (XᵀMX + diag u)⁻¹ XᵀT, and against one another."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigfs import engine
+from bigfs.linalg.ridge import (
+    WAYS,
+    Middle,
+    Ridge,
+    block_cg,
+    centring,
+    choose,
+    diagonal,
+    identity,
+    laplacian,
+    project,
+)
+from bigfs.linalg.ridge.working_set import WorkingSet
+from bigfs.matrix import Matrix
+
+SHAPES = {"d < n": (40, 15), "d > n": (20, 55)}
+
+
+def data(n, d, seed=0):
+    """Sparse X with an empty and a constant column, T (n × 3) with one zero column, u over six
+    decades.
+    """
+    rng = np.random.default_rng(seed)
+    X = sp.random_array((n, d), density=0.4, format="lil", rng=rng)
+    X[:, 2] = 0
+    X[:, 5] = 1.5
+    T = rng.normal(size=(n, 3))
+    T[:, 1] = 0
+    return sp.csr_array(X), T, 10 ** rng.uniform(-3, 3, d)
+
+
+def middles(n, seed=1):
+    rng = np.random.default_rng(seed)
+    a = (rng.random(n) < 0.5).astype(float)
+    H = (rng.random((n, 12)) < 0.3).astype(float)
+    H[:, 0] = 1  # everyone is in one hyperedge, so every degree is positive
+    F = H / np.sqrt(H.sum(axis=1))[:, None]
+    c = rng.dirichlet(np.ones(12)) / H.sum(axis=0)
+    return {
+        "identity": (identity(), np.eye(n)),
+        "centring": (centring(n), np.eye(n) - np.full((n, n), 1 / n)),
+        "diagonal": (diagonal(a), np.diag(a)),
+        "laplacian": (
+            laplacian(a, 0.7, sp.csr_array(F), c),
+            np.diag(a) + 0.7 * (np.eye(n) - F @ np.diag(c) @ F.T),
+        ),
+        "singular laplacian": (
+            laplacian(0 * a, 1.0, F[:, :1] / np.linalg.norm(F[:, 0]), np.ones(1)),
+            None,
+        ),
+    }
+
+
+def dense(X, M, u, T):
+    X = X.toarray()
+    on = np.isfinite(u)
+    W = np.zeros((len(u), T.shape[1]))
+    W[on] = np.linalg.solve(X[:, on].T @ M @ X[:, on] + np.diag(u[on]), X[:, on].T @ T)
+    return W
+
+
+@pytest.mark.parametrize(
+    "middle", ["identity", "centring", "diagonal", "laplacian", "singular laplacian"]
+)
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("solver", WAYS)
+def test_each_way_equals_the_dense_formula(solver, shape, middle):
+    X, T, u = data(*shape)
+    u[7] = np.inf
+    M, oracle = middles(shape[0])[middle]
+    oracle = M.dense(shape[0]) if oracle is None else oracle
+    np.testing.assert_allclose(M.apply(T), oracle @ T, atol=1e-12)
+    solved = (
+        Ridge(
+            Matrix.from_array(X, tile_rows=6, tile_columns=4),
+            M,
+            solver=solver,
+            targets=3,
+            tol=1e-13,
+        )
+        .prepare(u)
+        .solve(T)
+    )
+    W = dense(X, oracle, u, T)
+    # conditioning 1e6 or so times rounding
+    assert np.abs(solved.W - W).max() <= 1e-8 * np.abs(W).max()
+    assert not solved.W[[2, 7]].any()  # empty, and off
+    assert solved.residual <= 1e-9
+
+
+def test_the_root_of_a_singular_middle_gives_it_back(rng):
+    for M, oracle in middles(20).values():
+        C = M.root(20)
+        oracle = M.dense(20) if oracle is None else oracle
+        V = rng.normal(size=(20, 2))
+        np.testing.assert_allclose(C.times(C.transposed_times(V)), oracle @ V, atol=1e-12)
+
+
+@pytest.mark.parametrize("solver", WAYS)
+@pytest.mark.parametrize("kind", ["csr", "dense", "rows only", "columns only"])
+def test_the_layout_and_the_tiling_change_rounding_only(solver, kind):
+    X, T, u = data(40, 15)
+    whole = Matrix.from_array(X)
+    tiled = Matrix.from_array(X.toarray() if kind == "dense" else X, tile_rows=7, tile_columns=4)
+    if kind == "rows only":
+        tiled = Matrix(X.shape, rows=tiled.row_tiles, local=True)
+    if kind == "columns only":
+        tiled = Matrix(X.shape, columns=tiled.column_tiles, local=True)
+    missing = {("primal", "columns only"): "by rows", ("woodbury", "rows only"): "by columns"}.get(
+        (solver, kind)
+    )
+    if missing:
+        with pytest.raises(ValueError, match=f"stage it with the layout {missing}"):
+            Ridge(tiled, diagonal(np.ones(40)), solver=solver).prepare(u)
+        return
+    a, b = (
+        Ridge(m, diagonal(np.ones(40)), solver=solver, tol=1e-12).prepare(u).solve(T).W
+        for m in (whole, tiled)
+    )
+    # CG stops at 1e-12; the direct ways differ by rounding
+    assert np.abs(a - b).max() <= 1e-9 * np.abs(a).max()
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10**6), n=st.integers(2, 12), d=st.integers(6, 12), decades=st.floats(0, 4)
+)
+def test_the_ways_agree_and_features_may_be_permuted(seed, n, d, decades):
+    X, T, _ = data(n, d, seed)
+    rng = np.random.default_rng(seed)
+    u = 10 ** rng.uniform(-decades, decades, d)
+    order = rng.permutation(d)
+    answers = [
+        Ridge(Matrix.from_array(X), centring(n), solver=s, tol=1e-13).prepare(u).solve(T).W
+        for s in WAYS
+    ]
+    for solver in WAYS:
+        answers.append(np.empty_like(answers[0]))
+        answers[-1][order] = (
+            Ridge(Matrix.from_array(X[:, order]), centring(n), solver=solver, tol=1e-13)
+            .prepare(u[order])
+            .solve(T)
+            .W
+        )
+    for W in answers[1:]:
+        np.testing.assert_allclose(W, answers[0], atol=1e-7 * max(np.abs(answers[0]).max(), 1e-300))
+
+
+def test_cg_warm_started_at_the_solution_needs_no_step():
+    X, T, u = data(40, 15)
+    prepared = Ridge(Matrix.from_array(X), solver="cg", tol=1e-8).prepare(u)
+    first = prepared.solve(T)
+    again = prepared.solve(T, start=first.W)
+    assert first.iterations > 1
+    assert again.iterations == 0
+    np.testing.assert_allclose(again.W, first.W, rtol=1e-12, atol=1e-14)
+
+
+def test_a_block_shares_its_krylov_space_and_survives_equal_columns(rng):
+    A = np.diag(np.logspace(0, 4, 80))
+    B = rng.normal(size=(80, 8))
+    B[:, 3] = B[:, 2]
+    Z, residuals, together = block_cg(lambda V: A @ V, B, np.zeros_like(B), lambda R: R, 1e-9, 500)
+    alone = max(
+        block_cg(lambda V: A @ V, B[:, [j]], np.zeros((80, 1)), lambda R: R, 1e-9, 500)[2]
+        for j in range(8)
+    )
+    np.testing.assert_allclose(Z, np.linalg.solve(A, B), atol=1e-7)
+    assert residuals.max() <= 1e-9
+    assert together < alone / 2
+
+
+def test_stopping_cg_early_still_lowers_the_objective(rng):
+    X, T, u = data(40, 15)
+    dense_X, start = X.toarray(), rng.normal(size=(15, 3))
+
+    def objective(W):
+        return np.sum((dense_X @ W - T) ** 2) + np.sum(u[:, None] * W**2)
+
+    values = [objective(start)]
+    # after five steps of three columns nothing is left of fifteen unknowns but rounding
+    for limit in range(1, 5):
+        solved = (
+            Ridge(Matrix.from_array(X), solver="cg", max_iter=limit)
+            .prepare(u)
+            .solve(T, start=start)
+        )
+        assert solved.residual > 1e-10
+        values.append(objective(solved.W))
+    assert np.all(np.diff(values) <= 1e-12 * values[0])
+
+
+def test_passes_are_counted():
+    X, T, u = data(40, 15)
+    m = Matrix.from_array(X)
+    for solver, prepare, solve in (("primal", 1, 3), ("woodbury", 1, 7)):
+        ridge = Ridge(m, centring(40), solver=solver)
+        ridge.squares  # noqa: B018
+        m.passes = 0
+        prepared = ridge.prepare(u)
+        assert m.passes == prepare + (solver == "primal")  # the Gram of FᵀX is a second pass
+        m.passes = 0
+        prepared.solve(T)
+        assert m.passes == solve  # the right-hand side, the residual, and Woodbury's own two, twice
+    m.passes = 0
+    iterations = Ridge(m, centring(40), solver="cg").prepare(u).solve(T).iterations
+    assert m.passes == 1 + 2 * iterations
+
+
+def test_on_a_cluster_of_processes_the_answer_is_the_same():
+    X, T, u = data(40, 15)
+    here = Matrix.from_array(X, tile_rows=9, tile_columns=4)
+    keyed = Matrix(X.shape, rows=here.row_tiles, columns=here.column_tiles)
+    with engine.cluster(workers=1, memory_limit="500MB"):
+        for solver in WAYS:
+            a, b = (
+                Ridge(m, centring(40), solver=solver, tol=1e-12).prepare(u).solve(T).W
+                for m in (here, keyed)
+            )
+            np.testing.assert_allclose(a, b, atol=1e-10 * np.abs(a).max())
+
+
+# --- the working set ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", ["cg", "auto"])
+def test_a_working_set_is_streamed_until_it_fits_and_the_answers_agree(solver):
+    X, T, u = data(40, 15)
+    whole = Matrix.from_array(X, tile_rows=9, tile_columns=4)
+    few = np.where(np.arange(15) % 5 == 0, u, np.inf)
+    working = WorkingSet(whole, solver=solver, targets=3, tol=1e-13, limit=10_000)
+    middle = centring(40)
+    for weights, gathered in (
+        (u, False),
+        (few, True),
+        (np.where(np.arange(15) == 5, u, np.inf), True),
+    ):
+        solved = working.solve(middle, weights, T, None)
+        W = dense(X, middle.dense(40), weights, T)
+        np.testing.assert_allclose(solved.W, W, atol=1e-8 * np.abs(W).max())
+        np.testing.assert_allclose(working.times(solved.W), X @ solved.W, atol=1e-12)
+        on = np.isfinite(weights)
+        np.testing.assert_allclose(working.transposed_times(T)[on], (X.T @ T)[on], atol=1e-12)
+        assert working.plans[-1]["gathered"] is gathered
+    whole.passes = 0
+    working.solve(middle, weights, T)
+    assert whole.passes == 0  # gathered: the corpus is not read again
+    returned = working.solve(middle, few, T)  # a feature that was left out comes back
+    np.testing.assert_allclose(returned.W, dense(X, middle.dense(40), few, T), atol=1e-8)
+
+
+def test_the_gram_matrix_of_a_narrower_set_is_cut_from_the_wider(rng):
+    X, T, u = data(40, 15)
+    working = WorkingSet(Matrix.from_array(X), solver="primal", targets=3)
+    middle = centring(40)
+    working.solve(middle, np.where(np.arange(15) < 12, u, np.inf), T)
+    narrow = np.where(np.arange(15) % 3 == 0, u, np.inf) * np.where(np.arange(15) < 12, 1, np.inf)
+    solved = working.solve(middle, narrow, T)
+    # statistics for the plan, and the solve's three; none for a Gram matrix
+    assert working.X.passes == 1 + 3
+    np.testing.assert_allclose(solved.W, dense(X, middle.dense(40), narrow, T), atol=1e-8)
+
+
+# --- the plan -----------------------------------------------------------------------------------
+
+
+def counts(d, a_column):
+    return np.full(d, a_column)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "a_column", "expected"),
+    [
+        (62, 2000, 62, "woodbury"),  # colon: few samples
+        (1440, 300, 1440, "primal"),  # images after most pixels left
+        (72309, 20958, 177, "cg"),  # real-sim: neither matrix is worth its time
+        (15935, 62061, 20, "cg"),  # news20
+    ],
+)
+def test_the_plan_picks_by_shape(n, d, a_column, expected):
+    plan = choose(project(n, d, counts(d, a_column), 2), limit=10**12)
+    assert plan.way == expected
+    assert plan.cost.seconds == min(c.seconds for c in plan.costs.values())
+
+
+def test_the_plan_leaves_out_what_does_not_fit_and_says_so():
+    costs = project(3000, 100_000, counts(100_000, 3), 2)
+    free = choose(costs, limit=10**12)
+    tight = choose(costs, limit=costs["woodbury"].bytes - 1)
+    assert tight.way == "cg"
+    assert "does not fit: woodbury, primal" in tight.why
+    assert choose(costs, "primal", limit=10**12).why.startswith("asked for")
+    assert free.why.startswith("the least time")
+
+
+def test_a_way_that_does_not_fit_is_refused_with_both_numbers():
+    X, _, _ = data(40, 15)
+    with pytest.raises(
+        engine.NotEnoughMemory, match=r"by primal needs 5\.27 kiB .* 1\.00 kiB " r"is allowed"
+    ):
+        Ridge(Matrix.from_array(X), solver="primal", limit=1024)
+
+
+def test_bad_input_is_named():
+    X, _, u = data(40, 15)
+    with pytest.raises(ValueError, match="one of woodbury, primal, cg or auto; got 'lu'"):
+        Ridge(Matrix.from_array(X), solver="lu")
+    with pytest.raises(ValueError, match="15 positive weights"):
+        Ridge(Matrix.from_array(X)).prepare(0 * u)
+    with pytest.raises(ValueError, match="negative entry"):
+        diagonal(np.array([1.0, -1.0]))
+    assert Middle().apply(u) is u

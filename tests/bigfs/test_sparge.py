@@ -1,0 +1,273 @@
+"""SparGE against dense computations from the paper's formulas, on small data."""
+
+import contextlib
+import itertools
+
+import numpy as np
+import pytest
+
+from bigfs import Matrix, SparGE, engine
+from bigfs.cutting_plane.columns import Gathered
+from bigfs.cutting_plane.loop import Problem, cutting_plane, score
+from bigfs.embedding.responses import lda, one_hot
+from bigfs.graph import affinity, knn
+from bigfs.result import NotConverged, Status, observed
+
+
+def dense_centred(X):
+    dense = X.toarray().astype(float)
+    return dense - dense.mean(axis=0)
+
+
+def relaxation_value(Xc, T, gamma, V, m):
+    """min over p of tr(VᵀT) − ½‖V‖² − 1/(2γ)‖diag(p) XcᵀV‖²: what any V certifies, by enumeration's
+    shortcut.
+    """
+    s = np.sort(np.sum((Xc.T @ V) ** 2, axis=1))[::-1]
+    return np.vdot(V, T) - 0.5 * np.vdot(V, V) - s[:m].sum() / (2 * gamma)
+
+
+def test_lda_response_spans_the_centred_indicators():
+    codes = np.random.default_rng(0).integers(0, 5, 60)
+    T = lda(codes, 5)
+    assert T.shape == (60, 4)
+    np.testing.assert_allclose(T.T @ T, np.eye(4), atol=1e-12)
+    np.testing.assert_allclose(T.sum(axis=0), 0, atol=1e-12)
+    Y = one_hot(codes, 5) - one_hot(codes, 5).mean(axis=0)
+    np.testing.assert_allclose(T @ (T.T @ Y), Y, atol=1e-12)
+
+
+def test_an_empty_class_is_refused():
+    with pytest.raises(ValueError, match="class number 1 has no sample"):
+        lda(np.array([0, 2, 2]), 3)
+
+
+@pytest.mark.parametrize("m", [3, 8])
+def test_bounds_bracket_the_relaxation_and_meet(text, m):
+    X, y = text
+    Xc, T = dense_centred(X), lda(y, 4)
+    problem = Problem(Gathered(Matrix.from_array(X), T), m, 0.5)
+    result = cutting_plane(problem, solver="newton", tol=1e-8, max_iter=100)
+    assert result.status is Status.CONVERGED
+    cuts = result.value
+    V = T - Xc[:, cuts.features] @ cuts.W  # the dense residual
+    # the value of the primal at W, and what V certifies in the relaxation, both dense
+    lower = relaxation_value(Xc, T, 0.5, V, m)
+    assert cuts.upper == pytest.approx(lower, rel=1e-6)
+    assert all(r["lower"] <= cuts.upper * (1 + 1e-12) for r in result.history)
+    assert all(r["upper"] >= lower * (1 - 1e-12) for r in result.history)
+    assert all(b["upper"] <= a["upper"] * (1 + 1e-9) for a, b in itertools.pairwise(result.history))
+
+
+def test_the_relaxation_bounds_every_subset(text):
+    """The certified lower bound holds for the best 2 of 6 features, by enumeration."""
+    X, y = text
+    Xc, T = dense_centred(X)[:, [0, 3, 6, 20, 21, 22]], lda(y, 4)
+    result = cutting_plane(
+        Problem(Gathered(Matrix.from_array(Xc), T), 2, 0.3), solver="newton", tol=1e-9, max_iter=100
+    )
+    values = {}
+    for pair in itertools.combinations(range(6), 2):
+        Z = Xc[:, pair]
+        W = np.linalg.solve(Z.T @ Z + 0.3 * np.eye(2), Z.T @ T)
+        values[pair] = 0.5 * np.sum((T - Z @ W) ** 2) + 0.15 * np.sum(W**2)
+    assert result.value.lower <= min(values.values()) * (1 + 1e-12)
+    assert result.value.upper <= min(values.values()) * (1 + 1e-9)  # a relaxation
+
+
+@pytest.mark.parametrize("solver", ["newton", "simplex", "apg"])
+def test_each_master_solver_selects_the_same(text, solver):
+    X, y = text
+    selector = SparGE(n_features_to_select=10, solver=solver, tol=1e-4).fit(X, y)
+    reference = SparGE(n_features_to_select=10, tol=1e-4).fit(X, y)
+    assert set(selector.selected_) == set(reference.selected_)
+    np.testing.assert_allclose(
+        selector.scores_[selector.selected_], reference.scores_[selector.selected_], rtol=0.05
+    )  # W is free within the gap
+    assert reference.result_.stats["objective_gap"] >= 0
+
+
+def test_ranking_by_weights_is_the_papers(text):
+    X, y = text
+    selector = SparGE(n_features_to_select=10, ranking="weights").fit(X, y)
+    np.testing.assert_allclose(
+        selector.scores_[selector.union_], np.linalg.norm(selector.coef_, axis=1)
+    )
+
+
+def test_finds_the_planted_features_in_kappa_plus_one_passes(text):
+    X, y = text
+    matrix = Matrix.from_array(X, tile_columns=11)
+    _ = matrix.stats
+    before = matrix.passes
+    selector = SparGE(n_features_to_select=12).fit(matrix, y)
+    assert set(selector.selected_) == set(range(12))
+    assert matrix.passes - before == selector.result_.stats["cuts"] + 1
+    assert len(selector.union_) >= 12
+    assert set(np.flatnonzero(selector.scores_)) <= set(selector.union_)
+
+
+def test_weighted_samples_equal_a_dense_weighted_problem(text):
+    X, _ = text
+    rng = np.random.default_rng(0)
+    omega, T = rng.uniform(0.5, 2, 120), np.linalg.qr(rng.normal(size=(120, 2)))[0]
+    dense = X.toarray().astype(float)
+    mean = omega**2 @ dense / np.sum(omega**2)
+    weighted = omega[:, None] * (dense - mean)
+    data = Gathered(Matrix.from_array(X), T, omega)
+    [(index, s)] = score([Problem(data, 5, 0.5)], [T])
+    np.testing.assert_allclose(
+        s, np.sort(np.sum((weighted.T @ T) ** 2, axis=1))[::-1][:5], rtol=1e-9
+    )
+    data.take(index[:2])
+    data.take(index)
+    Z = weighted[:, data.features]
+    np.testing.assert_allclose(data.G, Z.T @ Z, atol=1e-9)
+    np.testing.assert_allclose(data.B, Z.T @ T, atol=1e-9)
+    W = rng.normal(size=(5, 2))
+    np.testing.assert_allclose(data.residual(W, data.features), T - Z @ W, atol=1e-9)
+
+
+def test_scale_of_the_data_does_not_matter(text):
+    X, y = text
+    np.testing.assert_array_equal(
+        SparGE(n_features_to_select=9).fit(X, y).selected_,
+        SparGE(n_features_to_select=9).fit(1000 * X, y).selected_,
+    )
+
+
+def test_permuting_features_permutes_scores(text):
+    X, y = text
+    order = np.random.default_rng(1).permutation(80)
+    a, b = (
+        SparGE(n_features_to_select=12, tol=1e-6).fit(X, y),
+        SparGE(n_features_to_select=12, tol=1e-6).fit(X[:, order], y),
+    )
+    # the gap's own freedom
+    np.testing.assert_allclose(b.scores_, a.scores_[order], atol=1e-4 * a.scores_.max())
+
+
+def test_duplicate_columns_do_no_harm(text):
+    X, y = text
+    doubled = np.hstack([X.toarray(), X.toarray()])
+    selector = SparGE(n_features_to_select=24, tol=1e-6).fit(doubled, y)
+    assert selector.result_.status is Status.CONVERGED
+    # a second copy is worth less than the first
+    assert set(range(12)) <= set(selector.selected_ % 80)
+    norms = np.zeros(160)
+    norms[selector.union_] = np.linalg.norm(selector.coef_, axis=1)
+    np.testing.assert_allclose(norms[:80], norms[80:], atol=1e-6 * norms.max())
+
+
+def test_unlabelled_samples_take_no_part(text):
+    X, y = text
+    half = np.where(np.arange(len(y)) % 2, y, -1)
+    np.testing.assert_array_equal(
+        SparGE(n_features_to_select=9).fit(Matrix.from_array(X), half).selected_,
+        SparGE(n_features_to_select=9).fit(X[half >= 0], half[half >= 0]).selected_,
+    )
+
+
+class Kept:
+    """A checkpoint in memory that breaks off after some saves."""
+
+    def __init__(self, saves):
+        self.state, self.saves = None, saves
+
+    def load(self, name):
+        return self.state
+
+    def save(self, name, state, history):
+        self.state = (tuple(state), list(history))
+        self.saves -= 1
+        if self.saves == 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [1, 3, 100])
+def test_a_killed_run_ends_with_the_same_answer(text, after):
+    X, y = text
+    whole = SparGE(n_features_to_select=5, tol=1e-3).fit(X, y)
+    checkpoint = Kept(after)
+    with contextlib.suppress(KeyboardInterrupt), observed(checkpoint=checkpoint):
+        SparGE(n_features_to_select=5, tol=1e-3).fit(X, y)
+    with observed(checkpoint=checkpoint):
+        resumed = SparGE(n_features_to_select=5, tol=1e-3).fit(X, y)
+    np.testing.assert_array_equal(resumed.scores_, whole.scores_)
+    assert resumed.result_.history == whole.result_.history
+
+
+def test_the_iteration_limit_is_said_with_the_gap(text):
+    X, y = text
+    with pytest.warns(NotConverged, match="SparGE stopped at the iteration limit"):
+        selector = SparGE(n_features_to_select=5, tol=1e-9, max_iter=1).fit(X, y)
+    assert selector.result_.status is Status.MAX_ITER
+    assert selector.result_.history[-1]["gap"] > 1e-9
+
+
+def test_tiles_and_workers_do_not_change_the_selection(text):
+    import dask.array as da
+
+    X, y = text
+    whole = SparGE(n_features_to_select=12).fit(Matrix.from_array(X), y)
+    for size in (5, 33):
+        other = SparGE(n_features_to_select=12).fit(
+            Matrix.from_array(X, tile_rows=size, tile_columns=size), y
+        )
+        np.testing.assert_array_equal(other.selected_, whole.selected_)
+        np.testing.assert_array_equal(other.scores_, whole.scores_)
+    with engine.cluster(workers=1):
+        other = SparGE(n_features_to_select=12).fit(
+            da.from_array(X, chunks=(40, 80), asarray=False), y
+        )
+    np.testing.assert_array_equal(other.selected_, whole.selected_)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "y", "message"),
+    [
+        ({"n_features_to_select": 81}, None, "n_features_to_select=81 but X has only 80 features"),
+        ({}, np.zeros(120, int), "1 class"),
+        ({"gamma": -1.0}, None, "gamma"),
+        ({"embedding": "lde"}, None, "embedding"),
+    ],
+)
+def test_bad_parameters_are_named(text, parameters, y, message):
+    X, labels = text
+    with pytest.raises(ValueError, match=message):
+        SparGE(**parameters).fit(X, labels if y is None else y)
+
+
+TARGETS = {
+    "lda": lambda y: y,
+    "cca": lambda y: np.column_stack([y == 0, y >= 2]).astype(float),
+    "hsl": lambda y: np.column_stack([y == 0, y >= 1, y >= 2]).astype(float),
+    "sda": lambda y: np.where(np.arange(len(y)) % 3, -1, y),
+    "lpp": lambda y: None,
+    "pca": lambda y: None,
+}
+
+
+@pytest.mark.parametrize("weighting", ["uniform", "degree"])
+@pytest.mark.parametrize("embedding", TARGETS)
+def test_every_embedding_selects_and_certifies(text, embedding, weighting):
+    X, y = text
+    selector = SparGE(
+        embedding=embedding, n_features_to_select=12, n_neighbors=8, weighting=weighting
+    ).fit(X, TARGETS[embedding](y))
+    assert selector.result_.converged
+    assert len(set(selector.selected_) & set(range(12))) >= (
+        9 if embedding in ("lda", "sda", "cca", "hsl") else 6
+    )
+    assert selector.transform(X).shape == (120, 12)
+
+
+def test_a_graph_can_be_given(text):
+    X, _ = text
+    A = affinity(knn(Matrix.from_array(X), 5), weights="cosine")
+    given = SparGE(embedding="lpp", n_features_to_select=9, graph=A).fit(X)
+    np.testing.assert_array_equal(
+        given.scores_, SparGE(embedding="lpp", n_features_to_select=9).fit(X).scores_
+    )
+    with pytest.raises(ValueError, match="n × n affinity"):
+        SparGE(embedding="lpp", graph=A[:5, :5].tocsr()).fit(X)

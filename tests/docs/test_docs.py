@@ -1,0 +1,145 @@
+"""The documentation keeps its promises: README blocks run, commands are documented, pages are
+reachable, links lead somewhere.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+import bigfs
+import storage
+from flows.cli import app
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    p
+    for p in DOCS.rglob("*.md")
+    if not {"_build", "auto_examples", "generated"} & set(p.relative_to(DOCS).parts)
+)
+README = (ROOT / "README.md").read_text()
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def blocks(text, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.S | re.M)
+
+
+def toctree(page):
+    """The pages that the toctrees of a page name."""
+    entries = [
+        line.strip()
+        for block in blocks(page.read_text(), r"\{toctree\}")
+        for line in block.splitlines()
+    ]
+    return [page.parent / f"{entry}.md" for entry in entries if entry and not entry.startswith(":")]
+
+
+@pytest.fixture(scope="module")
+def readme_folder(tmp_path_factory):
+    """A folder in which README's first command has run."""
+    folder = tmp_path_factory.mktemp("readme")
+    [command] = blocks(README, "bash")
+    words = command.split()
+    assert words[0] == "bigfs"
+    done = subprocess.run(
+        [sys.executable, "-m", "flows", *words[1:]], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    printed = [line.rstrip() for line in done.stdout.splitlines()]
+    [shown] = re.findall(r"^```\n(accuracy with  20 .*?)^```", README, flags=re.S | re.M)
+    assert set(shown.splitlines()) <= set(printed)
+    return folder
+
+
+def test_readme_command_makes_what_readme_names(readme_folder):
+    run = readme_folder / "runs/synthetic-newswire-sparge-lda-200"
+    assert {"report.html", "selected.csv", "run.json"} <= {p.name for p in run.iterdir()}
+    assert list((readme_folder / ".bigfs").glob("synthetic-newswire-*.zarr"))
+
+
+def test_readme_python_blocks_run_in_order(readme_folder, tmp_path):
+    script = tmp_path / "readme.py"
+    script.write_text("\n".join(blocks(README, "python")))
+    done = subprocess.run(
+        [sys.executable, script], cwd=readme_folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "with 20 of 64 pixels" in done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_command_is_in_readme_and_every_parameter_has_help(name):
+    assert re.search(rf"bigfs [a-z, ]*\b{name}\b", README)
+    command = COMMANDS[name]
+    assert command.help
+    undocumented = [
+        p.name for p in command.params if p.name not in ("help", "as_json") and not p.help
+    ]
+    assert not undocumented
+
+
+def test_command_line_reference_holds_every_option():
+    sys.path.insert(0, str(DOCS))
+    try:
+        from command_line import lines_of
+    finally:
+        sys.path.remove(str(DOCS))
+    for name, command in COMMANDS.items():
+        text = "\n".join(lines_of(name, command))
+        assert all(
+            option in text for p in command.params for option in p.opts if option.startswith("--")
+        ), name
+
+
+def test_every_page_is_reachable_from_the_index():
+    reached, waiting = set(), [DOCS / "index.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in reached or "auto_examples" in page.parts:
+            continue
+        assert page.exists(), page
+        reached.add(page)
+        waiting += toctree(page)
+    assert reached == set(PAGES)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [ROOT / "README.md", ROOT / "benchmarks/RESULTS.md", *PAGES],
+    ids=lambda p: str(p.relative_to(ROOT)),
+)
+def test_links_lead_to_files(page):
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
+        if "://" not in target and "auto_examples" not in target:
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_python_blocks_parse(page):
+    for block in blocks(page.read_text(), "python"):
+        ast.parse(block)
+
+
+def test_reference_holds_every_public_name():
+    reference = "".join(
+        (DOCS / "reference" / name).read_text()
+        for name in ("selectors.md", "corpora.md", "other.md")
+    )
+    listed = set(re.findall(r"^   (\w+)$", reference, flags=re.M))
+    assert {*bigfs.__all__, *storage.__all__} <= listed
+
+
+def test_gallery_has_examples_with_a_title_and_a_picture():
+    examples = sorted((ROOT / "examples").glob("*.py"))
+    assert len(examples) >= 6
+    for example in examples:
+        text = example.read_text()
+        assert re.match(r'"""\n.+\n=+\n', text), example.name
+        assert "plt.show()" in text, example.name
+        compile(text, example, "exec")

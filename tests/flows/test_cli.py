@@ -1,0 +1,291 @@
+"""The command line: what it prints, and one plain line for whatever goes wrong."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from storage.runs import Run
+from tests.helpers.commands import fails
+from tests.helpers.processes import environment
+
+WORDS = {"sport": "goal team match player score", "money": "bank rate share profit market"}
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """A folder of documents in two classes, with train and test halves."""
+    rng = np.random.default_rng(0)
+    for half, count in (("train", 20), ("test", 8)):
+        for name, words in WORDS.items():
+            folder = tmp_path / "corpus" / f"news-{half}" / name
+            folder.mkdir(parents=True)
+            for i in range(count):
+                common = " ".join(f"word{k}" for k in rng.integers(0, 30, 12))
+                (folder / f"{i}.txt").write_text(
+                    f"{common} {' '.join(rng.choice(words.split(), 3))}"
+                )
+    return tmp_path / "corpus"
+
+
+def test_stage_select_evaluate_transform(bigfs, corpus, tmp_path):
+    status, out, _ = bigfs("stage", corpus, "c.zarr", "--workers", 0)
+    assert status == 0
+    assert "staged" in out
+    assert "reused" in bigfs("stage", corpus, "c.zarr", "--workers", 0)[1]
+    status, out, _ = bigfs("select", "c.zarr", "--out", "r", "--features", 10, "--workers", 0)
+    assert status == 0
+    assert "converged" in out
+    run = Run.open("r")
+    names = {row["name"] for row in run.read_table("selected.csv")}
+    assert names == set(" ".join(WORDS.values()).split())
+    status, out, _ = bigfs("evaluate", "r", "--workers", 0, "--json")
+    curves = {(p["method"], p["n_features"]): p["accuracy"] for p in json.loads(out)["curves"]}
+    assert curves["sparge-lda", 10] == 1.0
+    assert {"anova", "chi2", "all features"} <= {method for method, _ in curves}
+    assert (tmp_path / "r" / "report.html").read_text().count("<svg") == 2
+    assert bigfs("transform", "r", "c.zarr", "chosen.npz")[0] == 0
+    import scipy.sparse as sp
+
+    assert sp.load_npz("chosen.npz").shape == (56, 10)
+
+
+def test_methods_and_parameters(bigfs, corpus):
+    assert "sparge-lda" in json.loads(bigfs("methods", "--json")[1])
+    bigfs("stage", corpus, "c.zarr", "--workers", 0)
+    status, out, _ = bigfs(
+        "select",
+        "c.zarr",
+        "--out",
+        "r",
+        "--features",
+        4,
+        "--set",
+        "gamma=0.5",
+        "--set",
+        "solver=apg",
+        "--workers",
+        0,
+        "--json",
+    )
+    assert status == 0
+    assert json.loads(out)["parameters"]["parameters"] == {"gamma": 0.5, "solver": "apg"}
+
+
+def test_a_killed_selection_goes_on_from_its_checkpoint(bigfs, corpus, monkeypatch):
+    from storage.runs import Checkpoint
+
+    bigfs("stage", corpus, "c.zarr", "--workers", 0)
+    words = ("select", "c.zarr", "--features", 4, "--set", "tol=1e-4", "--workers", 0)
+    bigfs(*words, "--out", "whole")
+    saved = Checkpoint.save
+
+    def dies(self, name, state, history):
+        saved(self, name, state, history)
+        if len(history) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoint, "save", dies)
+    status, _, err = bigfs(*words, "--out", "killed")
+    assert (status, err.strip().splitlines()[-1]) == (130, "bigfs: interrupted")
+    assert not os.path.exists("killed")
+    monkeypatch.setattr(Checkpoint, "save", saved)
+    assert bigfs(*words, "--out", "killed")[0] == 0
+    np.testing.assert_array_equal(Run.open("killed").scores, Run.open("whole").scores)
+    assert not os.path.exists(".killed.run-partial")
+
+
+def test_bad_sources_are_one_line_and_leave_nothing(bigfs, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken.tar.gz").write_bytes(b"\x1f\x8b\x08 not really an archive")
+    before = sorted(p.name for p in tmp_path.iterdir())
+    for command in (("stage", "c.zarr"), ("run",)):
+        for source, word in (
+            ("nowhere", "does not exist"),
+            ("empty", "empty"),
+            ("broken.tar.gz", "broken.tar.gz is broken"),
+        ):
+            fails(
+                bigfs(
+                    command[0],
+                    source,
+                    *command[1:],
+                    *(["--workers", 0] if command[0] == "stage" else []),
+                ),
+                word,
+            )
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1 1:0.5 2:x\n2 1:1\n", "line 1"),
+        ("1 1:0.5\n2 3:2 2:1\n", "line 2"),
+        ("1 1:0.5\n2 a:1\n", "line 2"),
+        ("1 1:nan\n2 1:1\n", "line 1"),
+        ("1 1:1\n2 1:inf\n", "line 2"),
+    ],
+    ids=["bad number", "indices fall", "bad index", "NaN", "infinity"],
+)
+def test_a_bad_svmlight_line_is_named(bigfs, tmp_path, text, said):
+    (tmp_path / "bad.svm").write_text(text)
+    fails(bigfs("stage", "bad.svm", "c.zarr", "--workers", 0), "bad.svm", said)
+    assert [p.name for p in tmp_path.iterdir() if "zarr" in p.name and "lock" not in p.name] == []
+
+
+def test_a_bad_line_on_a_cluster_is_one_line_on_stderr(tmp_path):
+    (tmp_path / "bad.svm").write_text("1 1:0.5\n2 1:x\n")
+    command = [
+        sys.executable,
+        "-m",
+        "flows",
+        "stage",
+        "bad.svm",
+        "c.zarr",
+        "--workers",
+        "1",
+        "--json",
+    ]
+    env = {
+        key: value for key, value in environment(tmp_path).items() if not key.startswith("DASK_")
+    }
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    fails(
+        (ended.returncode, ended.stdout, ended.stderr),
+        "bad.svm, line 2: a value must be a finite number; got '1:x'",
+    )
+    assert "Compute Failed" not in ended.stderr  # a busy machine may make Dask say other things
+    assert os.listdir(tmp_path) == ["bad.svm"]
+
+
+def test_bad_requests_are_one_line(bigfs, corpus):
+    fails(bigfs("run", corpus, "--method", "magic"), "magic", "sparge-lda", "anova")
+    fails(bigfs("frobnicate"), "frobnicate")
+    fails(bigfs("select", "nothing.zarr", "--out", "r"), "nothing.zarr")
+    bigfs("stage", corpus, "c.zarr", "--workers", 0)
+    fails(
+        bigfs("select", "c.zarr", "--out", "r", "--features", 10_000, "--workers", 0),
+        "10000",
+        "only",
+    )
+    fails(
+        bigfs("select", "c.zarr", "--out", "r", "--features", 3, "--set", "gamma", "--workers", 0),
+        "name=value",
+    )
+    fails(
+        bigfs("select", "c.zarr", "--out", "r", "--features", 3, "--set", "gama=1", "--workers", 0),
+        "gama",
+    )
+    fails(
+        bigfs(
+            "select", "c.zarr", "--out", "r", "--features", 3, "--set", "gamma=-1", "--workers", 0
+        ),
+        "gamma",
+    )
+    fails(bigfs("evaluate", "r"), "r is no run directory")
+    fails(
+        bigfs(
+            "select", "c.zarr", "--out", "r", "--features", 3, "--scheduler", "tcp://127.0.0.1:1"
+        ),
+        "no Dask scheduler answers",
+    )
+    assert not os.path.exists("r")
+    assert not os.path.exists(".r.run-partial")
+
+
+def test_one_class_only(bigfs, corpus):
+    import shutil
+
+    for half in ("train", "test"):
+        shutil.rmtree(corpus / f"news-{half}" / "money")
+    bigfs("stage", corpus, "c.zarr", "--workers", 0)
+    fails(bigfs("select", "c.zarr", "--out", "r", "--features", 3, "--workers", 0), "1 class")
+    assert not os.path.exists(".r.run-partial")
+
+
+def test_a_full_disk_is_said_and_leaves_no_run(bigfs, corpus, monkeypatch):
+    bigfs("stage", corpus, "c.zarr", "--workers", 0)
+
+    def full(self, *_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Run, "write_scores", full)
+    fails(
+        bigfs(
+            "select", "c.zarr", "--out", "r", "--features", 3, "--workers", 0, "--method", "anova"
+        ),
+        "No space left on device",
+    )
+    assert not os.path.exists(".r.run-partial")
+
+
+def test_help_needs_no_heavy_library():
+    code = (
+        "import sys, flows.cli; print([m for m in ('prefect', 'zarr', 'sklearn', "
+        "'numba', 'matplotlib') if m in sys.modules])"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )
+
+
+def test_append_joins_once_and_refuses_in_one_line(bigfs, corpus, tmp_path):
+    bigfs("stage", corpus, "c.zarr", "--workers", 0)
+    for name in WORDS:
+        (tmp_path / "later" / name).mkdir(parents=True)
+        (tmp_path / "later" / name / "x.txt").write_text("goal bank word1 word2 zebra")
+    append = ("append", tmp_path / "later", "c.zarr", "--split", "test", "--workers", 0)
+    status, out, _ = bigfs(*append, "--json")
+    assert status == 0
+    assert {k: v for k, v in json.loads(out).items() if k != "store"} == {"added": 2, "samples": 58}
+    assert "already" in bigfs(*append)[1]
+    assert json.loads(bigfs("info", "c.zarr", "--json")[1])["splits"] == {"train": 40, "test": 18}
+    (tmp_path / "bad.svm").write_text("1 1:2\n-1 1:x\n")
+    fails(
+        bigfs("append", "bad.svm", "c.zarr", "--workers", 0),
+        "is a matrix and the store was made of text",
+    )
+    fails(bigfs("append", "nowhere", "c.zarr", "--workers", 0), "nowhere does not exist")
+    fails(
+        bigfs("append", "later", "c.zarr", "--split", "dev", "--workers", 0),
+        "split is train or test, not 'dev'",
+    )
+    fails(
+        bigfs("append", "later", "none.zarr", "--workers", 0),
+        "does not exist: stage a source there first",
+    )
+    fails(
+        bigfs("append", corpus, "c.zarr", "--workers", 0, "--memory-limit", "300MB"),
+        "appending needs",
+        "286.10 MiB is allowed",
+    )
+    bigfs("stage", "bad.svm", "m.zarr", "--workers", 0)
+    (tmp_path / "good.svm").write_text("1 1:2\n-1 1:3\n")
+    bigfs("stage", "good.svm", "m.zarr", "--workers", 0)
+    fails(
+        bigfs("append", "bad.svm", "m.zarr", "--workers", 0),
+        "bad.svm, line 2: a value must be a finite number; got '1:x'",
+    )
+    fails(bigfs("append", "good.svm", "memory://m.zarr", "--workers", 0), "does not exist")
+
+
+def test_a_home_without_a_cache_folder_is_enough_for_prefect(tmp_path, monkeypatch):
+    from flows.cli.servers import quiet_prefect
+
+    for name in [name for name in os.environ if name.startswith("PREFECT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / ".cache" / name)
+    quiet_prefect(debug=True)
+    assert os.environ["PREFECT_HOME"] == str(tmp_path / ".cache" / "bigfs" / "prefect")
+    assert os.path.isdir(os.environ["PREFECT_HOME"])

@@ -1,0 +1,93 @@
+"""`bigfs run` killed −9 in a stage, then run again: it goes on from where it was, to the same
+answer, and says so.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from flows import stages
+from storage.runs import Run
+from tests.helpers.processes import CANARY, assert_no_secrets, kill, start, until, write_corpus
+
+COMMAND = [
+    sys.executable,
+    "-m",
+    "flows",
+    "run",
+    "corpus.svm",
+    "--method",
+    "sparge-lpp",
+    "--features",
+    "12",
+    "--set",
+    "tol=1e-3",
+]
+COMMAND += ["--workers", "0", "--tile-rows", "1500", "--out", "runs/r"]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """The answer of a run that nobody kills."""
+    home = tmp_path_factory.mktemp("whole")
+    store = stages.stage(
+        write_corpus(home / "corpus.svm", seed=3, rows=9000),
+        str(home / "s.zarr"),
+        {"tile_rows": 1500},
+    )["store"]
+    return stages.select(
+        store, home / "run", method="sparge-lpp", features=12, parameters={"tol": 1e-3}
+    )
+
+
+def in_staging(home):
+    return any(home.glob(".bigfs/.*.staging/spills/*"))
+
+
+def in_the_graph(home):
+    return any(home.glob(".bigfs/*.graphs/.*.staging"))
+
+
+def in_the_method(home):
+    return any(home.glob("runs/.r.run-partial/checkpoints/*.npz"))
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        (in_staging, []),
+        (in_the_graph, ["stage: reused"]),
+        (in_the_method, ["stage: reused", "graph: reused", "went on from step"]),
+    ],
+)
+def test_a_killed_run_goes_on(prefect_server, uninterrupted, tmp_path, there, said):
+    env = prefect_server.env | {"PREFECT_LOGGING_LEVEL": "INFO", "AWS_SECRET_ACCESS_KEY": CANARY}
+    env["PREFECT_LOCAL_STORAGE_PATH"] = str(tmp_path / "results")
+    write_corpus(tmp_path / "corpus.svm", seed=3, rows=9000)
+    first = start(COMMAND, tmp_path / "first.log", env, tmp_path)
+    until(
+        lambda: there(tmp_path) or first.poll() is not None,
+        "the stage to kill in",
+        240,
+        every=0.002,
+    )
+    os.kill(first.pid, signal.SIGSTOP)  # so that it does not end before it is killed
+    assert first.poll() is None, (tmp_path / "first.log").read_text()
+    assert not (tmp_path / "runs" / "r").exists()
+    kill(first)
+    again = subprocess.run(
+        COMMAND, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=400
+    )
+    log = again.stdout + again.stderr
+    assert again.returncode == 0, log
+    for line in ("stage: reused", "graph: reused", "went on from step"):
+        assert (line in log) is (line in said)
+    run = Run.open(tmp_path / "runs" / "r")
+    np.testing.assert_array_equal(run.selected, uninterrupted.selected)
+    np.testing.assert_array_equal(run.scores, uninterrupted.scores)
+    assert len(run.about["history"]) == len(uninterrupted.about["history"])
+    assert_no_secrets(tmp_path, log)

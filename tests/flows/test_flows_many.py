@@ -1,0 +1,83 @@
+"""Fifty runs in a row on one server and one cluster: what each process holds stays within a stated
+bound.
+"""
+
+import gc
+from typing import NamedTuple
+
+import psutil
+
+from flows.options import Engine, Staging
+from tests.helpers.processes import PREFECT_WARNS, write_corpus
+
+pytestmark = PREFECT_WARNS
+RUNS, SETTLED = 50, 5  # caches and pools fill in the first runs
+
+
+class Held(NamedTuple):
+    """What a process and its children hold: resident MB, open files, connections."""
+
+    mb: float
+    files: int
+    connections: int
+
+
+# more than in the first runs: a leak of one a run would be 25 or 45. Files and connections are
+# compared where they are
+# fewest: the server's pool of database connections, three files each, and kept-alive requests come
+# and go
+BOUND = Held(mb=30, files=2, connections=2)
+
+
+def held(pid):
+    tree = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    files, connections = sum(p.num_fds() for p in tree), sum(len(p.net_connections()) for p in tree)
+    return Held(sum(p.memory_info().rss for p in tree) / 1e6, files, connections)
+
+
+def test_runs_in_a_row_hold_no_more_than_the_first(prefect, tls_cluster, tmp_path):
+    from flows.pipeline import pipeline
+
+    corpus = write_corpus(tmp_path / "corpus.svm", seed=3)
+    engine = Engine(scheduler=tls_cluster.address, tls=str(tls_cluster.tls))
+    pids = {"server": prefect.process.pid, "scheduler": tls_cluster.scheduler.pid}
+    pids |= {f"worker {i}": worker.pid for i, worker in enumerate(tls_cluster.workers)}
+
+    def measured():
+        gc.collect()
+        own = psutil.Process()
+        driver = Held(own.memory_info().rss / 1e6, own.num_fds(), len(own.net_connections()))
+        return {"driver": driver} | {name: held(pid) for name, pid in pids.items()}
+
+    seen = {}
+    for i in range(1, RUNS + 1):
+        pipeline(
+            corpus,
+            features=12,
+            settings=Staging(tile_rows=50),
+            out="runs/r",
+            engine=engine,
+            fresh=True,
+        )
+        if i % SETTLED == 0:
+            seen[i] = measured()
+    for name in seen[RUNS]:
+        print(
+            f"{name:10}",
+            *(
+                f"{after[name].mb:4.0f} MB {after[name].files:3} {after[name].connections:2} |"
+                for after in seen.values()
+            ),
+        )
+    first, last = (
+        list(seen.values())[half]
+        for half in (slice(None, len(seen) // 2), slice(len(seen) // 2, None))
+    )
+    for name in seen[RUNS]:
+        files, connections = (
+            min(at[name][i] for at in last) - min(at[name][i] for at in first) for i in (1, 2)
+        )
+        more = Held(last[-1][name].mb - first[0][name].mb, files, connections)
+        assert all(growth <= bound for growth, bound in zip(more, BOUND, strict=True)), (
+            f"{name} grew by {more}"
+        )

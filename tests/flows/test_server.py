@@ -1,0 +1,180 @@
+"""What closes the servers: the door before Prefect, the secret's file, the bounds of a served
+run.
+"""
+
+import asyncio
+import os
+import stat
+
+import pytest
+
+from flows.options import Engine
+from flows.served import VARIABLE, Served, require_served
+from flows.server import OwnDoor, user_secret
+
+OWN = "http://127.0.0.1:4200"
+
+
+def sent(kind, **headers):
+    """What the door sends for a request with these headers, beside Host."""
+    messages = []
+
+    async def inside(scope, receive, send):
+        await send({"type": "inside"})
+
+    async def receive():
+        return {"type": f"{kind}.connect"}
+
+    async def send(message):
+        messages.append(message)
+
+    given = [
+        (name.encode(), value.encode())
+        for name, value in ({"host": OWN.removeprefix("http://")} | headers).items()
+    ]
+    asyncio.run(OwnDoor(inside, 4200)({"type": kind, "headers": given}, receive, send))
+    return messages
+
+
+@pytest.mark.parametrize("headers", [{}, {"origin": OWN}])
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+def test_door_opens_for_its_own_address_and_pages(kind, headers):
+    assert sent(kind, **headers) == [{"type": "inside"}]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": origin}
+        for origin in (
+            "https://evil.example",
+            "null",
+            "http://127.0.0.1:9",
+            "http://localhost:4200",
+            f"{OWN}.evil.example",
+            "",
+        )
+    ]
+    + [
+        {"host": host}
+        for host in (
+            "evil.example",
+            "evil.example:4200",
+            "127.0.0.1",
+            "127.0.0.1:9",
+            "localhost:4200",
+            "",
+        )
+    ],
+)
+def test_door_is_closed_to_other_pages_and_names(headers):
+    start, body = sent("http", **headers)
+    assert start["status"] == 403
+    assert {name for name, _ in start["headers"]} == {b"content-type", b"content-length"}
+    assert OWN.encode() in body["body"]
+    assert sent("websocket", **headers) == [{"type": "websocket.close", "code": 1008}]
+
+
+# --- the secret -----------------------------------------------------------------------------------
+
+
+def test_secret_is_made_once_and_private(tmp_path):
+    secret = user_secret(tmp_path / "data")
+    assert secret.startswith("bigfs:")
+    assert len(secret) > 32
+    assert user_secret(tmp_path / "data") == secret
+    assert stat.S_IMODE((tmp_path / "data" / "prefect-secret").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
+
+
+def test_secret_that_others_could_read_is_replaced(tmp_path):
+    secret = user_secret(tmp_path / "data")
+    file = tmp_path / "data" / "prefect-secret"
+    file.chmod(0o640)
+    assert user_secret(tmp_path / "data") != secret
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+# --- a served run ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def served(tmp_path, monkeypatch):
+    """The bounds of a deployment that serves /data/corpus from a folder, with runs in
+    /data/runs/r.
+    """
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "out").symlink_to(tmp_path)
+    monkeypatch.chdir(tmp_path / "folder")
+    bounds = Served(
+        folder=os.getcwd(),
+        places=["/data/corpus", "/data/runs/r"],
+        engine=Engine(workers=2),
+        process=os.getpid(),
+    )
+    monkeypatch.setenv(VARIABLE, bounds.model_dump_json())
+    return bounds
+
+
+@pytest.mark.parametrize(
+    "place", [None, "/data/corpus", "/data/runs/r", "corpus", "runs/a", ".bigfs/s.zarr"]
+)
+def test_served_run_works_in_its_folder_and_in_the_deployments_places(served, place):
+    require_served(Engine(workers=0), place)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "/data",
+        "/data/runs/other",
+        "../a",
+        "a/../../b",
+        "out/a",
+        "/etc/passwd",
+        "~/../../etc",
+        "s3://b/c",
+        "file:///etc",
+        "zip::file:///x",
+        "http://x/",
+    ],
+)
+def test_served_run_goes_nowhere_else(served, place, tmp_path):
+    if place.startswith("~"):
+        place = f"{tmp_path}/folder/{place[2:]}"
+    with pytest.raises(PermissionError, match="works below"):
+        require_served(Engine(), "corpus", place)
+
+
+@pytest.mark.parametrize(
+    "engine", [{"scheduler": "tcp://evil.example:8786"}, {"tls": "folder"}, {"dashboard": True}]
+)
+def test_served_run_stays_on_the_deployments_cluster(served, engine):
+    with pytest.raises(PermissionError, match=rf"engine\.{next(iter(engine))}"):
+        require_served(Engine(**engine))
+
+
+def test_run_that_nobody_serves_goes_where_it_likes(monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    require_served(Engine(scheduler="tcp://10.0.0.1:8786"), "/anywhere", "s3://b/c")
+
+
+@pytest.mark.parametrize(
+    ("flow", "given"),
+    [
+        ("pipeline", {"source": "/etc/passwd"}),
+        ("stage", {"source": "corpus", "store": "/elsewhere"}),
+        ("select", {"store": "/elsewhere", "out": "r"}),
+        ("evaluate", {"run": "/elsewhere"}),
+        (
+            "sweep",
+            {"source": "corpus", "methods": ["sparge-lda"], "features": [1], "out": "/elsewhere"},
+        ),
+    ],
+)
+def test_served_flow_refuses_before_any_work(served, flow, given):
+    from flows import pipeline, sweep
+
+    with pytest.raises(PermissionError, match="works below"):
+        getattr(sweep if flow == "sweep" else pipeline, flow).fn(**given)
+    assert os.listdir() == ["out"]

@@ -1,0 +1,150 @@
+"""Ctrl-C, `kill` and `kill -9` of a command: one line, the documented status, no process left
+behind.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from flows import signals, stages
+from tests.helpers.processes import environment, until, write_corpus
+
+BIGFS = [sys.executable, "-m", "flows"]
+METHOD = [
+    "--method",
+    "sparge-lda",
+    "--features",
+    "12",
+    "--set",
+    "tol=1e-9",
+    "--workers",
+    "1",
+    "--memory-limit",
+    "600MB",
+]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A folder with a corpus and its store."""
+    home = tmp_path_factory.mktemp("signals")
+    stages.stage(
+        write_corpus(home / "corpus.svm", seed=3, rows=9000),
+        str(home / "s.zarr"),
+        {"tile_rows": 1500},
+    )
+    return home
+
+
+def interrupted(home, command, send, working):
+    """Send a signal to a command at work. Returns its exit status, its output and error."""
+    with subprocess.Popen(
+        [*BIGFS, *command],
+        cwd=home,
+        env=environment(home / "prefect"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            until(
+                lambda: working() or process.poll() is not None,
+                "the method's work",
+                200,
+                every=0.01,
+            )
+            assert process.poll() is None, process.communicate()
+            tree = psutil.Process(process.pid).children(recursive=True)
+            send(process.pid)
+            # also the end of its children that hold the pipes
+            out, err = process.communicate(timeout=60)
+            alive = psutil.wait_procs(tree, timeout=30)[1]
+        finally:
+            process.kill()
+    assert tree
+    assert not alive, [left.cmdline() for left in alive]
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize(
+    ("command", "send", "status", "said"),
+    [
+        ("run", lambda pid: os.kill(pid, signal.SIGTERM), 143, "bigfs: terminated"),
+        ("run", lambda pid: os.kill(pid, signal.SIGKILL), -9, None),
+        ("select", lambda pid: os.killpg(pid, signal.SIGINT), 130, "bigfs: interrupted"),
+    ],
+    ids=["SIGTERM", "SIGKILL", "SIGINT"],
+)
+def test_signal_ends_every_process_with_one_line(home, command, send, status, said):
+    out = f"r-{command}-{status}"
+    words = (
+        ["run", "corpus.svm", "--store", "s.zarr", "--tile-rows", "1500"]
+        if command == "run"
+        else ["select", "s.zarr"]
+    )
+    checkpoints = home / f"{out}.partial" / "checkpoints"
+    code, printed, err = interrupted(
+        home,
+        [*words, *METHOD, "--out", out, "--json"],
+        send,
+        lambda: any(checkpoints.glob("*.npz")),
+    )
+    assert code == status
+    assert printed == ""
+    if said:  # after kill -9 nobody is left to keep the workers' last words back
+        assert [line for line in err.splitlines() if line] == [said]
+    assert not (home / out).exists()
+    assert any(checkpoints.glob("*.npz"))
+
+
+# --- in this process ------------------------------------------------------------------------------
+
+
+@signals.heeded()
+def wait_for(number, swallowed=()):
+    with contextlib.suppress(*swallowed):
+        os.kill(os.getpid(), number)
+        time.sleep(30)
+
+
+@pytest.fixture
+def loud():
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "said"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_signal_is_one_line_and_the_handlers_return(loud, capsys, number, status, said):
+    before = signal.getsignal(number)
+    with pytest.raises(SystemExit, match=str(status)):
+        wait_for(number)
+    assert capsys.readouterr().err == f"bigfs: {said}\n"
+    assert signal.getsignal(number) is before
+
+
+def test_signal_counts_where_a_library_swallows_it(loud):
+    with pytest.raises(SystemExit, match="143"):
+        wait_for(signal.SIGTERM, swallowed=[KeyboardInterrupt])
+
+
+def test_signal_ends_children_that_ignore_it(loud):
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        "print(flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        with pytest.raises(SystemExit, match="143"):
+            wait_for(signal.SIGTERM)
+        assert not psutil.pid_exists(child.pid)

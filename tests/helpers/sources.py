@@ -1,0 +1,99 @@
+"""Reading sources as workers do, for the tests of the formats."""
+
+import gzip
+import pickle
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+
+from bigfs.engine import NotEnoughMemory
+from storage import sources
+from storage.errors import SourceError
+
+SIZES = [1, 200, 10**9]  # bytes a piece: one row or so, a few, all
+
+
+def rows_of(source, scratch, size=10**9):
+    """All rows of a source read piece by piece, as a worker would: dense X, y, split, names."""
+    ready = source.unpacked(scratch)
+    parts = [pickle.loads(pickle.dumps(ready)).read(piece) for piece in ready.pieces(size)]  # noqa: S301, as a worker gets it
+    parts = [part for part in parts if part.X.shape[0]]  # no line begins in a very small piece
+    width = ready.n_features or max(part.X.shape[1] for part in parts)
+    for part in parts:
+        assert part.X.has_canonical_format
+        part.X.resize(part.X.shape[0], width)
+    y, split, names = (
+        None if parts[0][k] is None else np.concatenate([part[k] for part in parts])
+        for k in (1, 2, 3)
+    )
+    return np.vstack([part.X.toarray() for part in parts]), y, split, names
+
+
+def documents_of(source, scratch, size=10**9):
+    ready = source.unpacked(scratch)
+    return [
+        document
+        for piece in ready.pieces(size)
+        for document in pickle.loads(pickle.dumps(ready)).read(piece)  # noqa: S301
+    ]
+
+
+def consumed(path, scratch, size=10**9, **options):
+    """Everything a source gives, read and thrown away."""
+    ready = sources.find(path, **options).unpacked(scratch)
+    for piece in ready.pieces(size):
+        part = ready.read(piece)
+        if not hasattr(part, "X"):
+            list(part)
+
+
+def refused(path, match, scratch, size=10**9, **options):
+    """Reading it is a SourceError of one line that names the file."""
+    with pytest.raises(SourceError, match=match) as caught:
+        consumed(path, scratch, size, **options)
+    assert "\n" not in str(caught.value)
+    assert path.name in str(caught.value)
+
+
+def whole_or_refused(read, *args, **options):
+    """What `read` gives, or "refused"; any error but one of our own, of one line, goes through."""
+    try:
+        return read(*args, **options)
+    except (SourceError, NotEnoughMemory) as error:
+        return "refused" if "\n" not in str(error) else "refused at length"
+
+
+def save_matrix(kind, path, X):
+    if kind == "npy":
+        np.save(path, X.toarray())
+    elif kind in ("csr", "csc", "coo"):
+        sp.save_npz(path, X.asformat(kind), compressed=kind != "csc")
+    elif kind == "dense.npz":
+        np.savez_compressed(path, X=X.toarray(), y=np.arange(X.shape[0]) % 3)
+    elif kind == "mat":
+        scipy.io.savemat(path, {"X": X, "Y": np.arange(X.shape[0])[:, None] % 3})
+    elif kind == "dense.mat":
+        scipy.io.savemat(path, {"fea": X.toarray(), "gnd": np.arange(X.shape[0])[:, None] % 3})
+    elif kind == "mtx":
+        scipy.io.mmwrite(path, X)
+    elif kind == "dense.mtx":
+        scipy.io.mmwrite(path, X.toarray())
+    elif kind == "mtx.gz":
+        scipy.io.mmwrite(path.with_suffix(""), X)
+        path.write_bytes(gzip.compress(path.with_suffix("").read_bytes()))
+
+
+MATRICES = {
+    "npy": ("X.npy", "npy"),
+    "csr": ("X.npz", "npz"),
+    "csc": ("X.npz", "npz"),
+    "coo": ("X.npz", "npz"),
+    "dense.npz": ("X.npz", "npz"),
+    "mat": ("X.mat", "mat"),
+    "dense.mat": ("X.mat", "mat"),
+    "mtx": ("X.mtx", "mtx"),
+    "dense.mtx": ("X.mtx", "mtx"),
+    "mtx.gz": ("X.mtx.gz", "mtx"),
+}

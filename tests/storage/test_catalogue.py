@@ -1,0 +1,311 @@
+"""The catalogue: fetched, verified, resumed; offline it says what to put where.
+
+The server is this process's own.
+"""
+
+import gzip
+import hashlib
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import quote, urlsplit
+
+import numpy as np
+import pooch
+import pytest
+
+import storage
+from flows import stages
+from storage import catalogue, sources
+from storage.catalogue import ENTRIES, Entry, File
+from storage.errors import SourceError
+
+TRAIN = b"1 1:0.5 3:2\n2 2:1\n1 3:4\n"
+TEST = b"2 1:1.5\n1 2:2 4:1\n"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Files from a dict; `breaks` holds how many bytes the next answers send before the connection
+    drops.
+    """
+
+    def do_GET(self):
+        site = self.server
+        content, mark = site.files[urlsplit(self.path).path]
+        start = 0
+        if (
+            (asked := self.headers.get("Range"))
+            and self.headers.get("If-Range") == mark
+            and site.ranges
+        ):
+            start = int(asked.removeprefix("bytes=").rstrip("-"))
+        if start > len(content):
+            self.send_error(416)
+            return
+        site.requests.append((self.path, start))
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(content) - start))
+        if mark:
+            self.send_header("ETag", mark)
+        self.end_headers()
+        limit = site.breaks.pop(0) if site.breaks else len(content)
+        self.wfile.write(content[start : start + limit])
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A server with a broken-connection switch; its files are the catalogue's `tiny`, and the data
+    folder is ours.
+    """
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.files = {"/tiny.svm": (TRAIN, '"1"'), "/tiny.t.svm": (TEST, '"1"')}
+    server.requests, server.breaks, server.ranges = [], [], True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv(catalogue.FOLDER, str(tmp_path / "data"))
+    files = (
+        File(f"{server.url}/tiny.svm", "tiny.svm", hashlib.sha256(TRAIN).hexdigest(), "train"),
+        File(f"{server.url}/tiny.t.svm", "tiny.t.svm", None, "test"),
+    )
+    monkeypatch.setitem(ENTRIES, "tiny", Entry("five rows", (5, 6), 2, files))
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_fetched_once_verified_and_joined(site, tmp_path):
+    uri = storage.stage("tiny", tmp_path / "tiny.zarr")
+    corpus = storage.open(uri)
+    assert corpus.X.shape == (5, 6)  # as wide as the entry says: the files end at column 4
+    assert corpus.y.tolist() == [0, 1, 0, 1, 0]
+    assert [path for path, _ in site.requests] == ["/tiny.svm", "/tiny.t.svm"]
+    rows = [sources.find("tiny").unpacked(tmp_path / "scratch")]
+    pieces = rows[0].pieces(10**6)
+    assert [set(rows[0].read(piece).split) for piece in pieces] == [{"train"}, {"test"}]
+    assert len(site.requests) == 2  # nothing is fetched twice
+    recorded = (tmp_path / "data" / "tiny" / "registry.txt").read_text()
+    assert recorded == f"tiny.t.svm {hashlib.sha256(TEST).hexdigest()}\n"
+
+
+def big(seed=0):
+    return np.random.default_rng(seed).bytes(5_000_000)
+
+
+def fetch_big(site, monkeypatch, checksum=None):
+    monkeypatch.setitem(
+        ENTRIES,
+        "big",
+        Entry("noise", (1, 1), 1, (File(f"{site.url}/big.bin", "big.bin", checksum),)),
+    )
+    return catalogue.fetch("big")[0]
+
+
+def test_a_broken_download_goes_on_where_it_stopped(site, monkeypatch):
+    site.files["/big.bin"] = (big(), '"v1"')
+    site.breaks = [2_500_000]
+    path = fetch_big(site, monkeypatch, hashlib.sha256(big()).hexdigest())
+    assert path.read_bytes() == big()
+    (_, first), (_, second) = site.requests
+    assert first == 0
+    assert 0 < second <= 2_500_000
+    assert [p.name for p in path.parent.iterdir() if "part" in p.name] == []
+
+
+def test_it_goes_on_in_the_next_run_too(site, monkeypatch):
+    monkeypatch.setattr(catalogue, "RETRIES", 0)
+    site.files["/big.bin"] = (big(), '"v1"')
+    site.breaks = [3_000_000]
+    with pytest.raises(
+        SourceError,
+        match=r"big\.bin can't be fetched from 127\.0\.0\.1 " r".*repeat the command to go on",
+    ):
+        fetch_big(site, monkeypatch)
+    path = fetch_big(site, monkeypatch)
+    assert path.read_bytes() == big()
+    assert site.requests[1][1] > 0
+
+
+@pytest.mark.parametrize("reason", ["another version", "no ranges", "no version given"])
+def test_it_starts_anew_where_it_must(site, monkeypatch, reason):
+    monkeypatch.setattr(catalogue, "RETRIES", 0)
+    site.files["/big.bin"] = (big(1), None if reason == "no version given" else '"v1"')
+    site.breaks = [3_000_000]
+    with pytest.raises(SourceError):
+        fetch_big(site, monkeypatch)
+    site.ranges = reason != "no ranges"
+    if reason == "another version":
+        site.files["/big.bin"] = (big(2), '"v2"')
+    assert fetch_big(site, monkeypatch).read_bytes() == big(2 if reason == "another version" else 1)
+    assert [start for _, start in site.requests] == [0, 0]
+
+
+def test_another_content_is_refused(site, monkeypatch, tmp_path):
+    monkeypatch.setattr(catalogue, "RETRIES", 0)
+    site.files["/big.bin"] = (big(), '"v1"')
+    with pytest.raises(SourceError, match="did not send the published file") as caught:
+        fetch_big(site, monkeypatch, "0" * 64)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "data" / "big" / "big.bin").exists()
+
+
+def test_a_file_put_there_by_hand_is_used_and_watched(site, tmp_path):
+    folder = tmp_path / "data" / "tiny"
+    folder.mkdir(parents=True)
+    (folder / "tiny.svm").write_bytes(TRAIN)
+    (folder / "tiny.t.svm").write_bytes(TEST)
+    assert [path.name for path in catalogue.fetch("tiny")] == ["tiny.svm", "tiny.t.svm"]
+    assert site.requests == []
+    (folder / "tiny.t.svm").write_bytes(TEST + b"1 1:1\n")  # its checksum was recorded
+    with pytest.raises(
+        SourceError, match=r"tiny\.t\.svm is not the file that .* had " r".*: remove it"
+    ):
+        catalogue.fetch("tiny")
+    (folder / "tiny.svm").write_bytes(b"something else")
+    with pytest.raises(SourceError, match=r"tiny\.svm is not the file"):
+        catalogue.fetch("tiny")
+
+
+def test_offline_the_error_says_what_to_put_where(site, monkeypatch, tmp_path):
+    monkeypatch.setattr(catalogue, "RETRIES", 0)
+    site.shutdown()
+    site.server_close()
+    with pytest.raises(SourceError, match=r"tiny\.svm can't be fetched") as caught:
+        storage.stage("tiny", tmp_path / "tiny.zarr")
+    message = str(caught.value)
+    assert f"{site.url}/tiny.svm" in message
+    assert str(tmp_path / "data" / "tiny" / "tiny.svm") in message
+    assert "\n" not in message
+
+
+def test_a_url_is_a_source(site):
+    site.files["/some/rows.svm"] = (TRAIN, '"1"')
+    source = sources.find(f"{site.url}/some/rows.svm")
+    assert source.format == "svmlight"
+    assert sources.find(f"{site.url}/some/rows.svm").path == source.path
+    assert len(site.requests) == 1
+
+
+@pytest.mark.parametrize("name", ["two words.svm", "registry.txt", ".lock", "tab%09stop.svm"])
+def test_a_url_may_have_any_file_name(site, name):
+    site.files[f"/some/{quote(name, safe='%')}"] = (TRAIN, '"1"')
+    path = catalogue.download(f"{site.url}/some/{name}")
+    assert path.read_bytes() == TRAIN
+    assert catalogue.download(f"{site.url}/some/{name}") == path
+    assert len(site.requests) == 1
+    assert (
+        path.parent / "registry.txt"
+    ).read_text() == f"{path.name} {hashlib.sha256(TRAIN).hexdigest()}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("registry.txt", "is not the list of checksums"), (".lock", "is in the way")],
+)
+def test_a_file_of_the_user_among_the_downloads_stays(site, tmp_path, name, message):
+    (tmp_path / "data" / "tiny").mkdir(parents=True)
+    (tmp_path / "data" / "tiny" / name).write_text("my own notes\n")
+    with pytest.raises(storage.StoreError, match=message):
+        catalogue.fetch("tiny")
+    assert (tmp_path / "data" / "tiny" / name).read_text() == "my own notes\n"
+    assert site.requests == []
+
+
+def test_a_download_leaves_poochs_logger_as_it_is(site):
+    level = pooch.get_logger().level
+    pooch.get_logger().setLevel("DEBUG")
+    catalogue.fetch("tiny")
+    assert pooch.get_logger().level == 10
+    pooch.get_logger().setLevel(level)
+
+
+def test_rcv1_takes_its_topics_from_their_own_file(site, monkeypatch, tmp_path):
+    rows = gzip.compress(b"2286 1:0.5 3:2\n2287 2:1\n2288 3:4\n")
+    topics = gzip.compress(b"E11 2286 1\nECAT 2286 1\nM11 2287 1\nECAT 2288 1\n")
+    site.files |= {"/vectors.gz": (rows, '"1"'), "/topics.gz": (topics, '"1"')}
+    files = (
+        File(f"{site.url}/vectors.gz", "vectors.gz", None, "train"),
+        File(f"{site.url}/topics.gz", "topics.gz"),
+    )
+    monkeypatch.setitem(
+        ENTRIES, "topical", Entry("three rows", (3, 5), 3, files, topics="topics.gz")
+    )
+    source = sources.find("topical").unpacked(tmp_path)
+    found = source.read(source.pieces(10**6)[0])
+    assert found.y == [("E11", "ECAT"), ("M11",), ("ECAT",)]
+    assert found.names.tolist() == ["2286", "2287", "2288"]
+    corpus = storage.open(storage.stage("topical", tmp_path / "topical.zarr"))
+    assert corpus.X.shape == (3, 5)
+    site.files["/topics.gz"] = (gzip.compress(b"E11 2286 1\n"), '"2"')
+    (tmp_path / "data" / "topical" / "topics.gz").unlink()
+    (tmp_path / "data" / "topical" / "registry.txt").unlink()
+    sources.joined._about.cache_clear()
+    source = sources.find("topical").unpacked(tmp_path)
+    with pytest.raises(SourceError, match="no topic for document 2287"):
+        source.read(source.pieces(10**6)[0])
+
+
+def test_topics_are_selected_for_and_evaluated_on_the_test_half(site, monkeypatch, tmp_path):
+    """As rcv1 is: several vector files with halves, and topics in a file of their own."""
+    rng, files, topics = np.random.default_rng(0), [], []
+    for half, first in (("train", 0), ("test", 60)):
+        lines = []
+        for i in range(first, first + 60):
+            own = [j for j in range(3) if rng.random() < 0.5] or [0]
+            topics += [f"TOPIC{j} {i} 1" for j in own]
+            columns = sorted({*own, *rng.integers(3, 40, 6)})
+            lines.append(f"{i} " + " ".join(f"{j + 1}:1" for j in columns))
+        site.files[f"/{half}.gz"] = (gzip.compress("\n".join(lines).encode() + b"\n"), '"1"')
+        files.append(File(f"{site.url}/{half}.gz", f"{half}.gz", None, half))
+    site.files["/topics.gz"] = (gzip.compress("\n".join(topics).encode() + b"\n"), '"1"')
+    files.append(File(f"{site.url}/topics.gz", "topics.gz"))
+    monkeypatch.setitem(
+        ENTRIES, "topical", Entry("120 rows", (120, 40), 3, tuple(files), topics="topics.gz")
+    )
+    monkeypatch.chdir(tmp_path)
+    store = stages.stage("topical")["store"]
+    for method in ("sparge-cca", "sparge-hsl"):
+        run = stages.select(store, f"runs/{method}", method=method, features=3)
+        points = stages.evaluate(run)
+        assert sorted(run.selected.tolist()) == [0, 1, 2]
+        assert run.about["measured"]["how"] == "test half"
+        assert next(p.scores for p in points if p.n_features == 3) == {
+            "micro_f1": 1.0,
+            "macro_f1": 1.0,
+        }
+        stages.finish(run)
+
+
+def test_every_entry_can_be_asked_for():
+    for name, entry in ENTRIES.items():
+        assert "/" not in name
+        assert entry.files
+        names = [file.name for file in entry.files]
+        assert len(set(names)) == len(names)
+        assert entry.topics is None or entry.topics in names
+        for file in entry.files:
+            assert file.url.startswith("https://")
+            algorithm, _, value = (file.checksum or "sha256:" + "0" * 64).rpartition(":")
+            assert len(value) == 2 * hashlib.new(algorithm or "sha256").digest_size
+            assert file.split in (None, "train", "test")
+        if entry.sample_shape:
+            assert np.prod(entry.sample_shape) == entry.shape[1]
+    with pytest.raises(
+        SourceError, match="no corpus is called 'news21': there are 20newsgroups, news20"
+    ):
+        catalogue.fetch("news21")
+
+
+@pytest.mark.parametrize("name", ["coil20", "orl", "pcmac", "colon"])
+def test_real_files_are_what_their_entries_say(real_data, monkeypatch, tmp_path, name):
+    entry = ENTRIES[name]
+    (tmp_path / "data" / name).mkdir(parents=True)
+    (tmp_path / "data" / name / entry.files[0].name).symlink_to(real_data / entry.files[0].name)
+    monkeypatch.setenv(catalogue.FOLDER, str(tmp_path / "data"))
+    source = sources.find(name).unpacked(tmp_path)
+    rows = [source.read(piece) for piece in source.pieces(10**6)]
+    assert (sum(part.X.shape[0] for part in rows), rows[0].X.shape[1]) == entry.shape
+    assert len(np.unique(np.concatenate([part.y for part in rows]))) == entry.classes
+    assert source.sample_shape == entry.sample_shape

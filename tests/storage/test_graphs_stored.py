@@ -1,0 +1,100 @@
+"""Stored graphs against the same graph in memory; what is broken says so."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import storage
+from bigfs import engine, graph
+from bigfs.matrix import Matrix
+from storage import graphs
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    return storage.open(
+        storage.stage("synthetic:newswire?rows=9000", tmp_path / "news.zarr", tile_rows=1500)
+    )
+
+
+def whole(corpus):
+    return sp.csr_array(sp.vstack(corpus.X.map_rows(_itself)))
+
+
+def _itself(block, start, stop):
+    return block
+
+
+def test_a_stored_graph_equals_the_one_in_memory_and_is_reused(corpus, monkeypatch):
+    expected = graph.knn(Matrix.from_array(whole(corpus)), 7)
+    stored = graphs.graph(corpus, 7, method="exact")
+    found = stored.neighbours()
+    np.testing.assert_array_equal(found.index, expected.index)
+    np.testing.assert_array_equal(found.distance, expected.distance)
+    assert found.info["method"] == "exact"
+    assert stored.shape == (9000, 7)
+    some = stored.neighbours(4000, 5000)
+    np.testing.assert_array_equal(some.index, expected.index[4000:5000])
+    monkeypatch.setattr(graphs, "stream_knn", None)  # a second computation would fail
+    assert graphs.graph(corpus, 7, method="exact") == stored
+
+
+def test_other_settings_and_other_rows_are_other_graphs(corpus):
+    places = {graphs.graph(corpus, k).uri for k in (3, 4)} | {
+        graphs.graph(corpus.part("train"), 3).uri
+    }
+    assert len(places) == 3
+    assert graphs.graph(corpus.part("train"), 3).shape == (5400, 3)
+
+
+@pytest.mark.parametrize("method", ["exact", "approx"])
+def test_workers_write_the_same_graph(corpus, tmp_path, method):
+    here = graphs.graph(corpus, 5, method=method).neighbours()
+    there = storage.open(
+        storage.stage("synthetic:newswire?rows=9000", tmp_path / "again.zarr", tile_rows=700)
+    )
+    with engine.cluster(workers=2, memory_limit="1GB"):
+        found = graphs.graph(there, 5, method=method).neighbours()
+    np.testing.assert_array_equal(found.index, here.index)
+    np.testing.assert_array_equal(found.distance, here.distance)
+    assert found.info == here.info
+
+
+def test_an_approximate_graph_keeps_its_recall(corpus):
+    stored = graphs.graph(corpus, 5, method="approx", recall=0.9)
+    assert stored.info["recall_asked"] == 0.9
+    assert 0.85 < stored.info["recall"] <= 1
+    assert graphs.open_graph(stored.uri).info == stored.info
+
+
+def test_a_failed_graph_leaves_nothing(corpus, tmp_path):
+    with pytest.raises(ValueError, match="between 1 and 8999"):
+        graphs.graph(corpus, 9000)
+    assert list((tmp_path / "news.graphs").iterdir()) == []
+
+
+def test_what_is_damaged_or_newer_says_so(corpus, tmp_path):
+    stored = graphs.graph(corpus, 3, method="exact")
+    with pytest.raises(storage.StoreError, match="does not exist"):
+        graphs.open_graph(str(tmp_path / "nothing"))
+    root = tmp_path / stored.uri.removeprefix(f"{tmp_path}/")
+    chunk = next((root / "distance" / "c").rglob("0"))
+    chunk = chunk if chunk.is_file() else chunk / "0"
+    kept = chunk.read_bytes()
+    chunk.unlink()
+    with pytest.raises(storage.Damaged, match="array distance"):
+        stored.neighbours()
+    chunk.write_bytes(bytes([kept[0] ^ 255]) + kept[1:])
+    with pytest.raises(storage.Damaged, match="array distance"):
+        stored.neighbours()
+    manifest = root / "zarr.json"
+    manifest.write_text(manifest.read_text().replace('"k":3', '"k":4'))
+    with pytest.raises(storage.Damaged, match="manifest"):
+        graphs.open_graph(stored.uri)
+
+
+def test_a_graph_is_no_corpus_and_a_corpus_no_graph(corpus):
+    with pytest.raises(storage.StoreError, match="holds a graph"):
+        storage.open(graphs.graph(corpus, 3).uri)
+    with pytest.raises(storage.StoreError, match="holds no graph"):
+        graphs.open_graph(corpus.uri)

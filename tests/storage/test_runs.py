@@ -1,0 +1,401 @@
+import errno
+import json
+import os
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from storage import ownership, sheets
+from storage.errors import StoreError
+from storage.runs import Run, RunError
+
+ASKED = {"store": "s.zarr", "method": "anova", "features": 3, "parameters": {}}
+
+
+class State(NamedTuple):
+    W: np.ndarray
+    sets: tuple
+    graph: sp.csr_array
+    step: int
+    gap: float
+    missing: None
+
+
+STATE = State(
+    np.arange(6.0).reshape(2, 3),
+    (np.array([3, 1]), np.array([2])),
+    sp.csr_array(np.eye(3)),
+    4,
+    0.25,
+    None,
+)
+
+
+def test_a_run_gets_its_name_when_it_is_whole(tmp_path):
+    run = Run.begin(tmp_path / "a", ASKED | {"features": np.int64(3)})
+    run.write_table(
+        "selected.csv",
+        ["rank", "index", "name", "score"],
+        [[1, 7, "wheel, spare", 0.5], [2, 2, "ünïcode", 0.25]],
+    )
+    run.write_scores([0.1, 0.5])
+    run.note(status="done", gap=np.float64(0.01))
+    assert not (tmp_path / "a").exists()
+    run.finish()
+    again = Run.open(tmp_path / "a")
+    assert again.about["parameters"] == ASKED
+    assert again.about["gap"] == 0.01
+    np.testing.assert_array_equal(again.selected, [7, 2])
+    assert again.read_table("selected.csv")[0]["name"] == "wheel, spare"
+    np.testing.assert_array_equal(again.scores, [0.1, 0.5])
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_finished_run_is_replaced_by_the_next_of_its_name(tmp_path):
+    for mark in (1, 2):
+        run = Run.begin(tmp_path / "a", ASKED)
+        run.note(mark=mark)
+        run.finish()
+    assert Run.open(tmp_path / "a").about["mark"] == 2
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_checkpoints_keep_every_kind_of_field_and_survive_the_process(tmp_path):
+    checkpoint = Run.begin(tmp_path / "a", ASKED).checkpoint("store", 1)
+    assert checkpoint.load("SparGE") is None
+    checkpoint.save("SparGE", STATE, [{"gap": 0.5}])
+    fields, history = Run.begin(tmp_path / "a", ASKED).checkpoint("store", 1).load("SparGE")
+    state = State(*fields)
+    np.testing.assert_array_equal(state.W, STATE.W)
+    np.testing.assert_array_equal(state.sets[1], [2])
+    np.testing.assert_array_equal(state.graph.toarray(), np.eye(3))
+    assert (state.step, state.gap, state.missing) == (4, 0.25, None)
+    assert history == [{"gap": 0.5}]
+
+
+def test_other_parameters_or_another_store_start_clean(tmp_path):
+    Run.begin(tmp_path / "a", ASKED).checkpoint("store", 1).save("SparGE", STATE, [])
+    assert Run.begin(tmp_path / "a", ASKED).checkpoint("store", 2).load("SparGE") is None
+    assert (
+        Run.begin(tmp_path / "a", ASKED | {"features": 4}).checkpoint("store", 1).load("SparGE")
+        is None
+    )
+
+
+def test_a_failed_run_leaves_nothing_but_usable_checkpoints(tmp_path):
+    Run.begin(tmp_path / "a", ASKED).abandon()
+    assert list(tmp_path.iterdir()) == []
+    run = Run.begin(tmp_path / "a", ASKED)
+    (run.path / "checkpoints").mkdir()  # the first one could not be written
+    run.abandon()
+    assert list(tmp_path.iterdir()) == []
+    run = Run.begin(tmp_path / "a", ASKED)
+    run.checkpoint().save("SparGE", STATE, [])
+    run.abandon()
+    assert [p.name for p in tmp_path.iterdir()] == [".a.run-partial"]
+
+
+def test_what_is_not_a_run_is_said_plainly(tmp_path):
+    with pytest.raises(RunError, match=r"no run\.json"):
+        Run.open(tmp_path / "nothing")
+    (tmp_path / "notes").mkdir()
+    with pytest.raises(RunError, match="no run directory: give another --out"):
+        Run.begin(tmp_path / "notes", ASKED)
+    run = Run.begin(tmp_path / "b", ASKED)
+    run.finish()
+    (tmp_path / "b" / "run.json").write_text(json.dumps({"version": 99}))
+    with pytest.raises(RunError, match="newer bigfs"):
+        Run.open(tmp_path / "b")
+    (tmp_path / "b" / "run.json").write_text('{"ver')
+    with pytest.raises(RunError, match="damaged"):
+        Run.open(tmp_path / "b")
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    checkpoint = Run.begin(tmp_path / "a", ASKED).checkpoint()
+    checkpoint.save("SparGE", STATE, [])
+    file = next((tmp_path / ".a.run-partial" / "checkpoints").iterdir())
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(RunError, match=r"checkpoint .* is damaged"):
+        checkpoint.load("SparGE")
+
+
+def whole(out, **figures):
+    """A finished run."""
+    run = Run.begin(out, ASKED)
+    run.write_table("selected.csv", ["rank", "index", "name", "score"], [[1, 7, "wheel", 0.5]])
+    run.write_scores(np.arange(8.0))
+    run.note(**figures)
+    return Run.open(run.finish())
+
+
+# --- nothing foreign is deleted or overwritten ----------------------------------------------------
+
+
+def test_folders_that_look_like_its_own_are_left_alone(tmp_path):
+    for name in ("a.partial", "a.old", ".a.old", ".a.partial"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "thesis.txt").write_text("mine")
+    for _ in range(2):
+        whole(tmp_path / "a")
+    assert all(
+        (tmp_path / name / "thesis.txt").exists()
+        for name in ("a.partial", "a.old", ".a.old", ".a.partial")
+    )
+
+
+@pytest.mark.parametrize("name", [".a.run-partial", ".a.run-old"])
+def test_what_has_the_name_of_a_work_folder_is_refused_and_kept(tmp_path, name):
+    whole(tmp_path / "a", mark=1)
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "thesis.txt").write_text("mine")
+    with pytest.raises(StoreError, match=rf"{name} is in the way"):
+        whole(tmp_path / "a", mark=2)
+    assert (tmp_path / name / "thesis.txt").read_text() == "mine"
+    assert Run.open(tmp_path / "a").about["mark"] == 1
+
+
+def test_a_run_with_a_foreign_file_is_not_replaced(tmp_path):
+    run = Run.begin(tmp_path / "a", ASKED)
+    whole_before = tmp_path / "b"
+    whole(whole_before, mark=1)
+    (whole_before / "notes.txt").write_text("mine")
+    with pytest.raises(
+        RunError, match=r"b holds notes\.txt, which bigfs did not " r"write: move it away"
+    ):
+        Run.begin(whole_before, ASKED)
+    assert (whole_before / "notes.txt").exists()
+    assert [p.name for p in tmp_path.iterdir() if "b" in p.name.split(".")[1:]] == []
+    run.abandon()
+
+
+def test_a_foreign_file_that_comes_while_a_run_is_at_work_is_kept(tmp_path):
+    whole(tmp_path / "a", mark=1)
+    run = Run.begin(tmp_path / "a", ASKED)
+    (tmp_path / "a" / "notes.txt").write_text("mine")
+    with pytest.raises(RunError, match=r"holds notes\.txt"):
+        run.finish()
+    assert (tmp_path / "a" / "notes.txt").exists()
+    (tmp_path / "a" / "notes.txt").unlink()
+    assert "mark" not in Run.open(run.finish()).about
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_run_of_the_first_format_is_opened_and_replaced(tmp_path):
+    about = {"version": 1, "parameters": ASKED, "status": "done"}
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "run.json").write_text(json.dumps(about))
+    (tmp_path / "a" / "selected.csv").write_text("rank,index,name,score\n1,2,'tis,0.5\n")
+    (tmp_path / "a" / "report.html.part").write_text("half")
+    assert Run.open(tmp_path / "a").read_table("selected.csv")[0]["name"] == "'tis"
+    whole(tmp_path / "a")
+    assert Run.open(tmp_path / "a").about["version"] == 2
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_run_behind_a_symbolic_link_is_replaced_where_it_lies(tmp_path):
+    whole(tmp_path / "real", mark=1)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    whole(tmp_path / "link", mark=2)
+    assert (tmp_path / "link").is_symlink()
+    assert Run.open(tmp_path / "real").about["mark"] == 2
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "real"]
+
+
+def test_an_exchange_that_was_killed_is_completed(tmp_path):
+    from storage.runs import recover
+
+    whole(tmp_path / "a", mark=1)
+    (tmp_path / "a" / ownership.MARKER).write_bytes(ownership.WORDS)
+    (tmp_path / "a").rename(tmp_path / ".a.run-old")  # killed before the new one got its name
+    recover(tmp_path / "a")
+    assert Run.open(tmp_path / "a").about["mark"] == 1
+    # killed before the marker was gone
+    (tmp_path / "a" / ownership.MARKER).write_bytes(ownership.WORDS)
+    ownership.claim(tmp_path / ".a.run-old")  # and before the old one was
+    recover(tmp_path / "a")
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+    assert not (tmp_path / "a" / ownership.MARKER).exists()
+
+
+# --- places that can't be written -----------------------------------------------------------------
+
+
+def test_a_place_that_cant_be_written_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("x")
+    for out in (
+        tmp_path / "file",
+        tmp_path / "file" / "r",
+        tmp_path / ("x" * 250),
+        tmp_path / "deep" / ("x" * 300) / "r",
+    ):
+        with pytest.raises(RunError, match=r"can't be written|is no run directory") as error:
+            Run.begin(out, ASKED)
+        assert "\n" not in str(error.value)
+    # a folder of another user; the superuser may write everywhere
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(RunError, match="is not writable"):
+        Run.begin(tmp_path / "r", ASKED)
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("write", ["write_text", "write_table", "write_scores", "note"])
+def test_a_full_disk_leaves_a_finished_run_as_it_was(tmp_path, monkeypatch, write):
+    run = whole(tmp_path / "a", mark=1)
+    before = {p.name: p.read_bytes() for p in (tmp_path / "a").iterdir()}
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    given = {
+        "write_text": ("report.html", "page"),
+        "write_table": ("selected.csv", ["rank"], [[1]]),
+        "write_scores": ([1.0],),
+        "note": (),
+    }
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    with pytest.raises(
+        RunError, match=r"the disk of .*/a/.* is full: free some " r"space and run it again"
+    ):
+        getattr(run, write)(*given[write])
+    assert {p.name: p.read_bytes() for p in (tmp_path / "a").iterdir()} == before
+
+
+@pytest.mark.parametrize("after", [0, 10])
+def test_a_disk_that_is_full_from_the_start_leaves_nothing(tmp_path, monkeypatch, after):
+    """The marker itself may be cut short."""
+
+    def full(folder):
+        os.makedirs(folder)
+        with open(os.path.join(folder, ownership.MARKER), "wb") as file:
+            file.write(ownership.WORDS[:after])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("storage.runs.claim", full)
+        with pytest.raises(RunError, match=r"the disk of .* is full"):
+            Run.begin(tmp_path / "a", ASKED)
+    assert list(tmp_path.iterdir()) == []
+    whole(tmp_path / "a")
+
+
+# --- what is not as it was written ----------------------------------------------------------------
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "7",
+        "{}",
+        '{"version": "two", "parameters": {}}',
+        '{"version": 2, "parameters": []}',
+        '{"version": 2, "parameters": {"store": 1, "method": "anova", '
+        '"features": 3, "parameters": {}}}',
+        '{"version": 2, "parameters": {"method": "anova", "features": 3, "parameters": {}}}',
+        f'{{"version": 2, "parameters": {DEEP}}}',
+        *(
+            json.dumps({"version": 2, "parameters": ASKED} | forged)
+            for forged in (
+                {"stages": {"a": 1}},
+                {"stages": [{"stage": "select"}]},
+                {"stages": [{"stage": "select", "seconds": "x", "peak_memory": {}}]},
+                {"history": [[1]]},
+                {"history": "x"},
+                {"curves": [{"method": 3}]},
+                {"hints": 4},
+                {"profile": [1]},
+                {"status": None},
+            )
+        ),
+        b"\xff\xfe",
+        "",
+    ],
+    ids=lambda text: str(text)[:60],
+)
+def test_a_forged_run_json_is_one_line(tmp_path, text):
+    whole(tmp_path / "a")
+    (tmp_path / "a" / "run.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(RunError, match=r"run\.json is damaged") as error:
+        Run.open(tmp_path / "a")
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 500
+
+
+HEADER = "rank,index,name,score\n"
+
+
+@pytest.mark.parametrize(
+    "text", ["", HEADER, "rank,name\n1,a\n", f"{HEADER}1,x,a,1\n", "index\n1,2\n", '"a']
+)
+def test_a_forged_selection_is_one_line(tmp_path, text):
+    run = whole(tmp_path / "a")
+    (tmp_path / "a" / "selected.csv").write_text(text)
+    with pytest.raises(RunError, match=r"selected\.csv is damaged"):
+        _ = run.selected
+
+
+def test_forged_scores_are_one_line(tmp_path):
+    run = whole(tmp_path / "a")
+    file = tmp_path / "a" / "scores.npy"
+    np.save(file, np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(RunError, match=r"scores\.npy is damaged"):
+        _ = run.scores
+    file.write_bytes(b"\x93NUMPY nothing")
+    with pytest.raises(RunError, match=r"scores\.npy is damaged"):
+        _ = run.scores
+    file.unlink()
+    with pytest.raises(RunError, match=r"scores\.npy is missing"):
+        _ = run.scores
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {},
+        {"form": "{"},
+        {"form": "[]"},
+        {"form": '{"fields": 3, "history": []}'},
+        {"form": '{"fields": [["array"]], "history": []}'},
+        {"form": '{"fields": [[]], "history": []}'},
+        {"form": '{"fields": [], "history": [1]}'},
+        {"form": '{"fields": [], "history": [{"gap": "x"}]}'},
+        {
+            "form": '{"fields": [["csr", 2, 2]], "history": []}',
+            "0.data": [1.0],
+            "0.indices": [70000],
+            "0.indptr": [0, 1, 1],
+        },
+        {"form": '{"fields": [["number"]], "history": []}', "0": [1.0, 2.0]},
+        {"form": f'{{"fields": {DEEP}, "history": []}}'},
+    ],
+    ids=lambda forged: str(forged)[:60],
+)
+def test_a_forged_checkpoint_is_one_line(tmp_path, forged):
+    checkpoint = Run.begin(tmp_path / "a", ASKED).checkpoint()
+    checkpoint.save("SparGE", STATE, [])
+    np.savez(next((tmp_path / ".a.run-partial" / "checkpoints").iterdir()), **forged)
+    with pytest.raises(RunError, match=r"the checkpoint .* is damaged"):
+        checkpoint.load("SparGE")
+
+
+# --- CSV ------------------------------------------------------------------------------------------
+
+NAMES = ["=HYPERLINK(0)", "+1", "-1", "@x", "\tx", "\rx", "'x", "''x", "'=x", "＝x"]
+NAMES += ["plain", "it's", "a,b", 'say "hi"', "two\nlines", "", " "]
+
+
+def test_names_are_read_back_exactly_and_none_is_a_formula(tmp_path):
+    sheets.write(tmp_path / "t.csv", ["name", "=score"], [[name, -0.5] for name in NAMES])
+    rows = list(sheets.read(tmp_path / "t.csv"))
+    assert [row["name"] for row in rows] == NAMES
+    assert {row["=score"] for row in rows} == {"-0.5"}
+    import csv
+
+    with (tmp_path / "t.csv").open(newline="") as file:
+        cells = [row[0] for row in csv.reader(file)]
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r", "＝"))]

@@ -1,0 +1,72 @@
+"""Sources by name and option, and their labels."""
+
+import json
+
+import numpy as np
+import pytest
+
+import storage
+from storage import sources
+from storage.errors import SourceError
+from storage.sources import labels
+from tests.helpers.sources import documents_of, refused, rows_of
+
+
+def test_options_may_follow_the_path(tmp_path):
+    path = tmp_path / "d.jsonl"
+    path.write_text('{"body": "x", "y": "?"}\n')
+    (found,) = documents_of(sources.find(f"{path}?text=body&label=y&unlabelled=%3F"), tmp_path)
+    assert (found.text, found.label) == ("x", None)
+    path = tmp_path / "X.svm"
+    path.write_text("1 1:2\n")
+    assert (
+        sources.find(f"{path}?zero_based=true&n_features=9").unpacked(tmp_path).zero_based is True
+    )
+    assert rows_of(sources.find(f"{path}?zero_based=true&n_features=9"), tmp_path)[0].tolist() == [
+        [0, 2, *[0] * 7]
+    ]
+    for query, message in (
+        ("zero_based=maybe", "zero_based is true or false"),
+        ("n_features=x", "n_features is a whole number"),
+        ("plain=x", "has no option plain"),
+    ):
+        with pytest.raises(SourceError, match=message):
+            sources.find(f"{path}?{query}")
+
+
+def test_minus_one_is_a_class_unless_it_is_named():
+    y = np.array([[-1], [1], [-1]], dtype=np.int16)
+    assert labels.many(y, 3, None, "f").tolist() == [-1, 1, -1]
+    named = labels.many(y, 3, "-1", "f")
+    assert np.isnan(named).tolist() == [True, False, True]
+    assert labels.many(np.array([1.0, np.nan, 2.0]), 3, None, "f")[1] != 1
+    assert labels.many(np.array([1.0, 2.0]), 2, None, "f").dtype == np.int64
+    assert labels.many(np.array(["x", "?"]), 2, "?", "f").tolist() == ["x", ""]
+    assert labels.gathered([1, None, 2], "f").tolist()[::2] == [1, 2]
+    assert np.isnan(labels.gathered([None, None], "f")).all()
+
+
+def test_a_piece_without_words_does_not_make_a_class_nan(tmp_path, monkeypatch):
+    path = tmp_path / "X.jsonl"
+    lines = [{"features": {"0": 1}, "label": label} for label in ("spam", None, 7, "spam")]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    source = sources.find(path)
+    whole = type(source).pieces
+    monkeypatch.setattr(type(source), "pieces", lambda self, size: whole(self, 1))
+    corpus = storage.open(storage.stage(source, tmp_path / "X.zarr"))
+    assert corpus.class_names == ["7", "spam"]
+    assert corpus.y.tolist() == [1, -1, 0, 1]
+
+
+def test_unknown_content_and_options(tmp_path):
+    path = tmp_path / "noise.bin"
+    path.write_bytes(bytes(range(256)))
+    refused(path, "name it with format=", tmp_path)
+    path = tmp_path / "d.jsonl"
+    path.write_text('{"text": "x"}\n')
+    with pytest.raises(SourceError, match="jsonl has no option labl; it has text, label"):
+        sources.find(path, labl="y")
+    with pytest.raises(SourceError, match=r"unknown format 'word': the known ones are"):
+        sources.find(path, format="word")
+    with pytest.raises(SourceError, match="does not exist"):
+        sources.find(tmp_path / "nothing.csv")

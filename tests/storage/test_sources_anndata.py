@@ -1,0 +1,168 @@
+"""AnnData in, by its published encoding."""
+
+import numpy as np
+import pytest
+import zarr
+
+import storage
+from bigfs import ANOVA
+from flows import stages
+from storage import sources
+from storage.errors import StoreError
+from tests.helpers.sources import SIZES, refused, rows_of
+
+
+def write_anndata(root, X, kind, text):
+    """By the published encoding; `text(group, name, values)` writes a string array as the library
+    at hand does.
+    """
+    root.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
+    if kind == "array":
+        root["X"] = X.toarray()
+        root["X"].attrs.update({"encoding-type": "array", "encoding-version": "0.2.0"})
+    else:
+        group = root.create_group("X")
+        S = X.asformat(kind[:3])
+        for name in ("data", "indices", "indptr"):
+            group[name] = getattr(S, name)
+        group.attrs.update(
+            {"encoding-type": kind, "encoding-version": "0.1.0", "shape": list(X.shape)}
+        )
+    for frame, length in (("obs", X.shape[0]), ("var", X.shape[1])):
+        group = root.create_group(frame)
+        group.attrs.update(
+            {
+                "encoding-type": "dataframe",
+                "encoding-version": "0.2.0",
+                "_index": "_index",
+                "column-order": [],
+            }
+        )
+        text(group, "_index", [f"{frame}{i}" for i in range(length)])
+    cell = root["obs"].create_group("cell")
+    cell.attrs.update(
+        {"encoding-type": "categorical", "encoding-version": "0.2.0", "ordered": False}
+    )
+    text(cell, "categories", ["B", "T"])
+    cell["codes"] = np.array([-1, *(np.arange(X.shape[0] - 1) % 2)], dtype=np.int8)
+    root["obs"]["label"] = np.arange(X.shape[0]) % 3
+
+
+def zarr_text(group, name, values):
+    group.create_array(name, shape=(len(values),), dtype=str)[:] = np.array(values)
+
+
+# zarr on its own strings
+@pytest.mark.filterwarnings("ignore:The data type .* does not have a Zarr V3 specification")
+@pytest.mark.parametrize("kind", ["csr_matrix", "csc_matrix", "array"])
+@pytest.mark.parametrize("container", ["zarr", "h5ad"])
+def test_anndata(tmp_path, matrix, kind, container):
+    path = tmp_path / f"cells.{container}"
+    if container == "zarr":
+        write_anndata(zarr.open_group(path, mode="w"), matrix, kind, zarr_text)
+    else:
+        h5py = pytest.importorskip("h5py", reason="h5py is an optional extra")
+        with h5py.File(path, "w") as file:
+            write_anndata(
+                file,
+                matrix,
+                kind,
+                lambda group, name, values: group.create_dataset(name, data=values),
+            )
+    for size in SIZES:
+        X, y, _, names = rows_of(sources.find(path), tmp_path, size)
+        np.testing.assert_array_equal(X, matrix.toarray())
+        assert y.tolist() == [i % 3 for i in range(23)]
+        assert names.tolist() == [f"obs{i}" for i in range(23)]
+    source = sources.find(path, label="cell").unpacked(tmp_path)
+    assert source.feature_names == [f"var{j}" for j in range(17)]
+    assert rows_of(source, tmp_path, 200)[1].tolist() == ["", *["B", "T"] * 11]
+    refused(
+        path,
+        r"no obs\['none'\], only cell, label|no " r"obs\['none'\], only label, cell",
+        tmp_path,
+        label="none",
+    )
+    refused(path, "has no layers/raw", tmp_path, layer="raw")
+
+
+def test_a_staged_store_is_a_source_itself(tmp_path):
+    """What we write is AnnData's layout: the same matrix, labels, split and names come back."""
+    source = sources.find("synthetic:newswire?rows=300")
+    uri = storage.stage(source, tmp_path / "nw.zarr")
+    again = sources.find(uri)
+    assert again.format == "anndata"
+    X, y, split, _ = rows_of(again, tmp_path / "scratch", 10_000)
+    expected = source.read((0, 300))
+    # a store has the training rows first
+    order = np.argsort(expected.split == "test", kind="stable")
+    np.testing.assert_array_equal(X, expected.X.toarray()[order])
+    assert y.tolist() == [source.class_names[c] for c in expected.y[order]]
+    assert split.tolist() == expected.split[order].tolist()
+    assert again.unpacked(tmp_path).feature_names == list(source.feature_names)
+
+
+@pytest.mark.filterwarnings("ignore:The data type .* does not have a Zarr V3 specification")
+def test_what_suits_is_used_where_it_lies(tmp_path, matrix, monkeypatch):
+    path = tmp_path / "cells.zarr"
+    write_anndata(zarr.open_group(path, mode="w"), matrix, "csr_matrix", zarr_text)
+    zarr_text(
+        zarr.open_group(path)["obs"], "split", ["train", "test", "train"] * 7 + ["test", "test"]
+    )
+    monkeypatch.setattr("storage.anndata_view.TILE", 10)
+    corpus, staged = storage.open(path), storage.open(storage.stage(path, tmp_path / "staged.zarr"))
+    assert len(corpus.X.row_tiles) > 3
+    X = matrix.toarray().astype(np.float32)
+    np.testing.assert_array_equal(corpus.X @ np.eye(17), X)
+    np.testing.assert_array_equal(corpus.X.columns([3, 1]).toarray(), X[:, [3, 1]])
+    assert (corpus.class_names, corpus.y.tolist()) == (["0", "1", "2"], [i % 3 for i in range(23)])
+    assert list(corpus.feature_names) == list(staged.feature_names[:])
+    for half in corpus.splits:
+        part, same = corpus.part(half), staged.part(half)
+        np.testing.assert_array_equal(part.X @ np.eye(17), same.X @ np.eye(17))
+        assert (part.y.tolist(), list(part.sample_names)) == (
+            same.y.tolist(),
+            list(same.sample_names),
+        )
+        np.testing.assert_allclose(
+            ANOVA().fit(part.X, part.y).scores_, ANOVA().fit(same.X, same.y).scores_, rtol=1e-6
+        )
+    with pytest.raises(StoreError, match="this needs a staged store: bigfs stage"):
+        storage.check(path)
+    monkeypatch.setattr("storage.anndata_view.LARGEST", 10)
+    with pytest.raises(StoreError, match="has chunks of 0 MB, too large"):
+        storage.open(path)
+    write_anndata(zarr.open_group(path, mode="w"), matrix, "csc_matrix", zarr_text)
+    with pytest.raises(StoreError, match="holds X as csc_matrix"):
+        storage.open(path)
+
+
+@pytest.mark.filterwarnings("ignore:The data type .* does not have a Zarr V3 specification")
+@pytest.mark.parametrize("staged", [True, False])
+def test_anndata_without_label_names_the_columns_that_could_be_it(tmp_path, matrix, staged):
+    path = tmp_path / "cells.zarr"
+    write_anndata(zarr.open_group(path, mode="w"), matrix, "csr_matrix", zarr_text)
+    root = zarr.open_group(path)
+    root["obs"]["batch"] = root["obs"]["label"][:]
+    del root["obs"]["label"]
+    corpus = storage.open(storage.stage(path, tmp_path / "staged.zarr") if staged else path)
+    with pytest.raises(
+        ValueError,
+        match=r"anova can.t learn from .*has no labels: stage it with label= one "
+        r"of (batch, cell|cell, batch)",
+    ):
+        stages.selector_for(corpus, "anova", 2, {})
+    stages.selector_for(corpus, "sparge-pca", 2, {})
+    uri = storage.stage(path, tmp_path / "labelled.zarr", label="batch")
+    stages.selector_for(storage.open(uri), "anova", 2, {})
+    assert "label_columns" not in storage.open(uri).spec["source"]
+
+
+def test_broken_anndata_names_the_file(tmp_path, matrix):
+    path = tmp_path / "cells.zarr"
+    root = zarr.open_group(path, mode="w")
+    root.attrs["encoding-type"] = "anndata"
+    refused(path, "has no X", tmp_path)
+    group = root.create_group("X")
+    group.attrs.update({"encoding-type": "csr_matrix", "shape": [23, 17]})
+    refused(path, "is broken", tmp_path)

@@ -1,0 +1,221 @@
+"""Documents in, as JSON Lines, CSV and Parquet: what is written comes back, in any pieces; what is
+broken is one clear line.
+"""
+
+import bz2
+import gzip
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from storage import sources
+from tests.helpers.sources import SIZES, documents_of, refused, rows_of
+
+TEXTS = [
+    "one",
+    "zwei, drei",
+    'say "four"\nand five',
+    "",
+    "naïve café 東京",
+    "x" * 1000,
+    "tab\there",
+]
+
+
+def write_documents(kind, path):
+    label = ["a", "b", None, "a", "", "b", "a"]
+    if kind == "jsonl":
+        lines = [
+            json.dumps({"text": t, "label": c, "id": i, "split": "train"})
+            for i, (t, c) in enumerate(zip(TEXTS, label, strict=True))
+        ]
+        path.write_text("\n".join(lines) + "\n\n", encoding="utf-8")
+    elif kind == "jsonl.gz":
+        write_documents("jsonl", path)
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    elif kind in ("csv", "tsv", "csv.bz2"):
+        mark = "\t" if kind == "tsv" else ","
+        quoted = ['"' + t.replace('"', '""') + '"' for t in TEXTS]
+        lines = [
+            mark.join((str(i), t, c or "", "train"))
+            for i, (t, c) in enumerate(zip(quoted, label, strict=True))
+        ]
+        text = "\n".join([mark.join(("id", "text", "label", "split")), *lines])
+        path.write_bytes(bz2.compress(text.encode()) if kind == "csv.bz2" else text.encode())
+    else:
+        table = pa.table(
+            {
+                "text": TEXTS,
+                "label": label,
+                "id": range(len(TEXTS)),
+                "split": ["train"] * len(TEXTS),
+                "more": [[1]] * len(TEXTS),
+            }
+        )
+        if kind == "folder":
+            path.mkdir()
+            pq.write_table(table.slice(0, 3), path / "a.parquet")
+            pq.write_table(table.slice(3), path / "b.parquet")
+        else:
+            pq.write_table(table, path, row_group_size=2)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("kind", "name", "format"),
+    [
+        ("jsonl", "d.jsonl", "jsonl"),
+        ("jsonl.gz", "d.jsonl.gz", "jsonl"),
+        ("csv", "d.csv", "csv"),
+        ("tsv", "d.tsv", "csv"),
+        ("csv.bz2", "d.csv.bz2", "csv"),
+        ("parquet", "d.parquet", "parquet"),
+        ("folder", "d", "parquet"),
+    ],
+)
+def test_documents_come_back(tmp_path, kind, name, format, size):
+    write_documents(kind, tmp_path / name)
+    source = sources.find(tmp_path / name)
+    assert source.format == format
+    found = documents_of(source, tmp_path, size)
+    assert [d.text for d in found] == TEXTS
+    assert [d.label for d in found] == ["a", "b", None, "a", None, "b", "a"]
+    assert [d.split for d in found] == ["train"] * len(TEXTS)
+    assert [d.name for d in found] == [str(i) for i in range(len(TEXTS))]
+
+
+def test_large_row_groups_are_cut(tmp_path, monkeypatch):
+    """One row group of everything, as pandas and others write it, is more than a task may hold."""
+    texts = [f"document {i} " + "x" * (i % 50) for i in range(3000)]
+    (tmp_path / "d").mkdir()
+    for name, some in (("a", texts[:2000]), ("b", texts[2000:])):
+        labels = [["odd"] if i % 2 else [] for i in range(len(some))]
+        pq.write_table(
+            pa.table({"text": some, "label": labels, "more": some}),
+            tmp_path / "d" / f"{name}.parquet",
+        )
+    source = sources.find(tmp_path / "d")
+    assert len(source.unpacked(tmp_path / "scratch").pieces(1)) == 2
+    monkeypatch.setattr("storage.sources.tables.GROUP", 1 << 14)
+    monkeypatch.setattr("storage.sources.tables.BATCH_SIZE", 1 << 13)
+    ready = source.unpacked(tmp_path / "scratch")
+    assert max(group.size for group in ready.pieces(1)) <= 1 << 14
+    found = documents_of(source, tmp_path / "scratch")
+    assert [d.text for d in found] == texts
+    assert found[1].label == ("odd",)
+
+
+def test_other_columns_and_kinds_of_label(tmp_path):
+    path = tmp_path / "d.jsonl"
+    path.write_text(
+        '{"body": "x", "y": -1}\n{"body": "y", "y": [1, "b"]}\n{"body": "z", '
+        '"y": 0.5}\n{"body": "w", "y": true}\n'
+    )
+    found = documents_of(sources.find(path, text="body", label="y"), tmp_path)
+    assert [d.label for d in found] == [-1, (1, "b"), 0.5, "true"]
+    found = documents_of(sources.find(path, text="body", label="y", unlabelled="-1"), tmp_path)
+    assert found[0].label is None
+    table = pa.table({"text": ["x", "y"], "label": [["a", "b"], []]})
+    pq.write_table(table, tmp_path / "multi.parquet")
+    assert [d.label for d in documents_of(sources.find(tmp_path / "multi.parquet"), tmp_path)] == [
+        ("a", "b"),
+        (),
+    ]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_features_in_json(tmp_path, matrix, size):
+    path = tmp_path / "X.jsonl"
+    with open(path, "w") as file:
+        for i in range(23):
+            row = matrix[[i]]
+            features = {str(j): float(v) for j, v in zip(row.indices, row.data, strict=True)}
+            file.write(json.dumps({"features": features, "label": i % 2, "id": f"r{i}"}) + "\n")
+    source = sources.find(path, n_features=17)
+    assert source.format == "jsonl-features"
+    X, y, _, names = rows_of(source, tmp_path, size)
+    np.testing.assert_array_equal(X, matrix.toarray())
+    assert y.tolist() == [i % 2 for i in range(23)]
+    assert names[3] == "r3"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"text": "x"', "line 2 is not JSON"),
+        ("[1, 2]", "line 2 holds list, not an object"),
+        (
+            '{"body": "x", "label": 1}',
+            "line 2 has no field 'text', only 'body', 'label': name it with text=",
+        ),
+        ('{"text": 5}', "line 2: text is int, not a text"),
+        ('{"text": "x", "label": NaN}', "line 2 is not JSON: NaN is no number"),
+        ('{"text": "x", "label": {"a": 1}}', "line 2: a label is a text"),
+        ('{"text": "x", "split": "dev"}', "line 2: split is train or test, not 'dev'"),
+        ('{"text": ' + "[" * 100_000, "line 2: the object is nested too deeply"),
+        (
+            '{"text": "' + "\\uD800" * 2 + '", "label": 1e999}',
+            "line 2: a label is a text, a number",
+        ),
+    ],
+)
+def test_bad_documents_in_json(tmp_path, line, message):
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"text": "fine"}\n' + line + "\n")
+    refused(path, message, tmp_path, size=5)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"features": {"-1": 1}}', "'-1' is no column number from 0"),
+        ('{"features": {"a": 1}}', "'a' is no column number"),
+        ('{"features": {"1": "2"}}', "the value of column 1 is '2', not a finite number"),
+        ('{"features": {"1": 1e999}}', "the value of column 1 is inf"),
+        ('{"features": {"1": null}}', "the value of column 1 is None"),
+        ('{"features": {"1": true}}', "the value of column 1 is True"),
+        ('{"features": [1]}', "features is list, not {column: value}"),
+        ('{"features": {"99": 1}}', r"column 99 of 50 \(from 0\)"),
+        (
+            '{"features": {"1": 1' + "0" * 400 + "}}",
+            "the value of column 1 is 10+…: values must be finite and fit in float32",
+        ),
+    ],
+)
+def test_bad_features_in_json(tmp_path, line, message):
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"features": {"1": 1}}\n' + line + "\n")
+    refused(path, message, tmp_path, n_features=50)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a,b\n1,2\n", "has no column 'text', only 'a', 'b': name it with text="),
+        (b"text,text\nx,y\n", "two columns called 'text'"),
+        (b"text,label\nx\n", "Expected 2 columns"),
+        (b'text,label\n"x,1\n', "a quote that is never closed"),
+        (b"text\n\xff\xfe\xff\n", "(?i)utf"),
+        (b"\xff\xfe\n1\n", "no header can be read"),
+        (b"text,split\nx,dev\n", "split is train or test, not 'dev'"),
+    ],
+)
+def test_bad_csv(tmp_path, content, message):
+    path = tmp_path / "bad.csv"
+    path.write_bytes(content)
+    refused(path, message, tmp_path)
+
+
+def test_bad_parquet(tmp_path):
+    path = tmp_path / "bad.parquet"
+    pq.write_table(pa.table({"text": [1, 2]}), path)
+    refused(path, "column 'text' is of int64, not of text", tmp_path)
+    pq.write_table(pa.table({"words": ["x"]}), path)
+    refused(path, "no column 'text', only 'words'", tmp_path)
+    path.write_bytes(path.read_bytes()[:-20])
+    refused(path, "not a whole Parquet file", tmp_path)
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), path)
+    refused(path, "holds no rows", tmp_path)

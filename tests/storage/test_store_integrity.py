@@ -1,0 +1,213 @@
+"""A damaged store is an error that names the place, never a wrong number; a killed run leaves
+nothing that opens.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import storage
+from bigfs import engine
+from storage.errors import Damaged, StoreError
+from storage.format import manifest, verified, writer
+
+
+def write_svmlight(path, rows, seed=0):
+    rng = np.random.default_rng(seed)
+    with open(path, "w") as out:
+        for _ in range(rows):
+            columns = np.flatnonzero(rng.random(40) < 0.2) + 1
+            out.write(
+                f"{rng.integers(3)} "
+                + " ".join(
+                    f"{c}:{v:.4f}"
+                    for c, v in zip(columns, rng.random(len(columns)) + 0.1, strict=True)
+                )
+            )
+            out.write("\n")
+
+
+@pytest.fixture
+def store(tmp_path):
+    write_svmlight(tmp_path / "a.svm", 300)
+    return storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr", tile_rows=40)
+
+
+def everything(uri):
+    """All that a user can read of a store."""
+    corpus = storage.open(uri)
+    engine.forget()
+    parts = [tile.load().toarray() for tile in (*corpus.X.row_tiles, *corpus.X.column_tiles)]
+    return [
+        *parts,
+        *corpus.X.stats,
+        corpus.y,
+        np.array(corpus.class_names),
+        corpus.sample_names.astype(str),
+    ]
+
+
+def files(uri):
+    return sorted(p for p in Path(uri).rglob("*") if p.is_file())
+
+
+def attempt(action, *operands):
+    """The result and "", or None and the message of the error that a user would see."""
+    try:
+        return action(*operands), ""
+    except StoreError as error:
+        return None, str(error)
+
+
+def fresh():
+    verified.root.cache_clear()
+    verified.array.cache_clear()
+    manifest.checksums_of.cache_clear()
+
+
+def test_a_whole_store_passes(store):
+    report = storage.check(store)
+    assert report.problems == []
+    # all but the manifest and the list of checksums
+    assert report.documents == len(files(store)) - 2
+
+
+def test_no_byte_can_change_unseen(store):
+    """Any single byte of any document: reported by check, and reading gives an error or the same
+    numbers.
+    """
+    expected, chosen = everything(store), random.Random(5)
+    everywhere = [(path, i) for path in files(store) for i in range(path.stat().st_size)]
+    for path, i in chosen.sample(everywhere, 60):
+        raw = path.read_bytes()
+        path.write_bytes(raw[:i] + bytes([raw[i] ^ (1 << chosen.randrange(8))]) + raw[i + 1 :])
+        fresh()
+        found, complaint = attempt(storage.check, store)
+        assert complaint or found.problems, path
+        assert not complaint or store in complaint
+        read, complaint = attempt(everything, store)
+        assert "\n" not in complaint
+        for a, b in zip(read or [], expected if read else [], strict=True):
+            np.testing.assert_array_equal(a, b)
+        path.write_bytes(raw)
+    fresh()
+    assert storage.check(store).problems == []
+
+
+@pytest.mark.parametrize(
+    "array", ["X/data", "X/indices", "X/indptr", "uns/columns/0/data", "uns/columns/0/indices"]
+)
+@pytest.mark.parametrize("how", ["missing", "truncated", "empty", "swapped"])
+def test_a_bad_chunk_is_named_when_it_is_read(tmp_path, array, how):
+    write_svmlight(tmp_path / "a.svm", 3000)
+    uri = storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr", tile_rows=40)
+    chunk = Path(uri) / array / "c" / "0"
+    other = chunk.with_name("1")
+    if how == "swapped" and not other.exists():
+        pytest.skip("this array has one chunk")
+    if how == "missing":
+        chunk.unlink()
+    elif how == "swapped":
+        shutil.copy(other, chunk)
+    else:
+        chunk.write_bytes(chunk.read_bytes()[: 100 if how == "truncated" else 0])
+    fresh()
+    with pytest.raises(Damaged, match=f"{uri}: chunk 0 of array {array} is"):
+        everything(uri)
+    assert [p for p in storage.check(uri).problems if array in p] == [
+        f"chunk 0 of array {array} is {'missing' if how == 'missing' else 'damaged'}"
+    ]
+
+
+def test_a_newer_version_is_refused_with_advice(store):
+    path = Path(store) / manifest.MANIFEST
+    document = json.loads(path.read_text())
+    document["attributes"]["bigfs"]["manifest"]["version"] = manifest.VERSION + 1
+    path.write_text(json.dumps(document))
+    with pytest.raises(StoreError, match="upgrade bigfs"):
+        storage.open(store)
+
+
+def test_an_unfinished_store_does_not_open(store):
+    (Path(store) / manifest.MANIFEST).write_text(
+        '{"zarr_format": 3, "node_type": "group", "attributes": {}}'
+    )
+    with pytest.raises(StoreError, match="not a finished store"):
+        storage.open(store)
+    with pytest.raises(StoreError, match="does not exist"):
+        storage.open(Path(store).with_name("other.zarr"))
+
+
+def test_info_is_plain_data(store):
+    told = json.loads(json.dumps(storage.info(store)))
+    assert (told["samples"], told["target"]) == (300, "class")
+    assert sum(told["classes"].values()) == 300
+    assert sum(told["bytes"].values()) == sum(p.stat().st_size for p in files(store))
+
+
+STAGE = (
+    "import sys, storage; print('go', flush=True); "
+    "storage.stage(sys.argv[1], sys.argv[2], tile_rows=200)"
+)
+
+
+def test_a_killed_run_leaves_nothing_that_opens_and_the_next_one_finishes(tmp_path):
+    write_svmlight(tmp_path / "a.svm", 6000)
+    expected = storage.open(
+        storage.stage(tmp_path / "a.svm", tmp_path / "whole.zarr", tile_rows=200)
+    ).spec["content"]
+    target, killed = tmp_path / "a.zarr", 0
+    for delay in (0.05, 0.3):
+        run = subprocess.Popen(
+            [sys.executable, "-c", STAGE, str(tmp_path / "a.svm"), str(target)],
+            stdout=subprocess.PIPE,
+        )
+        assert run.stdout is not None
+        run.stdout.readline()
+        time.sleep(delay)
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+        run.stdout.close()
+        if not target.exists():
+            killed += 1
+            with pytest.raises(StoreError, match="does not exist"):
+                storage.open(target)
+        storage.stage(tmp_path / "a.svm", target, tile_rows=200)
+        assert storage.open(target).spec["content"] == expected
+        assert storage.check(target).problems == []
+        shutil.rmtree(target)
+    assert killed
+    assert sorted(os.listdir(tmp_path)) == ["a.svm", "whole.zarr"]
+
+
+def test_two_runs_at_once_one_waits_or_says_so(tmp_path):
+    from storage.staging.exchange import building
+
+    write_svmlight(tmp_path / "a.svm", 50)
+    with (
+        building(str(tmp_path / "a.zarr")),
+        pytest.raises(StoreError, match="another process is staging"),
+    ):
+        storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr", wait=0)
+
+
+def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
+    import errno
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write_svmlight(tmp_path / "a.svm", 50)
+    monkeypatch.setattr(writer, "fill", full)
+    with pytest.raises(StoreError, match=r"the disk of .* is full"):
+        storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr")
+    assert os.listdir(tmp_path) == ["a.svm"]

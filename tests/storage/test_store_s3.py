@@ -1,0 +1,119 @@
+"""A store in an S3 bucket: moto's server speaks the protocol on 127.0.0.1, s3fs is the client that
+users have.
+"""
+
+import asyncio
+import os
+import uuid
+
+import numpy as np
+import pytest
+from fsspec.asyn import sync as fsspec_sync
+from zarr.core.sync import sync as zarr_sync
+
+import storage
+from bigfs import engine
+from bigfs.selectors import ANOVA
+from storage.errors import Damaged, SourceError, StoreError
+
+server = pytest.importorskip(
+    "moto.server", reason="the extra `dev` holds moto, a server that speaks S3"
+)
+s3fs = pytest.importorskip("s3fs", reason="the extra `s3` holds s3fs")
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    """The URL of an empty bucket; address and keys are in the environment, as users and workers
+    have them.
+    """
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    name = f"corpora-{uuid.uuid4().hex}"  # moto keeps its buckets as long as this process lives
+    s3fs.S3FileSystem().mkdir(name)
+    yield f"s3://{name}"
+    close_clients()
+    running.stop()
+
+
+def close_clients():
+    """s3fs leaves its sessions open, and the garbage collector then warns of them in some other
+    test.
+    """
+    for fs in list(s3fs.S3FileSystem._cache.values()):
+        if getattr(fs, "_s3", None) is not None:
+            leave = fs._s3.__aexit__(None, None, None)
+            zarr_sync(leave) if fs.asynchronous else fsspec_sync(
+                fs.loop, asyncio.wait_for, leave, 5
+            )
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+def write_svmlight(path, rows, seed=0):
+    rng = np.random.default_rng(seed)
+    with open(path, "w") as out:
+        for _ in range(rows):
+            columns = np.flatnonzero(rng.random(40) < 0.2) + 1
+            entries = (
+                f"{c}:{v:.4f}" for c, v in zip(columns, rng.random(len(columns)) + 0.1, strict=True)
+            )
+            out.write(f"{rng.integers(3)} {' '.join(entries)}\n")
+    return path
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_staged_opened_checked_and_selected_from(bucket, tmp_path, workers):
+    source, uri = write_svmlight(tmp_path / "a.svm", 300), f"{bucket}/deep/a.zarr"
+    local = storage.open(storage.stage(source, tmp_path / "a.zarr", tile_rows=100))
+    with engine.cluster(workers=workers, memory_limit="1GB"):
+        assert storage.staged(source, uri, tile_rows=100) is None
+        assert storage.stage(source, uri, tile_rows=100, scratch=tmp_path / "scratch") == uri
+        remote = storage.open(uri)
+        assert remote.spec["content"] == local.spec["content"]
+        assert storage.staged(source, uri, tile_rows=100) == uri
+        assert storage.check(uri).problems == []
+        chosen = [
+            ANOVA(n_features_to_select=5).fit(corpus.X, corpus.y).get_support(indices=True)
+            for corpus in (local, remote)
+        ]
+    np.testing.assert_array_equal(*chosen)
+    assert storage.info(uri)["bytes"] == storage.info(local.uri)["bytes"]
+    assert os.listdir(tmp_path / "scratch") == []
+    with pytest.raises(StoreError, match="local disk"):
+        storage.append(source, uri)
+    with pytest.raises(StoreError, match="does not exist: stage a source there first"):
+        storage.open(f"{bucket}/other.zarr")
+
+
+def test_what_is_unfinished_or_damaged_there_says_so(bucket, tmp_path):
+    source, uri = write_svmlight(tmp_path / "a.svm", 300), f"{bucket}/a.zarr"
+    (tmp_path / "bad.svm").write_text(source.read_text() + "1 7:x\n")
+    with pytest.raises(SourceError, match="line 301: a value must be a finite number"):
+        storage.stage(tmp_path / "bad.svm", uri, scratch=tmp_path / "scratch")
+    s3 = s3fs.S3FileSystem()
+    storage.stage(source, uri, scratch=tmp_path / "scratch")
+    manifest = s3.cat_file(f"{uri}/zarr.json")
+    s3.pipe_file(f"{uri}/zarr.json", b"{}")  # as it is before the last document is there
+    with pytest.raises(StoreError, match="not a finished store"):
+        storage.open(uri)
+    s3.pipe_file(f"{uri}/zarr.json", manifest)
+    s3.rm_file(f"{uri}/X/data/c/0")
+    with pytest.raises(Damaged, match="chunk 0 of array X/data is missing"):
+        storage.open(uri).X.row_tiles[0].load()
+    assert storage.check(uri).problems == ["chunk 0 of array X/data is missing"]
+
+
+def test_a_server_that_does_not_answer_is_one_line(bucket, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    close_clients()
+    with pytest.raises(StoreError, match=r"a\.zarr can't be reached: Could not connect"):
+        storage.open(f"{bucket}/a.zarr")

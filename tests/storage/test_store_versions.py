@@ -1,0 +1,57 @@
+"""Stores written by every version so far must open for ever, with the same numbers.
+
+`stores/text-v1.zarr` was made by `storage.stage(folder, min_df=1, tile_rows=2)` of TEXTS, then
+`storage.append(folder, …, split="test")` of LATER.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+import storage
+
+STORES = Path(__file__).parents[1] / "data" / "stores"
+TEXTS = {
+    "x-train/cats/a": "the cat sat on the mat",
+    "x-train/cats/b": "a cat and a kitten",
+    "x-train/dogs/a": "dogs chase the cat",
+    "x-test/cats/c": "the kitten sat",
+    "x-test/dogs/b": "dogs bark",
+}
+LATER = {"dogs/z": "dogs chase dogs", "mice/y": "the mat"}
+
+
+def tfidf():
+    """Rows in the store's order: training, test, appended."""
+    vectorizer = TfidfVectorizer(sublinear_tf=True).fit(
+        [text for name, text in TEXTS.items() if "train" in name]
+    )
+    return vectorizer, vectorizer.transform([*TEXTS.values(), *LATER.values()]).toarray()
+
+
+@pytest.mark.parametrize("name", ["text-v1.zarr"])
+def test_an_old_store_opens(name):
+    corpus = storage.open(STORES / name)
+    vectorizer, expected = tfidf()
+    assert list(corpus.feature_names[:]) == list(vectorizer.get_feature_names_out())
+    rows = sp.vstack([tile.load() for tile in corpus.X.row_tiles]).toarray()
+    columns = sp.hstack([tile.load() for tile in corpus.X.column_tiles]).toarray()
+    np.testing.assert_allclose(rows, expected, rtol=2e-7)  # one float32 rounding
+    np.testing.assert_array_equal(columns, rows)
+    np.testing.assert_allclose(corpus.X.stats.squares, (expected**2).sum(axis=0), rtol=1e-6)
+    assert [corpus.class_names[c] for c in corpus.y] == [
+        "cats",
+        "cats",
+        "dogs",
+        "cats",
+        "dogs",
+        "dogs",
+        "mice",
+    ]
+    assert list(corpus.split) == ["train"] * 3 + ["test"] * 4
+    assert list(corpus.sample_names) == [*TEXTS, *LATER]
+    assert corpus.part("test").X.shape == (4, expected.shape[1])
+    assert storage.check(STORES / name).problems == []
