@@ -16,6 +16,7 @@ from unittest import mock
 
 import distributed
 import numpy as np
+import psutil
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT)]
@@ -41,22 +42,28 @@ def protocol(name):
         yield
 
 
-def seconds(name, store):
-    """How long each step takes over this protocol."""
+def now():
+    """The clock, and the CPU seconds of this process and its workers."""
+    tree = [psutil.Process(), *psutil.Process().children()]
+    return time.perf_counter(), sum(sum(process.cpu_times()[:2]) for process in tree)
+
+
+def taken_by(name, store):
+    """Seconds by the clock and of the CPU that each step takes over this protocol."""
     with protocol(name):
-        at = [time.perf_counter()]
+        at = [now()]
         with engine.cluster(workers=2, memory_limit="1GB") as client:
             assert client.scheduler.address.startswith(name)
-            at.append(time.perf_counter())
+            at.append(now())
             engine.map_tiles(block, range(TILES))
-            at.append(time.perf_counter())
+            at.append(now())
             if store:
                 from flows import stages
 
                 with tempfile.TemporaryDirectory() as out:
                     stages.select(store, Path(out) / "run", method="sparge-lda", features=500)
-            at.append(time.perf_counter())
-    return np.diff(at)
+            at.append(now())
+    return np.diff(at, axis=0)
 
 
 def main():
@@ -68,14 +75,14 @@ def main():
     taken = {name: [] for name in ("tcp", "tls")}
     for turn in range(turns):
         for name in list(taken)[:: 1 if turn % 2 else -1]:
-            taken[name].append(seconds(name, store))
+            taken[name].append(taken_by(name, store))
     labels = ("start", f"{TILES} tiles of {BYTES >> 20} MiB", "select")
     for name, rows in taken.items():
         print(
             name,
             *(
-                f"{label} {value:.2f} s"
-                for label, value in zip(labels, np.median(rows, axis=0), strict=True)
+                f"{label} {wall:.2f} s (CPU {cpu:.2f} s)"
+                for label, (wall, cpu) in zip(labels, np.median(rows, axis=0), strict=True)
             ),
             sep="  ",
         )

@@ -1,8 +1,10 @@
 """The command line: what it prints, and one plain line for whatever goes wrong."""
 
+import contextlib
 import errno
 import json
 import os
+import stat
 import subprocess
 import sys
 
@@ -97,6 +99,18 @@ def test_a_killed_selection_goes_on_from_its_checkpoint(bigfs, corpus, monkeypat
     assert bigfs(*words, "--out", "killed")[0] == 0
     np.testing.assert_array_equal(Run.open("killed").scores, Run.open("whole").scores)
     assert not os.path.exists(".killed.run-partial")
+
+
+@pytest.mark.parametrize("limit", ["-5", "0", "abc", "100MB"])
+def test_memory_limit_is_refused_in_one_line_before_anything_starts(bigfs, tmp_path, limit):
+    (tmp_path / "a.svm").write_text("1 1:2\n2 1:3\n")
+    for words in (
+        ("stage", "a.svm", "s.zarr"),
+        ("run", "a.svm"),
+        ("select", "s.zarr", "--out", "r"),
+    ):
+        fails(bigfs(*words, f"--memory-limit={limit}"), "--memory-limit", limit)
+    assert os.listdir() == ["a.svm"]
 
 
 def test_bad_sources_are_one_line_and_leave_nothing(bigfs, tmp_path):
@@ -286,6 +300,8 @@ def test_a_home_without_a_cache_folder_is_enough_for_prefect(tmp_path, monkeypat
         monkeypatch.delenv(name)
     monkeypatch.setattr(os, "environ", dict(os.environ))
     monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / ".cache" / name)
-    quiet_prefect(debug=True)
-    assert os.environ["PREFECT_HOME"] == str(tmp_path / ".cache" / "bigfs" / "prefect")
-    assert os.path.isdir(os.environ["PREFECT_HOME"])
+    monkeypatch.setattr("flows.server.serving", lambda home, **how: contextlib.nullcontext(home))
+    with quiet_prefect(debug=True):
+        home = tmp_path / ".cache" / "bigfs" / "prefect"
+        assert os.environ["PREFECT_HOME"] == str(home)
+        assert stat.S_IMODE(home.stat().st_mode) == 0o700

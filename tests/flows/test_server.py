@@ -110,7 +110,7 @@ def served(tmp_path, monkeypatch):
         folder=os.getcwd(),
         places=["/data/corpus", "/data/runs/r"],
         engine=Engine(workers=2),
-        process=os.getpid(),
+        process=os.getppid(),
     )
     monkeypatch.setenv(VARIABLE, bounds.model_dump_json())
     return bounds
