@@ -181,7 +181,8 @@ def test_served_flow_refuses_before_any_work(served, flow, given):
 
 
 @pytest.mark.parametrize(
-    ("address", "pages", "url"), [(None, True, None), (f"{OWN}/api", False, None), (f"{OWN}/api", True, f"{OWN}/page")]
+    ("address", "pages", "url"),
+    [(None, True, None), (f"{OWN}/api", False, None), (f"{OWN}/api", True, f"{OWN}/page")],
 )
 def test_run_names_its_page_only_where_the_server_has_pages(monkeypatch, address, pages, url):
     from prefect import runtime, settings
@@ -191,6 +192,10 @@ def test_run_names_its_page_only_where_the_server_has_pages(monkeypatch, address
 
     for name in ("get_id", "get_name", "get_flow_name"):
         monkeypatch.setattr(runtime.flow_run, name, lambda: "x")
-    monkeypatch.setattr(runtime.flow_run, "get_flow_run_ui_url", lambda: f"{settings.PREFECT_UI_URL.value()}/page")
-    with temporary_settings({settings.PREFECT_API_URL: address, settings.PREFECT_SERVER_UI_ENABLED: pages}):
+    monkeypatch.setattr(
+        runtime.flow_run, "get_flow_run_ui_url", lambda: f"{settings.PREFECT_UI_URL.value()}/page"
+    )
+    with temporary_settings(
+        {settings.PREFECT_API_URL: address, settings.PREFECT_SERVER_UI_ENABLED: pages}
+    ):
         assert tasks._own_id()["url"] == url
