@@ -23,10 +23,9 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-from processes import environment, free_port, start, stop, until, write_corpus  # noqa: E402
-
+sys.path[:0] = [str(ROOT)]
 from bigfs import engine  # noqa: E402
+from tests.helpers.processes import environment, free_port, start, stop, until, write_corpus  # noqa: E402
 
 FLAGS = [
     "--headless",

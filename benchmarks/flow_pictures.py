@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from processes import artifacts, client, dask_cluster, prefect_process, until
 from websockets.sync.client import connect
+
+from tests.helpers.processes import artifacts, client, dask_cluster, prefect_process, until
 
 SOURCE = "synthetic:newswire?rows=8000"
 

@@ -98,8 +98,8 @@ def listing(disk: Path) -> dict[str, bytes]:
 
 def write_corpora(home: Path, rows: int) -> None:
     """Documents of two generated corpora, as svmlight files."""
-    sys.path.insert(0, str(ROOT / "tests"))
-    from processes import write_corpus
+    sys.path.insert(0, str(ROOT))
+    from tests.helpers.processes import write_corpus
 
     write_corpus(home / "corpus", seed=3, rows=rows)
     write_corpus(home / "more", seed=4, rows=rows)

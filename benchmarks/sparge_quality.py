@@ -1,8 +1,8 @@
 """SparGE-LDA's terms on 20 Newsgroups by date, against the best that a user has today: a linear
 SVM's test accuracy.
 
-python benchmarks/sparge_quality.py DATA [--cache FOLDER]  (pip install skglm, for the multi-task
-    lasso)
+python benchmarks/sparge_quality.py DATA [--cache FOLDER] (pip install skglm, for the multi-task
+lasso)
 
 DATA holds 20news-bydate.tar.xz. γ is chosen on the training half alone, by stratified folds. Every
 set of terms is judged by the same LinearSVC, and each baseline is compared with SparGE document by

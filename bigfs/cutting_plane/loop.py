@@ -1,8 +1,8 @@
 """The cutting plane: the convex relaxation of choosing m features, solved by a few sets of m at a
 time.
 
-    max_V min_p  tr(VᵀT) − ½‖V‖² − 1/(2γ) ‖diag(p) Xcᵀ V‖²,    p ∈ {0,1}^d, 1ᵀp = m  [SparGE, eq.
-        10]
+    max_V min_p  tr(VᵀT) − ½‖V‖² − 1/(2γ) ‖diag(p) Xcᵀ V‖²,    p ∈ {0,1}^d, 1ᵀp = m
+                                                                                    [SparGE, eq. 10]
 
 V = T at first. Each cut (a) scores every feature by s_j = ‖(XcᵀV)_j‖², one pass over X, (b) takes
 the m largest as the next set (SparGE, Alg. 1 step 2b corrected: the most violated constraint is the

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.graph import sketch
 from bigfs.graph.cost import Cost, products, sketch_cost, sketch_costs
-from bigfs.graph.kernels import exact as exact_module
+from bigfs.graph.kernels import exact as exact_kernels
 from bigfs.graph.kernels.exact import TINY
 from bigfs.graph.row_blocks import Rows
 from bigfs.graph.sample import Sample, measured
@@ -183,7 +183,7 @@ def _inside(
 ) -> Best:
     own, sample = (
         _sketched(rows, place, rule.alike, search),
-        sketch.sketch(exact_module.side(sampled, 0), place, rule.alike),
+        sketch.sketch(exact_kernels.side(sampled, 0), place, rule.alike),
     )
     asked, _ = sketch.asked(
         own, np.arange(rows.start, rows.stop), sample, numbers, [rule.rank], cosine
@@ -213,7 +213,7 @@ def _sketched(rows: Rows, place: AnyArray, alike: float, search: str) -> Sketch:
         pieces = rows.pieces(keep=False)
         return sketch.joined(
             [
-                sketch.sketch(exact_module.side(piece, start), place, alike)
+                sketch.sketch(exact_kernels.side(piece, start), place, alike)
                 for start, piece in pieces
             ]
         )

@@ -1,8 +1,8 @@
 """Laplacian score [He, Cai, Niyogi, NIPS 2005]: features that are smooth over the samples' kNN
 graph.
 
-    L_j = f̃ᵀ(D − A)f̃ / f̃ᵀDf̃,      f̃ = f − (fᵀD1 / 1ᵀD1) 1,   f the feature's column  [eq. 4 and
-        5]
+    L_j = f̃ᵀ(D − A)f̃ / f̃ᵀDf̃,      f̃ = f − (fᵀD1 / 1ᵀD1) 1,   f the feature's column
+                                                                                       [eq. 4 and 5]
 
 A is the affinity, D its degrees. With μ = fᵀD1 / 1ᵀD1 and v = 1ᵀD1 the centred forms need no
 centred column: f̃ᵀDf̃ = fᵀDf − μ²v, f̃ᵀAf̃ = fᵀAf − μ²v. A small L_j is good; `scores_` is 1 − L_j

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from bigfs import graph
 from bigfs.graph import approx, sample, sketch
-from bigfs.graph.kernels import exact as exact_module
+from bigfs.graph.kernels import exact as exact_kernels
 from bigfs.graph.kernels import sketch as sketch_kernels
 from bigfs.graph.row_blocks import narrow
 from bigfs.matrix import Matrix
@@ -87,7 +87,7 @@ SCREEN = np.arange(120) % 3 > 0
 
 
 def made_of(X, alike=0.3, screen=SCREEN):
-    return sketch.sketch(exact_module.side(narrow(X), 0), sketch.beside(screen), alike)
+    return sketch.sketch(exact_kernels.side(narrow(X), 0), sketch.beside(screen), alike)
 
 
 def dense(made: sketch.Sketch, screen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -224,8 +224,8 @@ def test_hits_are_where_it_is_marked(rng):
 
 def test_merged_lists_have_nobody_last():
     parts = [
-        (np.array([[9, 5, sketch.NOBODY]]), exact_module.empty(1, 1)),
-        (np.array([[7, sketch.NOBODY, sketch.NOBODY]]), exact_module.empty(1, 1)),
+        (np.array([[9, 5, sketch.NOBODY]]), exact_kernels.empty(1, 1)),
+        (np.array([[7, sketch.NOBODY, sketch.NOBODY]]), exact_kernels.empty(1, 1)),
     ]
     best, _ = sample._merged(parts)
     np.testing.assert_array_equal(best, [[9, 7, 5]])
@@ -345,7 +345,7 @@ def test_a_sketch_is_each_row_in_eight_bits(words):
     np.testing.assert_array_equal(made.expected, np.floor(np.sqrt(0.3 * np.sum(beside**2, axis=1))))
     np.testing.assert_allclose(made.unit * sketch_kernels.LEVELS, norm, rtol=1e-6)
     sides = [
-        exact_module.side(narrow(words)[low:high], low) for low, high in [(0, 7), (7, 7), (7, 300)]
+        exact_kernels.side(narrow(words)[low:high], low) for low, high in [(0, 7), (7, 7), (7, 300)]
     ]
     pieces = [sketch.sketch(side, sketch.beside(SCREEN), 0.3) for side in sides]
     for field, whole_field in zip(sketch.joined(pieces), made, strict=True):

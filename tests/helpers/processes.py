@@ -115,7 +115,9 @@ def environment(home, **more):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "DASK_"))}
     return {
         **clean,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
+        "PYTHONPATH": os.pathsep.join(
+            [str(ROOT), *(str(ROOT / "tests" / room) for room in ("bigfs", "storage", "flows"))]
+        ),
         "PREFECT_HOME": str(home),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
