@@ -1,14 +1,21 @@
 # Two commands do everything: `make run` (the main job on a generated corpus) and `make test`. `make docs` builds the site.
+# `make quick` leaves out the tests that start servers or clusters and those that take long.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test check docs clean
+PARALLEL := --numprocesses 2 --dist loadfile
+
+.PHONY: run test quick check docs clean
 
 run: .venv/.installed
 	$(BIN)/bigfs run synthetic:newswire --features 200
 
 test: .venv/.installed
-	$(BIN)/pytest
+	$(BIN)/pytest -m "not process" $(PARALLEL)
+	$(BIN)/pytest -m process
+
+quick: .venv/.installed
+	$(BIN)/pytest -m "not process and not slow" $(PARALLEL)
 
 check: .venv/.installed
 	$(BIN)/ruff check .

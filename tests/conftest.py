@@ -75,13 +75,11 @@ def allow_memory(monkeypatch):
     return allow
 
 
-SERVERS = {"prefect", "prefect_server", "tls_cluster"}
+SERVERS = {"prefect", "prefect_server", "tls_cluster", "readme_folder"}
 
 
 def pytest_collection_modifyitems(items):
-    """Mark the tests that use a fixture of real data or of servers: `make quick` leaves servers
-    out.
-    """
+    """Mark the tests that real data or servers reach by a fixture."""
     for item in items:
         if "real_data" in item.fixturenames:
             item.add_marker("real_data")

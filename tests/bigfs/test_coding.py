@@ -79,6 +79,7 @@ def test_a_killed_run_goes_on_to_the_same_answer(stores, straight, tmp_path, met
     assert model.result_.history == straight[method].result_.history
 
 
+@pytest.mark.process
 def test_two_workers_give_the_same_bits(stores, straight):
     with engine.cluster(workers=2, memory_limit="1GB"):
         for method, uri in stores.items():

@@ -173,6 +173,7 @@ class Killer:
         return index, distance
 
 
+@pytest.mark.process
 def test_a_killed_worker_leaves_the_same_graph(words, tmp_path):
     sp.save_npz(tmp_path / "X.npz", words)
     X = Matrix(

@@ -16,6 +16,8 @@ import pytest
 from bigfs import engine
 from flows.options import Engine
 
+pytestmark = pytest.mark.process
+
 NOBODY = 65534
 INTRUDER = """
 import asyncio, json, os, sys

@@ -106,6 +106,7 @@ def test_a_missing_layout_is_named():
         rows_only.take_rows([3, 1])
 
 
+@pytest.mark.process
 def test_a_dask_cluster_gives_the_same_bits(rng):
     W, V = rng.normal(size=(23, 3)), rng.normal(size=(60, 3))
     here = MATRICES["dask of csr"]()
@@ -188,6 +189,7 @@ def resident():
     return psutil.Process().memory_info().rss
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
 def test_an_idle_worker_gives_freed_memory_back():
     with engine.cluster(workers=1, memory_limit="600MB") as client:

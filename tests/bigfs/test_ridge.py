@@ -216,6 +216,7 @@ def test_passes_are_counted():
     assert m.passes == 1 + 2 * iterations
 
 
+@pytest.mark.process
 def test_on_a_cluster_of_processes_the_answer_is_the_same():
     X, T, u = data(40, 15)
     here = Matrix.from_array(X, tile_rows=9, tile_columns=4)

@@ -205,6 +205,7 @@ def test_the_iteration_limit_is_said_with_the_gap(text):
     assert selector.result_.history[-1]["gap"] > 1e-9
 
 
+@pytest.mark.process
 def test_tiles_and_workers_do_not_change_the_selection(text):
     import dask.array as da
 

@@ -198,6 +198,7 @@ def test_a_gather_reads_only_the_chunks_that_hold_its_columns(store, monkeypatch
 # --- what dies ------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_a_worker_killed_in_a_pass_changes_nothing(store):
     corpus = storage.open(store)
     whole = SparGE(n_features_to_select=30, tol=1e-3).fit(corpus.X, corpus.y)

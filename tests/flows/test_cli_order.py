@@ -181,6 +181,7 @@ def test_progress_shows_labels_as_they_are(capsys):
 # --- one at a time --------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("command", ["stage", "append", "graph", "select", "evaluate", "transform"])
 def test_a_command_waits_for_another_and_says_so(bigfs, store, tmp_path, command):
     write_corpus(tmp_path / "more.svm", seed=4, rows=30)

@@ -14,6 +14,8 @@ from flows import stages
 from storage.runs import Run
 from tests.helpers.processes import CANARY, assert_no_secrets, kill, start, until, write_corpus
 
+pytestmark = pytest.mark.process
+
 COMMAND = [
     sys.executable,
     "-m",

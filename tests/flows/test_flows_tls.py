@@ -8,6 +8,8 @@ import pytest
 from bigfs import engine
 from flows.tls import environment, make_certificates
 
+pytestmark = pytest.mark.process
+
 
 def context(folder, server):
     made = ssl.create_default_context(

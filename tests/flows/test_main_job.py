@@ -11,6 +11,8 @@ import storage
 from bigfs import SparGE, engine
 from flows import stages
 
+pytestmark = pytest.mark.process
+
 SOURCE = "synthetic:newswire?rows=1500&seed=1"
 
 

@@ -12,6 +12,8 @@ from flows.options import Engine
 from flows.served import VARIABLE, Served, require_served
 from flows.server import OwnDoor, user_secret
 
+pytestmark = pytest.mark.process
+
 OWN = "http://127.0.0.1:4200"
 
 

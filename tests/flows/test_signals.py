@@ -16,6 +16,8 @@ import pytest
 from flows import signals, stages
 from tests.helpers.processes import environment, until, write_corpus
 
+pytestmark = pytest.mark.process
+
 BIGFS = [sys.executable, "-m", "flows"]
 METHOD = [
     "--method",

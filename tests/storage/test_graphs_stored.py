@@ -47,6 +47,7 @@ def test_other_settings_and_other_rows_are_other_graphs(corpus):
     assert graphs.graph(corpus.part("train"), 3).shape == (5400, 3)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("method", ["exact", "approx"])
 def test_workers_write_the_same_graph(corpus, tmp_path, method):
     here = graphs.graph(corpus, 5, method=method).neighbours()

@@ -16,6 +16,8 @@ from bigfs import engine
 from bigfs.selectors import ANOVA
 from storage.errors import Damaged, SourceError, StoreError
 
+pytestmark = pytest.mark.process
+
 server = pytest.importorskip(
     "moto.server", reason="the extra `dev` holds moto, a server that speaks S3"
 )
