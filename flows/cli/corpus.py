@@ -7,7 +7,7 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from flows.cli.options import (
     Json,
@@ -125,7 +125,7 @@ def info(store: Store, as_json: Json = False) -> None:
     if as_json:
         print(json.dumps(facts, ensure_ascii=False, default=str))
         return
-    table = Table(box=None, pad_edge=False, show_header=False)
+    table = Table(Column(), Column(overflow="fold"), box=None, pad_edge=False, show_header=False)
     for name, value in facts.items():
         table.add_row(name, readable(value))
     out_console.print(table)

@@ -126,7 +126,7 @@ class Synthetic(MatrixSource):
         return False  # known by its prefix, not by content
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Synthetic, (self.path,)  # not the names: they are made again where they are wanted
+        return type(self), (self.path,)  # not the names: they are made again where they are wanted
 
     @property
     def _corpus(self) -> TextGenerator | ImageGenerator:

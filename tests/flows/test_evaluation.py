@@ -197,7 +197,7 @@ def test_a_killed_evaluation_goes_on_after_the_last_fold(home, monkeypatch):
         patched.setattr(stages, "fitted", dies)
         with pytest.raises(KeyboardInterrupt):
             stages.evaluate(run)
-    again = Run.open("killed.partial")
+    again = Run.open(run.path)
     monkeypatch.setattr(
         stages,
         "fitted",
@@ -271,10 +271,10 @@ def test_a_test_half_without_labels_is_no_test_half(home):
 )
 def test_anova_and_fisher_are_never_both_rivals(text, method, expected):
     class Train:
-        X, y = ANOVA()._as_matrix(*text)
+        X, y = Matrix.from_array(text[0]), text[1]
 
     assert evaluation.rivals(Train, method) == expected
-    Train.X = ANOVA()._as_matrix(-text[0], text[1])[0]
+    Train.X = Matrix.from_array(-text[0])
     assert evaluation.rivals(Train, method) == tuple(name for name in expected if name != "chi2")
 
 
@@ -376,13 +376,14 @@ def test_real_targets_are_evaluated_by_the_r2_of_a_ridge(home):
 def test_the_terminal_and_prefect_name_the_metric_and_how_it_was_measured(
     home, monkeypatch, capsys
 ):
-    from flows import artifacts, cli
+    from flows import artifacts
+    from flows.cli.output import print_run
 
     run, shown = (
         finished(write_label_sets(home / "d.jsonl"), "sparge-hsl", 6, settings={"label": "topics"}),
         {},
     )
-    cli._say_run(str(run.path), as_json=False)
+    print_run(str(run.path), as_json=False)
     said = capsys.readouterr().out
     for kind in ("table", "markdown", "image"):
         monkeypatch.setattr(
