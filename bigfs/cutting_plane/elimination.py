@@ -1,7 +1,7 @@
 """From the union of the sets to exactly m features: backward elimination on what the cutting plane
 relaxes.
 
-    J(S) = min_W ½‖T − Xc[:, S] W‖² + γ/2 ‖W‖²                                  [SparGE, eq. 9]
+    J(S) = min_W ½‖T − Xc[:, S] W‖² + γ/2 ‖W‖²                                  [SparGE, eq. 6]
 
 With P = (G + γI)⁻¹ and W = PB, taking feature j away raises J by exactly ‖w_j‖²/(2P_jj). The
 cheapest go, a few at a time, by block downdates of P and W, so that all of it costs about one

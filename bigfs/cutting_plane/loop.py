@@ -2,12 +2,11 @@
 time.
 
     max_V min_p  tr(VᵀT) − ½‖V‖² − 1/(2γ) ‖diag(p) Xcᵀ V‖²,    p ∈ {0,1}^d, 1ᵀp = m
-                                                                                    [SparGE, eq. 10]
 
-V = T at first. Each cut (a) scores every feature by s_j = ‖(XcᵀV)_j‖², one pass over X, (b) takes
-the m largest as the next set (SparGE, Alg. 1 step 2b corrected: the most violated constraint is the
-arg min of f), (c) gathers their columns, (d) solves the restricted master, V = its residual T − XcW
-(`master`).
+This is SparGE's eq. 7 with the minimum and the maximum exchanged, as in eq. 8. V = T at first. Each
+cut (a) scores every feature by s_j = ‖(XcᵀV)_j‖², one pass over X, (b) takes the m largest as the
+next set (eq. 10; Alg. 1 step 2b corrected: the most violated constraint is the arg min of f), (c)
+gathers their columns, (d) solves the restricted master, V = its residual T − XcW (eq. 9 and 11).
 
 Any V bounds the relaxation from below: with a = tr(VᵀT) and b = ‖V‖² + (Σ of the m largest s_j)/γ,
 the best scaling of V gives a²/(2b). The master's value bounds it from above. Their relative gap is
@@ -77,10 +76,7 @@ class Problem:
         )
 
     def rounded(self, cuts: Cuts) -> tuple[Index, Elimination]:
-        """The heaviest features of the union, and their order by elimination on eq.
-
-        9, paused at m.
-        """
+        """The heaviest features of the union, and their order of elimination, paused at m."""
         heaviest = np.argsort(-row_norms(cuts.W), kind="stable")[: CANDIDATES * self.m]
         features = cuts.features[np.sort(heaviest)]
         self.data.take(features)  # a finished run that is resumed has gathered nothing yet

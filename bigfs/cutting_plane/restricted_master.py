@@ -1,6 +1,6 @@
 """The restricted master of a cutting plane, in Gram form: no step touches the n samples.
 
-    min_Ω  γ/2 (Σ_t ‖Ωᵗ‖_F)² + ½ ‖T − Σ_t Xc[:, pᵗ] Ωᵗ‖²                       [SparGE, eq. 13]
+    min_Ω  γ/2 (Σ_t ‖Ωᵗ‖_F)² + ½ ‖T − Σ_t Xc[:, pᵗ] Ωᵗ‖²                       [SparGE, eq. 11]
 
 With G = XcᵤᵀXcᵤ and B = XcᵤᵀT over the u distinct gathered columns, and since
 (Σ‖Ωᵗ‖)² = min over η on the simplex of Σ‖Ωᵗ‖²/η_t, it equals the minimum over η of
