@@ -124,17 +124,25 @@ class MatrixInput:
 
 
 class Selector(MatrixInput, SelectorMixin, BaseEstimator):
-    """Keeps the `n_features_to_select` features of largest score.
+    """Keep the `n_features_to_select` features of largest score.
 
     A subclass assigns its parameters in `__init__` and writes `_fit(X, y)`, which gets a `Matrix`
-    and `Labels`, and sets `scores_` (d) and, where it iterates, `result_`.
+    and `Labels`, and sets `scores_` (one number per feature) and, where it iterates, `result_`.
 
     Attributes
     ----------
-    scores_ : (d,) float array, larger is better.
-    selected_ : (m,) indices of the chosen features, best first; equal scores by lower index.
-    support_ : (d,) mask of the chosen features.
-    result_ : `bigfs.result.Result`, with the status, the history and what was counted.
+    scores_ : ndarray of shape (n_features,)
+        Score of each feature. Larger is better.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X is a data frame whose column names are strings.
+    result_ : bigfs.result.Result
+        Status, history and counts of the run.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"n_features_to_select": N_FEATURES}
@@ -142,21 +150,29 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
     scores_: FloatArray
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Score the features of `X` and keep the best.
+        """Score the features of X and keep the best.
 
         Parameters
         ----------
-        X : (n, d) NumPy array, scipy.sparse matrix, Dask array of either, or `Matrix`
-            (`storage.open(uri).X`).
-        y : (n,) class labels. With a `Matrix` they are class numbers, and −1 is unlabelled. With an
-            array −1 (or "-1") is
-            unlabelled only where the method is semi-supervised; elsewhere, and where y holds
-            nothing but −1 and 1, it is a class.
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples. The matrix of a store is `storage.open(uri).X`. X is never changed.
+        y : array-like of shape (n_samples,), default=None
+            Class labels. With a `Matrix` they are class numbers, and −1 is unlabeled. With an
+            array, −1 (or "-1") is unlabeled only where the method is semi-supervised and y holds
+            more than −1 and 1; elsewhere it is a class. Unsupervised methods ignore y.
+
+        Returns
+        -------
+        Self
+            The fitted selector.
 
         Raises
         ------
-        ValueError : for NaN or infinity, lengths that differ, fewer than two classes, or more
-            features asked for than there are.
+        ValueError
+            X holds NaN or infinity, X and y have different lengths, y has fewer than two classes,
+            or more features are asked for than X has.
+        NotEnoughMemory
+            The projected memory of the run is above the limit.
         """
         self._validate_params()
         matrix, y = self._as_matrix(X, y)
@@ -175,8 +191,24 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
     def _fit(self, X: Matrix, y: Any) -> None: ...
 
     def transform(self, X: Any) -> Any:
-        """The chosen columns in their original order: of an array as scikit-learn does it, of a
-        Dask array lazily, of a `Matrix` as a csc array in memory."""
+        """Reduce X to the chosen features, in their original order.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples with the features seen during `fit`.
+
+        Returns
+        -------
+        ndarray, csr_matrix, csr_array, csc_array or Dask array of shape (n_samples, n_selected)
+            The chosen columns. An array gives what scikit-learn's selectors give, a Dask array
+            stays lazy, and a `Matrix` gives a csc array in memory.
+
+        Raises
+        ------
+        ValueError
+            X does not have the number of features seen during `fit`.
+        """
         check_is_fitted(self)
         if isinstance(X, Matrix) or is_dask(X):
             self._check_width(X)

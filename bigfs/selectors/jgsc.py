@@ -190,50 +190,107 @@ def _record(now: Codes) -> Record:
 
 
 class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
-    """Codes samples on bases chosen jointly, smooth over the samples' kNN graph.
+    """Choose the atoms of a dictionary that code the samples jointly and smoothly over a graph.
 
-    A "feature" here is a base (an atom of the dictionary), not a column of X: what is selected are
-    rows of S, and `transform` gives the codes on the kept atoms, n × k. `column_importance_` ranks
+    Joint graph sparse coding [1]_ is unsupervised. What is selected are atoms of the dictionary,
+    not columns of X. `transform` gives the codes on the kept atoms, and `column_importance_` ranks
     columns through them.
-
-    New samples have no place in the graph: `transform` solves the ridge system (BᵀDB + λC) s = BᵀDx
-    that the codes satisfy without it. The codes of the training samples with the graph are in
-    `codes_`.
 
     Parameters
     ----------
-    n_atoms : m, the size of the dictionary; None is min(d, n, 256), fewer where memory is short.
-        The paper takes m = d.
-    alpha : α, weight of the graph. lam : λ, weight of ‖S‖₂,₁; every code is zero from λ = 2 max_i
-        ‖(XB)_i‖ on.
-    n_features_to_select : atoms to keep; int, fraction, or None for half.
-    n_neighbors, metric, weights : of the kNN graph; see `graph.knn` and `graph.affinity`.
-    dictionary : (m, d) atoms to use instead of learning them with SPAMS (`bigfs[jgsc]`), for
-        instance the
-        `components_` of a scikit-learn decomposition.
-    dictionary_lam, epochs, batch_rows : of the learning; see `dictionary.learn_atoms`.
-    tol : on the optimality violation, relative; max_iter : Sylvester equations at most.
-    random_state : which rows the atoms start from.
+    n_atoms : int or None, default=None
+        Number m of atoms in the dictionary. None takes min(n_features, n_samples, 256), or fewer
+        where memory is short. The paper takes m = n_features, which text does not allow.
+    alpha : float, default=1.0
+        Weight α of the smoothness over the graph.
+    lam : float, default=1.0
+        Weight λ of the row sparsity.
+    n_features_to_select : int, float or None, default=None
+        Number of atoms to keep. A float in (0, 1] is a share of the atoms, and None keeps half of
+        them.
+    n_neighbors : int, default=5
+        Number of neighbors of each sample in the kNN graph.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        Distance of the kNN graph.
+    weights : {"binary", "cosine", "heat"}, default="heat"
+        Weights of the graph's edges: 1, 1 − distance (for the cosine metric only), or
+        exp(−distance²/2t²) with t the mean distance to a neighbor.
+    dictionary : array-like of shape (n_atoms, n_features) or None, default=None
+        Atoms to use, for instance the `components_` of a scikit-learn decomposition. None learns
+        them with SPAMS, which the extra `bigfs[jgsc]` installs.
+    dictionary_lam : float, default=0.05
+        Weight of the ℓ1 penalty of the codes while the dictionary is learned.
+    epochs : int or None, default=None
+        Number of passes over X while the dictionary is learned. None takes 1, or as many as
+        the dictionary needs for 32 updates.
+    batch_rows : int, default=512
+        Number of samples per update of the dictionary.
+    tol : float, default=1e-3
+        Relative violation of optimality at which the coding stops.
+    max_iter : int, default=100
+        Maximum number of Sylvester equations.
+    random_state : int, RandomState instance or None, default=0
+        Seed of the rows that the atoms start from.
 
     Attributes
     ----------
-    components_ : (m, d) the atoms, Bᵀ.
-    scores_ : (m,) ‖s_i‖ of each atom.
-    selected_ : kept atoms, best first.
-    support_ : (m,) their mask.
-    codes_ : (n, k) codes of the training samples on the kept atoms, with the graph.
-    coder_ : (d, k) takes new samples to codes.
-    column_importance_ : (d,) norm of each column of the reconstruction of X by the kept atoms.
-    n_iter_ : Sylvester equations solved.
-    result_ : of the coding (`objective`, `violation`, `sylvester`).
-    dictionary_result_ : of the learning, or None.
+    components_ : ndarray of shape (n_atoms, n_features)
+        The atoms, Bᵀ.
+    scores_ : ndarray of shape (n_atoms,)
+        Norm of each atom's codes. Larger is better.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the kept atoms, best first.
+    support_ : ndarray of shape (n_atoms,)
+        Mask of the kept atoms.
+    codes_ : ndarray of shape (n_samples, n_selected)
+        Codes of the training samples on the kept atoms, with the graph.
+    coder_ : ndarray of shape (n_features, n_selected)
+        Matrix that takes new samples to their codes.
+    column_importance_ : ndarray of shape (n_features,)
+        Norm of each column of the reconstruction of X by the kept atoms. It ranks columns.
+    n_iter_ : int
+        Number of Sylvester equations solved.
+    result_ : bigfs.result.Result
+        Status and history of the coding. Each record of the history has the objective, the
+        violation, and the relative residual of the Sylvester equation.
+    dictionary_result_ : bigfs.result.Result or None
+        Status and history of the dictionary learning. None where the atoms were given.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X is a data frame whose column names are strings.
 
-    Raises
-    ------
-    dictionary.NoSpams : where atoms are to be learned and SPAMS is missing.
+    See Also
+    --------
+    RJGSC : The same with a loss that weighs badly fitted features less.
+    SparGE : With `embedding="pca"` or `"lpp"`, choose columns of X without labels.
 
-    Source: Zhu, Li, Zhang, Ju, Wu, "Robust Joint Graph Sparse Coding for Unsupervised Spectral
-    Feature Selection", IEEE TNNLS 2016, Alg. 1.
+    Notes
+    -----
+    The problem is eq. 6 of [1]_, with B the atoms, S the codes, and L the Laplacian of the graph::
+
+        min_S  ‖Xᵀ − BS‖² + α tr(SLSᵀ) + λ‖S‖₂,₁
+
+    Every code is zero from λ = 2 max_i ‖(XB)_i‖ on. New samples have no place in the graph. Their
+    codes s solve (BᵀDB + λC) s = BᵀDx, which the training codes satisfy where α = 0. The coding
+    reads X once.
+
+    References
+    ----------
+    .. [1] X. Zhu, X. Li, S. Zhang, C. Ju and X. Wu, "Robust joint graph sparse coding for
+       unsupervised spectral feature selection", IEEE Transactions on Neural Networks and Learning
+       Systems, 2016, Alg. 1.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import JGSC
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> model = JGSC(dictionary=X[::30], n_features_to_select=2).fit(X)
+    >>> model.transform(X).shape
+    (150, 2)
+    >>> model.column_importance_.round(1)
+    array([44.4, 23.9, 31.3, 12.3])
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -289,11 +346,29 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn atoms, build the graph, code every sample; `y` is not used.
+        """Learn the atoms, build the graph, and code every sample.
 
         Parameters
         ----------
-        X : (n, d) NumPy array, scipy.sparse matrix, Dask array of either, or `Matrix`.
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples. X is never changed.
+        y : Ignored
+            Not used, present for API consistency.
+
+        Returns
+        -------
+        Self
+            The fitted model.
+
+        Raises
+        ------
+        ValueError
+            X holds NaN or infinity, the dictionary does not fit X, or no sample has anything in
+            common with the atoms.
+        NoSpams
+            The atoms are to be learned and SPAMS is not installed.
+        NotEnoughMemory
+            The codes do not fit in memory.
         """
         self._validate_params()
         X, _ = self._as_matrix(X, None)
@@ -354,12 +429,41 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         self.column_importance_ = np.sqrt(np.maximum(energy, 0))
 
     def transform(self, X: Any) -> FloatArray:
-        """Codes on the kept atoms, n × k, without the graph. One pass."""
+        """Code samples on the kept atoms, without the graph.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples with the features seen during `fit`. They are read once.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_selected)
+            The codes.
+        """
         check_is_fitted(self)
         return np.asarray(self._new_samples(X) @ self.coder_)
 
     def inverse_transform(self, codes: Any) -> FloatArray:
-        """The reconstruction from kept codes, n × d dense: refused where it does not fit."""
+        """Reconstruct samples from their codes on the kept atoms.
+
+        Parameters
+        ----------
+        codes : array-like of shape (n_samples, n_selected)
+            Codes, from `transform` or `codes_`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            The reconstruction, dense.
+
+        Raises
+        ------
+        ValueError
+            The codes do not have one column per kept atom.
+        NotEnoughMemory
+            The dense reconstruction does not fit in memory.
+        """
         check_is_fitted(self)
         codes = check_array(codes, dtype=np.float64)
         kept = self.components_[self.support_]
@@ -374,7 +478,18 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         return np.asarray(codes @ kept)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """The kept atoms, "atom0", … by their row in `components_`."""
+        """Name the kept atoms.
+
+        Parameters
+        ----------
+        input_features : Ignored
+            Not used, present for API consistency.
+
+        Returns
+        -------
+        ndarray of str of shape (n_selected,)
+            "atom0", "atom1" and so on, by the atoms' rows in `components_`.
+        """
         check_is_fitted(self)
         return np.array([f"atom{i}" for i in np.flatnonzero(self.support_)], dtype=object)
 
@@ -388,11 +503,103 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
 
 
 class RJGSC(JGSC):
-    """JGSC with the robust loss ‖Xᵀ − BS‖₂,₁, a norm a feature, so that features that the atoms fit
-    badly weigh less.
+    """Choose atoms as `JGSC` does, with a loss that weighs badly fitted features less.
 
-    Parameters, attributes and errors as in `JGSC`. Two passes over the data a step instead of one
-    in all; the loss is not squared, so α and λ are smaller for the same effect.
+    The loss of robust joint graph sparse coding [1]_ is a norm per feature and not squared. The
+    same effect therefore needs smaller α and λ than in `JGSC`. It is unsupervised.
+
+    Parameters
+    ----------
+    n_atoms : int or None, default=None
+        Number m of atoms in the dictionary. None takes min(n_features, n_samples, 256), or fewer
+        where memory is short. The paper takes m = n_features, which text does not allow.
+    alpha : float, default=1.0
+        Weight α of the smoothness over the graph.
+    lam : float, default=1.0
+        Weight λ of the row sparsity.
+    n_features_to_select : int, float or None, default=None
+        Number of atoms to keep. A float in (0, 1] is a share of the atoms, and None keeps half of
+        them.
+    n_neighbors : int, default=5
+        Number of neighbors of each sample in the kNN graph.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        Distance of the kNN graph.
+    weights : {"binary", "cosine", "heat"}, default="heat"
+        Weights of the graph's edges: 1, 1 − distance (for the cosine metric only), or
+        exp(−distance²/2t²) with t the mean distance to a neighbor.
+    dictionary : array-like of shape (n_atoms, n_features) or None, default=None
+        Atoms to use, for instance the `components_` of a scikit-learn decomposition. None learns
+        them with SPAMS, which the extra `bigfs[jgsc]` installs.
+    dictionary_lam : float, default=0.05
+        Weight of the ℓ1 penalty of the codes while the dictionary is learned.
+    epochs : int or None, default=None
+        Number of passes over X while the dictionary is learned. None takes 1, or as many as
+        the dictionary needs for 32 updates.
+    batch_rows : int, default=512
+        Number of samples per update of the dictionary.
+    tol : float, default=1e-3
+        Relative violation of optimality at which the coding stops.
+    max_iter : int, default=100
+        Maximum number of Sylvester equations.
+    random_state : int, RandomState instance or None, default=0
+        Seed of the rows that the atoms start from.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_atoms, n_features)
+        The atoms, Bᵀ.
+    scores_ : ndarray of shape (n_atoms,)
+        Norm of each atom's codes. Larger is better.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the kept atoms, best first.
+    support_ : ndarray of shape (n_atoms,)
+        Mask of the kept atoms.
+    codes_ : ndarray of shape (n_samples, n_selected)
+        Codes of the training samples on the kept atoms, with the graph.
+    coder_ : ndarray of shape (n_features, n_selected)
+        Matrix that takes new samples to their codes.
+    column_importance_ : ndarray of shape (n_features,)
+        Norm of each column of the reconstruction of X by the kept atoms. It ranks columns.
+    n_iter_ : int
+        Number of Sylvester equations solved.
+    result_ : bigfs.result.Result
+        Status and history of the coding. Each record of the history has the objective, the
+        violation, and the relative residual of the Sylvester equation.
+    dictionary_result_ : bigfs.result.Result or None
+        Status and history of the dictionary learning. None where the atoms were given.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X is a data frame whose column names are strings.
+
+    See Also
+    --------
+    JGSC : The same with a squared loss, in one pass over X.
+
+    Notes
+    -----
+    The problem is eq. 7 of [1]_, with B the atoms, S the codes, and L the Laplacian of the graph::
+
+        min_S  ‖Xᵀ − BS‖₂,₁ + α tr(SLSᵀ) + λ‖S‖₂,₁
+
+    Each Sylvester equation needs two passes over X.
+
+    References
+    ----------
+    .. [1] X. Zhu, X. Li, S. Zhang, C. Ju and X. Wu, "Robust joint graph sparse coding for
+       unsupervised spectral feature selection", IEEE Transactions on Neural Networks and Learning
+       Systems, 2016, Alg. 1.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import RJGSC
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> model = RJGSC(dictionary=X[::30], alpha=0.1, lam=0.1, n_features_to_select=2).fit(X)
+    >>> model.transform(X).shape
+    (150, 2)
+    >>> model.result_.converged
+    True
     """
 
     _loss: ClassVar[Any] = Norms

@@ -130,41 +130,110 @@ def measure(state: State) -> Record:
 
 
 class JHLSR(Selector):
-    """Joint hypergraph learning and sparse regression: features by the row norms of S.
+    """Choose features by sparse regression that is smooth over a learned hypergraph.
+
+    Joint hypergraph learning and sparse regression [1]_ works with all labels, few labels, or none.
+    In an array y, −1 means unlabeled unless y holds nothing but −1 and 1.
 
     Parameters
     ----------
-    n_features_to_select : a count, a fraction of the features, or None for half of them.
-    mu, lam, gamma : > 0: weight of the hypergraph's smoothness, of the row sparsity, and of ‖w‖².
-        The loss at S = 0 is the number of
-        classes, and a feature gets weight only if 2‖x_jᵀV‖ can pass lam. There is no intercept: a
-        constant feature, if X has one, stands in for it. The larger gamma, the more hyperedges keep
-        a weight.
-    mode : "supervised" (every sample labelled), "semi" (−1 is unlabelled), "unsupervised" (y is not
-        used), or "auto": by what y holds.
-    variant : "joint" learns w; "hyper" keeps the hypergraph's first weights, scaled to sum 1;
-        "graph" is the kNN graph, fixed.
-    hyperedges : "lasso" (the paper's: each sample regressed on its neighbours), "knn" (each sample
-        and its neighbours), "labels" (the
-        classes), or your own: an (n, e) incidence or a `Hypergraph`. Not used by variant "graph".
-    n_neighbors, metric : of the kNN graph behind them; "cosine" or "euclidean".
-    n_components : landmarks of the Gaussian kernel's factor, unsupervised only; r is at most this.
-    random_state : seed of the landmarks.
-    solver, solver_tol, solver_max_iter : how the ridge solves run; `bigfs.linalg.ridge`.
-    tol : stop at this violation of stationarity. max_iter : rounds.
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+    mu : float, default=0.1
+        Weight μ of the smoothness over the hypergraph.
+    lam : float, default=0.1
+        Weight λ of the row sparsity. A feature j gets a weight only if 2‖x_jᵀV‖ can exceed λ, where
+        V is the residual. The loss at S = 0 is the number of classes.
+    gamma : float, default=0.01
+        Weight γ of ‖w‖². A larger value leaves more hyperedges with a weight.
+    mode : {"auto", "supervised", "semi", "unsupervised"}, default="auto"
+        "supervised" needs a label for every sample, "semi" takes −1 as unlabeled, "unsupervised"
+        ignores y, and "auto" decides by what y holds.
+    variant : {"joint", "hyper", "graph"}, default="joint"
+        "joint" learns w. "hyper" keeps the first weights of the hypergraph, scaled to sum 1.
+        "graph" uses the edges of the kNN graph, fixed.
+    hyperedges : {"lasso", "knn", "labels"}, array-like or Hypergraph, default="lasso"
+        "lasso" is eq. 13 of [1]_: each sample is regressed on its neighbors. "knn" takes each
+        sample with its neighbors, and "labels" takes the classes. An incidence matrix, dense or
+        sparse, has the shape (n_samples, n_hyperedges). The variant "graph" does not use it.
+    n_neighbors : int, default=20
+        Number of neighbors of each sample in the kNN graph behind the hyperedges.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        Distance of the kNN graph.
+    n_components : int, default=100
+        Maximum number of landmarks of the Gaussian kernel's factor. Only without labels.
+    random_state : int, default=0
+        Seed of the landmarks.
+    solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
+        Solver of the ridge problem of each round. "auto" takes the one of least projected time
+        among those that fit in memory.
+    solver_tol : float, default=1e-6
+        Relative residual at which the solver "cg" stops in each round.
+    solver_max_iter : int, default=100
+        Maximum number of iterations of "cg" in each round. A round that stops there still lowers
+        the objective, and the history holds its residual.
+    tol : float, default=1e-2
+        Violation of stationarity at which to stop, relative to the slope of the penalty.
+    max_iter : int, default=200
+        Maximum number of rounds.
 
     Attributes
     ----------
-    scores_ : (d,) ‖s_j‖.
-    coef_ : S (d, r).
-    mode_ : the mode that was used.
-    classes_ : the labels found, if any.
-    hypergraph_ : what was used.
-    hyperedge_weights_ : (e,) the learned w, many of them zero: `result_.stats["zero_hyperedges"]`.
-    result_ : status, history, and the plans of the ridge solves.
+    scores_ : ndarray of shape (n_features,)
+        Norm of each row of `coef_`. Larger is better.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X is a data frame whose column names are strings.
+    coef_ : ndarray of shape (n_features, n_components)
+        Weights S.
+    mode_ : str
+        The mode that was used.
+    classes_ : ndarray of shape (n_classes,)
+        The class labels. Absent in the mode "unsupervised".
+    hypergraph_ : Hypergraph
+        The hypergraph that was used.
+    hyperedge_weights_ : ndarray of shape (n_hyperedges,)
+        The learned w. Many of them are zero, as many as `result_.stats["zero_hyperedges"]`.
+    n_iter_ : int
+        Number of rounds.
+    result_ : bigfs.result.Result
+        Status and history. The stats have the plans of the ridge solves and the passes over X.
 
-    References ---------- Zhang, Bai, Liang, Hancock: Joint hypergraph learning and sparse
-    regression for feature selection. Pattern Recognition 2017, eq. 13 to 21.
+    See Also
+    --------
+    SRLSR : Learn a sparse classifier from few labels, without a hypergraph.
+    SparGE : With `embedding="hsl"`, choose features of a fixed hypergraph.
+
+    Notes
+    ----- The problem is eq. 14 of [1]_, corrected. A picks the labeled samples, and ΦΦᵀ is a kernel
+    of the labels, or of the samples where there are none::
+
+        min_{S, w}  ‖AXS − Φ‖² + μ tr(SᵀXᵀ L_H(w) XS) + λ‖S‖₂,₁ + γ‖w‖²,    w ≥ 0, 1ᵀw = 1
+
+    There is no intercept. A constant feature, if X has one, takes its place. The problem is convex
+    in S but not jointly, so the run ends at a stationary point.
+
+    References
+    ----------
+    .. [1] Z. Zhang, L. Bai, Y. Liang and E. Hancock, "Joint hypergraph learning and sparse
+       regression for feature selection", Pattern Recognition, 2017, eq. 13 to 21.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import JHLSR
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = JHLSR(n_features_to_select=2, hyperedges="knn", n_neighbors=5).fit(X, y)
+    >>> selector.selected_
+    array([3, 1])
+    >>> selector.mode_
+    'supervised'
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

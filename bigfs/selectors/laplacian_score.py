@@ -32,20 +32,68 @@ CONSTANT = 1e-12  # f̃ᵀDf̃ over fᵀDf: below it a column is constant but fo
 
 
 class LaplacianScore(Selector):
-    """Unsupervised baseline: how well each feature agrees between neighbours, relative to its
-    spread.
+    """Score each feature by how well it agrees between neighbors, relative to its spread.
+
+    The Laplacian score [1]_ is unsupervised and looks at one feature at a time.
 
     Parameters
     ----------
-    n_features_to_select : features to keep; int, fraction, or None for half.
-    n_neighbors, metric, weights : of the kNN graph; see `graph.knn` and `graph.affinity`.
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+    n_neighbors : int, default=5
+        Number of neighbors of each sample in the kNN graph.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        Distance of the kNN graph.
+    weights : {"binary", "cosine", "heat"}, default="heat"
+        Weights of the graph's edges: 1, 1 − distance (for the cosine metric only), or
+        exp(−distance²/2t²) with t the mean distance to a neighbor.
 
     Attributes
     ----------
-    scores_ : (d,) 1 − L_j, in [−1, 1], larger is better; −1 for a column that is constant over the
-        graph.
+    scores_ : ndarray of shape (n_features,)
+        1 − L of each feature, in [−1, 1]. Larger is better. A feature that is constant over the
+        graph scores −1.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X is a data frame whose column names are strings.
+    result_ : bigfs.result.Result
+        Status of the run. The score is a closed form, so nothing has to converge.
 
-    Source: He, Cai, Niyogi, "Laplacian Score for Feature Selection", NIPS 2005.
+    See Also
+    --------
+    SparGE : With `embedding="lpp"`, choose features of the same graph together.
+    Fisher : Score features by the classes.
+
+    Notes
+    -----
+    With the affinity A of the graph, its degrees D, and f̃ the feature's column centered with the
+    weights D (eq. 4 and 5 of [1]_)::
+
+        L = f̃ᵀ(D − A)f̃ / f̃ᵀDf̃
+
+    A small L is good, and `scores_` holds 1 − L. The columns are never centered in place. The graph
+    is built once. After it, one pass over X is made.
+
+    References
+    ----------
+    .. [1] X. He, D. Cai and P. Niyogi, "Laplacian score for feature selection", NIPS 2005.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import LaplacianScore
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> selector = LaplacianScore(n_features_to_select=2, metric="euclidean").fit(X)
+    >>> selector.selected_
+    array([2, 3])
+    >>> selector.scores_.round(3)
+    array([0.973, 0.9  , 0.995, 0.98 ])
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

@@ -1,7 +1,7 @@
 """SMR: sparse matrix regression on two-dimensional samples [Hou, Jiao, Nie, Luo, Zhou, IEEE TIP
 2017].
 
-Per class r, with X_i the M × N sample i (eq. 20; k = 1 is GBR):
+With X_i the M × N sample i and r a class (eq. 11; k = 1 is GBR):
 
     min_{U, V, b}  Σ_r Σ_i (tr(UᵣᵀX_iVᵣ) + b_r − y_ir)² + α‖P‖₂,ₚᵖ,      p_r = vec(UᵣVᵣᵀ),  P: MN ×
         c
@@ -221,40 +221,96 @@ def a_round(problem: Problem, now: Factors) -> Factors:
 
 
 class SMR(Selector):
-    """Supervised selection of pixels (or of any cells of an M × N sample) by sparse matrix
-    regression.
+    """Choose the pixels of images by sparse matrix regression.
+
+    The weights of each class are an M × N matrix of rank k, and one penalty over all classes
+    chooses the pixels [1]_. The samples may be any M × N matrices. The method is supervised.
 
     Parameters
     ----------
-    sample_shape : (M, N) with MN = d; the store's declared shape. None: samples are plain vectors,
-        (d, 1).
-    order : "C" where pixel (i, j) is column iN + j; "F" where it is column jM + i, as MATLAB
-        flattens images.
-    alpha : weight of the penalty. The loss grows with n, so one that suits n samples is doubled for
-        2n.
-    k : rank of each class's P; more than min(M, N) is the same as min(M, N). k = 1 is GBR.
-    p : of the ℓ2,p penalty, in (0, 2]. Below 1 is sparser and not convex even for fixed V; 2 is
-        ridge.
-    gram : "covariance" keeps the d × d covariance of the pixels, "samples" reads the data twice a
-        round;
-        "auto" takes the covariance where it fits in a quarter of the memory.
-    tol, max_iter : stop at a relative change of the objective of `tol`, or after that many rounds;
-    the
-        defaults are the paper's. The problem is not convex: converged means a stationary point.
-    n_features_to_select : pixels to keep; int, fraction, or None for half.
+    sample_shape : tuple of int or None, default=None
+        Shape (M, N) of a sample, with M·N features. None takes plain vectors, (n_features, 1). The
+        shape that a store declares is in `corpus.spec["sample_shape"]`.
+    order : {"C", "F"}, default="C"
+        "C" if pixel (i, j) is column iN + j of X, "F" if it is column jM + i, as MATLAB flattens
+        images. A wrong order raises no error.
+    alpha : float, default=1.0
+        Weight of the penalty. The loss is a sum over the samples, so twice the samples need twice
+        alpha.
+    k : int, default=4
+        Rank of the weights of each class. More than min(M, N) is the same as min(M, N). k = 1 is
+        the paper's GBR.
+    p : float, default=1.0
+        Exponent of the ℓ2,p penalty, in (0, 2]. Below 1 the weights are sparser, and the problem is
+        not convex even for fixed V. 2 is a ridge penalty.
+    gram : {"auto", "covariance", "samples"}, default="auto"
+        "covariance" keeps the covariance of the pixels, from one pass over X. "samples" reads X
+        twice per round. "auto" takes the covariance where it fits in a quarter of the memory.
+    tol : float, default=1e-6
+        Relative change of the objective at which to stop. The default is the paper's.
+    max_iter : int, default=30
+        Maximum number of rounds. The default is the paper's.
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
 
     Attributes
     ----------
-    scores_ : (d,) row norms of P.
-    score_map_ : (M, N) the same as an image.
-    U_, V_ : (c, M, k) and (c, N, k).
-    intercept_ : (c,) b.
-    classes_ : (c,) the labels.
-    n_iter_ : rounds made.
-    result_ : status and history (`objective`, `change`); `stats` has ζ and the route.
+    scores_ : ndarray of shape (n_features,)
+        Norm of each pixel's weights over the classes. Larger is better.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X is a data frame whose column names are strings.
+    score_map_ : ndarray of shape (M, N)
+        The scores as an image.
+    U_ : ndarray of shape (n_classes, M, k)
+        Left factors of the weights.
+    V_ : ndarray of shape (n_classes, N, k)
+        Right factors of the weights.
+    intercept_ : ndarray of shape (n_classes,)
+        Intercepts b.
+    classes_ : ndarray of shape (n_classes,)
+        The class labels.
+    n_iter_ : int
+        Number of rounds.
+    result_ : bigfs.result.Result
+        Status and history, with the objective and its relative change after each round. The stats
+        have ζ and the route.
 
-    Source: Hou, Jiao, Nie, Luo, Zhou, "2-D Feature Selection by Sparse Matrix Regression", IEEE TIP
-    2017, Alg. 1.
+    See Also
+    --------
+    SparGE : Choose columns of any X together.
+    Fisher : Score pixels one at a time.
+
+    Notes
+    ----- The problem is eq. 11 of [1]_, with X_i the sample i as a matrix and P the weights of all
+    classes::
+
+        min_{U, V, b}  Σ_r Σ_i (tr(U_rᵀ X_i V_r) + b_r − y_ir)² + α‖P‖₂,ₚᵖ,    p_r = vec(U_r V_rᵀ)
+
+    The penalty is smoothed by ζ. The objective never rises, but the problem is not convex: a run
+    that converged is at a stationary point.
+
+    References
+    ----------
+    .. [1] C. Hou, Y. Jiao, F. Nie, T. Luo and Z.-H. Zhou, "2D feature selection by sparse matrix
+       regression", IEEE Transactions on Image Processing, 2017, Alg. 1.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from bigfs import SMR
+    >>> X, y = load_digits(n_class=3, return_X_y=True)
+    >>> model = SMR(sample_shape=(8, 8), n_features_to_select=10, tol=1e-3).fit(X, y)
+    >>> model.score_map_.shape
+    (8, 8)
+    >>> model.selected_[:4]
+    array([38, 47, 14, 57])
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

@@ -1,9 +1,9 @@
 """SparGE: sparse graph embedding by a cutting plane [Chen, Tsang, Tan, Cham, IEEE TKDE 2015].
 
-    min_p min_W  ½‖Xc diag(p) W − T‖² + γ/2 ‖W‖²,    p ∈ {0,1}^d, 1ᵀp = m              [eq. 9]
+    min_p min_W  ½‖Xc diag(p) W − T‖² + γ/2 ‖W‖²,    p ∈ {0,1}^d, 1ᵀp = m              [eq. 6]
 
 T comes from the graph embedding (`response`), the relaxation's optimum from `cutting_plane`, and
-exactly m features from its union by backward elimination on eq. 9 itself (`elimination`; beyond the
+exactly m features from its union by backward elimination on eq. 6 itself (`elimination`; beyond the
 paper).
 """
 
@@ -33,56 +33,116 @@ from bigfs.types import FloatArray
 
 
 class SparGE(Selector):
-    """Sparse graph embedding: the m features that regress best, together, on a graph embedding.
+    """Choose the features that together explain a graph embedding of the samples best.
+
+    Sparse graph embedding [1]_ regresses an embedding T of the samples on exactly m features. A
+    cutting plane solves its convex relaxation, and each cut reads the data once.
 
     Parameters
     ----------
-    embedding : what the features are to explain (Table 1): "lda" the classes (default), "cca" real
-        or
-        multi-label targets, "hsl" the hypergraph of the labels (of the neighbourhoods where y is
-        None), "sda" classes and the kNN graph together, for few labels, "lpp" the kNN graph, "pca"
-        the variance; the last two ignore y.
-    n_features_to_select : m, the size of each set and of the support. int, or a share of d; None
-        keeps half.
-    gamma : ridge penalty γ, in units of the samples' mean squared distance to their mean, so that
-        the same value
-        means the same whatever the data's scale (for rows of unit length the unit is about 1).
-    n_components : width r of the embedding; None takes classes − 1 for sda and 10 for pca, lpp and
-        hsl without y.
-    n_neighbors, metric : of the kNN graph, for lpp, sda and hsl; cosine or heat weights by the
-        metric.
-    graph : (n, n) sparse affinity, or `Neighbours`, to use instead, for lpp and sda.
-    weighting : for lpp and sda. Their generalized eigenproblems weigh sample i by √D_ii
-        (√(1+βD_ii)): "degree" does
-        as they do; "uniform" (default) regresses as the paper's Table 1 does. On COIL20 uniform was
-        better at 50 and 100 pixels of a cosine graph, about equal elsewhere
-        (docs/methods/sparge.md).
-    beta : weight of the graph against the classes, for sda.
-    ranking : how the union of the sets becomes exactly m features. "elimination" (default) takes
-        away the
-        cheapest one by one, at the exact cost to the objective, which is what m features together
-        are worth; "weights" is the paper's, ‖w_j‖ of the relaxation.
-    solver : of the master: "auto", "newton", "simplex", "apg".
-    tol : the relative gap to stop at; max_iter : cuts at most.
+    embedding : {"lda", "cca", "hsl", "sda", "lpp", "pca"}, default="lda"
+        What the features have to explain (Table 1 of [1]_). "lda" stands for the classes, "cca" for
+        real or multi-label targets, "hsl" for the hypergraph of the labels (of the neighborhoods
+        where y is None), "sda" for the classes and the kNN graph together, "lpp" for the kNN graph,
+        and "pca" for the variance. "lpp" and "pca" ignore y.
+    n_features_to_select : int, float or None, default=None
+        The number m of features in each set and in the support. A float in (0, 1] is a share of the
+        features, and None keeps half of them.
+    gamma : float, default=1.0
+        Ridge penalty γ, in units of the samples' mean squared distance to their mean. The same
+        value therefore means the same at any scale of the data. The unit is about 1 for rows of
+        unit length. A larger value needs fewer cuts.
+    n_components : int or None, default=None
+        Width r of the embedding. None takes the number of classes minus 1 for "sda", and 10 for
+        "pca", "lpp", and "hsl" without y, or fewer where X is small. Class labels and targets fix
+        the width of "lda", "cca" and "hsl".
+    n_neighbors : int, default=5
+        Number of neighbors of each sample in the kNN graph of "lpp", "sda", and "hsl" without y.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        Distance of the kNN graph. The edges have cosine weights for "cosine" and heat weights for
+        "euclidean".
+    graph : sparse matrix of shape (n_samples, n_samples), Neighbours or None, default=None
+        Affinity, or neighbors, to use for "lpp" and "sda" instead of a new kNN graph.
+    weighting : {"uniform", "degree"}, default="uniform"
+        Weights of the samples in the regression for "lpp" and "sda". "uniform" is Table 1 of [1]_.
+        "degree" weighs sample i by √D_ii ("lpp") or √(1 + βD_ii) ("sda"), as their generalized
+        eigenproblems do. "uniform" did as well or better on COIL20.
+    beta : float, default=1.0
+        Weight of the graph against the classes, for "sda".
+    ranking : {"elimination", "weights"}, default="elimination"
+        How the union of the sets becomes exactly m features. "elimination" removes the feature of
+        least exact cost to the objective, one by one. "weights" takes the largest row norms of the
+        relaxation, as [1]_ does, which counts twice what two features share.
+    solver : {"auto", "newton", "simplex", "apg"}, default="auto"
+        Solver of the restricted master. "apg" is the one of [1]_. All give the same answer to
+        within the tolerance.
+    tol : float, default=0.01
+        Relative gap between the bounds of the relaxation at which the cuts stop.
+    max_iter : int, default=50
+        Maximum number of cuts.
 
     Attributes
     ----------
-    scores_ : (d,) what the objective lost when the feature was taken away
-        (`ranking="elimination"`), or ‖w_j‖;
-        zero outside the union of the sets. The best k < m of them are a good choice of k: the sets
-        are nested.
-    coef_ : (u, r) W = Σ_t Ωᵗ on the features `union_`.
-    union_ : (u,) the union of the sets, the features with weight.
-    sets_ : the sets Π in the order found, each best first; `eta_` their weights.
-    n_iter_ : cuts made.
-    result_ : status and history; each record has the bounds "upper" and "lower", and "gap". Its
-        stats have
-        "objective", the chosen features' value of eq. 9, and "objective_gap", how far at most from
-        the best m.
+    scores_ : ndarray of shape (n_features,)
+        What the objective lost when the feature was removed (`ranking="elimination"`), or the norm
+        of its row in `coef_` (`ranking="weights"`). Zero outside the union of the sets. With
+        "elimination" the best k < m features are the choice of k, because the sets are nested.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X is a data frame whose column names are strings.
+    coef_ : ndarray of shape (n_union, n_components)
+        Weights W of the relaxation on the features `union_`.
+    union_ : ndarray of shape (n_union,)
+        Indices of the features in any set.
+    sets_ : sequence of ndarray of shape (n_selected,)
+        The sets of m features in the order of the cuts, each best first.
+    eta_ : ndarray of shape (n_sets,)
+        Weights of the sets, on the simplex.
+    n_iter_ : int
+        Number of cuts.
+    result_ : bigfs.result.Result
+        Status and history. Each record of the history has the bounds "upper" and "lower" of the
+        relaxation, and "gap". With `ranking="elimination"` the stats have "objective", the value of
+        the chosen features, and "objective_gap", how far above the best m features it is at most.
 
-    Raises
-    ------
-    ValueError : fewer than two classes for lda, and as `Selector.fit`.
+    See Also
+    --------
+    SparGECV : Choose gamma by cross-validation.
+    SRLSR : Choose features by a sparse classifier, with few labels.
+    LaplacianScore : Score features of a kNN graph one at a time.
+
+    Notes
+    -----
+    The problem is eq. 6 of [1]_, with Xc the centered data and p the choice of features::
+
+        min_p min_W  ½‖Xc diag(p) W − T‖² + γ/2 ‖W‖²,    p ∈ {0, 1}^d, 1ᵀp = m
+
+    X is never centered in place. κ cuts need κ + 1 passes over X, and the columns of at most m κ
+    features are held in memory.
+
+    References
+    ----------
+    .. [1] M. Chen, I. W. Tsang, M. Tan and T.-J. Cham, "A unified feature selection framework for
+       graph embedding on high dimensional data", IEEE Transactions on Knowledge and Data
+       Engineering, 2015.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import SparGE
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = SparGE(n_features_to_select=2).fit(X, y)
+    >>> selector.selected_
+    array([2, 1])
+    >>> selector.transform(X).shape
+    (150, 2)
+    >>> selector.result_.converged
+    True
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -150,24 +210,40 @@ class SparGE(Selector):
             )
 
     def fit_path(self, X: Any, y: Any, sizes: Sequence[int]) -> dict[int, Self]:
-        """`fit` for several numbers of features in one run: the same answers, in the passes of the
-        longest.
+        """Fit several numbers of features in one run.
 
-        The embedding, the gathered columns and their products are shared. (Cheaper still, one fit
-        at the largest size is nested: its `selected_[:k]` is a good choice of k.)
+        Each result equals that of `fit`, and X is read as often as the slowest one needs. The
+        embedding, the gathered columns and their products are shared. One fit at the largest size
+        is cheaper still: its sets are nested, so `selected_[:k]` is a good choice of k features.
 
         Parameters
         ----------
-        X, y : as in `fit`.
-        sizes : the numbers of features, in place of n_features_to_select.
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples, as in `fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), or None
+            Labels or targets, as in `fit`.
+        sizes : sequence of int or float
+            Numbers of features, each in place of `n_features_to_select`.
 
         Returns
         -------
-        A fitted copy of this selector for each size; each one's stats count the passes of them all.
+        dict of {int or float: SparGE}
+            A fitted copy of this selector for each size. The stats of each one count the passes of
+            all.
 
         Raises
         ------
-        ValueError : as `fit`.
+        ValueError
+            As in `fit`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from bigfs import SparGE
+        >>> X, y = load_iris(return_X_y=True)
+        >>> path = SparGE().fit_path(X, y, sizes=[1, 2])
+        >>> path[2].selected_
+        array([2, 1])
         """
         first = clone(self)
         matrix, y = first._as_matrix(X, y)

@@ -25,29 +25,114 @@ from bigfs.types import FloatArray, IntArray
 
 
 class SparGECV(SparGE):
-    """SparGE with γ chosen from a grid by cross-validation on the samples of `fit`.
+    """Choose the features of `SparGE`, with its penalty γ chosen by cross-validation.
 
-    The grid costs the passes of its slowest member, and the fit at the chosen γ its own after that.
+    The loss of a γ is the share of the held-out embedding that a ridge on the m features chosen
+    without the held-out samples leaves unexplained. The ridge has the best penalty of the grid, so
+    the choice of features is judged and not the shrinkage. All γ and folds share the passes over X.
 
     Parameters
     ----------
-    gammas : penalties to try, in the units of `SparGE`'s gamma.
-    cv : number of folds, shuffled with a fixed seed, by class where y has classes; or an object
-        with scikit-learn's `split`.
-    embedding, n_features_to_select, … : as `SparGE`. The embedding T is that of all samples of
-        `fit`.
+    embedding : {"lda", "cca", "hsl", "sda", "lpp", "pca"}, default="lda"
+        What the features have to explain (Table 1 of [1]_). "lda" stands for the classes, "cca" for
+        real or multi-label targets, "hsl" for the hypergraph of the labels (of the neighborhoods
+        where y is None), "sda" for the classes and the kNN graph together, "lpp" for the kNN graph,
+        and "pca" for the variance. "lpp" and "pca" ignore y.
+    n_features_to_select : int, float or None, default=None
+        The number m of features in each set and in the support. A float in (0, 1] is a share of the
+        features, and None keeps half of them.
+    gammas : array-like of float, default=(0.25, 0.5, 1.0, 2.0, 4.0)
+        Penalties to try, in the units of the gamma of `SparGE`.
+    cv : int, cross-validation generator or iterable, default=3
+        Number of folds, shuffled with a fixed seed and stratified where y holds classes, or an
+        object with scikit-learn's `split`.
+    n_components : int or None, default=None
+        Width r of the embedding. None takes the number of classes minus 1 for "sda", and 10 for
+        "pca", "lpp", and "hsl" without y, or fewer where X is small. Class labels and targets fix
+        the width of "lda", "cca" and "hsl".
+    n_neighbors : int, default=5
+        Number of neighbors of each sample in the kNN graph of "lpp", "sda", and "hsl" without y.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        Distance of the kNN graph. The edges have cosine weights for "cosine" and heat weights for
+        "euclidean".
+    graph : sparse matrix of shape (n_samples, n_samples), Neighbours or None, default=None
+        Affinity, or neighbors, to use for "lpp" and "sda" instead of a new kNN graph.
+    weighting : {"uniform", "degree"}, default="uniform"
+        Weights of the samples in the regression for "lpp" and "sda". "uniform" is Table 1 of [1]_.
+        "degree" weighs sample i by √D_ii ("lpp") or √(1 + βD_ii) ("sda"), as their generalized
+        eigenproblems do. "uniform" did as well or better on COIL20.
+    beta : float, default=1.0
+        Weight of the graph against the classes, for "sda".
+    ranking : {"elimination", "weights"}, default="elimination"
+        How the union of the sets becomes exactly m features. "elimination" removes the feature of
+        least exact cost to the objective, one by one. "weights" takes the largest row norms of the
+        relaxation, as [1]_ does, which counts twice what two features share.
+    solver : {"auto", "newton", "simplex", "apg"}, default="auto"
+        Solver of the restricted master. "apg" is the one of [1]_. All give the same answer to
+        within the tolerance.
+    tol : float, default=0.01
+        Relative gap between the bounds of the relaxation at which the cuts stop.
+    max_iter : int, default=50
+        Maximum number of cuts.
 
     Attributes
     ----------
-    gamma_ : the chosen γ, the largest whose mean loss is within one standard error of the least:
-        the cheapest of equals.
-    losses_ : (len(gammas), folds) the share of T, held out, that the chosen features leave
-        unexplained.
-    And all those of `SparGE`.
+    gamma_ : float
+        The chosen γ: the largest whose mean loss is within one standard error of the least, because
+        a larger γ is cheaper.
+    losses_ : ndarray of shape (n_gammas, n_folds)
+        Share of the held-out embedding that the chosen features leave unexplained.
+    scores_ : ndarray of shape (n_features,)
+        What the objective lost when the feature was removed (`ranking="elimination"`), or the norm
+        of its row in `coef_` (`ranking="weights"`). Zero outside the union of the sets. With
+        "elimination" the best k < m features are the choice of k, because the sets are nested.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X is a data frame whose column names are strings.
+    coef_ : ndarray of shape (n_union, n_components)
+        Weights W of the relaxation on the features `union_`.
+    union_ : ndarray of shape (n_union,)
+        Indices of the features in any set.
+    sets_ : sequence of ndarray of shape (n_selected,)
+        The sets of m features in the order of the cuts, each best first.
+    eta_ : ndarray of shape (n_sets,)
+        Weights of the sets, on the simplex.
+    n_iter_ : int
+        Number of cuts.
+    result_ : bigfs.result.Result
+        Status and history. Each record of the history has the bounds "upper" and "lower" of the
+        relaxation, and "gap". With `ranking="elimination"` the stats have "objective", the value of
+        the chosen features, and "objective_gap", how far above the best m features it is at most.
 
-    Raises
-    ------
-    ValueError : gammas that are not positive, and as `SparGE`.
+    See Also
+    --------
+    SparGE : The same method with a fixed gamma.
+
+    Notes
+    ----- The embedding T is that of all samples of `fit`. The grid costs the passes of its slowest
+    member, and the fit at the chosen γ costs its own.
+
+    References
+    ----------
+    .. [1] M. Chen, I. W. Tsang, M. Tan and T.-J. Cham, "A unified feature selection framework for
+       graph embedding on high dimensional data", IEEE Transactions on Knowledge and Data
+       Engineering, 2015.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import SparGECV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = SparGECV(n_features_to_select=2, gammas=[0.1, 1.0]).fit(X, y)
+    >>> selector.gamma_
+    1.0
+    >>> selector.selected_
+    array([2, 1])
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

@@ -169,38 +169,101 @@ def measure(state: State) -> Record:
 
 
 class SRLSR(Selector):
-    """Semi-supervised rescaled least squares: features by their share θ of a row-sparse classifier.
+    """Choose features by their share of a row-sparse classifier, from few or all labels.
+
+    Sparse rescaled linear square regression [1]_ learns the classifier and the labels of the
+    unlabeled samples together. In an array y, −1 means unlabeled unless y holds nothing but −1 and
+    1.
 
     Parameters
     ----------
-    n_features_to_select : a count, a fraction of the features, or None for half of them.
-    p : in (0, 1], of the penalty ‖W‖²₂,ₚ. The smaller, the fewer features keep a weight; below 1
-        the answer is a local optimum.
-    gamma : > 0, weight of the penalty. About γ^(−1/4) features keep a weight at p = 0.5 and
-        γ^(−1/2) at p = 1, up to a factor that the data
-        sets: for 500 text features 1e−8 and 1e−3 are places to start.
-    start : (d,) positive first θ; None is 1 for every feature. For p = 1 it does not change the
-        answer.
-    solver : "auto", "woodbury", "primal" or "cg": how the ridge solves run; `bigfs.linalg.ridge`.
-    solver_tol : relative residual at which CG stops in each round.
-    solver_max_iter : CG's iterations in each round; stopping there still lowers the objective, and
-        `history` has the residual.
-    tol : stop at this relative duality gap (p = 1) or violation of stationarity (p < 1).
-    max_iter : rounds.
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+    p : float, default=0.5
+        Exponent of the penalty ‖W‖²₂,ₚ, in (0, 1]. A smaller p leaves fewer features with a weight.
+        Below 1 the answer is a local optimum.
+    gamma : float, default=1e-6
+        Weight of the penalty. About γ^(−1/4) features keep a weight at p = 0.5 and γ^(−1/2) at p =
+        1, up to a factor that depends on the data. For 500 features of a text corpus, start at 1e-8
+        and 1e-3.
+    start : array-like of shape (n_features,) or None, default=None
+        Positive first θ. None takes 1 for every feature. For p = 1 it does not change the answer.
+    solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
+        Solver of the ridge problem of each round. "auto" takes the one of least projected time
+        among those that fit in memory.
+    solver_tol : float, default=1e-6
+        Relative residual at which the solver "cg" stops in each round.
+    solver_max_iter : int, default=100
+        Maximum number of iterations of "cg" in each round. A round that stops there still lowers
+        the objective, and the history holds its residual.
+    tol : float, default=1e-2
+        Relative duality gap (p = 1) or violation of stationarity (p < 1) at which to stop.
+    max_iter : int, default=200
+        Maximum number of rounds.
 
     Attributes
     ----------
-    scores_ : (d,) θ where it is positive. Features of zero weight follow at −1 … 0, by how strongly
-        the residual asks for them.
-    theta_ : (d,) on the simplex.
-    coef_, intercept_ : W (d, c) and b (c,).
-    classes_ : (c,) the labels found.
-    label_distributions_ : (n, c) the completed Y: one-hot where labelled, on the simplex where not.
-    result_ : status, history (objective, features, violation, gap, residual of each round), and the
-        plans of the ridge solves.
+    scores_ : ndarray of shape (n_features,)
+        θ of each feature where it is positive. A feature of zero weight has a score in [−1, 0], by
+        how strongly the residual correlates with it.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X is a data frame whose column names are strings.
+    theta_ : ndarray of shape (n_features,)
+        Share of each feature in the classifier, on the simplex.
+    coef_ : ndarray of shape (n_features, n_classes)
+        Weights W.
+    intercept_ : ndarray of shape (n_classes,)
+        Intercept b.
+    classes_ : ndarray of shape (n_classes,)
+        The class labels.
+    label_distributions_ : ndarray of shape (n_samples, n_classes)
+        The completed Y: one-hot for a labeled sample, a point of the simplex for an unlabeled one.
+    n_iter_ : int
+        Number of rounds.
+    result_ : bigfs.result.Result
+        Status and history. Each record of the history has the objective, the number of features,
+        the violation, the gap and the residual of the ridge solve. The stats have the plans of the
+        ridge solves and the passes over X.
 
-    References ---------- Chen, Yuan, Nie, Ming: Semi-supervised feature selection via sparse
-    rescaled linear square regression. IEEE TKDE 2018, eq. 50 and Alg. 1.
+    See Also
+    --------
+    RLSR : The convex case p = 1.
+    JHLSR : Learn a hypergraph of the samples too.
+    SparGE : With `embedding="sda"`, choose features from few labels and a kNN graph.
+
+    Notes
+    ----- The problem is eq. 50 of [1]_, corrected: the penalty is squared. The minimum is over W,
+    b, and the rows of Y of the unlabeled samples on the simplex::
+
+        min ‖XW + 1bᵀ − Y‖² + γ‖W‖²₂,ₚ
+
+    Each round solves one ridge problem and never raises the objective after the first round.
+
+    References
+    ----------
+    .. [1] X. Chen, G. Yuan, F. Nie and Z. Ming, "Semi-supervised feature selection via sparse
+       rescaled linear square regression", IEEE Transactions on Knowledge and Data Engineering,
+       2018, eq. 50 and Alg. 1.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import SRLSR
+    >>> X, y = load_iris(return_X_y=True)
+    >>> few = y.copy()
+    >>> few[::2] = -1
+    >>> selector = SRLSR(n_features_to_select=2, gamma=1e-2).fit(X, few)
+    >>> selector.selected_
+    array([3, 1])
+    >>> round(float((selector.predict(X) == y).mean()), 2)
+    0.85
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -274,7 +337,18 @@ class SRLSR(Selector):
         return start / start.max()
 
     def predict(self, X: Any) -> AnyArray:
-        """The class of largest x W + b, (n,), for X as in `fit`."""
+        """Predict the class of each sample, that of the largest x W + b.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples with the features seen during `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The predicted class labels.
+        """
         check_is_fitted(self)
         on = np.flatnonzero(self.theta_)
         if isinstance(X, Matrix) or is_dask(X):
@@ -287,10 +361,92 @@ class SRLSR(Selector):
 
 
 class RLSR(SRLSR):
-    """SRLSR with p = 1: convex, so that the optimum does not depend on the start, with a duality
-    gap for every answer.
+    """Choose features by the convex case p = 1 of `SRLSR`.
 
-    The parameters and attributes are those of `SRLSR` without p; gamma is 1e-3 if it is not given.
+    The optimum does not depend on the start, and a duality gap certifies it. In an array y, −1
+    means unlabeled unless y holds nothing but −1 and 1.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+    gamma : float, default=1e-3
+        Weight of the penalty. About γ^(−1/2) features keep a weight, up to a factor that depends on
+        the data.
+    start : array-like of shape (n_features,) or None, default=None
+        Positive first θ. None takes 1 for every feature. It does not change the answer.
+    solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
+        Solver of the ridge problem of each round. "auto" takes the one of least projected time
+        among those that fit in memory.
+    solver_tol : float, default=1e-6
+        Relative residual at which the solver "cg" stops in each round.
+    solver_max_iter : int, default=100
+        Maximum number of iterations of "cg" in each round. A round that stops there still lowers
+        the objective, and the history holds its residual.
+    tol : float, default=1e-2
+        Relative duality gap at which to stop.
+    max_iter : int, default=200
+        Maximum number of rounds.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        θ of each feature where it is positive. A feature of zero weight has a score in [−1, 0], by
+        how strongly the residual correlates with it.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X is a data frame whose column names are strings.
+    theta_ : ndarray of shape (n_features,)
+        Share of each feature in the classifier, on the simplex.
+    coef_ : ndarray of shape (n_features, n_classes)
+        Weights W.
+    intercept_ : ndarray of shape (n_classes,)
+        Intercept b.
+    classes_ : ndarray of shape (n_classes,)
+        The class labels.
+    label_distributions_ : ndarray of shape (n_samples, n_classes)
+        The completed Y: one-hot for a labeled sample, a point of the simplex for an unlabeled one.
+    n_iter_ : int
+        Number of rounds.
+    result_ : bigfs.result.Result
+        Status and history. Each record of the history has the objective, the number of features,
+        the violation, the gap and the residual of the ridge solve. The stats have the plans of the
+        ridge solves and the passes over X.
+
+    See Also
+    --------
+    SRLSR : The same method with p up to 1, for fewer features.
+    SparGE : Choose exactly m features together.
+
+    Notes
+    -----
+    The minimum is over W, b, and the rows of Y of the unlabeled samples on the simplex (eq. 50 of
+    [1]_ with p = 1, corrected)::
+
+        min ‖XW + 1bᵀ − Y‖² + γ‖W‖²₂,₁
+
+    References
+    ----------
+    .. [1] X. Chen, G. Yuan, F. Nie and Z. Ming, "Semi-supervised feature selection via sparse
+       rescaled linear square regression", IEEE Transactions on Knowledge and Data Engineering,
+       2018.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import RLSR
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = RLSR(n_features_to_select=2).fit(X, y)
+    >>> selector.selected_
+    array([3, 1])
+    >>> selector.result_.status.name
+    'CONVERGED'
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

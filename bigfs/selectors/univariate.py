@@ -59,8 +59,56 @@ class _ClassSums(Selector):
 
 
 class Fisher(_ClassSums):
-    """Fisher score SSB/SSW; infinite for a feature that is constant within each class and differs
-    between them.
+    """Score each feature by its variance between classes over that within classes.
+
+    The score is infinite for a feature that is constant within each class and differs between
+    classes. It ranks features as `ANOVA` does. Unlabeled samples of a store are left out.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        Fisher score of each feature. Larger is better.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X is a data frame whose column names are strings.
+    result_ : bigfs.result.Result
+        Status, and the number of passes over X in `stats`.
+
+    See Also
+    --------
+    ANOVA : The same ranking, as F statistics.
+    Chi2 : The χ² statistic of non-negative features.
+    SparGE : Choose features together instead of one at a time.
+
+    Notes
+    -----
+    With n_c samples of mean x̄_c in class c, the score of a feature is::
+
+        Σ_c n_c (x̄_c − x̄)² / (Σ_i x_i² − Σ_c n_c x̄_c²)
+
+    It needs one pass over X, or none over a store, which holds the sums per class.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import Fisher
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = Fisher(n_features_to_select=2).fit(X, y)
+    >>> selector.selected_
+    array([2, 3])
+    >>> selector.transform(X).shape
+    (150, 2)
     """
 
     def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
@@ -69,8 +117,53 @@ class Fisher(_ClassSums):
 
 
 class ANOVA(_ClassSums):
-    """The F statistic of a one-way analysis of variance, as
-    `sklearn.feature_selection.f_classif`.
+    """Score each feature by the F statistic of a one-way analysis of variance.
+
+    The scores are those of `sklearn.feature_selection.f_classif`. A feature that is constant within
+    each class and differs between classes scores infinity. Unlabeled samples of a store are left
+    out.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        F statistic of each feature. Larger is better.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X is a data frame whose column names are strings.
+    result_ : bigfs.result.Result
+        Status, and the number of passes over X in `stats`.
+
+    See Also
+    --------
+    Fisher : The same ranking, without the degrees of freedom.
+    Chi2 : The χ² statistic of non-negative features.
+    SparGE : Choose features together instead of one at a time.
+
+    Notes
+    ----- With n samples in c classes, F is (n − c)/(c − 1) times the Fisher score. It needs one
+    pass over X, or none over a store, which holds the sums per class.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import ANOVA
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = ANOVA(n_features_to_select=2).fit(X, y)
+    >>> selector.selected_
+    array([2, 3])
+    >>> selector.scores_.round(1)
+    array([ 119.3,   49.2, 1180.2,  960. ])
     """
 
     def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
@@ -80,8 +173,56 @@ class ANOVA(_ClassSums):
 
 
 class Chi2(_ClassSums):
-    """The χ² statistic between a non-negative feature and the class, as
-    `sklearn.feature_selection.chi2`.
+    """Score each non-negative feature by its χ² statistic with the class.
+
+    The scores are those of `sklearn.feature_selection.chi2`. Negative values are refused. Unlabeled
+    samples of a store are left out.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        The χ² statistic of each feature. Larger is better.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, where X is a data frame whose column names are strings.
+    result_ : bigfs.result.Result
+        Status, and the number of passes over X in `stats`.
+
+    See Also
+    --------
+    ANOVA : The F statistic, which takes negative values too.
+    Fisher : The variance between classes over that within classes.
+    SparGE : Choose features together instead of one at a time.
+
+    Notes
+    ----- With O_c the sum of the feature in class c, and E_c its total times the share of class c
+    among the samples, the score is::
+
+        Σ_c (O_c − E_c)² / E_c
+
+    It needs one pass over X, or none over a store, which holds the sums per class.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import Chi2
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = Chi2(n_features_to_select=2).fit(X, y)
+    >>> selector.selected_
+    array([2, 3])
+    >>> selector.scores_.round(1)
+    array([ 10.8,   3.7, 116.3,  67. ])
     """
 
     _positive = True
