@@ -69,22 +69,71 @@ class Taken:
 
 
 class Matrix:
-    """An n × d matrix as a grid of tile loaders.
+    """Hold an n × d matrix as tiles that are loaded where they are used.
+
+    The matrix is never loaded as a whole and never made dense. It may have two layouts. Tiles of
+    rows (CSR) give products X @ W. Tiles of columns (CSC) give products Xᵀ @ V, column scores and
+    gathered columns. Either layout alone suffices for both products.
 
     Parameters
     ----------
-    shape : (n, d).
-    rows, columns : tiles in order; either layout may be missing, not both. A tile has `start`,
-        `stop` (of its rows or its columns) and `load()`.
-    stats : column statistics if they are known already, or a function that reads them when asked;
-        else one pass computes them.
-    class_stats : a function of class codes that gives their `ClassStats`, if it has those of just
-        these codes, else None.
-    local : the tiles hold their arrays, so work stays in this process.
+    shape : tuple of int
+        Numbers of rows and columns, (n, d).
+    rows : sequence of tiles, default=()
+        Tiles of rows in order. A tile has `start`, `stop` and `load()`.
+    columns : sequence of tiles, default=()
+        Tiles of columns in order. One layout may be missing, but not both.
+    stats : Stats, callable or None, default=None
+        Column statistics, or a function that reads them when they are asked for. None computes them
+        in one pass.
+    class_stats : callable, default=lambda codes: None
+        Function of the class codes that returns their `ClassStats`, or None if it has none for
+        these codes.
+    local : bool, default=False
+        Whether the tiles hold their arrays. Then all work stays in this process.
 
     Attributes
     ----------
-    passes : how often the whole matrix was read. Gathers of columns are not passes.
+    shape : tuple of int
+        Numbers of rows and columns, (n, d).
+    ndim : int
+        Always 2.
+    row_tiles : tuple of tiles
+        Tiles of rows. Empty if the matrix has no such layout.
+    column_tiles : tuple of tiles
+        Tiles of columns. Empty if the matrix has no such layout.
+    local : bool
+        Whether all work stays in this process.
+    passes : int
+        How often the whole matrix was read. Gathering columns is not a pass.
+    class_stats : callable
+        As given.
+    T : transposed view
+        The transposed matrix, for products only.
+    stats : Stats
+        Column sums, sums of squares, and counts of non-zeros.
+    means : ndarray of shape (d,)
+        Column means μ.
+    nnz : int
+        Number of non-zeros.
+
+    See Also
+    --------
+    cluster : Run the work on the tiles in several processes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bigfs import Matrix
+    >>> X = Matrix.from_array(np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]]), tile_rows=2)
+    >>> X.shape, len(X.row_tiles)
+    ((3, 2), 2)
+    >>> X @ np.array([1.0, 1.0])
+    array([1., 2., 3.])
+    >>> X.T @ np.ones(3)
+    array([4., 2.])
+    >>> X.columns([1]).toarray().ravel()
+    array([0., 2., 0.])
     """
 
     __array_ufunc__ = None  # let `ndarray @ Matrix` reach us, to be refused
@@ -113,12 +162,26 @@ class Matrix:
     def from_array(
         cls, X: Any, *, tile_rows: int | None = None, tile_columns: int | None = None
     ) -> Matrix:
-        """Tiles of an array in memory: NumPy (dense tiles) or scipy.sparse (both layouts).
+        """Tile an array in memory.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            A NumPy array gives dense tiles. A sparse matrix gives both layouts.
+        tile_rows : int or None, default=None
+            Rows per tile of rows. None makes one tile.
+        tile_columns : int or None, default=None
+            Columns per tile of columns. None makes one tile.
+
+        Returns
+        -------
+        Matrix
+            The matrix, whose tiles hold their arrays.
 
         Raises
         ------
         ValueError
-            `X` holds NaN, infinity, or something that is not a real number.
+            X holds NaN, infinity, or something that is not a real number.
         """
         X = checked(X)
         if not sp.issparse(X):
@@ -138,9 +201,25 @@ class Matrix:
 
     @classmethod
     def from_dask(cls, X: Any) -> Matrix:
-        """Row tiles of a Dask array whose blocks are NumPy or scipy.sparse; columns in one chunk.
+        """Tile a Dask array by its chunks of rows.
 
-        A block is checked each time that it is computed: NaN or infinity is a ValueError then.
+        The columns are brought into one chunk. A block is checked each time it is computed, so NaN
+        and infinity raise a ValueError only then.
+
+        Parameters
+        ----------
+        X : dask.array.Array of shape (n, d)
+            Array whose blocks are NumPy or SciPy sparse arrays.
+
+        Returns
+        -------
+        Matrix
+            The matrix, by rows. Its tiles stay lazy.
+
+        Raises
+        ------
+        ValueError
+            X does not have two dimensions.
         """
         if X.ndim != 2:
             raise ValueError(
@@ -170,9 +249,24 @@ class Matrix:
         each: Sequence[Sequence[Any]] = (),
         label: str | None = None,
     ) -> list[Any]:
-        """``fn(block, start, stop, *each_i, *shared)`` on every tile of rows, in order.
+        """Call a function on every tile of rows.
 
-        One pass.
+        Parameters
+        ----------
+        fn : callable
+            Called as ``fn(block, start, stop, *each_i, *shared)`` with the block of a tile, and the
+            range [start, stop) of the tile. It must pickle.
+        *shared : object
+            Arguments that are the same for every tile.
+        each : sequence of sequence, default=()
+            Arguments with one value per tile, in the order of the tiles.
+        label : str or None, default=None
+            Name of the step in the progress display. None shows no progress.
+
+        Returns
+        -------
+        list
+            The results in the order of the tiles. The matrix is read once.
         """
         return self._map(self._rows_required(), fn, shared, each, label)
 
@@ -183,9 +277,24 @@ class Matrix:
         each: Sequence[Sequence[Any]] = (),
         label: str | None = None,
     ) -> list[Any]:
-        """``fn(block, start, stop, *each_i, *shared)`` on every tile of columns, in order.
+        """Call a function on every tile of columns.
 
-        One pass.
+        Parameters
+        ----------
+        fn : callable
+            Called as ``fn(block, start, stop, *each_i, *shared)`` with the block of a tile, and the
+            range [start, stop) of the tile. It must pickle.
+        *shared : object
+            Arguments that are the same for every tile.
+        each : sequence of sequence, default=()
+            Arguments with one value per tile, in the order of the tiles.
+        label : str or None, default=None
+            Name of the step in the progress display. None shows no progress.
+
+        Returns
+        -------
+        list
+            The results in the order of the tiles. The matrix is read once.
         """
         return self._map(self._columns_required(), fn, shared, each, label)
 
@@ -196,7 +305,27 @@ class Matrix:
         each: Sequence[Sequence[Any]] = (),
         label: str | None = None,
     ) -> Any:
-        """The sum of `fn` over the tiles of rows, in a fixed tree. One pass."""
+        """Sum a function over the tiles of rows.
+
+        The sum is taken in a fixed tree, so its rounding does not depend on the workers.
+
+        Parameters
+        ----------
+        fn : callable
+            Called as ``fn(block, start, stop, *each_i, *shared)`` with the block of a tile, and the
+            range [start, stop) of the tile. It must pickle.
+        *shared : object
+            Arguments that are the same for every tile.
+        each : sequence of sequence, default=()
+            Arguments with one value per tile, in the order of the tiles.
+        label : str or None, default=None
+            Name of the step in the progress display. None shows no progress.
+
+        Returns
+        -------
+        object
+            The sum of the results. The matrix is read once.
+        """
         return self._reduce(self._rows_required(), fn, shared, each, label)
 
     def reduce_columns(
@@ -206,7 +335,27 @@ class Matrix:
         each: Sequence[Sequence[Any]] = (),
         label: str | None = None,
     ) -> Any:
-        """The sum of `fn` over the tiles of columns, in a fixed tree. One pass."""
+        """Sum a function over the tiles of columns.
+
+        The sum is taken in a fixed tree, so its rounding does not depend on the workers.
+
+        Parameters
+        ----------
+        fn : callable
+            Called as ``fn(block, start, stop, *each_i, *shared)`` with the block of a tile, and the
+            range [start, stop) of the tile. It must pickle.
+        *shared : object
+            Arguments that are the same for every tile.
+        each : sequence of sequence, default=()
+            Arguments with one value per tile, in the order of the tiles.
+        label : str or None, default=None
+            Name of the step in the progress display. None shows no progress.
+
+        Returns
+        -------
+        object
+            The sum of the results. The matrix is read once.
+        """
         return self._reduce(self._columns_required(), fn, shared, each, label)
 
     def _map(
@@ -254,11 +403,22 @@ class Matrix:
 
     @property
     def T(self) -> _Transposed:
-        """Xᵀ, only for products: `X.T @ V`."""
+        """Transposed matrix, only for products `X.T @ V`."""
         return _Transposed(self)
 
     def columns(self, index: Any) -> sp.csc_array:
-        """The columns `index`, in that order, as an n × len(index) csc array in memory."""
+        """Gather columns in memory.
+
+        Parameters
+        ----------
+        index : array-like of int
+            Numbers of the columns, in any order.
+
+        Returns
+        -------
+        csc_array of shape (n, len(index))
+            The columns, in the order of `index`.
+        """
         index = np.asarray(index, dtype=np.int64)
         if not self.column_tiles:
             tiles = self._rows_required()
@@ -291,7 +451,23 @@ class Matrix:
         )
 
     def take_rows(self, rows: Any) -> Matrix:
-        """The matrix of some rows (increasing indices or a mask), by tiles of the same bounds."""
+        """Take some rows as a matrix, without reading them.
+
+        Parameters
+        ----------
+        rows : array-like of int or bool
+            Strictly increasing row numbers, or a mask of length n.
+
+        Returns
+        -------
+        Matrix
+            The matrix of these rows. Its tiles have the bounds of this one's.
+
+        Raises
+        ------
+        ValueError
+            The row numbers are not strictly increasing.
+        """
         rows = np.asarray(rows)
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
         if len(rows) and np.any(np.diff(rows) <= 0):
@@ -310,8 +486,17 @@ class Matrix:
         )
 
     def rows(self, rows: Any) -> Any:
-        """Some rows (as `take_rows` takes them) in memory: a csr array, or an ndarray where tiles
-        are dense.
+        """Gather rows in memory.
+
+        Parameters
+        ----------
+        rows : array-like of int or bool
+            Strictly increasing row numbers, or a mask of length n.
+
+        Returns
+        -------
+        csr_array or ndarray of shape (n_selected, d)
+            The rows. An ndarray if the tiles are dense.
         """
         self._rows_required()
         parts = engine.map_tiles(engine.load, self.take_rows(rows).row_tiles, local=self.local)
@@ -325,7 +510,9 @@ class Matrix:
 
     @property
     def stats(self) -> Stats:
-        """Column sums, squares and counts; one pass, the first time, unless the store has them.
+        """Column sums, sums of squares, and counts of non-zeros.
+
+        They cost one pass the first time, unless the store holds them.
 
         Raises
         ------
@@ -349,11 +536,12 @@ class Matrix:
 
     @property
     def means(self) -> AnyArray:
-        """μ, of length d."""
+        """Column means μ, an ndarray of shape (d,)."""
         return self.stats.sums / self.shape[0]
 
     @property
     def nnz(self) -> int:
+        """Number of non-zeros."""
         return int(self.stats.counts.sum())
 
 

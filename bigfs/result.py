@@ -17,7 +17,37 @@ Record = dict[str, float]
 
 
 class Status(StrEnum):
-    """How a run ended. The value is the advice that the user reads."""
+    """How a run ended.
+
+    The value of each member is the sentence that the user reads, with advice where the run ended
+    early.
+
+    Attributes
+    ----------
+    CONVERGED : str
+        The run reached its tolerance.
+    EXACT : str
+        The solution has a closed form.
+    MAX_ITER : str
+        The run stopped at its iteration limit.
+    STALLED : str
+        The run made no further progress in floating point.
+    NOT_FINITE : str
+        The run met NaN or infinity.
+
+    See Also
+    --------
+    Result : Holds the status of a run.
+    NotConverged : The warning of a run that ended early.
+
+    Examples
+    --------
+    >>> from bigfs.result import Status
+    >>> Status.MAX_ITER.name
+    'MAX_ITER'
+    >>> print(Status.MAX_ITER)
+    stopped at the iteration limit; raise max_iter or loosen tol
+    """
 
     CONVERGED = "converged to the tolerance asked for"
     EXACT = "solved in closed form; there is nothing to converge"
@@ -29,12 +59,65 @@ class Status(StrEnum):
 
 
 class NotConverged(UserWarning):
-    """A run ended before its tolerance; the message says how far from the optimum."""
+    """Warning of a run that ended before its tolerance.
+
+    The message says why the run ended and how far it is from the optimum.
+
+    See Also
+    --------
+    Status : How a run ended.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import RLSR
+    >>> from bigfs.result import NotConverged
+    >>> X, y = load_iris(return_X_y=True)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", NotConverged)
+    ...     selector = RLSR(max_iter=1, tol=1e-9).fit(X, y)
+    >>> selector.result_.status.name
+    'MAX_ITER'
+    """
 
 
 @dataclass(frozen=True)
 class Result(Generic[State]):
-    """A value with its status, one record per step in `history`, and counts in `stats`."""
+    """Hold the value that a solver returns, with its status and history.
+
+    Parameters
+    ----------
+    value : object
+        The last state of the run.
+    status : Status
+        How the run ended.
+    history : list of dict, default=[]
+        One record of numbers per step.
+    stats : dict, default={}
+        Counts and measurements of the whole run.
+
+    Attributes
+    ----------
+    converged : bool
+        Whether the value is a solution.
+
+    See Also
+    --------
+    Status : How a run ended.
+    NotConverged : The warning of a run that ended early.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import SparGE
+    >>> X, y = load_iris(return_X_y=True)
+    >>> result = SparGE(n_features_to_select=2).fit(X, y).result_
+    >>> result.status.name, result.converged
+    ('CONVERGED', True)
+    >>> sorted(result.history[-1])
+    ['features', 'gap', 'lower', 'sets', 'upper']
+    """
 
     value: State
     status: Status
@@ -43,6 +126,7 @@ class Result(Generic[State]):
 
     @property
     def converged(self) -> bool:
+        """Whether the run reached its tolerance or has a closed form."""
         return self.status in (Status.CONVERGED, Status.EXACT)
 
 
@@ -70,11 +154,39 @@ _observer: ContextVar[_Observer] = ContextVar("observer", default=_UNOBSERVED)
 def observed(
     callback: Callable[[str, Record], None] | None = None, checkpoint: Checkpoint | None = None
 ) -> Iterator[None]:
-    """Watch the loops of the block: `callback(name, record)` after each step, states to
-    `checkpoint`.
+    """Watch the loops of a block of code.
 
-    What is None stays as an enclosing `observed` set it. Only outermost loops are observed: a
-    solver's inner iterations belong to their step.
+    Only outermost loops are observed. The inner iterations of a solver belong to their step.
+
+    Parameters
+    ----------
+    callback : callable or None, default=None
+        Called as ``callback(name, record)`` after each step. None keeps the callback of an
+        enclosing `observed`.
+    checkpoint : Checkpoint or None, default=None
+        Keeps the state after each step. A run that finds its state there goes on from it. None
+        keeps the checkpoint of an enclosing `observed`.
+
+    Yields
+    ------
+    None
+        Nothing. The block runs under observation.
+
+    See Also
+    --------
+    Result : Holds the same records after the run.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import SparGE
+    >>> from bigfs.result import observed
+    >>> X, y = load_iris(return_X_y=True)
+    >>> names = set()
+    >>> with observed(lambda name, record: names.add(name)):
+    ...     selector = SparGE(n_features_to_select=2).fit(X, y)
+    >>> names
+    {'SparGE'}
     """
     outer = _observer.get()
     token = _observer.set(_Observer(callback or outer.callback, checkpoint or outer.checkpoint))
@@ -96,19 +208,30 @@ def iterate(
 ) -> Result[State]:
     """Step until `measure(state)[stop] <= tol`.
 
+    Inside `observed(...)` a run that finds a checkpoint of its name goes on from it.
+
     Parameters
     ----------
-    step : pure function from a state (a NamedTuple of arrays and numbers) to the next one.
-    measure : the numbers of a state that go to the history; they are relative where they
-        decide the stop. A number that is not finite ends the run, except that the stop's
-        own number may be infinite while nothing is known yet.
-    stop : the name, in `measure`'s record, of the number compared with `tol`.
-    name : what runs, for the warning, the progress and the checkpoint. Inside `observed(...)` a run
-        that finds a checkpoint of this name goes on from it.
+    step : callable
+        Pure function from a state to the next one.
+    state : NamedTuple
+        First state, of arrays and numbers.
+    measure : callable
+        Function from a state to its record in the history. A number that is not finite ends the
+        run, except that the number `stop` may be infinite while it is not known yet.
+    stop : str
+        Key of the number in the record that is compared with `tol`.
+    tol : float
+        Tolerance. It is relative where `measure` gives a relative number.
+    max_iter : int
+        Maximum number of steps.
+    name : str
+        Name of the run, for the warning, the progress and the checkpoint.
 
     Returns
     -------
-    Result with the last state. A run that ends early says so by its status and warns.
+    Result
+        The last state, with its status and history. A run that ends early warns.
     """
     callback, checkpoint = _observer.get()
     history: list[Record] = []

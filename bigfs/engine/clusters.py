@@ -63,22 +63,22 @@ def cluster(
     """Run the tiles of the block on a Dask cluster.
 
     A cluster started here is bound to 127.0.0.1 and speaks mutual TLS. Its key is made for this
-    block and kept in memory, so other users of the machine can't join the cluster or run code in
+    block and kept in memory, so other users of the machine cannot join the cluster or run code in
     it.
 
     Parameters
     ----------
     scheduler : str, distributed.Client or cluster object, default=None
         Address of a running scheduler (``tcp://…``, ``tls://…``), a client, or a cluster
-        (`LocalCluster`, `SLURMCluster`, …). What is given is used as it is and stays open. None
-        starts processes on this machine.
+        (`LocalCluster`, `SLURMCluster`, …). It is used as it is and stays open. None starts
+        processes on this machine.
     workers : int, default=None
-        Number of processes to start, one thread each. None starts one per core. 0 runs serially,
-        here.
+        Number of processes to start, one thread each. None starts one per core. 0 runs serially, in
+        this process.
     memory_limit : str or int, default="1GB"
         Memory of each worker, as Dask writes it. "auto" shares the machine's memory. Ignored with
         `scheduler`.
-    security : distributed.Security or str or path-like, default=None
+    security : distributed.Security, str or path-like, default=None
         Certificates for the scheduler at an address: an object, or the folder that `bigfs
         certificates` wrote.
     dashboard : bool, default=False
@@ -95,9 +95,23 @@ def cluster(
     Raises
     ------
     ClusterLost
-        The cluster can't be reached, or it goes away while the block works. The message has advice.
+        The cluster cannot be reached, or it is lost while the block runs. The message has advice.
     ValueError
-        `memory_limit` is no size, or is less than a worker's libraries take.
+        `memory_limit` is not a size, or is less than the libraries of a worker take.
+
+    See Also
+    --------
+    Matrix : The tiles that the cluster works on.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> import bigfs
+    >>> X, y = load_iris(return_X_y=True)
+    >>> with bigfs.cluster(workers=0):
+    ...     selector = bigfs.ANOVA(n_features_to_select=2).fit(X, y)
+    >>> selector.selected_
+    array([2, 3])
     """
     if scheduler is None:
         require_size(memory_limit)
