@@ -47,22 +47,57 @@ def append(
     wait: float = -1,
     **options: Any,
 ) -> str:
-    """Add the samples of a source to a store on a local disk; returns its URI.
+    """Add the samples of a source to a store on a local disk.
 
-    Text is counted with the store's own vocabulary and idf, which stay as they were fitted; terms
-    it does not know are left out. A class that the store does not know gets the next code. A source
-    that was appended already is not appended again.
+    The columns of the store stay as they are. Text is counted with the vocabulary and the idf of
+    the store, and unknown terms are left out. An unknown class gets the next code. A source that
+    was appended before is not appended again.
 
     Parameters
     ----------
-    split : where samples without a split go, if the store has splits.
-    format, memory_limit, wait, options : as for `stage`.
+    source : str, path-like or Source
+        Source, as in `stage`.
+    store : str or path-like
+        Path of the store.
+    format : str or None, default=None
+        Format of the source. None guesses it from the content.
+    split : {"train", "test"}, default="train"
+        Split of samples without one, if the store has splits.
+    memory_limit : int, str or None, default=None
+        Memory of one process, as in `stage`.
+    wait : float, default=-1
+        Seconds to wait while another process works on the store. -1 waits as long as it takes.
+    **options : object
+        Options of the format.
+
+    Returns
+    -------
+    str
+        URI of the store.
 
     Raises
     ------
-    NotEnoughMemory : `memory_limit` is less than the libraries take.
-    SourceError : as for `stage`; or more columns than the store has, or another kind of target.
-    StoreError : the store is not there, or not on a local disk.
+    NotEnoughMemory
+        `memory_limit` is less than the libraries take.
+    SourceError
+        The source is missing or broken, has more columns than the store, or another kind of target.
+    StoreError
+        The store is not there, or not on a local disk.
+
+    See Also
+    --------
+    stage : Make a store.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import storage
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
+    >>> _ = storage.append("synthetic:newswire?rows=50&seed=1", uri)
+    >>> storage.open(uri).X.shape[0]
+    150
+    >>> folder.cleanup()
     """
     uri = manifest.absolute(store)
     if "://" in uri:

@@ -181,19 +181,65 @@ class FeatureNames(Sequence[str]):
 
 
 class Corpus:
-    """A store, or some of its segments.
+    """Read a store, or some of its segments.
+
+    `storage.open` makes it. Its arrays are read when they are first asked for.
+
+    Parameters
+    ----------
+    uri : str
+        Path or URL of the store.
+    manifest : Manifest
+        Metadata of the store.
+    segments : sequence of Segment
+        The segments to read, in row order.
 
     Attributes
     ----------
-    uri : where it is.
-    X : `bigfs.matrix.Matrix`, n × d, both layouts, statistics known.
-    y : (n,) int64 class codes, −1 unlabelled; (n,) float64 real targets; or an (n, c) csr array of
-        ones (label sets).
-    class_names : c names; empty without classes.
-    feature_names : `FeatureNames`.
-    split : (n,) "train" or "test", or None.
-    sample_names : (n,) object array of str (row numbers if there are none).
-    manifest, spec : what the store is and how it was made; `spec` as plain data.
+    uri : str
+        Path or URL of the store.
+    X : Matrix
+        The samples, n × d, with both layouts and known statistics.
+    y : ndarray of shape (n,) or csr_array of shape (n, n_classes)
+        Class codes (int64, −1 where unlabeled), real targets (float64), or label sets (a csr array
+        of ones).
+    class_names : list of str
+        Names of the classes by their codes. Empty without classes.
+    feature_names : FeatureNames
+        Sequence of the d feature names, read as they are asked for. The column numbers if the
+        source has no names.
+    sample_names : ndarray of str of shape (n,)
+        Names of the samples. The row numbers if the source has no names.
+    split : ndarray of str of shape (n,) or None
+        "train" or "test" per sample. None if the source has no split.
+    splits : tuple of str
+        The splits that the corpus has.
+    has_test_half : bool
+        Whether the corpus has both training and test samples.
+    spec : dict
+        Description of the store as plain data.
+    manifest : Manifest
+        Metadata of the store.
+    segments : tuple of Segment
+        The segments that are read, in row order.
+
+    See Also
+    --------
+    open : Open a store as a corpus.
+    bigfs.Matrix : The samples of a corpus.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import storage
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
+    >>> corpus = storage.open(uri)
+    >>> corpus.X.shape == (len(corpus.y), len(corpus.feature_names))
+    True
+    >>> corpus.splits
+    ('train', 'test')
+    >>> folder.cleanup()
     """
 
     def __init__(self, uri: str, manifest: Manifest, segments: Sequence[Segment]) -> None:
@@ -206,16 +252,35 @@ class Corpus:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits there are, in row order."""
+        """The splits that the corpus has, in row order."""
         return tuple(dict.fromkeys(s.split for s in self.segments if s.split))
 
     @property
     def has_test_half(self) -> bool:
-        """Whether there are training rows and test rows; without both, nothing is held out."""
+        """Whether the corpus has both training and test samples.
+
+        Without both, nothing is held out.
+        """
         return {"train", "test"} <= set(self.splits)
 
     def part(self, split: str) -> Corpus:
-        """Only the rows of one split."""
+        """Take the samples of one split.
+
+        Parameters
+        ----------
+        split : {"train", "test"}
+            Name of the split.
+
+        Returns
+        -------
+        Corpus
+            The corpus of these samples, in the same store.
+
+        Raises
+        ------
+        StoreError
+            The corpus has no samples of this split.
+        """
         chosen = [s for s in self.segments if s.split == split]
         if not chosen:
             there = ", ".join(self.splits) or "no split"
@@ -224,6 +289,7 @@ class Corpus:
 
     @cached_property
     def X(self) -> Matrix:
+        """The samples, n × d, with both layouts and known statistics."""
         n, d = sum(s.stop - s.start for s in self.segments), self.manifest.shape[1]
         return Matrix(
             (n, d),
@@ -285,6 +351,7 @@ class Corpus:
 
     @cached_property
     def y(self) -> Any:
+        """Class codes, real targets or label sets, one per sample."""
         kind = self.manifest.target
         if kind == "class":
             return self._rows("obs/label/codes").astype(np.int64)
@@ -302,6 +369,7 @@ class Corpus:
 
     @cached_property
     def class_names(self) -> list[str]:
+        """The names of the classes by their codes. Empty without classes."""
         path = {"class": "obs/label/categories", "multilabel": "uns/class_names"}.get(
             self.manifest.target or ""
         )
@@ -309,6 +377,7 @@ class Corpus:
 
     @cached_property
     def split(self) -> AnyArray | None:
+        """The name of the split per sample. None if the source has no split."""
         if not self.splits:
             return None
         return np.repeat(
@@ -317,10 +386,12 @@ class Corpus:
 
     @cached_property
     def sample_names(self) -> AnyArray:
+        """The names of the samples. The row numbers if the source has no names."""
         return self._rows("obs/_index").astype(object)
 
     @cached_property
     def feature_names(self) -> FeatureNames:
+        """Sequence of the d feature names, read as they are asked for."""
         return FeatureNames(self.place, self.manifest.shape[1], self.manifest.named[1])
 
     def _rows(self, path: str) -> AnyArray:
@@ -328,8 +399,12 @@ class Corpus:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Shape, nnz, target, segments, source, settings, key, content hash, version; and what the
-        source told: fingerprint, sample_shape, planted."""
+        """Description of the store as plain data.
+
+        It holds the shape, the number of non-zeros, the target, the segments, the source, the
+        settings, the key, the content hash and the version. "fingerprint", "sample_shape" and
+        "planted" come from the source.
+        """
         told = {k: v for k, v in asdict(self.manifest).items() if not k.endswith("bounds")}
         told["sample_shape"] = self.manifest.source["sample_shape"]
         told["planted"] = self.manifest.source["planted"]

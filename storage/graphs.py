@@ -30,7 +30,42 @@ from storage.staging.exchange import building
 
 @dataclass(frozen=True)
 class Graph:
-    """A stored kNN graph: of `shape` (n, k), with the `info` of `bigfs.graph.Neighbours`."""
+    """Refer to a kNN graph that is stored beside its corpus.
+
+    `graph` and `open_graph` return it. The neighbors are read by `neighbours`.
+
+    Parameters
+    ----------
+    uri : str
+        Path or URL of the stored graph.
+    shape : tuple of int
+        Numbers of samples and of neighbors per sample, (n, k).
+    info : dict
+        How the graph was computed: the metric, the method, why it was chosen, and the measured
+        recall if it is approximate.
+    content : str
+        Hash of the content.
+    made : bool, default=False
+        Whether the call that returned this graph computed it.
+
+    See Also
+    --------
+    graph : Compute a graph, or find the stored one.
+    open_graph : Open a stored graph.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import storage
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
+    >>> graph = storage.graph(storage.open(uri), k=3)
+    >>> graph.shape, graph.made
+    ((100, 3), True)
+    >>> graph.neighbours(0, 10).index.shape
+    (10, 3)
+    >>> folder.cleanup()
+    """
 
     uri: str
     shape: tuple[int, int]
@@ -39,7 +74,25 @@ class Graph:
     made: bool = field(default=False, compare=False)  # by this call; False: found
 
     def neighbours(self, start: int = 0, stop: int | None = None) -> Neighbours:
-        """Rows [start, stop), or all, in memory; a chunk that is missing or damaged is named."""
+        """Read the neighbors of a range of samples into memory.
+
+        Parameters
+        ----------
+        start : int, default=0
+            First sample.
+        stop : int or None, default=None
+            End of the range. None reads up to the last sample.
+
+        Returns
+        -------
+        Neighbours
+            The neighbors of the samples [start, stop).
+
+        Raises
+        ------
+        Damaged
+            A chunk is missing or is not what was written. The message names it.
+        """
         index, distance = (
             verified.read(self.uri, self.content, path, start, stop)
             for path in ("index", "distance")
@@ -57,19 +110,58 @@ def graph(
     candidates: int | None = None,
     wait: float = -1,
 ) -> Graph:
-    """The kNN graph of a corpus, from beside its store if it is there, else computed and kept
-    there.
+    """Compute the kNN graph of a corpus, or find the one stored beside it.
+
+    The workers write the graph block by block. The same settings find the same graph.
 
     Parameters
     ----------
-    k, metric, method, recall, candidates : as in `bigfs.graph.knn`.
-    wait : seconds to wait while another process computes the same graph; −1: as long as it takes.
+    corpus : Corpus
+        The samples.
+    k : int, default=10
+        Number of neighbors per sample.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        Distance. "cosine" finds only samples that share a feature.
+    method : {"auto", "exact", "approx"}, default="auto"
+        "exact" compares all pairs. "approx" compares sketches of the samples first. "auto" takes
+        "exact" while its predicted cost is below ten minutes of one core.
+    recall : float, default=0.95
+        Share of the true neighbors that "approx" has to find.
+    candidates : int or None, default=None
+        Number of candidates per sample that "approx" compares exactly. None takes half as many
+        again as k.
+    wait : float, default=-1
+        Seconds to wait while another process computes the same graph. -1 waits as long as it takes.
+
+    Returns
+    -------
+    Graph
+        The stored graph.
 
     Raises
     ------
-    ValueError : as `bigfs.graph.knn`.
-    StoreError : another process holds the graph, or the disk is full.
-    Damaged : the graph is not what was written.
+    ValueError
+        k is outside 1 … n − 1, the metric or method is unknown, or the candidates do not reach the
+        recall.
+    StoreError
+        Another process holds the graph, or the disk is full.
+    Damaged
+        The stored graph is not what was written.
+
+    See Also
+    --------
+    open_graph : Open a stored graph by its URI.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import storage
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
+    >>> graph = storage.graph(storage.open(uri), k=3)
+    >>> graph.shape
+    (100, 3)
+    >>> folder.cleanup()
     """
     asked = {"k": k, "metric": metric, "method": method}
     if method != "exact":
@@ -93,12 +185,39 @@ def place(corpus: Corpus, asked: dict[str, Any]) -> str:
 
 
 def open_graph(uri: str) -> Graph:
-    """A graph by its URI.
+    """Open a stored graph.
+
+    Parameters
+    ----------
+    uri : str
+        Path or URL of the graph, as in `Graph.uri`.
+
+    Returns
+    -------
+    Graph
+        The graph. Its neighbors are not read yet.
 
     Raises
     ------
-    StoreError : nothing there, something else, or of a newer version.
-    Damaged : not what was written.
+    StoreError
+        Nothing is there, or it is not a graph, or it is of a newer version.
+    Damaged
+        The graph is not what was written.
+
+    See Also
+    --------
+    graph : Compute a graph, or find the stored one.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import storage
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
+    >>> graph = storage.graph(storage.open(uri), k=3)
+    >>> storage.open_graph(graph.uri) == graph
+    True
+    >>> folder.cleanup()
     """
     body = manifest.sealed(uri)
     if "graph" not in body:

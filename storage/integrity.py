@@ -20,7 +20,32 @@ DOCUMENTS = 64  # a task
 
 
 class Report(NamedTuple):
-    """What `check` found: how many documents it read, and one line for each thing that is wrong."""
+    """Hold what `check` found.
+
+    Parameters
+    ----------
+    uri : str
+        Path or URL of the store.
+    documents : int
+        Number of stored documents that were compared.
+    problems : list of str
+        One line per fault. Empty if the store is whole.
+
+    See Also
+    --------
+    check : Compare a store with what was written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import storage
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
+    >>> report = storage.check(uri)
+    >>> report.problems
+    []
+    >>> folder.cleanup()
+    """
 
     uri: str
     documents: int
@@ -28,15 +53,41 @@ class Report(NamedTuple):
 
 
 def check(uri: str | os.PathLike[str]) -> Report:
-    """Read everything and compare it with what was written.
+    """Read a whole store and compare it with what was written.
 
-    Every document against its checksum, the indices of both layouts against their bounds, and the
-    two layouts against each other by the statistics of their columns.
+    Every document is compared with its checksum, the indices of both layouts with their bounds, and
+    the two layouts with one another by the statistics of their columns.
+
+    Parameters
+    ----------
+    uri : str or path-like
+        Path or fsspec URL of the store.
+
+    Returns
+    -------
+    Report
+        The number of documents, and one line per fault.
 
     Raises
     ------
-    StoreError : nothing there, unfinished, or of a newer version.
-    Damaged : the manifest or the checksums themselves are damaged, so nothing can be compared.
+    StoreError
+        Nothing is there, or the store is unfinished or of a newer version.
+    Damaged
+        The manifest or the checksums are damaged, so nothing can be compared.
+
+    See Also
+    --------
+    info : Describe a store without reading its values.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import storage
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
+    >>> storage.check(uri).problems
+    []
+    >>> folder.cleanup()
     """
     corpus = open_corpus(uri)
     uri, content = corpus.uri, corpus.manifest.content
@@ -104,8 +155,40 @@ def _check_layouts(corpus: Corpus) -> list[str]:
 
 
 def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
-    """Shape, density, classes and splits with their counts, bytes by layout, tiles, and how it was
-    made.
+    """Describe a store as plain data.
+
+    Parameters
+    ----------
+    uri : str or path-like
+        Path or fsspec URL of the store.
+
+    Returns
+    -------
+    dict
+        Samples, features, non-zeros, density, target, samples per class and per split, bytes per
+        layout, tiles, source, settings, content hash and version.
+
+    Raises
+    ------
+    StoreError
+        Nothing is there, or the store is unfinished or of a newer version.
+    Damaged
+        The manifest is not what was written.
+
+    See Also
+    --------
+    check : Compare a store with what was written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import storage
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
+    >>> about = storage.info(uri)
+    >>> about["samples"], about["target"]
+    (100, 'class')
+    >>> folder.cleanup()
     """
     corpus = open_corpus(uri)
     (n, d), manifest = corpus.X.shape, corpus.manifest

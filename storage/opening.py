@@ -10,14 +10,43 @@ from storage.format import verified as verified_reads
 
 
 def open(uri: str | os.PathLike[str]) -> Corpus:
-    """The corpus of a store; one that anndata wrote is used where it lies, by rows
-    (`storage.anndata_view`).
+    """Open a store.
+
+    A store that anndata wrote is used where it lies, by rows.
+
+    Parameters
+    ----------
+    uri : str or path-like
+        Path or fsspec URL of the store.
+
+    Returns
+    -------
+    Corpus
+        The corpus. Nothing but its manifest is read yet.
 
     Raises
     ------
-    StoreError : nothing there, unfinished, of a newer version, or anndata's and not to be used as
-        it is.
-    Damaged : its manifest is not what was written.
+    StoreError
+        Nothing is there, the store is unfinished or of a newer version, or anndata wrote it and it
+        cannot be used as it is.
+    Damaged
+        The manifest is not what was written.
+
+    See Also
+    --------
+    stage : Make a store of a source.
+    info : Describe a store as plain data.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import storage
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
+    >>> corpus = storage.open(uri)
+    >>> corpus.X.shape[0], len(corpus.class_names)
+    (100, 12)
+    >>> folder.cleanup()
     """
     uri = manifests.absolute(uri)
     if os.path.isdir(uri) and not manifests.exists(uri):

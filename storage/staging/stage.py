@@ -117,30 +117,73 @@ def stage(
     scratch: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> str:
-    """Make the store of a source, unless it is there already; returns its URI.
+    """Make the store of a source, unless it is there already.
+
+    The source is read in pieces, so it may be larger than memory. A store is whole or absent: it
+    gets its name when it is finished.
 
     Parameters
     ----------
-    source : a path (folder, archive or file), a name of the catalogue, or a `Source`.
-    store : path or fsspec URL; default: ``.bigfs/<name>-<key>.zarr``, where the key is of the
-        source
-        and the settings, so that the same question finds the same store.
-    format : of the source; default: guessed from its content.
-    min_df, sublinear_tf : of text, as in scikit-learn's `TfidfVectorizer`; with a given split they
-        are fitted on the training documents.
-    hashing : number of hashed columns of text; None keeps a vocabulary.
-    tile_rows : rows of a row tile; column tiles and chunks shrink alike. Default: 2²¹ non-zeros.
-    memory_limit : bytes that one process may use, whatever the size of the source; default: what a
-        worker of the enclosing cluster has, 512 MB without one.
-    wait : seconds to wait while another process stages the same store; −1: as long as it takes.
-    scratch : folder on a disk that every worker sees; default: beside the store.
-    options : of the format.
+    source : str, path-like or Source
+        Path of a file, folder or archive, a URL, or a name of the catalogue.
+    store : str, path-like or None, default=None
+        Path or fsspec URL of the store. None takes ``.bigfs/<name>-<key>.zarr``, where the key
+        stands for the source and the settings, so that the same question finds the same store.
+    format : str or None, default=None
+        Format of the source. None guesses it from the content.
+    min_df : int or float, default=2
+        Terms of text that occur in fewer documents are left out: a count, or a share of the
+        documents.
+    sublinear_tf : bool, default=True
+        Whether term counts of text are replaced by 1 + log of them.
+    hashing : int or None, default=None
+        Number of hashed columns of text. None learns a vocabulary.
+    tile_rows : int or None, default=None
+        Rows per tile of rows. Column tiles and chunks shrink alike. None takes 2²¹ non-zeros per
+        tile.
+    memory_limit : int, str or None, default=None
+        Memory of one process, in bytes or as "1GB", whatever the size of the source. None takes
+        that of a worker of the enclosing cluster, or 512 MB without one.
+    wait : float, default=-1
+        Seconds to wait while another process stages the same store. -1 waits as long as it takes.
+    scratch : str, path-like or None, default=None
+        Folder for temporary files on a disk that every worker sees. None works beside the store.
+    **options : object
+        Options of the format.
+
+    Returns
+    -------
+    str
+        URI of the store.
 
     Raises
     ------
-    NotEnoughMemory : `memory_limit` is less than the libraries take.
-    SourceError : the source is missing, broken, empty or holds a bad value.
-    StoreError : the name is taken by something else, another process holds it, or the disk is full.
+    NotEnoughMemory
+        `memory_limit` is less than the libraries take.
+    SourceError
+        The source is missing, broken or empty, or holds a bad value.
+    StoreError
+        The name is taken by something else, another process holds it, or the disk is full.
+
+    See Also
+    --------
+    open : Open the store.
+    staged : Find out whether the store is there.
+    append : Add samples to a store.
+
+    Notes
+    ----- `min_df` and `sublinear_tf` are those of scikit-learn's `TfidfVectorizer`. Where the
+    source has a split, the vocabulary and the idf are fitted on the training documents.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import storage
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
+    >>> storage.open(uri).X.shape[0]
+    100
+    >>> folder.cleanup()
     """
     job = plan(
         source,
@@ -166,7 +209,45 @@ def staged(
     store: str | os.PathLike[str] | None = None,
     **settings: Any,
 ) -> str | None:
-    """The URI that `stage` would return at once, None if it has work to do."""
+    """Return the URI that `stage` would return at once.
+
+    Parameters
+    ----------
+    source : str, path-like or Source
+        Source, as in `stage`.
+    store : str, path-like or None, default=None
+        Path or fsspec URL of the store, as in `stage`.
+    **settings : object
+        The other parameters of `stage`.
+
+    Returns
+    -------
+    str or None
+        URI of the store. None if it has to be made.
+
+    Raises
+    ------
+    SourceError
+        The source is missing or broken.
+    StoreError
+        The name is taken by something else.
+
+    See Also
+    --------
+    stage : Make the store.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import storage
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> uri = storage.stage("synthetic:newswire?rows=100", f"{folder.name}/newswire.zarr")
+    >>> storage.staged("synthetic:newswire?rows=100", uri) == uri
+    True
+    >>> storage.staged("synthetic:newswire?rows=100", f"{folder.name}/other.zarr") is None
+    True
+    >>> folder.cleanup()
+    """
     defaults = {
         "format": None,
         "min_df": 2,
