@@ -44,7 +44,45 @@ def pipeline(
     fresh: form.Fresh = False,
     timeout: form.Timeout = tasks.DAY,
 ) -> "str | State[str]":
-    """Select features of a corpus and report on them. Returns the run's directory."""
+    """Select features of a corpus and report on them.
+
+    The stages are staging, graph, selection, evaluation and report. A stage whose result is there
+    already is not repeated.
+
+    Parameters
+    ----------
+    source : str
+        Path, URL, or name that `bigfs datasets` lists.
+    method : str, default="sparge-lda"
+        Method, as `bigfs methods` lists it.
+    features : int, default=500
+        Number of features to keep.
+    store : str or None, default=None
+        Path or URL of the store. None takes the name by the source's name and content.
+    out : str or None, default=None
+        Directory of the run. None takes a name in ``runs/``.
+    settings : Staging or None, default=None
+        How the source is staged. None takes the defaults of `storage.stage`.
+    parameters : dict or None, default=None
+        Parameters of the method, by the names of its class.
+    engine : Engine or None, default=None
+        Where the work is done. None starts a process per core on this machine.
+    overlap : {"wait", "skip"}, default="wait"
+        What to do while another run works on the same store or directory.
+    fresh : bool, default=False
+        Whether to select, evaluate and report again where the result is there already.
+    timeout : float, default=86400
+        Seconds that one stage may take.
+
+    Returns
+    -------
+    str or State
+        Directory of the run, or the state `Skipped`.
+
+    See Also
+    --------
+    flows.sweep.sweep : Compare methods, numbers of features and parameters.
+    """
     settings, engine, where = (
         settings or Staging(),
         engine or Engine(),

@@ -63,13 +63,50 @@ def sweep(
     fresh: form.Fresh = False,
     timeout: form.Timeout = tasks.DAY,
 ) -> "str | State[str]":
-    """Run every method with every number of features and all its parameters' values.
+    """Run every method with every number of features and all values of its parameters.
 
-    Returns the sweep's directory.
-
-    Each cell is a run directory of its own; `sweep.csv` compares them. A cell that can't be done (a
-    method that does not fit the corpus, say) is a row with its error, and fails the sweep at its
+    Each cell of the sweep is a run with a directory of its own, and `sweep.csv` compares them. The
+    source is staged once. A cell that fails is a row with its error, and fails the sweep at its
     end.
+
+    Parameters
+    ----------
+    source : str
+        Path, URL, or name that `bigfs datasets` lists.
+    methods : list of str
+        Methods, as `bigfs methods` lists them.
+    features : list of int
+        Numbers of features to keep.
+    grid : dict or None, default=None
+        Values to try, by method and parameter, as in ``{"sparge-lda": {"gamma": [0.5, 1, 2]}}``.
+    store : str or None, default=None
+        Path or URL of the store. None takes the name by the source's name and content.
+    out : str or None, default=None
+        Directory of the sweep. None takes a name in ``runs/``.
+    settings : Staging or None, default=None
+        How the source is staged. None takes the defaults of `storage.stage`.
+    engine : Engine or None, default=None
+        Where the work is done. None starts a process per core on this machine.
+    overlap : {"wait", "skip"}, default="wait"
+        What to do while another run works on the same store or directory.
+    fresh : bool, default=False
+        Whether to select, evaluate and report again where the result is there already.
+    timeout : float, default=86400
+        Seconds that one stage may take.
+
+    Returns
+    -------
+    str or State
+        Directory of the sweep, or the state `Skipped`.
+
+    Raises
+    ------
+    ValueError
+        A cell failed, or the grid names a method that the sweep does not run.
+
+    See Also
+    --------
+    flows.pipeline.pipeline : One run.
     """
     settings, engine = settings or Staging(), engine or Engine()
     require_served(engine, source, store, out)
