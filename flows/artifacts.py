@@ -1,6 +1,6 @@
-"""What a flow shows in Prefect: progress bars, tables, pictures and a summary.
+"""Artifacts of a flow in Prefect: progress bars, tables, pictures and a summary.
 
-Top rows only: Prefect keeps them in its database.
+Tables hold the top rows only, because Prefect keeps them in its database.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EVERY = 2.0  # seconds between updates of a progress bar
 
 @contextlib.contextmanager
 def progress(stage: str) -> Iterator[None]:
-    """One progress artifact for each labelled map of the block."""
+    """Show one progress artifact per labelled map inside the block."""
     shown: dict[str, tuple[Any, float]] = {}
 
     def show(label: str, done: int, total: int) -> None:
@@ -57,7 +57,7 @@ def show_selection(run: Run) -> None:
         key="selected",
         description=f"The best features of {_title(run)}",
     )
-    _show_picture(run, "objective", "objective", "The method's objective, step by step")
+    _show_picture(run, "objective", "objective", "Objective of the method per step")
 
 
 def show_curves(run: Run) -> None:
@@ -92,7 +92,7 @@ def show_summary(run: Run) -> None:
 
 
 def _score_lines(run: Run) -> list[str]:
-    """The scores and how they were measured, as Markdown."""
+    """Return the scores, and how they were measured, as Markdown."""
     table = score_table(run.about)
     if table is None:
         return [run.about["evaluation"], ""] if "evaluation" in run.about else []
@@ -113,7 +113,7 @@ def _score_lines(run: Run) -> list[str]:
 def _show_picture(run: Run, name: str, key: str, description: str) -> None:
     drawn = pictures(run.about)[name]
     if drawn is not None:
-        # Prefect's page may be dark
+        # Prefect's page may have a dark theme
         drawn = drawn.replace("<svg ", '<svg style="background: white" ', 1)
         address = "data:image/svg+xml;base64," + base64.b64encode(drawn.encode()).decode()
         create_image_artifact(

@@ -1,8 +1,8 @@
-"""How a run is measured: on which samples, with which rivals, and the words for it.
+"""How a run is scored: on which samples, against which baselines, and in which words.
 
-An accuracy is never measured on the samples that chose the features. A corpus's own test half is
-used where there is one. Else the features are chosen again inside each fold. Where that is too much
-work, one fold is held out and the features are chosen once more without it.
+Scores are never measured on the samples that selected the features. The test samples of the corpus
+are used if it has any. Otherwise the features are selected again inside each fold. If that costs
+too much, one fold is held out and the features are selected once more without it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Plan(NamedTuple):
 
 
 def plan_for(corpus: Any, train: Any, method: Method, folds: int = FOLDS) -> Plan:
-    """Decide where a run is measured.
+    """Decide which samples a run is scored on.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def plan_for(corpus: Any, train: Any, method: Method, folds: int = FOLDS) -> Pla
     kind, known, testable = target_kind(train.y), labelled_rows(train.y), testable_rows(train.y)
     measured: dict[str, Any] = {"metrics": list(METRICS[kind]), "model": MODELS[kind]}
     if not varies(train.y, np.flatnonzero(known)):
-        return Plan([], {"how": "not", "why": "no labels, or all the same: nothing to predict"})
+        return Plan([], {"how": "not", "why": "there are no labels, or all labels are equal"})
     if corpus.has_test_half:
         test = corpus.part("test")
         if _has_targets(test.y):
@@ -73,8 +73,7 @@ def plan_for(corpus: Any, train: Any, method: Method, folds: int = FOLDS) -> Pla
             [],
             {
                 "how": "not",
-                "why": "no test half, and fewer than two classes of two "
-                "samples: nothing to test on",
+                "why": "there are no test samples, and fewer than two classes have two samples",
             },
         )
     splits = stratified_folds(train.X, train.y, folds)
@@ -121,35 +120,37 @@ def sentence(measured: dict[str, Any], baselines: tuple[str, ...]) -> str:
         return f"Not evaluated: {measured['why']}."
     parts = [f"{measured['model']}, {_samples(measured)}."]
     if measured.get("untested"):
-        alone = f"{measured['untested']:,} samples are the only ones of their class and were"
+        alone = f"{measured['untested']:,} samples are the only ones of their class. They were"
         alone = (
-            "1 sample is the only one of its class and was" if measured["untested"] == 1 else alone
+            "1 sample is the only one of its class. It was" if measured["untested"] == 1 else alone
         )
-        parts.append(f"{alone} trained on, never tested.")
+        parts.append(f"{alone} used for training only.")
     if measured.get("not_converged"):
         parts.append(
-            f"In {measured['not_converged']} of the selections the method "
-            f"stopped before its tolerance."
+            f"The method stopped before it reached its tolerance in "
+            f"{measured['not_converged']} of the selections."
         )
     if not baselines:
-        parts.append("No simple score is compared: ANOVA, Fisher and χ² need one class per sample.")
+        parts.append(
+            "There are no baselines, because ANOVA, Fisher and χ² need one class per sample."
+        )
     return " ".join(parts)
 
 
 def _samples(measured: dict[str, Any]) -> str:
     if measured["how"] == "test half":
         return (
-            f"trained on the {measured['train']:,} training samples, tested on "
-            f"the {measured['test']:,} held out"
+            f"trained on {measured['train']:,} training samples, tested on "
+            f"{measured['test']:,} test samples"
         )
     if measured["how"] == "held-out share":
         return (
-            f"tested on {measured['test']:,} samples that were held out (a share of "
-            f"{measured['share']:.2f}, fixed seed), "
-            f"trained on the other {measured['train']:,}; for this the "
-            f"features were chosen on those only"
+            f"trained on {measured['train']:,} samples, "
+            f"tested on {measured['test']:,} held-out samples "
+            f"(a share of {measured['share']:.2f}, drawn with a fixed seed). The features were "
+            f"selected again without the held-out samples"
         )
     return (
-        f"{measured['folds']} folds; the features were chosen anew in each "
-        f"fold, without its test samples"
+        f"{measured['folds']} folds. The features were selected again in each "
+        f"fold without its test samples"
     )

@@ -1,4 +1,4 @@
-"""Files that only their user reads."""
+"""Files and folders that only their owner can read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def private_folder(folder: Path) -> Path:
-    """Create a folder of mode 700, or check that nobody else can put files into one that is there.
+    """Create a folder of mode 700, or check that nobody else can write to an existing one.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def private_folder(folder: Path) -> Path:
     about = folder.stat()
     if about.st_uid != os.getuid() or about.st_mode & 0o022:
         raise PermissionError(
-            f"{folder} must belong to you and be closed to others' writing: chmod "
+            f"{folder} must belong to you, and nobody else may write to it: run chmod "
             f"700 {folder}, or give a new folder"
         )
     return folder
@@ -45,7 +45,7 @@ def private_file(file: Path, content: bytes) -> Path:
     file : pathlib.Path
         The file.
     content : bytes
-        What it holds.
+        Content of the file.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def private_file(file: Path, content: bytes) -> Path:
         Other users can write to the file's folder.
     """
     folder = private_folder(file.parent)
-    # mode 600, and never a file that is there
+    # mode 600, and never an existing file
     descriptor, part = tempfile.mkstemp(prefix=f".{file.name}.", dir=folder)
     try:
         with os.fdopen(descriptor, "wb") as opened:

@@ -1,4 +1,4 @@
-"""One run at a time on one corpus and in one directory, between processes and between flows."""
+"""Locks: at most one run per corpus and per directory, across processes and flows."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from storage.replacing import writing
 
 
 class Busy(RuntimeError):
-    """Another run works on the same corpus or directory, and we were told not to wait."""
+    """Another run works on the same corpus or directory, and the caller does not wait."""
 
 
 @contextlib.contextmanager
 def alone(
     places: Iterable[str], *, wait: bool, say: Callable[[str], None] = print
 ) -> Iterator[None]:
-    """Hold `places` for the block. The locks of a killed process fall open by themselves.
+    """Lock `places` for the block. The system releases the locks of a killed process.
 
-    A place in a folder that this process can't write needs no lock: nothing is written there.
+    A place in a read-only folder needs no lock, because nothing is written there.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def alone(
     wait : bool
         Whether to wait for a place that another process holds.
     say : callable, default=print
-        Called with a sentence that says what is waited for.
+        Called with a sentence that names the place when the lock is held.
 
     Raises
     ------
@@ -42,14 +42,14 @@ def alone(
     """
     with contextlib.ExitStack() as held:
         files = {_file(place): place for place in places}
-        for file in sorted(files):  # everybody in the same order: no two wait for one another
+        for file in sorted(files):  # the same order everywhere, so that no two processes deadlock
             held.enter_context(_folder(file.parent))
             if not os.access(file.parent, os.W_OK | os.X_OK):
                 continue
             require_lock_file(file)
             lock = _acquired(file, files[file], wait, say)
             held.callback(lock.release)
-            # while it is held: who waits for it sees that it is gone, and locks a new one
+            # removed while held: a waiting process sees that the file is gone and locks a new one
             held.callback(file.unlink, missing_ok=True)
         yield
 
@@ -57,7 +57,7 @@ def alone(
 def _acquired(file: Path, place: str, wait: bool, say: Callable[[str], None]) -> FileLock:
     lock, waited = FileLock(file), False
     while True:
-        # who held the lock took the folder away: make it again
+        # the last holder may have removed the folder: make it again
         with contextlib.suppress(FileNotFoundError):
             file.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -72,7 +72,7 @@ def _acquired(file: Path, place: str, wait: bool, say: Callable[[str], None]) ->
 
 
 def _file(place: str) -> Path:
-    """Beside a local place; of a remote one, in this folder's .bigfs."""
+    """Return the lock file: beside a local place, or in .bigfs here for a remote one."""
     if "://" in place:
         return (
             Path(".bigfs").absolute()
@@ -84,7 +84,7 @@ def _file(place: str) -> Path:
 
 @contextlib.contextmanager
 def _folder(folder: Path) -> Iterator[None]:
-    """Make a folder, and take it away again if nothing was put there."""
+    """Make a folder for the block, and remove it afterwards if it is empty."""
     missing = [parent for parent in (folder, *folder.parents) if not os.path.lexists(parent)]
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)

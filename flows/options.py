@@ -1,5 +1,5 @@
-"""Where the work is done and how a source is read: fields of Prefect's form and options of the
-command line, written once.
+"""Options for reading a source and for the Dask cluster, shared by Prefect's form and the command
+line.
 """
 
 from __future__ import annotations
@@ -42,26 +42,28 @@ def count_or_share(value: int | float | str) -> int | float:
         number = 0
     if (isinstance(number, int) and number >= 1) or (isinstance(number, float) and 0 < number <= 1):
         return number
-    raise ValueError(f"give a count from 1 on (a whole number) or a share in (0, 1]; got {value}")
+    raise ValueError(f"must be a whole number of at least 1 or a share in (0, 1]; got {value}")
 
 
 class Staging(BaseModel):
-    """How a source is read; more options as its format has them."""
+    """Options for reading a source. A format may add options of its own."""
 
     model_config = ConfigDict(extra="allow")
 
     format: Annotated[
-        str | None, Field(description="of the source (default: guessed from its content)")
+        str | None, Field(description="format of the source (default: detected from its content)")
     ] = None
     min_df: Annotated[
         int | float,
         Field(
-            description="drop terms that fewer documents hold: a count, or as "
-            "0.01 a share of the documents"
+            description="drop terms that occur in fewer documents: a count, or a "
+            "share of the documents such as 0.01"
         ),
         AfterValidator(count_or_share),
     ] = 2
-    sublinear_tf: Annotated[bool, Field(description="1 + log of the term counts")] = True
+    sublinear_tf: Annotated[
+        bool, Field(description="replace each term count tf by 1 + log(tf)")
+    ] = True
     hashing: Annotated[
         int | None,
         Field(
@@ -69,7 +71,8 @@ class Staging(BaseModel):
         ),
     ] = None
     tile_rows: Annotated[
-        int | None, Field(ge=1, description="rows of a tile (default: by the number of non-zeros)")
+        int | None,
+        Field(ge=1, description="rows per tile (default: chosen from the number of non-zeros)"),
     ] = None
 
 
@@ -79,33 +82,35 @@ def _size(memory_limit: str) -> str:
 
 
 class Engine(BaseModel):
-    """Where the work is done."""
+    """Options for the Dask cluster that does the work."""
 
     model_config = ConfigDict(extra="forbid")
 
     scheduler: Annotated[
         str | None,
-        Field(description="address of a Dask scheduler (default: processes on this machine)"),
+        Field(description="address of a Dask scheduler (default: start local processes)"),
     ] = None
     tls: Annotated[
         str | None,
         Field(
-            description="folder of certificates for a tls:// scheduler, made "
+            description="folder of certificates for a tls:// scheduler, written "
             "by `bigfs certificates`"
         ),
     ] = None
     workers: Annotated[
         int | None,
-        Field(ge=0, description="processes to start; 0 works serially (default: one a core)"),
+        Field(
+            ge=0, description="number of local processes; 0 runs serially (default: one per core)"
+        ),
     ] = None
     memory_limit: Annotated[
-        str, AfterValidator(_size), Field(description="of each process started here")
+        str, AfterValidator(_size), Field(description="memory limit per local process")
     ] = "1GB"
     dashboard: Annotated[
         bool,
         Field(
-            description="show Dask's dashboard of the processes started here, "
-            "open to users of this machine"
+            description="serve Dask's dashboard for the local processes, "
+            "open to all users of this machine"
         ),
     ] = False
 

@@ -1,6 +1,4 @@
-"""The flows' parameters: their types are the form that Prefect shows, with its help and its
-checks.
-"""
+"""Types of the flows' parameters. Prefect builds its form, its help and its checks from them."""
 
 from __future__ import annotations
 
@@ -19,28 +17,33 @@ def _known(method: str) -> str:
 
 
 def shown(text: str, *, enum: Sequence[str] | None = None, **checks: Any) -> Any:
-    """A field with help for the form.
+    """Return a field with help text for the form.
 
-    As extra: Prefect overwrites a parameter's own description with its docstring's.
+    The text is in the schema's extra fields, because Prefect overwrites the description of a
+    parameter with the one in the docstring.
     """
     return Field(
         json_schema_extra={"description": text} | ({"enum": list(enum)} if enum else {}), **checks
     )
 
 
-Source = Annotated[str, shown("A path, a URL, or a name of `bigfs datasets`")]
-Store = Annotated[str, shown("A staged corpus: a path or an fsspec URL")]
+Source = Annotated[str, shown("Path, URL, or a name that `bigfs datasets` lists")]
+Store = Annotated[str, shown("Path or fsspec URL of a staged corpus")]
 OwnStore = Annotated[
-    str | None, shown("Where the staged corpus lies; default: by the source's name and content")
+    str | None, shown("Path or URL of the staged corpus (default: derived from the source)")
 ]
-Method = Annotated[str, AfterValidator(_known), shown("One of `bigfs methods`", enum=list(METHODS))]
-Features = Annotated[int, shown("How many features to keep", ge=1)]
-Out = Annotated[str | None, shown("The run's directory; default: runs/NAME")]
-RunDirectory = Annotated[str, shown("A run's directory")]
-Parameters = Annotated[dict[str, Any] | None, shown("Of the method, by scikit-learn's names")]
+Method = Annotated[
+    str, AfterValidator(_known), shown("A method that `bigfs methods` lists", enum=list(METHODS))
+]
+Features = Annotated[int, shown("Number of features to select", ge=1)]
+Out = Annotated[str | None, shown("Directory of the run (default: runs/NAME)")]
+RunDirectory = Annotated[str, shown("Directory of the run")]
+Parameters = Annotated[
+    dict[str, Any] | None, shown("Parameters of the method, by their names in scikit-learn style")
+]
 Overlap = Annotated[
     Literal["wait", "skip"],
-    shown("What to do while another run works on the same corpus or writes the same directory"),
+    shown("What to do while another run uses the same corpus or directory"),
 ]
-Fresh = Annotated[bool, shown("Select, evaluate and report again, even where the result is there")]
-Timeout = Annotated[float, shown("Seconds that one stage may take", gt=0)]
+Fresh = Annotated[bool, shown("Select, evaluate and report again, even if results exist")]
+Timeout = Annotated[float, shown("Time limit per stage, in seconds", gt=0)]

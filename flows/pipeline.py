@@ -131,7 +131,7 @@ def select(
     fresh: form.Fresh = False,
     timeout: form.Timeout = tasks.DAY,
 ) -> "str | State[str]":
-    """Select features of a store that is there, with curves and report.
+    """Select features of an existing store, evaluate them and write the report.
 
     Returns the run's directory.
     """
@@ -152,12 +152,12 @@ def select(
 def evaluate(
     run: form.RunDirectory, engine: Engine | None = None, timeout: form.Timeout = tasks.DAY
 ) -> str:
-    """Accuracy curves and report of a run, written anew. Returns the run's directory."""
+    """Evaluate a run again and rewrite its report. Returns the run's directory."""
     engine = engine or Engine()
     require_served(engine, run)
     key = Run.open(run).about.get("key")
     if key is None:
-        raise RunError(f"{run} was not made by a flow: use `bigfs evaluate {run}`")
+        raise RunError(f"no flow wrote {run}: use `bigfs evaluate {run}`")
     how = tasks.How(True, timeout, engine.staging_memory)
     with at_work([run], "wait", engine):
         tasks.once(tasks.evaluate, False, how, run, key)
@@ -167,13 +167,13 @@ def evaluate(
 # --- what the flows share -------------------------------------------------------------------------
 
 SKIPPED: State[Any] = Completed(
-    name="Skipped", message="another run works on the same corpus or directory: nothing done"
+    name="Skipped", message="skipped: another run works on the same corpus or directory"
 )
 
 
 @contextlib.contextmanager
 def skipping() -> Iterator[None]:
-    """End the block if another run is at it and we don't wait."""
+    """End the block if another run holds a lock and this one does not wait."""
     try:
         yield
     except Busy as busy:
@@ -182,13 +182,13 @@ def skipping() -> Iterator[None]:
 
 @contextlib.contextmanager
 def at_work(places: Sequence[str], overlap: str, engine: Engine) -> Iterator[None]:
-    """Alone in `places`, which is waited for or is `Busy`, and on the flow's one Dask cluster."""
+    """Lock `places` and start or reach the flow's Dask cluster for the block."""
     with alone(places, wait=overlap == "wait", say=_say), connected(engine):
         yield
 
 
 def _say(text: str) -> None:
-    """To the flow's log, and to people where the command line keeps the log quiet."""
+    """Write to the flow's log, and to stderr if the command line silences the log."""
     get_run_logger().info(text)
     if not get_run_logger().isEnabledFor(logging.INFO):
         print(f"bigfs: {text}", file=sys.stderr, flush=True)
@@ -196,7 +196,7 @@ def _say(text: str) -> None:
 
 @contextlib.contextmanager
 def connected(engine: Engine) -> Iterator[None]:
-    """The flow's one Dask cluster; where to watch it is logged."""
+    """Start or reach the flow's Dask cluster for the block, and log its dashboard."""
     with engine.cluster() as client:
         shown = engine.dashboard or engine.scheduler is not None
         if client is not None and shown and "dashboard" in client.scheduler_info()["services"]:
@@ -212,7 +212,7 @@ def planned_store(source: str, store: str | None, settings: Staging) -> Plan:
 
 
 def stage_once(planned: Plan, source: str, settings: Staging, how: tasks.How) -> dict[str, Any]:
-    """Stage a source unless its store is there. Returns the stage's record."""
+    """Stage a source unless its store exists. Returns the record of the stage."""
     there, options = reusable(planned), settings.model_dump() | {"memory_limit": how.memory_limit}
     record = tasks.once(
         tasks.stage,
@@ -236,9 +236,9 @@ def run_once(
     before: Sequence[dict[str, Any]],
     how: tasks.How,
 ) -> str:
-    """Select, evaluate and report, as far as the run at `out` does not have them.
+    """Select, evaluate and report, except for the results that the run at `out` already has.
 
-    Returns its directory.
+    Returns the directory of the run.
     """
     recover(out)
     key = tasks.content_key(content, store, out, method, features, parameters)
@@ -246,7 +246,7 @@ def run_once(
     about = {} if done is None else done.about
     whole = "curves" in about and (Path(out) / "report.html").exists()
     stages.selector_for(storage.open(store), method, features, parameters)
-    # kept beside the store, whoever asks
+    # the graph lies beside the store and serves every run
     if stages.method_named(method).graph and (how.fresh or "status" not in about):
         before = [*before, tasks.once(tasks.graph, False, how, store, method, parameters, key)]
     tasks.once(

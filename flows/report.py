@@ -1,4 +1,4 @@
-"""The page a person looks at: one self-contained HTML file made from a run directory."""
+"""The report of a run: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def write_report(run: Run, facts: dict[str, Any]) -> Path:
 
 
 def pictures(about: dict[str, Any]) -> dict[str, str | None]:
-    """A run's curves as SVG, by name; None for what it does not have."""
+    """Return the curves of a run as SVG by name, None where the run has no such curve."""
     scores = _svg(lambda axes: _curves(axes, about)) if about.get("curves") else None
     objective = (
         _svg(lambda axes: _objective(axes, about["history"])) if _has_bounds(about) else None
@@ -84,17 +84,17 @@ def pictures(about: dict[str, Any]) -> dict[str, str | None]:
 
 
 def metrics_of(about: dict[str, Any]) -> list[str]:
-    """The keys of a run's scores, the one that is drawn first."""
+    """Return the metrics of a run. The first one is drawn."""
     return list(about.get("measured", {}).get("metrics", ["accuracy"]))
 
 
 def metric_names(about: dict[str, Any]) -> str:
-    """The metrics for people: "accuracy", "micro F1 / macro F1" or "R²"."""
+    """Return the names of the metrics: "accuracy", "micro F1 / macro F1" or "R²"."""
     return " / ".join(METRIC_NAMES[key] for key in metrics_of(about))
 
 
 def score_table(about: dict[str, Any], digits: int | None = None) -> dict[str, Any] | None:
-    """The curves as the terminal and the report show them, scores as text; None where nothing was
+    """Return the curves as a table of text for the terminal and the report, None if nothing was
     measured.
     """
     curves, metrics = about.get("curves", []), metrics_of(about)
@@ -118,7 +118,7 @@ def score_table(about: dict[str, Any], digits: int | None = None) -> dict[str, A
 
 
 def corpus_facts(corpus: Any) -> dict[str, Any]:
-    """What the report says of a corpus."""
+    """Return the facts about a corpus that the report shows."""
     n, d = corpus.X.shape
     return {
         "source": corpus.spec["source"]["uri"],
@@ -145,8 +145,8 @@ def terms_by_class(
     class_names: Sequence[str],
     top: int = 10,
 ) -> list[dict[str, Any]]:
-    """For each class, the terms that speak for it most: score × how far the class's mean stands
-    out.
+    """Return the most typical terms of each class, by score × distance of the class mean from the
+    mean.
     """
     if not len(profile) or not class_names:
         return []
@@ -173,7 +173,7 @@ def terms_by_class(
 
 
 def _planted(run: Run, facts: dict[str, Any]) -> dict[str, int] | None:
-    """How many of a generated corpus' informative features were found."""
+    """Count the informative features of a generated corpus that were selected."""
     if not facts.get("planted"):
         return None
     planted, selected = set(facts["planted"]), run.selected
@@ -201,7 +201,7 @@ def _svg(draw: Picture, size: tuple[float, float] = (7.2, 3.9), columns: int = 1
 
 
 def _curves(axes: Any, about: dict[str, Any]) -> None:
-    """The first metric by the number of features."""
+    """Draw the first metric against the number of features."""
     curves, metric = about["curves"], metrics_of(about)[0]
     every = next((p for p in curves if p["method"] == ALL), None)
     methods = [m for m in dict.fromkeys(p["method"] for p in curves) if m != ALL]
@@ -221,7 +221,7 @@ def _curves(axes: Any, about: dict[str, Any]) -> None:
     if every is not None:
         label = f"all {every['n_features']:,} features: {every[metric]:.3f}"
         axes.axhline(every[metric], color=MUTED, ls="--", lw=1.2, label=label)
-    axes.set(xlabel="features kept", ylabel=METRIC_NAMES[metric])
+    axes.set(xlabel="number of features", ylabel=METRIC_NAMES[metric])
     axes.margins(y=0.12)
     axes.legend(loc="best")
 
@@ -229,17 +229,18 @@ def _curves(axes: Any, about: dict[str, Any]) -> None:
 def _objective(axes: Any, history: Sequence[dict[str, float]]) -> None:
     cuts = range(1, len(history) + 1)
     upper, lower = [r["upper"] for r in history], [r["lower"] for r in history]
-    axes.fill_between(cuts, lower, upper, color=FILL, label="the optimum lies in here")
-    axes.plot(cuts, upper, "o-", color=ACCENT, label="master's value (upper bound)", lw=2)
-    axes.plot(cuts, lower, "o-", color=OTHERS[0], label="certified lower bound", lw=2)
+    axes.fill_between(cuts, lower, upper, color=FILL, label="range of the optimum")
+    axes.plot(cuts, upper, "o-", color=ACCENT, label="upper bound (restricted master)", lw=2)
+    axes.plot(cuts, lower, "o-", color=OTHERS[0], label="lower bound (certified)", lw=2)
     axes.set(xlabel="cut", ylabel="objective")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend(loc="lower right")
 
 
 def _mask(axes: Any, run: Run, facts: dict[str, Any]) -> None:
-    """The scores as an image, and the selected pixels on the mean image; a store's pixels go
-    columns first.
+    """Draw the scores as an image, and the selected pixels on the mean image.
+
+    The pixels of a store are in column-major order.
     """
     shape = tuple(facts["sample_shape"])
     chosen = np.zeros(len(run.scores))

@@ -1,4 +1,4 @@
-"""What a run of `bigfs serve` may do: whoever reaches the API can ask for runs with other
+"""Limits on the runs of `bigfs serve`, because anybody who reaches the API can request other
 parameters.
 """
 
@@ -19,7 +19,7 @@ VARIABLE = "BIGFS_SERVED"  # in the environment of the runs, which the API can't
 
 
 class Served(BaseModel):
-    """The bounds of a deployment's runs."""
+    """Limits on the runs of a deployment."""
 
     folder: str  # everything below it may be read and written
     places: list[str]  # the deployment's own source and run directory
@@ -45,14 +45,14 @@ class Served(BaseModel):
             wanted, allowed = getattr(engine, name), getattr(self.engine, name)
             if wanted != allowed:
                 raise PermissionError(
-                    f"this deployment runs with engine.{name} = {allowed!r} only, "
-                    f"and the run asks for {wanted!r}"
+                    f"this deployment allows engine.{name} = {allowed!r} only; "
+                    f"the run has {wanted!r}"
                 )
         for place in places:
             if place is not None and not self._inside(place):
                 raise PermissionError(
-                    f"this deployment works below {self.folder} only, and the run names "
-                    f"{place}: serve it from another folder"
+                    f"this deployment may use paths in {self.folder} only; the run names "
+                    f"{place}: start bigfs serve in another folder"
                 )
 
     def _inside(self, place: str) -> bool:
@@ -64,7 +64,7 @@ class Served(BaseModel):
 
 
 def require_served(engine: Engine, *places: str | None) -> None:
-    """Refuse what the deployment does not allow, if this process runs one of `bigfs serve`.
+    """Check a run against the limits of `bigfs serve`, if it started this process.
 
     Parameters
     ----------
@@ -85,9 +85,7 @@ def require_served(engine: Engine, *places: str | None) -> None:
 
 
 def _end_with(process: int) -> None:
-    """End this process when another one has ended, however that happened; workers end with this
-    one.
-    """
+    """End this process, and with it its workers, as soon as another process has ended."""
     with contextlib.suppress(psutil.NoSuchProcess):
         psutil.Process(process).wait()
     os._exit(1)

@@ -204,8 +204,8 @@ def _port(server: subprocess.Popen[bytes], errors: Any, port: int) -> int:
     ]
     asked = f" on port {port}" if port else ""
     raise OSError(
-        f"the Prefect server did not start{asked} ({said[-1]}): give another "
-        f"--port, or set PREFECT_API_URL"
+        f"the Prefect server did not start{asked} ({said[-1]}): choose another "
+        f"--port, or set PREFECT_API_URL to a running server"
     )
 
 

@@ -1,5 +1,5 @@
-"""Ctrl-C and `kill` end a command within seconds: one line, a documented exit status, no process
-left behind.
+"""Handling of Ctrl-C and `kill`: the command ends within seconds with one line, a documented exit
+status, and no process left behind.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _received: list[int] = []
 
 @contextlib.contextmanager
 def heeded() -> Iterator[None]:
-    """Turn SIGINT and SIGTERM into `KeyboardInterrupt` for the block, and leave after it as the
-    signal says.
+    """Turn SIGINT and SIGTERM into `KeyboardInterrupt` for the block, then exit with the status of
+    the signal.
 
-    A second signal, or `SECONDS` without an end, leaves at once.
+    A second signal exits at once, and so does a block that has not ended after `SECONDS`.
 
     Raises
     ------
@@ -60,12 +60,12 @@ def note(number: int) -> None:
         The signal's number.
     """
     if not _received:
-        logging.disable()  # what breaks off now is no news
+        logging.disable()  # errors of interrupted work are expected
         _received.append(number)
 
 
 def end_children() -> None:
-    """End every process that this one started, and theirs."""
+    """End every process that this one started, with their own children."""
     children = [
         child for child in psutil.Process().children(recursive=True) if not _ends_last(child)
     ]
@@ -77,8 +77,8 @@ def end_children() -> None:
 
 
 def _ends_last(child: psutil.Process) -> bool:
-    """Whether this is Python's own process that cleans up after this one and ignores signals until
-    then.
+    """Return whether this is Python's resource tracker, which ignores signals and cleans up after
+    this process.
     """
     try:
         return "multiprocessing.resource_tracker" in " ".join(child.cmdline())

@@ -1,8 +1,8 @@
 """The stages of the main job as plain functions: stage → graph → select → evaluate → report.
 
-The command line calls them as they are; `flows.pipeline` calls the same ones as Prefect tasks.
-They take and give URIs, paths and numbers, never arrays. Inside `bigfs.engine.cluster(...)` their
-work goes to Dask.
+The command line calls them directly, and `flows.pipeline` calls them as Prefect tasks. They take
+and return URIs, paths and numbers, never arrays. Inside `bigfs.engine.cluster(...)` their work runs
+on Dask.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ SHARES = (0.1, 0.2, 0.5, 1.0)  # of the features asked for: the points of an acc
 
 def method_named(name: str) -> Any:
     if name not in METHODS:
-        raise ValueError(f"there is no method {name!r}; the methods are {', '.join(METHODS)}")
+        raise ValueError(f"unknown method {name!r}; the methods are {', '.join(METHODS)}")
     return METHODS[name]
 
 
 @contextlib.contextmanager
 def timed(stage: str) -> Iterator[dict[str, Any]]:
-    """A record of the block: its time and every process's memory, beside what the block adds."""
+    """Record the time of the block and the peak memory of each process."""
     record: dict[str, Any] = {"stage": stage}
     began = time.perf_counter()
     yield record
@@ -53,8 +53,8 @@ def timed(stage: str) -> Iterator[dict[str, Any]]:
 
 
 def processes() -> dict[str, int]:
-    """Peak resident bytes of this process and the workers, and what Prefect's own server holds
-    now.
+    """Return the peak resident bytes of this process and the workers, and the current bytes of
+    Prefect's server.
     """
     peaks = engine.peak_memory()
     for child in psutil.Process().children(recursive=True):
@@ -69,7 +69,7 @@ def default_out(source: str, method: str, features: int) -> str:
 
 
 def source_name(source: str) -> str:
-    """A name for files: the source's last part without its suffixes."""
+    """Return a file name for a source: the last part of its path without suffixes."""
     name = source.rstrip("/").rsplit("/", 1)[-1]
     for suffix in (".gz", ".bz2", ".xz", ".zip", ".tar", ".tgz", ".svm", ".libsvm", ".txt"):
         name = name.removesuffix(suffix)
@@ -79,9 +79,7 @@ def source_name(source: str) -> str:
 def stage(
     source: str, store: str | None = None, settings: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Stage a source; a store that is there already, of the same content and settings, is
-    reused.
-    """
+    """Stage a source, or reuse an existing store of the same content and settings."""
     with timed("stage") as record:
         found = storage.staged(source, store, **(settings or {}))
         record |= {
@@ -92,12 +90,12 @@ def stage(
 
 
 def training_part(corpus: Any) -> Any:
-    """What a method may see: the train half where there is one, else everything."""
+    """Return the training samples, or all samples of a corpus without splits."""
     return corpus if corpus.split is None else corpus.part("train")
 
 
 def require_parameters(method: str, features: int, parameters: dict[str, Any]) -> None:
-    """Refuse a method, a number of features or parameters that can't work, without any data.
+    """Check a method, its number of features and its parameters without any data.
 
     Parameters
     ----------
@@ -115,18 +113,18 @@ def require_parameters(method: str, features: int, parameters: dict[str, Any]) -
         each other.
     """
     if features < 1:
-        raise ValueError(f"{features} features were asked for: ask for 1 or more")
+        raise ValueError(f"the number of features must be at least 1; got {features}")
     estimator(method, features, parameters)._validate_params()
 
 
 def selector_for(corpus: Any, method: str, features: int, parameters: dict[str, Any]) -> Any:
-    """The estimator asked for; what can't be done with this corpus is refused before any work."""
+    """Return the estimator of a method for a corpus. A mismatch is an error before any work."""
     d = corpus.X.shape[1]
     require_target(corpus, method)
     if features > d:
         raise ValueError(
-            f"{features} features were asked for and {corpus.uri} has "
-            f"only {d}: ask for {d} or fewer"
+            f"the number of features must be at most {d}, the number in {corpus.uri}; "
+            f"got {features}"
         )
     selector = estimator(method, features, parameters)
     if (
@@ -134,14 +132,14 @@ def selector_for(corpus: Any, method: str, features: int, parameters: dict[str, 
         and "sample_shape" in selector.get_params()
         and "sample_shape" not in parameters
     ):
-        # a store's pixels go columns first
+        # the pixels of a store are in column-major order
         selector.set_params(sample_shape=tuple(corpus.spec["sample_shape"]), order="F")
     selector._validate_params()
     return selector
 
 
 def estimator(method: str, features: int, parameters: dict[str, Any]) -> Any:
-    """The estimator of this name with these parameters."""
+    """Return the estimator of a method with these parameters."""
     entry = method_named(method)
     selector = entry.make()
     known = selector.get_params()
@@ -152,15 +150,15 @@ def estimator(method: str, features: int, parameters: dict[str, Any]) -> Any:
     for name, value in getattr(entry.make, "keywords", {}).items():
         if parameters.get(name, value) != value:
             raise ValueError(
-                f"{method} has {name}={value!r}: leave {name} out, or choose "
+                f"{method} fixes {name}={value!r}: leave {name} out, or choose "
                 f"another of `bigfs methods`"
             )
     selector.set_params(**parameters)
     if entry.scores == "scores_":  # else the estimator keeps something other than columns
         if "n_features_to_select" in parameters:
             raise ValueError(
-                f"the number of features is {features} already: leave the "
-                f"parameter n_features_to_select out"
+                f"the number of features is already set to {features}: leave out the "
+                f"parameter n_features_to_select"
             )
         selector.set_params(n_features_to_select=features)
     return selector
@@ -169,7 +167,7 @@ def estimator(method: str, features: int, parameters: dict[str, Any]) -> Any:
 def build_graph(
     store: str, method: str, parameters: dict[str, Any] | None = None
 ) -> dict[str, Any] | None:
-    """The kNN graph of the training part, kept beside the store, where the method works on one."""
+    """Compute and store the kNN graph of the training samples, if the method uses one."""
     if not method_named(method).graph:
         return None
     with timed("graph") as record:
@@ -191,9 +189,9 @@ def select(
     parameters: dict[str, Any] | None = None,
     before: Sequence[dict[str, Any]] = (),
 ) -> Run:
-    """Run a method on a store's training part. The run is begun, and partial until `finish`.
+    """Run a method on the training samples of a store. The run stays partial until `finish`.
 
-    `before` are the records of the stages that went before, for the report.
+    `before` holds the records of the earlier stages, for the report.
     """
     corpus = storage.open(store)
     selector = selector_for(corpus, method, features, parameters or {})
@@ -232,7 +230,7 @@ def select(
 
 @contextlib.contextmanager
 def abandoned_on_error(run: Run) -> Iterator[None]:
-    """A run that fails leaves nothing behind but checkpoints that the next try can use."""
+    """Remove a run that fails, except for the checkpoints that the next attempt can use."""
     with contextlib.ExitStack() as stack:
         stack.callback(run.abandon)
         yield
@@ -240,7 +238,7 @@ def abandoned_on_error(run: Run) -> Iterator[None]:
 
 
 def require_target(corpus: Any, method: str) -> None:
-    """Refuse a method that can't learn from this corpus's kind of target, before any work."""
+    """Check that a method can learn from the kind of target of a corpus."""
     kind, takes = corpus.spec["target"], method_named(method).targets
     if (
         kind in takes
@@ -258,7 +256,7 @@ def require_target(corpus: Any, method: str) -> None:
     columns = corpus.spec["source"].get("label_columns") if kind is None else None
     advice = f"stage it with label= one of {', '.join(columns)}, or " if columns else ""
     raise ValueError(
-        f"{method} can't learn from {corpus.uri}, which has {there[kind]}: "
+        f"{method} cannot learn from {corpus.uri}, which has {there[kind]}: "
         f"{advice}use one of {', '.join(able)}"
     )
 
@@ -268,9 +266,9 @@ def needs_target(selector: Any) -> bool:
 
 
 def fitted(selector: Any, method: str, X: Any, y: Any) -> Any:
-    """The selector, fitted to the part of the target that its method can learn from.
+    """Fit the selector to the part of the target that its method can learn from.
 
-    A method that never looks at the target gets none. Rows without a real target are left out.
+    An unsupervised method gets no target. Rows without a real-valued target are left out.
     """
     kind, known = target_kind(y), labelled_rows(y)
     if kind not in method_named(method).targets or not (known.any() or needs_target(selector)):
@@ -281,7 +279,7 @@ def fitted(selector: Any, method: str, X: Any, y: Any) -> Any:
 
 
 def ranking(selector: Any, method: str, features: int) -> Any:
-    """The best features of a fitted selector, best first; equal scores by lower index."""
+    """Return the best features of a fitted selector, best first. Ties go to the lower index."""
     return np.argsort(-getattr(selector, method_named(method).scores), kind="stable")[:features]
 
 
@@ -304,26 +302,26 @@ def _write_selection(run: Run, selector: Any, method: str, features: int, corpus
 def evaluate(
     run: Run, *, baselines: Sequence[str] | None = None, folds: int = evaluation.FOLDS
 ) -> list[Point]:
-    """Score the run's method, simple rivals and all features on samples that did not choose the
-    features.
+    """Score the method of a run, simple baselines and all features on samples that were not used to
+    select features.
 
-    That is the corpus's own test half. Where there is none, features are chosen again inside folds,
-    or without one held-out share (`flows.evaluation`). A killed evaluation goes on after the last
-    fold that was done.
+    These are the test samples of the corpus. Without any, features are selected again inside folds,
+    or without one held-out share (`flows.evaluation`). A killed evaluation resumes after its last
+    finished fold.
 
     Parameters
     ----------
     run : Run
         A run with a selection.
     baselines : sequence of str, optional
-        Methods to compare with; default: ANOVA and, of non-negative features, χ².
+        Methods to compare with. The default is ANOVA and, if no feature is negative, χ².
     folds : int, default=5
-        Number of folds where there is no test half.
+        Number of folds for a corpus without test samples.
 
     Returns
     -------
     list of Point
-        Empty where nothing can be predicted.
+        Empty if there is no target to predict.
     """
     with abandoned_on_error(run), timed("evaluate") as record:
         corpus = storage.open(run.about["parameters"]["store"])
@@ -348,8 +346,8 @@ def evaluate(
 def _points(
     run: Run, corpus: Any, train: Any, plan: evaluation.Plan, names: Sequence[str]
 ) -> list[Point]:
-    """The curves' points; `plan.measured` learns in how many selections the method did not
-    converge.
+    """Return the points of the curves. Sets the number of selections that did not converge in
+    `plan.measured`.
     """
     asked, m = run.about["parameters"], len(run.selected)
     counts = sorted({max(1, round(share * m)) for share in SHARES})
@@ -386,8 +384,8 @@ def finish(run: Run | str, out: str | None = None) -> Path:
 
 
 def _profile(run: Run, corpus: Any, top: int = 300) -> list[list[float]]:
-    """Of the best features, how each class's mean stands out: what the report's term table
-    shows.
+    """Return how far the mean of each class stands out in the best features, for the report's term
+    table.
     """
     train, index = training_part(corpus), run.selected[:top]
     return np.round(class_profile(train.X, train.y, index, len(corpus.class_names)), 3).tolist()
@@ -403,8 +401,8 @@ def transform(run: str | Path, store: str, out: str | Path) -> Path:
     store : str
         A staged corpus with the features that the run selected.
     out : str or Path
-        The file to write; `.npz` is added where it is missing. A file there is replaced only if it
-        is an .npz of a sparse matrix.
+        The file to write; `.npz` is added if missing. An existing file is replaced only if it is
+        the .npz of a sparse matrix.
 
     Returns
     -------
@@ -414,7 +412,7 @@ def transform(run: str | Path, store: str, out: str | Path) -> Path:
     Raises
     ------
     ValueError
-        The store does not have the run's features, or something else has the file's name.
+        The store does not have the features of the run, or `out` is another kind of file.
     """
     done, corpus = Run.open(run), storage.open(store)
     out = Path(out) if str(out).endswith(".npz") else Path(f"{out}.npz")
@@ -432,7 +430,7 @@ def transform(run: str | Path, store: str, out: str | Path) -> Path:
 
 
 def _require_matrix(file: Path) -> None:
-    """Refuse to overwrite what is no .npz of a sparse matrix."""
+    """Check that the file is missing or is the .npz of a sparse matrix."""
     if os.path.lexists(file):
         names: list[str] = []
         with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(file) as archive:

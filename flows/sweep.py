@@ -35,17 +35,19 @@ class Cell(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Readable, and another one for other parameters."""
+        """Directory name of the run; it differs for other parameters."""
         return f"{self.method}-{self.features}" + (
             f"-{tasks.digest(self.parameters)[:8]}" if self.parameters else ""
         )
 
 
-Methods = Annotated[list[form.Method], form.shown("Of `bigfs methods`", min_length=1)]
-Counts = Annotated[list[form.Features], form.shown("How many features to keep", min_length=1)]
+Methods = Annotated[
+    list[form.Method], form.shown("Methods that `bigfs methods` lists", min_length=1)
+]
+Counts = Annotated[list[form.Features], form.shown("Numbers of features to select", min_length=1)]
 Grid = Annotated[
     dict[str, dict[str, list[Any]]] | None,
-    form.shown('Values to try, by method and parameter: {"sparge-lda": {"gamma": [0.5, 1, 2]}}'),
+    form.shown('Values to try, per method and parameter: {"sparge-lda": {"gamma": [0.5, 1, 2]}}'),
 ]
 
 
@@ -127,7 +129,7 @@ def sweep(
         create_table_artifact(
             rows,
             key="sweep",
-            description=f"Sweep of {source}: scores with all the features asked for",
+            description=f"Sweep of {source}: scores with all selected features",
         )
         failed = [row for row in rows if row["error"]]
         if failed:
@@ -145,8 +147,8 @@ def cells(
     unknown = set(grid) - set(methods)
     if unknown:
         raise ValueError(
-            f"the grid names {', '.join(sorted(unknown))}, which the sweep "
-            f"does not run: add it to methods"
+            f"the grid names {', '.join(sorted(unknown))}, which is not among "
+            f"the methods of the sweep: add it to methods"
         )
     for method in methods:
         for parameters in ParameterGrid(grid.get(method, {})):
@@ -157,7 +159,7 @@ def cells(
 def row_of(
     store: str, content: str, home: Path, cell: Cell, staged: dict[str, Any], how: tasks.How
 ) -> dict[str, Any]:
-    """Run a cell and say what came out."""
+    """Run a cell and return its row of sweep.csv."""
     row: dict[str, Any] = {
         "run": cell.name,
         "method": cell.method,

@@ -1,8 +1,8 @@
-"""The stages as Prefect tasks: cached by content, tried again on I/O errors, within a time, and
-seen.
+"""The stages as Prefect tasks, with caching by content, retries on I/O errors, time limits and
+progress.
 
-A task returns a path or a small record. Its cached result counts only while what it made is still
-there, so each task is called through `once`, which looks.
+A task returns a path or a small record. Its cached result is valid only while its files still
+exist, so each task is called through `once`, which checks.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from storage.errors import StoreError
 from storage.runs import Run, RunError
 
 DAY = 24 * 3600.0
-# trying again does not help
+# errors that a retry does not fix
 LASTING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG}
-CLIENTS = {"botocore", "aiohttp"}  # of object stores: what they raise is no OSError
+CLIENTS = {"botocore", "aiohttp"}  # clients of object stores, whose errors are no OSError
 
 
 def transient(_task: Any, _run: Any, state: Any) -> bool:
-    """Whether an error is of the kind that goes away: the network's and the disk's, not a missing
-    file's or a full disk's.
+    """Return whether a retry may fix an error: one of the network or the disk, but not a missing
+    file or a full disk.
     """
     error = (isinstance(state.data, StoreError) and state.data.__cause__) or state.data
     if type(error).__module__.split(".")[0] in CLIENTS:
@@ -78,7 +78,7 @@ def graph(store: str, method: str, parameters: dict[str, Any], key: str) -> dict
     with artifacts.progress("graph"):
         record = stages.build_graph(store, method, parameters)
     if record and record["reused"]:
-        get_run_logger().info("graph: reused, it lies beside the store")
+        get_run_logger().info("graph: reused the one beside the store")
     return record
 
 
@@ -97,7 +97,7 @@ def select(
             store, out, method=method, features=features, parameters=parameters, before=before
         )
     for loop, steps in run.about["resumed"].items():
-        get_run_logger().info("select: %s went on from step %d of an earlier try", loop, steps)
+        get_run_logger().info("select: %s resumed from step %d of an earlier attempt", loop, steps)
     run.note(key=key, prefect=_own_id())
     artifacts.show_selection(run)
     return out
@@ -124,27 +124,27 @@ def report(out: str, key: str) -> str:
 
 
 class How(NamedTuple):
-    """How a flow was asked to work."""
+    """Options of a flow that its tasks share."""
 
-    fresh: bool  # do again what is done
-    timeout: float  # seconds a stage may take
-    memory_limit: str | None  # of a task of staging
+    fresh: bool  # repeat finished work
+    timeout: float  # seconds per stage
+    memory_limit: str | None  # per staging task
 
 
 def once(stage: Task[..., Any], there: bool, how: How, *given: Any) -> Any:
-    """Run a task, or take its cached result if what it made is `there`; the log says which."""
+    """Run a task, or take its cached result if its files are `there`. The log says which."""
     log = get_run_logger()
     state: Any = stage.with_options(
         refresh_cache=how.fresh or not there, timeout_seconds=how.timeout
     )(*given, return_state=True)
     result = state.result()
     if state.name == "Cached":
-        log.info("%s: reused, done by an earlier run", stage.name)
+        log.info("%s: reused the result of an earlier run", stage.name)
     return result
 
 
 def run_at(out: str, key: str) -> Run | None:
-    """The run of this content at `out`, whole or at work; None where there is none."""
+    """Return the run of this content at `out`, finished or partial, or None."""
     for opened in (Run.at_work, Run.open):
         with contextlib.suppress(RunError):
             run = opened(out)
@@ -156,12 +156,12 @@ def run_at(out: str, key: str) -> Run | None:
 def _require(out: str, key: str) -> Run:
     run = run_at(out, key)
     if run is None:
-        raise RunError(f"{out} was removed or replaced while it was worked on: run it again")
+        raise RunError(f"{out} was removed or replaced during the run: repeat the command")
     return run
 
 
 def content_key(*parts: Any) -> str:
-    """Of the inputs and of the program: what they were, not where Prefect keeps its results."""
+    """Return the cache key of a stage: a hash of its inputs and of the program's source."""
     return digest([*parts, _program()])[:24]
 
 
@@ -171,8 +171,8 @@ def digest(value: Any) -> str:
 
 @cache
 def _program() -> str:
-    """The packages' own source, so that a changed program never takes an old one's results for its
-    own.
+    """Hash the source of the packages, so that a changed program never reuses the results of an old
+    one.
     """
     source = hashlib.sha256()
     for package in (bigfs, storage, flows):
@@ -182,8 +182,9 @@ def _program() -> str:
 
 
 def _own_id() -> dict[str, Any]:
-    """The flow run that made a run directory; its page only where the server has pages, which a
-    run's own server has not.
+    """Return the flow run that writes a run directory, with its page if the server has pages.
+
+    The server of a single run has none.
     """
     run, settings = runtime.flow_run, get_current_settings()
     url = run.get_flow_run_ui_url() if settings.ui_url and settings.server.ui.enabled else None

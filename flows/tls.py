@@ -1,9 +1,9 @@
-"""A private certificate authority for one Dask cluster, and the certificate its machines and users
-share.
+"""A private certificate authority for one Dask cluster, and the certificate that its machines and
+users share.
 
-Dask does not check host names: whoever holds a certificate of the authority is trusted entirely. So
-each cluster gets an authority of its own, and the folder is handed only to those who may run code
-on it.
+Dask does not check host names, so it trusts every holder of a certificate of the authority. Each
+cluster therefore gets its own authority. Give the folder only to people who may run code on the
+cluster.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def make_certificates(
 ) -> Path:
     """Write a new authority and a certificate of it: ca.pem, node.pem and node.key (mode 600).
 
-    The authority's own key is thrown away: to let more machines in, share the certificate; to lock
-    one out, make new ones.
+    The key of the authority is not kept. Share the certificate to let more machines in, and make
+    new ones to lock a machine out.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def make_certificates(
     hosts : sequence of str, default=("localhost", "127.0.0.1")
         Names and addresses of the cluster's machines.
     days : int, default=365
-        How long the certificates are valid.
+        Number of days the certificates are valid.
 
     Returns
     -------
@@ -55,8 +55,8 @@ def make_certificates(
     folder = Path(folder)
     if (folder / "ca.pem").exists():
         raise ValueError(
-            f"{folder} holds certificates already: give another folder, or "
-            f"remove it to lock everybody out"
+            f"{folder} already holds certificates: give another folder, or "
+            f"remove this one, which locks out all of its users"
         )
     now = dt.datetime.now(dt.UTC)
     authority, node = (
@@ -103,8 +103,8 @@ def make_certificates(
 
 
 def environment(folder: str | Path) -> dict[str, str]:
-    """The variables that make `dask scheduler` and `dask worker` speak only to holders of the
-    folder's certificate.
+    """Return the variables that make `dask scheduler` and `dask worker` accept only holders of the
+    certificate in the folder.
     """
     folder = Path(folder).absolute()
     variables = {

@@ -25,7 +25,9 @@ INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
 
 @app.callback()
 def common(
-    debug: Annotated[bool, typer.Option(help="show the traceback of an error")] = False,
+    debug: Annotated[
+        bool, typer.Option(help="show the full traceback when a command fails")
+    ] = False,
 ) -> None:
     state["debug"] = debug
 

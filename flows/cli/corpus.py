@@ -28,13 +28,13 @@ from flows.options import Engine, Staging
 @unfolded
 def stage(
     source: Source,
-    store: Annotated[str, typer.Argument(help="where to put it: a path or an fsspec URL")],
+    store: Annotated[str, typer.Argument(help="path or fsspec URL of the store to write")],
     *,
     staging: Staging,
     engine: Engine,
     as_json: Json = False,
 ) -> None:
-    """Stage a source as a corpus store; one that is there already is reused."""
+    """Read a source into a corpus store. An existing store of the same source is reused."""
     from flows import stages
     from storage.sources import find
 
@@ -56,25 +56,27 @@ def append(
     source: Source,
     store: Annotated[str, typer.Argument(help="a staged corpus on a local disk")],
     format: Annotated[
-        str | None, typer.Option(help="of the source (default: guessed from its content)")
+        str | None, typer.Option(help="format of the source (default: detected from its content)")
     ] = None,
     split: Annotated[
         str,
-        typer.Option(help="train or test: where samples go that have none, in a store with both"),
+        typer.Option(
+            help="split (train or test) of new samples that name none, if the store has splits"
+        ),
     ] = "train",
     *,
     engine: Engine,
     as_json: Json = False,
 ) -> None:
-    """Add the samples of a source to a store; what was added already is not added again."""
+    """Add the samples of a source to a store. Appending the same source again changes nothing."""
     import storage
     from storage.format import manifest
     from storage.sources import find
 
     if not manifest.exists(store) and "://" not in source and manifest.exists(source):
         print(
-            "bigfs append: give the source first and the store second; the other "
-            "order ends with the next version",
+            "bigfs append: give the source first and the store second. The next version "
+            "will not accept the other order",
             file=sys.stderr,
         )
         source, store = store, source
@@ -86,15 +88,15 @@ def append(
         )
     n = storage.open(uri).X.shape[0]
     text = (
-        f"{n - before:,} samples joined {uri}, which has {n:,} now"
+        f"added {n - before:,} samples to {uri}, which now has {n:,}"
         if n > before
-        else f"{uri} has the samples of {source} already"
+        else f"{uri} already holds the samples of {source}"
     )
     print_record({"store": uri, "added": n - before, "samples": n}, as_json, text)
 
 
 def datasets(as_json: Json = False) -> None:
-    """The corpora that are known by name: public ones, and generated ones at their scale."""
+    """List the corpora that have a name: public ones and generated ones."""
     from storage.catalogue import ENTRIES
     from storage.sources.synthetic.source import CORPORA, PREFIX
     from storage.sources.synthetic.text import Text
@@ -109,7 +111,7 @@ def datasets(as_json: Json = False) -> None:
             json.dumps([dict(zip(columns, row, strict=True)) for row in known], ensure_ascii=False)
         )
         return
-    table = Table("name", "samples", "features", "classes", "what it is", box=None, pad_edge=False)
+    table = Table("name", "samples", "features", "classes", "description", box=None, pad_edge=False)
     for name, n, d, classes, title in known:
         table.add_row(name, f"{n:,}", f"{d:,}" if d else "text", f"{classes:,}", title)
     for column in table.columns[1:4]:
@@ -118,7 +120,7 @@ def datasets(as_json: Json = False) -> None:
 
 
 def info(store: Store, as_json: Json = False) -> None:
-    """What a store holds, its size by layout, and how it was made."""
+    """Show the contents of a store, its size per layout and the settings it was staged with."""
     import storage
 
     facts = storage.info(store)
@@ -138,9 +140,7 @@ def check(
     engine: Engine,
     as_json: Json = False,
 ) -> None:
-    """Read everything in a store and compare it with what was written; non-zero if anything is
-    wrong.
-    """
+    """Read the whole store and verify every checksum. The exit status is 1 if it is damaged."""
     import storage
 
     with working(engine, as_json):
@@ -149,7 +149,7 @@ def check(
     print_record(
         report._asdict(),
         as_json,
-        wrong or f"{report.uri} is whole: {report.documents:,} documents read",
+        wrong or f"{report.uri} is intact: {report.documents:,} documents read",
     )
     if report.problems:
         raise typer.Exit(1)

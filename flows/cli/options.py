@@ -15,12 +15,12 @@ from flows.options import Engine, Staging, count_or_share
 
 
 def parameters_of(pairs: list[str] | None) -> dict[str, Any]:
-    """`name=value` pairs; a value is JSON where it reads as JSON, else text."""
+    """Parse `name=value` pairs. A value that is not JSON is text."""
     given: dict[str, Any] = {}
     for pair in pairs or []:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise ValueError(f"--set takes name=value and got {pair!r}")
+            raise ValueError(f"--set must be name=value; got {pair!r}")
         if name in given:
             raise ValueError(f"--set {name} is given twice: give it once")
         try:
@@ -37,32 +37,32 @@ def _parsed(text: str) -> int | float:
         raise typer.BadParameter(str(error)) from error
 
 
-Source = Annotated[str, typer.Argument(help="a path, a URL, or a name of `bigfs datasets`")]
+Source = Annotated[str, typer.Argument(help="path, URL, or a name that `bigfs datasets` lists")]
 
 
-Store = Annotated[str, typer.Argument(help="a staged corpus")]
+Store = Annotated[str, typer.Argument(help="path or URL of a staged corpus")]
 
 
-Method = Annotated[str, typer.Option(help="one of `bigfs methods`")]
+Method = Annotated[str, typer.Option(help="a method that `bigfs methods` lists")]
 
 
-Features = Annotated[int, typer.Option(min=1, help="how many features to keep")]
+Features = Annotated[int, typer.Option(min=1, help="number of features to select")]
 
 
-Out = Annotated[str | None, typer.Option(help="the run's directory (default: runs/NAME)")]
+Out = Annotated[str | None, typer.Option(help="directory of the run (default: runs/NAME)")]
 
 
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", help="a parameter of the method, as name=value; may be repeated"),
+    typer.Option("--set", help="parameter of the method, as name=value (repeatable)"),
 ]
 
 
-Json = Annotated[bool, typer.Option("--json", help="print JSON for machines")]
+Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
 
 
 def unfolded(command: Callable[..., None]) -> Callable[..., None]:
-    """`command` with an option for each field of its parameters of type `Staging` and `Engine`."""
+    """Replace the `Staging` and `Engine` parameters of a command by one option per field."""
     own = inspect.signature(command, eval_str=True)
     groups = {
         name: p.annotation
@@ -90,7 +90,7 @@ def unfolded(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _filled(group: type[BaseModel], values: dict[str, Any]) -> BaseModel:
-    """The group with these values. An error says what is wrong, without pydantic's frame."""
+    """Return the group with these values. An error keeps the message, without pydantic's frame."""
     try:
         return group(**values)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Progress for people: a bar for each stage's tiles, a line for each method's steps."""
+"""Terminal output: progress bars per step of a stage, a line per solver, tables of results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from flows.options import Engine
 
 @contextlib.contextmanager
 def shown(enabled: bool = True) -> Iterator[None]:
-    """Show on stderr what `bigfs` does inside the block."""
+    """Show the progress of `bigfs` on stderr inside the block."""
     if not enabled:
         yield
         return
@@ -92,7 +92,7 @@ def show_progress(as_json: bool) -> Iterator[None]:
 
 @contextmanager
 def exclusively(place: str) -> Iterator[None]:
-    """Inside, no other command works on `place`; people see what is waited for."""
+    """Lock `place` for the block. A message on stderr says when another run holds it."""
     from flows.locks import alone
 
     with alone(
@@ -103,7 +103,7 @@ def exclusively(place: str) -> Iterator[None]:
 
 @contextmanager
 def working(engine: Engine, as_json: bool) -> Iterator[None]:
-    """Inside, tiles are worked on where `engine` says, and people see how far they are."""
+    """Start or reach the cluster of `engine` for the block, and show progress."""
     with engine.cluster(), show_progress(as_json):
         yield
 

@@ -40,21 +40,19 @@ def run(
     out: Out = None,
     store: Annotated[
         str | None,
-        typer.Option(help="where the staged corpus lies (default: .bigfs/NAME-KEY.zarr)"),
+        typer.Option(help="path or URL of the staged corpus (default: .bigfs/NAME-KEY.zarr)"),
     ] = None,
     set_: Set = None,
     fresh: Annotated[
         bool,
-        typer.Option(
-            "--fresh", help="select, evaluate and report again, even where the result is there"
-        ),
+        typer.Option("--fresh", help="select, evaluate and report again, even if results exist"),
     ] = False,
     *,
     staging: Staging,
     engine: Engine,
     as_json: Json = False,
 ) -> None:
-    """The main job as a Prefect flow: stage, graph, select, evaluate, report."""
+    """Run the whole job as a Prefect flow: stage, graph, select, evaluate, report."""
     from flows import stages
     from storage.runs import require_out
     from storage.sources import find
@@ -62,7 +60,7 @@ def run(
     parameters = parameters_of(set_)
     stages.require_parameters(method, features, parameters)
     require_out(out or stages.default_out(source, method, features))
-    find(source, format=staging.format)  # what can't be read is said before anything starts
+    find(source, format=staging.format)  # an unreadable source is an error before anything starts
     with quiet_prefect(state["debug"]), show_progress(as_json):
         from flows.pipeline import pipeline
 
@@ -75,7 +73,7 @@ def run(
 @unfolded
 def select(
     store: Store,
-    out: Annotated[str, typer.Option(help="the run's directory")],
+    out: Annotated[str, typer.Option(help="directory of the run")],
     method: Method = "sparge-lda",
     features: Features = 500,
     set_: Set = None,
@@ -83,7 +81,7 @@ def select(
     engine: Engine,
     as_json: Json = False,
 ) -> None:
-    """Select features of a staged corpus; a killed run goes on from its last checkpoint."""
+    """Select features of a staged corpus. A killed run resumes from its last checkpoint."""
     import storage
     from flows import stages
     from storage.runs import require_out
@@ -106,14 +104,12 @@ def evaluate(
     engine: Engine,
     as_json: Json = False,
 ) -> None:
-    """Accuracy curves of a run, beside the baselines' and all features'; the report is written
-    anew.
-    """
+    """Score a run against simple baselines and all features, and rewrite its report."""
     import storage
     from flows import stages
     from storage.runs import Run, recover
 
-    # what is missing is said before anything starts
+    # a missing store is an error before anything starts
     storage.open(Run.open(run).about["parameters"]["store"])
     with exclusively(run), working(engine, as_json):
         recover(run)
@@ -125,9 +121,9 @@ def evaluate(
 def transform(
     run: Annotated[str, typer.Argument(help="a run's directory")],
     store: Store,
-    out: Annotated[str, typer.Argument(help="the .npz file to write")],
+    out: Annotated[str, typer.Argument(help="path of the .npz file to write")],
 ) -> None:
-    """Write the columns that a run selected from a store, best first, as a scipy.sparse .npz."""
+    """Write the selected columns of a store, best first, as a scipy.sparse .npz file."""
     from flows import stages
 
     with exclusively(out):
@@ -138,17 +134,20 @@ def transform(
 @unfolded
 def graph(
     store: Store,
-    k: Annotated[int, typer.Option(min=1, help="neighbours of a sample")] = 10,
-    metric: Annotated[str, typer.Option(help="cosine or euclidean")] = "cosine",
-    knn: Annotated[str, typer.Option(help="exact, approx or auto")] = "auto",
+    k: Annotated[int, typer.Option(min=1, help="number of neighbours per sample")] = 10,
+    metric: Annotated[str, typer.Option(help="distance: cosine or euclidean")] = "cosine",
+    knn: Annotated[str, typer.Option(help="algorithm: exact, approx or auto")] = "auto",
     recall: Annotated[
-        float, typer.Option(min=0, max=1, help="share of the true neighbours that approx must find")
+        float,
+        typer.Option(
+            min=0, max=1, help="minimum share of the true neighbours that approx must find"
+        ),
     ] = 0.95,
     *,
     engine: Engine,
     as_json: Json = False,
 ) -> None:
-    """The kNN graph of a corpus, kept beside its store; one that is there already is reused."""
+    """Compute the kNN graph of a corpus and keep it beside the store. An existing one is reused."""
     import storage
 
     corpus = storage.open(store)
@@ -162,7 +161,7 @@ def graph(
 
 
 def methods(as_json: Json = False) -> None:
-    """The methods and what each is."""
+    """List the methods, with a description of each."""
     from bigfs.selectors.registry import METHODS
 
     if as_json:
@@ -170,7 +169,7 @@ def methods(as_json: Json = False) -> None:
             json.dumps({name: method.about for name, method in METHODS.items()}, ensure_ascii=False)
         )
         return
-    table = Table("method", "what it is", box=None, pad_edge=False)
+    table = Table("method", "description", box=None, pad_edge=False)
     for name, method in METHODS.items():
         table.add_row(name, method.about)
     out_console.print(table)

@@ -1,4 +1,4 @@
-"""The commands of people who run servers and clusters: `bigfs serve`, `bigfs certificates`."""
+"""The commands for servers and clusters: `bigfs serve` and `bigfs certificates`."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ from flows.served import VARIABLE, Served
 
 
 def certificates(
-    folder: Annotated[str, typer.Argument(help="where to write them; made if it is not there")],
+    folder: Annotated[str, typer.Argument(help="folder to write to (created if missing)")],
     host: Annotated[
         list[str] | None,
-        typer.Option(help="a name or address of the cluster's machines; may be repeated"),
+        typer.Option(help="name or address of a machine of the cluster (repeatable)"),
     ] = None,
-    days: Annotated[int, typer.Option(min=1, help="how long they are valid")] = 365,
+    days: Annotated[
+        int, typer.Option(min=1, help="number of days the certificates are valid")
+    ] = 365,
 ) -> None:
-    """Make certificates for a Dask cluster: only who holds them can join, use or run it."""
+    """Make certificates for a Dask cluster. Only their holders can join or use it."""
     from flows.tls import environment, make_certificates
 
     made = make_certificates(folder, [*(host or []), "localhost", "127.0.0.1"], days)
     print(
-        f"# certificates in {made}, valid for {days} days; give --tls {made} to bigfs, "
-        f"and to dask scheduler and dask worker:"
+        f"# certificates in {made}, valid for {days} days. Pass --tls {made} to bigfs, and set "
+        f"these variables for dask scheduler and dask worker:"
     )
     for name, value in environment(made).items():
         print(f"export {name}={value}")
@@ -43,28 +45,29 @@ def certificates(
 @unfolded
 def serve(
     source: Source,
-    cron: Annotated[str, typer.Option(help="when to run, as cron writes it")] = "0 3 * * *",
+    cron: Annotated[str, typer.Option(help="schedule, as a cron expression")] = "0 3 * * *",
     method: Method = "sparge-lda",
     features: Features = 500,
     out: Out = None,
     set_: Set = None,
     overlap: Annotated[
-        Literal["wait", "skip"], typer.Option(help="if the last run still works")
+        Literal["wait", "skip"],
+        typer.Option(help="what to do while the previous run is still working"),
     ] = "skip",
     name: Annotated[
-        str | None, typer.Option(help="of the deployment (default: the source's name)")
+        str | None, typer.Option(help="name of the deployment (default: name of the source)")
     ] = None,
     port: Annotated[
         int,
         typer.Option(
-            min=1, help="of the Prefect server started here, unless PREFECT_API_URL names one"
+            min=1, help="port of the local Prefect server, unless PREFECT_API_URL names a server"
         ),
     ] = 4200,
     *,
     staging: Staging,
     engine: Engine,
 ) -> None:
-    """Run the main job again and again, by a cron schedule, until stopped."""
+    """Repeat the whole job on a cron schedule until stopped."""
     from flows.stages import require_parameters, source_name
 
     parameters = parameters_of(set_)
@@ -107,7 +110,7 @@ def serve(
 
 @contextlib.contextmanager
 def quiet_prefect(debug: bool) -> Iterator[None]:
-    """For one flow of the command line: a server of its own for the block, and no log between the
+    """Run a Prefect server for one flow of the command line, without log lines between the
     progress bars.
     """
     from platformdirs import user_cache_path
@@ -124,11 +127,10 @@ def quiet_prefect(debug: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _server(data: Path, port: int | None, **more: str) -> Iterator[str]:
-    """The address of the Prefect server that the environment names, or of one that lives as long as
-    the block.
+    """Yield the address of the Prefect server in the environment, or start one for the block.
 
-    With a port it serves pages and schedules behind this user's secret; without one it serves one
-    run behind a secret of its own.
+    With a port the server offers pages and schedules, protected by this user's secret. Without a
+    port it serves one run, protected by a new secret.
     """
     for name, value in {
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -152,16 +154,15 @@ def _server(data: Path, port: int | None, **more: str) -> Iterator[str]:
     with serving(home, port, secret=secret or user_secret(data)) as address:
         where = "PREFECT_SERVER_API_AUTH_STRING" if secret else str(data / "prefect-secret")
         print(
-            f"runs: {address.removesuffix('/api')} (its pages ask for a "
-            f"password: the line in {where})",
+            f"runs: {address.removesuffix('/api')} (to log in, use the secret in {where})",
             flush=True,
         )
         yield address
 
 
 def _end_runs(seconds: float = 5) -> None:
-    """End the runs that this process started, while there is a server to tell: without one they
-    would try to for ever.
+    """End the runs that this process started while the server still answers. Without a server they
+    would retry forever.
     """
     runs = [
         child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())

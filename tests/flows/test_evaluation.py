@@ -106,7 +106,7 @@ def test_a_run_says_how_it_was_measured_everywhere(home):
     run = finished(noise(home / "noise.mat", 0, n=60, d=200), "anova", 10)
     assert run.about["measured"]["how"] == "nested folds"
     assert run.about["measured"]["folds"] == 5
-    assert "the features were chosen anew in each fold" in run.about["evaluation"]
+    assert "The features were selected again in each fold" in run.about["evaluation"]
     assert run.about["evaluation"] in (run.path / "report.html").read_text()
     assert {"anova", "chi2"} <= {method for method, _ in scores(run)}
     train = storage.open(run.about["parameters"]["store"])
@@ -163,7 +163,7 @@ def test_too_much_work_holds_out_a_fifth(home, monkeypatch):
         "share": 0.2,
         "not_converged": 0,
     }
-    assert "tested on 20 samples that were held out" in run.about["evaluation"]
+    assert "tested on 20 held-out samples" in run.about["evaluation"]
     corpus = storage.open(run.about["parameters"]["store"])
     # of all rows
     assert (
@@ -243,8 +243,8 @@ def test_what_has_nothing_to_test_on_is_said_and_not_an_error(home):
     run = finished("d.jsonl", "sparge-pca", 2, settings={"min_df": 1})
     assert run.about["curves"] == []
     assert (
-        run.about["evaluation"] == "Not evaluated: no test half, and fewer than two classes of two "
-        "samples: nothing to test on."
+        run.about["evaluation"] == "Not evaluated: there are no test samples, and fewer than two "
+        "classes have two samples."
     )
     assert run.about["evaluation"] in (run.path / "report.html").read_text()
 
@@ -338,7 +338,7 @@ def test_micro_and_macro_f1_are_those_of_scikit_learn(home):
 def test_a_single_label_method_refuses_label_sets_before_any_work(home, method):
     store = stages.stage(write_label_sets(home / "d.jsonl"), None, {"label": "topics"})["store"]
     wanted = (
-        f"{method} can't learn from .*several labels per sample: use one "
+        f"{method} cannot learn from .*several labels per sample: use one "
         f"of sparge-cca, sparge-hsl, "
     )
     with pytest.raises(ValueError, match=wanted):
@@ -367,7 +367,7 @@ def test_real_targets_are_evaluated_by_the_r2_of_a_ridge(home):
     assert "R²" in (run.path / "report.html").read_text()
     with pytest.raises(
         ValueError,
-        match=r"anova can't learn from .*real-valued targets: " r"use one of sparge-cca, ",
+        match=r"anova cannot learn from .*real-valued targets: " r"use one of sparge-cca, ",
     ):
         stages.select(run.about["parameters"]["store"], "q", method="anova", features=2)
 

@@ -383,7 +383,7 @@ def test_serve_runs_by_its_schedule_behind_its_secret_and_takes_its_server_with_
         refused_everywhere(url, secret)
         state = asked_for(url, secret, out=str(tmp_path / "elsewhere"))
         assert state["type"] == "FAILED"
-        assert "works below" in state["message"]
+        assert "may use paths in" in state["message"]
         assert not (tmp_path / "elsewhere").exists()
         tree = psutil.Process(served.pid).children(recursive=True)
         for process in (psutil.Process(served.pid), *tree):

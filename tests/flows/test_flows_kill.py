@@ -63,7 +63,7 @@ def in_the_method(home):
     [
         (in_staging, []),
         (in_the_graph, ["stage: reused"]),
-        (in_the_method, ["stage: reused", "graph: reused", "went on from step"]),
+        (in_the_method, ["stage: reused", "graph: reused", "resumed from step"]),
     ],
 )
 def test_a_killed_run_goes_on(prefect_server, uninterrupted, tmp_path, there, said):
@@ -86,7 +86,7 @@ def test_a_killed_run_goes_on(prefect_server, uninterrupted, tmp_path, there, sa
     )
     log = again.stdout + again.stderr
     assert again.returncode == 0, log
-    for line in ("stage: reused", "graph: reused", "went on from step"):
+    for line in ("stage: reused", "graph: reused", "resumed from step"):
         assert (line in log) is (line in said)
     run = Run.open(tmp_path / "runs" / "r")
     np.testing.assert_array_equal(run.selected, uninterrupted.selected)

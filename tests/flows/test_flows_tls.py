@@ -122,7 +122,7 @@ def test_expired_certificates_are_refused(folders, tmp_path):
 
 
 def test_certificates_are_not_overwritten(folders):
-    with pytest.raises(ValueError, match="holds certificates already"):
+    with pytest.raises(ValueError, match="already holds certificates"):
         make_certificates(folders[0])
 
 
