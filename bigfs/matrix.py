@@ -377,7 +377,7 @@ class Matrix:
     def _rows_required(self) -> Sequence[Any]:
         if not self.row_tiles:
             raise ValueError(
-                "this step reads rows and the matrix has only the layout by columns; "
+                "this step reads rows, but the matrix has only the layout by columns: "
                 "stage it with the layout by rows"
             )
         return self.row_tiles
@@ -385,7 +385,7 @@ class Matrix:
     def _columns_required(self) -> Sequence[Any]:
         if not self.column_tiles:
             raise ValueError(
-                "this step reads columns and the matrix has only the layout by rows; "
+                "this step reads columns, but the matrix has only the layout by rows: "
                 "stage it with the layout by columns"
             )
         return self.column_tiles
@@ -471,9 +471,7 @@ class Matrix:
         rows = np.asarray(rows)
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
         if len(rows) and np.any(np.diff(rows) <= 0):
-            raise ValueError(
-                "take_rows needs strictly increasing row numbers; sort them and drop repeats"
-            )
+            raise ValueError("row numbers must be strictly increasing: sort them and drop repeats")
         cuts = np.searchsorted(rows, [t.start for t in self.row_tiles] + [self.shape[0]])
         by_rows = [
             Taken(int(a), int(b), t, rows[a:b] - t.start)

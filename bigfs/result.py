@@ -1,4 +1,4 @@
-"""What a solver gives back, and the one loop that every method steps through."""
+"""The result of a solver, and the iteration loop that all methods share."""
 
 from __future__ import annotations
 
@@ -46,16 +46,14 @@ class Status(StrEnum):
     >>> Status.MAX_ITER.name
     'MAX_ITER'
     >>> print(Status.MAX_ITER)
-    stopped at the iteration limit; raise max_iter or loosen tol
+    stopped at the iteration limit: raise max_iter or tol
     """
 
-    CONVERGED = "converged to the tolerance asked for"
-    EXACT = "solved in closed form; there is nothing to converge"
-    MAX_ITER = "stopped at the iteration limit; raise max_iter or loosen tol"
-    STALLED = "no further progress in floating point; loosen tol or rescale the data"
-    NOT_FINITE = (
-        "met NaN or infinity; look for extreme values in the data or raise the regularization"
-    )
+    CONVERGED = "converged to the requested tolerance"
+    EXACT = "solved in closed form, without iterations"
+    MAX_ITER = "stopped at the iteration limit: raise max_iter or tol"
+    STALLED = "stopped at the limit of floating point: raise tol or rescale the data"
+    NOT_FINITE = "stopped at NaN or infinity: remove extreme values or raise the regularization"
 
 
 class NotConverged(UserWarning):
@@ -256,7 +254,7 @@ def iterate(
         _observer.reset(token)
     if status is not Status.CONVERGED:
         warnings.warn(
-            f"{name} {status} ({_left(history, stop)}, asked for {tol:.0e})",
+            f"{name} {status} ({_left(history, stop)}, tolerance {tol:.0e})",
             NotConverged,
             stacklevel=2,
         )
@@ -264,12 +262,12 @@ def iterate(
 
 
 def _left(history: list[Record], stop: str) -> str:
-    """How far a run is from its tolerance: the stop's number, or the violation where the former is
-    not known yet.
+    """Return the remaining distance from the tolerance: the stopping quantity, or the violation
+    while the former is unknown.
     """
     record = history[-1] if history else {}
     known = next((key for key in (stop, "violation") if np.isfinite(record.get(key, np.inf))), None)
-    return f"{stop} not known yet" if known is None else f"{known} {record[known]:.2e}"
+    return f"{stop} not yet known" if known is None else f"{known} {record[known]:.2e}"
 
 
 def _verdict(record: Record, stop: str, tol: float) -> Status | None:

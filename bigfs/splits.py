@@ -107,8 +107,8 @@ def stratified_folds(X: Matrix, y: Any, n_splits: int = 5, seed: int = 0) -> lis
     rows = testable_rows(y)
     if not varies(y, rows):
         raise ValueError(
-            "folds need two classes of two samples or more: give a test "
-            "half, or more labelled samples"
+            "folds need at least two classes with two samples each: give test "
+            "samples, or more labelled samples"
         )
     if target_kind(y) == "class":
         folds: Any = StratifiedKFold(

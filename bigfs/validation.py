@@ -71,7 +71,7 @@ def require_finite(values: Any, name: str) -> None:
     if np.isnan(values).any():
         raise ValueError(f"{name} contains NaN: replace missing values first")
     if np.isinf(values).any():
-        raise ValueError(f"{name} contains infinity: replace it first")
+        raise ValueError(f"{name} contains infinity: replace infinite values first")
 
 
 def checked(block: Any) -> Any:
@@ -95,7 +95,7 @@ def checked(block: Any) -> Any:
     """
     block = canonical(block) if sp.issparse(block) else np.asarray(block)
     if block.dtype.kind not in "biuf":
-        raise ValueError(f"X must hold real numbers; got {block.dtype}: convert it first")
+        raise ValueError(f"X must hold real numbers; got {block.dtype}: convert X first")
     if block.dtype not in (np.float32, np.float64):
         block = block.astype(np.float64)
     require_finite(block.data if sp.issparse(block) else block, "X")
@@ -123,9 +123,8 @@ def require_magnitude(squares: Any, counts: Any) -> None:
     if np.any(counts) and not SMALLEST <= largest <= LARGEST:
         size = "large" if largest > LARGEST else "small"
         raise ValueError(
-            f"the values of X are too {size}: its largest column norm is {largest:.0e} and "
-            f"must be between {SMALLEST:.0e} and "
-            f"{LARGEST:.0e}: multiply X by a constant"
+            f"the values of X are too {size}: the largest column norm must be between "
+            f"{SMALLEST:.0e} and {LARGEST:.0e}; got {largest:.0e}: multiply X by a constant"
         )
 
 
@@ -148,5 +147,5 @@ def factorized(what: str) -> Iterator[None]:
     except np.linalg.LinAlgError as error:
         raise ValueError(
             f"{what} is singular in double precision: raise the penalty, or "
-            f"bring the values of X near 1"
+            f"scale X to values near 1"
         ) from error

@@ -200,7 +200,7 @@ def _rms_row_norm(X: Matrix) -> float:
     norm = float(np.sqrt(X.stats.squares.sum() / X.shape[0]))
     if norm == 0:
         raise ValueError(
-            "dictionary learning needs rows that are not all zero; X is zero everywhere"
+            "dictionary learning needs a row with a non-zero value; X is zero everywhere"
         )
     return norm
 

@@ -76,6 +76,6 @@ def _inverse(K: FloatArray) -> FloatArray:
         lower, _ = cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)
     inverse, failed = lapack.dpotri(lower, lower=1, overwrite_c=1)
     if failed:
-        raise np.linalg.LinAlgError(f"a singular matrix of {len(K)} features: raise gamma")
+        raise np.linalg.LinAlgError(f"the matrix of {len(K)} features is singular: raise gamma")
     below = np.tril(inverse)
     return below + np.tril(below, -1).T

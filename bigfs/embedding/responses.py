@@ -58,9 +58,7 @@ def pca(X: Matrix, r: int, *, tol: float = 1e-3, seed: int = 0) -> FloatArray:
     """
     found = spectral.randomized_svd(Centred(X, X.means), r, tol=tol, seed=seed).value
     if not len(found.values) or found.values[0] ** 2 <= CONSTANT * X.stats.squares.sum():
-        raise ValueError(
-            "all samples of X are the same but for rounding: pca has no direction of variance"
-        )
+        raise ValueError("all samples of X are equal up to rounding: pca needs samples that differ")
     return found.vectors
 
 
@@ -72,7 +70,7 @@ def cca(Y: FloatArray) -> FloatArray:
     """
     U, s, _ = np.linalg.svd(Y - Y.mean(axis=0), full_matrices=False)
     if s.size == 0 or s[0] <= 0:
-        raise ValueError("the targets are constant: cca has nothing to correlate with")
+        raise ValueError("the targets are constant: cca needs targets that vary")
     return spectral.signed(U[:, s > NEGLIGIBLE * s[0]])
 
 

@@ -128,8 +128,8 @@ def leading(
     n, c = trivial.shape
     if not 1 <= r <= n - c:
         raise ValueError(
-            f"{r} eigenvectors asked for: {n} samples in {c} connected "
-            f"components have {n - c} non-trivial ones"
+            f"{n} samples in {c} connected components have {n - c} non-trivial "
+            f"eigenvectors; {r} were requested"
         )
     flat = sp.csr_array(trivial.T)
 
@@ -140,7 +140,7 @@ def leading(
     wanted = min(r + 1, n - c)  # one more, to see the gap
     if n <= DENSE or wanted > n // 6:
         engine.require_memory(
-            3 * 8 * n * n, f"{r} eigenvectors of {n} samples: so many need the n × n matrix, which"
+            3 * 8 * n * n, f"computing {r} eigenvectors of {n} samples from the dense n × n matrix"
         )
         N = deflated(np.eye(n))
         values, vectors = np.linalg.eigh((N + N.T) / 2)
@@ -161,7 +161,7 @@ def leading(
     status = Status.CONVERGED if done else Status.MAX_ITER
     if not done:
         warnings.warn(
-            f"{name} {status} (residual {residual:.1e}, asked for {tol:.0e})",
+            f"{name} {status} (residual {residual:.1e}, tolerance {tol:.0e})",
             NotConverged,
             stacklevel=3,
         )
@@ -247,7 +247,8 @@ def randomized_svd(
     n, d = Xc.shape
     if not 1 <= r <= min(n - 1, d):
         raise ValueError(
-            f"{r} singular vectors asked for: a centred {n} × {d} matrix has {min(n - 1, d)}"
+            f"the number of singular vectors must be at most {min(n - 1, d)} for a centred "
+            f"{n} × {d} matrix; got {r}"
         )
     width = min(r + OVERSAMPLE, n, d)
     engine.require_memory(8 * (3 * n + d) * width, f"{r} singular vectors of a {n} × {d} matrix")

@@ -124,7 +124,7 @@ def cluster(
     if isinstance(scheduler, Client):
         if scheduler.asynchronous:
             raise ValueError(
-                "bigfs needs a synchronous Dask client; got an asynchronous one: make it "
+                "bigfs needs a synchronous Dask client; got an asynchronous one: create it "
                 "with Client(…, asynchronous=False)"
             )
         with _as_current(scheduler):
@@ -220,12 +220,12 @@ def require_size(memory_limit: str | int) -> None:
         size = parse_bytes(memory_limit)
     except (ValueError, OverflowError) as error:
         raise ValueError(
-            f"--memory-limit must be a size such as 1GB or 512MB, and is {memory_limit!r}"
+            f"--memory-limit must be a size such as 1GB or 512MB; got {memory_limit!r}"
         ) from error
     if size < LIBRARIES:
         raise ValueError(
-            f"--memory-limit is {memory_limit!r}, and a worker's libraries alone take "
-            f"{LIBRARIES / 1e6:.0f} MB: give more, such as 1GB"
+            f"--memory-limit must be above {LIBRARIES / 1e6:.0f} MB, the size of a worker's "
+            f"libraries; got {memory_limit!r}: give more, such as 1GB"
         )
 
 
@@ -306,7 +306,7 @@ def _reached(scheduler: str | None) -> Iterator[None]:
         yield
     except (OSError, TimeoutError) as error:
         trusted = (
-            ", or with --tls the certificates that it trusts"
+            ", or pass certificates that it trusts with --tls"
             if str(scheduler).startswith("tls")
             else ""
         )
@@ -317,40 +317,40 @@ def _reached(scheduler: str | None) -> Iterator[None]:
         if "ssl_context" not in str(error):
             raise
         raise ClusterLost(
-            f"{scheduler} takes only encrypted connections: give your certificates with --tls DIR"
+            f"{scheduler} accepts only encrypted connections: pass your certificates with --tls DIR"
         ) from error
     except RuntimeError as error:  # and to a tcp:// address where encryption is required
         if "encryption required" not in str(error):
             raise
         raise ClusterLost(
-            f"{scheduler} is not encrypted and the Dask configuration "
-            f"requires it: give a tls:// address"
+            f"{scheduler} is not encrypted, but the Dask configuration requires "
+            f"encryption: give a tls:// address"
         ) from error
 
 
 @contextlib.contextmanager
 def lost() -> Iterator[None]:
-    """The errors of a cluster that broke, as `ClusterLost` with advice; errors of the work pass as
-    they are.
+    """Raise errors of a broken cluster as `ClusterLost` with advice. Errors of the work pass
+    unchanged.
     """
     from distributed.client import CancelledError, ClosedClientError
     from distributed.comm import CommClosedError
     from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
 
-    again = "start it again and repeat the command: finished stages and steps are kept"
+    again = "start the cluster again and repeat the command; finished stages and steps are kept"
     try:
         yield
     except KilledWorker as error:
         raise ClusterLost(
-            f"the step {_step(error)} killed every worker that tried it, most "
-            f"likely by their memory limit: "
+            f"the step {_step(error)} killed every worker that ran it, most likely because "
+            f"it exceeded their memory limit: "
             "raise --memory-limit, or stage with fewer --tile-rows; "
             "finished stages and steps are kept"
         ) from error
     except (NoWorkerError, NoValidWorkerError) as error:
         raise ClusterLost(f"the Dask cluster has no workers left: {again}") from error
     except (CancelledError, ClosedClientError, CommClosedError) as error:
-        raise ClusterLost(f"the Dask cluster went away while it worked: {again}") from error
+        raise ClusterLost(f"the connection to the Dask cluster was lost: {again}") from error
 
 
 def _step(error: Any) -> str:

@@ -59,7 +59,7 @@ def require_memory(projected: int, what: str, limit: int | str | None = None) ->
         raise NotEnoughMemory(
             f"{what} needs {format_bytes(int(projected))} in one process and "
             f"{format_bytes(int(given))} is allowed: "
-            "raise --memory-limit, use smaller tiles, or ask for less"
+            "raise --memory-limit, use smaller tiles, or choose smaller parameters"
         )
 
 

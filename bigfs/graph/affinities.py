@@ -48,7 +48,7 @@ def affinity(
     elif weights == "cosine":
         if neighbours.metric != "cosine":
             raise ValueError(
-                f"cosine weights need a graph of the cosine metric; this one is "
+                f"cosine weights need a graph of the cosine metric; got "
                 f'{neighbours.metric}: use "binary" or "heat"'
             )
         values = 1.0 - distance

@@ -67,8 +67,8 @@ class Rule:
         """Raise `RecallMissed` where the exact graph is predicted to be as quick."""
         if self.seconds >= exact.seconds:
             raise RecallMissed(
-                f"the approximate one, with the {self.columns} columns that its recall "
-                f"needs, is predicted to take {self.seconds:.0f} s"
+                f"the approximate graph is predicted to take {self.seconds:.0f} s with the "
+                f"{self.columns} columns that its recall needs"
             )
 
     def info(self) -> dict[str, Any]:
@@ -128,8 +128,9 @@ def rule_for(
                 )
     if best is None:
         raise RecallMissed(
-            f"{candidates} candidates keep {reached:.2%} of the neighbours, not {recall:.2%}: "
-            "ask for a lower recall or more candidates, or for the exact graph"
+            f"{candidates} candidates find {reached:.2%} of the neighbours, "
+            f"but recall is {recall:.2%}: "
+            "lower the recall, raise candidates, or compute the exact graph"
         )
     return best
 

@@ -68,9 +68,9 @@ def sketch_cost(
 
 
 def choose(cost: Cost) -> tuple[str, str]:
-    """The method that "auto" takes, and why."""
+    """Return the method that "auto" selects, and the reason in words."""
     predicted = (
-        f"the exact graph is predicted to take {cost.seconds:.0f} s of one core "
+        f"the exact graph is predicted to take {cost.seconds:.0f} s on one core "
         f"({cost.multiply_adds:.2g} multiply-adds)"
     )
     if cost.seconds <= EXACT_BELOW:

@@ -58,12 +58,12 @@ class Hypergraph:
         w = np.ones(H.shape[1]) if w is None else np.asarray(w, dtype=np.float64)
         if w.shape != (H.shape[1],) or not np.all(np.isfinite(w)) or np.any(w < 0):
             raise ValueError(
-                f"w must hold {H.shape[1]} finite weights ≥ 0, one a hyperedge; got "
-                f"{w.shape} from {w.min(initial=0)}"
+                f"w must hold {H.shape[1]} finite weights ≥ 0, one per hyperedge; got shape "
+                f"{w.shape} with minimum {w.min(initial=0)}"
             )
         if H.shape[1] == 0 or np.any(H.sum(axis=0) == 0):
             raise ValueError(
-                "every hyperedge needs a sample and there must be one; drop the empty columns of H"
+                "H needs a hyperedge, and every hyperedge a sample: drop the empty columns of H"
             )
         return cls(H, w)
 
@@ -188,12 +188,12 @@ def lasso_hyperedges(
     n = X.shape[0]
     if not penalties or not all(0 < rho < 1 for rho in penalties):
         raise ValueError(
-            f"penalties are shares of the one that empties the model, "
-            f"between 0 and 1; got {penalties}"
+            f"penalties must lie strictly between 0 and 1, as shares of the penalty that "
+            f"empties the model; got {penalties}"
         )
     if candidates is not None and len(candidates.index) != n:
         raise ValueError(
-            f"X has {n} samples and the candidates are of "
+            f"X has {n} samples, but the candidates were computed for "
             f"{len(candidates.index)}: compute them on the same data"
         )
     k = n - 1 if candidates is None else candidates.index.shape[1]
@@ -211,7 +211,7 @@ def lasso_hyperedges(
     X.passes += len(own)
     sizes, members, squares = (np.concatenate(part) for part in zip(*parts, strict=True))
     if not len(sizes):
-        raise ValueError("no sample has anything in common with another; there are no hyperedges")
+        raise ValueError("no two samples share a feature, so there are no hyperedges: check X")
     column = np.repeat(np.arange(len(sizes)), sizes)
     H = sp.csr_array((np.ones(len(members)), (members, column)), shape=(n, len(sizes)))
     sigma = np.sqrt(squares[squares >= 0]).mean()

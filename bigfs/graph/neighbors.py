@@ -95,7 +95,7 @@ def knn(
     """
     engine.require_memory(
         X.shape[0] * k * 12 * 2,
-        f"a graph of {X.shape[0]} × {k} in memory; stream it to a store instead",
+        f"a graph of {X.shape[0]} × {k} neighbours in memory (a store needs less)",
     )
     parts, info = stream_knn(
         X,
@@ -136,7 +136,7 @@ def stream_knn(
     _check(X, k, metric, method)
     cost, candidates = predict(X), k + k // 2 if candidates is None else candidates
     info: dict[str, Any] = {"k": k, "metric": metric, "predicted": cost._asdict()}
-    way, why = (method, "asked for") if method != "auto" else choose(cost)
+    way, why = (method, "requested") if method != "auto" else choose(cost)
     if way == "approx":
         if engine.client() is not None and not X.local:
             _compile(X.shape[1] > sketch.NARROW)
@@ -149,7 +149,7 @@ def stream_knn(
         except RecallMissed as error:
             if method == "approx":
                 raise
-            way, why = "exact", f"{why}; but {error}"
+            way, why = "exact", f"{why}, but {error}"
         else:
             return _approximate(X, rows, sample, k, metric, rule, sink), info | {
                 "method": way,
@@ -238,7 +238,7 @@ def _keep(start: int, stop: int, index: AnyArray, distance: AnyArray) -> tuple[A
 def _check(X: Matrix, k: int, metric: str, method: str) -> None:
     n = X.shape[0]
     if not 1 <= k < n:
-        raise ValueError(f"k={k} neighbours of {n} samples: k must be between 1 and {n - 1}")
+        raise ValueError(f"k must be between 1 and {n - 1} for {n} samples; got {k}")
     if metric not in ("cosine", "euclidean"):
         raise ValueError(f'metric must be "cosine" or "euclidean"; got {metric!r}')
     if method not in ("exact", "approx", "auto"):

@@ -50,7 +50,7 @@ def cut(X: Matrix, size: int) -> list[Rows]:
     """X's rows in blocks of `size`."""
     if not X.row_tiles:
         raise ValueError(
-            "neighbours need rows and the matrix has only the layout by columns; "
+            "neighbours need rows, but the matrix has only the layout by columns: "
             "stage it with the layout by rows"
         )
     bounds = [t.start for t in X.row_tiles] + [X.shape[0]]

@@ -73,9 +73,7 @@ class MatrixInput:
         if isinstance(m, Real) and not isinstance(m, Integral):
             return max(int(m * d), 1)
         if m > d:
-            raise ValueError(
-                f"n_features_to_select={m} but {found.format(d)}: ask for {d} or fewer"
-            )
+            raise ValueError(f"n_features_to_select={m} but {found.format(d)}: choose {d} or fewer")
         return int(m)
 
     def _as_matrix(self, X: Any, y: Any) -> tuple[Matrix, Any]:
@@ -84,7 +82,7 @@ class MatrixInput:
             self.n_features_in_ = matrix.shape[1]
             if min(matrix.shape) < 1 or matrix.shape[0] < 2:
                 raise ValueError(
-                    f"X must have two samples and one feature or more; got "
+                    f"X must have at least two samples and one feature; got "
                     f"{matrix.shape[0]} × {matrix.shape[1]}"
                 )
             if y is not None:
@@ -102,7 +100,7 @@ class MatrixInput:
             )
         if y is not None and y.shape[0] != matrix.shape[0]:
             raise ValueError(
-                f"X has {matrix.shape[0]} samples and y has {y.shape[0]}: give one label a sample"
+                f"X has {matrix.shape[0]} samples but y has {y.shape[0]}: give one label per sample"
             )
         return matrix, y
 
@@ -237,9 +235,7 @@ def labels_of(y: AnyArray, unlabelled: bool) -> Labels:
 def at_least_two(labels: Labels) -> Labels:
     """The labels themselves, where they hold two classes or more."""
     if len(labels.classes) < 2:
-        raise ValueError(
-            f"y holds {len(labels.classes)} class: supervised selection needs at least two"
-        )
+        raise ValueError(f"y must hold at least two classes; got {len(labels.classes)} class")
     return labels
 
 

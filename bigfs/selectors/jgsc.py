@@ -163,7 +163,7 @@ def code(
     n, m = first.R.shape
     if not first.R.any():
         raise ValueError(
-            "no sample has anything in common with the atoms, so every code is "
+            "no sample shares a feature with the atoms, so every code is "
             "zero: check X and the dictionary"
         )
     typical = float(
@@ -403,7 +403,9 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         if self.dictionary is not None:
             atoms = check_array(self.dictionary, dtype=np.float64)
             if atoms.shape[1] != d:
-                raise ValueError(f"dictionary must be (m, {d}), an atom a row; got {atoms.shape}")
+                raise ValueError(
+                    f"dictionary must have shape (m, {d}), one atom per row; got {atoms.shape}"
+                )
             return atoms.T
         m = default_atoms(n, d) if self.n_atoms is None else self.n_atoms
         seed = check_random_state(self.random_state)
@@ -469,7 +471,7 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         kept = self.components_[self.support_]
         if codes.shape[1] != len(kept):
             raise ValueError(
-                f"codes must have {len(kept)} columns, one a kept atom; got {codes.shape[1]}"
+                f"codes must have {len(kept)} columns, one per kept atom; got {codes.shape[1]}"
             )
         engine.require_memory(
             8 * len(codes) * kept.shape[1],

@@ -338,8 +338,8 @@ class JHLSR(Selector):
         ):
             return found if self.mode == "auto" else self.mode
         raise ValueError(
-            f"mode={self.mode!r} needs labels that y does not have ({known:.0%} are "
-            f"labelled): give them, or mode='auto'"
+            f"mode={self.mode!r} needs more labels than y has ({known:.0%} of the samples are "
+            f"labelled): add labels, or use mode='auto'"
         )
 
     def _response(self, X: Matrix, y: Any) -> tuple[AnyArray, AnyArray]:
@@ -364,8 +364,8 @@ class JHLSR(Selector):
             )
             if found.shape[0] != X.shape[0]:
                 raise ValueError(
-                    f"hyperedges has {found.shape[0]} rows and X has {X.shape[0]} "
-                    f"samples: one row a sample is needed"
+                    f"hyperedges has {found.shape[0]} rows, but X has {X.shape[0]} "
+                    f"samples: give one row per sample"
                 )
         elif self.hyperedges == "labels":
             if self.mode_ == "unsupervised":
@@ -388,7 +388,7 @@ def _pairs(index: NDArray[np.int32]) -> Hypergraph:
     i, m = np.nonzero(index >= 0)
     edges = np.unique(np.sort(np.column_stack([i, index[i, m]]), axis=1), axis=0)
     if not len(edges):
-        raise ValueError("no sample has anything in common with another; the graph has no edges")
+        raise ValueError("no two samples share a feature, so the graph has no edges: check X")
     number = np.arange(len(edges))
     H = sp.csr_array(
         (np.ones(2 * len(edges)), (edges.T.ravel(), np.tile(number, 2))),

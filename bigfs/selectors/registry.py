@@ -1,4 +1,4 @@
-"""The methods by the name that the command line knows them by."""
+"""The methods by their names on the command line."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
 
 
 class Method(NamedTuple):
-    """What the command line knows of a method: how to make it, what it is, and where its scores of
-    the columns are.
+    """Entry of a method: its constructor, its description, and the attribute with its feature
+    scores.
     """
 
     make: Callable[..., Any]
     about: str
     scores: str = "scores_"
-    graph: bool = False  # works on the kNN graph, and takes it as its parameter `graph`
-    # the kinds of target that it learns from; none: it never looks at the target
+    graph: bool = False  # uses the kNN graph, passed as the parameter `graph`
+    # the kinds of target that it learns from; empty if unsupervised
     targets: tuple[str, ...] = ("class",)
-    # how often it goes over all pairs of samples, roughly; 0: its work grows with the stored values
+    # rough number of passes over all pairs of samples; 0: the work grows with the stored values
     pairs: int = 0
 
 
@@ -41,58 +41,60 @@ UNSUPERVISED: dict[str, Any] = {"targets": ()}
 
 
 METHODS: dict[str, Method] = {
-    "sparge-lda": Method(partial(SparGE, embedding="lda"), "sparse graph embedding on the classes"),
+    "sparge-lda": Method(partial(SparGE, embedding="lda"), "sparse graph embedding of the classes"),
     "sparge-lda-cv": Method(
-        partial(SparGECV, embedding="lda"), "sparge-lda with its penalty chosen by cross-validation"
+        partial(SparGECV, embedding="lda"), "sparge-lda, penalty chosen by cross-validation"
     ),
     "sparge-sda": Method(
         partial(SparGE, embedding="sda"),
-        "sparse graph embedding on the classes and the kNN graph, for few labels",
+        "sparse graph embedding of the classes and the kNN graph, for few labels",
         **ON_GRAPH,
     ),
     "sparge-cca": Method(
         partial(SparGE, embedding="cca"),
-        "sparse graph embedding on real or multi-label targets",
+        "sparse graph embedding of real-valued or multi-label targets",
         targets=("class", "multilabel", "real"),
     ),
     "sparge-hsl": Method(
         partial(SparGE, embedding="hsl"),
-        "sparse graph embedding on the hypergraph of the labels",
+        "sparse graph embedding of the label hypergraph",
         targets=("class", "multilabel"),
     ),
     "sparge-lpp": Method(
         partial(SparGE, embedding="lpp"),
-        "sparse graph embedding on the kNN graph, unsupervised",
+        "sparse graph embedding of the kNN graph, unsupervised",
         **ON_GRAPH,
         **UNSUPERVISED,
     ),
     "sparge-pca": Method(
         partial(SparGE, embedding="pca"),
-        "sparse graph embedding on the variance, unsupervised",
+        "sparse graph embedding of the variance, unsupervised",
         **UNSUPERVISED,
     ),
     "srlsr": Method(SRLSR, "semi-supervised rescaled least squares, p < 1", **JOINT),
     "rlsr": Method(RLSR, "semi-supervised rescaled least squares, p = 1, convex", **JOINT),
-    "jhlsr": Method(JHLSR, "hypergraph learning and sparse regression, jointly", **JOINT),
+    "jhlsr": Method(
+        JHLSR, "joint hypergraph learning and sparse least squares regression", **JOINT
+    ),
     "jgsc": Method(
         JGSC,
-        "joint graph sparse coding; columns ranked by the kept atoms",
+        "joint graph sparse coding, features ranked by the selected atoms, unsupervised",
         scores="column_importance_",
         **JOINT,
         **UNSUPERVISED,
     ),
     "rjgsc": Method(
         RJGSC,
-        "robust joint graph sparse coding; columns ranked by the kept atoms",
+        "robust joint graph sparse coding, features ranked by the selected atoms, unsupervised",
         scores="column_importance_",
         **JOINT,
         **UNSUPERVISED,
     ),
-    "smr": Method(SMR, "sparse matrix regression on M × N samples; k = 1 is GBR", **JOINT),
+    "smr": Method(SMR, "sparse matrix regression of M × N samples (GBR if k = 1)", **JOINT),
     "laplacian": Method(
         LaplacianScore, "Laplacian score on the kNN graph, unsupervised", pairs=1, targets=()
     ),
     "fisher": Method(Fisher, "Fisher score, one feature at a time"),
-    "anova": Method(ANOVA, "ANOVA F, one feature at a time; ranks as fisher does"),
-    "chi2": Method(Chi2, "χ² of non-negative features, one feature at a time"),
+    "anova": Method(ANOVA, "ANOVA F score, one feature at a time (same ranking as fisher)"),
+    "chi2": Method(Chi2, "χ² score of non-negative features, one feature at a time"),
 }

@@ -353,7 +353,7 @@ class SMR(Selector):
         self.classes_, code = at_least_two(y)
         if np.any(code < 0):
             raise ValueError(
-                f"SMR is supervised and {np.sum(code < 0)} samples are "
+                f"SMR needs a label for every sample, but {np.sum(code < 0)} samples are "
                 f"unlabelled (−1): leave them out"
             )
         Y = np.eye(len(self.classes_))[code]
@@ -405,7 +405,7 @@ class SMR(Selector):
         P = product(U, V)
         if not P.any():
             raise ValueError(
-                "no pixel of X varies together with y, so every weight is zero: check X and y"
+                "no pixel of X is correlated with y, so every weight is zero: check X and y"
             )
         problem = problem._replace(
             zeta=max(
@@ -425,7 +425,7 @@ class SMR(Selector):
             )
             return Samples(X, X.means, images)
         engine.require_memory(
-            need, f"the {d} × {d} covariance of the pixels (gram='samples' does without)"
+            need, f"the {d} × {d} covariance of the pixels (gram='samples' avoids it)"
         )
         C = X.reduce_rows(_covariance_of_tile, X.means, label="covariance")
         folded = images.fold(images.fold(C).transpose(1, 2, 0)).transpose(2, 3, 0, 1)

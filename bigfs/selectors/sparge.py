@@ -272,8 +272,8 @@ class SparGE(Selector):
         X, T, omega = self._response(X, y)
         if not T.any():
             raise ValueError(
-                f"the embedding {self.embedding!r} of these samples is empty: nothing "
-                f"tells them apart, check X and y"
+                f"the embedding {self.embedding!r} is empty, because nothing "
+                f"separates the samples: check X and y"
             )
         return Gathered(X, T, omega)
 
@@ -346,7 +346,7 @@ class SparGE(Selector):
         if self.graph is not None:
             if self.graph.shape != (X.shape[0], X.shape[0]):
                 raise ValueError(
-                    f"graph has shape {self.graph.shape} and X has {X.shape[0]} "
+                    f"graph has shape {self.graph.shape}, but X has {X.shape[0]} "
                     f"samples: give their n × n affinity"
                 )
             return sp.csr_array(self.graph)

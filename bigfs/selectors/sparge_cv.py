@@ -182,7 +182,7 @@ class SparGECV(SparGE):
         super()._validate_params()
         gammas = np.asarray(self.gammas).ravel()
         if not len(gammas) or not np.issubdtype(gammas.dtype, np.number) or not gammas.min() > 0:
-            raise ValueError(f"gammas={self.gammas}: give one or more positive numbers")
+            raise ValueError(f"gammas must hold one or more positive numbers; got {self.gammas}")
 
     def _gamma(self, data: Gathered, y: Any, m: int) -> float:
         gammas = np.asarray(self.gammas, dtype=np.float64).ravel()

@@ -108,7 +108,7 @@ class Problem:
         weight = row_norms(W) ** self.p
         if not weight.any():
             raise ValueError(
-                "no feature of X varies together with y, so every weight is zero: "
+                "no feature of X is correlated with y, so every weight is zero: "
                 "check X and y, or give other features"
             )
         weight[weight < NEGLIGIBLE * weight.max()] = 0
@@ -332,7 +332,7 @@ class SRLSR(Selector):
         start = np.asarray(self.start, dtype=np.float64)
         if start.shape != (d,) or not np.all(start > 0):
             raise ValueError(
-                f"start must hold {d} positive numbers, one a feature; got shape {start.shape}"
+                f"start must hold {d} positive numbers, one per feature; got shape {start.shape}"
             )
         return start / start.max()
 

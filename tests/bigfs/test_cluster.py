@@ -98,7 +98,7 @@ def test_the_answer_is_the_serial_one_whoever_dies(
 @pytest.mark.parametrize(
     ("certificate", "said"),
     [
-        ("none", "give your certificates with --tls"),
+        ("none", "pass your certificates with --tls"),
         ("foreign", "certificates that it trusts"),
         ("plain", "no Dask scheduler answers"),
     ],
@@ -186,7 +186,7 @@ def test_a_task_that_exceeds_its_memory_is_a_plain_error(doomed):
         client.run_on_scheduler(_allow_no_failure)
         with pytest.raises(
             tile_engine.ClusterLost,
-            match=r"hog killed every worker that tried " r"it.*raise --memory-limit",
+            match=r"hog killed every worker that ran " r"it.*raise --memory-limit",
         ):
             tile_engine.map_tiles(hog, [6])
 
@@ -209,7 +209,9 @@ def test_a_killed_scheduler_is_a_plain_error_and_the_next_run_goes_on(
         client.wait_for_workers(1, timeout=60)
         with (
             observed(callback=strike),
-            pytest.raises(tile_engine.ClusterLost, match="the Dask cluster went away"),
+            pytest.raises(
+                tile_engine.ClusterLost, match="the connection to the Dask cluster was lost"
+            ),
         ):
             select(store, tmp_path / "run")
     run = select(store, tmp_path / "run")

@@ -73,7 +73,7 @@ def test_folds_are_stratified_and_never_test_what_they_cannot_learn(text):
     assert [fold.y_test.tolist() for fold in folds] == [
         fold.y_test.tolist() for fold in stratified_folds(Matrix.from_array(X), y)
     ]
-    with pytest.raises(ValueError, match="two classes of two samples"):
+    with pytest.raises(ValueError, match="two classes with two samples"):
         stratified_folds(Matrix.from_array(X), np.where(np.arange(120) < 1, 1, 0))
 
 

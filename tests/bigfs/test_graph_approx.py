@@ -322,7 +322,7 @@ def test_candidates_that_miss_the_recall_are_refused(rng, monkeypatch):
     X = Matrix.from_array(rng.normal(size=(500, 40)))
     with pytest.raises(
         ValueError,
-        match=r"5 candidates keep .* not 100.00%: ask for a lower " r"recall or more candidates",
+        match=r"5 candidates find .* but recall is 100.00%: lower the recall, raise candidates",
     ):
         graph.knn(X, 5, method="approx", recall=1.0, candidates=5)
     monkeypatch.setattr("bigfs.graph.cost.EXACT_BELOW", 0.0)

@@ -281,7 +281,7 @@ def test_atoms_are_learned_where_none_are_given(data):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"dictionary": np.ones((3, 5))}, r"dictionary must be \(m, 14\)"),
+        ({"dictionary": np.ones((3, 5))}, r"dictionary must have shape \(m, 14\)"),
         ({"n_features_to_select": 10}, "the dictionary has only 9 atoms"),
         ({"lam": 0.0}, "'lam' parameter of JGSC"),
     ],

@@ -235,10 +235,10 @@ def test_bad_input_is_named():
     X, y, H = data()
     with pytest.raises(
         ValueError,
-        match=r"mode='supervised' needs labels that y does not " r"have \(50% are labelled\)",
+        match=r"mode='supervised' needs more labels than y has \(50% of the samples are labelled\)",
     ):
         JHLSR(mode="supervised", hyperedges=H).fit(X, np.where(np.arange(30) < 15, y, -1))
-    with pytest.raises(ValueError, match="29 rows and X has 30 samples"):
+    with pytest.raises(ValueError, match="29 rows, but X has 30 samples"):
         JHLSR(hyperedges=H[1:]).fit(X, y)
     with pytest.raises(ValueError, match="needs labelled samples"):
         JHLSR(hyperedges="labels").fit(X)

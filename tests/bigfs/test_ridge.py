@@ -298,8 +298,8 @@ def test_the_plan_leaves_out_what_does_not_fit_and_says_so():
     free = choose(costs, limit=10**12)
     tight = choose(costs, limit=costs["woodbury"].bytes - 1)
     assert tight.way == "cg"
-    assert "does not fit: woodbury, primal" in tight.why
-    assert choose(costs, "primal", limit=10**12).why.startswith("asked for")
+    assert "Does not fit in memory: woodbury, primal" in tight.why
+    assert choose(costs, "primal", limit=10**12).why.startswith("requested")
     assert free.why.startswith("the least time")
 
 

@@ -151,7 +151,7 @@ def test_gamma_is_chosen_for_every_embedding(text, embedding):
 
 def test_penalties_that_are_none_are_refused(text):
     X, y = text
-    with pytest.raises(ValueError, match="give one or more positive numbers"):
+    with pytest.raises(ValueError, match="must hold one or more positive numbers"):
         SparGECV(gammas=(1.0, 0.0)).fit(X, y)
 
 

@@ -223,5 +223,5 @@ def test_bad_input_is_named():
         RLSR(start=np.zeros(15)).fit(X, y)
     with pytest.raises(ValueError, match="1 class"):
         SRLSR().fit(X, np.where(y == 0, 0, -1))
-    with pytest.raises(ValueError, match="no feature of X varies"):
+    with pytest.raises(ValueError, match="no feature of X is correlated"):
         SRLSR().fit(np.ones((6, 2)), [0, 1, 0, 1, 0, 1])

@@ -49,13 +49,13 @@ BAD = [
     (("--set", "gamma=-1"), "'gamma' parameter"),
     (("--set", "gamma=abc"), "'gamma' parameter"),
     (("--set", "n_features_to_select=5"), "leave out the parameter n_features_to_select"),
-    (("--set", "embedding=pca"), "sparge-lda has embedding='lda'"),
+    (("--set", "embedding=pca"), "sparge-lda fixes embedding='lda'"),
     (("--set", "gamma=1", "--set", "gamma=2"), "--set gamma is given twice"),
     (("--set", "gamma"), "name=value"),
     (("--method", "magic"), "unknown method 'magic'"),
     (
         ("--method", "sparge-lda-cv", "--set", "gammas=[-1]"),
-        "gammas=[-1]: give one or more positive numbers",
+        "gammas must hold one or more positive numbers; got [-1]",
     ),
 ]
 

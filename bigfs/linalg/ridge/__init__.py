@@ -83,8 +83,8 @@ class Ridge:
         u = np.asarray(u, dtype=np.float64)
         if u.shape != (self.X.shape[1],) or not np.all(u > 0):
             raise ValueError(
-                f"u must hold {self.X.shape[1]} positive weights (inf: "
-                f"feature off); got shape {u.shape}"
+                f"u must hold {self.X.shape[1]} positive weights (inf drops "
+                f"a feature); got shape {u.shape}"
             )
         cg = CG(self.X, self.middle, self.squares, u, tol=self.tol, max_iter=self.max_iter)
         if self.plan.way == "primal":

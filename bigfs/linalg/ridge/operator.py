@@ -85,7 +85,7 @@ def centring(n: int) -> Middle:
 def diagonal(a: AnyArray) -> Middle:
     """M = diag(a), a ≥ 0: weights of the samples."""
     if np.any(a < 0):
-        raise ValueError("the diagonal of M has a negative entry: sample weights are 0 or more")
+        raise ValueError("sample weights must be 0 or more: the diagonal of M has a negative entry")
     return Middle(m=np.asarray(a, dtype=np.float64))
 
 

@@ -98,7 +98,7 @@ def choose(costs: dict[str, Cost], solver: str = "auto", limit: int | None = Non
     engine.require_memory(costs[way].bytes, f"the ridge solve by {way}", limit)
     table = ", ".join(f"{w} {c.seconds:.2g} s in {format_bytes(c.bytes)}" for w, c in costs.items())
     left = [w for w in costs if w not in fitting]
-    why = f"{'asked for' if solver != 'auto' else 'the least time'} among {table}" + (
-        f"; does not fit: {', '.join(left)}" if left else ""
+    why = f"{'requested' if solver != 'auto' else 'the least time'} among {table}" + (
+        f". Does not fit in memory: {', '.join(left)}" if left else ""
     )
     return Plan(way, costs[way], costs, why)
