@@ -59,7 +59,7 @@ class InPlace(Corpus):
         self.indptr, largest = self.source.by_rows()
         if largest > LARGEST:
             raise StoreError(
-                f"{uri} has chunks of {largest >> 20} MB, too large to be read by "
+                f"{uri} has chunks of {largest >> 20} MB, too large to read by "
                 f"rows where they lie: stage it"
             )
         self.source = self.source.unpacked(Path())
@@ -68,7 +68,7 @@ class InPlace(Corpus):
     @property
     def manifest(self) -> Any:  # type: ignore[override]  # a field of a staged corpus
         raise StoreError(
-            f"{self.uri} is as anndata wrote it, and this needs a staged "
+            f"{self.uri} is an AnnData store, and this step needs a staged "
             f"store: bigfs stage {self.uri} STORE"
         )
 

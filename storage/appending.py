@@ -102,10 +102,10 @@ def append(
     uri = manifest.absolute(store)
     if "://" in uri:
         raise StoreError(
-            f"{uri} is not on a local disk, where alone a store can grow: stage a new one"
+            f"{uri} is not on a local disk, and only a local store can grow: stage a new one"
         )
     if split not in ("train", "test"):
-        raise StoreError(f"split is train or test, not {split!r}")
+        raise StoreError(f"split must be train or test; got {split!r}")
     manifest.manifest_of(uri)
     found = source if isinstance(source, Source) else find(str(source), format=format, **options)
     room = stage.memory_for("appending", found, memory_limit)
@@ -190,7 +190,7 @@ def _rows(source: Source, corpus: Corpus, scratch: Path, room: int) -> list[Spil
         for is_text in (isinstance(source, TextSource), "min_df" in settings)
     )
     if came != there:
-        raise SourceError(f"{source.path} is {came} and the store was made of {there}")
+        raise SourceError(f"{source.path} is {came}, but the store was staged from {there}")
     if isinstance(source, MatrixSource):
         spills = stage.read(
             source, source.pieces(min(stage.MATRIX_PIECE, room // source.expansion)), scratch
@@ -198,7 +198,7 @@ def _rows(source: Source, corpus: Corpus, scratch: Path, room: int) -> list[Spil
         widest = max((s.width for s in spills), default=0)
         if widest > d:
             raise SourceError(
-                f"{source.path} has {widest} columns and the store has {d}: stage all of it anew"
+                f"{source.path} has {widest} columns and the store has {d}: stage all samples again"
             )
         return spills
     assert isinstance(source, TextSource)

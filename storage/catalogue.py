@@ -184,7 +184,7 @@ def fetch(name: str) -> list[Path]:
         is not the one that was published or recorded.
     """
     if name not in ENTRIES:
-        raise SourceError(f"no corpus is called {name!r}: there are {', '.join(ENTRIES)}")
+        raise SourceError(f"unknown corpus {name!r}; the corpora are {', '.join(ENTRIES)}")
     return [_get(file, data_folder() / name) for file in ENTRIES[name].files]
 
 
@@ -227,7 +227,7 @@ def _recorded(registry: Path) -> dict[str, str]:
     lines = [RECORD.fullmatch(line) for line in registry.read_text(errors="replace").splitlines()]
     if None in lines:
         raise SourceError(
-            f"{registry} is not the list of checksums that bigfs keeps there: move or remove it"
+            f"{registry} is not the list of checksums that bigfs keeps: move or remove it"
         )
     return {line["name"]: line["checksum"] for line in lines if line}
 
@@ -253,12 +253,12 @@ def _pooched(file: File, known: str | None, folder: Path) -> None:
             raise
         host = urlsplit(file.url).hostname
         raise SourceError(
-            f"{file.name} can't be fetched from {host} ({type(error).__name__}): repeat the command to go on, "
-            f"or get {file.url} elsewhere and put it at {folder / file.name}"
+            f"{file.name} cannot be downloaded from {host} ({type(error).__name__}): repeat the command to resume, "
+            f"or download {file.url} yourself and put it at {folder / file.name}"
         ) from error
     except ValueError as error:  # pooch's word for a checksum that differs
         raise SourceError(
-            f"{file.url} did not send the published file (checksum {known} expected): try again, or tell us"
+            f"{file.url} did not send the published file (checksum {known} expected): repeat the command, or report it"
         ) from error
 
 

@@ -36,7 +36,7 @@ class Checkpoint:
             if not all(
                 isinstance(value, int | float) for record in history for value in record.values()
             ):
-                raise ValueError("its history must be numbers by name")
+                raise ValueError("its history must map names to numbers")
         except DAMAGED as error:
             raise RunError(
                 f"the checkpoint {file} is damaged ({error}): delete it and start the run again"

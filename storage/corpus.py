@@ -160,7 +160,7 @@ class FeatureNames(Sequence[str]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, int | np.integer):
             if not -self.size <= index < self.size:
-                raise IndexError(f"feature {index} of {self.size}")
+                raise IndexError(f"feature {index} is out of range: there are {self.size}")
             return str(self[np.array([int(index) % self.size])][0])
         index = np.arange(self.size)[index] if isinstance(index, slice) else np.asarray(index)
         index = np.flatnonzero(index) if index.dtype == bool else index

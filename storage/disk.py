@@ -111,7 +111,7 @@ def named(*folders: Path) -> Iterator[None]:
         )
         raise StoreError(
             f"the disk of {folder} is full ({free / 1e6:.1f} MB left): free "
-            f"some space or give another place"
+            f"some space, or give another path"
         ) from error
 
 

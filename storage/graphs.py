@@ -221,7 +221,7 @@ def open_graph(uri: str) -> Graph:
     """
     body = manifest.sealed(uri)
     if "graph" not in body:
-        raise StoreError(f"{uri} holds no graph: make one of it first")
+        raise StoreError(f"{uri} holds no graph: run `bigfs graph` on its store first")
     info, shape = body["graph"], body.get("shape")
     if not (
         isinstance(info, dict)
@@ -231,7 +231,7 @@ def open_graph(uri: str) -> Graph:
         and "content" in body
     ):
         raise Damaged(
-            f"{uri}: its manifest is none that bigfs wrote: remove the graph and repeat the command"
+            f"{uri}: bigfs did not write its manifest: remove the graph and repeat the command"
         )
     return Graph(uri, (int(shape[0]), int(shape[1])), info, body["content"])
 

@@ -92,11 +92,11 @@ def writing(place: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in FULL:
             raise RunError(
-                f"the disk of {place} is full: free some space and run it again"
+                f"the disk of {place} is full: free some space and repeat the command"
             ) from error
         if error.errno in LASTING:
             raise RunError(
-                f"{place} can't be written ({error.strerror}): give another place"
+                f"{place} cannot be written ({error.strerror}): give another path"
             ) from error
         raise
 
@@ -118,8 +118,8 @@ def undamaged(file: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise RunError(f"{file} is missing: make the run again") from error
+        raise RunError(f"{file} is missing: repeat the run") from error
     except DAMAGED as error:
         raise RunError(
-            f"{file} is damaged ({error or type(error).__name__}): make the run again"
+            f"{file} is damaged ({error or type(error).__name__}): repeat the run"
         ) from error

@@ -277,7 +277,7 @@ def require_out(out: str | Path) -> None:
     with writing(final):
         if os.path.lexists(final):
             if not (final / "run.json").exists():
-                raise RunError(f"{final} exists and is no run directory: give another --out")
+                raise RunError(f"{final} exists and is not a run directory: give another --out")
             foreign = sorted({child.name for child in final.iterdir()} - FILES - OTHER)
             if foreign:
                 raise RunError(
@@ -318,27 +318,25 @@ def _about(path: Path) -> dict[str, Any]:
         text = file.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError) as error:
         raise RunError(
-            f"{path} is no run directory: it has no run.json; make one with "
+            f"{path} is not a run directory, as it has no run.json: make one with "
             f"`bigfs select` or `bigfs run`"
         ) from error
     except UnicodeDecodeError as error:
-        raise RunError(f"{file} is damaged ({error}): make the run again") from error
+        raise RunError(f"{file} is damaged ({error}): repeat the run") from error
     with undamaged(file):
         about = json.loads(text)
         newer = isinstance(about["version"], int) and about["version"] > VERSION
     if newer:
         raise RunError(
-            f"{path} was written by a newer bigfs (format {about['version']}, this "
-            f"one knows {VERSION}): upgrade bigfs"
+            f"{path} was written by a newer bigfs (format {about['version']}; this "
+            f"one reads up to {VERSION}): upgrade bigfs"
         )
     try:
         _About.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(step) for step in first["loc"])
-        raise RunError(
-            f"{file} is damaged ({where}: {first['msg']}): make the run again"
-        ) from error
+        raise RunError(f"{file} is damaged ({where}: {first['msg']}): repeat the run") from error
     return dict(about)
 
 

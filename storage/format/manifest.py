@@ -77,13 +77,13 @@ def absolute(uri: str | os.PathLike[str]) -> str:
         return os.path.abspath(uri)
     if "reference" in (part.partition("://")[0] for part in uri.split("::")):
         raise StoreError(
-            f"{uri} can't be used: it is a list of references, which may lead anywhere "
-            f"and run code; give the store itself"
+            f"{uri} cannot be used: it is a list of references, which may lead anywhere "
+            f"and run code: give the store itself"
         )
     try:
         fsspec.get_filesystem_class(uri.partition("://")[0])
     except (ImportError, ValueError) as error:
-        raise StoreError(f"{uri} can't be used: {error}") from error
+        raise StoreError(f"{uri} cannot be used: {error}") from error
     return uri.rstrip("/")
 
 
@@ -112,7 +112,9 @@ def exists(uri: str) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except _clients_errors() as error:
-        raise StoreError(f"{uri} can't be reached: {str(error) or type(error).__name__}") from error
+        raise StoreError(
+            f"{uri} cannot be reached: {str(error) or type(error).__name__}"
+        ) from error
 
 
 def _clients_errors() -> tuple[type[Exception], ...]:
@@ -154,12 +156,14 @@ def manifest_of(uri: str) -> Manifest:
     """
     body = sealed(uri)
     if "segments" not in body:
-        raise StoreError(f"{uri} holds a graph, not a corpus: give the store that it was made of")
+        raise StoreError(
+            f"{uri} holds a graph, not a corpus: give the store that it was computed from"
+        )
     try:
         validation.require_manifest(body)
     except ValueError as error:
         raise Damaged(
-            f"{uri}: the manifest in {MANIFEST} is none that bigfs wrote: "
+            f"{uri}: bigfs did not write the manifest in {MANIFEST}: "
             f"{error}; restore it or stage again"
         ) from None
     segments = tuple(Segment(**segment) for segment in body.pop("segments"))
@@ -191,7 +195,7 @@ def sealed(uri: str) -> dict[str, Any]:
         ) from None
     if isinstance(version, int) and version > VERSION and isinstance(body, dict):
         raise StoreError(
-            f"{uri} has store version {version} and this bigfs reads up to "
+            f"{uri} has store version {version}, but this bigfs reads versions up to "
             f"{VERSION}: upgrade bigfs, or stage again"
         )
     if digest(canonical(document)) != expected:
@@ -216,7 +220,7 @@ def checksums_of(uri: str, content: str) -> dict[str, str]:
         validation.require_checksums(listed)
     except ValueError as error:
         raise Damaged(
-            f"{uri}: array {CHECKSUMS} is none that bigfs wrote: {error}; restore it or stage again"
+            f"{uri}: bigfs did not write array {CHECKSUMS}: {error}; restore it or stage again"
         ) from None
     return listed
 

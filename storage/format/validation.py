@@ -60,7 +60,7 @@ def parse(document: bytes) -> dict[str, Any]:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(value, dict):
-        raise ValueError("it holds no object")
+        raise ValueError("it holds no JSON object")
     return value
 
 
@@ -195,9 +195,7 @@ def require_codecs(key: str, document: Any) -> None:
         return
     for codec in _codecs(parse(document.to_bytes())):
         if str(codec).removeprefix("numcodecs.") not in CODECS:
-            raise ValueError(
-                f"{key} asks for the codec {codec!r}, which is not one of numbers and texts"
-            )
+            raise ValueError(f"{key} names the codec {codec!r}, which bigfs does not use")
 
 
 def _codecs(value: Any) -> Iterator[Any]:

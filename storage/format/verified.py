@@ -38,7 +38,7 @@ class Verified(WrapperStore[Store]):
             try:
                 validation.require_codecs(key, value)
             except ValueError as error:
-                raise Damaged(f"{self.uri} can't be read: {error}") from None
+                raise Damaged(f"{self.uri} cannot be read: {error}") from None
         return value
 
 
@@ -62,7 +62,7 @@ def array(uri: str, content: str, path: str) -> zarr.Array[Any]:
     except KeyError:
         raise lost(uri, content, f"array {path} is missing") from None
     if not isinstance(found, zarr.Array):
-        raise Damaged(f"{uri}: {path} is no array: restore it or stage again")
+        raise Damaged(f"{uri}: {path} is not an array: restore it or stage again")
     return found
 
 

@@ -55,7 +55,7 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
     SourceError : no such path, an unknown format or option, or a content that no format knows.
     """
     if format is not None and format not in FORMATS:
-        raise SourceError(f"unknown format {format!r}: the known ones are {', '.join(FORMATS)}")
+        raise SourceError(f"unknown format {format!r}; the formats are {', '.join(FORMATS)}")
     name = str(source)
     if name.startswith(PREFIX):
         return _made(Synthetic, name, options)
@@ -76,7 +76,7 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
         )
     if Path(source).is_dir() and not any(path.is_file() for path in Path(source).rglob("*")):
         raise SourceError(
-            f"{name} is an empty folder: give a folder with one subfolder of text files a class"
+            f"{name} is an empty folder: give a folder with one subfolder of text files per class"
         )
     return _made(FORMATS[format] if format else _guess(Path(source)), str(source), options)
 
@@ -103,7 +103,8 @@ def _typed(value: Any, wanted: str, name: str) -> Any:
         return {"true": True, "false": False}[value.lower()] if "bool" in wanted else int(value)
     except (KeyError, ValueError):
         raise SourceError(
-            f"{name} is {'true or false' if 'bool' in wanted else 'a whole number'}, not {value!r}"
+            f"{name} must be {'true or false' if 'bool' in wanted else 'a whole number'}; "
+            f"got {value!r}"
         ) from None
 
 
@@ -132,5 +133,6 @@ def _guess(path: Path) -> type[Source]:
         if kind.sniff(path, start):
             return kind
     raise SourceError(
-        f"the format of {path} is not one of {', '.join(FORMATS)}: name it with format="
+        f"the format of {path} cannot be detected: name it with format=, "
+        f"one of {', '.join(FORMATS)}"
     )

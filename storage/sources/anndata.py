@@ -173,7 +173,7 @@ class AnnData(MatrixSource):
             y = label_rules.many(y, stop - start, self.unlabelled, self.path)
         if split is not None and not set(split) <= {"train", "test"}:
             raise SourceError(
-                f"{self.path}: obs[{self.split or 'split'!r}] holds more than train and test"
+                f"{self.path}: obs[{self.split or 'split'!r}] must hold train and test only"
             )
         return y, split, names
 
@@ -189,8 +189,8 @@ class AnnData(MatrixSource):
             X, kind, (n, _) = self._matrix(file)
             if kind != "csr_matrix":
                 raise SourceError(
-                    f"{self.path} holds X as {kind}, which is not read by "
-                    f"rows where it lies: stage it"
+                    f"{self.path} holds X as {kind}, which cannot be read by "
+                    f"rows in place: stage it"
                 )
             largest = max(
                 X[part].chunks[0] * X[part].dtype.itemsize for part in ("data", "indices")
@@ -238,7 +238,7 @@ class AnnData(MatrixSource):
         kind = X.attrs.get("encoding-type", "array" if hasattr(X, "dtype") else None)
         if kind not in ("csr_matrix", "csc_matrix", "array"):
             raise SourceError(
-                f"{self.path}: {where} is of the encoding {kind!r}; csr_matrix, "
+                f"{self.path}: {where} has the encoding {kind!r}: only csr_matrix, "
                 f"csc_matrix and array can be read"
             )
         shape = tuple(int(side) for side in (X.shape if kind == "array" else X.attrs["shape"]))
@@ -296,7 +296,7 @@ class AnnData(MatrixSource):
         if not hasattr(column, "dtype"):
             known = "a categorical, texts or numbers were expected"
             raise SourceError(
-                f"{self.path}: obs[{name or default!r}] is of the encoding {kind!r}: {known}"
+                f"{self.path}: obs[{name or default!r}] has the encoding {kind!r}: {known}"
             )
         self._whole(file, column, name or default)
         return (

@@ -113,7 +113,7 @@ class Saved(MatrixSource):
                 # said already; or the disk's own trouble, not a seek to where a broken file says
                 raise
             raise SourceError(
-                f"{self.path} can't be read as {self.format}: "
+                f"{self.path} cannot be read as {self.format}: "
                 f"{str(error).splitlines()[0] if str(error) else error!r}"
             ) from error
         if 0 in spool.shape:
@@ -125,7 +125,7 @@ class Saved(MatrixSource):
             save_labels(spool, label_rules.beside(self.labels, spool.shape[0], self.unlabelled))
         if ready.sample_shape is not None and np.prod(ready.sample_shape) != spool.shape[1]:
             raise SourceError(
-                f"{self.path} has {spool.shape[1]} features a row, which is not an "
+                f"{self.path} has {spool.shape[1]} features per row, which is not an "
                 f"image of {self.sample_shape}"
             )
         ready.spool, ready.n_features = spool, spool.shape[1]
@@ -154,7 +154,7 @@ def image_shape(text: str | tuple[int, int] | None) -> tuple[int, int] | None:
         else tuple(text)
     )
     if len(sides) != 2 or not all(str(s).strip().isdecimal() and int(s) > 0 for s in sides):
-        raise SourceError(f"sample_shape is M x N, as 32x32, not {text!r}")
+        raise SourceError(f"sample_shape must be M x N such as 32x32; got {text!r}")
     return int(sides[0]), int(sides[1])
 
 
@@ -230,8 +230,8 @@ class Npz(Npy):
             spool = self._sparse(folder)
         else:
             raise SourceError(
-                f"{self.path} holds {', '.join(map(ascii, sorted(names)))}: a sparse matrix "
-                f"of save_npz was expected, or arrays X and y"
+                f"{self.path} holds {', '.join(map(ascii, sorted(names)))}: it must hold a sparse "
+                f"matrix of save_npz, or arrays X and y"
             )
         if (folder / "own_y.npy").exists():
             own = np.load(folder / "own_y.npy", allow_pickle=False)
@@ -422,6 +422,6 @@ def need_h5py(path: str) -> Any:
         import h5py
     except ModuleNotFoundError:
         raise SourceError(
-            f"{path} is an HDF5 file, which needs h5py: pip install 'bigfs[hdf5]'"
+            f"{path} is an HDF5 file and needs h5py: pip install 'bigfs[hdf5]'"
         ) from None
     return h5py

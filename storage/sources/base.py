@@ -157,7 +157,7 @@ class Source(ABC):
         if self.room is not None and size * self.expansion > self.room:
             require_memory(
                 size * self.expansion,
-                f"{place}: a record of {format_bytes(size)} can't be cut and",
+                f"{place}: a record of {format_bytes(size)} cannot be cut and",
                 self.room,
             )
 

@@ -104,7 +104,7 @@ def real_type(dtype: np.dtype[Any], origin: str) -> np.dtype[Any]:
         `dtype` is not of real numbers.
     """
     if dtype.kind not in "biuf":
-        raise SourceError(f"{origin} holds {dtype}: values must be real numbers")
+        raise SourceError(f"{origin} holds {dtype}, but values must be real numbers")
     return np.result_type(dtype, np.float32) if dtype.itemsize <= 8 else np.dtype(np.float64)
 
 
@@ -157,7 +157,7 @@ def require_index(index: int, place: object, n_features: int | None = None) -> i
         The number is beyond `n_features`, or beyond what an int32 index reaches.
     """
     if n_features is not None and index >= n_features:
-        raise SourceError(f"{place}: column {index} of {n_features} (from 0)")
+        raise SourceError(f"{place}: column {index} (from 0) lies outside {n_features} columns")
     if index >= LARGEST:
         raise SourceError(
             f"{place}: column {index} (from 0): a store holds up to {LARGEST} features"

@@ -137,7 +137,7 @@ def _about(qrels: str) -> About:
                 dtype={"topic": str, "document": np.int64},
             )
     except (ValueError, OSError, EOFError) as error:
-        raise SourceError(f"{qrels} is not a list of topic, document and 1: {error}") from error
+        raise SourceError(f"{qrels} must hold lines of topic, document and 1: {error}") from error
     names, topic = np.unique(table["topic"].to_numpy(dtype=str), return_inverse=True)
     order = np.argsort(table["document"].to_numpy(), kind="stable")
     return About(table["document"].to_numpy()[order], topic[order], names.tolist())

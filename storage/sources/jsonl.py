@@ -50,7 +50,8 @@ class Lines(Cut):
     def _parse(self, line: bytes, place: Place) -> dict[str, Any]:
         if len(line) >= LINE_LIMIT:
             raise SourceError(
-                f"{place}: the line is longer than {LINE_LIMIT >> 20} MiB; is it one object a line?"
+                f"{place}: the line is longer than {LINE_LIMIT >> 20} MiB: "
+                f"write one object per line"
             )
         try:
             found = json.loads(
@@ -100,7 +101,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number; leave the field out or write null")
+    raise ValueError(f"{name} is not a number; leave out the field or write null")
 
 
 class JsonLines(Lines, TextSource):
@@ -163,13 +164,13 @@ class JsonFeatures(Lines, MatrixSource):
             row = self.field(found, self.text, "features", place)
             if not isinstance(row, dict):
                 raise SourceError(
-                    f"{place}: {self.text} is {type(row).__name__}, not {{column: value}}"
+                    f"{place}: {self.text} is {type(row).__name__}, but must be {{column: value}}"
                 )
             for column, value in row.items():
                 columns.append(self._column(column, place))
                 values.append(self._value(value, column, place))
             if len(set(columns[indptr[-1] :])) < len(row):
-                raise SourceError(f"{place}: two names stand for one column, as '1' and '01' do")
+                raise SourceError(f"{place}: two names mean the same column, such as '1' and '01'")
             indptr.append(len(columns))
             found_labels.append(self.labelled(found.get(self.label), place))
             splits.append(self.half(found.get(self.split), place))
@@ -188,7 +189,7 @@ class JsonFeatures(Lines, MatrixSource):
 
     def _column(self, column: str, place: Place) -> int:
         if not (column.isascii() and column.isdigit() and len(column) < 19):
-            raise SourceError(f"{place}: {column!r} is no column number from 0")
+            raise SourceError(f"{place}: {column!r} is not a column number (from 0)")
         return gate.require_index(int(column), place, self.n_features)
 
     def _value(self, value: Any, column: str, place: Place) -> float:

@@ -60,7 +60,7 @@ def _simple(value: Any, place: object) -> Any:
     if isinstance(value, int) or (isinstance(value, float) and np.isfinite(value)):
         return value
     raise SourceError(
-        f"{place}: a label is a text, a number or a list of those, not {shortened(value)}"
+        f"{place}: a label must be a text, a number or a list of those; got {shortened(value)}"
     )
 
 
@@ -69,12 +69,12 @@ def _storable(label: str, place: object) -> str:
     if "\0" in label:
         raise SourceError(
             f"{place}: the label {shortened(label)} holds the character "
-            f"NUL, which a store can't keep"
+            f"NUL, which a store cannot hold"
         )
     if not label.isascii() and any("\ud800" <= letter <= "\udfff" for letter in label):
         raise SourceError(
             f"{place}: the label {shortened(label)} holds half of a "
-            f"surrogate pair, which is no character"
+            f"surrogate pair, which is not a character"
         )
     return label
 
@@ -92,7 +92,7 @@ def many(values: Any, n: int, unlabelled: str | None, origin: str) -> AnyArray:
     if y.dtype.kind in "OSU":  # O: a cell array of texts
         return _texts(y, unlabelled, origin)
     if y.dtype.kind not in "biuf":
-        raise SourceError(f"{origin}: labels are texts or numbers, not {y.dtype}")
+        raise SourceError(f"{origin}: labels must be texts or numbers; got {y.dtype}")
     if y.dtype.kind == "f":
         y = _floats(y, origin)
     elif y.dtype.kind == "b":
@@ -103,7 +103,7 @@ def many(values: Any, n: int, unlabelled: str | None, origin: str) -> AnyArray:
         none = y == (int(unlabelled) if WHOLE.fullmatch(str(unlabelled)) else float(unlabelled))
     except ValueError:
         raise SourceError(
-            f"{origin} has numbers as labels: unlabelled={unlabelled!r} is none of them"
+            f"{origin} has numeric labels: unlabelled={unlabelled!r} must be a number"
         ) from None
     exact = y.dtype.kind == "f" or not len(y) or max(-int(y.min()), int(y.max())) <= EXACT
     return np.where(none, np.nan, y) if exact else np.ma.MaskedArray(y, none)
@@ -138,7 +138,8 @@ def beside(path: str, n: int, unlabelled: str | None) -> AnyArray:
     """
     if not Path(path).is_file():
         raise SourceError(
-            f"{path} does not exist: labels= names a .npy file or a text with one label a line"
+            f"{path} does not exist: labels= must name a .npy file or a "
+            f"text file with one label per line"
         )
     if path.endswith(".npy"):
         try:
@@ -187,7 +188,7 @@ def gathered(labels: Sequence[Label], origin: str) -> Any:
         return np.full(len(labels), np.nan)
     if "set" in kinds:
         if len(kinds) > 1:
-            raise SourceError(f"{origin}: some labels are lists and some are not")
+            raise SourceError(f"{origin}: either all labels or none must be lists")
         return [v or () for v in labels]
     if "text" in kinds:
         return np.array(["" if v is None else name_of(v) for v in labels])

@@ -42,7 +42,7 @@ class MatrixMarket(Saved):
         layout, field, symmetry, shape, nnz, start = self._header()
         if field not in ("real", "integer", "pattern") or symmetry != "general":
             raise SourceError(
-                f"{self.path} holds a {field} {symmetry} matrix: samples × features is "
+                f"{self.path} holds a {field} {symmetry} matrix: it must be "
                 f"real, integer or pattern, and general"
             )
         if layout == "array":
@@ -93,7 +93,7 @@ class MatrixMarket(Saved):
         if seen != count:
             raise SourceError(
                 f"{self.path} announces {count} entries and holds "
-                f"{'fewer' if seen < count else 'more'}: it is not whole"
+                f"{'fewer' if seen < count else 'more'}: it is incomplete"
             )
 
     def _header(self) -> tuple[str, str, str, tuple[int, int], int, int]:
@@ -106,8 +106,8 @@ class MatrixMarket(Saved):
         sizes = line.decode("ascii", "replace").split()
         if len(words) != 5 or words[1] != "matrix" or words[2] not in ("array", "coordinate"):
             raise SourceError(
-                f"{self.path}, line 1: a header as '%%MatrixMarket matrix "
-                f"coordinate real general' was expected"
+                f"{self.path}, line 1: expected a header such as '%%MatrixMarket matrix "
+                f"coordinate real general'"
             )
         if len(sizes) != (3 if words[2] == "coordinate" else 2) or not all(
             s.isdecimal() for s in sizes

@@ -62,7 +62,7 @@ class Fields(Source):
     def document(self, text: Any, label: Any, split: Any, name: Any, place: object) -> Document:
         """`place` is only written out in an error."""
         if not isinstance(text, str):
-            raise SourceError(f"{place}: {self.text} is {type(text).__name__}, not a text")
+            raise SourceError(f"{place}: {self.text} must be a text; got {type(text).__name__}")
         return Document(
             _characters(text),
             self.labelled(label, place),
@@ -78,7 +78,9 @@ class Fields(Source):
 
     def half(self, split: Any, place: object) -> str | None:
         if split not in (None, "", "train", "test"):
-            raise SourceError(f"{place}: {self.split} is train or test, not {shortened(split)}")
+            raise SourceError(
+                f"{place}: {self.split} must be train or test; got {shortened(split)}"
+            )
         return split or None
 
 

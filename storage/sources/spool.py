@@ -134,7 +134,9 @@ def dense(folder: Path, origin: str) -> Spool:
     """The spool of the array X.npy that lies in `folder`."""
     X = np.load(folder / "X.npy", mmap_mode="r", allow_pickle=False)
     if X.ndim not in (2, 3):
-        raise SourceError(f"{origin} has {X.ndim} dimensions: a matrix has 2, a stack of images 3")
+        raise SourceError(
+            f"{origin} has {X.ndim} dimensions: a matrix must have 2, a stack of images 3"
+        )
     gate.real_type(X.dtype, origin)
     return Spool(str(folder), origin, gate.require_shape(len(X), math.prod(X.shape[1:]), origin))
 

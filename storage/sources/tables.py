@@ -63,8 +63,8 @@ class Table(Fields, TextSource):
         for i, (words, label, split, name) in enumerate(rows, first):
             if words is not None and not isinstance(words, str):
                 raise SourceError(
-                    f"{self.path}: column {self.text!r} is of "
-                    f"{batch.schema.field(self.text).type}, not of text"
+                    f"{self.path}: column {self.text!r} holds "
+                    f"{batch.schema.field(self.text).type}, not text"
                 )
             yield self.document(words or "", label, split, name, f"{where} {i} (from 0)")
 
@@ -96,7 +96,7 @@ class Csv(Table, Cut):
         suffixes = [s for s in Path(path).suffixes if s in SUFFIXES]
         self.delimiter = delimiter or (SUFFIXES[suffixes[-1]] if suffixes else ",")
         if len(self.delimiter) != 1:
-            raise SourceError(f"a delimiter is one character, not {self.delimiter!r}")
+            raise SourceError(f"delimiter must be one character; got {self.delimiter!r}")
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:

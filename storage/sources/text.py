@@ -98,7 +98,7 @@ class Text(TextSource):
         if not names:
             raise SourceError(
                 f"{self.path} holds no documents: give a folder with one "
-                f"subfolder of text files a class"
+                f"subfolder of text files per class"
             )
         skip = _shared_folders(names)
         order = sorted(range(len(names)), key=names.__getitem__)
@@ -160,7 +160,7 @@ class Text(TextSource):
             if target not in place:
                 raise SourceError(
                     f"{self.path}: {_shown(name)} is a hard link to {_shown(target)}, "
-                    f"which is no document of the archive"
+                    f"which is not a document in the archive"
                 )
             names.append(name)
             sizes.append(sizes[place[target]])

@@ -94,7 +94,8 @@ def settle(
         return Target(None)
     if len(kinds) < len(blocks):
         raise SourceError(
-            "some samples have a label field and some have none: give every sample one, or none"
+            "some samples have a label field and some do not: "
+            "give a label field to all samples or to none"
         )
     return settled((open_array(s.path, "classes") for s in blocks), kinds, kind, class_names)
 
@@ -146,7 +147,8 @@ def code_of(classes: AnyArray, codes: AnyArray, target: Target) -> AnyArray:
         return np.append(np.asarray(values, dtype=np.float64), np.nan)[codes]
     if lost := [name for name in names_of(classes) if name not in target.codes]:
         raise SourceError(
-            f"the label {lost[0]} is none of the {len(target.codes)} classes that the source names"
+            f"the label {lost[0]} is not among the {len(target.codes)} "
+            f"classes that the source names"
         )
     # −1 is the last
     return np.array([*(target.codes[name] for name in names_of(classes)), -1], dtype=np.int64)[

@@ -264,17 +264,15 @@ def reusable(job: Plan) -> bool:
     """Whether the store is there already; an error if its name is taken by another one."""
     if not manifests.exists(job.uri):
         if "://" not in job.uri and os.path.exists(job.uri):
-            raise StoreError(
-                f"{job.uri} is there and is not a store: give another name or remove it"
-            )
+            raise StoreError(f"{job.uri} exists and is not a store: give another name or remove it")
         return False
     manifest = manifests.manifest_of(job.uri)
     # staged by a version that identified sources by rule 1
     first = "identity" not in manifest.source
     if manifest.key != (first_key(job) if first else job.key):
         raise StoreError(
-            f"{job.uri} holds {manifest.source['uri']}, changed since or staged with other "
-            f"settings: give another name or remove it"
+            f"{job.uri} holds {manifest.source['uri']}, which has changed since or "
+            f"was staged with other settings: give another name or remove it"
         )
     return True
 
@@ -385,8 +383,8 @@ def width_of(source: MatrixSource, spills: Sequence[Spill]) -> int:
     widest = max((s.width for s in spills), default=0)
     if source.n_features is not None and widest > source.n_features:
         raise SourceError(
-            f"{source.path} has {widest} features and should have "
-            f"{source.n_features}: is it the right file?"
+            f"{source.path} has {widest} features, but should have "
+            f"{source.n_features}: check that it is the right file"
         )
     return source.n_features or widest
 

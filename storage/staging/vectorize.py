@@ -79,7 +79,7 @@ def vectorize(
     if not vocabulary.size:
         raise SourceError(
             f"{source.path}: no term occurs in {weighting.min_df} documents: "
-            f"lower min_df or give more text"
+            f"lower min_df or add documents"
         )
     return weigh(counted, vocabulary, weighting.sublinear_tf), vocabulary
 

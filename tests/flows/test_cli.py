@@ -203,7 +203,7 @@ def test_bad_requests_are_one_line(bigfs, corpus):
         ),
         "gamma",
     )
-    fails(bigfs("evaluate", "r"), "r is no run directory")
+    fails(bigfs("evaluate", "r"), "r is not a run directory")
     fails(
         bigfs(
             "select", "c.zarr", "--out", "r", "--features", 3, "--scheduler", "tcp://127.0.0.1:1"
@@ -267,12 +267,12 @@ def test_append_joins_once_and_refuses_in_one_line(bigfs, corpus, tmp_path):
     (tmp_path / "bad.svm").write_text("1 1:2\n-1 1:x\n")
     fails(
         bigfs("append", "bad.svm", "c.zarr", "--workers", 0),
-        "is a matrix and the store was made of text",
+        "is a matrix, but the store was staged from text",
     )
     fails(bigfs("append", "nowhere", "c.zarr", "--workers", 0), "nowhere does not exist")
     fails(
         bigfs("append", "later", "c.zarr", "--split", "dev", "--workers", 0),
-        "split is train or test, not 'dev'",
+        "split must be train or test; got 'dev'",
     )
     fails(
         bigfs("append", "later", "none.zarr", "--workers", 0),

@@ -352,7 +352,7 @@ def nothing_left(tmp_path, monkeypatch):
             {"parameters": {"n_features_to_select": 3}},
             "leave out the parameter n_features_to_select",
         ),
-        ({"out": "runs/taken"}, "runs/taken exists and is no run directory"),
+        ({"out": "runs/taken"}, "runs/taken exists and is not a run directory"),
     ],
 )
 def test_a_form_with_a_bad_value_leaves_nothing(prefect, corpus, nothing_left, given, said):

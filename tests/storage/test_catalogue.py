@@ -120,7 +120,7 @@ def test_it_goes_on_in_the_next_run_too(site, monkeypatch):
     site.breaks = [3_000_000]
     with pytest.raises(
         SourceError,
-        match=r"big\.bin can't be fetched from 127\.0\.0\.1 " r".*repeat the command to go on",
+        match=r"big\.bin cannot be downloaded from 127\.0\.0\.1 " r".*repeat the command to resume",
     ):
         fetch_big(site, monkeypatch)
     path = fetch_big(site, monkeypatch)
@@ -172,7 +172,7 @@ def test_offline_the_error_says_what_to_put_where(site, monkeypatch, tmp_path):
     monkeypatch.setattr(catalogue, "RETRIES", 0)
     site.shutdown()
     site.server_close()
-    with pytest.raises(SourceError, match=r"tiny\.svm can't be fetched") as caught:
+    with pytest.raises(SourceError, match=r"tiny\.svm cannot be downloaded") as caught:
         storage.stage("tiny", tmp_path / "tiny.zarr")
     message = str(caught.value)
     assert f"{site.url}/tiny.svm" in message
@@ -293,7 +293,7 @@ def test_every_entry_can_be_asked_for():
         if entry.sample_shape:
             assert np.prod(entry.sample_shape) == entry.shape[1]
     with pytest.raises(
-        SourceError, match="no corpus is called 'news21': there are 20newsgroups, news20"
+        SourceError, match="unknown corpus 'news21'; the corpora are 20newsgroups, news20"
     ):
         catalogue.fetch("news21")
 

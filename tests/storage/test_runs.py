@@ -101,7 +101,7 @@ def test_what_is_not_a_run_is_said_plainly(tmp_path):
     with pytest.raises(RunError, match=r"no run\.json"):
         Run.open(tmp_path / "nothing")
     (tmp_path / "notes").mkdir()
-    with pytest.raises(RunError, match="no run directory: give another --out"):
+    with pytest.raises(RunError, match="not a run directory: give another --out"):
         Run.begin(tmp_path / "notes", ASKED)
     run = Run.begin(tmp_path / "b", ASKED)
     run.finish()
@@ -231,7 +231,7 @@ def test_a_place_that_cant_be_written_is_one_line(tmp_path, monkeypatch):
         tmp_path / ("x" * 250),
         tmp_path / "deep" / ("x" * 300) / "r",
     ):
-        with pytest.raises(RunError, match=r"can't be written|is no run directory") as error:
+        with pytest.raises(RunError, match=r"cannot be written|is not a run directory") as error:
             Run.begin(out, ASKED)
         assert "\n" not in str(error.value)
     # a folder of another user; the superuser may write everywhere
@@ -257,7 +257,7 @@ def test_a_full_disk_leaves_a_finished_run_as_it_was(tmp_path, monkeypatch, writ
     }
     monkeypatch.setattr("pathlib.Path.replace", full)
     with pytest.raises(
-        RunError, match=r"the disk of .*/a/.* is full: free some " r"space and run it again"
+        RunError, match=r"the disk of .*/a/.* is full: free some " r"space and repeat the command"
     ):
         getattr(run, write)(*given[write])
     assert {p.name: p.read_bytes() for p in (tmp_path / "a").iterdir()} == before

@@ -26,8 +26,8 @@ def test_options_may_follow_the_path(tmp_path):
         [0, 2, *[0] * 7]
     ]
     for query, message in (
-        ("zero_based=maybe", "zero_based is true or false"),
-        ("n_features=x", "n_features is a whole number"),
+        ("zero_based=maybe", "zero_based must be true or false"),
+        ("n_features=x", "n_features must be a whole number"),
         ("plain=x", "has no option plain"),
     ):
         with pytest.raises(SourceError, match=message):
@@ -66,7 +66,7 @@ def test_unknown_content_and_options(tmp_path):
     path.write_text('{"text": "x"}\n')
     with pytest.raises(SourceError, match="jsonl has no option labl; it has text, label"):
         sources.find(path, labl="y")
-    with pytest.raises(SourceError, match=r"unknown format 'word': the known ones are"):
+    with pytest.raises(SourceError, match=r"unknown format 'word'; the formats are"):
         sources.find(path, format="word")
     with pytest.raises(SourceError, match="does not exist"):
         sources.find(tmp_path / "nothing.csv")

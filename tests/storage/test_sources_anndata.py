@@ -127,7 +127,7 @@ def test_what_suits_is_used_where_it_lies(tmp_path, matrix, monkeypatch):
         np.testing.assert_allclose(
             ANOVA().fit(part.X, part.y).scores_, ANOVA().fit(same.X, same.y).scores_, rtol=1e-6
         )
-    with pytest.raises(StoreError, match="this needs a staged store: bigfs stage"):
+    with pytest.raises(StoreError, match="this step needs a staged store: bigfs stage"):
         storage.check(path)
     monkeypatch.setattr("storage.anndata_view.LARGEST", 10)
     with pytest.raises(StoreError, match="has chunks of 0 MB, too large"):

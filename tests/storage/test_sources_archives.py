@@ -159,7 +159,7 @@ def test_zip_refuses_an_early_end(tmp_path, cut):
 def test_npz_refuses_an_early_end(tmp_path):
     np.savez(tmp_path / "a.npz", X=np.ones((3, 2)))
     (tmp_path / "a.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:-30])
-    refused(tmp_path / "a.npz", "can't be read as npz: .*not a zip file", tmp_path)
+    refused(tmp_path / "a.npz", "cannot be read as npz: .*not a zip file", tmp_path)
 
 
 def test_last_member_of_a_name_counts(tmp_path):
@@ -205,7 +205,7 @@ def test_a_member_beyond_the_memory_is_refused_before_it_is_read(tmp_path, write
     path = write(tmp_path / "bomb", {"a/small": b"words", "a/bomb": bytes(20 << 20)})
     too_large(
         path,
-        r"bomb: a/bomb: a record of 20\.00 MiB can't be cut and needs .* is "
+        r"bomb: a/bomb: a record of 20\.00 MiB cannot be cut and needs .* is "
         r"allowed: raise --memory-limit",
         tmp_path,
     )
@@ -234,7 +234,7 @@ def test_a_record_beyond_the_memory_is_refused(tmp_path, name, line):
     (tmp_path / name).write_text(first + line % "x" + line % ("word " * (8 << 20)) + line % "x")
     too_large(
         tmp_path / name,
-        f"{name}.*(line|byte).* can't be cut and needs .* is allowed: raise --memory-limit",
+        f"{name}.*(line|byte).* cannot be cut and needs .* is allowed: raise --memory-limit",
         tmp_path,
     )
 

@@ -151,14 +151,14 @@ def test_features_in_json(tmp_path, matrix, size):
             '{"body": "x", "label": 1}',
             "line 2 has no field 'text', only 'body', 'label': name it with text=",
         ),
-        ('{"text": 5}', "line 2: text is int, not a text"),
-        ('{"text": "x", "label": NaN}', "line 2 is not JSON: NaN is no number"),
-        ('{"text": "x", "label": {"a": 1}}', "line 2: a label is a text"),
-        ('{"text": "x", "split": "dev"}', "line 2: split is train or test, not 'dev'"),
+        ('{"text": 5}', "line 2: text must be a text; got int"),
+        ('{"text": "x", "label": NaN}', "line 2 is not JSON: NaN is not a number"),
+        ('{"text": "x", "label": {"a": 1}}', "line 2: a label must be a text"),
+        ('{"text": "x", "split": "dev"}', "line 2: split must be train or test; got 'dev'"),
         ('{"text": ' + "[" * 100_000, "line 2: the object is nested too deeply"),
         (
             '{"text": "' + "\\uD800" * 2 + '", "label": 1e999}',
-            "line 2: a label is a text, a number",
+            "line 2: a label must be a text, a number",
         ),
     ],
 )
@@ -171,14 +171,14 @@ def test_bad_documents_in_json(tmp_path, line, message):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"features": {"-1": 1}}', "'-1' is no column number from 0"),
-        ('{"features": {"a": 1}}', "'a' is no column number"),
+        ('{"features": {"-1": 1}}', "'-1' is not a column number (from 0)"),
+        ('{"features": {"a": 1}}', "'a' is not a column number"),
         ('{"features": {"1": "2"}}', "the value of column 1 is '2', not a finite number"),
         ('{"features": {"1": 1e999}}', "the value of column 1 is inf"),
         ('{"features": {"1": null}}', "the value of column 1 is None"),
         ('{"features": {"1": true}}', "the value of column 1 is True"),
         ('{"features": [1]}', "features is list, not {column: value}"),
-        ('{"features": {"99": 1}}', r"column 99 of 50 \(from 0\)"),
+        ('{"features": {"99": 1}}', r"column 99 \(from 0\) lies outside 50 columns"),
         (
             '{"features": {"1": 1' + "0" * 400 + "}}",
             "the value of column 1 is 10+…: values must be finite and fit in float32",
@@ -200,7 +200,7 @@ def test_bad_features_in_json(tmp_path, line, message):
         (b'text,label\n"x,1\n', "a quote that is never closed"),
         (b"text\n\xff\xfe\xff\n", "(?i)utf"),
         (b"\xff\xfe\n1\n", "no header can be read"),
-        (b"text,split\nx,dev\n", "split is train or test, not 'dev'"),
+        (b"text,split\nx,dev\n", "split must be train or test; got 'dev'"),
     ],
 )
 def test_bad_csv(tmp_path, content, message):
@@ -212,7 +212,7 @@ def test_bad_csv(tmp_path, content, message):
 def test_bad_parquet(tmp_path):
     path = tmp_path / "bad.parquet"
     pq.write_table(pa.table({"text": [1, 2]}), path)
-    refused(path, "column 'text' is of int64, not of text", tmp_path)
+    refused(path, "column 'text' holds int64, not text", tmp_path)
     pq.write_table(pa.table({"words": ["x"]}), path)
     refused(path, "no column 'text', only 'words'", tmp_path)
     path.write_bytes(path.read_bytes()[:-20])

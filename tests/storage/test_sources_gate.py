@@ -255,7 +255,7 @@ def test_repeated_entries_are_summed_as_scipy_does(tmp_path, kind):
             '{"features": {"1": 1, "1": 2}}',
             "line 2 is not JSON: the name '1' comes twice in one object",
         ),
-        ('{"features": {"1": 1, "01": 2}}', "line 2: two names stand for one column"),
+        ('{"features": {"1": 1, "01": 2}}', "line 2: two names mean the same column"),
     ],
 )
 def test_jsonl_refuses_a_column_that_comes_twice(tmp_path, line, message):
@@ -272,7 +272,7 @@ def test_npy_reads_real_types_and_refuses_others_by_name(tmp_path, dtype):
         if dtype in ("S3", "complex64"):
             refused(
                 path,
-                r"holds (\|S3|complex64): values must be " r"real numbers",
+                r"holds (\|S3|complex64), but values must be real numbers",
                 tmp_path / "scratch",
             )
         else:
@@ -372,7 +372,7 @@ def test_stated_width_that_the_entries_pass_is_refused(tmp_path):
     (tmp_path / "a.svm").write_text("1 5:1\n2 1:1\n")
     with pytest.raises(
         SourceError,
-        match=r"a\.svm has an index 5 and n_features=3|has 5 " r"features and should have 3",
+        match=r"a\.svm has an index 5, but n_features=3|has 5 features, but should have 3",
     ):
         storage.stage(Narrow(str(tmp_path / "a.svm")), tmp_path / "a.zarr")
 
@@ -531,7 +531,7 @@ def test_label_that_the_source_does_not_name_is_refused(tmp_path):
         class_names = ("no", "yes")
 
     (tmp_path / "a.svm").write_text("0 1:1\n2 1:1\n")
-    with pytest.raises(SourceError, match="the label 2 is none of the 2 classes"):
+    with pytest.raises(SourceError, match="the label 2 is not among the 2 classes"):
         storage.stage(Named(str(tmp_path / "a.svm")), tmp_path / "a.zarr")
 
 

@@ -97,7 +97,7 @@ MTX = "%%MatrixMarket matrix coordinate real general\n% made by hand\n3 4 2\n"
         (MTX, "announces 2 entries and holds fewer"),
         ("%%MatrixMarket matrix coordinate complex general\n3 4 2\n", "complex general matrix"),
         ("%%MatrixMarket matrix coordinate real symmetric\n3 3 0\n", "real symmetric matrix"),
-        ("%%MatrixMarket vector\n3\n", "line 1: a header"),
+        ("%%MatrixMarket vector\n3\n", "line 1: expected a header"),
         (
             "%%MatrixMarket matrix coordinate real general\n3 4\n",
             "line 2: rows, columns and entries",
@@ -116,7 +116,7 @@ def test_bad_arrays(tmp_path, matrix):
     np.save(path, np.array([[1.0, np.inf], [0, 1]]))
     refused(path, r"row 0, column 1 \(from 0\) is inf", tmp_path)
     np.save(path, np.array([[1, "a"]], dtype=object))
-    refused(path, "can't be read as npy: .*Python objects", tmp_path)
+    refused(path, "cannot be read as npy: .*Python objects", tmp_path)
     np.save(path, np.zeros((2, 2), complex))
     refused(path, "holds complex128", tmp_path)
     np.save(path, np.zeros(5))
@@ -125,10 +125,10 @@ def test_bad_arrays(tmp_path, matrix):
     refused(path, "0 × 5", tmp_path)
     np.save(path, np.ones((20, 20)))
     path.write_bytes(path.read_bytes()[:-100])
-    refused(path, "can't be read as npy", tmp_path)
+    refused(path, "cannot be read as npy", tmp_path)
     np.save(path, np.ones((4, 10)))
-    refused(path, "10 features a row, which is not an image", tmp_path, sample_shape="3x3")
-    with pytest.raises(SourceError, match="sample_shape is M x N"):
+    refused(path, "10 features per row, which is not an image", tmp_path, sample_shape="3x3")
+    with pytest.raises(SourceError, match="sample_shape must be M x N"):
         sources.find(path, sample_shape="3by3")
 
 
@@ -181,4 +181,4 @@ def test_bad_mat(tmp_path, matrix):
     whole = path.read_bytes()
     for length in (130, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
-        refused(path, "can't be read as mat|has the variables none", tmp_path)
+        refused(path, "cannot be read as mat|has the variables none", tmp_path)

@@ -187,7 +187,7 @@ def test_a_store_in_an_object_store(documents, folder, tmp_path):
     assert os.listdir(tmp_path / "scratch") == []
     with pytest.raises(storage.StoreError, match="does not exist: stage a source there first"):
         storage.open("memory://bucket/other.zarr")
-    with pytest.raises(storage.StoreError, match="can't be used: Protocol not known"):
+    with pytest.raises(storage.StoreError, match="cannot be used: Protocol not known"):
         storage.open("nowhere://bucket/other.zarr")
 
 

@@ -61,7 +61,7 @@ def test_a_forged_manifest_is_one_line(store, name):
     forge(store, change)
     for action in (storage.open, storage.check, storage.info):
         with pytest.raises(
-            Damaged, match=f"the manifest in zarr.json is none that bigfs wrote: the field {word}"
+            Damaged, match=f"bigfs did not write the manifest in zarr.json: the field {word}"
         ) as caught:
             action(store)
         assert "\n" not in str(caught.value)
@@ -88,7 +88,7 @@ def test_a_manifest_of_another_form_is_one_line(store, text):
 def test_a_forged_graph_is_one_line(store):
     uri = storage.graph(storage.open(store), 1, method="exact").uri
     forge(uri, lambda m: m.update(graph=5))
-    with pytest.raises(Damaged, match="its manifest is none that bigfs wrote: remove the graph"):
+    with pytest.raises(Damaged, match="bigfs did not write its manifest: remove the graph"):
         storage.graph(storage.open(store), 1, method="exact")
 
 
@@ -145,7 +145,7 @@ def test_a_codec_that_may_run_code_is_refused_by_name(tmp_path, zarr_format):
     (path / "X" / name).write_text(json.dumps(document))
     with pytest.raises(
         SourceError,
-        match=rf"x\.zarr is broken, or not AnnData: .*X/{name} asks for the "
+        match=rf"x\.zarr is broken, or not AnnData: .*X/{name} names the "
         rf"codec '(numcodecs\.)?pickle'",
     ):
         storage.stage(path, tmp_path / "a.zarr", format="anndata")
@@ -154,7 +154,7 @@ def test_a_codec_that_may_run_code_is_refused_by_name(tmp_path, zarr_format):
 
 def test_a_reference_store_is_refused():
     for uri in ("reference://x.json", "reference:///tmp/x.json", "simplecache::reference://x.json"):
-        with pytest.raises(StoreError, match="can't be used: it is a list of references"):
+        with pytest.raises(StoreError, match="cannot be used: it is a list of references"):
             storage.open(uri)
 
 

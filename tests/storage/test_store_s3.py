@@ -117,5 +117,5 @@ def test_a_server_that_does_not_answer_is_one_line(bucket, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     close_clients()
-    with pytest.raises(StoreError, match=r"a\.zarr can't be reached: Could not connect"):
+    with pytest.raises(StoreError, match=r"a\.zarr cannot be reached: Could not connect"):
         storage.open(f"{bucket}/a.zarr")

@@ -134,7 +134,7 @@ def test_the_label_that_means_none_is_named(tmp_path):
     )
     np.testing.assert_array_equal(sets.y.toarray(), [[1, 1], [0, 0], [0, 1]])
     with pytest.raises(
-        SourceError, match="labels of svmlight are numbers: unlabelled='none' is none"
+        SourceError, match="svmlight labels are numbers: unlabelled='none' must be a number"
     ):
         storage.stage(tmp_path / "a", tmp_path / "b.zarr", format="svmlight", unlabelled="none")
 

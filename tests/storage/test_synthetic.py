@@ -162,7 +162,7 @@ def test_seeds_and_sizes():
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("synthetic:nothing", "no generated corpus is called 'nothing'"),
+        ("synthetic:nothing", "unknown generated corpus 'nothing'"),
         ("synthetic:newswire?row=3", "unknown option row"),
         ("synthetic:newswire?rows=many", "a number or a percentage"),
         ("synthetic:newswire?rows=inf%", "a number or a percentage"),
@@ -170,8 +170,8 @@ def test_seeds_and_sizes():
         ("synthetic:newswire?rows=", "a number or a percentage"),
         ("synthetic:newswire?rows=0", "at least 1"),
         ("synthetic:newswire?rows=-5", "at least 1"),
-        ("synthetic:newswire?seed=-1", "whole number from 0"),
-        ("synthetic:newswire?seed=1.5", "whole number from 0"),
+        ("synthetic:newswire?seed=-1", "whole number of at least 0"),
+        ("synthetic:newswire?seed=1.5", "whole number of at least 0"),
     ],
 )
 def test_bad_names_are_one_clear_line(path, message):

@@ -65,7 +65,7 @@ class Svmlight(MatrixSource):
             )
         except ValueError:
             raise SourceError(
-                f"labels of svmlight are numbers: unlabelled={self.unlabelled!r} is none"
+                f"svmlight labels are numbers: unlabelled={self.unlabelled!r} must be a number"
             ) from None
 
     @classmethod
@@ -101,7 +101,7 @@ class Svmlight(MatrixSource):
     def pieces(self, size: int) -> list[tuple[int, int]]:
         length = os.path.getsize(self.plain)
         if not length:
-            raise SourceError(f"{self.path} is empty: it should hold one sample a line")
+            raise SourceError(f"{self.path} is empty: it must hold one sample per line")
         return byte_ranges(length, size)
 
     def weight(self, piece: tuple[int, int]) -> int:
@@ -130,8 +130,8 @@ class Svmlight(MatrixSource):
         width = int(indices.max()) + 1 if len(indices) else 0
         if self.n_features is not None and width > self.n_features:
             raise SourceError(
-                f"{self.path} has an index {width - bool(self.zero_based)} and "
-                f"n_features={self.n_features}: raise it"
+                f"{self.path} has an index {width - bool(self.zero_based)}, but "
+                f"n_features={self.n_features}: raise n_features"
             )
         X = sp.csr_array((values, indices, indptr), shape=(len(counts), width))
         return Rows(X, self._targets(labels, numbers, counts))

@@ -99,12 +99,12 @@ class Synthetic(MatrixSource):
         name, _, query = path.removeprefix(PREFIX).partition("?")
         if name not in CORPORA:
             raise SourceError(
-                f"no generated corpus is called {name!r}: there are {', '.join(CORPORA)}"
+                f"unknown generated corpus {name!r}; the corpora are {', '.join(CORPORA)}"
             )
         options = dict(parse_qsl(query, keep_blank_values=True))
         if unknown := sorted(set(options) - {"rows", "seed"}):
             raise SourceError(
-                f"{path}: unknown option {', '.join(unknown)}; there are rows and seed"
+                f"{path}: unknown option {', '.join(unknown)}; the options are rows and seed"
             )
         self.name = name
         spec = CORPORA[name]
@@ -170,17 +170,17 @@ def _count(rows: str | int, n: int, path: str) -> int:
         count = int(text) if not text.endswith("%") else round(n * float(text[:-1]) / 100)
     except (ValueError, OverflowError):
         raise SourceError(
-            f"{path}: rows is a number or a percentage, as 10000 or 5%, not {text!r}"
+            f"{path}: rows must be a number or a percentage such as 10000 or 5%; got {text!r}"
         ) from None
     if count < 1:
-        raise SourceError(f"{path}: rows={text} leaves no row: ask for at least 1")
+        raise SourceError(f"{path}: rows={text} leaves no row: choose at least 1")
     return count
 
 
 def _whole(seed: str | int, path: str) -> int:
     text = str(seed)
     if not text.isascii() or not text.isdigit() or int(text) >= 2**63:
-        raise SourceError(f"{path}: seed is a whole number from 0, not {text!r}")
+        raise SourceError(f"{path}: seed must be a whole number of at least 0; got {text!r}")
     return int(text)
 
 
