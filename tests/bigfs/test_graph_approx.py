@@ -328,7 +328,7 @@ def test_candidates_that_miss_the_recall_are_refused(rng, monkeypatch):
     monkeypatch.setattr("bigfs.graph.cost.EXACT_BELOW", 0.0)
     found = graph.knn(X, 5, method="auto", recall=1.0, candidates=5)
     assert found.info["method"] == "exact"
-    assert "5 candidates keep" in found.info["why"]
+    assert "5 candidates find" in found.info["why"]
 
 
 def test_a_sketch_is_each_row_in_eight_bits(words):
