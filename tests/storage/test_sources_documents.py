@@ -171,13 +171,13 @@ def test_bad_documents_in_json(tmp_path, line, message):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"features": {"-1": 1}}', "'-1' is not a column number (from 0)"),
+        ('{"features": {"-1": 1}}', r"'-1' is not a column number \(from 0\)"),
         ('{"features": {"a": 1}}', "'a' is not a column number"),
         ('{"features": {"1": "2"}}', "the value of column 1 is '2', not a finite number"),
         ('{"features": {"1": 1e999}}', "the value of column 1 is inf"),
         ('{"features": {"1": null}}', "the value of column 1 is None"),
         ('{"features": {"1": true}}', "the value of column 1 is True"),
-        ('{"features": [1]}', "features is list, not {column: value}"),
+        ('{"features": [1]}', "features is list, but must be {column: value}"),
         ('{"features": {"99": 1}}', r"column 99 \(from 0\) lies outside 50 columns"),
         (
             '{"features": {"1": 1' + "0" * 400 + "}}",
