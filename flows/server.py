@@ -19,7 +19,7 @@ import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from flows.files import private_file
 
@@ -255,6 +255,7 @@ def new_secret() -> str:
 
 def main() -> None:
     """Serve until standard input ends, which it does with the process that holds its other end."""
+    starter_ended = _watched(sys.stdin.buffer)
     try:
         door = socket.create_server((HOST, int(sys.argv[1])))
     except OSError as error:
@@ -270,16 +271,12 @@ def main() -> None:
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            if self.started:
-                threading.Thread(target=end_with_parent, daemon=True).start()
+            if self.started and not starter_ended.is_set():
                 print(port, flush=True)
                 _silence()
 
-    def end_with_parent() -> None:
-        sys.stdin.buffer.read()
-        server.should_exit = True
-        threading.Event().wait(END_SECONDS)
-        os._exit(0)
+        async def on_tick(self, counter: int) -> bool:
+            return starter_ended.is_set() or await super().on_tick(counter)
 
     options: dict[str, Any] = {
         "log_level": "critical",
@@ -289,6 +286,23 @@ def main() -> None:
     }
     server = Server(uvicorn.Config(OwnDoor(create_app(), port), lifespan="on", **options))
     server.run([door])
+
+
+def _watched(pipe: BinaryIO) -> threading.Event:
+    """Tell when a pipe ends. `END_SECONDS` later this process ends, whatever it does then.
+
+    The watch begins before the imports: a starter that is killed early leaves no server either.
+    """
+    ended = threading.Event()
+
+    def watch() -> None:
+        pipe.read()
+        ended.set()
+        threading.Event().wait(END_SECONDS)
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+    return ended
 
 
 def _silence() -> None:

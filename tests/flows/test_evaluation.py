@@ -197,7 +197,7 @@ def test_a_killed_evaluation_goes_on_after_the_last_fold(home, monkeypatch):
         patched.setattr(stages, "fitted", dies)
         with pytest.raises(KeyboardInterrupt):
             stages.evaluate(run)
-    again = Run.open(run.path)
+    again = Run.at_work("killed")
     monkeypatch.setattr(
         stages,
         "fitted",

@@ -5,12 +5,15 @@ run.
 import asyncio
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 
 from flows.options import Engine
 from flows.served import VARIABLE, Served, require_served
 from flows.server import OwnDoor, user_secret
+from tests.helpers.processes import environment, until
 
 pytestmark = pytest.mark.process
 
@@ -75,6 +78,32 @@ def test_door_is_closed_to_other_pages_and_names(headers):
     assert {name for name, _ in start["headers"]} == {b"content-type", b"content-length"}
     assert OWN.encode() in body["body"]
     assert sent("websocket", **headers) == [{"type": "websocket.close", "code": 1008}]
+
+
+# --- the server's end ----------------------------------------------------------------------------
+
+
+def test_server_whose_starter_dies_during_its_start_ends(tmp_path):
+    """A Prefect whose import takes ten minutes stands for a slow start."""
+    (tmp_path / "prefect").mkdir()
+    (tmp_path / "prefect" / "__init__.py").write_text(
+        "import pathlib, time\npathlib.Path('imported').touch()\ntime.sleep(600)\n"
+    )
+    env = environment(tmp_path / "home")
+    env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), env["PYTHONPATH"]])
+    with subprocess.Popen(
+        [sys.executable, "-m", "flows.server", "0"],
+        cwd=tmp_path,
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as server:
+        try:
+            until((tmp_path / "imported").exists, "the import of Prefect")
+            server.stdin.close()  # as the kernel does for a killed process
+            until(lambda: server.poll() is not None, "the server's end", 60)
+        finally:
+            server.kill()
 
 
 # --- the secret -----------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ def test_signal_ends_every_process_with_one_line(home, command, send, status, sa
         if command == "run"
         else ["select", "s.zarr"]
     )
-    checkpoints = home / f"{out}.partial" / "checkpoints"
+    checkpoints = home / f".{out}.run-partial" / "checkpoints"
     code, printed, err = interrupted(
         home,
         [*words, *METHOD, "--out", out, "--json"],
