@@ -211,20 +211,21 @@ def select(
         warnings.simplefilter("always", NotConverged)
         with timed("select") as record, observed(checkpoint=checkpoint):
             fitted(selector, method, train.X, train.y)
-        _write_selection(run, selector, method, features, corpus)
-    run.note(
-        stages=[*before, record],
-        status=str(selector.result_.status),
-        converged=selector.result_.converged,
-        history=selector.result_.history,
-        stats=selector.result_.stats,
-        resumed=checkpoint.resumed,
-        hints=[str(w.message) for w in caught],
-        versions={
-            name: version(name)
-            for name in ("bigfs", "dask", "numpy", "scipy", "scikit-learn", "zarr")
-        },
-    )
+        with run.together():
+            _write_selection(run, selector, method, features, corpus)
+            run.note(
+                stages=[*before, record],
+                status=str(selector.result_.status),
+                converged=selector.result_.converged,
+                history=selector.result_.history,
+                stats=selector.result_.stats,
+                resumed=checkpoint.resumed,
+                hints=[str(w.message) for w in caught],
+                versions={
+                    name: version(name)
+                    for name in ("bigfs", "dask", "numpy", "scipy", "scikit-learn", "zarr")
+                },
+            )
     return run
 
 
@@ -335,11 +336,10 @@ def evaluate(
         }
         figures["profile"] = _profile(run, corpus) if points and corpus.class_names else []
     curves = [{"method": p.method, "n_features": p.n_features, **p.scores} for p in points]
-    metrics = plan.measured.get("metrics", ["accuracy"])
-    run.write_table(
-        "curves.csv", ["method", "n_features", *metrics], [list(point.values()) for point in curves]
-    )
-    run.note(curves=curves, stages=[*run.about["stages"], record], **figures)
+    header = ["method", "n_features", *plan.measured.get("metrics", ["accuracy"])]
+    with abandoned_on_error(run), run.together():
+        run.write_table("curves.csv", header, [list(point.values()) for point in curves])
+        run.note(curves=curves, stages=[*run.about["stages"], record], **figures)
     return points
 
 
@@ -375,11 +375,35 @@ def _points(
     return points
 
 
-def finish(run: Run | str, out: str | None = None) -> Path:
+def finish(run: Run) -> Path:
     """Write the report and give the run its name. Returns the run's directory."""
-    run = run if isinstance(run, Run) else Run.open(run)
+    report(run)
+    return run.finish()
+
+
+def report(run: Run) -> None:
+    """Write the report of a run into its folder."""
     with abandoned_on_error(run):
         write_report(run, corpus_facts(storage.open(run.about["parameters"]["store"])))
+
+
+def evaluate_again(path: str) -> Path:
+    """Write curves, figures and report of a finished run anew: all of them, or none if one fails.
+
+    Parameters
+    ----------
+    path : str
+        The run's directory.
+
+    Returns
+    -------
+    Path
+        The run's directory.
+    """
+    run = Run.open(path)
+    with run.together():
+        evaluate(run)
+        report(run)
     return run.finish()
 
 

@@ -98,7 +98,8 @@ def select(
         )
     for loop, steps in run.about["resumed"].items():
         get_run_logger().info("select: %s resumed from step %d of an earlier attempt", loop, steps)
-    run.note(key=key, prefect=_own_id())
+    with stages.abandoned_on_error(run):
+        run.note(key=key, prefect=_own_id())
     artifacts.show_selection(run)
     return out
 

@@ -13,12 +13,13 @@ command goes on from them. Nothing that the program did not make is deleted or o
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,7 @@ class Run:
 
     def __init__(self, path: Path, final: Path, about: dict[str, Any]) -> None:
         self.path, self.final, self.about = path, final, about
+        self._pending: contextlib.ExitStack | None = None  # files of `together`
 
     @classmethod
     def begin(cls, out: str | Path, parameters: dict[str, Any]) -> Run:
@@ -159,16 +161,53 @@ class Run:
         final = _final(out)
         return cls(_work(final), final, _about(_work(final)))
 
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Give the files that the block writes their names at its end, run.json last.
+
+        A block that fails, on a full disk say, leaves the files as they were. A block inside
+        another one ends with it.
+
+        Raises
+        ------
+        RunError
+            The disk is full, or the folder can't be written.
+        """
+        if self._pending is not None:
+            yield
+            return
+        with contextlib.ExitStack() as pending:
+            # an exit stack ends in reverse order: the first file gets its name last
+            part = pending.enter_context(replacing(self.path / "run.json"))
+            self._pending = pending
+            try:
+                yield
+                with writing(self.path / "run.json"):
+                    part.write_text(self._json(), encoding="utf-8")
+            finally:
+                self._pending = None
+
+    @contextlib.contextmanager
+    def _replacing(self, name: str) -> Iterator[Path]:
+        """Write a file whole or not at all: now, or at the end of `together`."""
+        if self._pending is None:
+            with replacing(self.path / name) as part:
+                yield part
+        else:
+            yield self._pending.enter_context(replacing(self.path / name))
+
     def note(self, **figures: Any) -> None:
         """Add figures to run.json, written whole or not at all."""
         self.about |= plain(figures)
-        self.write_text(
-            "run.json", json.dumps(self.about, indent=1, ensure_ascii=False, allow_nan=True)
-        )
+        if self._pending is None:
+            self.write_text("run.json", self._json())
+
+    def _json(self) -> str:
+        return json.dumps(self.about, indent=1, ensure_ascii=False, allow_nan=True)
 
     def write_table(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Write a CSV file of the run, whole or not at all; see `storage.sheets`."""
-        with replacing(self.path / name) as part:
+        with self._replacing(name) as part:
             sheets.write(part, header, rows)
 
     def read_table(self, name: str) -> list[dict[str, str]]:
@@ -178,14 +217,14 @@ class Run:
 
     def write_text(self, name: str, text: str) -> Path:
         """Write a text file of the run, whole or not at all. Returns its path."""
-        with replacing(self.path / name) as part:
+        with self._replacing(name) as part:
             part.write_text(text, encoding="utf-8")
         return self.path / name
 
     def write_scores(self, scores: Any) -> None:
         """Write every feature's score, whole or not at all."""
         values = np.ascontiguousarray(scores, dtype=np.float64)
-        with replacing(self.path / "scores.npy") as part, part.open("wb") as file:
+        with self._replacing("scores.npy") as part, part.open("wb") as file:
             np.lib.format.write_array_header_1_0(
                 file, np.lib.format.header_data_from_array_1_0(values)
             )

@@ -113,8 +113,7 @@ def evaluate(
     storage.open(Run.open(run).about["parameters"]["store"])
     with exclusively(run), working(engine, as_json):
         recover(run)
-        stages.evaluate(Run.open(run))
-        stages.finish(run)
+        stages.evaluate_again(run)
     print_run(run, as_json)
 
 

@@ -1,12 +1,15 @@
 """The stages as plain functions: what they accept and what they refuse."""
 
+import errno
 import json
+import os
 
 import pytest
 
 import storage
 from flows import stages
 from storage.errors import StoreError
+from storage.runs import Run, RunError
 
 
 def write_documents(path, splits):
@@ -54,3 +57,45 @@ def test_a_source_without_training_rows_is_refused(tmp_path):
     )
     with pytest.raises(StoreError, match="has no rows of split 'train'; it has test"):
         stages.training_part(corpus)
+
+
+# --- a full disk ----------------------------------------------------------------------------------
+
+
+def full_disk(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A run with a selection, at work."""
+    monkeypatch.chdir(tmp_path)
+    store = storage.stage(write_documents(tmp_path / "all.jsonl", ["train"]))
+    return stages.select(store, "r", method="anova", features=4)
+
+
+def test_evaluation_without_room_for_its_report_leaves_the_finished_run_as_it_was(run, monkeypatch):
+    stages.evaluate(run)
+    path = stages.finish(run)
+    before = {file.name: file.read_bytes() for file in path.iterdir()}
+    with monkeypatch.context() as patched:
+        patched.setattr(stages, "write_report", full_disk)
+        with pytest.raises(RunError, match="is full"):
+            stages.evaluate_again(str(path))
+    after = {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()}
+    assert after == before
+    stages.evaluate_again(str(path))
+    assert (path / "curves.csv").read_bytes() == before["curves.csv"]
+    assert {file.name for file in path.iterdir()} == set(before)
+
+
+def test_selection_without_room_for_its_figures_leaves_no_run(run, monkeypatch):
+    def note(self, write=Run.note, **figures):
+        if "stages" in figures:
+            full_disk()
+        write(self, **figures)
+
+    monkeypatch.setattr(Run, "note", note)
+    with pytest.raises(RunError, match="is full"):
+        stages.select(run.about["parameters"]["store"], "other", method="anova", features=4)
+    assert not os.path.exists(".other.run-partial")

@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -261,6 +262,46 @@ def test_a_full_disk_leaves_a_finished_run_as_it_was(tmp_path, monkeypatch, writ
     ):
         getattr(run, write)(*given[write])
     assert {p.name: p.read_bytes() for p in (tmp_path / "a").iterdir()} == before
+
+
+def written_anew(run):
+    with run.together():
+        run.write_table("selected.csv", ["rank"], [[2]])
+        run.note(mark=2)
+        run.write_text("report.html", "page")
+
+
+def contents(folder):
+    return {p.name: p.read_bytes() for p in folder.iterdir()}
+
+
+def test_files_written_together_get_their_names_together(tmp_path):
+    run = whole(tmp_path / "a", mark=1)
+    before = contents(run.path)
+    with run.together():
+        written_anew(run)  # it ends with the outer block
+        names = ("run.json", "selected.csv", "scores.npy")
+        assert {name: contents(run.path)[name] for name in names} == before
+    after = contents(run.path)
+    assert set(after) == {*before, "report.html"}
+    assert after["selected.csv"] != before["selected.csv"]
+    assert Run.open(run.path).about["mark"] == 2
+
+
+@pytest.mark.parametrize("name", ["selected.csv", "run.json", "report.html"])
+def test_files_written_together_stay_as_they_were_on_a_full_disk(tmp_path, monkeypatch, name):
+    run = whole(tmp_path / "a", mark=1)
+    before = contents(run.path)
+
+    def full(file, mode="r", *given, opens=Path.open, **options):
+        if name in file.name and "w" in mode:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return opens(file, mode, *given, **options)
+
+    monkeypatch.setattr("pathlib.Path.open", full)
+    with pytest.raises(RunError, match=rf"the disk of .*/a/{name} is full"):
+        written_anew(run)
+    assert contents(run.path) == before
 
 
 @pytest.mark.parametrize("after", [0, 10])
