@@ -307,7 +307,10 @@ def main(
     finally:
         if "bench" in locals():
             for process in bench.processes():
-                process.kill()
+                with contextlib.suppress(psutil.Error):
+                    # a tracker ends by itself, after it has unlinked the semaphores of its run
+                    if "resource_tracker" not in " ".join(process.cmdline()):
+                        process.kill()
         shutil.rmtree(home, ignore_errors=True)
 
 
