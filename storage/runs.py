@@ -80,7 +80,7 @@ class Run:
 
     def __init__(self, path: Path, final: Path, about: dict[str, Any]) -> None:
         self.path, self.final, self.about = path, final, about
-        self._pending: contextlib.ExitStack | None = None  # files of `together`
+        self._pending: dict[Path, Path] | None = None  # file → part, in `together`
 
     @classmethod
     def begin(cls, out: str | Path, parameters: dict[str, Any]) -> Run:
@@ -176,25 +176,31 @@ class Run:
         if self._pending is not None:
             yield
             return
-        with contextlib.ExitStack() as pending:
-            # an exit stack ends in reverse order: the first file gets its name last
-            part = pending.enter_context(replacing(self.path / "run.json"))
-            self._pending = pending
-            try:
-                yield
-                with writing(self.path / "run.json"):
-                    part.write_text(self._json(), encoding="utf-8")
-            finally:
-                self._pending = None
+        self._pending = {}
+        try:
+            yield
+            self.write_text("run.json", self._json())
+            for file, part in self._pending.items():
+                with writing(file):
+                    part.replace(file)
+        finally:
+            for part in self._pending.values():
+                with contextlib.suppress(OSError):
+                    part.unlink(missing_ok=True)
+            self._pending = None
 
     @contextlib.contextmanager
     def _replacing(self, name: str) -> Iterator[Path]:
         """Write a file whole or not at all: now, or at the end of `together`."""
+        file = self.path / name
         if self._pending is None:
-            with replacing(self.path / name) as part:
+            with replacing(file) as part:
                 yield part
-        else:
-            yield self._pending.enter_context(replacing(self.path / name))
+            return
+        self._pending[file] = part = file.with_name(f".{name}{PART}")
+        with writing(file):
+            part.unlink(missing_ok=True)
+            yield part
 
     def note(self, **figures: Any) -> None:
         """Add figures to run.json, written whole or not at all."""

@@ -9,7 +9,7 @@ import pytest
 import storage
 from flows import stages
 from storage.errors import StoreError
-from storage.runs import Run, RunError
+from storage.runs import Run
 
 
 def write_documents(path, splits):
@@ -80,7 +80,7 @@ def test_evaluation_without_room_for_its_report_leaves_the_finished_run_as_it_wa
     before = {file.name: file.read_bytes() for file in path.iterdir()}
     with monkeypatch.context() as patched:
         patched.setattr(stages, "write_report", full_disk)
-        with pytest.raises(RunError, match="is full"):
+        with pytest.raises(OSError, match="No space left"):
             stages.evaluate_again(str(path))
     after = {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()}
     assert after == before
@@ -96,6 +96,6 @@ def test_selection_without_room_for_its_figures_leaves_no_run(run, monkeypatch):
         write(self, **figures)
 
     monkeypatch.setattr(Run, "note", note)
-    with pytest.raises(RunError, match="is full"):
+    with pytest.raises(OSError, match="No space left"):
         stages.select(run.about["parameters"]["store"], "other", method="anova", features=4)
     assert not os.path.exists(".other.run-partial")
