@@ -139,21 +139,22 @@ def tried(name: str, words: list[str], disk: Path, home: Path, free: int) -> tup
         and ("full" in lines[0] or "No space left" in lines[0])
         and "can't be read" not in lines[0]
     )
-    after = contents(disk)
-    kept = {file for file in after if file not in before and "checkpoints" in file}
-    clean = {file: content for file, content in after.items() if not at_work(file, kept)} == before
+    clean = finished(before) == finished(contents(disk))
     says = " ".join(lines).replace(str(home), "")[:110]
     return [name, free, status, plain, clean, "", says], plain and clean
 
 
-def at_work(file: str, kept: set[str]) -> bool:
-    """Whether a file belongs to checkpoints, or to the work folder that holds some for the next
+def finished(files: dict[str, bytes]) -> dict[str, bytes]:
+    """The files without checkpoints, and without the work folder that holds some for the next
     try.
     """
-    return "checkpoints" in file or any(
-        file.split("/")[0] == checkpoint.split("/")[0] and ".run-partial" in file
-        for checkpoint in kept
-    )
+    kept = [file.partition("checkpoints/")[0] for file in files if "checkpoints/" in file]
+    working = tuple(folder for folder in kept if folder.endswith(".run-partial/"))
+    return {
+        file: content
+        for file, content in files.items()
+        if "checkpoints/" not in file and not file.startswith(working)
+    }
 
 
 def main(
