@@ -19,6 +19,7 @@ quick: .venv/.installed
 
 check: .venv/.installed
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 docs: .venv/.installed
