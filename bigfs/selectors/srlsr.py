@@ -128,7 +128,8 @@ class Problem:
     def duality_gap(self, largest: float, Y: FloatArray, V: FloatArray, objective: float) -> float:
         a = 2 * np.sum(V[self.known] * Y[self.known]) + 2 * np.sum(V[~self.known].min(axis=1))
         q = np.sum(V**2) + largest**2 / self.gamma
-        return float((objective - max(a, 0.0) ** 2 / (4 * q)) / objective) if objective > 0 else 0.0
+        lower = max(a, 0.0) ** 2 / (4 * q) if q > 0 else 0.0  # V = 0 bounds the objective by 0
+        return float((objective - lower) / objective) if objective > 0 else 0.0
 
     def with_left_out(
         self, theta: FloatArray, violation: float, Y: FloatArray, V: FloatArray, objective: float

@@ -1,6 +1,7 @@
 """Constant, empty, tiny and huge data: the right answer, or one clear line."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,12 +25,13 @@ from bigfs import (
 )
 from bigfs.cutting_plane.columns import Gathered
 from bigfs.cutting_plane.loop import Problem, cutting_plane
-from bigfs.embedding.responses import pca
+from bigfs.embedding.responses import gaussian_factor, pca
 from bigfs.graph import knn
 from bigfs.graph.hypergraph import lasso_supports
 from bigfs.linalg.prox import project_simplex
 from bigfs.result import NotConverged
 from bigfs.selectors.sparge import spread
+from bigfs.selectors.srlsr import Problem as RidgeProblem
 
 ATOMS = np.eye(6)[:4] + 0.1
 SCALE_FREE = [
@@ -207,3 +209,15 @@ def test_iteration_limit_says_what_is_left(selector, said, sample):
     with pytest.warns(NotConverged, match=said) as warned:
         clone(selector).fit(sp.csr_array(X), y)
     assert not any("inf" in str(one.message).split("(")[-1] for one in warned)
+
+
+def test_gaussian_factor_refuses_values_whose_squares_overflow(rng):
+    X = Matrix.from_array(rng.random((12, 4)) * 1e200)
+    with pytest.raises(ValueError, match="too large"):
+        gaussian_factor(X, 3)
+
+
+def test_duality_gap_of_a_dual_point_at_zero_is_one():
+    """V = 0 bounds the objective by 0, although its best scaling is 0/0."""
+    problem = SimpleNamespace(known=np.ones(3, dtype=bool), gamma=1.0)
+    assert RidgeProblem.duality_gap(problem, 0.0, np.eye(3), np.zeros((3, 3)), 2.0) == 1.0
