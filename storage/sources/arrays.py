@@ -11,64 +11,32 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import errno
-import lzma
-import math
 import shutil
 import zipfile
-import zlib
 from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any, Self
 
 import numpy as np
-import scipy.io
-import scipy.sparse as sp
-from scipy.io.matlab import MatReadError
 
-from bigfs.engine import require_memory
+from bigfs import engine
+from bigfs.engine import NotEnoughMemory, format_bytes, require_memory
 from storage import disk
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
-from storage.sources import gate
+from storage.sources import gate, matfile
 from storage.sources import labels as label_rules
-from storage.sources.base import MatrixSource, Rows, opened
+from storage.sources.base import MatrixSource, Rows, intact, opened
 from storage.sources.spool import (
     CHUNK,
     Spool,
     Triplets,
     csc_triplets,
     dense,
-    save_csr,
-    save_dense,
     save_labels,
     save_triplets,
     sparse,
-)
-
-# what numpy, scipy and zipfile raise for bytes that are not what they should be
-BROKEN = (
-    *(
-        zipfile.BadZipFile,
-        zlib.error,
-        lzma.LZMAError,
-        MatReadError,
-        TokenError,
-        EOFError,
-        OSError,
-        ValueError,
-    ),
-    *(
-        ArithmeticError,
-        LookupError,
-        TypeError,
-        SyntaxError,
-        AttributeError,
-        UnboundLocalError,
-        RuntimeError,
-    ),
 )
 
 
@@ -104,18 +72,8 @@ class Saved(MatrixSource):
         ready = copy.copy(self)
         folder = Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}"
         shutil.rmtree(folder, ignore_errors=True)  # of a run that was broken off
-        try:
+        with intact(f"{self.path} cannot be read as {self.format}"):
             spool = self.spooled(folder)
-        except BROKEN as error:
-            if isinstance(error, SourceError) or (
-                isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
-            ):
-                # said already; or the disk's own trouble, not a seek to where a broken file says
-                raise
-            raise SourceError(
-                f"{self.path} cannot be read as {self.format}: "
-                f"{str(error).splitlines()[0] if str(error) else error!r}"
-            ) from error
         if 0 in spool.shape:
             raise SourceError(
                 f"{self.path} holds a matrix of {spool.shape[0]} × {spool.shape[1]}: "
@@ -204,11 +162,8 @@ class Npz(Npy):
             return False
         if not zipfile.is_zipfile(path):
             return path.suffix == ".npz"  # a truncated one
-        try:
-            with zipfile.ZipFile(path) as archive:
-                names = set(archive.namelist())
-        except BROKEN as error:
-            raise SourceError(f"{path} is a broken zip archive: {error}") from error
+        with intact(f"{path} is a broken zip archive"), zipfile.ZipFile(path) as archive:
+            names = set(archive.namelist())
         return "X.npy" in names or {"format.npy", "shape.npy"} <= names
 
     def spooled(self, folder: Path) -> Spool:
@@ -286,7 +241,7 @@ class Mat(Saved):
     x, y : the variables' names; default: the first there is of X and fea, of Y, y and gnd.
 
     MATLAB 7.3 files are HDF5 and need the extra `hdf5` (h5py). Older ones can't be read in pieces:
-    the memory they take is projected first.
+    the memory they take is projected first, and a process of its own reads them.
     """
 
     format = "mat"
@@ -315,34 +270,31 @@ class Mat(Saved):
         with open(self.path, "rb") as file:
             if file.read(10) == b"MATLAB 7.3":
                 return self._hdf5(folder)
-        there = {name: (shape, kind) for name, shape, kind in scipy.io.whosmat(self.path)}
-        x, y = self._names(there)
-        shape, kind = there[x]
-        size = (
-            10 * Path(self.path).stat().st_size + 16 * sum(shape)
-            if kind == "sparse"
-            else 3 * 8 * math.prod(shape)
+        what = f"reading {self.path}, which can't be read in parts,"
+        room = engine.memory_limit()
+        try:
+            reply = matfile.extract(self.path, folder, self.x, self.y, room)
+        except MemoryError:
+            raise NotEnoughMemory(
+                f"{what} needs more than the {format_bytes(room)} that are allowed in one "
+                f"process: raise --memory-limit"
+            ) from None
+        x, y = self._names(reply["variables"])
+        require_memory(matfile.projected(self.path, *reply["variables"][x]), what, room)
+        spool = (
+            sparse(folder, self.path, tuple(reply["shape"]))
+            if "shape" in reply
+            else dense(folder, self.path)
         )
-        require_memory(size, f"reading {self.path}, which can't be read in parts,")
-        content = scipy.io.loadmat(self.path, variable_names=[x, y] if y else [x])
-        X = content[x]
-        if sp.issparse(X):
-            X.check_format(full_check=True)  # or a broken file crashes what converts it
-            spool = save_csr(folder, self.path, sp.csr_array(X))
-        elif X.ndim in (2, 3):
-            spool = save_dense(folder, self.path, X)
-        else:
-            raise SourceError(f"{self.path}: {x} has {X.ndim} dimensions, not 2 (or 3: images)")
-        return save_labels(
-            spool,
-            None
-            if y is None
-            else label_rules.many(content[y], spool.shape[0], self.unlabelled, self.path),
-        )
+        return self._with_labels(spool, np.load(folder / "own_y.npy") if y else None)
+
+    def _with_labels(self, spool: Spool, y: Any) -> Spool:
+        if y is not None:
+            y = label_rules.many(y, spool.shape[0], self.unlabelled, self.path)
+        return save_labels(spool, y)
 
     def _names(self, there: Any) -> tuple[str, str | None]:
-        x = self.x or next((name for name in ("X", "fea") if name in there), None)
-        y = self.y or next((name for name in ("Y", "y", "gnd") if name in there), None)
+        x, y = matfile.variables(there, self.x, self.y)
         if x is None or x not in there or (y is not None and y not in there):
             raise SourceError(
                 f"{self.path} has the variables {', '.join(sorted(there)) or 'none'}: name "
@@ -369,12 +321,7 @@ class Mat(Saved):
                     out[start : start + step] = X[:, start : start + step].T
                 out.flush()
                 spool = dense(folder, self.path)
-            return save_labels(
-                spool,
-                None
-                if y is None
-                else label_rules.many(file[y][:], spool.shape[0], self.unlabelled, self.path),
-            )
+            return self._with_labels(spool, file[y][:] if y else None)
 
     def _hdf5_sparse(self, folder: Path, X: Any) -> Spool:
         n, d = gate.require_shape(int(X.attrs["MATLAB_sparse"]), len(X["jc"]) - 1, self.path)

@@ -11,14 +11,18 @@ path first and its options as keywords, and is listed in `storage.sources.FORMAT
 from __future__ import annotations
 
 import bz2
+import contextlib
+import errno
 import gzip
 import itertools
 import lzma
 import shutil
-import zlib
+import tarfile
+import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -26,11 +30,18 @@ import scipy.sparse as sp
 
 from bigfs.engine import format_bytes, require_memory
 from bigfs.types import AnyArray
-from storage.errors import SourceError
+from storage.errors import SourceError, StoreError
+from storage.sources import matfile
 
 # a class, a real target, a set of classes, unlabelled
 Label = str | int | float | tuple[str | int, ...] | None
 Labels = AnyArray | Sequence[Label]
+
+# what the readers of all formats raise for bytes that are not what they should be
+BROKEN = (
+    *(*matfile.BROKEN, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError),
+    *(TokenError, SyntaxError),
+)
 
 # by their first bytes
 COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
@@ -204,26 +215,44 @@ def is_compressed(path: str | Path) -> bool:
         return file.read(6).startswith(tuple(COMPRESSED))
 
 
+@contextlib.contextmanager
+def intact(complaint: str) -> Iterator[None]:
+    """Turn what a reader raises for damaged bytes into one line.
+
+    Parameters
+    ----------
+    complaint : str
+        The beginning of the line, with the file's name.
+
+    Raises
+    ------
+    SourceError
+        The bytes are not what they should be. What the disk raises for itself goes through.
+    """
+    try:
+        yield
+    except BROKEN as error:
+        # EINVAL: a seek to where a damaged file says
+        if isinstance(error, StoreError) or (
+            isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
+        ):
+            raise
+        text = str(error).splitlines()[0] if str(error) else repr(error)
+        raise SourceError(f"{complaint}: {text}") from error
+
+
 def head(path: Path, size: int = 1 << 16) -> bytes:
     """The first decompressed bytes of a file, empty for a folder."""
     if path.is_dir():
         return b""
-    try:
-        with opened(path) as file:
-            return file.read(size)
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise SourceError(f"{path} is broken: {error}") from error
+    with intact(f"{path} is broken"), opened(path) as file:
+        return file.read(size)
 
 
 def decompress(path: str | Path, target: Path) -> None:
     """Write the decompressed content of `path` to `target`."""
-    try:
-        with opened(path) as file, open(target, "wb") as out:
-            shutil.copyfileobj(file, out, 1 << 22)
-    except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
-        if isinstance(error, OSError) and error.errno:
-            raise  # the disk's, not the content's
-        raise SourceError(f"{path} is broken: {error}") from error
+    with intact(f"{path} is broken"), opened(path) as file, open(target, "wb") as out:
+        shutil.copyfileobj(file, out, 1 << 22)
 
 
 def shortened(value: object, length: int = 80) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from bigfs.types import IntArray
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
-from storage.sources.base import MatrixSource, Rows, opened
+from storage.sources.base import MatrixSource, Rows, intact, opened
 
 
 class Joined(MatrixSource):
@@ -127,17 +127,14 @@ class About(NamedTuple):
 def _about(qrels: str) -> About:
     import pandas as pd
 
-    try:
-        with opened(qrels) as file:
-            table = pd.read_csv(
-                file,
-                sep=" ",
-                header=None,
-                names=["topic", "document", "one"],
-                dtype={"topic": str, "document": np.int64},
-            )
-    except (ValueError, OSError, EOFError) as error:
-        raise SourceError(f"{qrels} must hold lines of topic, document and 1: {error}") from error
+    with intact(f"{qrels} must hold lines of topic, document and 1"), opened(qrels) as file:
+        table = pd.read_csv(
+            file,
+            sep=" ",
+            header=None,
+            names=["topic", "document", "one"],
+            dtype={"topic": str, "document": np.int64},
+        )
     names, topic = np.unique(table["topic"].to_numpy(dtype=str), return_inverse=True)
     order = np.argsort(table["document"].to_numpy(), kind="stable")
     return About(table["document"].to_numpy()[order], topic[order], names.tolist())

@@ -125,11 +125,6 @@ def checked(X: sp.csr_array, origin: str, start: int) -> sp.csr_array:
     )
 
 
-def save_dense(folder: Path, origin: str, X: AnyArray) -> Spool:
-    _save(folder, X=X)
-    return dense(folder, origin)
-
-
 def dense(folder: Path, origin: str) -> Spool:
     """The spool of the array X.npy that lies in `folder`."""
     X = np.load(folder / "X.npy", mmap_mode="r", allow_pickle=False)
@@ -139,11 +134,6 @@ def dense(folder: Path, origin: str) -> Spool:
         )
     gate.real_type(X.dtype, origin)
     return Spool(str(folder), origin, gate.require_shape(len(X), math.prod(X.shape[1:]), origin))
-
-
-def save_csr(folder: Path, origin: str, X: sp.csr_array) -> Spool:
-    _save(folder, data=X.data, indices=X.indices, indptr=X.indptr)
-    return sparse(folder, origin, X.shape)
 
 
 def sparse(folder: Path, origin: str, shape: tuple[int, int]) -> Spool:

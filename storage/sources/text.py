@@ -13,13 +13,11 @@ unpacking.
 from __future__ import annotations
 
 import io
-import lzma
 import os
 import re
 import stat
 import tarfile
 import zipfile
-import zlib
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -29,7 +27,14 @@ from typing import Any, NamedTuple
 from bigfs.engine import require_memory
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
-from storage.sources.base import Document, TextSource, decode, decompress, is_compressed
+from storage.sources.base import (
+    Document,
+    TextSource,
+    decode,
+    decompress,
+    intact,
+    is_compressed,
+)
 
 HALF = re.compile(r"(?:^|[-_. ])(train|test)(?:ing)?$", re.IGNORECASE)
 BLOCK = 512  # bytes: a tar's headers and its end are whole blocks
@@ -38,10 +43,6 @@ LEAST = 256  # bytes that a document counts at least: a piece of empty ones hold
 LISTED = 250  # bytes of a name with its place (measured)
 LISTED_ZIP = 1000  # and of a zip's own list (measured)
 STEP = 1 << 12  # compressed bytes at a time: a bomb of bzip2 makes 80 MB of them
-BROKEN = (
-    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError),
-    *(RuntimeError, NotImplementedError, ValueError, OverflowError),
-)
 
 
 class Piece(NamedTuple):
@@ -122,16 +123,12 @@ class Text(TextSource):
         return sum(piece.sizes)
 
     def read(self, piece: Piece) -> Iterator[Document]:
-        try:
+        with intact(f"{self.path} is broken"):
             for name, raw in self._contents(piece):
                 label, split = _place(_parts(name), piece.skip)
                 yield Document(
                     decode(raw), None if label is None else _shown(label), split, _shown(name)
                 )
-        except SourceError:
-            raise
-        except BROKEN as error:
-            raise SourceError(f"{self.path} is broken: {error}") from error
 
     # --- the list -------------------------------------------------------------------------------
 
@@ -140,7 +137,7 @@ class Text(TextSource):
         names: list[str] = []
         sizes, offsets = array("q"), array("q")
         links: list[tuple[str, str]] = []
-        try:
+        with intact(f"{self.path} is broken"):
             for name, size, offset, target in self._members():
                 if target:
                     links.append((name, target))
@@ -150,10 +147,6 @@ class Text(TextSource):
                     offsets.append(offset)
                 if len(names) % (1 << 16) == 0:
                     self._require_list(len(names) * LISTED)
-        except SourceError:
-            raise
-        except BROKEN as error:
-            raise SourceError(f"{self.path} is broken: {error}") from error
         self._require_list(len(names) * LISTED)
         place = {name: at for at, name in enumerate(names)} if links else {}
         for name, target in links:

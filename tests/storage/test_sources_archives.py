@@ -262,3 +262,32 @@ def test_a_broken_member_is_one_line(tmp_path):
     with pytest.raises(SourceError, match=r"a\.zip is broken") as caught:
         read(path, tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_zip_refuses_a_member_without_a_name(tmp_path):
+    path = write_zip(tmp_path / "a.zip", {"a/1": b"words"})
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(b"PK\x01\x02") + 46] = 0  # the name ends where it begins
+    path.write_bytes(raw)
+    refused(path, "is broken: |is a broken zip archive: ", tmp_path)
+
+
+@pytest.mark.parametrize("extra", [None, 2**62])
+def test_zip_refuses_a_member_that_begins_nowhere(tmp_path, extra):
+    """A place in the list that is beyond the file, or before its beginning."""
+    path = write_zip(tmp_path / "a.zip", {"a/1": b"words"})
+    raw = bytearray(path.read_bytes())
+    at = raw.index(b"PK\x01\x02")
+    if extra is None:
+        # the list lies earlier than it does: zipfile then looks before the beginning
+        end = raw.index(b"PK\x05\x06")
+        raw[end + 16 : end + 20] = (at + 10).to_bytes(4, "little")
+    else:
+        raw[at + 42 : at + 46] = b"\xff" * 4  # a place of 8 bytes follows
+        field = (1).to_bytes(2, "little") + (8).to_bytes(2, "little") + extra.to_bytes(8, "little")
+        raw[at + 30 : at + 32] = len(field).to_bytes(2, "little")
+        raw[at + 46 + 3 : at + 46 + 3] = field
+        end = raw.index(b"PK\x05\x06")
+        raw[end + 12 : end + 16] = (end - at).to_bytes(4, "little")
+    path.write_bytes(raw)
+    refused(path, "is broken", tmp_path)

@@ -219,3 +219,13 @@ def test_bad_parquet(tmp_path):
     refused(path, "not a whole Parquet file", tmp_path)
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), path)
     refused(path, "holds no rows", tmp_path)
+
+
+def test_jsonl_with_a_long_first_line_is_known_by_its_start(tmp_path):
+    """The head of a file ends within the line."""
+    path = tmp_path / "X.jsonl"
+    row = {"label": 1, "features": {str(i): 1.5 for i in range(20_000)}}
+    path.write_text(json.dumps(row) + "\n")
+    assert sources.find(path).format == "jsonl-features"
+    path.write_text(json.dumps({"text": '"features": {' + "word " * 40_000}) + "\n")
+    assert sources.find(path).format == "jsonl"

@@ -86,7 +86,7 @@ def test_any_text_comes_back_from_json(tmp_path, texts, size):
 def test_altered_files_are_read_or_refused(tmp_path, content, where, kind):
     """Bytes overwritten anywhere in a good file: rows, or a SourceError.
 
-    Not .mat: scipy's reader can crash on one.
+    Not .mat: each needs a process, which takes half a second.
     """
     name, format = MATRICES.get(kind, (f"d.{kind}", kind))
     path = tmp_path / name

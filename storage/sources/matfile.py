@@ -1,0 +1,197 @@
+"""MATLAB files before version 7.3, read by SciPy in a process of its own.
+
+SciPy's reader can crash on a damaged file, and nothing bounds what a compressed one expands to. The
+process runs this file as a script, which imports nothing of this package, so that it starts fast
+and never runs a user's script again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import subprocess
+import sys
+import warnings
+import zlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import scipy.io
+import scipy.sparse as sp
+from scipy.io.matlab import MatReadError, MatReadWarning
+
+# what SciPy raises for bytes that are not what they should be
+BROKEN = (
+    *(MatReadError, MatReadWarning, zlib.error, EOFError, OSError, ValueError, ArithmeticError),
+    *(LookupError, TypeError, AttributeError, UnboundLocalError, RuntimeError),
+)
+COMMAND = [sys.executable, "-P", __file__]
+
+
+def extract(path: str, folder: Path, x: str | None, y: str | None, room: int) -> dict[str, Any]:
+    """Save the matrix and the labels of a file as .npy files, by a process of its own.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    folder : Path
+        Where X.npy, or data.npy, indices.npy and indptr.npy, and own_y.npy go.
+    x, y : str or None
+        The names of the variables, as `variables` takes them.
+    room : int
+        The bytes that reading may take.
+
+    Returns
+    -------
+    dict
+        "variables" has the shape and the class of each variable. "shape" is the shape of the matrix
+        if it is sparse. No file is saved where a variable is missing or `projected` passes `room`.
+
+    Raises
+    ------
+    EOFError
+        The process died.
+    MemoryError
+        The file takes more than `room`.
+    OSError
+        The disk is full, with the system's number.
+    ValueError
+        SciPy can't read the file.
+    """
+    task = {"path": path, "folder": str(folder), "x": x, "y": y, "room": room}
+    ended = subprocess.run([*COMMAND, json.dumps(task)], capture_output=True, check=False)
+    if ended.returncode < 0:
+        raise EOFError("the file is damaged (the reader crashed)")
+    ended.check_returncode()
+    reply: dict[str, Any] = json.loads(ended.stdout)
+    if "memory" in reply:
+        raise MemoryError
+    if "errno" in reply:
+        raise OSError(reply["errno"], reply["error"])
+    if "error" in reply:
+        raise ValueError(reply["error"])
+    return reply
+
+
+def variables(there: Any, x: str | None, y: str | None) -> tuple[str | None, str | None]:
+    """Return the names of the matrix and of the labels.
+
+    Parameters
+    ----------
+    there : collection of str
+        The variables of the file.
+    x, y : str or None
+        The names that the user gave. Without, the first there is of X and fea, of Y, y and gnd.
+
+    Returns
+    -------
+    tuple of str or None
+        None where there is no such variable.
+    """
+    x = x or next((name for name in ("X", "fea") if name in there), None)
+    return x, y or next((name for name in ("Y", "y", "gnd") if name in there), None)
+
+
+def projected(path: str, shape: list[int], kind: str) -> int:
+    """Return the bytes that reading a matrix takes.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    shape : list of int
+        The shape of the matrix.
+    kind : str
+        Its class, as `scipy.io.whosmat` says it.
+
+    Returns
+    -------
+    int
+    """
+    if kind == "sparse":
+        return 10 * Path(path).stat().st_size + 16 * sum(shape)
+    return 3 * 8 * math.prod(shape)
+
+
+# --- in the process -------------------------------------------------------------------------------
+
+
+def _saved(path: str, folder: Path, x: str | None, y: str | None, room: int) -> dict[str, Any]:
+    there = {
+        name: ([int(side) for side in shape], kind) for name, shape, kind in scipy.io.whosmat(path)
+    }
+    reply: dict[str, Any] = {"variables": there}
+    x, y = variables(there, x, y)
+    if x not in there or (y and y not in there) or projected(path, *there[x]) > room:
+        return reply
+    content = scipy.io.loadmat(path, variable_names=[x, y] if y else [x])
+    X = content.pop(x)
+    if sp.issparse(X):
+        X.check_format(full_check=True)  # or a broken file crashes what converts it
+        X = sp.csr_array(X)
+        reply["shape"] = X.shape
+        _save(folder, data=X.data, indices=X.indices, indptr=X.indptr)
+    else:
+        _save(folder, X=X)
+    if y:
+        _save(folder, own_y=_labels(content[y]))
+    return reply
+
+
+def _labels(y: Any) -> Any:
+    """Labels as an array that has no objects: a cell array holds arrays of one text each."""
+    if sp.issparse(y):
+        return y.toarray()
+    if y.dtype != object:
+        return y
+    return np.array([str(np.squeeze(cell).item()) for cell in y.ravel()], dtype=np.str_)
+
+
+def _save(folder: Path, **arrays: Any) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, array in arrays.items():
+        with open(folder / f"{name}.npy", "wb") as file:
+            # through Python, whose errors have numbers
+            out: Any = SimpleNamespace(write=file.write)
+            np.lib.format.write_array(out, np.asarray(array), allow_pickle=False)
+
+
+def _limit(room: int) -> None:
+    """Bound the memory from here on, where the system can, and leave no core file."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        limit = pages * resource.getpagesize() + room
+        if hard == resource.RLIM_INFINITY or limit < hard:
+            resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+
+
+def main(task: dict[str, Any]) -> None:
+    """Do a task of `extract` and write the reply as JSON.
+
+    Parameters
+    ----------
+    task : dict
+        The parameters of `extract`.
+    """
+    _limit(task["room"])
+    # a variable that comes twice, or can't be read
+    warnings.simplefilter("error", MatReadWarning)
+    try:
+        reply = _saved(**task | {"folder": Path(task["folder"])})
+    except MemoryError:
+        reply = {"memory": True}
+    except BROKEN as error:
+        reply = {"error": str(error) or repr(error)}
+        if isinstance(error, OSError) and error.errno:
+            reply = {"error": error.strerror, "errno": error.errno}
+    json.dump(reply, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
