@@ -4,6 +4,7 @@ name, within the memory.
 
 import io
 import os
+import pickle
 import stat
 import subprocess
 import tarfile
@@ -291,3 +292,16 @@ def test_zip_refuses_a_member_that_begins_nowhere(tmp_path, extra):
         raw[end + 12 : end + 16] = (end - at).to_bytes(4, "little")
     path.write_bytes(raw)
     refused(path, "is broken", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "line", ['{"text": "%s"}\n', '{"features": {"1": 1}, "id": "%s"}\n'], ids=["text", "features"]
+)
+def test_a_worker_refuses_a_line_beyond_its_memory(tmp_path, line):
+    """The bound goes with the source to the worker."""
+    (tmp_path / "a.jsonl").write_text(line % "x" + line % ("word " * 1000))
+    source = sources.find(tmp_path / "a.jsonl")
+    source.room = 4000 * source.expansion
+    ready = pickle.loads(pickle.dumps(source))  # noqa: S301, as a worker gets it
+    with pytest.raises(NotEnoughMemory, match=r"a\.jsonl, line 2: a record of .* can't be cut"):
+        list(ready.read((0, 10**6)))
