@@ -303,5 +303,5 @@ def test_a_worker_refuses_a_line_beyond_its_memory(tmp_path, line):
     source = sources.find(tmp_path / "a.jsonl")
     source.room = 4000 * source.expansion
     ready = pickle.loads(pickle.dumps(source))  # noqa: S301, as a worker gets it
-    with pytest.raises(NotEnoughMemory, match=r"a\.jsonl, line 2: a record of .* can't be cut"):
+    with pytest.raises(NotEnoughMemory, match=r"a\.jsonl, line 2: a record of .* cannot be cut"):
         list(ready.read((0, 10**6)))
