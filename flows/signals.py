@@ -21,6 +21,7 @@ SECONDS = 15.0  # to end by itself, with its flow's state and its cluster
 CHILD_SECONDS = 2.0
 
 _received: list[int] = []
+_deadlines: list[threading.Timer] = []  # of the signals received
 
 
 @contextlib.contextmanager
@@ -45,6 +46,8 @@ def heeded() -> Iterator[None]:
             signal.signal(end, handler)
     if _received:
         number = _received[0]
+        while _deadlines:
+            _deadlines.pop().cancel()
         end_children()
         _say(number)
         _received.clear()
@@ -92,6 +95,7 @@ def _heed(number: int, _frame: Any) -> NoReturn:
     note(number)
     deadline = threading.Timer(SECONDS, _leave)
     deadline.daemon = True
+    _deadlines.append(deadline)
     deadline.start()
     raise KeyboardInterrupt
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import psutil
@@ -133,6 +134,12 @@ def test_signal_is_one_line_and_the_handlers_return(loud, capsys, number, status
         wait_for(number)
     assert capsys.readouterr().err == f"bigfs: {said}\n"
     assert signal.getsignal(number) is before
+    # the deadline is off: it would end this process later
+    assert not [
+        t
+        for t in threading.enumerate()
+        if isinstance(t, threading.Timer) and not t.finished.is_set()
+    ]
 
 
 def test_signal_counts_where_a_library_swallows_it(loud):
