@@ -10,6 +10,8 @@ from distributed import Client, LocalCluster
 from bigfs import ANOVA, LaplacianScore, SparGE, engine
 from bigfs.engine.tasks import map_tiles
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def local():

@@ -181,6 +181,7 @@ def doomed(tmp_path_factory):
         yield running
 
 
+@pytest.mark.process
 def test_a_task_that_exceeds_its_memory_is_a_plain_error(doomed):
     with tile_engine.cluster(doomed.address, security=doomed.tls) as client:
         client.run_on_scheduler(_allow_no_failure)
@@ -195,6 +196,7 @@ def _allow_no_failure(dask_scheduler):
     dask_scheduler.allowed_failures = 0
 
 
+@pytest.mark.process
 def test_a_killed_scheduler_is_a_plain_error_and_the_next_run_goes_on(
     doomed, store, serial, tmp_path
 ):

@@ -12,6 +12,8 @@ from bigfs import JGSC, RJGSC, SMR, engine
 from bigfs.result import NotConverged, observed
 from storage.runs import Checkpoint
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("spams", reason="the extra bigfs[jgsc] is not installed")
 
 METHODS = {

@@ -14,6 +14,8 @@ from bigfs.coding.dictionary import NoSpams, default_atoms, learn_atoms
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, observed
 
+pytestmark = pytest.mark.slow
+
 spams = pytest.importorskip("spams", reason="the extra bigfs[jgsc] is not installed")
 
 

@@ -60,6 +60,7 @@ def few_rounds():
         yield
 
 
+@pytest.mark.slow
 @parametrize_with_checks(SELECTORS)
 def test_selector_keeps_scikit_learns_contract(estimator, check):
     check(estimator)
@@ -128,6 +129,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @every_selector
 def test_every_kind_of_input_gives_the_same_scores_and_is_left_as_it_was(selector, sample):
     X, y = sample

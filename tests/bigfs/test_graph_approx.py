@@ -46,6 +46,7 @@ def dear(monkeypatch):
         monkeypatch.setattr(f"bigfs.graph.cost.{name}", 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 def test_approximate_neighbours_keep_their_promise(corpus, metric, dear):
     exact = graph.knn(Matrix.from_array(corpus), 10, metric=metric)

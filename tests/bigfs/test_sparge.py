@@ -75,6 +75,7 @@ def test_the_relaxation_bounds_every_subset(text):
     assert result.value.upper <= min(values.values()) * (1 + 1e-9)  # a relaxation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["newton", "simplex", "apg"])
 def test_each_master_solver_selects_the_same(text, solver):
     X, y = text

@@ -21,6 +21,8 @@ from bigfs.selectors.sparge_cv import _fold
 from storage.format import manifest, verified
 from storage.runs import Run
 
+pytestmark = pytest.mark.slow
+
 SOURCE = "synthetic:newswire?rows=1000"
 
 

@@ -106,6 +106,7 @@ def test_the_objective_never_rises_after_the_first_round(solver, p):
         assert np.all(np.diff(values) <= 1e-9 * values[:-1])
 
 
+@pytest.mark.slow
 def test_rlsr_does_not_depend_on_the_start(rng):
     X, y = data(30, 20, labelled=4)
     start = 10 ** rng.uniform(-2, 2, 20)
@@ -123,6 +124,7 @@ def test_rlsr_does_not_depend_on_the_start(rng):
     np.testing.assert_allclose(a.theta_, b.theta_, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_duality_gap_bounds_the_optimum_that_another_method_finds():
     X, y = data(24, 8)
     gamma, dense_X, Y = 0.3, X.toarray(), (y[:, None] == np.arange(3)).astype(float)

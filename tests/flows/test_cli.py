@@ -152,6 +152,7 @@ def test_a_bad_svmlight_line_is_named(bigfs, tmp_path, text, said):
     assert [p.name for p in tmp_path.iterdir() if "zarr" in p.name and "lock" not in p.name] == []
 
 
+@pytest.mark.process
 def test_a_bad_line_on_a_cluster_is_one_line_on_stderr(tmp_path):
     (tmp_path / "bad.svm").write_text("1 1:0.5\n2 1:x\n")
     command = [

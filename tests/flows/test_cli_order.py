@@ -18,6 +18,8 @@ from storage.runs import Run
 from tests.helpers.commands import fails
 from tests.helpers.processes import ROOT, write_corpus
 
+pytestmark = pytest.mark.slow
+
 SERIAL = ("--workers", 0)
 
 

@@ -20,6 +20,8 @@ from bigfs.selectors.registry import METHODS
 from flows import evaluation, stages
 from storage.runs import Run
 
+pytestmark = pytest.mark.slow
+
 TOPICS = {
     "sport": ["goal", "team", "match", "player"],
     "money": ["bank", "rate", "share", "profit"],

@@ -344,6 +344,7 @@ def asked_for(url, secret, **parameters):
     return until(final, "the run asked for", 200, every=0.3)
 
 
+@pytest.mark.process
 def test_serve_runs_by_its_schedule_behind_its_secret_and_takes_its_server_with_it(tmp_path):
     home = tmp_path / "served"
     home.mkdir()

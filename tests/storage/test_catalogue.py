@@ -76,6 +76,7 @@ def site(tmp_path, monkeypatch):
     server.server_close()
 
 
+@pytest.mark.slow
 def test_fetched_once_verified_and_joined(site, tmp_path):
     uri = storage.stage("tiny", tmp_path / "tiny.zarr")
     corpus = storage.open(uri)

@@ -5,12 +5,15 @@ import json
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage import sources
 from tests.helpers.sources import MATRICES, consumed, documents_of, save_matrix, whole_or_refused
+
+pytestmark = pytest.mark.slow
 
 FUZZ = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

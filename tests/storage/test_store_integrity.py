@@ -81,6 +81,7 @@ def test_a_whole_store_passes(store):
     assert report.documents == len(files(store)) - 2
 
 
+@pytest.mark.slow
 def test_no_byte_can_change_unseen(store):
     """Any single byte of any document: reported by check, and reading gives an error or the same
     numbers.
@@ -160,6 +161,7 @@ STAGE = (
 )
 
 
+@pytest.mark.slow
 def test_a_killed_run_leaves_nothing_that_opens_and_the_next_one_finishes(tmp_path):
     write_svmlight(tmp_path / "a.svm", 6000)
     expected = storage.open(

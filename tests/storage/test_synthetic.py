@@ -133,6 +133,7 @@ def test_classes_follow_their_prior():
     assert counts[0] > 5 * counts[102]
 
 
+@pytest.mark.slow
 def test_images_are_told_apart_inside_the_oval_only():
     source = sources.find("synthetic:images?rows=1500")
     X, y, *_ = source.read((0, 1500))
