@@ -1,7 +1,8 @@
-"""Arrays onto disks that may be full: the error says so, has its number, and names the disk.
+"""Arrays onto disks that may be full, and back: .npy files and nothing else.
 
 NumPy's own error for a full disk has no number and reads like a damaged file. A process that fills
 a mapped file on a full disk is killed by the system; here the room for the file is taken first.
+`np.load` takes a file that begins like a zip archive for one, and leaves it open if it is none.
 """
 
 from __future__ import annotations
@@ -49,6 +50,50 @@ class _Plain:
 
     def __init__(self, file: Any) -> None:
         self.write = file.write
+
+
+def load(path: str | os.PathLike[str]) -> AnyArray:
+    """Read a .npy file whole.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    ndarray
+        The array.
+
+    Raises
+    ------
+    ValueError
+        The file is no .npy file, is cut off, or holds objects.
+    """
+    with open(path, "rb") as file:
+        values: AnyArray = np.lib.format.read_array(file, allow_pickle=False)
+    return values
+
+
+def mapped(path: str | os.PathLike[str]) -> np.memmap[Any, Any]:
+    """Map a .npy file for reading.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    memmap
+        For reading only.
+
+    Raises
+    ------
+    ValueError
+        The file is no .npy file, is cut off, or holds objects.
+    """
+    return np.lib.format.open_memmap(path, "r")
 
 
 def allocate(

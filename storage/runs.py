@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from storage import sheets
+from storage import disk, sheets
 from storage.checkpoints import Checkpoint, plain
 from storage.ownership import MARKER, WORDS, claim, discard, is_ours, release
 from storage.replacing import DAMAGED, PART, RunError, replacing, undamaged, writing
@@ -240,7 +240,7 @@ class Run:
     def scores(self) -> Any:
         """Every feature's score, mapped from the file."""
         with undamaged(self.path / "scores.npy"):
-            scores = np.load(self.path / "scores.npy", mmap_mode="r", allow_pickle=False)
+            scores = disk.mapped(self.path / "scores.npy")
             if scores.ndim != 1:
                 raise ValueError("it must hold one score per feature")
         return scores

@@ -189,13 +189,13 @@ class Npz(Npy):
                 f"matrix of save_npz, or arrays X and y"
             )
         if (folder / "own_y.npy").exists():
-            own = np.load(folder / "own_y.npy", allow_pickle=False)
+            own = disk.load(folder / "own_y.npy")
             save_labels(spool, label_rules.many(own, spool.shape[0], self.unlabelled, self.path))
         return spool
 
     def _sparse(self, folder: Path) -> Spool:
         def array(name: str) -> Any:
-            return np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+            return disk.mapped(folder / f"{name}.npy")
 
         kind = np.asarray(array("format")).item()
         kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
@@ -286,7 +286,7 @@ class Mat(Saved):
             if "shape" in reply
             else dense(folder, self.path)
         )
-        return self._with_labels(spool, np.load(folder / "own_y.npy") if y else None)
+        return self._with_labels(spool, disk.load(folder / "own_y.npy") if y else None)
 
     def _with_labels(self, spool: Spool, y: Any) -> Spool:
         if y is not None:

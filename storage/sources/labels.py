@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from bigfs.types import AnyArray
+from storage import disk
 from storage.errors import SourceError
 from storage.sources.base import Label, decode, opened, shortened
 
@@ -143,7 +144,7 @@ def beside(path: str, n: int, unlabelled: str | None) -> AnyArray:
         )
     if path.endswith(".npy"):
         try:
-            return many(np.load(path, allow_pickle=False), n, unlabelled, path)
+            return many(disk.load(path), n, unlabelled, path)
         except (ValueError, EOFError) as error:
             if isinstance(error, SourceError):
                 raise

@@ -37,10 +37,7 @@ class Spool(NamedTuple):
     shape: tuple[int, int]
 
     def array(self, name: str) -> AnyArray:
-        mapped: AnyArray = np.load(
-            Path(self.folder) / f"{name}.npy", mmap_mode="r", allow_pickle=False
-        )
-        return mapped
+        return disk.mapped(Path(self.folder) / f"{name}.npy")
 
     def has(self, name: str) -> bool:
         return (Path(self.folder) / f"{name}.npy").exists()
@@ -127,7 +124,7 @@ def checked(X: sp.csr_array, origin: str, start: int) -> sp.csr_array:
 
 def dense(folder: Path, origin: str) -> Spool:
     """The spool of the array X.npy that lies in `folder`."""
-    X = np.load(folder / "X.npy", mmap_mode="r", allow_pickle=False)
+    X = disk.mapped(folder / "X.npy")
     if X.ndim not in (2, 3):
         raise SourceError(
             f"{origin} has {X.ndim} dimensions: a matrix must have 2, a stack of images 3"

@@ -60,7 +60,7 @@ def save_names(path: str, names: Any) -> bool:
 
 def open_array(path: str, name: str) -> AnyArray:
     """Mapped, not read."""
-    return np.load(f"{path}.{name}.npy", mmap_mode="r")  # type: ignore[no-any-return]
+    return disk.mapped(f"{path}.{name}.npy")
 
 
 def spill(
