@@ -119,7 +119,10 @@ def wait_for(number, swallowed=()):
 
 
 @pytest.fixture
-def loud():
+def loud(monkeypatch):
+    """A process that logs again afterwards, and keeps the servers that other tests use."""
+    others, ends_last = psutil.Process().children(recursive=True), signals._ends_last
+    monkeypatch.setattr(signals, "_ends_last", lambda child: child in others or ends_last(child))
     yield
     logging.disable(logging.NOTSET)
 
