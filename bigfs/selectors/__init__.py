@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bigfs.selectors.base import Selector
+from bigfs.selectors.contingency import Gini, MutualInformation
 from bigfs.selectors.jgsc import JGSC, RJGSC
 from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.laplacian_score import LaplacianScore
@@ -24,8 +25,10 @@ __all__ = [
     "SRLSR",
     "Chi2",
     "Fisher",
+    "Gini",
     "LaplacianScore",
     "Method",
+    "MutualInformation",
     "Selector",
     "SparGE",
     "SparGECV",

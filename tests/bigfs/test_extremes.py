@@ -20,6 +20,7 @@ from bigfs import (
     Fisher,
     LaplacianScore,
     Matrix,
+    MutualInformation,
     SparGE,
     SparGECV,
 )
@@ -42,6 +43,7 @@ SCALE_FREE = [
 ]
 OTHERS = [
     Chi2(),
+    MutualInformation(),
     SparGECV(gammas=(1.0, 2.0), cv=2),
     SRLSR(),
     RLSR(),
