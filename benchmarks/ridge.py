@@ -179,7 +179,7 @@ def agree(
     n, y = X.shape[0], np.asarray(data.y)[:samples]
     T = np.eye(y.max() + 1)[y] - np.bincount(y) / n
     phi = np.exp(-8 * np.random.default_rng(0).random(d))  # over 3.5 decades
-    order = np.argsort(-X.stats.counts, kind="stable")
+    order = np.argsort(-X.stats.nnz, kind="stable")
     for name, u in {
         f"all {d} features": 1 / phi,
         f"a working set of {features}": np.where(

@@ -329,7 +329,7 @@ def explained_variance(X: Any, index: Index) -> float:
     Between 0, for no feature or constant ones, and 1; 1 where X does not vary at all.
     """
     X = X if isinstance(X, Matrix) else Matrix.from_array(X)
-    total = float(X.stats.squares.sum() - X.shape[0] * np.sum(X.means**2))
+    total = float(X.stats.sums_of_squares.sum() - X.shape[0] * np.sum(X.means**2))
     if total <= 0:
         return 1.0
     engine.require_memory(

@@ -24,21 +24,19 @@ Block = Any  # what a tile loads: a csr or csc array of its rows or columns, or 
 
 
 class Stats(NamedTuple):
-    """Per column: Σ x, Σ x², and the number of non-zeros; float64, float64, int64, each of length
-    d.
-    """
+    """Σ x, Σ x² (float64) and number of non-zeros (int64) of each column, each of shape (d,)."""
 
     sums: AnyArray
-    squares: AnyArray
-    counts: AnyArray
+    sums_of_squares: AnyArray
+    nnz: AnyArray
 
 
 class ClassStats(NamedTuple):
-    """Per column and class, d × c: Σ x, Σ x², and the number of non-zeros."""
+    """Σ x, Σ x² and number of non-zeros of each column in each class, each of shape (d, c)."""
 
     sums: AnyArray
-    squares: AnyArray
-    counts: AnyArray
+    sums_of_squares: AnyArray
+    nnz: AnyArray
 
 
 @dataclass(frozen=True)
@@ -528,7 +526,7 @@ class Matrix:
             else:
                 sums, squares, counts = self.reduce_rows(_column_stats)
             stats = Stats(sums, squares, counts.astype(np.int64))
-        require_magnitude(stats.squares, stats.counts)
+        require_magnitude(stats.sums_of_squares, stats.nnz)
         self._stats = stats
         return stats
 
@@ -540,7 +538,7 @@ class Matrix:
     @property
     def nnz(self) -> int:
         """Number of non-zeros."""
-        return int(self.stats.counts.sum())
+        return int(self.stats.nnz.sum())
 
 
 @dataclass(frozen=True)

@@ -343,7 +343,7 @@ class Corpus:
         for path in (f"uns/statistics/{s.name}/classes" for s in self.segments):
             if f"{path}/zarr.json" not in there:
                 return None
-            for name, total in found._asdict().items():
+            for name, total in zip(("sums", "squares", "counts"), found, strict=True):
                 part = self.place.read(f"{path}/{name}").reshape(d, -1)
                 # a segment knows the classes that there were when it came
                 total[:, : part.shape[1]] += part

@@ -146,7 +146,8 @@ def _check_tile(tile: Any) -> str | None:
 
 def _check_layouts(corpus: Corpus) -> list[str]:
     rows = Matrix(corpus.X.shape, rows=corpus.X.row_tiles).stats
-    for name, one, other in zip(rows._fields, rows, corpus.X.stats, strict=True):
+    names = ("sums", "sums of squares", "numbers of non-zeros")
+    for name, one, other in zip(names, rows, corpus.X.stats, strict=True):
         if not np.allclose(one, other, rtol=1e-9, atol=0):
             return [
                 f"the {name} of the columns differ between the layout by rows and the statistics"

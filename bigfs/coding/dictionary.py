@@ -197,7 +197,7 @@ def _spams() -> Any:
 
 def _rms_row_norm(X: Matrix) -> float:
     """√(Σ‖x_i‖²/n), from the column statistics."""
-    norm = float(np.sqrt(X.stats.squares.sum() / X.shape[0]))
+    norm = float(np.sqrt(X.stats.sums_of_squares.sum() / X.shape[0]))
     if norm == 0:
         raise ValueError(
             "dictionary learning needs a row with a non-zero value; X is zero everywhere"

@@ -57,7 +57,7 @@ def pca(X: Matrix, r: int, *, tol: float = 1e-3, seed: int = 0) -> FloatArray:
         All samples are the same.
     """
     found = spectral.randomized_svd(Centred(X, X.means), r, tol=tol, seed=seed).value
-    if not len(found.values) or found.values[0] ** 2 <= CONSTANT * X.stats.squares.sum():
+    if not len(found.values) or found.values[0] ** 2 <= CONSTANT * X.stats.sums_of_squares.sum():
         raise ValueError("all samples of X are equal up to rounding: pca needs samples that differ")
     return found.vectors
 

@@ -66,7 +66,7 @@ class Squares:
     """‖Xᵀ − BS‖²: one pass over the data in all."""
 
     def __init__(self, X: Matrix, B: FloatArray) -> None:
-        self.total = float(X.stats.squares.sum())
+        self.total = float(X.stats.sums_of_squares.sum())
         self.first = Moments(B.T @ B, np.asarray(X @ B), np.ones(len(B)), self.total)
 
     def at(self, S: FloatArray | None) -> Moments:
@@ -80,7 +80,7 @@ class Norms:
     """‖Xᵀ − BS‖₂,₁, a norm a feature: two passes a step."""
 
     def __init__(self, X: Matrix, B: FloatArray) -> None:
-        self.X, self.B, self.squares = X, B, X.stats.squares
+        self.X, self.B, self.squares = X, B, X.stats.sums_of_squares
         self.epsilon = max(SMOOTHING**2 * float(np.mean(self.squares)), np.finfo(float).tiny)
 
     def at(self, S: FloatArray | None) -> Moments:

@@ -84,7 +84,7 @@ class Problem:
 
     def start(self) -> State:
         d = self.X.shape[1]
-        u = np.where(self.X.stats.counts > 0, self.lam, np.inf)  # an empty column gets no weight
+        u = np.where(self.X.stats.nnz > 0, self.lam, np.inf)  # an empty column gets no weight
         return State(u, np.zeros((d, self.T.shape[1])), self.graph.w, np.inf, np.inf, np.inf, 0.0)
 
     def step(self, state: State, working: WorkingSet) -> State:
@@ -114,7 +114,7 @@ class Problem:
 
     def wrongly_left_out(self, u: AnyArray, V: AnyArray) -> BoolArray:
         """Features at zero that the residual pulls away from it. One pass over X."""
-        out = np.isinf(u) & (self.X.stats.counts > 0)
+        out = np.isinf(u) & (self.X.stats.nnz > 0)
         return out & (2 * row_norms(self.X.T @ V) > (1 + self.tol) * self.lam) if out.any() else out
 
 

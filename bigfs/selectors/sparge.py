@@ -378,6 +378,8 @@ def spread(X: Matrix) -> float:
     where all are the same.
     """
     stats, n = X.stats, X.shape[0]
-    centred = stats.squares - stats.sums**2 / n
-    varying = centred > ROUNDING * stats.squares
-    return float(centred[varying].sum() if varying.any() else stats.squares.sum()) / n or 1.0
+    centred = stats.sums_of_squares - stats.sums**2 / n
+    varying = centred > ROUNDING * stats.sums_of_squares
+    return (
+        float(centred[varying].sum() if varying.any() else stats.sums_of_squares.sum()) / n or 1.0
+    )

@@ -78,7 +78,7 @@ class Problem:
         Y = np.full((n, self.c), 1 / self.c)
         Y[self.known] = np.eye(self.c)[self.code[self.known]]
         # an empty column can't get weight
-        theta = np.where(self.X.stats.counts > 0, 1.0 if theta is None else theta, 0.0)
+        theta = np.where(self.X.stats.nnz > 0, 1.0 if theta is None else theta, 0.0)
         return State(theta, np.zeros((d, self.c)), np.zeros(self.c), Y, np.inf, np.inf, np.inf, 0.0)
 
     def step(self, state: State) -> State:

@@ -80,7 +80,9 @@ def smoothing(X, B, robust):
     matrix = Matrix.from_array(X)
     first = (Norms if robust else Squares)(matrix, B).at(None)
     typical = np.linalg.norm(first.R) / np.sqrt(B.shape[1]) / (np.trace(first.H) / B.shape[1])
-    return (jgsc.SMOOTHING * typical) ** 2, jgsc.SMOOTHING**2 * np.mean(matrix.stats.squares)
+    return (jgsc.SMOOTHING * typical) ** 2, jgsc.SMOOTHING**2 * np.mean(
+        matrix.stats.sums_of_squares
+    )
 
 
 @BOTH

@@ -73,8 +73,8 @@ def test_columns_come_in_the_order_asked_for_and_are_no_pass(X):
 def test_statistics(X):
     dense = S.toarray().astype(float)
     np.testing.assert_allclose(X.stats.sums, dense.sum(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(X.stats.squares, (dense**2).sum(axis=0), rtol=1e-12)
-    np.testing.assert_array_equal(X.stats.counts, (dense != 0).sum(axis=0))
+    np.testing.assert_allclose(X.stats.sums_of_squares, (dense**2).sum(axis=0), rtol=1e-12)
+    np.testing.assert_array_equal(X.stats.nnz, (dense != 0).sum(axis=0))
     assert X.nnz == S.nnz
     assert X.passes == 1
 

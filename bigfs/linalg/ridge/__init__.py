@@ -72,7 +72,7 @@ class Ridge:
         entries = 0 if F is None else F.nnz if sp.issparse(F) else F.size
         root = F is not None and not self.middle.projection
         costs = project(
-            *X.shape, X.stats.counts, targets, tiles, engine.n_workers(), entries, root, iterations
+            *X.shape, X.stats.nnz, targets, tiles, engine.n_workers(), entries, root, iterations
         )
         self.plan = choose(costs, solver, limit)
         self._gram: FloatArray | None = None
@@ -120,7 +120,7 @@ class Ridge:
         """
         if self._squares is None:
             if self.middle.m is None:
-                self._squares = self.X.stats.squares
+                self._squares = self.X.stats.sums_of_squares
             else:
                 self._squares = weighted_squares(self.X, self.middle.m)
             if self.middle.projection:

@@ -102,7 +102,7 @@ class WorkingSet:
 
     def _bytes(self, on: IntArray) -> int:
         """Of those columns in both layouts, in float64, or dense."""
-        return min(24 * int(self.whole.stats.counts[on].sum()), 8 * self.whole.shape[0] * len(on))
+        return min(24 * int(self.whole.stats.nnz[on].sum()), 8 * self.whole.shape[0] * len(on))
 
     def _fits(self, on: IntArray) -> bool:
         return self._bytes(on) <= SHARE * (
