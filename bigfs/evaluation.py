@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from bigfs import engine
-from bigfs.matrix import Block, Centred, Matrix, gram
+from bigfs.matrix import Block, Centered, Matrix, gram
 from bigfs.result import Checkpoint, NotConverged
 from bigfs.splits import Split, labelled_rows, target_kind
 from bigfs.types import FloatArray, IntArray
@@ -339,7 +339,7 @@ def explained_variance(X: Any, index: Index) -> float:
     Z = X.columns(index).toarray().astype(np.float64) - X.means[index]
     U, s, _ = np.linalg.svd(Z, full_matrices=False)
     U = U[:, s > 1e-10 * s.max(initial=0)]
-    return float(np.sum((Centred(X, X.means).rmatmul(U)) ** 2)) / total
+    return float(np.sum((Centered(X, X.means).rmatmul(U)) ** 2)) / total
 
 
 def redundancy_rate(Z: Any) -> float:

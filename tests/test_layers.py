@@ -17,6 +17,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"types"},
         {"validation"},
         {"result", "linalg.prox", "engine"},
+        {"tiles"},
         {"matrix"},
         {"linalg.shifted_cg", "linalg.ridge", "graph", "coding"},
         {"embedding", "cutting_plane"},

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.embedding import spectral
 from bigfs.graph.hypergraph import Hypergraph
-from bigfs.matrix import Block, Centred, Matrix
+from bigfs.matrix import Block, Centered, Matrix
 from bigfs.types import FloatArray, IntArray
 
 CONSTANT = 1e-13  # a squared singular value over Σx² that is only rounding
@@ -56,7 +56,7 @@ def pca(X: Matrix, r: int, *, tol: float = 1e-3, seed: int = 0) -> FloatArray:
     ValueError
         All samples are the same.
     """
-    found = spectral.randomized_svd(Centred(X, X.means), r, tol=tol, seed=seed).value
+    found = spectral.randomized_svd(Centered(X, X.means), r, tol=tol, seed=seed).value
     if not len(found.values) or found.values[0] ** 2 <= CONSTANT * X.stats.sums_of_squares.sum():
         raise ValueError("all samples of X are equal up to rounding: pca needs samples that differ")
     return found.vectors

@@ -22,7 +22,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, lobp
 from bigfs import engine
 from bigfs.graph import components
 from bigfs.graph.hypergraph import Hypergraph
-from bigfs.matrix import Centred
+from bigfs.matrix import Centered
 from bigfs.result import NotConverged, Result, Status, iterate
 from bigfs.types import AnyArray
 
@@ -221,7 +221,7 @@ class Subspace(NamedTuple):
 
 
 def randomized_svd(
-    Xc: Centred, r: int, *, tol: float = 1e-3, max_iter: int = 200, seed: int = 0
+    Xc: Centered, r: int, *, tol: float = 1e-3, max_iter: int = 200, seed: int = 0
 ) -> Result[Embedding]:
     """The r largest singular values of Xc (n × d) and their left singular vectors, Xc never formed.
 

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from bigfs import engine
-from bigfs.matrix import Centred, Matrix, gram
+from bigfs.matrix import Centered, Matrix, gram
 
 S = sp.random_array(
     (60, 23), density=0.2, format="csr", rng=np.random.default_rng(0), dtype=np.float32
@@ -47,14 +47,14 @@ def test_products_equal_the_dense_ones_in_one_pass_each(X, rng):
 def test_dot_test(X, rng):
     w, v = rng.normal(size=23), rng.normal(size=60)
     assert (X @ w) @ v == pytest.approx(w @ (X.T @ v), rel=1e-12)
-    Xc = Centred(X, X.means)
+    Xc = Centered(X, X.means)
     assert (Xc @ w) @ v == pytest.approx(w @ Xc.rmatmul(v), rel=1e-12)
 
 
 def test_centred_equals_the_dense_centred(X, rng):
     dense = S.toarray().astype(float) - S.toarray().mean(axis=0, dtype=float)
     W, V = rng.normal(size=(23, 2)), rng.normal(size=(60, 2))
-    Xc = Centred(X, X.means)
+    Xc = Centered(X, X.means)
     np.testing.assert_allclose(Xc @ W, dense @ W, atol=1e-12)
     np.testing.assert_allclose(Xc.rmatmul(V), dense.T @ V, atol=1e-12)
     index = [4, 0, 9]

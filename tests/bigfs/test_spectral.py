@@ -9,7 +9,7 @@ from scipy.sparse.linalg import ArpackNoConvergence
 from bigfs.embedding.spectral import graph_embedding, hypergraph_embedding, randomized_svd, signed
 from bigfs.graph import affinity, components, knn, laplacian
 from bigfs.graph.hypergraph import Hypergraph, neighbour_hyperedges
-from bigfs.matrix import Centred, Matrix
+from bigfs.matrix import Centered, Matrix
 from bigfs.result import NotConverged, Status
 
 
@@ -142,7 +142,7 @@ def test_more_vectors_than_there_are_is_refused(text):
 def test_randomized_svd_equals_the_dense_one(text, tile):
     S = text[0]
     X = Matrix.from_array(S, tile_rows=tile, tile_columns=tile)
-    found = randomized_svd(Centred(X, X.means), 3, tol=1e-8, max_iter=200)
+    found = randomized_svd(Centered(X, X.means), 3, tol=1e-8, max_iter=200)
     dense = S.toarray().astype(float)
     U, s, _ = np.linalg.svd(dense - dense.mean(axis=0), full_matrices=False)
     np.testing.assert_allclose(found.value.values, s[:3], rtol=1e-9)
@@ -153,7 +153,7 @@ def test_randomized_svd_equals_the_dense_one(text, tile):
 
 def test_randomized_svd_of_low_rank_returns_the_rank(rng):
     X = Matrix.from_array(rng.normal(size=(50, 2)) @ rng.normal(size=(2, 20)))
-    found = randomized_svd(Centred(X, X.means), 5)
+    found = randomized_svd(Centered(X, X.means), 5)
     assert found.value.vectors.shape == (50, 2)
     with pytest.raises(ValueError, match="centred 50 × 20"):
-        randomized_svd(Centred(X, X.means), 21)
+        randomized_svd(Centered(X, X.means), 21)

@@ -22,7 +22,7 @@ def gram(X: Matrix, middle: Middle) -> FloatArray:
     """
     n, d = X.shape
     G = np.zeros((d, d))
-    tiles = X.row_tiles or X._rows_required()
+    tiles = X.row_tiles or X.require_row_tiles()
     m = np.ones(n) if middle.m is None else middle.m
     FtX: Any = 0
     for k in range(0, len(tiles), engine.n_workers()):  # a few at a time: each part is d × d

@@ -24,7 +24,7 @@ def kernel(X: Matrix, phi: FloatArray) -> FloatArray:
     """X diag(φ) Xᵀ, dense n × n, summed over tiles of columns. One pass."""
     n, _ = X.shape
     K = np.zeros((n, n))
-    tiles = X._columns_required()
+    tiles = X.require_column_tiles()
     for k in range(0, len(tiles), engine.n_workers()):  # a few at a time: each part is n × n
         some = Matrix(X.shape, columns=tiles[k : k + engine.n_workers()], local=X.local)
         for part in some.map_columns(
