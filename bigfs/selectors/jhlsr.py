@@ -39,7 +39,7 @@ from bigfs.graph.hypergraph import (
     neighbour_hyperedges,
 )
 from bigfs.linalg.prox import project_simplex, row_norms
-from bigfs.linalg.ridge import WAYS, Middle, laplacian
+from bigfs.linalg.ridge import SOLVERS, SampleOperator, laplacian
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
@@ -77,7 +77,7 @@ class Problem:
         self.F = sp.csr_array(sp.diags_array(graph.root) @ graph.H)
         self.fixed = None if learn else self.middle(graph.w)
 
-    def middle(self, w: AnyArray) -> Middle:
+    def middle(self, w: AnyArray) -> SampleOperator:
         """AᵀA + μL_H(w), without the hyperedges of weight zero."""
         on = np.flatnonzero(w)
         return laplacian(self.a, self.mu, self.F[:, on], (w / self.graph.edge_degrees)[on])
@@ -253,7 +253,7 @@ class JHLSR(Selector):
         "metric": [StrOptions({"cosine", "euclidean"})],
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "random_state": [Interval(Integral, 0, None, closed="left")],
-        "solver": [StrOptions({*WAYS, "auto"})],
+        "solver": [StrOptions({*SOLVERS, "auto"})],
         "solver_tol": [Interval(Real, 0, 1, closed="neither")],
         "solver_max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],

@@ -32,7 +32,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigfs.linalg.prox import norm_2p, project_simplex, row_norms
-from bigfs.linalg.ridge import WAYS, centring
+from bigfs.linalg.ridge import SOLVERS, centering
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
@@ -69,7 +69,7 @@ class Problem:
     ) -> None:
         self.X, self.code, self.c, self.p, self.gamma, self.tol = X, code, c, p, gamma, tol
         self.known = code >= 0
-        self.middle = centring(X.shape[0])
+        self.middle = centering(X.shape[0])
         self.working = WorkingSet(X, targets=c, **ridge)
 
     def start(self, theta: FloatArray | None) -> State:
@@ -272,7 +272,7 @@ class SRLSR(Selector):
         "p": [Interval(Real, 0, 1, closed="right")],
         "gamma": [Interval(Real, 0, None, closed="neither")],
         "start": ["array-like", None],
-        "solver": [StrOptions({*WAYS, "auto"})],
+        "solver": [StrOptions({*SOLVERS, "auto"})],
         "solver_tol": [Interval(Real, 0, 1, closed="neither")],
         "solver_max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from bigfs.embedding import responses
 from bigfs.graph.hypergraph import Hypergraph
-from bigfs.linalg.ridge import WAYS
+from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, Status, observed
 from bigfs.selectors.jhlsr import EPSILON, JHLSR
@@ -82,7 +82,7 @@ def fit(X, y, **parameters):
 @pytest.mark.parametrize(
     ("n", "d", "labelled"), [(30, 12, None), (30, 12, 1), (15, 40, 3), (15, 40, 1)]
 )
-@pytest.mark.parametrize("solver", [*WAYS, "auto"])
+@pytest.mark.parametrize("solver", [*SOLVERS, "auto"])
 def test_equals_the_dense_loop(solver, n, d, labelled, variant):
     X, y, H = data(n, d, labelled=labelled)
     S, w, objective = dense(X, y, H, 0.8, 0.3, 0.05, 6, learn=variant == "joint")
@@ -98,7 +98,7 @@ def test_equals_the_dense_loop(solver, n, d, labelled, variant):
     assert model.result_.stats["zero_hyperedges"] == np.sum(model.hyperedge_weights_ == 0)
 
 
-@pytest.mark.parametrize("solver", WAYS)
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_the_objective_never_rises_after_the_first_round(solver):
     for seed in range(2):
         X, y, H = data(20, 40, seed=seed, labelled=3)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 
 from bigfs.linalg.prox import project_simplex
-from bigfs.linalg.ridge import WAYS
+from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, Status, observed
 from bigfs.selectors.srlsr import RLSR, SRLSR
@@ -70,7 +70,7 @@ def fit(cls, X, y, **parameters):
 @pytest.mark.parametrize(
     ("n", "d", "labelled"), [(40, 15, None), (40, 15, 1), (21, 50, 3), (21, 50, 1)]
 )
-@pytest.mark.parametrize("solver", [*WAYS, "auto"])
+@pytest.mark.parametrize("solver", [*SOLVERS, "auto"])
 def test_equals_the_dense_loop(solver, n, d, labelled, p):
     X, y = data(n, d, labelled=labelled)
     W, b, Y, theta, objective = dense(X, y, p, 0.05, 6)
@@ -97,7 +97,7 @@ def test_equals_the_dense_loop(solver, n, d, labelled, p):
 
 
 @pytest.mark.parametrize("p", [1.0, 0.5])
-@pytest.mark.parametrize("solver", WAYS)
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_the_objective_never_rises_after_the_first_round(solver, p):
     for seed in range(2):
         X, y = data(30, 60, seed=seed, labelled=2)
