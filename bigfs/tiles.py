@@ -105,7 +105,7 @@ def read_columns(tile: Any, index: AnyArray) -> sp.csc_array:
 
     Only their bytes are read, if the tile can do that and is not cached anyway.
     """
-    if hasattr(tile, "columns") and not engine.kept(tile):
+    if hasattr(tile, "columns") and not engine.is_cached(tile):
         return (
             tile.columns(index)
             if getattr(tile, "verified", False)

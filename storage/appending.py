@@ -129,7 +129,7 @@ def _grow(
     room: int,
 ) -> None:
     old = corpus.manifest
-    with engine.limited(room):
+    with engine.limit_memory(room):
         ready = copy.copy(source.unpacked(scratch))
     ready.room = room
     spills = _rows(ready, corpus, scratch, room)

@@ -168,7 +168,8 @@ def candidates_of(
     X: Matrix, rows: list[Rows], sample: Sample, rule: Rule, cosine: bool
 ) -> tuple[list[Any], list[Any]]:
     """The blocks' candidates (`sketch.Best`), and every task on the way; not run."""
-    operands = rule, engine.once(sketch.beside(column_shares(X) <= rule.share)), cosine, uuid4().hex
+    place = engine.shared_operand(sketch.beside(column_shares(X) <= rule.share))
+    operands = rule, place, cosine, uuid4().hex
     lists = engine.lazy_tiles(_inside, rows, sample.rows, sample.numbers, *operands, local=X.local)
     return tournament(X, rows, lists, _meet, *operands)
 
@@ -219,4 +220,4 @@ def _sketched(rows: Rows, place: AnyArray, alike: float, search: str) -> Sketch:
             ]
         )
 
-    return engine.keep((search, rows.start), make)
+    return engine.get_cached((search, rows.start), make)

@@ -300,7 +300,7 @@ def build(job: Plan, target: str, scratch: Path, room: int) -> Manifest:
     """Stage a source into the empty place `target` with `room` bytes a process, and publish it
     there.
     """
-    with engine.limited(room):
+    with engine.limit_memory(room):
         source = copy.copy(job.source.unpacked(scratch))
     source.room = room
     vocabulary = None

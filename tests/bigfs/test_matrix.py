@@ -155,23 +155,23 @@ class Counted:
 
 
 def test_a_tile_that_fits_is_read_once():
-    engine.forget()
+    engine.clear_cache()
     tile = Counted(("store", "rows", 0))
     for _ in range(3):
         assert engine.load(tile) is S
     assert Counted.loads == 1
-    assert engine.kept(tile)
-    engine.forget()
-    assert not engine.kept(tile)
+    assert engine.is_cached(tile)
+    engine.clear_cache()
+    assert not engine.is_cached(tile)
 
 
 def test_what_is_kept_gives_way_where_a_worker_is_nearly_full(monkeypatch):
-    engine.forget()
-    engine.keep(("a", 1), lambda: np.ones(10))
+    engine.clear_cache()
+    engine.get_cached(("a", 1), lambda: np.ones(10))
     for limit, stays in [(None, True), (1e15, True), (1.0, False)]:  # None: not a worker
         monkeypatch.setattr(engine.cache, "worker_limit", lambda limit=limit: limit)
-        engine.relief.relieve()
-        assert bool(engine.cache._kept) == stays
+        engine.relief.release_memory()
+        assert bool(engine.cache._cache) == stays
 
 
 pinned = []
@@ -204,14 +204,14 @@ def test_an_idle_worker_gives_freed_memory_back():
 
 
 def test_what_does_not_fit_is_made_again(monkeypatch):
-    engine.forget()
+    engine.clear_cache()
     # room for 1,000 bytes
     monkeypatch.setattr(engine.cache, "worker_limit", lambda: engine.cache.LIBRARIES + 4000)
     made = []
     for _ in range(2):
         for part in range(3):
-            engine.keep(("a", part), lambda part=part: made.append(part) or np.full(60, part))
+            engine.get_cached(("a", part), lambda part=part: made.append(part) or np.full(60, part))
     assert made == [0, 1, 2, 2]  # two fit, and stay
-    engine.keep(("b", 0), lambda: np.ones(100))
-    assert list(engine.cache._kept) == [("b", 0)]
-    engine.forget()
+    engine.get_cached(("b", 0), lambda: np.ones(100))
+    assert list(engine.cache._cache) == [("b", 0)]
+    engine.clear_cache()

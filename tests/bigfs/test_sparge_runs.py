@@ -171,7 +171,7 @@ def test_a_gather_reads_only_the_chunks_that_hold_its_columns(store, monkeypatch
         return await get(self, key, *given, **more)
 
     monkeypatch.setattr(verified.Verified, "get", noted)
-    engine.forget()
+    engine.clear_cache()
     np.testing.assert_array_equal(corpus.X.columns(index).toarray(), expected)
     chunks = {key for key in read if "/c/" in key and key.split("/")[-3] in ("data", "indices")}
     wanted = set()
