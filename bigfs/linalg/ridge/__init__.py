@@ -18,7 +18,14 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.linalg.ridge.cg import CG, Solution, block_cg
 from bigfs.linalg.ridge.operator import SampleOperator, centering, diagonal, identity, laplacian
-from bigfs.linalg.ridge.plan import ITERATIONS, SOLVERS, Cost, Plan, choose_solver, project_costs
+from bigfs.linalg.ridge.plan import (
+    ITERATIONS,
+    SOLVERS,
+    RidgePlan,
+    SolverCost,
+    choose_solver,
+    project_costs,
+)
 from bigfs.linalg.ridge.primal import Primal, gram
 from bigfs.linalg.ridge.woodbury import Woodbury, kernel
 from bigfs.matrix import Block, Matrix
@@ -51,7 +58,7 @@ class Ridge:
 
     Attributes
     ----------
-    plan : Plan
+    plan : RidgePlan
         The chosen solver, the projected costs of all solvers, and the reason.
 
     Raises
@@ -180,12 +187,12 @@ def _squares(block: Block, start: int, stop: int, m: FloatArray) -> FloatArray:
 
 __all__ = [
     "SOLVERS",
-    "Cost",
-    "Plan",
     "Prepared",
     "Ridge",
+    "RidgePlan",
     "SampleOperator",
     "Solution",
+    "SolverCost",
     "block_cg",
     "centering",
     "choose_solver",

@@ -24,19 +24,19 @@ ITERATIONS = 50
 SOLVERS = ("woodbury", "primal", "cg")
 
 
-class Cost(NamedTuple):
+class SolverCost(NamedTuple):
     """Projected seconds of one `prepare` and `solve`, and bytes in one process."""
 
     seconds: float
     bytes: int
 
 
-class Plan(NamedTuple):
+class RidgePlan(NamedTuple):
     """The chosen solver, its cost, the costs of all solvers, and the reason in words."""
 
     solver: str
-    cost: Cost
-    costs: dict[str, Cost]
+    cost: SolverCost
+    costs: dict[str, SolverCost]
     why: str
 
 
@@ -50,7 +50,7 @@ def project_costs(
     e: int = 0,
     root: bool = False,
     iterations: int = ITERATIONS,
-) -> dict[str, Cost]:
+) -> dict[str, SolverCost]:
     """Project the cost of each solver.
 
     Parameters
@@ -84,23 +84,25 @@ def project_costs(
     low = (e * nnz / n) ** 2 / n if root else 0.0  # (FᵀX)ᵀ(FᵀX), for F of n columns
     product = 4 * (nnz + e) * r / SPARSE_FLOPS + 2 * wait
     return {
-        "woodbury": Cost(
+        "woodbury": SolverCost(
             2 * min(overlap / SPARSE_FLOPS, n * n * d / DENSE_FLOPS)
             + (5 if root else 1) * n**3 / 3 / DENSE_FLOPS
             + 3 * product,
             (40 if root else 24) * n * n,
         ),
-        "primal": Cost(
+        "primal": SolverCost(
             2 * min((nnz**2 / n + low) / SPARSE_FLOPS, n * d * d / DENSE_FLOPS)
             + d**3 / 3 / DENSE_FLOPS
             + 2 * product,
             24 * d * d,
         ),
-        "cg": Cost((1 + iterations) * product, 64 * d * r + 16 * n * r),
+        "cg": SolverCost((1 + iterations) * product, 64 * d * r + 16 * n * r),
     }
 
 
-def choose_solver(costs: dict[str, Cost], solver: str = "auto", limit: int | None = None) -> Plan:
+def choose_solver(
+    costs: dict[str, SolverCost], solver: str = "auto", limit: int | None = None
+) -> RidgePlan:
     """Return a plan with the fastest solver that fits in `limit` bytes, or with the requested one.
 
     Raises
@@ -126,4 +128,4 @@ def choose_solver(costs: dict[str, Cost], solver: str = "auto", limit: int | Non
     why = f"{'requested' if solver != 'auto' else 'the least time'} among {table}" + (
         f". Does not fit in memory: {', '.join(too_large)}" if too_large else ""
     )
-    return Plan(chosen, costs[chosen], costs, why)
+    return RidgePlan(chosen, costs[chosen], costs, why)
