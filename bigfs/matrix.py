@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from bigfs import engine, tiles
 from bigfs.tiles import Block, BlockTile, OnBlock, RowSubsetTile
 from bigfs.types import AnyArray
-from bigfs.validation import checked, require_magnitude
+from bigfs.validation import check_block, require_magnitude
 
 __all__ = ["Block", "Centered", "ClassStats", "Matrix", "Stats", "gram"]
 
@@ -153,7 +153,7 @@ class Matrix:
         ValueError
             X holds NaN, infinity, or something that is not a real number.
         """
-        X = checked(X)
+        X = check_block(X)
         if not sp.issparse(X):
             return cls(
                 X.shape,

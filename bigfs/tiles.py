@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.types import AnyArray
-from bigfs.validation import checked
+from bigfs.validation import check_block
 
 # A block: a csr or csc array, or a dense ndarray.
 Block = Any
@@ -109,7 +109,7 @@ def read_columns(tile: Any, index: AnyArray) -> sp.csc_array:
         return (
             tile.columns(index)
             if getattr(tile, "verified", False)
-            else sp.csc_array(checked(tile.columns(index)))
+            else sp.csc_array(check_block(tile.columns(index)))
         )
     return sp.csc_array(engine.load(tile)[:, index])
 

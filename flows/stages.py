@@ -27,7 +27,7 @@ from bigfs import engine
 from bigfs.evaluation import Point, class_profile, fits_in_memory, measure
 from bigfs.result import NotConverged, observed
 from bigfs.selectors.registry import METHODS
-from bigfs.splits import Split, labelled_rows, target_kind
+from bigfs.splits import Split, labeled_rows, target_kind
 from flows import evaluation
 from flows.report import corpus_facts, write_report
 from storage.ownership import in_the_way
@@ -271,7 +271,7 @@ def fitted(selector: Any, method: str, X: Any, y: Any) -> Any:
 
     An unsupervised method gets no target. Rows without a real-valued target are left out.
     """
-    kind, known = target_kind(y), labelled_rows(y)
+    kind, known = target_kind(y), labeled_rows(y)
     if kind not in method_named(method).targets or not (known.any() or needs_target(selector)):
         return selector.fit(X)
     if kind == "real" and not known.all():

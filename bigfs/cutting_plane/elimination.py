@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import cho_factor, lapack
 
 from bigfs.types import FloatArray, IntArray
-from bigfs.validation import factorized
+from bigfs.validation import explain_singular
 
 
 class Elimination(NamedTuple):
@@ -72,7 +72,7 @@ def _inverse(K: FloatArray) -> FloatArray:
     """The inverse itself, of a symmetric positive definite matrix: its diagonal is what is
     wanted.
     """
-    with factorized("SparGE's ridge system"):
+    with explain_singular("SparGE's ridge system"):
         lower, _ = cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)
     inverse, failed = lapack.dpotri(lower, lower=1, overwrite_c=1)
     if failed:

@@ -20,7 +20,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from bigfs.linalg.prox import shrink_squared_sum
 from bigfs.types import AnyArray, FloatArray, IntArray
-from bigfs.validation import factorized
+from bigfs.validation import explain_singular
 
 SETTLED = 1e-9  # of the value: where the certificate's own rounding begins
 SINGLE = 512  # columns from which a factor in single precision saves more than its refinement costs
@@ -137,7 +137,7 @@ def _factorize(G: FloatArray, d: FloatArray, alive: IntArray, gamma: float) -> F
     # Frobenius: above the largest eigenvalue; the least is 1
     if K.dtype == np.float32 and np.linalg.norm(K) > EASY:
         K = _system(G, root, np.float64)
-    with factorized("SparGE's ridge system"):
+    with explain_singular("SparGE's ridge system"):
         return Factor(
             alive,
             d[alive],

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bigfs.validation import checked
+from bigfs.validation import check_block
 
 LIBRARIES = 210 << 20  # bytes of a worker that has loaded its libraries and its kernels (measured)
 CACHE_SHARE = 0.25  # share of a worker's other memory that the cache may take
@@ -32,7 +32,7 @@ def load(tile: Any) -> Any:
 
 
 def _load(tile: Any) -> Any:
-    return tile.load() if getattr(tile, "verified", False) else checked(tile.load())
+    return tile.load() if getattr(tile, "verified", False) else check_block(tile.load())
 
 
 def get_cached(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:

@@ -37,7 +37,7 @@ from bigfs.matrix import Matrix
 from bigfs.result import Record, Result, iterate
 from bigfs.selectors.base import N_FEATURES, MatrixInput, is_dask
 from bigfs.types import FloatArray
-from bigfs.validation import factorized
+from bigfs.validation import explain_singular
 
 SMOOTHING = 1e-4  # √ε over the norm of a typical code row, √ε' over that of a typical column of X
 COPIES = 8, 4  # n × m and d × m arrays alive at once in a step
@@ -423,7 +423,7 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
     def _keep(self, B: FloatArray, codes: Codes) -> None:
         kept = self.support_
         self.codes_ = codes.S[:, kept]
-        with factorized("the system of the codes"):
+        with explain_singular("the system of the codes"):
             M = scipy.linalg.cho_factor(codes.H + np.diag(self.lam * codes.c))
         pick = scipy.linalg.cho_solve(M, np.eye(len(kept))[:, kept])
         self.coder_ = codes.d[:, None] * (B @ pick)

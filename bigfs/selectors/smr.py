@@ -37,7 +37,7 @@ from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
 from bigfs.selectors.base import Selector, at_least_two
 from bigfs.types import FloatArray
-from bigfs.validation import factorized
+from bigfs.validation import explain_singular
 
 GROUP = 8  # classes a task
 ROWS = 256  # samples that are dense at once
@@ -183,7 +183,7 @@ def _solve_class(
     K, t = G.reshape(k, M, k, M).copy(), (T @ V).T.ravel()
     i = np.arange(M)
     K[:, i, :, i] += alpha * A.transpose(2, 0, 1)
-    with factorized("SMR's ridge system"):
+    with explain_singular("SMR's ridge system"):
         u = scipy.linalg.cho_solve(
             scipy.linalg.cho_factor(K.reshape(k * M, k * M), lower=True, overwrite_a=True), t
         )

@@ -51,7 +51,7 @@ def test_dot_test(X, rng):
     assert (Xc @ w) @ v == pytest.approx(w @ Xc.rmatmul(v), rel=1e-12)
 
 
-def test_centred_equals_the_dense_centred(X, rng):
+def test_centered_equals_the_dense_centered(X, rng):
     dense = S.toarray().astype(float) - S.toarray().mean(axis=0, dtype=float)
     W, V = rng.normal(size=(23, 2)), rng.normal(size=(60, 2))
     Xc = Centered(X, X.means)
@@ -165,7 +165,7 @@ def test_a_tile_that_fits_is_read_once():
     assert not engine.is_cached(tile)
 
 
-def test_what_is_kept_gives_way_where_a_worker_is_nearly_full(monkeypatch):
+def test_cache_is_cleared_where_a_worker_is_nearly_full(monkeypatch):
     engine.clear_cache()
     engine.get_cached(("a", 1), lambda: np.ones(10))
     for limit, stays in [(None, True), (1e15, True), (1.0, False)]:  # None: not a worker
@@ -178,7 +178,7 @@ pinned = []
 
 
 def fill_and_free():
-    """Memory that the allocator keeps, because what came after it stays."""
+    """Free memory that the allocator holds, because a later allocation stays."""
     filled = [np.ones(1 << 20) for _ in range(45)]  # 377 MB
     pinned.append(np.ones(1 << 17))
     del filled

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from bigfs.linalg.ridge.operator import SampleOperator
 from bigfs.matrix import Matrix
 from bigfs.types import FloatArray
-from bigfs.validation import factorized
+from bigfs.validation import explain_singular
 
 RANK_TOL = 1e-12  # search directions with a smaller share of the block's energy are dropped
 
@@ -66,7 +66,7 @@ class CG:
             else np.divide(start, self.s, out=np.zeros(rhs.shape), where=active)
         )
         # products of d × r by r × r are small: a second thread would only spin and wait
-        with threadpool_limits(1, user_api="blas"), factorized("the ridge system"):
+        with threadpool_limits(1, user_api="blas"), explain_singular("the ridge system"):
             Z, residuals, iterations = block_cg(
                 self.operator, self.s * rhs, Z, lambda R: self.jacobi * R, self.tol, self.max_iter
             )

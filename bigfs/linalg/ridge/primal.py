@@ -12,7 +12,7 @@ from bigfs import engine
 from bigfs.linalg.ridge.operator import SampleOperator
 from bigfs.matrix import Block, Matrix
 from bigfs.types import FloatArray
-from bigfs.validation import factorized
+from bigfs.validation import explain_singular
 
 
 def gram(X: Matrix, M: SampleOperator) -> FloatArray:
@@ -50,7 +50,7 @@ class Primal:
         self.G = G if len(self.active) == len(u) else G[np.ix_(self.active, self.active)]
         A = self.scale(self.G)
         A.flat[:: len(A) + 1] += 1
-        with factorized("the ridge system"):
+        with explain_singular("the ridge system"):
             self.factor = la.cho_factor(A, overwrite_a=True, check_finite=False)
 
     def scale(self, G: FloatArray) -> FloatArray:

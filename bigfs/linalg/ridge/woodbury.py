@@ -15,7 +15,7 @@ from bigfs import engine
 from bigfs.linalg.ridge.operator import SampleOperator
 from bigfs.matrix import Block, Matrix
 from bigfs.types import FloatArray
-from bigfs.validation import factorized
+from bigfs.validation import explain_singular
 
 DENSE_SHARE = 0.05  # columns with more non-zeros than this share of n are multiplied as dense ones
 ROWS_PER_BLOCK = 2048  # the sparse part of the kernel is added in blocks of this many rows
@@ -45,7 +45,7 @@ class Woodbury:
         K = self.root.transposed_times(kernel(X, self.phi[:, 0]))
         K = self.root.transposed_times(np.ascontiguousarray(K.T))
         K.flat[:: len(K) + 1] += 1
-        with factorized("the ridge system"):
+        with explain_singular("the ridge system"):
             self.factor = la.cho_factor(K.T, overwrite_a=True, check_finite=False)
 
     def solve(self, rhs: FloatArray) -> FloatArray:
