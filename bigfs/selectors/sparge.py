@@ -20,8 +20,8 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from threadpoolctl import threadpool_limits
 
-from bigfs.cutting_plane.columns import ROUNDING, Gathered
-from bigfs.cutting_plane.loop import Cuts, Problem, cutting_plane, side_by_side
+from bigfs.cutting_plane.columns import ROUNDING, GatheredColumns
+from bigfs.cutting_plane.loop import CuttingPlaneState, Relaxation, cutting_plane, solve_jointly
 from bigfs.embedding import responses
 from bigfs.graph import Neighbours, affinity, knn
 from bigfs.graph.hypergraph import neighbour_hyperedges
@@ -251,7 +251,7 @@ class SparGE(Selector):
             path = {m: first._sized(m) for m in sizes}
             data = first._data(matrix, y)
             problems = [path[m]._problem(data, y) for m in sizes]
-            results = side_by_side(
+            results = solve_jointly(
                 problems,
                 solver=self.solver,
                 tol=self.tol,
@@ -268,25 +268,25 @@ class SparGE(Selector):
         selector._validate_params()
         return selector
 
-    def _data(self, X: Matrix, y: Any) -> Gathered:
+    def _data(self, X: Matrix, y: Any) -> GatheredColumns:
         X, T, omega = self._response(X, y)
         if not T.any():
             raise ValueError(
                 f"the embedding {self.embedding!r} is empty, because nothing "
                 f"separates the samples: check X and y"
             )
-        return Gathered(X, T, omega)
+        return GatheredColumns(X, T, omega)
 
-    def _problem(self, data: Gathered, y: Any) -> Problem:
+    def _problem(self, data: GatheredColumns, y: Any) -> Relaxation:
         """The relaxation for this selector's size, on columns that problems share."""
         m = self._count(data.X.shape[1])
-        return Problem(data, m, self._gamma(data, y, m) * spread(data.X))
+        return Relaxation(data, m, self._gamma(data, y, m) * spread(data.X))
 
-    def _gamma(self, data: Gathered, y: Any, m: int) -> float:
+    def _gamma(self, data: GatheredColumns, y: Any, m: int) -> float:
         """γ in units of the samples' mean squared distance to their mean."""
         return self.gamma
 
-    def _round(self, problem: Problem, result: Result[Cuts]) -> None:
+    def _round(self, problem: Relaxation, result: Result[CuttingPlaneState]) -> None:
         """From the relaxation's weighted union to a nested order of features, scored."""
         cuts = result.value
         self.sets_, self.eta_, self.union_, self.coef_ = cuts.sets, cuts.eta, cuts.features, cuts.W
@@ -301,10 +301,12 @@ class SparGE(Selector):
         if self.ranking == "weights":
             self.scores_[cuts.features] = row_norms(cuts.W)
             return
-        features, rounded = problem.rounded(cuts)
-        falling = np.minimum.accumulate(rounded.cost) * (1 - 1e-12 * np.arange(len(rounded.cost)))
-        self.scores_[features[rounded.order]] = falling
-        value = rounded.values[problem.m]
+        features, elimination = problem.eliminate_to_m(cuts)
+        falling = np.minimum.accumulate(elimination.costs) * (
+            1 - 1e-12 * np.arange(len(elimination.costs))
+        )
+        self.scores_[features[elimination.order]] = falling
+        value = elimination.objectives[problem.m]
         result.stats.update(objective=value, objective_gap=(value - cuts.lower) / value)
 
     # --- T, and what comes with it ---

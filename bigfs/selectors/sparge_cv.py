@@ -18,8 +18,8 @@ import numpy as np
 from scipy.linalg import solve
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from bigfs.cutting_plane.columns import Gathered
-from bigfs.cutting_plane.loop import Cuts, Problem, side_by_side
+from bigfs.cutting_plane.columns import GatheredColumns
+from bigfs.cutting_plane.loop import CuttingPlaneState, Relaxation, solve_jointly
 from bigfs.selectors.sparge import SparGE, spread
 from bigfs.types import FloatArray, IntArray
 
@@ -184,12 +184,12 @@ class SparGECV(SparGE):
         if not len(gammas) or not np.issubdtype(gammas.dtype, np.number) or not gammas.min() > 0:
             raise ValueError(f"gammas must hold one or more positive numbers; got {self.gammas}")
 
-    def _gamma(self, data: Gathered, y: Any, m: int) -> float:
+    def _gamma(self, data: GatheredColumns, y: Any, m: int) -> float:
         gammas = np.asarray(self.gammas, dtype=np.float64).ravel()
         unit = spread(data.X)
         folds = [_fold(data, inside) for inside, _ in self._folds(data.T, y)]
-        problems = [Problem(fold, m, gamma * unit) for gamma in gammas for fold in folds]
-        runs = side_by_side(
+        problems = [Relaxation(fold, m, gamma * unit) for gamma in gammas for fold in folds]
+        runs = solve_jointly(
             problems,
             solver=self.solver,
             tol=self.tol,
@@ -222,11 +222,11 @@ class SparGECV(SparGE):
         ).split(T, y)
 
 
-def _fold(data: Gathered, inside: IntArray) -> Gathered:
+def _fold(data: GatheredColumns, inside: IntArray) -> GatheredColumns:
     """The data without the samples outside, T centred by the others."""
     omega = np.zeros_like(data.omega)
     omega[inside] = data.omega[inside]
-    return Gathered(
+    return GatheredColumns(
         data.X,
         np.where(omega[:, None] > 0, data.T, 0) - np.outer(omega, _mean(data.T, omega)),
         omega,
@@ -238,11 +238,13 @@ def _mean(T: FloatArray, omega: FloatArray) -> FloatArray:
     return omega @ T / (omega @ omega)
 
 
-def _loss(problem: Problem, cuts: Cuts, data: Gathered, penalties: FloatArray) -> float:
+def _loss(
+    problem: Relaxation, cuts: CuttingPlaneState, data: GatheredColumns, penalties: FloatArray
+) -> float:
     """The share of the held-out T that a ridge on the m chosen features leaves unexplained."""
     fold, outside = problem.data, problem.data.omega == 0
-    features, rounded = problem.rounded(cuts)
-    chosen = np.sort(features[rounded.order[: problem.m]])
+    features, elimination = problem.eliminate_to_m(cuts)
+    chosen = np.sort(features[elimination.order[: problem.m]])
     place, (G, B) = fold.positions(chosen), fold.gram(chosen)
     W = [solve(G + penalty * np.eye(len(G)), B, assume_a="pos") for penalty in penalties]
     found = (fold.Z[:, place] @ np.hstack(W) - fold.mu[place] @ np.hstack(W))[outside]

@@ -23,8 +23,8 @@ from bigfs import (
     SparGE,
     SparGECV,
 )
-from bigfs.cutting_plane.columns import Gathered
-from bigfs.cutting_plane.loop import Problem, cutting_plane
+from bigfs.cutting_plane.columns import GatheredColumns
+from bigfs.cutting_plane.loop import Relaxation, cutting_plane
 from bigfs.embedding.responses import gaussian_factor, pca
 from bigfs.graph import knn
 from bigfs.graph.hypergraph import lasso_supports
@@ -175,11 +175,17 @@ def test_bounds_of_pca_hold_for_the_true_singular_vectors(text):
     U = np.linalg.svd(dense - dense.mean(axis=0), full_matrices=False)[0][:, :5]
     matrix, tol = Matrix.from_array(X), 1e-6
     exact = cutting_plane(
-        Problem(Gathered(matrix, U), 9, spread(matrix)), solver="auto", tol=1e-9, max_iter=500
+        Relaxation(GatheredColumns(matrix, U), 9, spread(matrix)),
+        solver="auto",
+        tol=1e-9,
+        max_iter=500,
     ).value
     T = pca(matrix, 5, tol=tol / 4)
     found = cutting_plane(
-        Problem(Gathered(matrix, T), 9, spread(matrix)), solver="auto", tol=tol, max_iter=500
+        Relaxation(GatheredColumns(matrix, T), 9, spread(matrix)),
+        solver="auto",
+        tol=tol,
+        max_iter=500,
     ).value
     assert found.gap <= tol
     assert found.lower <= exact.upper * (1 + tol)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from bigfs import Matrix, SparGE, engine
-from bigfs.cutting_plane.columns import Gathered
-from bigfs.cutting_plane.loop import Problem, cutting_plane, score
+from bigfs.cutting_plane.columns import GatheredColumns
+from bigfs.cutting_plane.loop import Relaxation, cutting_plane, largest_scores
 from bigfs.embedding.responses import lda, one_hot
 from bigfs.graph import affinity, knn
 from bigfs.result import NotConverged, Status, observed
@@ -46,7 +46,7 @@ def test_an_empty_class_is_refused():
 def test_bounds_bracket_the_relaxation_and_meet(text, m):
     X, y = text
     Xc, T = dense_centred(X), lda(y, 4)
-    problem = Problem(Gathered(Matrix.from_array(X), T), m, 0.5)
+    problem = Relaxation(GatheredColumns(Matrix.from_array(X), T), m, 0.5)
     result = cutting_plane(problem, solver="newton", tol=1e-8, max_iter=100)
     assert result.status is Status.CONVERGED
     cuts = result.value
@@ -64,7 +64,10 @@ def test_the_relaxation_bounds_every_subset(text):
     X, y = text
     Xc, T = dense_centred(X)[:, [0, 3, 6, 20, 21, 22]], lda(y, 4)
     result = cutting_plane(
-        Problem(Gathered(Matrix.from_array(Xc), T), 2, 0.3), solver="newton", tol=1e-9, max_iter=100
+        Relaxation(GatheredColumns(Matrix.from_array(Xc), T), 2, 0.3),
+        solver="newton",
+        tol=1e-9,
+        max_iter=100,
     )
     values = {}
     for pair in itertools.combinations(range(6), 2):
@@ -115,13 +118,13 @@ def test_weighted_samples_equal_a_dense_weighted_problem(text):
     dense = X.toarray().astype(float)
     mean = omega**2 @ dense / np.sum(omega**2)
     weighted = omega[:, None] * (dense - mean)
-    data = Gathered(Matrix.from_array(X), T, omega)
-    [(index, s)] = score([Problem(data, 5, 0.5)], [T])
+    data = GatheredColumns(Matrix.from_array(X), T, omega)
+    [(index, s)] = largest_scores([Relaxation(data, 5, 0.5)], [T])
     np.testing.assert_allclose(
         s, np.sort(np.sum((weighted.T @ T) ** 2, axis=1))[::-1][:5], rtol=1e-9
     )
-    data.take(index[:2])
-    data.take(index)
+    data.add(index[:2])
+    data.add(index)
     Z = weighted[:, data.features]
     np.testing.assert_allclose(data.G, Z.T @ Z, atol=1e-9)
     np.testing.assert_allclose(data.B, Z.T @ T, atol=1e-9)
