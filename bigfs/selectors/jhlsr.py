@@ -30,7 +30,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bigfs.embedding import responses
+from bigfs.embedding import kernels
 from bigfs.graph import Metric, knn
 from bigfs.graph.hypergraph import (
     Hypergraph,
@@ -345,11 +345,11 @@ class JHLSR(Selector):
     def _response(self, X: Matrix, y: Any) -> tuple[AnyArray, AnyArray]:
         """AᵀΦ (n × r) and the diagonal of AᵀA (n)."""
         if self.mode_ == "unsupervised":
-            return responses.gaussian_factor(X, self.n_components, seed=self.random_state), np.ones(
+            return kernels.gaussian_factor(X, self.n_components, seed=self.random_state), np.ones(
                 X.shape[0]
             )
         self.classes_, code = at_least_two(y)
-        return responses.same_class_factor(code, len(self.classes_)), (code >= 0).astype(float)
+        return kernels.same_class_factor(code, len(self.classes_)), (code >= 0).astype(float)
 
     def _hypergraph(self, X: Matrix, y: Any) -> Hypergraph:
         """Its weights on the simplex, except those of a plain graph."""

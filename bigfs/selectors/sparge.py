@@ -329,7 +329,7 @@ class SparGE(Selector):
             return X, responses.pca(X, self._width(X), tol=self.tol / 4), None
         if self.embedding == "hsl":
             hypergraph = neighbour_hyperedges(knn(X, self.n_neighbors, metric=self.metric))
-            return X, responses.hsl_neighbours(hypergraph, self._width(X)), None
+            return X, responses.hsl_neighbors(hypergraph, self._width(X)), None
         A = self._affinity(X)
         degree = np.asarray(A.sum(axis=1)).ravel()
         if self.embedding == "lpp":

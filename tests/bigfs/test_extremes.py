@@ -25,7 +25,8 @@ from bigfs import (
 )
 from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.loop import Relaxation, cutting_plane
-from bigfs.embedding.responses import gaussian_factor, pca
+from bigfs.embedding.kernels import gaussian_factor
+from bigfs.embedding.responses import pca
 from bigfs.graph import knn
 from bigfs.graph.hypergraph import lasso_supports
 from bigfs.linalg.prox import project_simplex

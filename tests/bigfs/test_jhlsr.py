@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bigfs.embedding import responses
+from bigfs.embedding import kernels
 from bigfs.graph.hypergraph import Hypergraph
 from bigfs.linalg.ridge import WAYS
 from bigfs.matrix import Matrix
@@ -118,7 +118,7 @@ def test_converged_means_stationary_and_left_out_means_at_zero():
         np.diag(np.ones(60))
         + 0.5 * Hypergraph.of(H).sparse_laplacian(model.hyperedge_weights_).toarray()
     )
-    T = responses.same_class_factor(y, 3)
+    T = kernels.same_class_factor(y, 3)
     pull = 2 * X.T @ (T - M @ (X @ model.coef_))
     norms = np.linalg.norm(model.coef_, axis=1)
     strong = norms > 1e-3 * norms.max()
@@ -186,7 +186,7 @@ def test_the_gaussian_factor_is_exact_with_all_landmarks_and_close_with_some():
     squares = ((dense_X[:, None] - dense_X[None]) ** 2).sum(axis=2)
     K = np.exp(-squares / (2 * 1.5**2))
     tiled = Matrix.from_array(X, tile_rows=7, tile_columns=5)
-    full, half = (responses.gaussian_factor(tiled, r, sigma=1.5) for r in (40, 20))
+    full, half = (kernels.gaussian_factor(tiled, r, sigma=1.5) for r in (40, 20))
     np.testing.assert_allclose(full @ full.T, K, atol=1e-7)
     assert half.shape[1] <= 20
     left = np.linalg.eigvalsh(K - half @ half.T)
@@ -196,7 +196,7 @@ def test_the_gaussian_factor_is_exact_with_all_landmarks_and_close_with_some():
 
 def test_same_class_factor_is_the_kernel():
     code = np.array([0, 1, 1, -1, 0, 1])
-    Phi = responses.same_class_factor(code, 2)
+    Phi = kernels.same_class_factor(code, 2)
     K = np.array([[(a == b >= 0) / max(np.sum(code == a), 1) for b in code] for a in code])
     np.testing.assert_allclose(Phi @ Phi.T, K, atol=1e-15)
 
