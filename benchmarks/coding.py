@@ -134,7 +134,7 @@ def chosen(table: list[tuple[Any, Any]]) -> list[float]:
 
 
 def largest_lambda(method: Any, X: Any, atoms: Any) -> float:
-    first = method._loss(Matrix.from_array(X), np.ascontiguousarray(atoms.T)).at(None)
+    first = method._loss(Matrix.from_array(X), np.ascontiguousarray(atoms.T)).terms(None)
     return float(2 * np.linalg.norm(first.R, axis=0).max())
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bigfs.selectors.base import Selector
-from bigfs.selectors.jgsc import JGSC, RJGSC
+from bigfs.selectors.jgsc import JGSC
 from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.laplacian_score import LaplacianScore
 from bigfs.selectors.registry import METHODS, Method
+from bigfs.selectors.rjgsc import RJGSC
 from bigfs.selectors.smr import SMR
 from bigfs.selectors.sparge import SparGE
 from bigfs.selectors.sparge_cv import SparGECV

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from bigfs.selectors.jgsc import JGSC, RJGSC
+from bigfs.selectors.jgsc import JGSC
 from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.laplacian_score import LaplacianScore
+from bigfs.selectors.rjgsc import RJGSC
 from bigfs.selectors.smr import SMR
 from bigfs.selectors.sparge import SparGE
 from bigfs.selectors.sparge_cv import SparGECV
