@@ -32,7 +32,7 @@ from bigfs.graph.hypergraph import lasso_supports
 from bigfs.linalg.prox import project_simplex
 from bigfs.result import NotConverged
 from bigfs.selectors.sparge import spread
-from bigfs.selectors.srlsr import Problem as RidgeProblem
+from bigfs.selectors.srlsr import SRLSRProblem
 
 ATOMS = np.eye(6)[:4] + 0.1
 SCALE_FREE = [
@@ -226,5 +226,5 @@ def test_gaussian_factor_refuses_values_whose_squares_overflow(rng):
 
 def test_duality_gap_of_a_dual_point_at_zero_is_one():
     """V = 0 bounds the objective by 0, although its best scaling is 0/0."""
-    problem = SimpleNamespace(known=np.ones(3, dtype=bool), gamma=1.0)
-    assert RidgeProblem.duality_gap(problem, 0.0, np.eye(3), np.zeros((3, 3)), 2.0) == 1.0
+    problem = SimpleNamespace(is_labeled=np.ones(3, dtype=bool), gamma=1.0)
+    assert SRLSRProblem.duality_gap(problem, 0.0, np.eye(3), np.zeros((3, 3)), 2.0) == 1.0
