@@ -315,7 +315,7 @@ class SparGE(Selector):
         """The samples that take part, T, and the weights ω of their residuals (None: all one)."""
         if self.embedding == "lda":
             classes, codes = at_least_two(y)
-            known = y.known
+            known = y.is_labeled
             return (
                 X if known.all() else X.take_rows(known),
                 responses.lda(codes[known], len(classes)),
@@ -361,17 +361,17 @@ class SparGE(Selector):
         """r of an embedding without classes: 10, or what few samples and features allow."""
         return self.n_components or max(1, min(10, X.shape[0] - 2, X.shape[1]))
 
-    def _check_y(self, y: Any, coded: bool = False) -> Any:
+    def _check_y(self, y: Any, is_coded: bool = False) -> Any:
         """`Labels`; for cca and hsl Y (n × q): real targets and indicators as they are, class
         labels one-hot.
         """
         if self.embedding not in ("cca", "hsl"):
-            return super()._check_y(y, coded)
+            return super()._check_y(y, is_coded)
         y = y.toarray() if sp.issparse(y) else np.asarray(y)
         y = y if y.ndim == 2 and y.shape[1] > 1 else y.ravel()
         if y.ndim == 2 or (np.issubdtype(y.dtype, np.floating) and np.any(y != np.round(y))):
             return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-        classes, codes = at_least_two(labels_of(y, unlabelled=coded))
+        classes, codes = at_least_two(labels_of(y, minus_one_is_unlabeled=is_coded))
         return responses.one_hot(codes, len(classes))
 
 

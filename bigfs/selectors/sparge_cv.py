@@ -212,7 +212,7 @@ class SparGECV(SparGE):
         return self.gamma_
 
     def _folds(self, T: FloatArray, y: Any) -> Any:
-        y = {"lda": lambda: y.codes[y.known], "sda": lambda: y.codes}.get(
+        y = {"lda": lambda: y.codes[y.is_labeled], "sda": lambda: y.codes}.get(
             self.embedding, lambda: None
         )()
         if not isinstance(self.cv, int):
