@@ -17,7 +17,7 @@ from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.loop import Relaxation, cutting_plane
 from bigfs.embedding.responses import lda
 from bigfs.result import observed
-from bigfs.selectors.sparge_cv import _fold
+from bigfs.selectors.sparge_cv import _training_data
 from storage.format import manifest, verified
 from storage.runs import Run
 
@@ -131,7 +131,7 @@ def test_folds_see_nothing_of_the_samples_outside(text):
     spoiled[::3] = np.random.default_rng(0).uniform(0, 9, (40, 80))
     found = []
     for data, response in ((X, T), (spoiled, np.where((np.arange(120) % 3 == 0)[:, None], 7.0, T))):
-        fold = _fold(GatheredColumns(Matrix.from_array(data), response), inside)
+        fold = _training_data(GatheredColumns(Matrix.from_array(data), response), inside)
         found.append(
             cutting_plane(Relaxation(fold, 6, 0.5), solver="newton", tol=1e-6, max_iter=50).value
         )
