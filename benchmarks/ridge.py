@@ -31,14 +31,13 @@ from sklearn.feature_selection import f_classif
 from sklearn.svm import LinearSVC
 
 import storage
-from bigfs import engine
+from bigfs import RLSR, SRLSR, engine
 from bigfs.graph import knn
 from bigfs.graph.hypergraph import lasso_hyperedges, neighbour_hyperedges
 from bigfs.linalg.ridge import Ridge, centering
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged
 from bigfs.selectors.jhlsr import JHLSR
-from bigfs.selectors.srlsr import RLSR, SRLSR
 
 app = typer.Typer(add_completion=False)
 STORES = Path(tempfile.gettempdir()) / "bigfs-bench"

@@ -238,7 +238,7 @@ def _class_sizes(codes: IntArray, n_classes: int) -> IntArray:
 def _column_batches(X: Matrix) -> Iterator[IntArray]:
     """Runs of columns whose entries fit in memory together."""
     room = GATHER_SHARE * engine.memory_limit()
-    batch = np.cumsum(X.stats.counts * ENTRY_BYTES) // max(room, 1)
+    batch = np.cumsum(X.stats.nnz * ENTRY_BYTES) // max(room, 1)
     for first, last in _runs(batch):
         yield np.arange(first, last)
 
