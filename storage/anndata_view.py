@@ -44,7 +44,7 @@ class Tile:
         return self.source.rows(self.start, self.stop).astype(np.float32)
 
 
-class InPlace(Corpus):
+class AnnDataCorpus(Corpus):
     """What `Corpus` has of it; X by rows only.
 
     Graphs, `append`, `check` and `info` need a staged store and say so.
@@ -72,7 +72,7 @@ class InPlace(Corpus):
             f"store: bigfs stage {self.uri} STORE"
         )
 
-    place = manifest  # type: ignore[assignment]  # the same
+    store = manifest  # type: ignore[assignment]  # the same
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -88,7 +88,7 @@ class InPlace(Corpus):
                 f"{self.uri} has no rows of split {split!r}; it has "
                 f"{', '.join(self.splits) or 'no split'}"
             )
-        some = object.__new__(InPlace)
+        some = object.__new__(AnnDataCorpus)
         rows = np.flatnonzero(self.split == split)
         # one that has splits has a `split`, which the type does not say
         some.__dict__ |= self.__dict__ | {

@@ -203,7 +203,7 @@ def _rows(source: Source, corpus: Corpus, scratch: Path, room: int) -> list[Spil
         return spills
     assert isinstance(source, TextSource)
     weighting = Weighting(**{k: v for k, v in settings.items() if k != "tile_rows"})
-    save(str(scratch / "vocabulary"), idf=corpus.place.read("var/idf"))
+    save(str(scratch / "vocabulary"), idf=corpus.store.read("var/idf"))
     terms = None if weighting.hashing else str(scratch / "vocabulary.terms")
     if terms:
         Path(terms).write_text(
@@ -246,27 +246,27 @@ def _target(corpus: Corpus, source: Source, spills: Sequence[Spill]) -> Target:
 
 def _y(corpus: Corpus, target: Target) -> Iterator[Any]:
     """The store's own targets, as they are, in parts."""
-    n, place = corpus.manifest.shape[0], corpus.place
+    n, store = corpus.manifest.shape[0], corpus.store
     for a in range(0, n, PER_ROW):
         b = min(a + PER_ROW, n)
         if target.kind == "multilabel":
-            indptr = place.read("obsm/labels/indptr", a, b + 1)
-            indices = place.read("obsm/labels/indices", int(indptr[0]), int(indptr[-1]))
+            indptr = store.read("obsm/labels/indptr", a, b + 1)
+            indices = store.read("obsm/labels/indices", int(indptr[0]), int(indptr[-1]))
             ones = np.ones(len(indices), dtype=np.int8)
             yield sp.csr_array(
                 (ones, indices, indptr - indptr[0]), shape=(b - a, len(target.class_names))
             )
         else:
-            yield place.read("obs/label/codes" if target.kind == "class" else "obs/label", a, b)
+            yield store.read("obs/label/codes" if target.kind == "class" else "obs/label", a, b)
 
 
 def _names(corpus: Corpus, spills: Sequence[Spill], n: int) -> tables.Parts | None:
     if not corpus.manifest.named[0]:
         return None
-    before, place = corpus.manifest.shape[0], corpus.place
+    before, store = corpus.manifest.shape[0], corpus.store
     new = tables.names_of(spills) or (lambda: tables.numbers(before, n))
     return lambda: chain(
-        (place.read("obs/_index", a, min(a + STRINGS, before)) for a in range(0, before, STRINGS)),
+        (store.read("obs/_index", a, min(a + STRINGS, before)) for a in range(0, before, STRINGS)),
         new(),
     )
 
@@ -297,6 +297,6 @@ def _clone(corpus: Corpus, target: str) -> Writer:
     for key in kept:
         Path(target, key).parent.mkdir(parents=True, exist_ok=True)
         os.link(Path(corpus.uri, key), Path(target, key))
-    writer = Writer(target, chunk=corpus.place.chunk("X/data"))
+    writer = Writer(target, chunk=corpus.store.chunk("X/data"))
     writer.checksums.update(kept)
     return writer

@@ -19,8 +19,8 @@ from storage.format.manifest import Manifest, Segment
 
 
 @dataclass(frozen=True)
-class Place:
-    """A store as tasks get it: where it is and which content it must have. Picklable."""
+class StoreRef:
+    """Refer to a store by its URI and the hash of its content. Picklable."""
 
     uri: str
     content: str
@@ -36,7 +36,7 @@ class Place:
 class RowTile:
     """Rows of the store from `first` on; they are rows [start, stop) of the matrix."""
 
-    place: Place
+    store: StoreRef
     first: int
     start: int
     stop: int
@@ -45,19 +45,19 @@ class RowTile:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (self.place, "rows", self.first, self.stop - self.start)
+        return (self.store, "rows", self.first, self.stop - self.start)
 
     def load(self) -> sp.csr_array:
-        indptr = self.place.read("X/indptr", self.first, self.first + self.stop - self.start + 1)
+        indptr = self.store.read("X/indptr", self.first, self.first + self.stop - self.start + 1)
         a, b = int(indptr[0]), int(indptr[-1])
-        data, indices = self.place.read("X/data", a, b), self.place.read("X/indices", a, b)
+        data, indices = self.store.read("X/data", a, b), self.store.read("X/indices", a, b)
         return sp.csr_array(
             (data, indices, (indptr - a).astype(np.int32)), shape=(self.stop - self.start, self.d)
         )
 
     def cut(self, low: int, high: int) -> RowTile:
         """The tile of its rows [low, high); only the chunks that hold them are read."""
-        return RowTile(self.place, self.first + low, self.start + low, self.start + high, self.d)
+        return RowTile(self.store, self.first + low, self.start + low, self.start + high, self.d)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ColumnTile:
     `lengths`: the segments' rows.
     """
 
-    place: Place
+    store: StoreRef
     segments: tuple[str, ...]
     lengths: tuple[int, ...]
     start: int
@@ -76,7 +76,7 @@ class ColumnTile:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (self.place, "columns", self.segments, self.start)
+        return (self.store, "columns", self.segments, self.start)
 
     def load(self) -> sp.csc_array:
         return self.columns(np.arange(self.stop - self.start))
@@ -101,11 +101,11 @@ class ColumnTile:
 
     def _read(self, path: str, index: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Data, rows and indptr of the columns in one segment."""
-        edges = self.place.read(f"{path}/indptr", self.start, self.stop + 1)
+        edges = self.store.read(f"{path}/indptr", self.start, self.stop + 1)
         starts, stops = edges[index], edges[index + 1]
         indptr = np.concatenate([[0], np.cumsum(stops - starts)])
         data, rows = np.empty(indptr[-1], dtype=np.float32), np.empty(indptr[-1], dtype=np.int32)
-        for a, b in _runs(starts, stops, self.place.chunk(f"{path}/data")):
+        for a, b in _runs(starts, stops, self.store.chunk(f"{path}/data")):
             begin = starts[a]
             wanted: Any = slice(None)  # all that lies there, unless some columns are left out
             if not np.array_equal(starts[a + 1 : b], stops[a : b - 1]):
@@ -113,7 +113,7 @@ class ColumnTile:
                     starts[a:b] - begin - indptr[a:b], np.diff(indptr[a : b + 1])
                 ) + np.arange(indptr[a], indptr[b])
             for name, out in (("data", data), ("indices", rows)):
-                out[indptr[a] : indptr[b]] = self.place.read(
+                out[indptr[a] : indptr[b]] = self.store.read(
                     f"{path}/{name}", int(begin), int(stops[b - 1])
                 )[wanted]
         return data, rows, indptr
@@ -147,8 +147,8 @@ class FeatureNames(Sequence[str]):
     An integer gives a str, an array of indices or a slice an array of str.
     """
 
-    def __init__(self, place: Place, size: int, named: bool) -> None:
-        self.place, self.size, self.named = place, size, named
+    def __init__(self, store: StoreRef, size: int, named: bool) -> None:
+        self.store, self.size, self.named = store, size, named
 
     def __len__(self) -> int:
         return self.size
@@ -166,11 +166,11 @@ class FeatureNames(Sequence[str]):
         index = np.flatnonzero(index) if index.dtype == bool else index
         if not self.named:
             return index.astype(np.str_).astype(object)
-        chunk = self.place.chunk("var/_index")
+        chunk = self.store.chunk("var/_index")
         names = np.empty(len(index), dtype=object)
         for c in np.unique(index // chunk):
             mine = np.flatnonzero(index // chunk == c)
-            block = self.place.read(
+            block = self.store.read(
                 "var/_index", int(c) * chunk, min((int(c) + 1) * chunk, self.size)
             )
             names[mine] = block[index[mine] - c * chunk].astype(object)
@@ -244,7 +244,7 @@ class Corpus:
 
     def __init__(self, uri: str, manifest: Manifest, segments: Sequence[Segment]) -> None:
         self.uri, self.manifest, self.segments = uri, manifest, tuple(segments)
-        self.place = Place(uri, manifest.content)
+        self.store = StoreRef(uri, manifest.content)
 
     def __repr__(self) -> str:
         n, d = self.X.shape
@@ -305,7 +305,7 @@ class Corpus:
         for s in self.segments:
             inside = bounds[(bounds >= s.start) & (bounds <= s.stop)].tolist()
             for a, b in zip(inside, inside[1:], strict=False):
-                tiles.append(RowTile(self.place, a, start, start + b - a, self.manifest.shape[1]))
+                tiles.append(RowTile(self.store, a, start, start + b - a, self.manifest.shape[1]))
                 start += b - a
         return tiles
 
@@ -316,7 +316,7 @@ class Corpus:
         )
         bounds = self.manifest.column_bounds
         return [
-            ColumnTile(self.place, names, lengths, a, b)
+            ColumnTile(self.store, names, lengths, a, b)
             for a, b in zip(bounds, bounds[1:], strict=False)
         ]
 
@@ -325,9 +325,9 @@ class Corpus:
         d = self.manifest.shape[1]
         sums, squares, counts = np.zeros(d), np.zeros(d), np.zeros(d, dtype=np.int64)
         for s in self.segments:
-            sums += self.place.read(f"uns/statistics/{s.name}/sums")
-            squares += self.place.read(f"uns/statistics/{s.name}/squares")
-            counts += np.diff(self.place.read(f"uns/columns/{s.name}/indptr"))
+            sums += self.store.read(f"uns/statistics/{s.name}/sums")
+            squares += self.store.read(f"uns/statistics/{s.name}/squares")
+            counts += np.diff(self.store.read(f"uns/columns/{s.name}/indptr"))
         return Stats(sums, squares, counts)
 
     def _class_stats(self, codes: AnyArray) -> ClassStats | None:
@@ -344,7 +344,7 @@ class Corpus:
             if f"{path}/zarr.json" not in there:
                 return None
             for name, total in found._asdict().items():
-                part = self.place.read(f"{path}/{name}").reshape(d, -1)
+                part = self.store.read(f"{path}/{name}").reshape(d, -1)
                 # a segment knows the classes that there were when it came
                 total[:, : part.shape[1]] += part
         return found
@@ -359,7 +359,7 @@ class Corpus:
             return self._rows("obs/label")
         if kind == "multilabel":
             data, indices, indptr = (
-                self.place.read(f"obsm/labels/{part}") for part in ("data", "indices", "indptr")
+                self.store.read(f"obsm/labels/{part}") for part in ("data", "indices", "indptr")
             )
             whole = sp.csr_array(
                 (data, indices, indptr), shape=(self.manifest.shape[0], len(self.class_names))
@@ -373,7 +373,7 @@ class Corpus:
         path = {"class": "obs/label/categories", "multilabel": "uns/class_names"}.get(
             self.manifest.target or ""
         )
-        return [] if path is None else [str(name) for name in self.place.read(path)]
+        return [] if path is None else [str(name) for name in self.store.read(path)]
 
     @cached_property
     def split(self) -> AnyArray | None:
@@ -392,10 +392,10 @@ class Corpus:
     @cached_property
     def feature_names(self) -> FeatureNames:
         """Sequence of the d feature names, read as they are asked for."""
-        return FeatureNames(self.place, self.manifest.shape[1], self.manifest.named[1])
+        return FeatureNames(self.store, self.manifest.shape[1], self.manifest.named[1])
 
     def _rows(self, path: str) -> AnyArray:
-        return np.concatenate([self.place.read(path, s.start, s.stop) for s in self.segments])
+        return np.concatenate([self.store.read(path, s.start, s.stop) for s in self.segments])
 
     @property
     def spec(self) -> dict[str, Any]:

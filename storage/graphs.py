@@ -166,7 +166,7 @@ def graph(
     asked = {"k": k, "metric": metric, "method": method}
     if method != "exact":
         asked |= {"recall": recall, "candidates": candidates}
-    uri, made = place(corpus, asked), False
+    uri, made = graph_uri(corpus, asked), False
     if not manifest.exists(uri):
         with building(uri, wait) as (target, _):
             if not manifest.exists(uri):
@@ -175,7 +175,7 @@ def graph(
     return replace(open_graph(uri), made=made)
 
 
-def place(corpus: Corpus, asked: dict[str, Any]) -> str:
+def graph_uri(corpus: Corpus, asked: dict[str, Any]) -> str:
     """Where the graph of these rows with these settings is kept."""
     rows = [segment.name for segment in corpus.segments]
     key = fingerprint_of(
@@ -237,7 +237,7 @@ def open_graph(uri: str) -> Graph:
 
 
 @dataclass(frozen=True)
-class Into:
+class ChunkSink:
     """Where a worker puts finished rows; whole chunks, so every chunk has one writer."""
 
     uri: str
@@ -266,7 +266,7 @@ def _write(target: str, corpus: Corpus, asked: dict[str, Any]) -> None:
             zarr_format=3,
             config={"write_empty_chunks": True},
         )
-    written, info = stream_knn(corpus.X, sink=Into(target), **asked)
+    written, info = stream_knn(corpus.X, sink=ChunkSink(target), **asked)
     for part in written:
         writer.checksums.update(part)
     seal(writer, {"version": manifest.VERSION, "shape": shape, "graph": info, "store": corpus.uri})

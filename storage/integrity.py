@@ -11,7 +11,7 @@ import numpy as np
 
 from bigfs import engine
 from bigfs.matrix import Matrix
-from storage.corpus import Corpus, Place
+from storage.corpus import Corpus, StoreRef
 from storage.format import manifest as manifests
 from storage.format import verified
 from storage.opening import open as open_corpus
@@ -97,7 +97,7 @@ def check(uri: str | os.PathLike[str]) -> Report:
     problems = [
         line
         for found in engine.map_tiles(
-            _check_documents, parts, corpus.place, label="check documents"
+            _check_documents, parts, corpus.store, label="check documents"
         )
         for line in found
     ]
@@ -111,12 +111,12 @@ def check(uri: str | os.PathLike[str]) -> Report:
     return Report(uri, len(keys), problems)
 
 
-def _check_documents(keys: list[str], place: Place) -> list[str]:
-    checksums = manifests.checksums_of(place.uri, place.content)
+def _check_documents(keys: list[str], store: StoreRef) -> list[str]:
+    checksums = manifests.checksums_of(store.uri, store.content)
     problems = []
     for key in keys:
         try:
-            document = manifests.get(place.uri, key)
+            document = manifests.get(store.uri, key)
         except FileNotFoundError:
             problems.append(f"{verified.where(key)} is missing")
             continue

@@ -53,7 +53,7 @@ def open(uri: str | os.PathLike[str]) -> Corpus:
         from storage import anndata_view
 
         if anndata_view.is_anndata(uri):
-            return anndata_view.InPlace(uri)
+            return anndata_view.AnnDataCorpus(uri)
     manifest = manifests.manifest_of(uri)
     verified_reads.root(uri, manifest.content)
     return Corpus(uri, manifest, manifest.segments)
