@@ -27,7 +27,7 @@ from flows.locks import Busy, alone
 from flows.options import Engine, Staging
 from flows.served import require_served
 from storage.runs import Run, RunError, recover, require_out
-from storage.staging.stage import Plan, plan, reusable
+from storage.staging.plan import Plan, is_staged, make_plan
 
 
 @flow(name="bigfs", flow_run_name="{features} features of {source} by {method}")
@@ -208,12 +208,12 @@ def connected(engine: Engine) -> Iterator[None]:
 
 
 def planned_store(source: str, store: str | None, settings: Staging) -> Plan:
-    return plan(source, store, **settings.model_dump())
+    return make_plan(source, store, **settings.model_dump())
 
 
 def stage_once(planned: Plan, source: str, settings: Staging, how: tasks.How) -> dict[str, Any]:
     """Stage a source unless its store exists. Returns the record of the stage."""
-    there, options = reusable(planned), settings.model_dump() | {"memory_limit": how.memory_limit}
+    there, options = is_staged(planned), settings.model_dump() | {"memory_limit": how.memory_limit}
     record = tasks.once(
         tasks.stage,
         there,

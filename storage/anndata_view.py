@@ -18,7 +18,7 @@ from storage.corpus import Corpus
 from storage.errors import StoreError
 from storage.sources.anndata import AnnData
 from storage.staging import labels, scratch
-from storage.staging.bounds import TILE, bounds
+from storage.staging.bounds import TILE_NNZ, bounds
 
 LARGEST = 1 << 26  # bytes of a chunk: all of it is decoded for every tile that touches it
 
@@ -101,7 +101,7 @@ class AnnDataCorpus(Corpus):
 
     @cached_property
     def X(self) -> Matrix:
-        identity, cuts = self.source.fingerprint(), bounds([np.diff(self.indptr)], TILE)
+        identity, cuts = self.source.fingerprint(), bounds([np.diff(self.indptr)], TILE_NNZ)
         tiles = [Tile(self.source, identity, a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
         return Matrix((len(self.indptr) - 1, int(self.source.n_features or 0)), rows=tiles)
 
@@ -110,9 +110,11 @@ class AnnDataCorpus(Corpus):
         """Its kind, y and the class names."""
         if self._about[0] is None:
             return None, np.full(len(self.indptr) - 1, -1, dtype=np.int64), []
-        classes, codes, texts, whole = labels.distinct(self._about[0])
-        target = labels.settled([classes], [scratch.Labels(texts, whole, sets=False)], None, None)
-        return target.kind, labels.code_of(classes, codes, target), list(target.class_names)
+        classes, codes, texts, whole = labels.distinct_labels(self._about[0])
+        target = labels.common_target(
+            [classes], [scratch.LabelKind(texts, whole, sets=False)], None, None
+        )
+        return target.kind, labels.encode(classes, codes, target), list(target.class_names)
 
     @cached_property
     def y(self) -> Any:

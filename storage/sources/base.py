@@ -67,7 +67,7 @@ class Rows(NamedTuple):
     names: AnyArray | None = None
 
 
-def taken(rows: Rows, index: AnyArray) -> Rows:
+def take_rows(rows: Rows, index: AnyArray) -> Rows:
     """Some of the rows."""
     y = (
         rows.y[index]

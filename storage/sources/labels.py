@@ -6,7 +6,7 @@ Unlabelled is what is missing (null, an empty cell, NaN), and the one value that
 
 Whole numbers are exact at any size: an array holds them as integers where it can, a list of
 Python's integers where it can't, and floats only below 2⁵³. Two labels are the same only if their
-names are (`name_of`).
+names are (`label_text`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXACT = 2**53  # whole numbers below it are exact as floats
 WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 
 
-def name_of(value: Any) -> str:
+def label_text(value: Any) -> str:
     """Return the name of a label: whole numbers lose their point, so that 1.0 and 1 are one
     class.
     """
@@ -50,7 +50,7 @@ def one(value: Any, unlabelled: str | None, place: object) -> Label:
 
 
 def _names(unlabelled: str | None, value: Any) -> bool:
-    return unlabelled is not None and str(unlabelled) in (str(value), name_of(value))
+    return unlabelled is not None and str(unlabelled) in (str(value), label_text(value))
 
 
 def _simple(value: Any, place: object) -> Any:
@@ -152,18 +152,18 @@ def beside(path: str, n: int, unlabelled: str | None) -> AnyArray:
     with opened(path) as file:
         words = [decode(line).strip() for line in file]
     try:
-        numbers = [number(word) if word else None for word in words]
+        numbers = [parse_number(word) if word else None for word in words]
     except ValueError:
         return many(np.array(words, dtype=object), n, unlabelled, path)
     if any(isinstance(v, float) for v in numbers):
         numbers = [None if v is None else float(v) for v in numbers]
     y = gathered(numbers, path)
     if isinstance(y, list):  # integers that no array of numbers holds go by name
-        y = np.array(["" if v is None else name_of(v) for v in y])
+        y = np.array(["" if v is None else label_text(v) for v in y])
     return many(y, n, unlabelled, path)
 
 
-def number(word: str) -> int | float:
+def parse_number(word: str) -> int | float:
     """The number that a word is: an integer, exactly, if it has digits only.
 
     Raises
@@ -192,7 +192,7 @@ def gathered(labels: Sequence[Label], origin: str) -> Any:
             raise SourceError(f"{origin}: either all labels or none must be lists")
         return [v or () for v in labels]
     if "text" in kinds:
-        return np.array(["" if v is None else name_of(v) for v in labels])
+        return np.array(["" if v is None else label_text(v) for v in labels])
     whole = [v for v in labels if isinstance(v, int)]
     if whole and max(map(abs, whole)) > EXACT:
         return labels

@@ -109,7 +109,7 @@ def test_what_suits_is_used_where_it_lies(tmp_path, matrix, monkeypatch):
     zarr_text(
         zarr.open_group(path)["obs"], "split", ["train", "test", "train"] * 7 + ["test", "test"]
     )
-    monkeypatch.setattr("storage.anndata_view.TILE", 10)
+    monkeypatch.setattr("storage.anndata_view.TILE_NNZ", 10)
     corpus, staged = storage.open(path), storage.open(storage.stage(path, tmp_path / "staged.zarr"))
     assert len(corpus.X.row_tiles) > 3
     X = matrix.toarray().astype(np.float32)

@@ -18,8 +18,8 @@ from storage import sources
 from storage.errors import SourceError
 from storage.sources import gate
 from storage.sources.base import Rows
+from storage.staging import build, transpose
 from storage.staging import scratch as scratch_files
-from storage.staging import stage, transpose
 from tests.helpers.sources import refused, rows_of
 
 h5py = pytest.importorskip("h5py", reason="h5py is an optional extra")
@@ -286,13 +286,13 @@ def test_svmlight_with_a_lone_large_index_takes_memory_by_its_entries(tmp_path, 
     """No array of d numbers is made while the store is; a limit too small for one of them refuses
     the file by both sizes.
     """
-    monkeypatch.setattr("storage.staging.transpose.WIDE", 1 << 18)
+    monkeypatch.setattr("storage.staging.transpose.MAX_COLUMNS_HELD", 1 << 18)
     (tmp_path / "a.svm").write_text("1 1:2 7:1\n-1 3000000:1\n1 2:3\n")
     largest = []
     for module, name in (
-        (transpose, "_indptr"),
-        (transpose, "_occurring"),
-        (scratch_files, "by_column"),
+        (transpose, "_running_counts"),
+        (transpose, "_occupied_columns"),
+        (scratch_files, "sort_by_column"),
     ):
         monkeypatch.setattr(module, name, watched(getattr(module, name), largest))
     corpus = storage.open(storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr"))
@@ -303,7 +303,7 @@ def test_svmlight_with_a_lone_large_index_takes_memory_by_its_entries(tmp_path, 
         corpus.X.columns([0, 1, 6, 2_999_999]).toarray(), [[2, 0, 1, 0], [0, 0, 0, 1], [0, 3, 0, 0]]
     )
     assert storage.check(corpus.uri).problems == []
-    limit = stage.MATRIX_BASE + (70 << 20)
+    limit = build.MATRIX_BASE + (70 << 20)
     (tmp_path / "b.svm").write_text("1 100000000:1\n")
     with pytest.raises(
         NotEnoughMemory,

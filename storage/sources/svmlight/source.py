@@ -61,7 +61,9 @@ class Svmlight(MatrixSource):
     def __post_init__(self) -> None:
         try:
             self.none = (
-                np.nan if self.unlabelled is None else label_rules.number(str(self.unlabelled))
+                np.nan
+                if self.unlabelled is None
+                else label_rules.parse_number(str(self.unlabelled))
             )
         except ValueError:
             raise SourceError(
@@ -123,7 +125,9 @@ class Svmlight(MatrixSource):
             if not gate.single(value):
                 raise SourceError(self._complaint(5, start, raw, begin))
             values[entry] = value
-        numbers = {label: label_rules.number(_number_at(raw, begin)) for label, begin in again}
+        numbers = {
+            label: label_rules.parse_number(_number_at(raw, begin)) for label, begin in again
+        }
         for label, begin in again:
             if numbers[label] in (np.inf, -np.inf):
                 raise SourceError(self._complaint(1, start, raw, begin))
