@@ -56,14 +56,14 @@ class AnnDataCorpus(Corpus):
 
     def __init__(self, uri: str) -> None:
         self.uri, self.source = uri, AnnData(uri)
-        self.indptr, largest = self.source.by_rows()
+        self.indptr, largest = self.source.row_layout()
         if largest > LARGEST:
             raise StoreError(
                 f"{uri} has chunks of {largest >> 20} MB, too large to read by "
                 f"rows where they lie: stage it"
             )
         self.source = self.source.unpacked(Path())
-        self._about = self.source.about(0, len(self.indptr) - 1)
+        self._annotations = self.source.annotations(0, len(self.indptr) - 1)
 
     @property
     def manifest(self) -> Any:  # type: ignore[override]  # a field of a staged corpus
@@ -108,9 +108,9 @@ class AnnDataCorpus(Corpus):
     @cached_property
     def _target(self) -> tuple[str | None, AnyArray, list[str]]:
         """Its kind, y and the class names."""
-        if self._about[0] is None:
+        if self._annotations[0] is None:
             return None, np.full(len(self.indptr) - 1, -1, dtype=np.int64), []
-        classes, codes, texts, whole = labels.distinct_labels(self._about[0])
+        classes, codes, texts, whole = labels.distinct_labels(self._annotations[0])
         target = labels.common_target(
             [classes], [scratch.LabelKind(texts, whole, sets=False)], None, None
         )
@@ -126,11 +126,11 @@ class AnnDataCorpus(Corpus):
 
     @cached_property
     def split(self) -> AnyArray | None:
-        return self._about[1]
+        return self._annotations[1]
 
     @cached_property
     def sample_names(self) -> AnyArray:
-        names = self._about[2]
+        names = self._annotations[2]
         return (np.arange(len(self.indptr) - 1).astype(np.str_) if names is None else names).astype(
             object
         )

@@ -240,7 +240,7 @@ class Run:
     def scores(self) -> Any:
         """Every feature's score, mapped from the file."""
         with undamaged(self.path / "scores.npy"):
-            scores = disk.mapped(self.path / "scores.npy")
+            scores = disk.map_file(self.path / "scores.npy")
             if scores.ndim != 1:
                 raise ValueError("it must hold one score per feature")
         return scores

@@ -58,7 +58,7 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
         raise SourceError(f"unknown format {format!r}; the formats are {', '.join(FORMATS)}")
     name = str(source)
     if name.startswith(PREFIX):
-        return _made(Synthetic, name, options)
+        return _construct(Synthetic, name, options)
     if name.startswith(("http://", "https://")):
         source = catalogue.download(name)
     if not Path(source).exists():
@@ -69,7 +69,7 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
                 **{"format": format, **dict(parse_qsl(query, keep_blank_values=True)), **options},
             )
         if name in catalogue.ENTRIES:
-            return _catalogued(name, format, options)
+            return _from_catalogue(name, format, options)
         raise SourceError(
             f"{name} does not exist: give the path of a file or a folder, a URL, or a "
             f"name that `bigfs datasets` lists"
@@ -78,10 +78,10 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
         raise SourceError(
             f"{name} is an empty folder: give a folder with one subfolder of text files per class"
         )
-    return _made(FORMATS[format] if format else _guess(Path(source)), str(source), options)
+    return _construct(FORMATS[format] if format else _guess(Path(source)), str(source), options)
 
 
-def _made(kind: Any, path: str, options: dict[str, Any]) -> Source:
+def _construct(kind: Any, path: str, options: dict[str, Any]) -> Source:
     parameters = inspect.signature(kind).parameters
     known = [name for name in list(parameters)[1:] if name != "plain"]
     if unknown := sorted(set(options) - set(known)):
@@ -89,13 +89,13 @@ def _made(kind: Any, path: str, options: dict[str, Any]) -> Source:
             f"{kind.format} has no option {', '.join(unknown)}; it has {', '.join(known) or 'none'}"
         )
     options = {
-        name: _typed(value, str(parameters[name].annotation), name)
+        name: _convert_option(value, str(parameters[name].annotation), name)
         for name, value in options.items()
     }
     return kind(path, **options)  # type: ignore[no-any-return]  # of a registry
 
 
-def _typed(value: Any, wanted: str, name: str) -> Any:
+def _convert_option(value: Any, wanted: str, name: str) -> Any:
     """An option that was written in the source's name, as its parameter wants it."""
     if not isinstance(value, str) or "str" in wanted:
         return value
@@ -108,7 +108,7 @@ def _typed(value: Any, wanted: str, name: str) -> Any:
         ) from None
 
 
-def _catalogued(name: str, format: str | None, options: dict[str, Any]) -> Source:
+def _from_catalogue(name: str, format: str | None, options: dict[str, Any]) -> Source:
     """A corpus of the catalogue: its files joined, its labels from their own file if they lie
     apart.
     """

@@ -28,12 +28,20 @@ from storage.sources import gate
 from storage.sources import labels as label_rules
 from storage.sources.arrays import hdf5
 from storage.sources.base import MatrixSource, Rows
-from storage.sources.spool import Spool, checked, csc_triplets, csr, flat, row_ranges, save_triplets
+from storage.sources.spool import (
+    Spool,
+    check_rows,
+    csc_triplets,
+    flatten_rows,
+    make_csr,
+    row_ranges,
+    save_triplets,
+)
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
-class Guarded(WrapperStore[Store]):
+class CodecCheckedStore(WrapperStore[Store]):
     """A store of another program: its metadata are checked before a codec that they name runs."""
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
@@ -148,7 +156,7 @@ class AnnData(MatrixSource):
             )
 
     def read(self, piece: tuple[int, int]) -> Rows:
-        return Rows(self.rows(*piece), *self.about(*piece))
+        return Rows(self.rows(*piece), *self.annotations(*piece))
 
     def rows(self, start: int, stop: int) -> sp.csr_array:
         """Rows [start, stop) of the matrix."""
@@ -158,26 +166,26 @@ class AnnData(MatrixSource):
                 rows = self.spool.read((start, stop)).X
             elif kind == "array":
                 gate.require_room(3 * (stop - start) * d, self.path)
-                rows = flat(np.asarray(X[start:stop]), self.path)
+                rows = flatten_rows(np.asarray(X[start:stop]), self.path)
             else:
                 rows = self._csr(X, start, stop, d)
-        return checked(rows, self.path, start)
+        return check_rows(rows, self.path, start)
 
-    def about(self, start: int, stop: int) -> tuple[Any, AnyArray | None, AnyArray | None]:
+    def annotations(self, start: int, stop: int) -> tuple[Any, AnyArray | None, AnyArray | None]:
         """Their labels, splits and names, each None if there are none."""
         with self._file() as file:
             y = self._column(file, self.label, "label", start, stop)
             split = self._column(file, self.split, "split", start, stop)
             names = self._index(file, "obs", start, stop)
         if y is not None:
-            y = label_rules.many(y, stop - start, self.unlabelled, self.path)
+            y = label_rules.as_label_array(y, stop - start, self.unlabelled, self.path)
         if split is not None and not set(split) <= {"train", "test"}:
             raise SourceError(
                 f"{self.path}: obs[{self.split or 'split'!r}] must hold train and test only"
             )
         return y, split, names
 
-    def by_rows(self) -> tuple[AnyArray, int]:
+    def row_layout(self) -> tuple[AnyArray, int]:
         """indptr of a csr matrix, and the bytes of its largest chunk: what using it where it lies
         depends on.
 
@@ -200,7 +208,7 @@ class AnnData(MatrixSource):
     def _csr(self, X: Any, start: int, stop: int, d: int) -> sp.csr_array:
         indptr = np.asarray(X["indptr"][start : stop + 1], dtype=np.int64)
         cut = slice(int(indptr[0]), int(indptr[-1]))
-        return csr(
+        return make_csr(
             np.asarray(X["data"][cut]),
             np.asarray(X["indices"][cut]),
             indptr,
@@ -217,7 +225,9 @@ class AnnData(MatrixSource):
         """
         try:
             if Path(self.path).is_dir():
-                yield zarr.open_group(Guarded(LocalStore(self.path, read_only=True)), mode="r")
+                yield zarr.open_group(
+                    CodecCheckedStore(LocalStore(self.path, read_only=True)), mode="r"
+                )
             else:
                 with hdf5(self.path) as file:
                     yield file
@@ -259,7 +269,11 @@ class AnnData(MatrixSource):
             return None
         group = file[frame]
         names = group[group.attrs.get("_index", "_index")]
-        return _texts(self._whole(file, names, "_index") if frame == "obs" else names, start, stop)
+        return _read_texts(
+            self._require_full_column(file, names, "_index") if frame == "obs" else names,
+            start,
+            stop,
+        )
 
     def _columns(self, file: Any) -> list[str]:
         """The names of the columns of obs."""
@@ -285,8 +299,10 @@ class AnnData(MatrixSource):
         column = file["obs"][name or default]
         kind = column.attrs.get("encoding-type")
         if kind == "categorical":
-            codes = np.asarray(self._whole(file, column["codes"], name or default)[start:stop])
-            categories = _texts(column["categories"], 0, None)
+            codes = np.asarray(
+                self._require_full_column(file, column["codes"], name or default)[start:stop]
+            )
+            categories = _read_texts(column["categories"], 0, None)
             if codes.size and not -1 <= codes.min() <= codes.max() < len(categories):
                 raise SourceError(
                     f"{self.path} is broken: obs[{name or default!r}] has a "
@@ -298,14 +314,14 @@ class AnnData(MatrixSource):
             raise SourceError(
                 f"{self.path}: obs[{name or default!r}] has the encoding {kind!r}: {known}"
             )
-        self._whole(file, column, name or default)
+        self._require_full_column(file, column, name or default)
         return (
-            _texts(column, start, stop)
+            _read_texts(column, start, stop)
             if column.dtype.kind in "OTU"
             else np.asarray(column[start:stop])
         )
 
-    def _whole(self, file: Any, column: Any, name: str) -> Any:
+    def _require_full_column(self, file: Any, column: Any, name: str) -> Any:
         """A column of obs with one value a sample."""
         n = self._matrix(file)[2][0]
         if column.shape != (n,):
@@ -315,7 +331,7 @@ class AnnData(MatrixSource):
         return column
 
 
-def _texts(array: Any, start: int, stop: int | None) -> AnyArray:
+def _read_texts(array: Any, start: int, stop: int | None) -> AnyArray:
     if hasattr(array, "asstr") and array.dtype.kind == "O":  # h5py
         array = array.asstr()
     # NumPy's own texts lose a NUL at the end

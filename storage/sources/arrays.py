@@ -27,20 +27,20 @@ from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
 from storage.sources import gate, matfile
 from storage.sources import labels as label_rules
-from storage.sources.base import MatrixSource, Rows, intact, opened
+from storage.sources.base import MatrixSource, Rows, open_decompressed, source_errors
 from storage.sources.spool import (
     CHUNK,
     Spool,
     Triplets,
     csc_triplets,
-    dense,
+    dense_spool,
     save_labels,
     save_triplets,
-    sparse,
+    sparse_spool,
 )
 
 
-class Saved(MatrixSource):
+class SpooledMatrix(MatrixSource):
     """What these formats share: `unpacked` lays the matrix out on scratch, and pieces are row
     ranges of it.
     """
@@ -65,22 +65,24 @@ class Saved(MatrixSource):
         return fingerprint_of(self.format, identity_of(files), self.settings())
 
     @abstractmethod
-    def spooled(self, folder: Path) -> Spool:
+    def make_spool(self, folder: Path) -> Spool:
         """The matrix laid out in `folder`, with its own labels if it has any."""
 
     def unpacked(self, scratch: Path) -> Self:
         ready = copy.copy(self)
         folder = Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}"
         shutil.rmtree(folder, ignore_errors=True)  # of a run that was broken off
-        with intact(f"{self.path} cannot be read as {self.format}"):
-            spool = self.spooled(folder)
+        with source_errors(f"{self.path} cannot be read as {self.format}"):
+            spool = self.make_spool(folder)
         if 0 in spool.shape:
             raise SourceError(
                 f"{self.path} holds a matrix of {spool.shape[0]} × {spool.shape[1]}: "
                 f"there is nothing to select from"
             )
         if self.labels is not None:
-            save_labels(spool, label_rules.beside(self.labels, spool.shape[0], self.unlabelled))
+            save_labels(
+                spool, label_rules.read_labels(self.labels, spool.shape[0], self.unlabelled)
+            )
         if ready.sample_shape is not None and np.prod(ready.sample_shape) != spool.shape[1]:
             raise SourceError(
                 f"{self.path} has {spool.shape[1]} features per row, which is not an "
@@ -90,13 +92,13 @@ class Saved(MatrixSource):
         return ready
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
-        return self._ready.pieces(size)
+        return self._ready_spool.pieces(size)
 
     def read(self, piece: tuple[int, int]) -> Rows:
-        return self._ready.read(piece)
+        return self._ready_spool.read(piece)
 
     @property
-    def _ready(self) -> Spool:
+    def _ready_spool(self) -> Spool:
         if self.spool is None:
             raise ValueError(f"{self.path} is read through unpacked(scratch)")
         return self.spool
@@ -116,7 +118,7 @@ def image_shape(text: str | tuple[int, int] | None) -> tuple[int, int] | None:
     return int(sides[0]), int(sides[1])
 
 
-class Npy(Saved):
+class Npy(SpooledMatrix):
     """A NumPy array of n × d, or a stack of images l × M × N (each flattened columns first)."""
 
     format = "npy"
@@ -125,15 +127,15 @@ class Npy(Saved):
     def sniff(cls, path: Path, head: bytes) -> bool:
         return head.startswith(b"\x93NUMPY")
 
-    def spooled(self, folder: Path) -> Spool:
+    def make_spool(self, folder: Path) -> Spool:
         folder.mkdir(parents=True, exist_ok=True)
         # a copy: scratch is what workers see
-        with opened(self.path) as packed, open(folder / "X.npy", "wb") as out:
+        with open_decompressed(self.path) as packed, open(folder / "X.npy", "wb") as out:
             shutil.copyfileobj(packed, out, 1 << 22)
-        return self.dense(folder)
+        return self._dense_spool(folder)
 
-    def dense(self, folder: Path) -> Spool:
-        spool = dense(folder, self.path)
+    def _dense_spool(self, folder: Path) -> Spool:
+        spool = dense_spool(folder, self.path)
         X = spool.array("X")
         if X.ndim == 3:
             own = (int(X.shape[1]), int(X.shape[2]))
@@ -143,7 +145,7 @@ class Npy(Saved):
 
     def unpacked(self, scratch: Path) -> Self:
         ready = super().unpacked(scratch)
-        spool = ready._ready
+        spool = ready._ready_spool
         if spool.has("X") and (X := spool.array("X")).ndim == 3:
             ready.sample_shape = (int(X.shape[1]), int(X.shape[2]))
         return ready
@@ -162,11 +164,11 @@ class Npz(Npy):
             return False
         if not zipfile.is_zipfile(path):
             return path.suffix == ".npz"  # a truncated one
-        with intact(f"{path} is a broken zip archive"), zipfile.ZipFile(path) as archive:
+        with source_errors(f"{path} is a broken zip archive"), zipfile.ZipFile(path) as archive:
             names = set(archive.namelist())
         return "X.npy" in names or {"format.npy", "shape.npy"} <= names
 
-    def spooled(self, folder: Path) -> Spool:
+    def make_spool(self, folder: Path) -> Spool:
         folder.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(self.path) as archive:
             names = set(archive.namelist())
@@ -180,7 +182,7 @@ class Npz(Npy):
                 ):
                     shutil.copyfileobj(packed, out, 1 << 22)
         if "X.npy" in names:
-            spool = self.dense(folder)
+            spool = self._dense_spool(folder)
         elif {"format.npy", "shape.npy", "data.npy"} <= names:
             spool = self._sparse(folder)
         else:
@@ -190,12 +192,14 @@ class Npz(Npy):
             )
         if (folder / "own_y.npy").exists():
             own = disk.load(folder / "own_y.npy")
-            save_labels(spool, label_rules.many(own, spool.shape[0], self.unlabelled, self.path))
+            save_labels(
+                spool, label_rules.as_label_array(own, spool.shape[0], self.unlabelled, self.path)
+            )
         return spool
 
     def _sparse(self, folder: Path) -> Spool:
         def array(name: str) -> Any:
-            return disk.mapped(folder / f"{name}.npy")
+            return disk.map_file(folder / f"{name}.npy")
 
         kind = np.asarray(array("format")).item()
         kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
@@ -214,7 +218,7 @@ class Npz(Npy):
                     f"{self.path} is broken: {name} has the shape {part.shape}, not {(stored,)}"
                 )
         if kind == "csr":
-            return sparse(folder, self.path, (n, d))
+            return sparse_spool(folder, self.path, (n, d))
         if kind == "csc":
             gate.require_indptr(parts["indptr"], d, stored, self.path)
         entries = (
@@ -233,7 +237,7 @@ def _coo(parts: dict[str, Any]) -> Iterator[Triplets]:
         yield row, col, data
 
 
-class Mat(Saved):
+class Mat(SpooledMatrix):
     """A MATLAB file with a matrix of samples × features and a vector of labels.
 
     Parameters
@@ -266,7 +270,7 @@ class Mat(Saved):
     def sniff(cls, path: Path, head: bytes) -> bool:
         return head.startswith(b"MATLAB ")
 
-    def spooled(self, folder: Path) -> Spool:
+    def make_spool(self, folder: Path) -> Spool:
         with open(self.path, "rb") as file:
             if file.read(10) == b"MATLAB 7.3":
                 return self._hdf5(folder)
@@ -282,15 +286,15 @@ class Mat(Saved):
         x, y = self._names(reply["variables"])
         require_memory(matfile.projected(self.path, *reply["variables"][x]), what, room)
         spool = (
-            sparse(folder, self.path, tuple(reply["shape"]))
+            sparse_spool(folder, self.path, tuple(reply["shape"]))
             if "shape" in reply
-            else dense(folder, self.path)
+            else dense_spool(folder, self.path)
         )
         return self._with_labels(spool, disk.load(folder / "own_y.npy") if y else None)
 
     def _with_labels(self, spool: Spool, y: Any) -> Spool:
         if y is not None:
-            y = label_rules.many(y, spool.shape[0], self.unlabelled, self.path)
+            y = label_rules.as_label_array(y, spool.shape[0], self.unlabelled, self.path)
         return save_labels(spool, y)
 
     def _names(self, there: Any) -> tuple[str, str | None]:
@@ -320,7 +324,7 @@ class Mat(Saved):
                 for start in range(0, n, step):
                     out[start : start + step] = X[:, start : start + step].T
                 out.flush()
-                spool = dense(folder, self.path)
+                spool = dense_spool(folder, self.path)
             return self._with_labels(spool, file[y][:] if y else None)
 
     def _hdf5_sparse(self, folder: Path, X: Any) -> Spool:

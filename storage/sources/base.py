@@ -200,7 +200,7 @@ class TextSource(Source):
 # --- what the formats share -----------------------------------------------------------------------
 
 
-def opened(path: str | Path) -> IO[bytes]:
+def open_decompressed(path: str | Path) -> IO[bytes]:
     """The file as bytes; gzip, bzip2 and xz are known by their first bytes and decompressed."""
     with open(path, "rb") as file:
         start = file.read(6)
@@ -216,7 +216,7 @@ def is_compressed(path: str | Path) -> bool:
 
 
 @contextlib.contextmanager
-def intact(complaint: str) -> Iterator[None]:
+def source_errors(complaint: str) -> Iterator[None]:
     """Turn what a reader raises for damaged bytes into one line.
 
     Parameters
@@ -245,17 +245,21 @@ def head(path: Path, size: int = 1 << 16) -> bytes:
     """The first decompressed bytes of a file, empty for a folder."""
     if path.is_dir():
         return b""
-    with intact(f"{path} is broken"), opened(path) as file:
+    with source_errors(f"{path} is broken"), open_decompressed(path) as file:
         return file.read(size)
 
 
 def decompress(path: str | Path, target: Path) -> None:
     """Write the decompressed content of `path` to `target`."""
-    with intact(f"{path} is broken"), opened(path) as file, open(target, "wb") as out:
+    with (
+        source_errors(f"{path} is broken"),
+        open_decompressed(path) as file,
+        open(target, "wb") as out,
+    ):
         shutil.copyfileobj(file, out, 1 << 22)
 
 
-def shortened(value: object, length: int = 80) -> str:
+def shorten(value: object, length: int = 80) -> str:
     """What came, for a message: in ASCII, and cut where it is long."""
     text = ascii(value)
     return text if len(text) <= length else f"{text[:length]}…"

@@ -18,11 +18,11 @@ from bigfs.types import AnyArray, BoolArray, IntArray
 from storage.errors import SourceError
 
 # samples or features: the store's indices are int32, and so is the count of them
-LARGEST = 2**31 - 1
-FITS = "values must be finite and fit in float32"
+MAX_SIDE = 2**31 - 1
+MUST_FIT = "values must be finite and fit in float32"
 
 
-def single(value: float) -> bool:
+def value_fits_float32(value: float) -> bool:
     """Say whether float32 holds a number.
 
     Parameters
@@ -32,12 +32,12 @@ def single(value: float) -> bool:
     Returns
     -------
     bool
-        As `fit` says of an array.
+        As `fits_float32` says of an array.
     """
-    return bool(fit(np.array([value]))[0])
+    return bool(fits_float32(np.array([value]))[0])
 
 
-def fit(values: AnyArray) -> BoolArray:
+def fits_float32(values: AnyArray) -> BoolArray:
     """Say which values float32 holds.
 
     Parameters
@@ -74,11 +74,11 @@ def require_values(X: sp.csr_array, place: Callable[[int], str]) -> sp.csr_array
     SourceError
         A value is NaN, infinite, too large for float32, or becomes 0 there.
     """
-    wrong = np.flatnonzero(~fit(X.data))
+    wrong = np.flatnonzero(~fits_float32(X.data))
     if len(wrong):
         row = int(np.searchsorted(X.indptr, wrong[0], side="right")) - 1
         raise SourceError(
-            f"{place(row)}, column {X.indices[wrong[0]]} (from 0) is {X.data[wrong[0]]}: {FITS}"
+            f"{place(row)}, column {X.indices[wrong[0]]} (from 0) is {X.data[wrong[0]]}: {MUST_FIT}"
         )
     return X
 
@@ -129,8 +129,8 @@ def require_shape(n: int, d: int, origin: str) -> tuple[int, int]:
         A side is negative, or beyond what an int32 index reaches.
     """
     for what, side in (("samples", n), ("features", d)):
-        if not 0 <= side <= LARGEST:
-            raise SourceError(f"{origin} has {side} {what}: a store holds up to {LARGEST}")
+        if not 0 <= side <= MAX_SIDE:
+            raise SourceError(f"{origin} has {side} {what}: a store holds up to {MAX_SIDE}")
     return int(n), int(d)
 
 
@@ -158,9 +158,9 @@ def require_index(index: int, place: object, n_features: int | None = None) -> i
     """
     if n_features is not None and index >= n_features:
         raise SourceError(f"{place}: column {index} (from 0) lies outside {n_features} columns")
-    if index >= LARGEST:
+    if index >= MAX_SIDE:
         raise SourceError(
-            f"{place}: column {index} (from 0): a store holds up to {LARGEST} features"
+            f"{place}: column {index} (from 0): a store holds up to {MAX_SIDE} features"
         )
     return index
 

@@ -15,7 +15,7 @@ import numpy as np
 from bigfs.types import IntArray
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
-from storage.sources.base import MatrixSource, Rows, intact, opened
+from storage.sources.base import MatrixSource, Rows, open_decompressed, source_errors
 
 
 class Joined(MatrixSource):
@@ -98,13 +98,13 @@ class Topics(MatrixSource):
 
     def read(self, piece: Any) -> Rows:
         rows = self.rows.read(piece)
-        about = _about(self.qrels)
+        topics = _read_topics(self.qrels)
         document = np.asarray(rows.y, dtype=np.int64)
         first, last = (
-            np.searchsorted(about.document, document, side) for side in ("left", "right")
+            np.searchsorted(topics.document, document, side) for side in ("left", "right")
         )  # type: ignore[call-overload]  # sides
         labels = [
-            tuple(sorted(about.names[t] for t in about.topic[a:b]))
+            tuple(sorted(topics.names[t] for t in topics.topic[a:b]))
             for a, b in zip(first, last, strict=True)
         ]
         if () in labels:
@@ -115,7 +115,7 @@ class Topics(MatrixSource):
         return rows._replace(y=labels, names=document.astype(str))
 
 
-class About(NamedTuple):
+class TopicTable(NamedTuple):
     """The topics' file, by document."""
 
     document: IntArray
@@ -124,10 +124,13 @@ class About(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _about(qrels: str) -> About:
+def _read_topics(qrels: str) -> TopicTable:
     import pandas as pd
 
-    with intact(f"{qrels} must hold lines of topic, document and 1"), opened(qrels) as file:
+    with (
+        source_errors(f"{qrels} must hold lines of topic, document and 1"),
+        open_decompressed(qrels) as file,
+    ):
         table = pd.read_csv(
             file,
             sep=" ",
@@ -137,4 +140,4 @@ def _about(qrels: str) -> About:
         )
     names, topic = np.unique(table["topic"].to_numpy(dtype=str), return_inverse=True)
     order = np.argsort(table["document"].to_numpy(), kind="stable")
-    return About(table["document"].to_numpy()[order], topic[order], names.tolist())
+    return TopicTable(table["document"].to_numpy()[order], topic[order], names.tolist())

@@ -19,20 +19,20 @@ import scipy.sparse as sp
 from storage.errors import SourceError
 from storage.sources import gate
 from storage.sources import labels as label_rules
-from storage.sources.base import Document, MatrixSource, Rows, TextSource, byte_ranges, shortened
-from storage.sources.records import Cut
+from storage.sources.base import Document, MatrixSource, Rows, TextSource, byte_ranges, shorten
+from storage.sources.records import ByteRangeFile
 
 LINE_LIMIT = 1 << 28  # bytes of one line: more is not a file of lines
 WITH_FEATURES = re.compile(rb'(?<!\\)"features"\s*:\s*\{')
 
 
-class Lines(Cut):
+class JsonLinesFile(ByteRangeFile):
     """What both kinds share: cutting by bytes, and a parser whose errors name the line."""
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
         return byte_ranges(self.length(), size)
 
-    def objects(self, piece: tuple[int, int]) -> Iterator[tuple[dict[str, Any], Place]]:
+    def objects(self, piece: tuple[int, int]) -> Iterator[tuple[dict[str, Any], LinePosition]]:
         """The objects of the lines that begin in a byte range, each with its place for messages."""
         start, stop = piece
         limit = (
@@ -44,12 +44,12 @@ class Lines(Cut):
                 while (rest := file.readline(1 << 16)) and not rest.endswith(b"\n"):
                     pass
             while (at := file.tell()) < stop and (line := file.readline(limit)):
-                self.require_room(len(line), Place(self, at))
+                self.require_room(len(line), LinePosition(self, at))
                 if line.strip():
-                    place = Place(self, at)
+                    place = LinePosition(self, at)
                     yield self._parse(line, place), place
 
-    def _parse(self, line: bytes, place: Place) -> dict[str, Any]:
+    def _parse(self, line: bytes, place: LinePosition) -> dict[str, Any]:
         if len(line) >= LINE_LIMIT:
             raise SourceError(
                 f"{place}: the line is longer than {LINE_LIMIT >> 20} MiB: "
@@ -67,7 +67,7 @@ class Lines(Cut):
             raise SourceError(f"{place} holds {type(found).__name__}, not an object with fields")
         return found
 
-    def field(self, found: dict[str, Any], name: str, option: str, place: Place) -> Any:
+    def field(self, found: dict[str, Any], name: str, option: str, place: LinePosition) -> Any:
         if name not in found:
             raise SourceError(
                 f"{place} has no field {name!r}, only "
@@ -76,10 +76,10 @@ class Lines(Cut):
         return found[name]
 
 
-class Place:
+class LinePosition:
     """Where a line is, as a message says it; the lines before it are counted only then."""
 
-    def __init__(self, source: Lines, at: int) -> None:
+    def __init__(self, source: JsonLinesFile, at: int) -> None:
         self.source, self.at = source, at
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number; leave out the field or write null")
 
 
-class JsonLines(Lines, TextSource):
+class JsonLines(JsonLinesFile, TextSource):
     """Documents: ``{"text": …, "label": …}`` a line.
 
     Takes the options of `storage.sources.records`.
@@ -126,7 +126,7 @@ class JsonLines(Lines, TextSource):
             )
 
 
-class JsonFeatures(Lines, MatrixSource):
+class JsonFeatures(JsonLinesFile, MatrixSource):
     """Rows: ``{"features": {"3": 0.5, "17": 1}, "label": …}`` a line; columns are numbered from 0.
 
     Parameters
@@ -175,9 +175,9 @@ class JsonFeatures(Lines, MatrixSource):
             if len(set(columns[indptr[-1] :])) < len(row):
                 raise SourceError(f"{place}: two names mean the same column, such as '1' and '01'")
             indptr.append(len(columns))
-            found_labels.append(self.labelled(found.get(self.label), place))
-            splits.append(self.half(found.get(self.split), place))
-            names.append(self.called(found.get(self.name)))
+            found_labels.append(self.read_label(found.get(self.label), place))
+            splits.append(self.read_split(found.get(self.split), place))
+            names.append(self.read_name(found.get(self.name)))
         width = max(self.n_features or 0, max(columns, default=-1) + 1)
         X = sp.csr_array(
             (values, np.array(columns, dtype=np.int32), indptr), shape=(len(indptr) - 1, width)
@@ -185,24 +185,24 @@ class JsonFeatures(Lines, MatrixSource):
         X.sort_indices()
         return Rows(
             X,
-            label_rules.gathered(found_labels, self.path),
+            label_rules.pack_labels(found_labels, self.path),
             np.array(splits, dtype=str) if splits and None not in splits else None,
             np.array(names) if any(names) else None,
         )
 
-    def _column(self, column: str, place: Place) -> int:
+    def _column(self, column: str, place: LinePosition) -> int:
         if not (column.isascii() and column.isdigit() and len(column) < 19):
             raise SourceError(f"{place}: {column!r} is not a column number (from 0)")
         return gate.require_index(int(column), place, self.n_features)
 
-    def _value(self, value: Any, column: str, place: Place) -> float:
+    def _value(self, value: Any, column: str, place: LinePosition) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise SourceError(
-                f"{place}: the value of column {column} is {shortened(value)}, not a finite number"
+                f"{place}: the value of column {column} is {shorten(value)}, not a finite number"
             )
-        if not abs(value) <= sys.float_info.max or not gate.single(float(value)):
+        if not abs(value) <= sys.float_info.max or not gate.value_fits_float32(float(value)):
             raise SourceError(
-                f"{place}: the value of column {column} is {shortened(value)}: {gate.FITS}"
+                f"{place}: the value of column {column} is {shorten(value)}: {gate.MUST_FIT}"
             )
         return float(value)
 

@@ -21,9 +21,9 @@ import numpy as np
 from bigfs.types import AnyArray
 from storage import disk
 from storage.errors import SourceError
-from storage.sources.base import Label, decode, opened, shortened
+from storage.sources.base import Label, decode, open_decompressed, shorten
 
-EXACT = 2**53  # whole numbers below it are exact as floats
+MAX_EXACT = 2**53  # whole numbers below it are exact as floats
 WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 
 
@@ -34,7 +34,7 @@ def label_text(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def one(value: Any, unlabelled: str | None, place: object) -> Label:
+def as_label(value: Any, unlabelled: str | None, place: object) -> Label:
     """The label of one document; a list is a set of classes.
 
     `place` is only written out in an error.
@@ -43,44 +43,46 @@ def one(value: Any, unlabelled: str | None, place: object) -> Label:
         return None
     if isinstance(value, (list, tuple)):
         return tuple(
-            label for label in (_simple(v, place) for v in value) if not _names(unlabelled, label)
+            label
+            for label in (_scalar_label(v, place) for v in value)
+            if not _is_unlabeled(unlabelled, label)
         )
-    value = _simple(value, place)
-    return None if _names(unlabelled, value) else value
+    value = _scalar_label(value, place)
+    return None if _is_unlabeled(unlabelled, value) else value
 
 
-def _names(unlabelled: str | None, value: Any) -> bool:
+def _is_unlabeled(unlabelled: str | None, value: Any) -> bool:
     return unlabelled is not None and str(unlabelled) in (str(value), label_text(value))
 
 
-def _simple(value: Any, place: object) -> Any:
+def _scalar_label(value: Any, place: object) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return _storable(value, place)
+        return _require_storable(value, place)
     if isinstance(value, int) or (isinstance(value, float) and np.isfinite(value)):
         return value
     raise SourceError(
-        f"{place}: a label must be a text, a number or a list of those; got {shortened(value)}"
+        f"{place}: a label must be a text, a number or a list of those; got {shorten(value)}"
     )
 
 
-def _storable(label: str, place: object) -> str:
+def _require_storable(label: str, place: object) -> str:
     """A text that a store gives back as it came."""
     if "\0" in label:
         raise SourceError(
-            f"{place}: the label {shortened(label)} holds the character "
+            f"{place}: the label {shorten(label)} holds the character "
             f"NUL, which a store cannot hold"
         )
     if not label.isascii() and any("\ud800" <= letter <= "\udfff" for letter in label):
         raise SourceError(
-            f"{place}: the label {shortened(label)} holds half of a "
+            f"{place}: the label {shorten(label)} holds half of a "
             f"surrogate pair, which is not a character"
         )
     return label
 
 
-def many(values: Any, n: int, unlabelled: str | None, origin: str) -> AnyArray:
+def as_label_array(values: Any, n: int, unlabelled: str | None, origin: str) -> AnyArray:
     """n labels as an array: integers, masked where unlabelled, or floats with NaN there, or strings
     with "" there.
     """
@@ -91,11 +93,11 @@ def many(values: Any, n: int, unlabelled: str | None, origin: str) -> AnyArray:
         )
     y = y.reshape(-1)
     if y.dtype.kind in "OSU":  # O: a cell array of texts
-        return _texts(y, unlabelled, origin)
+        return _text_labels(y, unlabelled, origin)
     if y.dtype.kind not in "biuf":
         raise SourceError(f"{origin}: labels must be texts or numbers; got {y.dtype}")
     if y.dtype.kind == "f":
-        y = _floats(y, origin)
+        y = _float_labels(y, origin)
     elif y.dtype.kind == "b":
         y = y.astype(np.int64)
     if unlabelled is None:
@@ -106,22 +108,22 @@ def many(values: Any, n: int, unlabelled: str | None, origin: str) -> AnyArray:
         raise SourceError(
             f"{origin} has numeric labels: unlabelled={unlabelled!r} must be a number"
         ) from None
-    exact = y.dtype.kind == "f" or not len(y) or max(-int(y.min()), int(y.max())) <= EXACT
+    exact = y.dtype.kind == "f" or not len(y) or max(-int(y.min()), int(y.max())) <= MAX_EXACT
     return np.where(none, np.nan, y) if exact else np.ma.MaskedArray(y, none)
 
 
-def _texts(y: AnyArray, unlabelled: str | None, origin: str) -> AnyArray:
+def _text_labels(y: AnyArray, unlabelled: str | None, origin: str) -> AnyArray:
     words = [
         decode(v) if isinstance(v, bytes) else str(v)
         for v in (np.squeeze(v).item() if isinstance(v, np.ndarray) else v for v in y)
     ]
     for i, word in enumerate(words):
-        _storable(word, f"{origin}: row {i} (from 0)")
+        _require_storable(word, f"{origin}: row {i} (from 0)")
     y = np.array(words, dtype=np.str_)
     return y if unlabelled is None else np.where(y == str(unlabelled), "", y)
 
 
-def _floats(y: AnyArray, origin: str) -> AnyArray:
+def _float_labels(y: AnyArray, origin: str) -> AnyArray:
     """The labels as integers if they are small whole numbers."""
     if np.isinf(y).any():
         raise SourceError(
@@ -130,10 +132,10 @@ def _floats(y: AnyArray, origin: str) -> AnyArray:
     if y.dtype.itemsize > 8 and not np.array_equal(y.astype(np.float64), y, equal_nan=True):
         raise SourceError(f"{origin}: labels of {y.dtype} do not fit in float64")
     y = y.astype(np.float64)
-    return y.astype(np.int64) if np.all(y == np.round(y)) and np.all(np.abs(y) <= EXACT) else y
+    return y.astype(np.int64) if np.all(y == np.round(y)) and np.all(np.abs(y) <= MAX_EXACT) else y
 
 
-def beside(path: str, n: int, unlabelled: str | None) -> AnyArray:
+def read_labels(path: str, n: int, unlabelled: str | None) -> AnyArray:
     """Labels from a file of their own: .npy, or a text with one a line, where an empty line is
     unlabelled.
     """
@@ -144,23 +146,23 @@ def beside(path: str, n: int, unlabelled: str | None) -> AnyArray:
         )
     if path.endswith(".npy"):
         try:
-            return many(disk.load(path), n, unlabelled, path)
+            return as_label_array(disk.load(path), n, unlabelled, path)
         except (ValueError, EOFError) as error:
             if isinstance(error, SourceError):
                 raise
             raise SourceError(f"{path} is not an array of labels: {error}") from error
-    with opened(path) as file:
+    with open_decompressed(path) as file:
         words = [decode(line).strip() for line in file]
     try:
         numbers = [parse_number(word) if word else None for word in words]
     except ValueError:
-        return many(np.array(words, dtype=object), n, unlabelled, path)
+        return as_label_array(np.array(words, dtype=object), n, unlabelled, path)
     if any(isinstance(v, float) for v in numbers):
         numbers = [None if v is None else float(v) for v in numbers]
-    y = gathered(numbers, path)
+    y = pack_labels(numbers, path)
     if isinstance(y, list):  # integers that no array of numbers holds go by name
         y = np.array(["" if v is None else label_text(v) for v in y])
-    return many(y, n, unlabelled, path)
+    return as_label_array(y, n, unlabelled, path)
 
 
 def parse_number(word: str) -> int | float:
@@ -176,7 +178,7 @@ def parse_number(word: str) -> int | float:
     return int(word) if WHOLE.fullmatch(word) else float(word)
 
 
-def gathered(labels: Sequence[Label], origin: str) -> Any:
+def pack_labels(labels: Sequence[Label], origin: str) -> Any:
     """Labels of rows read one by one as `Rows` holds them: an array where one holds them exactly,
     else a list.
     """
@@ -194,7 +196,7 @@ def gathered(labels: Sequence[Label], origin: str) -> Any:
     if "text" in kinds:
         return np.array(["" if v is None else label_text(v) for v in labels])
     whole = [v for v in labels if isinstance(v, int)]
-    if whole and max(map(abs, whole)) > EXACT:
+    if whole and max(map(abs, whole)) > MAX_EXACT:
         return labels
     return (
         np.array([np.nan if v is None else v for v in labels])

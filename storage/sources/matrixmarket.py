@@ -12,9 +12,9 @@ import numpy as np
 
 from storage.errors import SourceError
 from storage.sources import gate
-from storage.sources.arrays import Saved
-from storage.sources.base import opened
-from storage.sources.spool import CHUNK, Spool, Triplets, dense, save_triplets
+from storage.sources.arrays import SpooledMatrix
+from storage.sources.base import open_decompressed
+from storage.sources.spool import CHUNK, Spool, Triplets, dense_spool, save_triplets
 
 GRAMMAR: dict[str, Any] = {
     "sep": r"\s+",
@@ -25,7 +25,7 @@ GRAMMAR: dict[str, Any] = {
 }
 
 
-class MatrixMarket(Saved):
+class MatrixMarket(SpooledMatrix):
     """A general matrix of real numbers, integers or a pattern, coordinate or array, read in chunks
     whatever the order of its entries.
 
@@ -38,7 +38,7 @@ class MatrixMarket(Saved):
     def sniff(cls, path: Path, head: bytes) -> bool:
         return head[:14].lower() == b"%%matrixmarket"
 
-    def spooled(self, folder: Path) -> Spool:
+    def make_spool(self, folder: Path) -> Spool:
         layout, field, symmetry, shape, nnz, start = self._header()
         if field not in ("real", "integer", "pattern") or symmetry != "general":
             raise SourceError(
@@ -54,7 +54,7 @@ class MatrixMarket(Saved):
                 np.lib.format.write_array_header_1_0(out, header)
                 for table in self._tables(["value"], start, nnz):
                     out.write(table["value"].to_numpy(dtype="<f8").tobytes())
-            return dense(folder, self.path)
+            return dense_spool(folder, self.path)
 
         def entries() -> Iterator[Triplets]:
             for table in self._tables(
@@ -73,7 +73,7 @@ class MatrixMarket(Saved):
 
         kinds = {name: np.float64 if name == "value" else np.int64 for name in names}
         seen = 0
-        with opened(self.path) as file, warnings.catch_warnings():
+        with open_decompressed(self.path) as file, warnings.catch_warnings():
             # a line with more columns than the others
             warnings.simplefilter("error", pd.errors.ParserWarning)
             for _ in range(start):
@@ -98,7 +98,7 @@ class MatrixMarket(Saved):
 
     def _header(self) -> tuple[str, str, str, tuple[int, int], int, int]:
         """Layout, field, symmetry, shape, entries, and how many lines come before them."""
-        with opened(self.path) as file:
+        with open_decompressed(self.path) as file:
             words = file.readline(1 << 10).decode("ascii", "replace").lower().split()
             line, count = file.readline(1 << 16), 2
             while line.startswith(b"%") or (line and not line.strip()):

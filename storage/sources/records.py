@@ -11,10 +11,10 @@ from typing import Any, Self
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
 from storage.sources import labels as label_rules
-from storage.sources.base import Document, Label, Source, decompress, is_compressed, shortened
+from storage.sources.base import Document, Label, Source, decompress, is_compressed, shorten
 
 
-class Fields(Source):
+class RecordFile(Source):
     """Records of a file.
 
     Parameters ---------- text, label, split, name : the fields that hold them. Only the text must
@@ -65,22 +65,20 @@ class Fields(Source):
             raise SourceError(f"{place}: {self.text} must be a text; got {type(text).__name__}")
         return Document(
             _characters(text),
-            self.labelled(label, place),
-            self.half(split, place),
-            self.called(name),
+            self.read_label(label, place),
+            self.read_split(split, place),
+            self.read_name(name),
         )
 
-    def called(self, name: Any) -> str:
+    def read_name(self, name: Any) -> str:
         return "" if name is None else _characters(str(name))
 
-    def labelled(self, label: Any, place: object) -> Label:
-        return label_rules.one(label, self.unlabelled, place)
+    def read_label(self, label: Any, place: object) -> Label:
+        return label_rules.as_label(label, self.unlabelled, place)
 
-    def half(self, split: Any, place: object) -> str | None:
+    def read_split(self, split: Any, place: object) -> str | None:
         if split not in (None, "", "train", "test"):
-            raise SourceError(
-                f"{place}: {self.split} must be train or test; got {shortened(split)}"
-            )
+            raise SourceError(f"{place}: {self.split} must be train or test; got {shorten(split)}")
         return split or None
 
 
@@ -91,7 +89,7 @@ def _characters(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-class Cut(Fields):
+class ByteRangeFile(RecordFile):
     """A file that is cut by bytes."""
 
     def length(self) -> int:

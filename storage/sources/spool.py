@@ -37,7 +37,7 @@ class Spool(NamedTuple):
     shape: tuple[int, int]
 
     def array(self, name: str) -> AnyArray:
-        return disk.mapped(Path(self.folder) / f"{name}.npy")
+        return disk.map_file(Path(self.folder) / f"{name}.npy")
 
     def has(self, name: str) -> bool:
         return (Path(self.folder) / f"{name}.npy").exists()
@@ -51,11 +51,11 @@ class Spool(NamedTuple):
     def read(self, piece: tuple[int, int]) -> Rows:
         start, stop = piece
         X = (
-            flat(self.array("X")[start:stop], self.origin)
+            flatten_rows(self.array("X")[start:stop], self.origin)
             if self.has("X")
             else self._csr(start, stop)
         )
-        return Rows(checked(X, self.origin, start), self._labels(start, stop))
+        return Rows(check_rows(X, self.origin, start), self._labels(start, stop))
 
     def _labels(self, start: int, stop: int) -> AnyArray | None:
         if not self.has("y"):
@@ -70,7 +70,7 @@ class Spool(NamedTuple):
     def _csr(self, start: int, stop: int) -> sp.csr_array:
         indptr = np.array(self.array("indptr")[start : stop + 1], dtype=np.int64)
         cut = slice(indptr[0], indptr[-1])
-        return csr(
+        return make_csr(
             self.array("data")[cut],
             self.array("indices")[cut],
             indptr,
@@ -85,7 +85,7 @@ def row_ranges(n: int, total: int, size: int) -> list[tuple[int, int]]:
     return [(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
-def csr(
+def make_csr(
     data: AnyArray, indices: AnyArray, indptr: AnyArray, shape: tuple[int, int], origin: str
 ) -> sp.csr_array:
     """A row block of checked indices, sorted in a row; the values of repeated entries are
@@ -107,14 +107,14 @@ def csr(
     return X
 
 
-def flat(block: AnyArray, origin: str) -> sp.csr_array:
+def flatten_rows(block: AnyArray, origin: str) -> sp.csr_array:
     """Rows of a dense block; an image's pixels are taken columns first, as MATLAB does."""
     if block.ndim == 3:
         block = block.transpose(0, 2, 1).reshape(len(block), -1)
     return sp.csr_array(np.asarray(block, dtype=gate.real_type(block.dtype, origin)))
 
 
-def checked(X: sp.csr_array, origin: str, start: int) -> sp.csr_array:
+def check_rows(X: sp.csr_array, origin: str, start: int) -> sp.csr_array:
     """Rows from `start` on, as floats that all fit in a store."""
     return gate.require_values(
         X.astype(gate.real_type(X.dtype, origin), copy=False),
@@ -122,9 +122,9 @@ def checked(X: sp.csr_array, origin: str, start: int) -> sp.csr_array:
     )
 
 
-def dense(folder: Path, origin: str) -> Spool:
+def dense_spool(folder: Path, origin: str) -> Spool:
     """The spool of the array X.npy that lies in `folder`."""
-    X = disk.mapped(folder / "X.npy")
+    X = disk.map_file(folder / "X.npy")
     if X.ndim not in (2, 3):
         raise SourceError(
             f"{origin} has {X.ndim} dimensions: a matrix must have 2, a stack of images 3"
@@ -133,7 +133,7 @@ def dense(folder: Path, origin: str) -> Spool:
     return Spool(str(folder), origin, gate.require_shape(len(X), math.prod(X.shape[1:]), origin))
 
 
-def sparse(folder: Path, origin: str, shape: tuple[int, int]) -> Spool:
+def sparse_spool(folder: Path, origin: str, shape: tuple[int, int]) -> Spool:
     """The spool of the csr arrays data.npy, indices.npy and indptr.npy that lie in `folder`."""
     spool = Spool(str(folder), origin, gate.require_shape(*shape, origin))
     stored = len(spool.array("data"))

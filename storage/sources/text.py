@@ -32,17 +32,17 @@ from storage.sources.base import (
     TextSource,
     decode,
     decompress,
-    intact,
     is_compressed,
+    source_errors,
 )
 
 HALF = re.compile(r"(?:^|[-_. ])(train|test)(?:ing)?$", re.IGNORECASE)
 BLOCK = 512  # bytes: a tar's headers and its end are whole blocks
 HEADER_LIMIT = 1 << 20  # bytes of a member's name and attributes
-LEAST = 256  # bytes that a document counts at least: a piece of empty ones holds objects too
-LISTED = 250  # bytes of a name with its place (measured)
-LISTED_ZIP = 1000  # and of a zip's own list (measured)
-STEP = 1 << 12  # compressed bytes at a time: a bomb of bzip2 makes 80 MB of them
+MIN_COST = 256  # bytes that a document counts at least: a piece of empty ones holds objects too
+NAME_BYTES = 250  # bytes of a name with its place (measured)
+ZIP_ENTRY_BYTES = 1000  # and of a zip's own list (measured)
+INFLATE_STEP = 1 << 12  # compressed bytes at a time: a bomb of bzip2 makes 80 MB of them
 
 
 class Piece(NamedTuple):
@@ -95,7 +95,7 @@ class Text(TextSource):
         return replace(self, plain=str(scratch / "documents.tar"))
 
     def pieces(self, size: int) -> list[Piece]:
-        names, sizes, offsets = self._listed()
+        names, sizes, offsets = self._list_documents()
         if not names:
             raise SourceError(
                 f"{self.path} holds no documents: give a folder with one "
@@ -108,8 +108,8 @@ class Text(TextSource):
         for at, after in zip(order, [*order[1:], -1], strict=True):
             if after >= 0 and names[at] == names[after]:
                 continue  # the sort is stable: the last one of a name counts
-            self.require_room(sizes[at], f"{self.path}: {_shown(names[at])}")
-            cost = max(sizes[at], LEAST)
+            self.require_room(sizes[at], f"{self.path}: {_as_text(names[at])}")
+            cost = max(sizes[at], MIN_COST)
             if not pieces or cost > room:
                 pieces.append(Piece([], array("q"), array("q"), skip))
                 room = size
@@ -123,21 +123,21 @@ class Text(TextSource):
         return sum(piece.sizes)
 
     def read(self, piece: Piece) -> Iterator[Document]:
-        with intact(f"{self.path} is broken"):
+        with source_errors(f"{self.path} is broken"):
             for name, raw in self._contents(piece):
-                label, split = _place(_parts(name), piece.skip)
+                label, split = _class_and_split(_parts(name), piece.skip)
                 yield Document(
-                    decode(raw), None if label is None else _shown(label), split, _shown(name)
+                    decode(raw), None if label is None else _as_text(label), split, _as_text(name)
                 )
 
     # --- the list -------------------------------------------------------------------------------
 
-    def _listed(self) -> tuple[list[str], array[int], array[int]]:
+    def _list_documents(self) -> tuple[list[str], array[int], array[int]]:
         """Names, sizes and offsets of the documents; hidden files are left out."""
         names: list[str] = []
         sizes, offsets = array("q"), array("q")
         links: list[tuple[str, str]] = []
-        with intact(f"{self.path} is broken"):
+        with source_errors(f"{self.path} is broken"):
             for name, size, offset, target in self._members():
                 if target:
                     links.append((name, target))
@@ -146,13 +146,13 @@ class Text(TextSource):
                     sizes.append(size)
                     offsets.append(offset)
                 if len(names) % (1 << 16) == 0:
-                    self._require_list(len(names) * LISTED)
-        self._require_list(len(names) * LISTED)
+                    self._require_list(len(names) * NAME_BYTES)
+        self._require_list(len(names) * NAME_BYTES)
         place = {name: at for at, name in enumerate(names)} if links else {}
         for name, target in links:
             if target not in place:
                 raise SourceError(
-                    f"{self.path}: {_shown(name)} is a hard link to {_shown(target)}, "
+                    f"{self.path}: {_as_text(name)} is a hard link to {_as_text(target)}, "
                     f"which is not a document in the archive"
                 )
             names.append(name)
@@ -170,18 +170,18 @@ class Text(TextSource):
             for name in _walk(self.path):
                 if not _is_hidden(name):
                     yield name, os.path.getsize(os.path.join(self.path, name)), 0, ""
-        elif self._zipped():
+        elif self._is_zip_archive():
             yield from self._in_zip()
         else:
             yield from self._in_tar()
 
-    def _zipped(self) -> bool:
+    def _is_zip_archive(self) -> bool:
         with open(self.plain or self.path, "rb") as file:
             return _is_zip(Path(self.plain or self.path), file.read(BLOCK))
 
     def _in_zip(self) -> Iterator[tuple[str, int, int, str]]:
         with zipfile.ZipFile(self.path) as archive:
-            self._require_list(len(archive.infolist()) * LISTED_ZIP)
+            self._require_list(len(archive.infolist()) * ZIP_ENTRY_BYTES)
             for info in archive.infolist():
                 if info.is_dir() or _is_hidden(info.filename):
                     continue
@@ -204,9 +204,9 @@ class Text(TextSource):
                 tar.members.clear()  # type: ignore[attr-defined]  # it keeps a kilobyte for each
                 if tar.offset <= at:  # type: ignore[attr-defined]  # a negative size would lead back for ever
                     raise SourceError(
-                        f"{self.path} is broken: the header of {_shown(member.name)} is bad"
+                        f"{self.path} is broken: the header of {_as_text(member.name)} is bad"
                     )
-                at, last = tar.offset, _shown(member.name)  # type: ignore[attr-defined]  # the next header
+                at, last = tar.offset, _as_text(member.name)  # type: ignore[attr-defined]  # the next header
                 if _is_hidden(member.name):
                     continue
                 if member.issym():
@@ -245,17 +245,17 @@ class Text(TextSource):
         if os.path.isdir(self.path):
             for name in piece.names:
                 yield name, Path(self.path, name).read_bytes()
-        elif self._zipped():
+        elif self._is_zip_archive():
             with zipfile.ZipFile(self.path) as archive:
                 for name, size in zip(piece.names, piece.sizes, strict=True):
-                    yield name, _inflated(archive, name, size)
+                    yield name, _inflate(archive, name, size)
         else:
             with open(self.plain or self.path, "rb") as tar:
                 for name, size, offset in zip(piece.names, piece.sizes, piece.offsets, strict=True):
                     tar.seek(offset)
                     raw = tar.read(size)
                     if len(raw) < size:
-                        raise SourceError(f"{self.path} is broken: it ends inside {_shown(name)}")
+                        raise SourceError(f"{self.path} is broken: it ends inside {_as_text(name)}")
                     yield name, raw
 
 
@@ -268,11 +268,11 @@ class _Headers(io.BufferedReader):
         return super().read(size)
 
 
-def _inflated(archive: zipfile.ZipFile, name: str, size: int) -> bytes:
+def _inflate(archive: zipfile.ZipFile, name: str, size: int) -> bytes:
     """A member of `size` bytes; one that is longer than its header says is not inflated further."""
     out = io.BytesIO()
     with archive.open(name) as member:
-        while out.tell() <= size and (part := member.read(STEP)):
+        while out.tell() <= size and (part := member.read(INFLATE_STEP)):
             out.write(part)
     if out.tell() != size:
         raise zipfile.BadZipFile(f"{name} has {out.tell()} bytes and the archive says {size}")
@@ -308,7 +308,7 @@ def _walk(folder: str) -> list[str]:
     return sorted(names)
 
 
-def _shown(name: str) -> str:
+def _as_text(name: str) -> str:
     """A name as text: bytes that are not UTF-8 are read as Latin-1."""
     return decode(name.encode("utf-8", "surrogateescape"))
 
@@ -337,7 +337,7 @@ def _shared_folders(names: list[str]) -> int:
     return skip
 
 
-def _place(parts: list[str], skip: int) -> tuple[str | None, str | None]:
+def _class_and_split(parts: list[str], skip: int) -> tuple[str | None, str | None]:
     """Class and split from the folders of a document."""
     parts = parts[skip:]
     halves = [i for i, part in enumerate(parts[:-1]) if HALF.search(part)]

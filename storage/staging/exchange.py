@@ -59,14 +59,14 @@ def building(
     home.mkdir(parents=True, exist_ok=True)
     ownership.require_lock_file(lock)
     try:
-        with disk.named(home), FileLock(lock, timeout=wait):
+        with disk.naming_full_disk(home), FileLock(lock, timeout=wait):
             try:
                 _restore(work, uri)
                 for folder in {work, aside}:
                     ownership.discard(folder)
                     ownership.claim(folder)
                 (aside / "spills").mkdir()
-                with disk.named(home, aside), _published(uri, work) as target:
+                with disk.naming_full_disk(home, aside), _published(uri, work) as target:
                     yield target, aside / "spills"
             finally:
                 for folder in {work, aside}:

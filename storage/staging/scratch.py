@@ -63,7 +63,7 @@ def save_names(path: str, names: Any) -> bool:
 
 def open_array(path: str, name: str) -> AnyArray:
     """Map an array that `save` wrote."""
-    return disk.mapped(f"{path}.{name}.npy")
+    return disk.map_file(f"{path}.{name}.npy")
 
 
 def spill(

@@ -99,8 +99,8 @@ def test_large_row_groups_are_cut(tmp_path, monkeypatch):
         )
     source = sources.find(tmp_path / "d")
     assert len(source.unpacked(tmp_path / "scratch").pieces(1)) == 2
-    monkeypatch.setattr("storage.sources.tables.GROUP", 1 << 14)
-    monkeypatch.setattr("storage.sources.tables.BATCH_SIZE", 1 << 13)
+    monkeypatch.setattr("storage.sources.tables.MAX_GROUP_BYTES", 1 << 14)
+    monkeypatch.setattr("storage.sources.tables.BATCH_BYTES", 1 << 13)
     ready = source.unpacked(tmp_path / "scratch")
     assert max(group.size for group in ready.pieces(1)) <= 1 << 14
     found = documents_of(source, tmp_path / "scratch")

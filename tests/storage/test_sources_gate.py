@@ -566,5 +566,14 @@ def test_hdf5_with_values_in_other_files_is_refused(tmp_path):
 
 def test_gate_knows_what_float32_holds():
     values = np.array([0.0, -0.0, 1e-46, 1.5e-45, 3.4028235e38, 3.5e38, np.nan, np.inf])
-    assert gate.fit(values).tolist() == [True, True, False, True, True, False, False, False]
-    assert gate.fit(np.array([2**63], dtype=np.uint64)).all()
+    assert gate.fits_float32(values).tolist() == [
+        True,
+        True,
+        False,
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert gate.fits_float32(np.array([2**63], dtype=np.uint64)).all()

@@ -24,13 +24,13 @@ NUMBER = rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 LINE = re.compile(rb"\s*[^\s:]*(?:\s+qid:\d+)?(?:\s+[^\s:]+:\S+)+\s*(?:#.*)?")
 ZERO = re.compile(rb"(?m)^[^#\n]*?(?:^|[ \t])0+:")
 HEAD = 1 << 22
-WRONG = (
+MESSAGES = (
     "",
     "a label must be a number, or numbers joined by commas",
     "an entry must be index:value with a whole index",
     "indices must increase along a line",
     "a value must be a finite number",
-    gate.FITS,
+    gate.MUST_FIT,
     "indices begin at 1: say zero_based=True if this file counts from 0",
 )
 
@@ -119,18 +119,18 @@ class Svmlight(MatrixSource):
             *kernel.count(np.frombuffer(raw, dtype=np.uint8)),
         )
         if code:
-            raise SourceError(self._complaint(code, start, raw, where))
+            raise SourceError(self._error_message(code, start, raw, where))
         for entry, begin in unsure:  # too near the middle of two float32 numbers
             value = float(_number_at(raw, begin))
-            if not gate.single(value):
-                raise SourceError(self._complaint(5, start, raw, begin))
+            if not gate.value_fits_float32(value):
+                raise SourceError(self._error_message(5, start, raw, begin))
             values[entry] = value
         numbers = {
             label: label_rules.parse_number(_number_at(raw, begin)) for label, begin in again
         }
         for label, begin in again:
             if numbers[label] in (np.inf, -np.inf):
-                raise SourceError(self._complaint(1, start, raw, begin))
+                raise SourceError(self._error_message(1, start, raw, begin))
         width = int(indices.max()) + 1 if len(indices) else 0
         if self.n_features is not None and width > self.n_features:
             raise SourceError(
@@ -138,7 +138,7 @@ class Svmlight(MatrixSource):
                 f"n_features={self.n_features}: raise n_features"
             )
         X = sp.csr_array((values, indices, indptr), shape=(len(counts), width))
-        return Rows(X, self._targets(labels, numbers, counts))
+        return Rows(X, self._packed_labels(labels, numbers, counts))
 
     def _lines(self, piece: tuple[int, int]) -> tuple[int, bytes]:
         """Where they begin, and the lines that begin inside the range."""
@@ -158,7 +158,7 @@ class Svmlight(MatrixSource):
                 raw += rest
             return start, raw
 
-    def _complaint(self, code: int, start: int, raw: bytes, where: int) -> str:
+    def _error_message(self, code: int, start: int, raw: bytes, where: int) -> str:
         line = 1 + raw.count(b"\n", 0, where)
         with open(self.plain, "rb") as file:
             while start > 0:
@@ -167,13 +167,13 @@ class Svmlight(MatrixSource):
                 start -= len(block)
         token = re.match(rb"[^\s#]*", raw[where : where + 40])
         came = token[0].decode("latin-1") if token else ""
-        return f"{self.path}, line {line}: {WRONG[code]}; got {came!r}"
+        return f"{self.path}, line {line}: {MESSAGES[code]}; got {came!r}"
 
-    def _targets(self, labels: Any, exact: dict[int, int | float], counts: Any) -> Any:
+    def _packed_labels(self, labels: Any, exact: dict[int, int | float], counts: Any) -> Any:
         """The labels as `Rows` holds them; those in `exact` are better than their floats."""
         single = self.target != "multilabel" and (counts == 1).all()
         if single and all(
-            isinstance(v, float) or abs(v) <= label_rules.EXACT
+            isinstance(v, float) or abs(v) <= label_rules.MAX_EXACT
             for v in (*exact.values(), self.none)
         ):
             labels[list(exact)] = list(exact.values())

@@ -12,7 +12,7 @@ from bigfs.types import AnyArray
 from storage.sources.synthetic.text import SHAPE_STREAM, stream
 
 
-class Images(NamedTuple):
+class ImageSpec(NamedTuple):
     """The constants of one generated stack of images."""
 
     n: int
@@ -28,7 +28,7 @@ class ImageGenerator:
 
     feature_names = None
 
-    def __init__(self, spec: Images, seed: int) -> None:
+    def __init__(self, spec: ImageSpec, seed: int) -> None:
         self.spec, self.seed = spec, seed
         M, N = spec.shape
         self.n_features, self.bytes_per_row = M * N, 8.0 * M * N

@@ -16,8 +16,8 @@ import scipy.sparse as sp
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of
 from storage.sources.base import MatrixSource, Rows
-from storage.sources.synthetic.images import ImageGenerator, Images
-from storage.sources.synthetic.text import Text, TextGenerator
+from storage.sources.synthetic.images import ImageGenerator, ImageSpec
+from storage.sources.synthetic.text import TextGenerator, TextSpec
 
 PREFIX = "synthetic:"
 VERSION = 1  # of the generators: part of the fingerprint, raised when any byte changes
@@ -47,31 +47,31 @@ def _zipf(c: int) -> list[float]:
     return [1 / (i + 3) for i in range(c)]
 
 
-CORPORA: dict[str, Text | Images] = {
-    "newswire": Text(
+CORPORA: dict[str, TextSpec | ImageSpec] = {
+    "newswire": TextSpec(
         n=8_000, d=20_000, classes=tuple(TOPICS), nnz=60, tokens=65.6, spread=0.6, exponent=1.15, shift=40, planted=17,
         share=0.12, block=2048, split=True, words=[words.split() for words in TOPICS.values()],
     ),
-    "real-sim": Text(
+    "real-sim": TextSpec(
         n=72_309, d=20_958, classes=PAIR, nnz=51.3, tokens=56.0, spread=0.7, exponent=1.15, shift=40, planted=150, share=0.15, block=4096,
         prior=(0.69, 0.31),
     ),
-    "rcv1": Text(
+    "rcv1": TextSpec(
         n=804_414, d=47_236, classes=_numbered(103, "topic {}"), nnz=75.7, tokens=84.3, spread=0.6, exponent=1.15, shift=60, planted=20,
         share=0.15, block=2048, prior=_zipf(103),
     ),
-    "rcv1.binary": Text(
+    "rcv1.binary": TextSpec(
         n=20_242, d=47_236, classes=PAIR, nnz=74.1, tokens=79.2, spread=0.6, exponent=1.15, shift=60, planted=300, share=0.15, block=2048,
     ),
-    "news20": Text(
+    "news20": TextSpec(
         n=15_935, d=62_061, classes=_numbered(20), nnz=79.9, tokens=89.6, spread=0.8, exponent=1.15, shift=40, planted=40, share=0.15,
         block=2048, idf=False,
     ),
-    "webspam": Text(
+    "webspam": TextSpec(
         n=350_000, d=16_609_143, classes=PAIR, nnz=3_730, tokens=4473.0, spread=0.8, exponent=1.8, shift=5000, planted=500, share=0.05,
         block=64, prior=(0.39, 0.61), idf=False,
     ),
-    "images": Images(n=11_554, shape=(32, 32), classes=_numbered(68)),
+    "images": ImageSpec(n=11_554, shape=(32, 32), classes=_numbered(68)),
 }  # fmt: skip
 
 
@@ -113,7 +113,7 @@ class Synthetic(MatrixSource):
         self.path = f"{PREFIX}{name}?rows={self.n}&seed={self.seed}"
         self.target = "class"
         self.class_names = spec.classes
-        self.sample_shape = spec.shape if isinstance(spec, Images) else None
+        self.sample_shape = spec.shape if isinstance(spec, ImageSpec) else None
         corpus = self._corpus
         self.n_features, self.feature_names, self.planted = (
             corpus.n_features,
@@ -158,7 +158,7 @@ class Synthetic(MatrixSource):
         )
         split = None
         if (
-            isinstance(spec, Text) and spec.split
+            isinstance(spec, TextSpec) and spec.split
         ):  # of five documents, three to train on, whatever the number of rows
             split = np.where(np.arange(start, stop) % 5 < 3, "train", "test")
         return Rows(X, np.concatenate([y for _, y in blocks])[keep], split)
@@ -187,4 +187,4 @@ def _whole(seed: str | int, path: str) -> int:
 @lru_cache(maxsize=4)
 def _generator(name: str, seed: int) -> TextGenerator | ImageGenerator:
     spec = CORPORA[name]
-    return TextGenerator(spec, seed) if isinstance(spec, Text) else ImageGenerator(spec, seed)
+    return TextGenerator(spec, seed) if isinstance(spec, TextSpec) else ImageGenerator(spec, seed)

@@ -36,7 +36,7 @@ def stream(seed: int, key: int) -> np.random.Generator:
 # --- documents ----------------------------------------------------------------------------------
 
 
-class Text(NamedTuple):
+class TextSpec(NamedTuple):
     """The constants of one generated text corpus.
 
     n, d : rows and terms of the real one.
@@ -73,7 +73,7 @@ class TextGenerator:
     idf) d.
     """
 
-    def __init__(self, spec: Text, seed: int) -> None:
+    def __init__(self, spec: TextSpec, seed: int) -> None:
         self.spec, self.seed = spec, seed
         c, d = len(spec.classes), spec.d
         rng = stream(seed, SHAPE_STREAM)
