@@ -204,7 +204,7 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
         "density": manifest.nnz / (n * d),
         "target": manifest.target,
         "classes": classes,
-        "unlabelled": int((corpus.y < 0).sum())
+        "unlabeled": int((corpus.y < 0).sum())
         if manifest.target == "class"
         else 0
         if manifest.target

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -45,7 +46,7 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
     source : a file or a folder; ``synthetic:NAME`` for a generated corpus; the http(s) URL of a
         file;
         or a name of `storage.catalogue.ENTRIES`, unless a file is called so. Options may follow, as
-        in ``faces.mat?sample_shape=32x32&unlabelled=-1`` (not after a URL, where they would be its
+        in ``faces.mat?sample_shape=32x32&unlabeled=-1`` (not after a URL, where they would be its
         own).
     format : one of `FORMATS`; default: guessed from the content.
     options : of the format, for example ``zero_based`` of svmlight.
@@ -82,6 +83,14 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
 
 
 def _construct(kind: Any, path: str, options: dict[str, Any]) -> Source:
+    if "unlabelled" in options:
+        warnings.warn(
+            "unlabelled= is now spelled unlabeled=; the next version knows this spelling only",
+            FutureWarning,
+            stacklevel=2,
+        )
+        options = {"unlabeled": options["unlabelled"]} | options
+        del options["unlabelled"]
     parameters = inspect.signature(kind).parameters
     known = [name for name in list(parameters)[1:] if name != "plain"]
     if unknown := sorted(set(options) - set(known)):

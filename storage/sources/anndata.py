@@ -58,8 +58,8 @@ class AnnData(MatrixSource):
     ----------
     layer : read ``layers[layer]`` instead of ``X``.
     label, split : the columns of ``obs`` with the labels and with "train" or "test"; by default
-        those names, where they are there. A missing category is unlabelled.
-    unlabelled : the label that also means "none".
+        those names, where they are there. A missing category is unlabeled.
+    unlabeled : the label that also means "none".
     """
 
     format = "anndata"
@@ -71,14 +71,14 @@ class AnnData(MatrixSource):
         layer: str | None = None,
         label: str | None = None,
         split: str | None = None,
-        unlabelled: str | None = None,
+        unlabeled: str | None = None,
     ) -> None:
-        self.path, self.layer, self.label, self.split, self.unlabelled = (
+        self.path, self.layer, self.label, self.split, self.unlabeled = (
             path,
             layer,
             label,
             split,
-            unlabelled,
+            unlabeled,
         )
         self.spool: Spool | None = None
 
@@ -97,7 +97,7 @@ class AnnData(MatrixSource):
         path = Path(self.path)
         files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
         return fingerprint_of(
-            self.format, identity_of(files), self.layer, self.label, self.split, self.unlabelled
+            self.format, identity_of(files), self.layer, self.label, self.split, self.unlabeled
         )
 
     def unpacked(self, scratch: Path) -> Self:
@@ -178,7 +178,7 @@ class AnnData(MatrixSource):
             split = self._column(file, self.split, "split", start, stop)
             names = self._index(file, "obs", start, stop)
         if y is not None:
-            y = label_rules.as_label_array(y, stop - start, self.unlabelled, self.path)
+            y = label_rules.as_label_array(y, stop - start, self.unlabeled, self.path)
         if split is not None and not set(split) <= {"train", "test"}:
             raise SourceError(
                 f"{self.path}: obs[{self.split or 'split'!r}] must hold train and test only"

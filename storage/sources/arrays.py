@@ -3,7 +3,7 @@
 All of them, and Matrix Market, take the options
 
 labels : a file of labels (.npy, or a text with one a line), for what has none of its own.
-unlabelled : the label that means "none"; default: no label does (see `storage.sources.labels`).
+unlabeled : the label that means "none"; default: no label does (see `storage.sources.labels`).
 sample_shape : M × N, as "32x32", if a row is an image, its pixels columns first.
 """
 
@@ -50,15 +50,15 @@ class SpooledMatrix(MatrixSource):
         path: str,
         *,
         labels: str | None = None,
-        unlabelled: str | None = None,
+        unlabeled: str | None = None,
         sample_shape: str | tuple[int, int] | None = None,
     ) -> None:
-        self.path, self.labels, self.unlabelled = path, labels, unlabelled
+        self.path, self.labels, self.unlabeled = path, labels, unlabeled
         self.sample_shape = image_shape(sample_shape)
         self.spool: Spool | None = None
 
     def settings(self) -> tuple[Any, ...]:
-        return self.unlabelled, self.sample_shape
+        return self.unlabeled, self.sample_shape
 
     def fingerprint(self) -> str:
         files = [self.path] if self.labels is None else [self.path, self.labels]
@@ -80,9 +80,7 @@ class SpooledMatrix(MatrixSource):
                 f"there is nothing to select from"
             )
         if self.labels is not None:
-            save_labels(
-                spool, label_rules.read_labels(self.labels, spool.shape[0], self.unlabelled)
-            )
+            save_labels(spool, label_rules.read_labels(self.labels, spool.shape[0], self.unlabeled))
         if ready.sample_shape is not None and np.prod(ready.sample_shape) != spool.shape[1]:
             raise SourceError(
                 f"{self.path} has {spool.shape[1]} features per row, which is not an "
@@ -193,7 +191,7 @@ class Npz(Npy):
         if (folder / "own_y.npy").exists():
             own = disk.load(folder / "own_y.npy")
             save_labels(
-                spool, label_rules.as_label_array(own, spool.shape[0], self.unlabelled, self.path)
+                spool, label_rules.as_label_array(own, spool.shape[0], self.unlabeled, self.path)
             )
         return spool
 
@@ -257,10 +255,10 @@ class Mat(SpooledMatrix):
         x: str | None = None,
         y: str | None = None,
         labels: str | None = None,
-        unlabelled: str | None = None,
+        unlabeled: str | None = None,
         sample_shape: str | tuple[int, int] | None = None,
     ) -> None:
-        super().__init__(path, labels=labels, unlabelled=unlabelled, sample_shape=sample_shape)
+        super().__init__(path, labels=labels, unlabeled=unlabeled, sample_shape=sample_shape)
         self.x, self.y = x, y
 
     def settings(self) -> tuple[Any, ...]:
@@ -294,7 +292,7 @@ class Mat(SpooledMatrix):
 
     def _with_labels(self, spool: Spool, y: Any) -> Spool:
         if y is not None:
-            y = label_rules.as_label_array(y, spool.shape[0], self.unlabelled, self.path)
+            y = label_rules.as_label_array(y, spool.shape[0], self.unlabeled, self.path)
         return save_labels(spool, y)
 
     def _names(self, there: Any) -> tuple[str, str | None]:

@@ -33,7 +33,7 @@ from bigfs.types import AnyArray
 from storage.errors import SourceError, StoreError
 from storage.sources import matfile
 
-# a class, a real target, a set of classes, unlabelled
+# a class, a real target, a set of classes, unlabeled
 Label = str | int | float | tuple[str | int, ...] | None
 Labels = AnyArray | Sequence[Label]
 
@@ -52,10 +52,10 @@ class Rows(NamedTuple):
 
     X : (k, ≤ d) csr array, float; column indices sorted in a row, no repeats. Narrower than d is
         fine when the source does not know d: the widest piece decides.
-    y : k labels: an array of integers (classes; masked: unlabelled) or strings (classes; the empty
-        string: unlabelled), of floats
+    y : k labels: an array of integers (classes; masked: unlabeled) or strings (classes; the empty
+        string: unlabeled), of floats
         (classes when every label of the source is a whole number, else real targets; NaN:
-        unlabelled), a list of labels where an array would not hold them exactly (None: unlabelled),
+        unlabeled), a list of labels where an array would not hold them exactly (None: unlabeled),
         a list of tuples of labels (multi-label), or None.
     split : k strings "train" or "test", or None.
     names : k sample names, or None.
@@ -80,7 +80,7 @@ def take_rows(rows: Rows, index: AnyArray) -> Rows:
 
 
 class Document(NamedTuple):
-    """One text; `label` None when unlabelled."""
+    """One text; `label` None when unlabeled."""
 
     text: str
     label: Label = None

@@ -133,7 +133,7 @@ class JsonFeatures(JsonLinesFile, MatrixSource):
     ----------
     features, label, split, name : the fields that hold them.
     n_features : d; default: one more than the largest column.
-    unlabelled : the label that also means "none".
+    unlabeled : the label that also means "none".
     """
 
     format = "jsonl-features"
@@ -148,10 +148,10 @@ class JsonFeatures(JsonLinesFile, MatrixSource):
         split: str = "split",
         name: str = "id",
         n_features: int | str | None = None,
-        unlabelled: str | None = None,
+        unlabeled: str | None = None,
     ) -> None:
         super().__init__(
-            path, text=features, label=label, split=split, name=name, unlabelled=unlabelled
+            path, text=features, label=label, split=split, name=name, unlabeled=unlabeled
         )
         self.n_features = None if n_features is None else int(n_features)
 

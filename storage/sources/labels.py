@@ -1,8 +1,8 @@
-"""Labels as files write them: classes go by name, and what is unlabelled is said, never guessed.
+"""Labels as files write them: classes go by name, and what is unlabeled is said, never guessed.
 
-Every value that is written as a label is a class: −1 of a file labelled ±1 is the class "-1".
-Unlabelled is what is missing (null, an empty cell, NaN), and the one value that the option
-`unlabelled` names, for the files that write −1 (or 0, or "?") where they have no label.
+Every value that is written as a label is a class: −1 of a file labeled ±1 is the class "-1".
+Unlabeled is what is missing (null, an empty cell, NaN), and the one value that the option
+`unlabeled` names, for the files that write −1 (or 0, or "?") where they have no label.
 
 Whole numbers are exact at any size: an array holds them as integers where it can, a list of
 Python's integers where it can't, and floats only below 2⁵³. Two labels are the same only if their
@@ -34,7 +34,7 @@ def label_text(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def as_label(value: Any, unlabelled: str | None, place: object) -> Label:
+def as_label(value: Any, unlabeled: str | None, place: object) -> Label:
     """The label of one document; a list is a set of classes.
 
     `place` is only written out in an error.
@@ -45,14 +45,14 @@ def as_label(value: Any, unlabelled: str | None, place: object) -> Label:
         return tuple(
             label
             for label in (_scalar_label(v, place) for v in value)
-            if not _is_unlabeled(unlabelled, label)
+            if not _is_unlabeled(unlabeled, label)
         )
     value = _scalar_label(value, place)
-    return None if _is_unlabeled(unlabelled, value) else value
+    return None if _is_unlabeled(unlabeled, value) else value
 
 
-def _is_unlabeled(unlabelled: str | None, value: Any) -> bool:
-    return unlabelled is not None and str(unlabelled) in (str(value), label_text(value))
+def _is_unlabeled(unlabeled: str | None, value: Any) -> bool:
+    return unlabeled is not None and str(unlabeled) in (str(value), label_text(value))
 
 
 def _scalar_label(value: Any, place: object) -> Any:
@@ -82,8 +82,8 @@ def _require_storable(label: str, place: object) -> str:
     return label
 
 
-def as_label_array(values: Any, n: int, unlabelled: str | None, origin: str) -> AnyArray:
-    """n labels as an array: integers, masked where unlabelled, or floats with NaN there, or strings
+def as_label_array(values: Any, n: int, unlabeled: str | None, origin: str) -> AnyArray:
+    """n labels as an array: integers, masked where unlabeled, or floats with NaN there, or strings
     with "" there.
     """
     y = np.asarray(values)
@@ -93,26 +93,26 @@ def as_label_array(values: Any, n: int, unlabelled: str | None, origin: str) -> 
         )
     y = y.reshape(-1)
     if y.dtype.kind in "OSU":  # O: a cell array of texts
-        return _text_labels(y, unlabelled, origin)
+        return _text_labels(y, unlabeled, origin)
     if y.dtype.kind not in "biuf":
         raise SourceError(f"{origin}: labels must be texts or numbers; got {y.dtype}")
     if y.dtype.kind == "f":
         y = _float_labels(y, origin)
     elif y.dtype.kind == "b":
         y = y.astype(np.int64)
-    if unlabelled is None:
+    if unlabeled is None:
         return y
     try:
-        none = y == (int(unlabelled) if WHOLE.fullmatch(str(unlabelled)) else float(unlabelled))
+        none = y == (int(unlabeled) if WHOLE.fullmatch(str(unlabeled)) else float(unlabeled))
     except ValueError:
         raise SourceError(
-            f"{origin} has numeric labels: unlabelled={unlabelled!r} must be a number"
+            f"{origin} has numeric labels: unlabeled={unlabeled!r} must be a number"
         ) from None
     exact = y.dtype.kind == "f" or not len(y) or max(-int(y.min()), int(y.max())) <= MAX_EXACT
     return np.where(none, np.nan, y) if exact else np.ma.MaskedArray(y, none)
 
 
-def _text_labels(y: AnyArray, unlabelled: str | None, origin: str) -> AnyArray:
+def _text_labels(y: AnyArray, unlabeled: str | None, origin: str) -> AnyArray:
     words = [
         decode(v) if isinstance(v, bytes) else str(v)
         for v in (np.squeeze(v).item() if isinstance(v, np.ndarray) else v for v in y)
@@ -120,7 +120,7 @@ def _text_labels(y: AnyArray, unlabelled: str | None, origin: str) -> AnyArray:
     for i, word in enumerate(words):
         _require_storable(word, f"{origin}: row {i} (from 0)")
     y = np.array(words, dtype=np.str_)
-    return y if unlabelled is None else np.where(y == str(unlabelled), "", y)
+    return y if unlabeled is None else np.where(y == str(unlabeled), "", y)
 
 
 def _float_labels(y: AnyArray, origin: str) -> AnyArray:
@@ -135,9 +135,9 @@ def _float_labels(y: AnyArray, origin: str) -> AnyArray:
     return y.astype(np.int64) if np.all(y == np.round(y)) and np.all(np.abs(y) <= MAX_EXACT) else y
 
 
-def read_labels(path: str, n: int, unlabelled: str | None) -> AnyArray:
+def read_labels(path: str, n: int, unlabeled: str | None) -> AnyArray:
     """Labels from a file of their own: .npy, or a text with one a line, where an empty line is
-    unlabelled.
+    unlabeled.
     """
     if not Path(path).is_file():
         raise SourceError(
@@ -146,7 +146,7 @@ def read_labels(path: str, n: int, unlabelled: str | None) -> AnyArray:
         )
     if path.endswith(".npy"):
         try:
-            return as_label_array(disk.load(path), n, unlabelled, path)
+            return as_label_array(disk.load(path), n, unlabeled, path)
         except (ValueError, EOFError) as error:
             if isinstance(error, SourceError):
                 raise
@@ -156,13 +156,13 @@ def read_labels(path: str, n: int, unlabelled: str | None) -> AnyArray:
     try:
         numbers = [parse_number(word) if word else None for word in words]
     except ValueError:
-        return as_label_array(np.array(words, dtype=object), n, unlabelled, path)
+        return as_label_array(np.array(words, dtype=object), n, unlabeled, path)
     if any(isinstance(v, float) for v in numbers):
         numbers = [None if v is None else float(v) for v in numbers]
     y = pack_labels(numbers, path)
     if isinstance(y, list):  # integers that no array of numbers holds go by name
         y = np.array(["" if v is None else label_text(v) for v in y])
-    return as_label_array(y, n, unlabelled, path)
+    return as_label_array(y, n, unlabeled, path)
 
 
 def parse_number(word: str) -> int | float:

@@ -19,9 +19,9 @@ class RecordFile(Source):
 
     Parameters ---------- text, label, split, name : the fields that hold them. Only the text must
     be there; a label may be a text, a number
-        or a list (multi-label); one that is null, empty or missing is unlabelled; split holds train
+        or a list (multi-label); one that is null, empty or missing is unlabeled; split holds train
         or test.
-    unlabelled : the label that also means "none".
+    unlabeled : the label that also means "none".
     """
 
     def __init__(
@@ -32,15 +32,15 @@ class RecordFile(Source):
         label: str = "label",
         split: str = "split",
         name: str = "id",
-        unlabelled: str | None = None,
+        unlabeled: str | None = None,
     ) -> None:
         self.path = self.plain = path  # plain: the decompressed file
-        self.text, self.label, self.split, self.name, self.unlabelled = (
+        self.text, self.label, self.split, self.name, self.unlabeled = (
             text,
             label,
             split,
             name,
-            unlabelled,
+            unlabeled,
         )
 
     def files(self) -> list[Path]:
@@ -50,6 +50,7 @@ class RecordFile(Source):
         settings = {
             k: v for k, v in vars(self).items() if k not in ("path", "plain", "folder", "room")
         }
+        settings["unlabelled"] = settings.pop("unlabeled")  # the spelling that stores were named by
         return fingerprint_of(self.format, identity_of(self.files()), sorted(settings.items()))
 
     def unpacked(self, scratch: Path) -> Self:
@@ -74,7 +75,7 @@ class RecordFile(Source):
         return "" if name is None else _characters(str(name))
 
     def read_label(self, label: Any, place: object) -> Label:
-        return label_rules.as_label(label, self.unlabelled, place)
+        return label_rules.as_label(label, self.unlabeled, place)
 
     def read_split(self, split: Any, place: object) -> str | None:
         if split not in (None, "", "train", "test"):

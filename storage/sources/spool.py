@@ -62,8 +62,8 @@ class Spool(NamedTuple):
             return None
         y = np.array(self.array("y")[start:stop])
         return (
-            np.ma.MaskedArray(y, self.array("unlabelled")[start:stop])
-            if self.has("unlabelled")
+            np.ma.MaskedArray(y, self.array("unlabeled")[start:stop])
+            if self.has("unlabeled")
             else y
         )
 
@@ -151,7 +151,7 @@ def save_labels(spool: Spool, y: AnyArray | None) -> Spool:
     if y is not None:
         _save(Path(spool.folder), y=np.ma.getdata(y))
         if isinstance(y, np.ma.MaskedArray):
-            _save(Path(spool.folder), unlabelled=np.ma.getmaskarray(y))
+            _save(Path(spool.folder), unlabeled=np.ma.getmaskarray(y))
     return spool
 
 

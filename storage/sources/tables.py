@@ -87,12 +87,10 @@ class Csv(Table, ByteRangeFile):
         label: str = "label",
         split: str = "split",
         name: str = "id",
-        unlabelled: str | None = None,
+        unlabeled: str | None = None,
         delimiter: str | None = None,
     ) -> None:
-        super().__init__(
-            path, text=text, label=label, split=split, name=name, unlabelled=unlabelled
-        )
+        super().__init__(path, text=text, label=label, split=split, name=name, unlabeled=unlabeled)
         suffixes = [s for s in Path(path).suffixes if s in SUFFIXES]
         self.delimiter = delimiter or (SUFFIXES[suffixes[-1]] if suffixes else ",")
         if len(self.delimiter) != 1:

@@ -65,7 +65,7 @@ class Text(TextSource):
     """A folder, tar (plain, gz, bz2, xz) or zip of documents in UTF-8 or Latin-1.
 
     ``prefix-train/class/file`` gives split and class; without halves the first folder that tells
-    documents apart is the class; without folders documents are unlabelled.
+    documents apart is the class; without folders documents are unlabeled.
     """
 
     format = "text"

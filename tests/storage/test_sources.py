@@ -15,7 +15,7 @@ from tests.helpers.sources import documents_of, refused, rows_of
 def test_options_may_follow_the_path(tmp_path):
     path = tmp_path / "d.jsonl"
     path.write_text('{"body": "x", "y": "?"}\n')
-    (found,) = documents_of(sources.find(f"{path}?text=body&label=y&unlabelled=%3F"), tmp_path)
+    (found,) = documents_of(sources.find(f"{path}?text=body&label=y&unlabeled=%3F"), tmp_path)
     assert (found.text, found.label) == ("x", None)
     path = tmp_path / "X.svm"
     path.write_text("1 1:2\n")
@@ -70,3 +70,12 @@ def test_unknown_content_and_options(tmp_path):
         sources.find(path, format="word")
     with pytest.raises(SourceError, match="does not exist"):
         sources.find(tmp_path / "nothing.csv")
+
+
+def test_the_old_spelling_of_unlabeled_still_works_with_a_warning(tmp_path):
+    path = tmp_path / "X.svm"
+    path.write_text("1 1:2\n-1 1:1\n")
+    for name, options in ((f"{path}?unlabelled=-1", {}), (str(path), {"unlabelled": "-1"})):
+        with pytest.warns(FutureWarning, match="unlabelled= is now spelled unlabeled="):
+            source = sources.find(name, **options)
+        assert source.unlabeled == "-1"

@@ -153,7 +153,7 @@ def test_anndata_without_label_names_the_columns_that_could_be_it(tmp_path, matr
     ):
         stages.selector_for(corpus, "anova", 2, {})
     stages.selector_for(corpus, "sparge-pca", 2, {})
-    uri = storage.stage(path, tmp_path / "labelled.zarr", label="batch")
+    uri = storage.stage(path, tmp_path / "labeled.zarr", label="batch")
     stages.selector_for(storage.open(uri), "anova", 2, {})
     assert "label_columns" not in storage.open(uri).spec["source"]
 

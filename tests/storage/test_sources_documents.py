@@ -116,7 +116,7 @@ def test_other_columns_and_kinds_of_label(tmp_path):
     )
     found = documents_of(sources.find(path, text="body", label="y"), tmp_path)
     assert [d.label for d in found] == [-1, (1, "b"), 0.5, "true"]
-    found = documents_of(sources.find(path, text="body", label="y", unlabelled="-1"), tmp_path)
+    found = documents_of(sources.find(path, text="body", label="y", unlabeled="-1"), tmp_path)
     assert found[0].label is None
     table = pa.table({"text": ["x", "y"], "label": [["a", "b"], []]})
     pq.write_table(table, tmp_path / "multi.parquet")

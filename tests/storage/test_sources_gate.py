@@ -382,7 +382,7 @@ def test_stated_width_that_the_entries_pass_is_refused(tmp_path):
 BIG = [2**53, 2**53 + 1, 2**53 + 2]
 
 
-def labelled(kind, folder, labels, **options):
+def labeled(kind, folder, labels, **options):
     """A file of one feature with these labels."""
     n, path = len(labels), folder / f"X.{kind.split('-')[-1]}"
     X = np.ones((n, 1))
@@ -419,11 +419,11 @@ def labelled(kind, folder, labels, **options):
 )
 def test_whole_labels_above_two_to_the_53_stay_apart(tmp_path, kind):
     y = [BIG[0], BIG[1], BIG[2], BIG[1]]
-    corpus = storage.open(storage.stage(labelled(kind, tmp_path, y), tmp_path / "store.zarr"))
+    corpus = storage.open(storage.stage(labeled(kind, tmp_path, y), tmp_path / "store.zarr"))
     assert corpus.class_names == [str(label) for label in BIG]
     assert corpus.y.tolist() == [0, 1, 2, 1]
     corpus = storage.open(
-        storage.stage(labelled(kind, tmp_path, y, unlabelled=str(BIG[1])), tmp_path / "some.zarr")
+        storage.stage(labeled(kind, tmp_path, y, unlabeled=str(BIG[1])), tmp_path / "some.zarr")
     )
     assert corpus.class_names == [str(BIG[0]), str(BIG[2])]
     assert corpus.y.tolist() == [0, -1, 1, -1]
@@ -432,7 +432,7 @@ def test_whole_labels_above_two_to_the_53_stay_apart(tmp_path, kind):
 @pytest.mark.parametrize("kind", ["svm", "jsonl", "text-jsonl", "npy"])
 def test_labels_of_any_size_stay_apart(tmp_path, kind):
     labels = [10**30, 10**30 + 1, -(2**63) - 1, 3]
-    corpus = storage.open(storage.stage(labelled(kind, tmp_path, labels), tmp_path / "store.zarr"))
+    corpus = storage.open(storage.stage(labeled(kind, tmp_path, labels), tmp_path / "store.zarr"))
     assert sorted(corpus.class_names, key=int) == [str(label) for label in sorted(labels)]
     assert [corpus.class_names[code] for code in corpus.y] == [str(label) for label in labels]
 
@@ -441,7 +441,7 @@ def test_labels_of_any_size_stay_apart(tmp_path, kind):
 def test_unsigned_labels_are_exact(tmp_path, kind):
     corpus = storage.open(
         storage.stage(
-            labelled(kind, tmp_path, np.array([2**63, 2**64 - 1, 1], np.uint64)),
+            labeled(kind, tmp_path, np.array([2**63, 2**64 - 1, 1], np.uint64)),
             tmp_path / "store.zarr",
         )
     )
@@ -451,7 +451,7 @@ def test_unsigned_labels_are_exact(tmp_path, kind):
 
 def test_large_float_labels_keep_their_value(tmp_path):
     corpus = storage.open(
-        storage.stage(labelled("npz", tmp_path, [1e20, 2.0, np.nan]), tmp_path / "store.zarr")
+        storage.stage(labeled("npz", tmp_path, [1e20, 2.0, np.nan]), tmp_path / "store.zarr")
     )
     assert (corpus.class_names, corpus.y.tolist()) == (["2", "100000000000000000000"], [1, 0, -1])
 
@@ -459,7 +459,7 @@ def test_large_float_labels_keep_their_value(tmp_path):
 @pytest.mark.parametrize("kind", ["svm", "jsonl", "npz", "npy", "h5ad"])
 def test_real_targets_come_back_to_the_last_bit(tmp_path, kind, rng):
     y = [*(rng.normal(size=40) * 10.0 ** rng.integers(-300, 300, 40)).tolist(), 3.0, 0.1, 5e-324]
-    corpus = storage.open(storage.stage(labelled(kind, tmp_path, y), tmp_path / "store.zarr"))
+    corpus = storage.open(storage.stage(labeled(kind, tmp_path, y), tmp_path / "store.zarr"))
     assert corpus.spec["target"] == "real"
     assert corpus.y.tolist() == y
 
@@ -467,7 +467,7 @@ def test_real_targets_come_back_to_the_last_bit(tmp_path, kind, rng):
 def test_whole_numbers_in_one_piece_are_real_targets_with_fractions_in_another(
     tmp_path, monkeypatch
 ):
-    source = labelled("jsonl", tmp_path, [1, 2**60, 0.5, None])
+    source = labeled("jsonl", tmp_path, [1, 2**60, 0.5, None])
     whole = type(source).pieces
     monkeypatch.setattr(type(source), "pieces", lambda self, size: whole(self, 20))
     corpus = storage.open(storage.stage(source, tmp_path / "store.zarr"))
@@ -510,7 +510,7 @@ def test_lone_surrogates_in_text_and_names_do_not_block_a_corpus(tmp_path):
 @pytest.mark.parametrize("kind", ["jsonl", "text-jsonl", "parquet"])
 def test_lists_of_labels_stage_and_open(tmp_path, kind):
     labels = [["grain", "wheat"], [], ["wheat", "wheat"], None, ["crude"]]
-    corpus = storage.open(storage.stage(labelled(kind, tmp_path, labels), tmp_path / "store.zarr"))
+    corpus = storage.open(storage.stage(labeled(kind, tmp_path, labels), tmp_path / "store.zarr"))
     assert corpus.spec["target"] == "multilabel"
     assert corpus.class_names == ["crude", "grain", "wheat"]
     np.testing.assert_array_equal(
@@ -519,8 +519,8 @@ def test_lists_of_labels_stage_and_open(tmp_path, kind):
 
 
 def test_append_keeps_large_labels_apart(tmp_path):
-    uri = storage.stage(labelled("svm", tmp_path, BIG[:2]), tmp_path / "store.zarr")
-    storage.append(labelled("jsonl", tmp_path, [BIG[2], BIG[1]]), uri)
+    uri = storage.stage(labeled("svm", tmp_path, BIG[:2]), tmp_path / "store.zarr")
+    storage.append(labeled("jsonl", tmp_path, [BIG[2], BIG[1]]), uri)
     corpus = storage.open(uri)
     assert corpus.class_names == [str(label) for label in BIG]
     assert corpus.y.tolist() == [0, 1, 2, 1]

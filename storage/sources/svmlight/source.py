@@ -47,7 +47,7 @@ class Svmlight(MatrixSource):
     n_features : d, if trailing columns may be empty; None: the largest index.
     target : "class", "real" or "multilabel"; None: whole numbers are classes, others real targets,
         and lines with several labels or none make it multi-label.
-    unlabelled : the number that means "none", as 0 or -1; default: no label does.
+    unlabeled : the number that means "none", as 0 or -1; default: no label does.
     """
 
     format = "svmlight"
@@ -55,19 +55,17 @@ class Svmlight(MatrixSource):
     zero_based: bool | None = None
     n_features: int | None = None
     target: str | None = None
-    unlabelled: str | None = None
+    unlabeled: str | None = None
     plain: str = field(default="", repr=False)  # the decompressed file
 
     def __post_init__(self) -> None:
         try:
             self.none = (
-                np.nan
-                if self.unlabelled is None
-                else label_rules.parse_number(str(self.unlabelled))
+                np.nan if self.unlabeled is None else label_rules.parse_number(str(self.unlabeled))
             )
         except ValueError:
             raise SourceError(
-                f"svmlight labels are numbers: unlabelled={self.unlabelled!r} must be a number"
+                f"svmlight labels are numbers: unlabeled={self.unlabeled!r} must be a number"
             ) from None
 
     @classmethod
@@ -87,7 +85,7 @@ class Svmlight(MatrixSource):
             self.zero_based,
             self.n_features,
             self.target,
-            self.unlabelled,
+            self.unlabeled,
         )
 
     def unpacked(self, scratch: Path) -> Svmlight:
