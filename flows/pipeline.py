@@ -26,6 +26,7 @@ from flows import stages, tasks
 from flows.locks import Busy, alone
 from flows.options import Engine, Staging
 from flows.served import require_served
+from storage.corpus import require_staged
 from storage.runs import Run, RunError, recover, require_out
 from storage.staging.plan import Plan, is_staged, make_plan
 
@@ -137,7 +138,7 @@ def select(
     """
     engine = engine or Engine()
     require_served(engine, store, out)
-    corpus = storage.open(store)
+    corpus = require_staged(storage.open(store))
     stages.selector_for(corpus, method, features, parameters or {})
     require_out(out)
     with skipping(), at_work([corpus.uri, out], overlap, engine):

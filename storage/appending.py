@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from storage import fingerprint as identities
-from storage.corpus import Corpus
+from storage.corpus import Corpus, require_staged
 from storage.errors import SourceError, StoreError
 from storage.fingerprint import fingerprint_of
 from storage.format import manifest
@@ -112,7 +112,7 @@ def append(
         source = find(str(source), format=format, **options)
     room = build.working_memory("appending", source, memory_limit)
     with exchange.building(uri, wait) as (target, scratch):
-        corpus = open_corpus(uri)
+        corpus = require_staged(open_corpus(uri))
         fingerprint = source.fingerprint()
         with identities.first_rule():
             earlier = source.fingerprint()  # as an earlier version recorded the same source

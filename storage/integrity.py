@@ -11,10 +11,11 @@ import numpy as np
 
 from bigfs import engine
 from bigfs.matrix import Matrix
-from storage.corpus import Corpus, StoreRef
+from storage.corpus import Corpus, require_staged
 from storage.format import manifest as manifests
 from storage.format import verified
 from storage.opening import open as open_corpus
+from storage.tiles import StoreRef
 
 DOCUMENTS = 64  # a task
 
@@ -89,7 +90,7 @@ def check(uri: str | os.PathLike[str]) -> Report:
     []
     >>> folder.cleanup()
     """
-    corpus = open_corpus(uri)
+    corpus = require_staged(open_corpus(uri))
     uri, content = corpus.uri, corpus.manifest.content
     checksums = manifests.checksums_of(uri, content)
     keys = sorted(checksums)
@@ -190,7 +191,7 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
     (100, 'class')
     >>> folder.cleanup()
     """
-    corpus = open_corpus(uri)
+    corpus = require_staged(open_corpus(uri))
     (n, d), manifest = corpus.X.shape, corpus.manifest
     classes = {}
     if manifest.target == "class":
