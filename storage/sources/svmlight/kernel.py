@@ -50,7 +50,7 @@ def is_digit(byte: int) -> bool:
 
 @njit(cache=True, nogil=True, inline="always")
 def is_blank(byte: int) -> bool:
-    return byte == SPACE or byte == TAB or byte == RETURN
+    return byte in (SPACE, TAB, RETURN)
 
 
 @njit(cache=True, nogil=True)
@@ -145,8 +145,7 @@ def number(raw: AnyArray, i: int) -> tuple[int, float, bool, bool]:
         exponent += -power if below_one else power
     value = float(mantissa)
     exact = (
-        mantissa < np.uint64(MAX_EXACT_MANTISSA)
-        and -MAX_EXACT_POWER <= exponent <= MAX_EXACT_POWER
+        mantissa < np.uint64(MAX_EXACT_MANTISSA) and -MAX_EXACT_POWER <= exponent <= MAX_EXACT_POWER
     )
     if exponent > MAX_POWER or exponent < -MAX_POWER:
         # far outside of float32, while float64 may hold it after all
@@ -192,7 +191,7 @@ def parse(raw: AnyArray, base: int, lines: int, marks: int) -> Any:
     indptr, indices, values : ndarray
         The entries in CSR, from column 0.
     unsure : list of tuple of int
-        (place in `values`, place of its first byte) of each value that may round to another float32.
+        (place in `values`, place of its first byte) of each value whose float32 is unsure.
     """
     n = len(raw)
     labels = np.empty(lines + marks)
