@@ -156,7 +156,7 @@ def evaluate(
     """Evaluate a run again and rewrite its report. Returns the run's directory."""
     engine = engine or Engine()
     require_served(engine, run)
-    key = Run.open(run).about.get("key")
+    key = Run.open(run).metadata.get("key")
     if key is None:
         raise RunError(f"no flow wrote {run}: use `bigfs evaluate {run}`")
     how = tasks.How(True, timeout, engine.staging_memory)
@@ -244,7 +244,7 @@ def run_once(
     recover(out)
     key = tasks.content_key(content, store, out, method, features, parameters)
     done = tasks.run_at(out, key)
-    about = {} if done is None else done.about
+    about = {} if done is None else done.metadata
     whole = "curves" in about and (Path(out) / "report.html").exists()
     stages.selector_for(storage.open(store), method, features, parameters)
     # the graph lies beside the store and serves every run

@@ -26,7 +26,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "storage": [
         {"errors"},
         {"fingerprint", "disk", "ownership", "replacing", "sheets", "format"},
-        {"catalogue", "checkpoints", "tiles"},
+        {"catalogue", "checkpoints", "run_metadata", "tiles"},
         {"sources", "runs"},
         {"staging", "corpus"},
         {"anndata_view"},
