@@ -26,8 +26,8 @@ from storage.fingerprint import fingerprint_of, identity_of
 from storage.format import validation
 from storage.sources import gate
 from storage.sources import labels as label_rules
-from storage.sources.arrays import hdf5
 from storage.sources.base import MatrixSource, Rows
+from storage.sources.hdf5 import open_hdf5
 from storage.sources.spool import (
     Spool,
     check_rows,
@@ -229,7 +229,7 @@ class AnnData(MatrixSource):
                     CodecCheckedStore(LocalStore(self.path, read_only=True)), mode="r"
                 )
             else:
-                with hdf5(self.path) as file:
+                with open_hdf5(self.path) as file:
                     yield file
         except SourceError:
             raise

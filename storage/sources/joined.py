@@ -1,6 +1,4 @@
-"""Sources made of others: files that together are one corpus, and labels that lie in a file of
-their own.
-"""
+"""Sources made of others: a corpus of several files, and rows with labels in a separate file."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ from storage.sources.base import MatrixSource, Rows, open_decompressed, source_e
 
 
 class Joined(MatrixSource):
-    """Matrices with the same columns, one below the other, each with its split ("train", "test" or
-    None).
-    """
+    """Matrices with the same columns, one below the other, each with its split or None."""
 
     format = "joined"
 
@@ -49,9 +45,9 @@ class Joined(MatrixSource):
         ready = copy.copy(self)
         ready.parts = []
         for k, (part, split) in enumerate(self.parts):
-            own = Path(scratch) / f"part-{k}"  # two parts may unpack under one name
-            own.mkdir(parents=True, exist_ok=True)
-            ready.parts.append((part.unpacked(own), split))
+            folder = Path(scratch) / f"part-{k}"  # two parts may unpack under one name
+            folder.mkdir(parents=True, exist_ok=True)
+            ready.parts.append((part.unpacked(folder), split))
         return ready
 
     def pieces(self, size: int) -> list[tuple[int, Any]]:
@@ -67,13 +63,14 @@ class Joined(MatrixSource):
 
 
 class Topics(MatrixSource):
-    """RCV1: rows whose label is the document's number, and a file of (topic, document, 1) that says
-    what each is about.
+    """RCV1: rows labeled by the number of their document, and a file with the topics of each.
 
     Parameters
     ----------
-    rows : the documents.
-    qrels : the topics' file, plain or compressed: a topic, a document and a 1 on each line.
+    rows : MatrixSource
+        The documents.
+    qrels : str
+        The file of topics, plain or compressed. Each line has a topic, a document and a 1.
     """
 
     format = "topics"
@@ -116,7 +113,7 @@ class Topics(MatrixSource):
 
 
 class TopicTable(NamedTuple):
-    """The topics' file, by document."""
+    """The file of topics, sorted by document."""
 
     document: IntArray
     topic: IntArray

@@ -1,12 +1,11 @@
-"""Labels as files write them: classes go by name, and what is unlabeled is said, never guessed.
+"""Labels as files write them.
 
-Every value that is written as a label is a class: −1 of a file labeled ±1 is the class "-1".
-Unlabeled is what is missing (null, an empty cell, NaN), and the one value that the option
-`unlabeled` names, for the files that write −1 (or 0, or "?") where they have no label.
+Every value that is written as a label is a class: −1 in a file labeled ±1 is the class "-1". A
+sample is unlabeled if its label is missing (null, an empty cell, NaN), or is the one value that the
+option `unlabeled` names. Some files write −1, 0 or "?" for samples without a label.
 
-Whole numbers are exact at any size: an array holds them as integers where it can, a list of
-Python's integers where it can't, and floats only below 2⁵³. Two labels are the same only if their
-names are (`label_text`).
+Whole numbers are exact at any size. They are held as an array of integers where they fit, else as a
+list, and as floats only below 2⁵³. Two labels are the same class if their text is (`label_text`).
 """
 
 from __future__ import annotations
@@ -28,16 +27,14 @@ WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 
 
 def label_text(value: Any) -> str:
-    """Return the name of a label: whole numbers lose their point, so that 1.0 and 1 are one
-    class.
-    """
+    """Return the text of a label. Whole numbers have no point, so that 1.0 and 1 are one class."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def as_label(value: Any, unlabeled: str | None, place: object) -> Label:
-    """The label of one document; a list is a set of classes.
+    """Return the label of one document, None if it is unlabeled. A list is a label set.
 
-    `place` is only written out in an error.
+    `place` is written out in an error only.
     """
     if value is None or value == "" or (isinstance(value, float) and np.isnan(value)):
         return None
@@ -68,7 +65,7 @@ def _scalar_label(value: Any, place: object) -> Any:
 
 
 def _require_storable(label: str, place: object) -> str:
-    """A text that a store gives back as it came."""
+    """Return a text, or refuse it if a store would change it."""
     if "\0" in label:
         raise SourceError(
             f"{place}: the label {shorten(label)} holds the character "
@@ -83,9 +80,7 @@ def _require_storable(label: str, place: object) -> str:
 
 
 def as_label_array(values: Any, n: int, unlabeled: str | None, origin: str) -> AnyArray:
-    """n labels as an array: integers, masked where unlabeled, or floats with NaN there, or strings
-    with "" there.
-    """
+    """Return n labels as an array, as `Rows.y` describes it: integers, floats or strings."""
     y = np.asarray(values)
     if y.size != n:
         raise SourceError(
@@ -124,7 +119,7 @@ def _text_labels(y: AnyArray, unlabeled: str | None, origin: str) -> AnyArray:
 
 
 def _float_labels(y: AnyArray, origin: str) -> AnyArray:
-    """The labels as integers if they are small whole numbers."""
+    """Return labels as integers if all are small whole numbers, else as float64."""
     if np.isinf(y).any():
         raise SourceError(
             f"{origin}: label {int(np.flatnonzero(np.isinf(y))[0])} (from 0) is infinite"
@@ -136,9 +131,7 @@ def _float_labels(y: AnyArray, origin: str) -> AnyArray:
 
 
 def read_labels(path: str, n: int, unlabeled: str | None) -> AnyArray:
-    """Labels from a file of their own: .npy, or a text with one a line, where an empty line is
-    unlabeled.
-    """
+    """Read labels from a separate file: .npy, or text with one per line and "" if unlabeled."""
     if not Path(path).is_file():
         raise SourceError(
             f"{path} does not exist: labels= must name a .npy file or a "
@@ -166,22 +159,20 @@ def read_labels(path: str, n: int, unlabeled: str | None) -> AnyArray:
 
 
 def parse_number(word: str) -> int | float:
-    """The number that a word is: an integer, exactly, if it has digits only.
+    """Return the number that a word stands for, an integer if it has digits only.
 
     Raises
     ------
     ValueError
-        It is none.
+        The word is no number.
     """
-    if "_" in word:  # Python's grammar, nobody's labels
+    if "_" in word:  # Python allows 1_000, files of labels do not
         raise ValueError(word)
     return int(word) if WHOLE.fullmatch(word) else float(word)
 
 
 def pack_labels(labels: Sequence[Label], origin: str) -> Any:
-    """Labels of rows read one by one as `Rows` holds them: an array where one holds them exactly,
-    else a list.
-    """
+    """Return labels as `Rows.y` holds them: an array if it is exact, else a list."""
     kinds = {
         "set" if isinstance(v, tuple) else "text" if isinstance(v, str) else "number"
         for v in labels

@@ -1,6 +1,4 @@
-"""Records with named fields, of which some say what a sample is: what JSON Lines, CSV and Parquet
-share.
-"""
+"""Records with named fields: what JSON Lines, CSV and Parquet share."""
 
 from __future__ import annotations
 
@@ -15,13 +13,23 @@ from storage.sources.base import Document, Label, Source, decompress, is_compres
 
 
 class RecordFile(Source):
-    """Records of a file.
+    """A file of records.
 
-    Parameters ---------- text, label, split, name : the fields that hold them. Only the text must
-    be there; a label may be a text, a number
-        or a list (multi-label); one that is null, empty or missing is unlabeled; split holds train
-        or test.
-    unlabeled : the label that also means "none".
+    Parameters
+    ----------
+    path : str
+        The file, plain or compressed.
+    text : str, default="text"
+        Name of the field with the text, which every record must have.
+    label : str, default="label"
+        Name of the field with the label: text, a number or a list (multi-label). A sample is
+        unlabeled if it is null, empty or missing.
+    split : str, default="split"
+        Name of the field with "train" or "test".
+    name : str, default="id"
+        Name of the field with the name of the sample.
+    unlabeled : str or None, default=None
+        A label that also means "none".
     """
 
     def __init__(
@@ -50,7 +58,7 @@ class RecordFile(Source):
         settings = {
             k: v for k, v in vars(self).items() if k not in ("path", "plain", "folder", "room")
         }
-        settings["unlabelled"] = settings.pop("unlabeled")  # the spelling that stores were named by
+        settings["unlabelled"] = settings.pop("unlabeled")  # as earlier versions hashed it
         return fingerprint_of(self.format, identity_of(self.files()), sorted(settings.items()))
 
     def unpacked(self, scratch: Path) -> Self:
@@ -61,7 +69,7 @@ class RecordFile(Source):
         return ready
 
     def document(self, text: Any, label: Any, split: Any, name: Any, place: object) -> Document:
-        """`place` is only written out in an error."""
+        """Return the document of a record. `place` is written out in an error only."""
         if not isinstance(text, str):
             raise SourceError(f"{place}: {self.text} must be a text; got {type(text).__name__}")
         return Document(
@@ -84,14 +92,12 @@ class RecordFile(Source):
 
 
 def _characters(text: str) -> str:
-    """The text with a ? for each lone half of a surrogate pair, which is no character and has no
-    bytes in UTF-8.
-    """
+    """Replace each lone half of a surrogate pair by a ?, as it has no bytes in UTF-8."""
     return text.encode("utf-8", "replace").decode()
 
 
 class ByteRangeFile(RecordFile):
-    """A file that is cut by bytes."""
+    """A file of records that is cut into byte ranges."""
 
     def length(self) -> int:
         length = Path(self.plain).stat().st_size

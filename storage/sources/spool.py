@@ -1,7 +1,8 @@
-"""Arrays on scratch that are read by row range: where formats that can't be cut are unpacked to.
+"""Matrices on scratch that are read by row range, for formats that can't be cut.
 
-A dense array stays as it is; sparse ones become csr: a file that lists its entries by column, or
-in no order, is transposed out of core by two passes over its entries (count, then place).
+A dense array stays as it is, and a sparse one becomes csr. Entries that come by column or in no
+order are transposed out of core in two passes: the first counts them per row, the second writes
+them.
 """
 
 from __future__ import annotations
@@ -25,11 +26,10 @@ Triplets = tuple[AnyArray, AnyArray, AnyArray]  # row, column, value
 
 
 class Spool(NamedTuple):
-    """A matrix on scratch, as X.npy (k × d, or k images) or data.npy, indices.npy and indptr.npy;
-    labels as y.npy.
+    """A matrix on scratch, of shape (n, d).
 
-    origin : the source's path, for messages.
-    shape : (n, d).
+    Its folder holds X.npy (n × d, or n images) or data.npy, indices.npy and indptr.npy, and the
+    labels as y.npy. `origin` is the path of the source, for messages.
     """
 
     folder: str
@@ -43,7 +43,7 @@ class Spool(NamedTuple):
         return (Path(self.folder) / f"{name}.npy").exists()
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
-        """Row ranges that take about `size` bytes as csr."""
+        """Return row ranges that take about `size` bytes each as csr."""
         n, _ = self.shape
         total = 8 * self.array("X").size if self.has("X") else 12 * len(self.array("data")) + 8 * n
         return row_ranges(n, total, size)
@@ -80,7 +80,7 @@ class Spool(NamedTuple):
 
 
 def row_ranges(n: int, total: int, size: int) -> list[tuple[int, int]]:
-    """Cut n rows of `total` bytes together in ranges of about `size` bytes, one row at least."""
+    """Cut n rows of `total` bytes in all into ranges of about `size` bytes, at least a row each."""
     rows = max(1, size * n // max(total, 1))
     return [(start, min(start + rows, n)) for start in range(0, n, rows)]
 
@@ -88,9 +88,7 @@ def row_ranges(n: int, total: int, size: int) -> list[tuple[int, int]]:
 def make_csr(
     data: AnyArray, indices: AnyArray, indptr: AnyArray, shape: tuple[int, int], origin: str
 ) -> sp.csr_array:
-    """A row block of checked indices, sorted in a row; the values of repeated entries are
-    summed.
-    """
+    """Return rows with checked and sorted indices. Repeated entries are summed."""
     if (
         np.any(np.diff(indptr) < 0)
         or len(data) != len(indices)
@@ -108,14 +106,14 @@ def make_csr(
 
 
 def flatten_rows(block: AnyArray, origin: str) -> sp.csr_array:
-    """Rows of a dense block; an image's pixels are taken columns first, as MATLAB does."""
+    """Return the rows of a dense block. Images are flattened columns first, as in MATLAB."""
     if block.ndim == 3:
         block = block.transpose(0, 2, 1).reshape(len(block), -1)
     return sp.csr_array(np.asarray(block, dtype=gate.real_type(block.dtype, origin)))
 
 
 def check_rows(X: sp.csr_array, origin: str, start: int) -> sp.csr_array:
-    """Rows from `start` on, as floats that all fit in a store."""
+    """Return rows as floats that all fit in a store. The first one is row `start` of the source."""
     return gate.require_values(
         X.astype(gate.real_type(X.dtype, origin), copy=False),
         lambda row: f"{origin}: row {start + row}",
@@ -123,7 +121,7 @@ def check_rows(X: sp.csr_array, origin: str, start: int) -> sp.csr_array:
 
 
 def dense_spool(folder: Path, origin: str) -> Spool:
-    """The spool of the array X.npy that lies in `folder`."""
+    """Return the spool of the array X.npy in a folder."""
     X = disk.map_file(folder / "X.npy")
     if X.ndim not in (2, 3):
         raise SourceError(
@@ -134,7 +132,7 @@ def dense_spool(folder: Path, origin: str) -> Spool:
 
 
 def sparse_spool(folder: Path, origin: str, shape: tuple[int, int]) -> Spool:
-    """The spool of the csr arrays data.npy, indices.npy and indptr.npy that lie in `folder`."""
+    """Return the spool of the csr arrays data.npy, indices.npy and indptr.npy in a folder."""
     spool = Spool(str(folder), origin, gate.require_shape(*shape, origin))
     stored = len(spool.array("data"))
     gate.real_type(spool.array("data").dtype, origin)
@@ -147,7 +145,7 @@ def sparse_spool(folder: Path, origin: str, shape: tuple[int, int]) -> Spool:
 
 
 def save_labels(spool: Spool, y: AnyArray | None) -> Spool:
-    """Lay labels of `storage.sources.labels.many` beside the matrix."""
+    """Save labels, as `storage.sources.labels.as_label_array` gives them, beside the matrix."""
     if y is not None:
         _save(Path(spool.folder), y=np.ma.getdata(y))
         if isinstance(y, np.ma.MaskedArray):
@@ -168,8 +166,9 @@ def save_triplets(
     shape: tuple[int, int],
     dtype: Any,
 ) -> Spool:
-    """csr on scratch from entries in any order, `entries` being called twice; holds n counts and
-    one chunk.
+    """Write csr on scratch from entries in any order.
+
+    `entries` is called twice. Memory holds n counts and one chunk of entries.
     """
     n, d = gate.require_shape(*shape, origin)
     gate.real_type(np.dtype(dtype), origin)
@@ -196,8 +195,9 @@ def save_triplets(
 
 
 def csc_triplets(data: Any, indices: Any, indptr: AnyArray) -> Iterator[Triplets]:
-    """The entries of a csc matrix, a chunk at a time; `data` and `indices` may be on disk, `indptr`
-    is checked.
+    """Yield the entries of a csc matrix in chunks.
+
+    `data` and `indices` may be on disk. `indptr` must be checked before.
     """
     nnz = data.shape[0]
     for start in range(0, nnz, CHUNK):
