@@ -1,8 +1,6 @@
-"""AnnData on disk, .h5ad (h5py) or .zarr, read by its published encoding; anndata itself is not
-needed.
+"""AnnData on disk, .h5ad (h5py) or .zarr, read by its published encoding, without anndata.
 
-A csr matrix is read in row ranges where it lies; a dense one too; a csc one is transposed on
-scratch.
+A csr or dense matrix is read in row ranges where it lies. A csc one is transposed on scratch.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
 class CodecCheckedStore(WrapperStore[Store]):
-    """A store of another program: its metadata are checked before a codec that they name runs."""
+    """A store of another program. Its metadata are checked before a codec in them runs."""
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         value = await self._store.get(key, prototype, byte_range)
@@ -56,10 +54,15 @@ class AnnData(MatrixSource):
 
     Parameters
     ----------
-    layer : read ``layers[layer]`` instead of ``X``.
-    label, split : the columns of ``obs`` with the labels and with "train" or "test"; by default
-        those names, where they are there. A missing category is unlabeled.
-    unlabeled : the label that also means "none".
+    path : str
+        The file or folder.
+    layer : str or None, default=None
+        Read ``layers[layer]`` instead of ``X``.
+    label, split : str or None, default=None
+        Columns of ``obs`` with the labels, and with "train" or "test". None takes the columns
+        "label" and "split", if there are any. A missing category is unlabeled.
+    unlabeled : str or None, default=None
+        A label that also means "none".
     """
 
     format = "anndata"
@@ -101,7 +104,7 @@ class AnnData(MatrixSource):
         )
 
     def unpacked(self, scratch: Path) -> Self:
-        """Known shape and names; a csc matrix is transposed on scratch."""
+        """Read the shape and the names, and transpose a csc matrix on scratch."""
         ready = copy.copy(self)
         with self._file() as file:
             X, kind, (n, d) = self._matrix(file)
@@ -133,7 +136,7 @@ class AnnData(MatrixSource):
         return ready
 
     def _indptr(self, X: Any, size: int) -> AnyArray:
-        """indptr of a sparse matrix with as many indices as values."""
+        """Return the indptr of a sparse matrix, checked against its indices and values."""
         gate.require_room(size + 1, self.path)
         if (
             X["indptr"].shape != (size + 1,)
@@ -159,7 +162,7 @@ class AnnData(MatrixSource):
         return Rows(self.rows(*piece), *self.annotations(*piece))
 
     def rows(self, start: int, stop: int) -> sp.csr_array:
-        """Rows [start, stop) of the matrix."""
+        """Read rows [start, stop) of the matrix."""
         with self._file() as file:
             X, kind, (_, d) = self._matrix(file)
             if self.spool:
@@ -172,7 +175,7 @@ class AnnData(MatrixSource):
         return check_rows(rows, self.path, start)
 
     def annotations(self, start: int, stop: int) -> tuple[Any, AnyArray | None, AnyArray | None]:
-        """Their labels, splits and names, each None if there are none."""
+        """Read the labels, splits and names of rows [start, stop), each None if there are none."""
         with self._file() as file:
             y = self._column(file, self.label, "label", start, stop)
             split = self._column(file, self.split, "split", start, stop)
@@ -186,12 +189,12 @@ class AnnData(MatrixSource):
         return y, split, names
 
     def row_layout(self) -> tuple[AnyArray, int]:
-        """indptr of a csr matrix, and the bytes of its largest chunk: what using it where it lies
-        depends on.
+        """Return the indptr of a csr matrix, and the bytes of its largest chunk.
 
         Raises
         ------
-        SourceError : the matrix is of another encoding.
+        SourceError
+            The matrix has another encoding.
         """
         with self._file() as file:
             X, kind, (n, _) = self._matrix(file)
@@ -220,9 +223,7 @@ class AnnData(MatrixSource):
 
     @contextlib.contextmanager
     def _file(self) -> Iterator[Any]:
-        """The root group; what the libraries say of a broken file becomes one line that names
-        it.
-        """
+        """Open the root group. Errors of a broken file become one line with its name."""
         try:
             if Path(self.path).is_dir():
                 yield zarr.open_group(
@@ -255,10 +256,10 @@ class AnnData(MatrixSource):
         if len(shape) != 2:
             raise SourceError(f"{self.path}: {where} has {len(shape)} dimensions, not 2")
         if kind != "array" and (
-            lost := [name for name in ("data", "indices", "indptr") if name not in X]
+            missing := [name for name in ("data", "indices", "indptr") if name not in X]
         ):
             raise SourceError(
-                f"{self.path} is broken: {where} is a {kind} without {', '.join(lost)}"
+                f"{self.path} is broken: {where} is a {kind} without {', '.join(missing)}"
             )
         return X, kind, gate.require_shape(*shape, self.path)
 
@@ -276,7 +277,7 @@ class AnnData(MatrixSource):
         )
 
     def _columns(self, file: Any) -> list[str]:
-        """The names of the columns of obs."""
+        """Return the names of the columns of obs."""
         return (
             [c for c in file["obs"] if c != file["obs"].attrs.get("_index", "_index")]
             if "obs" in file
@@ -308,11 +309,11 @@ class AnnData(MatrixSource):
                     f"{self.path} is broken: obs[{name or default!r}] has a "
                     f"code outside its categories"
                 )
-            return np.append(categories, "")[codes]  # −1, the missing category, is the last
+            return np.append(categories, "")[codes]  # −1, the missing category, takes the last
         if not hasattr(column, "dtype"):
-            known = "a categorical, texts or numbers were expected"
             raise SourceError(
-                f"{self.path}: obs[{name or default!r}] has the encoding {kind!r}: {known}"
+                f"{self.path}: obs[{name or default!r}] has the encoding {kind!r}: "
+                f"a categorical, texts or numbers were expected"
             )
         self._require_full_column(file, column, name or default)
         return (
@@ -322,7 +323,7 @@ class AnnData(MatrixSource):
         )
 
     def _require_full_column(self, file: Any, column: Any, name: str) -> Any:
-        """A column of obs with one value a sample."""
+        """Return a column of obs, which must have one value per sample."""
         n = self._matrix(file)[2][0]
         if column.shape != (n,):
             raise SourceError(
@@ -334,5 +335,5 @@ class AnnData(MatrixSource):
 def _read_texts(array: Any, start: int, stop: int | None) -> AnyArray:
     if hasattr(array, "asstr") and array.dtype.kind == "O":  # h5py
         array = array.asstr()
-    # NumPy's own texts lose a NUL at the end
+    # as objects, because NumPy's text loses a NUL at its end
     return np.array(list(array[start:stop]), dtype=object)

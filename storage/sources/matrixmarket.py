@@ -26,10 +26,10 @@ GRAMMAR: dict[str, Any] = {
 
 
 class MatrixMarket(SpooledMatrix):
-    """A general matrix of real numbers, integers or a pattern, coordinate or array, read in chunks
-    whatever the order of its entries.
+    """A general matrix of real numbers, integers or a pattern, as coordinates or as an array.
 
-    Takes the options of `storage.sources.arrays`.
+    It is read in chunks, whatever the order of its entries. It takes the options of
+    `storage.sources.arrays`.
     """
 
     format = "mtx"
@@ -47,9 +47,9 @@ class MatrixMarket(SpooledMatrix):
             )
         if layout == "array":
             folder.mkdir(parents=True, exist_ok=True)
-            # it grows with the values that come, not as the header announces
+            # the file grows with its values, not to the size that the header states
             with open(folder / "X.npy", "wb") as out:
-                # column after column, as the file has it
+                # column by column, like the source
                 header = {"descr": "<f8", "fortran_order": True, "shape": shape}
                 np.lib.format.write_array_header_1_0(out, header)
                 for table in self._tables(["value"], start, nnz):
@@ -66,9 +66,7 @@ class MatrixMarket(SpooledMatrix):
         return save_triplets(folder, self.path, entries, shape, np.float64)
 
     def _tables(self, names: list[str], start: int, count: int) -> Iterator[Any]:
-        """The lines after the first `start` ones, a chunk at a time; there must be `count` of
-        them.
-        """
+        """Yield the lines after the first `start`, in chunks. There must be `count` of them."""
         import pandas as pd
 
         kinds = {name: np.float64 if name == "value" else np.int64 for name in names}
@@ -85,7 +83,7 @@ class MatrixMarket(SpooledMatrix):
                         break
                     yield table
             except pd.errors.EmptyDataError:
-                pass  # no entry, as the count must then say
+                pass  # no entry; the count is checked below
             except (ValueError, pd.errors.ParserError, pd.errors.ParserWarning) as error:
                 raise SourceError(
                     f"{self.path}, after line {start + seen}: {str(error).strip().splitlines()[0]}"
@@ -97,7 +95,7 @@ class MatrixMarket(SpooledMatrix):
             )
 
     def _header(self) -> tuple[str, str, str, tuple[int, int], int, int]:
-        """Layout, field, symmetry, shape, entries, and how many lines come before them."""
+        """Return layout, field, symmetry, shape, number of entries, and number of lines before."""
         with open_decompressed(self.path) as file:
             words = file.readline(1 << 10).decode("ascii", "replace").lower().split()
             line, count = file.readline(1 << 16), 2

@@ -1,7 +1,7 @@
 """Tables with a text column: CSV (or any delimiter) and Parquet, read by pyarrow in batches.
 
-CSV is cut where records end (a line end outside quotes), found in one scan, so that pieces are read
-in parallel; Parquet is cut between its row groups. A folder of Parquet files is one table.
+CSV is cut where records end, at line ends outside quotes, which one scan finds. Parquet is cut
+between its row groups. A folder of Parquet files is one table.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from storage.errors import SourceError
 from storage.sources.base import Document, TextSource
 from storage.sources.records import ByteRangeFile, RecordFile
 
-if TYPE_CHECKING:  # pandas comes with it: 70 MB that only a worker which reads tables should pay
+if TYPE_CHECKING:  # it takes 70 MB, which only a worker that reads tables should pay
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
-MAX_GROUP_BYTES = 32 << 20  # bytes of a row group that a task may read whole
-# rows of Parquet held at a time, and bytes when it is written again
+MAX_GROUP_BYTES = 32 << 20  # of a row group that a task reads whole
+# of Parquet: rows held at a time, and their bytes when row groups are rewritten
 BATCH_ROWS, BATCH_BYTES = 4096, 4 << 20
 SCAN_BYTES = 1 << 22  # bytes of CSV scanned at a time
 SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 
 
 class Table(RecordFile, TextSource):
-    """What both share: columns, and documents of a batch."""
+    """A table with a text column."""
 
     def _columns_to_read(self, columns: list[str]) -> list[str]:
-        """The columns to read; the text must be one of them."""
+        """Return the columns to read. The text must be one of them."""
         if self.text not in columns:
             raise SourceError(
                 f"{self.path} has no column {self.text!r}, only "
@@ -72,9 +72,12 @@ class Table(RecordFile, TextSource):
 class Csv(Table, ByteRangeFile):
     """Comma- or tab-separated values with a header line; UTF-8, plain or compressed.
 
-    Takes the options of `storage.sources.records`, and
+    It takes the options of `storage.sources.records.RecordFile` and one more.
 
-    delimiter : default: by the suffix (.csv, .tsv), else a comma.
+    Parameters
+    ----------
+    delimiter : str or None, default=None
+        One character. None goes by the suffix (.csv, .tsv), else takes a comma.
     """
 
     format = "csv"
@@ -101,7 +104,7 @@ class Csv(Table, ByteRangeFile):
         return bool(set(path.suffixes) & set(SUFFIXES)) and bool(head) and b"\0" not in head
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
-        """Byte ranges that begin and end between records; the first one holds the header."""
+        """Return byte ranges that begin and end between records. The first holds the header."""
         length, cuts, aim, inside, at = self.length(), [0], size, False, 0
         with open(self.plain, "rb") as file:
             while chunk := file.read(SCAN_BYTES):
@@ -119,7 +122,7 @@ class Csv(Table, ByteRangeFile):
         if cuts[-1] < length:
             cuts.append(length)
         for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
-            # beyond `size` lies one record
+            # the part beyond `size` is one record
             self.require_room(stop - start - size, f"{self.path}, after byte {start}")
         return list(zip(cuts[:-1], cuts[1:], strict=True))
 
@@ -161,7 +164,7 @@ class Csv(Table, ByteRangeFile):
             ) from error
 
     def _header(self) -> tuple[list[str], int]:
-        """The column names, and where the records begin."""
+        """Return the names of the columns, and the byte at which the records begin."""
         with open(self.plain, "rb") as file:
             line = file.readline(1 << 20)
             while line.count(b'"') % 2 and (more := file.readline(1 << 20)):
@@ -188,7 +191,7 @@ class Parquet(Table):
     """A Parquet file, or a folder of them. Takes the options of `storage.sources.records`."""
 
     format = "parquet"
-    folder: str | None = None  # where files with large row groups were written again, in small ones
+    folder: str | None = None  # of files rewritten with small row groups
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
@@ -199,8 +202,10 @@ class Parquet(Table):
         return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
 
     def unpacked(self, scratch: Path) -> Self:
-        """A row group is the smallest part that can be read alone, and some writers make one of a
-        whole file: such files are cut.
+        """Rewrite files with large row groups in small ones.
+
+        A row group is the smallest part that can be read alone, and some writers put a whole file
+        into one.
         """
         if max((group.size for group in self._groups()), default=0) <= MAX_GROUP_BYTES:
             return self
@@ -241,7 +246,7 @@ class Parquet(Table):
                 )
 
     def pieces(self, size: int) -> list[RowGroup]:
-        """Row groups, whatever `size`."""
+        """Return the row groups, whatever `size`."""
         groups = list(self._groups())
         if not groups:
             raise SourceError(f"{self.path} holds no rows")
@@ -274,7 +279,7 @@ class Parquet(Table):
 
 @contextlib.contextmanager
 def _arrow_errors(what: str) -> Iterator[None]:
-    """pyarrow's complaint as one line of ours."""
+    """Turn an error of pyarrow into a SourceError of one line."""
     import pyarrow as pa
 
     try:
@@ -283,5 +288,5 @@ def _arrow_errors(what: str) -> Iterator[None]:
         raise
     except (pa.ArrowException, ValueError, OSError) as error:
         if disk.is_full(error):
-            raise  # while a file was cut: its content is right
+            raise  # the file itself is right
         raise SourceError(f"{what}: {str(error).splitlines()[0]}") from error

@@ -1,6 +1,4 @@
-"""svmlight / LIBSVM files: plain ones are cut by byte ranges, compressed ones are decompressed
-first.
-"""
+"""svmlight (LIBSVM) files, cut by byte ranges. Compressed ones are decompressed first."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from storage.sources import labels as label_rules
 from storage.sources.base import MatrixSource, Rows, byte_ranges, decompress, head, is_compressed
 
 NUMBER = rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-# what is meant as one: the parser says what is wrong in it
+# a line that is meant as svmlight; the parser reports what is wrong in it
 LINE = re.compile(rb"\s*[^\s:]*(?:\s+qid:\d+)?(?:\s+[^\s:]+:\S+)+\s*(?:#.*)?")
 ZERO = re.compile(rb"(?m)^[^#\n]*?(?:^|[ \t])0+:")
 HEAD = 1 << 22
@@ -37,17 +35,22 @@ MESSAGES = (
 
 @dataclass
 class Svmlight(MatrixSource):
-    """One sample a line: ``label[,label…] [qid:n] index:value … [# comment]``.
+    """One sample per line: ``label[,label…] [qid:n] index:value … [# comment]``.
 
     Parameters
     ----------
-    path : plain, .gz, .bz2 or .xz.
-    zero_based : whether indices count from 0; None: from 0 if the first 4 MB hold an index 0, else
-        from 1 (an index 0 further on is then an error, never a guess).
-    n_features : d, if trailing columns may be empty; None: the largest index.
-    target : "class", "real" or "multilabel"; None: whole numbers are classes, others real targets,
-        and lines with several labels or none make it multi-label.
-    unlabeled : the number that means "none", as 0 or -1; default: no label does.
+    path : str
+        The file, plain, .gz, .bz2 or .xz.
+    zero_based : bool or None, default=None
+        Whether indices count from 0. None takes 0 if the first 4 MB hold an index 0, else 1. An
+        index 0 further on is then an error.
+    n_features : int or None, default=None
+        d, if trailing columns may be empty. None takes the largest index.
+    target : {"class", "real", "multilabel"} or None, default=None
+        Kind of the target. None takes "multilabel" if some lines have several labels or none,
+        "class" if all labels are whole numbers, else "real".
+    unlabeled : str or None, default=None
+        The number that means "none", such as 0 or -1. By default no label does.
     """
 
     format = "svmlight"
@@ -75,7 +78,7 @@ class Svmlight(MatrixSource):
             for line in head.splitlines()[:51]
             if line.strip() and not line.lstrip().startswith(b"#")
         ]
-        lines = lines[:-1] or lines  # the last one may be cut
+        lines = lines[:-1] or lines  # the head may end inside the last line
         return 2 * sum(LINE.fullmatch(line) is not None for line in lines) > len(lines)
 
     def fingerprint(self) -> str:
@@ -111,22 +114,23 @@ class Svmlight(MatrixSource):
         from storage.sources.svmlight import kernel  # compiled at its first use
 
         start, raw = self._lines(piece)
-        code, where, labels, counts, again, indptr, indices, values, unsure = kernel.parse(
+        code, where, labels, counts, unsure_labels, indptr, indices, values, unsure = kernel.parse(
             np.frombuffer(raw, dtype=np.uint8),
             0 if self.zero_based else 1,
             *kernel.count(np.frombuffer(raw, dtype=np.uint8)),
         )
         if code:
             raise SourceError(self._error_message(code, start, raw, where))
-        for entry, begin in unsure:  # too near the middle of two float32 numbers
+        for entry, begin in unsure:  # too close to the middle between two float32 numbers
             value = float(_number_at(raw, begin))
             if not gate.value_fits_float32(value):
                 raise SourceError(self._error_message(5, start, raw, begin))
             values[entry] = value
         numbers = {
-            label: label_rules.parse_number(_number_at(raw, begin)) for label, begin in again
+            label: label_rules.parse_number(_number_at(raw, begin))
+            for label, begin in unsure_labels
         }
-        for label, begin in again:
+        for label, begin in unsure_labels:
             if numbers[label] in (np.inf, -np.inf):
                 raise SourceError(self._error_message(1, start, raw, begin))
         width = int(indices.max()) + 1 if len(indices) else 0
@@ -139,7 +143,7 @@ class Svmlight(MatrixSource):
         return Rows(X, self._packed_labels(labels, numbers, counts))
 
     def _lines(self, piece: tuple[int, int]) -> tuple[int, bytes]:
-        """Where they begin, and the lines that begin inside the range."""
+        """Return where the lines begin, and the lines that begin inside the range."""
         start, stop = piece
         with open(self.plain, "rb") as file:
             if start:
@@ -168,7 +172,7 @@ class Svmlight(MatrixSource):
         return f"{self.path}, line {line}: {MESSAGES[code]}; got {came!r}"
 
     def _packed_labels(self, labels: Any, exact: dict[int, int | float], counts: Any) -> Any:
-        """The labels as `Rows` holds them; those in `exact` are better than their floats."""
+        """Return the labels as `Rows.y` holds them. `exact` replaces some inexact floats."""
         single = self.target != "multilabel" and (counts == 1).all()
         if single and all(
             isinstance(v, float) or abs(v) <= label_rules.MAX_EXACT
