@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from storage.replacing import DAMAGED, RunError, undamaged
 
@@ -20,8 +21,17 @@ class _Stage(BaseModel):
 
 
 class _Point(BaseModel):
+    """A point of a curve. Its other fields are scores."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, float]
+
     method: str
     n_features: int
+
+
+class _Measured(BaseModel):
+    metrics: list[str] = ["accuracy"]
 
 
 class _Parameters(BaseModel):
@@ -41,11 +51,20 @@ class _Metadata(BaseModel):
     stages: list[_Stage] = []
     history: list[dict[str, float]] = []
     curves: list[_Point] = []
+    measured: _Measured = _Measured()
     profile: list[list[float]] = []
     hints: list[str] = []
     resumed: dict[str, int] = {}
     status: str = ""
     evaluation: str = ""
+
+    @model_validator(mode="after")
+    def _require_scores(self) -> Self:
+        for i, point in enumerate(self.curves):
+            for metric in self.measured.metrics:
+                if metric not in point.__pydantic_extra__:
+                    raise PydanticCustomError("score", f"curves.{i} has no {metric}")
+        return self
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
@@ -79,7 +98,8 @@ def read_metadata(path: Path) -> dict[str, Any]:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(step) for step in first["loc"])
-        raise RunError(f"{file} is damaged ({field}: {first['msg']}): repeat the run") from error
+        fault = f"{field}: {first['msg']}" if field else first["msg"]
+        raise RunError(f"{file} is damaged ({fault}): repeat the run") from error
     return dict(metadata)
 
 

@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -348,6 +349,12 @@ DEEP = "[" * 100_000 + "]" * 100_000
                 {"history": [[1]]},
                 {"history": "x"},
                 {"curves": [{"method": 3}]},
+                {"curves": [{"method": "anova", "n_features": 3}]},
+                {"curves": [{"method": "anova", "n_features": 3, "accuracy": "high"}]},
+                {
+                    "curves": [{"method": "anova", "n_features": 3, "accuracy": 1.0}],
+                    "measured": {"metrics": ["micro_f1"]},
+                },
                 {"hints": 4},
                 {"profile": [1]},
                 {"status": None},
@@ -428,6 +435,31 @@ def test_a_forged_checkpoint_is_one_line(tmp_path, forged):
 
 NAMES = ["=HYPERLINK(0)", "+1", "-1", "@x", "\tx", "\rx", "'x", "''x", "'=x", "＝x"]
 NAMES += ["plain", "it's", "a,b", 'say "hi"', "two\nlines", "", " "]
+
+
+SPLIT = [
+    "a;=B()",
+    "a;'b",
+    "a;''=b",
+    "a;;+1",
+    ";",
+    ";'",
+    'a;"=B()',
+    "a\t=1",
+    ";\t@x",
+    "two\n-1",
+    "\t\t=",
+]
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_no_part_of_a_name_is_a_formula_where_a_spreadsheet_splits_it(tmp_path, delimiter):
+    header, rows = ["index", "name"], [[i, name] for i, name in enumerate(NAMES + SPLIT)]
+    sheets.write(tmp_path / "t.csv", header, rows)
+    assert [row["name"] for row in sheets.read(tmp_path / "t.csv")] == NAMES + SPLIT
+    text = (tmp_path / "t.csv").read_text()
+    cells = [cell.lstrip('"') for cell in re.split(f"[{delimiter}\n]", text)]
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "＝"))]
 
 
 def test_names_are_read_back_exactly_and_none_is_a_formula(tmp_path):
