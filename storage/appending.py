@@ -7,7 +7,6 @@ exchange.
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -132,8 +131,7 @@ def _grow(
 ) -> None:
     old = corpus.manifest
     with engine.limited(room):
-        ready = copy.copy(source.unpacked(scratch))
-    ready.room = room
+        ready = source.unpacked(scratch).limited(room)
     spills = _read_blocks(ready, corpus, scratch, room)
     if corpus.splits:
         spills = [s if s.split else s._replace(split=split) for s in spills]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import copy
 import errno
 import gzip
 import itertools
@@ -166,6 +167,12 @@ class Source(ABC):
         SourceError
             The folder or file is empty.
         """
+
+    def limited(self, room: int) -> Self:
+        """Return the same source with at most `room` bytes per process."""
+        source = copy.copy(self)
+        source.room = room
+        return source
 
     def weight(self, piece: Any) -> int:
         """Return the bytes of input of a piece, for messages and balance, or 0 if unknown."""

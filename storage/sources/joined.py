@@ -50,6 +50,11 @@ class Joined(MatrixSource):
             ready.parts.append((part.unpacked(folder), split))
         return ready
 
+    def limited(self, room: int) -> Self:
+        source = super().limited(room)
+        source.parts = [(part.limited(room), split) for part, split in self.parts]
+        return source
+
     def pieces(self, size: int) -> list[tuple[int, Any]]:
         return [(k, piece) for k, (part, _) in enumerate(self.parts) for piece in part.pieces(size)]
 
@@ -86,6 +91,11 @@ class Topics(MatrixSource):
         ready = copy.copy(self)
         ready.rows = self.rows.unpacked(scratch)
         return ready
+
+    def limited(self, room: int) -> Self:
+        source = super().limited(room)
+        source.rows = self.rows.limited(room)
+        return source
 
     def pieces(self, size: int) -> list[Any]:
         return self.rows.pieces(size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -55,8 +54,7 @@ def entries_for(room: int) -> int:
 def build(plan: Plan, uri: str, scratch: Path, room: int) -> Manifest:
     """Stage a source at the empty place `uri` with `room` bytes per process, and publish it."""
     with engine.limited(room):
-        source = copy.copy(plan.source.unpacked(scratch))
-    source.room = room
+        source = plan.source.unpacked(scratch).limited(room)
     vocabulary = None
     if isinstance(source, TextSource):
         spills, vocabulary = vectorize(
