@@ -26,8 +26,9 @@ from flows import stages, tasks
 from flows.locks import Busy, alone
 from flows.options import Engine, Staging
 from flows.served import require_served
+from storage.corpus import require_staged
 from storage.runs import Run, RunError, recover, require_out
-from storage.staging.stage import Plan, plan, reusable
+from storage.staging.plan import Plan, is_staged, make_plan
 
 
 @flow(name="bigfs", flow_run_name="{features} features of {source} by {method}")
@@ -137,7 +138,7 @@ def select(
     """
     engine = engine or Engine()
     require_served(engine, store, out)
-    corpus = storage.open(store)
+    corpus = require_staged(storage.open(store))
     stages.selector_for(corpus, method, features, parameters or {})
     require_out(out)
     with skipping(), at_work([corpus.uri, out], overlap, engine):
@@ -155,7 +156,7 @@ def evaluate(
     """Evaluate a run again and rewrite its report. Returns the run's directory."""
     engine = engine or Engine()
     require_served(engine, run)
-    key = Run.open(run).about.get("key")
+    key = Run.open(run).metadata.get("key")
     if key is None:
         raise RunError(f"no flow wrote {run}: use `bigfs evaluate {run}`")
     how = tasks.How(True, timeout, engine.staging_memory)
@@ -208,12 +209,12 @@ def connected(engine: Engine) -> Iterator[None]:
 
 
 def planned_store(source: str, store: str | None, settings: Staging) -> Plan:
-    return plan(source, store, **settings.model_dump())
+    return make_plan(source, store, **settings.model_dump())
 
 
 def stage_once(planned: Plan, source: str, settings: Staging, how: tasks.How) -> dict[str, Any]:
     """Stage a source unless its store exists. Returns the record of the stage."""
-    there, options = reusable(planned), settings.model_dump() | {"memory_limit": how.memory_limit}
+    there, options = is_staged(planned), settings.model_dump() | {"memory_limit": how.memory_limit}
     record = tasks.once(
         tasks.stage,
         there,
@@ -243,7 +244,7 @@ def run_once(
     recover(out)
     key = tasks.content_key(content, store, out, method, features, parameters)
     done = tasks.run_at(out, key)
-    about = {} if done is None else done.about
+    about = {} if done is None else done.metadata
     whole = "curves" in about and (Path(out) / "report.html").exists()
     stages.selector_for(storage.open(store), method, features, parameters)
     # the graph lies beside the store and serves every run

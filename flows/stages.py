@@ -211,9 +211,9 @@ def select(
         warnings.simplefilter("always", NotConverged)
         with timed("select") as record, observed(checkpoint=checkpoint):
             fitted(selector, method, train.X, train.y)
-        with run.together():
+        with run.transaction():
             _write_selection(run, selector, method, features, corpus)
-            run.note(
+            run.update_metadata(
                 stages=[*before, record],
                 status=str(selector.result_.status),
                 converged=selector.result_.converged,
@@ -325,8 +325,8 @@ def evaluate(
         Empty if there is no target to predict.
     """
     with abandoned_on_error(run), timed("evaluate") as record:
-        corpus = storage.open(run.about["parameters"]["store"])
-        train, asked = training_part(corpus), run.about["parameters"]
+        corpus = storage.open(run.metadata["parameters"]["store"])
+        train, asked = training_part(corpus), run.metadata["parameters"]
         plan = evaluation.plan_for(corpus, train, method_named(asked["method"]), folds)
         names = evaluation.rivals(train, asked["method"]) if baselines is None else tuple(baselines)
         points = _points(run, corpus, train, plan, names) if plan.splits else []
@@ -337,9 +337,9 @@ def evaluate(
         figures["profile"] = _profile(run, corpus) if points and corpus.class_names else []
     curves = [{"method": p.method, "n_features": p.n_features, **p.scores} for p in points]
     header = ["method", "n_features", *plan.measured.get("metrics", ["accuracy"])]
-    with abandoned_on_error(run), run.together():
+    with abandoned_on_error(run), run.transaction():
         run.write_table("curves.csv", header, [list(point.values()) for point in curves])
-        run.note(curves=curves, stages=[*run.about["stages"], record], **figures)
+        run.update_metadata(curves=curves, stages=[*run.metadata["stages"], record], **figures)
     return points
 
 
@@ -349,7 +349,7 @@ def _points(
     """Return the points of the curves. Sets the number of selections that did not converge in
     `plan.measured`.
     """
-    asked, m = run.about["parameters"], len(run.selected)
+    asked, m = run.metadata["parameters"], len(run.selected)
     counts = sorted({max(1, round(share * m)) for share in SHARES})
     with_all = fits_in_memory(train.X)
     identity = [asked, corpus.spec["content"], plan.measured, list(names), with_all]
@@ -384,7 +384,7 @@ def finish(run: Run) -> Path:
 def report(run: Run) -> None:
     """Write the report of a run into its folder."""
     with abandoned_on_error(run):
-        write_report(run, corpus_facts(storage.open(run.about["parameters"]["store"])))
+        write_report(run, corpus_facts(storage.open(run.metadata["parameters"]["store"])))
 
 
 def evaluate_again(path: str) -> Path:
@@ -401,7 +401,7 @@ def evaluate_again(path: str) -> Path:
         The run's directory.
     """
     run = Run.open(path)
-    with run.together():
+    with run.transaction():
         evaluate(run)
         report(run)
     return run.finish()

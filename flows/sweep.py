@@ -180,7 +180,7 @@ def row_of(
         )
     except (ValueError, MemoryError) as error:
         return {**row, "seconds": None, "status": "", "error": " ".join(str(error).split())}
-    about = Run.open(path).about
+    about = Run.open(path).metadata
     reached = [
         p
         for p in about["curves"]

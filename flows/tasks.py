@@ -96,10 +96,10 @@ def select(
         run = stages.select(
             store, out, method=method, features=features, parameters=parameters, before=before
         )
-    for loop, steps in run.about["resumed"].items():
+    for loop, steps in run.metadata["resumed"].items():
         get_run_logger().info("select: %s resumed from step %d of an earlier attempt", loop, steps)
     with stages.abandoned_on_error(run):
-        run.note(key=key, prefect=_own_id())
+        run.update_metadata(key=key, prefect=_own_id())
     artifacts.show_selection(run)
     return out
 
@@ -146,10 +146,10 @@ def once(stage: Task[..., Any], there: bool, how: How, *given: Any) -> Any:
 
 def run_at(out: str, key: str) -> Run | None:
     """Return the run of this content at `out`, finished or partial, or None."""
-    for opened in (Run.at_work, Run.open):
+    for opened in (Run.open_unfinished, Run.open):
         with contextlib.suppress(RunError):
             run = opened(out)
-            if run.about.get("key") == key:
+            if run.metadata.get("key") == key:
                 return run
     return None
 

@@ -27,7 +27,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "storage": [
         {"errors"},
         {"fingerprint", "disk", "ownership", "replacing", "sheets", "format"},
-        {"catalogue", "checkpoints"},
+        {"catalogue", "checkpoints", "run_metadata", "tiles"},
         {"sources", "runs"},
         {"staging", "corpus"},
         {"anndata_view"},

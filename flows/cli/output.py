@@ -121,12 +121,12 @@ def print_run(path: str, as_json: bool) -> None:
 
     done = Run.open(path)
     if as_json:
-        print(json.dumps({"run": path, **done.about}, ensure_ascii=False))
+        print(json.dumps({"run": path, **done.metadata}, ensure_ascii=False))
         return
-    scores = score_table(done.about)
+    scores = score_table(done.metadata)
     if scores is not None:
         table = Table(
-            f"{metric_names(done.about)} with",
+            f"{metric_names(done.metadata)} with",
             *(Column(f"{k:,}", no_wrap=True) for k in scores["counts"]),
             box=None,
             pad_edge=False,
@@ -138,12 +138,14 @@ def print_run(path: str, as_json: bool) -> None:
             out_console.print(
                 f"all {scores['all'][0]:,} features  {scores['all'][1]}", highlight=False
             )
-    if "evaluation" in done.about:
-        out_console.print(done.about["evaluation"], highlight=False, markup=False, soft_wrap=True)
-    last = done.about["history"][-1] if done.about.get("history") else {}
+    if "evaluation" in done.metadata:
+        out_console.print(
+            done.metadata["evaluation"], highlight=False, markup=False, soft_wrap=True
+        )
+    last = done.metadata["history"][-1] if done.metadata.get("history") else {}
     gap = f" (gap {100 * last['gap']:.2f} %)" if "gap" in last else ""
     out_console.print(
-        f"{done.about['parameters']['method']}: {done.about['status']}{gap}",
+        f"{done.metadata['parameters']['method']}: {done.metadata['status']}{gap}",
         highlight=False,
         soft_wrap=True,
     )

@@ -177,8 +177,8 @@ def test_a_gather_reads_only_the_chunks_that_hold_its_columns(store, monkeypatch
     wanted = set()
     for part in {tuple(key.split("/")[:3]) for key in chunks}:
         path = "/".join(part)
-        indptr = corpus.X.column_tiles[0].place.read(f"{path}/indptr")
-        size = corpus.X.column_tiles[0].place.chunk(f"{path}/data")
+        indptr = corpus.X.column_tiles[0].store.read(f"{path}/indptr")
+        size = corpus.X.column_tiles[0].store.chunk(f"{path}/data")
         for j in index:
             if indptr[j + 1] > indptr[j]:
                 for chunk in range(indptr[j] // size, (indptr[j + 1] - 1) // size + 1):
