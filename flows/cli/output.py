@@ -28,7 +28,7 @@ from flows.options import Engine
 
 
 @contextlib.contextmanager
-def shown(enabled: bool = True) -> Iterator[None]:
+def progress_bars(enabled: bool = True) -> Iterator[None]:
     """Show the progress of `bigfs` on stderr inside the block."""
     if not enabled:
         yield
@@ -48,19 +48,19 @@ def shown(enabled: bool = True) -> Iterator[None]:
     with Progress(*columns, console=Console(stderr=True, markup=False, emoji=False)) as display:
         rows: dict[str, TaskID] = {}
 
-        def row(name: str, total: float | None) -> TaskID:
+        def get_row(name: str, total: float | None) -> TaskID:
             if name not in rows:
                 rows[name] = display.add_task(name, total=total, detail="")
             return rows[name]
 
-        def tiles(label: str, done: int, total: int) -> None:
-            display.update(row(label, total), completed=done, total=total)
+        def show_tiles(label: str, done: int, total: int) -> None:
+            display.update(get_row(label, total), completed=done, total=total)
 
-        def steps(name: str, record: Record) -> None:
+        def show_step(name: str, record: Record) -> None:
             detail = "  ".join(f"{k} {v:.4g}" for k, v in record.items())
-            display.update(row(name, None), advance=1, detail=detail)
+            display.update(get_row(name, None), advance=1, detail=detail)
 
-        with engine.progress(tiles), observed(callback=steps):
+        with engine.progress(show_tiles), observed(callback=show_step):
             yield
 
 
@@ -84,25 +84,23 @@ def readable(value: Any) -> str:
 
 @contextmanager
 def show_progress(as_json: bool) -> Iterator[None]:
-    from flows.cli.output import shown
-
-    with shown(enabled=not as_json):
+    with progress_bars(enabled=not as_json):
         yield
 
 
 @contextmanager
-def exclusively(place: str) -> Iterator[None]:
-    """Lock `place` for the block. A message on stderr says when another run holds it."""
-    from flows.locks import alone
+def lock_with_message(path: str) -> Iterator[None]:
+    """Lock `path` for the block. A message on stderr says when another run holds the lock."""
+    from flows.locks import exclusive
 
-    with alone(
-        [place], wait=True, say=lambda text: print(f"bigfs: {text}", file=sys.stderr, flush=True)
+    with exclusive(
+        [path], wait=True, say=lambda text: print(f"bigfs: {text}", file=sys.stderr, flush=True)
     ):
         yield
 
 
 @contextmanager
-def working(engine: Engine, as_json: bool) -> Iterator[None]:
+def cluster_and_progress(engine: Engine, as_json: bool) -> Iterator[None]:
     """Start or reach the cluster of `engine` for the block, and show progress."""
     with engine.cluster(), show_progress(as_json):
         yield
@@ -119,14 +117,14 @@ def print_run(path: str, as_json: bool) -> None:
     from flows.report import metric_names, score_table
     from storage.runs import Run
 
-    done = Run.open(path)
+    run = Run.open(path)
     if as_json:
-        print(json.dumps({"run": path, **done.about}, ensure_ascii=False))
+        print(json.dumps({"run": path, **run.about}, ensure_ascii=False))
         return
-    scores = score_table(done.about)
+    scores = score_table(run.about)
     if scores is not None:
         table = Table(
-            f"{metric_names(done.about)} with",
+            f"{metric_names(run.about)} with",
             *(Column(f"{k:,}", no_wrap=True) for k in scores["counts"]),
             box=None,
             pad_edge=False,
@@ -138,12 +136,12 @@ def print_run(path: str, as_json: bool) -> None:
             out_console.print(
                 f"all {scores['all'][0]:,} features  {scores['all'][1]}", highlight=False
             )
-    if "evaluation" in done.about:
-        out_console.print(done.about["evaluation"], highlight=False, markup=False, soft_wrap=True)
-    last = done.about["history"][-1] if done.about.get("history") else {}
+    if "evaluation" in run.about:
+        out_console.print(run.about["evaluation"], highlight=False, markup=False, soft_wrap=True)
+    last = run.about["history"][-1] if run.about.get("history") else {}
     gap = f" (gap {100 * last['gap']:.2f} %)" if "gap" in last else ""
     out_console.print(
-        f"{done.about['parameters']['method']}: {done.about['status']}{gap}",
+        f"{run.about['parameters']['method']}: {run.about['status']}{gap}",
         highlight=False,
         soft_wrap=True,
     )

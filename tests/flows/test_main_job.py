@@ -68,7 +68,7 @@ def test_the_stages_make_a_whole_run(home, method, monkeypatch):
     before = [record for record in (staged, stages.build_graph(staged["store"], method)) if record]
     assert (len(before) == 2) == (method == "sparge-lpp")
     run = stages.select(
-        staged["store"], f"runs/{method}", method=method, features=100, before=before
+        staged["store"], f"runs/{method}", method=method, features=100, earlier=before
     )
     points = stages.evaluate(run)
     path = stages.finish(run)
@@ -100,7 +100,7 @@ def test_images_show_where_the_pixels_are(home, monkeypatch):
         method="smr",
         features=100,
         parameters={"k": 2, "max_iter": 3},
-        before=[staged],
+        earlier=[staged],
     )
     page = (stages.finish(run) / "report.html").read_text()
     assert "selected pixels on the mean image" in page
