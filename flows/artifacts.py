@@ -31,7 +31,7 @@ EVERY = 2.0  # seconds between updates of a progress bar
 
 @contextlib.contextmanager
 def progress(stage: str) -> Iterator[None]:
-    """Show one progress artifact per labelled map inside the block."""
+    """Show one progress artifact per labeled map inside the block."""
     artifacts: dict[str, tuple[Any, float]] = {}
 
     def show(label: str, done: int, total: int) -> None:

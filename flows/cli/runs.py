@@ -133,13 +133,13 @@ def transform(
 @expand_model_options
 def graph(
     store: Store,
-    k: Annotated[int, typer.Option(min=1, help="number of neighbours per sample")] = 10,
+    k: Annotated[int, typer.Option(min=1, help="number of neighbors per sample")] = 10,
     metric: Annotated[str, typer.Option(help="distance: cosine or euclidean")] = "cosine",
     knn: Annotated[str, typer.Option(help="algorithm: exact, approx or auto")] = "auto",
     recall: Annotated[
         float,
         typer.Option(
-            min=0, max=1, help="minimum share of the true neighbours that approx must find"
+            min=0, max=1, help="minimum share of the true neighbors that approx must find"
         ),
     ] = 0.95,
     *,
