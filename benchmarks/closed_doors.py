@@ -19,13 +19,21 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
+from typing import ClassVar
 
 import psutil
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT)]
-from bigfs import engine  # noqa: E402
-from tests.helpers.processes import environment, free_port, start, stop, until, write_corpus  # noqa: E402
+from bigfs import engine  # noqa: E402  # from this folder, not from an installed one
+from tests.helpers.processes import (  # noqa: E402  # the same
+    environment,
+    free_port,
+    start,
+    stop,
+    until,
+    write_corpus,
+)
 
 FLAGS = [
     "--headless",
@@ -64,8 +72,8 @@ const socket = (url) => new Promise((done, fail) => {
 class Foreign(http.server.BaseHTTPRequestHandler):
     """The foreign site: its page, and where the page reports."""
 
-    urls: list[str] = []  # noqa: RUF012
-    told: dict[str, str] = {}  # noqa: RUF012
+    urls: ClassVar[list[str]] = []
+    reports: ClassVar[dict[str, str]] = {}
 
     def do_GET(self):
         """Answer with the page."""
@@ -77,7 +85,7 @@ class Foreign(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         """Take the page's report."""
-        type(self).told.update(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        type(self).reports.update(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(204)
         self.end_headers()
 
@@ -141,7 +149,7 @@ def visit(chromium, home, page):
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
     try:
-        until(lambda: Foreign.told, "the page's report", 240, every=0.5)
+        until(lambda: Foreign.reports, "the page's report", 240, every=0.5)
     finally:
         os.killpg(browser.pid, signal.SIGKILL)
         browser.wait()
@@ -199,13 +207,13 @@ def main():
             started = len(runs(api, secret)[0]) - len(before)
         finally:
             stop(served)
-    width = max(map(len, Foreign.told))
-    for name, answer in Foreign.told.items():
+    width = max(map(len, Foreign.reports))
+    for name, answer in Foreign.reports.items():
         print(f"{name:{width}}  {answer}")
     # an opaque answer tells the page nothing: whether the request did anything is seen in the server's runs
     let_in = {
         name
-        for name, answer in Foreign.told.items()
+        for name, answer in Foreign.reports.items()
         if not answer.startswith(("refused", "opaque"))
     }
     of_control = {name for name in let_in if f":{control.server_port}/" in name}

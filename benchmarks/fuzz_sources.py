@@ -413,7 +413,7 @@ def reference(kind: str, path: Path) -> Any:
         import pyarrow.parquet as pq
 
         return [(r["text"] or "", r.get("label")) for r in pq.read_table(path).to_pylist()]
-    with opener(path, "rb") as file:  # type: ignore[operator]
+    with opener(path, "rb") as file:  # type: ignore[operator]  # openers of other signatures
         raw = file.read()
     if plain == "svm":
         from sklearn.datasets import load_svmlight_file
@@ -482,7 +482,9 @@ def members(kind: str, path: Path) -> Iterator[tuple[str, str]]:
         with tarfile.open(path) as archive:
             for info in archive:
                 if info.isreg() and info.name.endswith(".txt"):
-                    yield archive.extractfile(info).read().decode(), str(Path(info.name).parent)  # type: ignore[union-attr]
+                    content = archive.extractfile(info)
+                    assert content is not None  # it is a regular file
+                    yield content.read().decode(), str(Path(info.name).parent)
     else:
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():
@@ -515,7 +517,7 @@ def judge(kind: str, path: Path, store: Path) -> Iterator[tuple[str, str]]:
         refusal = str(error)
     except MemoryError as error:
         failure = "memory", repr(error)
-    except Exception:
+    except Exception:  # any error that is not a refusal is what the fuzzer looks for
         failure = "error", traceback.format_exc(limit=-4)
     if (grown := resident("VmHWM") - before) > MEMORY:
         failure = "memory", f"{grown >> 20} MB"
@@ -527,7 +529,7 @@ def judge(kind: str, path: Path, store: Path) -> Iterator[tuple[str, str]]:
     yield alone
     try:
         expected = reference(kind, path)
-    except Exception as error:
+    except Exception as error:  # a reference reader may fail in any way of its own
         yield (alone[0], repr(error)[:200]) if alone[0] == "laxer" else alone
         return
     if failure or refusal is not None:
@@ -549,7 +551,7 @@ def texts_of(path: Path, scratch: Path) -> Any:
     from storage import sources
 
     source = sources.find(path).unpacked(scratch)
-    return [(d.text, d.label) for piece in source.pieces(1 << 20) for d in source.read(piece)]  # type: ignore[attr-defined]
+    return [(d.text, d.label) for piece in source.pieces(1 << 20) for d in source.read(piece)]  # type: ignore[attr-defined]  # a source of documents
 
 
 def resident(field: str) -> int:
@@ -617,11 +619,11 @@ def alike(name: Any, label: Any) -> bool:
 def work() -> None:
     """The process that reads: a line of kind and path in, a line of JSON out."""
     import h5py  # noqa: F401, what is loaded later would count as a file's memory
-    import pyarrow.parquet  # noqa: F401
-    import sklearn.datasets  # noqa: F401
+    import pyarrow.parquet  # noqa: F401, the same
+    import sklearn.datasets  # noqa: F401, the same
 
     import storage
-    from storage.sources.svmlight import kernel  # noqa: F401
+    from storage.sources.svmlight import kernel  # noqa: F401, the same
 
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:

@@ -20,7 +20,7 @@ import psutil
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT)]
-from bigfs import engine  # noqa: E402
+from bigfs import engine  # noqa: E402  # from this folder, not from an installed one
 
 TILES, BYTES = 400, 1 << 20
 

@@ -31,21 +31,21 @@ EVERY = 2.0  # seconds between updates of a progress bar
 
 @contextlib.contextmanager
 def progress(stage: str) -> Iterator[None]:
-    """Show one progress artifact per labelled map inside the block."""
-    shown: dict[str, tuple[Any, float]] = {}
+    """Show one progress artifact per labeled map inside the block."""
+    artifacts: dict[str, tuple[Any, float]] = {}
 
     def show(label: str, done: int, total: int) -> None:
         now = time.monotonic()
-        if label not in shown:
-            made = create_progress_artifact(
+        if label not in artifacts:
+            artifact = create_progress_artifact(
                 100.0 * done / total,
                 key=_key(stage, label),
                 description=f"{stage}: {label}, {total} steps",
             )
-            shown[label] = made, now
-        elif now - shown[label][1] > EVERY or done == total:
-            update_progress_artifact(shown[label][0], 100.0 * done / total)
-            shown[label] = shown[label][0], now
+            artifacts[label] = artifact, now
+        elif now - artifacts[label][1] > EVERY or done == total:
+            update_progress_artifact(artifacts[label][0], 100.0 * done / total)
+            artifacts[label] = artifacts[label][0], now
 
     with engine.progress(show):
         yield
@@ -111,19 +111,19 @@ def _score_lines(run: Run) -> list[str]:
 
 
 def _show_picture(run: Run, name: str, key: str, description: str) -> None:
-    drawn = pictures(run.metadata)[name]
-    if drawn is not None:
+    svg = pictures(run.metadata)[name]
+    if svg is not None:
         # Prefect's page may have a dark theme
-        drawn = drawn.replace("<svg ", '<svg style="background: white" ', 1)
-        address = "data:image/svg+xml;base64," + base64.b64encode(drawn.encode()).decode()
+        svg = svg.replace("<svg ", '<svg style="background: white" ', 1)
+        address = "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
         create_image_artifact(
             address, key=f"{key}-curve", description=f"{description}: {_title(run)}"
         )
 
 
 def _title(run: Run) -> str:
-    asked = run.metadata["parameters"]
-    return f"{asked['features']} features by {asked['method']}"
+    parameters = run.metadata["parameters"]
+    return f"{parameters['features']} features by {parameters['method']}"
 
 
 def _key(*words: str) -> str:

@@ -1,4 +1,4 @@
-"""How a run is scored: on which samples, against which baselines, and in which words.
+"""The evaluation protocol of a run: its samples, its baselines, and the sentence that describes it.
 
 Scores are never measured on the samples that selected the features. The test samples of the corpus
 are used if it has any. Otherwise the features are selected again inside each fold. If that costs
@@ -16,11 +16,11 @@ from bigfs.selectors.registry import Method
 from bigfs.splits import Split, labeled_rows, stratified_folds, target_kind, testable_rows, varies
 
 FOLDS = 5
-# over the stored values: what choosing features takes, roughly, where the pairs of samples do not
-# matter
+# passes over the stored values that one selection takes, roughly, if its work does not grow with
+# the number of pairs of samples
 PASSES = 200
-# multiplications that choosing features in all folds may take; a minute or two on two cores
-MOST_WORK = 5e10
+# limit on the multiplications of the selections in all folds: a minute or two on two cores
+MAX_WORK = 5e10
 MODELS = {
     "class": "Linear SVM",
     "multilabel": "One linear SVM per label",
@@ -30,36 +30,36 @@ SIMPLE = ("anova", "chi2")
 
 
 class Plan(NamedTuple):
-    """The splits to measure on, and what run.json says of them."""
+    """The splits to measure on, and their description for run.json."""
 
     splits: list[Split]
     measured: dict[str, Any]
 
 
-def plan_for(corpus: Any, train: Any, method: Method, folds: int = FOLDS) -> Plan:
+def make_plan(corpus: Any, train: Any, method: Method, folds: int = FOLDS) -> Plan:
     """Decide which samples a run is scored on.
 
     Parameters
     ----------
     corpus : storage.Corpus
-        All of it.
+        The whole corpus.
     train : storage.Corpus
         Its training part.
     method : Method
-        How its work grows decides between folds and one held-out share, by counts alone: the same
-        corpus is always measured in the same way.
+        Its predicted work decides between folds and one held-out share. Only counts enter the
+        prediction, so the same corpus is always measured in the same way.
     folds : int, default=5
-        Number of folds where there is no test half.
+        Number of folds for a corpus without test samples.
 
     Returns
     -------
     Plan
-        Without splits where nothing can be predicted; `measured["how"]` is then "not" and
-        `measured["why"]` says why.
+        It has no splits if nothing can be predicted. Then `measured["how"]` is "not" and
+        `measured["why"]` gives the reason.
     """
-    kind, known, testable = target_kind(train.y), labeled_rows(train.y), testable_rows(train.y)
+    kind, labeled, testable = target_kind(train.y), labeled_rows(train.y), testable_rows(train.y)
     measured: dict[str, Any] = {"metrics": list(METRICS[kind]), "model": MODELS[kind]}
-    if not varies(train.y, np.flatnonzero(known)):
+    if not varies(train.y, np.flatnonzero(labeled)):
         return Plan([], {"how": "not", "why": "there are no labels, or all labels are equal"})
     if corpus.has_test_half:
         test = corpus.part("test")
@@ -77,13 +77,13 @@ def plan_for(corpus: Any, train: Any, method: Method, folds: int = FOLDS) -> Pla
             },
         )
     splits = stratified_folds(train.X, train.y, folds)
-    measured |= {"folds": len(splits), "untested": int(known.sum()) - len(testable)}
-    if work(train.X, method) * len(splits) <= MOST_WORK:
+    measured |= {"folds": len(splits), "untested": int(labeled.sum()) - len(testable)}
+    if work(train.X, method) * len(splits) <= MAX_WORK:
         return Plan(splits, measured | {"how": "nested folds"})
-    held = splits[0]
-    sizes = {"train": held.X_train.shape[0], "test": held.X_test.shape[0]}
+    held_out = splits[0]
+    sizes = {"train": held_out.X_train.shape[0], "test": held_out.X_test.shape[0]}
     return Plan(
-        [held],
+        [held_out],
         measured | {"how": "held-out share", "share": sizes["test"] / train.X.shape[0]} | sizes,
     )
 
@@ -93,13 +93,11 @@ def _has_targets(y: Any) -> bool:
 
 
 def work(X: Any, method: Method) -> float:
-    """Return roughly how many multiplications it takes to choose features: by pairs of samples or
-    by passes.
-    """
+    """Estimate the number of multiplications of one selection, by pairs of samples or by passes."""
     return float(X.nnz) * (method.pairs * X.shape[0] or PASSES)
 
 
-def rivals(train: Any, method: str) -> tuple[str, ...]:
+def default_baselines(train: Any, method: str) -> tuple[str, ...]:
     """Return the simple scores to compare with: ANOVA and, of non-negative features, χ².
 
     They need classes.
@@ -108,23 +106,24 @@ def rivals(train: Any, method: str) -> tuple[str, ...]:
     """
     if target_kind(train.y) != "class":
         return ()
-    there = [
+    names = [
         name for name in SIMPLE if name != method and not (name == "anova" and method == "fisher")
     ]
-    return tuple(name for name in there if name != "chi2" or is_non_negative(train.X))
+    return tuple(name for name in names if name != "chi2" or is_non_negative(train.X))
 
 
-def sentence(measured: dict[str, Any], baselines: tuple[str, ...]) -> str:
-    """Return how the figures were measured, in words for the terminal, the report and Prefect."""
+def describe(measured: dict[str, Any], baselines: tuple[str, ...]) -> str:
+    """Describe how the figures were measured, for the terminal, the report and Prefect."""
     if measured["how"] == "not":
         return f"Not evaluated: {measured['why']}."
     parts = [f"{measured['model']}, {_samples(measured)}."]
     if measured.get("untested"):
-        alone = f"{measured['untested']:,} samples are the only ones of their class. They were"
-        alone = (
-            "1 sample is the only one of its class. It was" if measured["untested"] == 1 else alone
+        subject = (
+            "1 sample is the only one of its class. It was"
+            if measured["untested"] == 1
+            else f"{measured['untested']:,} samples are the only ones of their class. They were"
         )
-        parts.append(f"{alone} used for training only.")
+        parts.append(f"{subject} used for training only.")
     if measured.get("not_converged"):
         parts.append(
             f"The method stopped before it reached its tolerance in "

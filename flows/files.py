@@ -26,8 +26,8 @@ def private_folder(folder: Path) -> Path:
         Other users can write to the folder, or own it.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    about = folder.stat()
-    if about.st_uid != os.getuid() or about.st_mode & 0o022:
+    status = folder.stat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise PermissionError(
             f"{folder} must belong to you, and nobody else may write to it: run chmod "
             f"700 {folder}, or give a new folder"
@@ -61,8 +61,8 @@ def private_file(file: Path, content: bytes) -> Path:
     # mode 600, and never an existing file
     descriptor, part = tempfile.mkstemp(prefix=f".{file.name}.", dir=folder)
     try:
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(content)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
         os.replace(part, file)
     except BaseException:
         os.unlink(part)

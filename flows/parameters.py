@@ -8,15 +8,15 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from bigfs.selectors.registry import METHODS
-from flows.stages import method_named
+from flows.selection import get_method
 
 
-def _known(method: str) -> str:
-    method_named(method)
+def _require_method(method: str) -> str:
+    get_method(method)
     return method
 
 
-def shown(text: str, *, enum: Sequence[str] | None = None, **checks: Any) -> Any:
+def form_field(text: str, *, enum: Sequence[str] | None = None, **checks: Any) -> Any:
     """Return a field with help text for the form.
 
     The text is in the schema's extra fields, because Prefect overwrites the description of a
@@ -27,23 +27,26 @@ def shown(text: str, *, enum: Sequence[str] | None = None, **checks: Any) -> Any
     )
 
 
-Source = Annotated[str, shown("Path, URL, or a name that `bigfs datasets` lists")]
-Store = Annotated[str, shown("Path or fsspec URL of a staged corpus")]
-OwnStore = Annotated[
-    str | None, shown("Path or URL of the staged corpus (default: derived from the source)")
+Source = Annotated[str, form_field("Path, URL, or a name that `bigfs datasets` lists")]
+Store = Annotated[str, form_field("Path or fsspec URL of a staged corpus")]
+StoreOrDefault = Annotated[
+    str | None, form_field("Path or URL of the staged corpus (default: derived from the source)")
 ]
 Method = Annotated[
-    str, AfterValidator(_known), shown("A method that `bigfs methods` lists", enum=list(METHODS))
+    str,
+    AfterValidator(_require_method),
+    form_field("A method that `bigfs methods` lists", enum=list(METHODS)),
 ]
-Features = Annotated[int, shown("Number of features to select", ge=1)]
-Out = Annotated[str | None, shown("Directory of the run (default: runs/NAME)")]
-RunDirectory = Annotated[str, shown("Directory of the run")]
+Features = Annotated[int, form_field("Number of features to select", ge=1)]
+Out = Annotated[str | None, form_field("Directory of the run (default: runs/NAME)")]
+RunDirectory = Annotated[str, form_field("Directory of the run")]
 Parameters = Annotated[
-    dict[str, Any] | None, shown("Parameters of the method, by their names in scikit-learn style")
+    dict[str, Any] | None,
+    form_field("Parameters of the method, by their names in scikit-learn style"),
 ]
 Overlap = Annotated[
     Literal["wait", "skip"],
-    shown("What to do while another run uses the same corpus or directory"),
+    form_field("What to do while another run uses the same corpus or directory"),
 ]
-Fresh = Annotated[bool, shown("Select, evaluate and report again, even if results exist")]
-Timeout = Annotated[float, shown("Time limit per stage, in seconds", gt=0)]
+Fresh = Annotated[bool, form_field("Select, evaluate and report again, even if results exist")]
+Timeout = Annotated[float, form_field("Time limit per stage, in seconds", gt=0)]

@@ -4,7 +4,7 @@ by one.
 Tasks pass URIs and paths. One Dask cluster serves them all: the flow opens it (or connects to the
 engine's scheduler) and each stage submits its own graph, so nothing waits inside a busy worker.
 
-Annotations are evaluated here, not kept as strings: `serve` pickles a flow, and its types go along.
+Annotations are evaluated here, not kept as strings, because `serve` pickles a flow with its types.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ from prefect.states import Completed, State
 
 import storage
 from flows import parameters as form
-from flows import stages, tasks
-from flows.locks import Busy, alone
+from flows import selection, stages, tasks
+from flows.locks import AlreadyRunning, exclusive
 from flows.options import Engine, Staging
-from flows.served import require_served
+from flows.serve_limits import require_allowed
 from storage.corpus import require_staged
 from storage.runs import Run, RunError, recover, require_out
 from storage.staging.plan import Plan, is_staged, make_plan
@@ -36,7 +36,7 @@ def pipeline(
     source: form.Source,
     method: form.Method = "sparge-lda",
     features: form.Features = 500,
-    store: form.OwnStore = None,
+    store: form.StoreOrDefault = None,
     out: form.Out = None,
     settings: Staging | None = None,
     parameters: form.Parameters = None,
@@ -47,8 +47,8 @@ def pipeline(
 ) -> "str | State[str]":
     """Select features of a corpus and report on them.
 
-    The stages are staging, graph, selection, evaluation and report. A stage whose result is there
-    already is not repeated.
+    The stages are staging, graph, selection, evaluation and report. A stage whose result exists is
+    not repeated.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def pipeline(
     overlap : {"wait", "skip"}, default="wait"
         What to do while another run works on the same store or directory.
     fresh : bool, default=False
-        Whether to select, evaluate and report again where the result is there already.
+        Whether to select, evaluate and report again even if the result exists.
     timeout : float, default=86400
         Seconds that one stage may take.
 
@@ -84,22 +84,24 @@ def pipeline(
     --------
     flows.sweep.sweep : Compare methods, numbers of features and parameters.
     """
-    settings, engine, where = (
-        settings or Staging(),
-        engine or Engine(),
-        out or stages.default_out(source, method, features),
-    )
-    require_served(engine, source, store, out)
-    stages.require_parameters(method, features, parameters or {})
-    require_out(where)
-    planned, how = (
-        planned_store(source, store, settings),
-        tasks.How(fresh, timeout, engine.staging_memory),
-    )
-    with skipping(), at_work([planned.uri, where], overlap, engine):
-        before = [start_up(), stage_once(planned, source, settings, how)]
-        return run_once(
-            planned.uri, planned.key, where, method, features, parameters or {}, before, how
+    settings, engine = settings or Staging(), engine or Engine()
+    run_dir = out or stages.default_out(source, method, features)
+    require_allowed(engine, source, store, out)
+    selection.require_parameters(method, features, parameters or {})
+    require_out(run_dir)
+    store_plan = plan_store(source, store, settings)
+    options = tasks.TaskOptions(fresh, timeout, engine.staging_memory)
+    with skip_if_busy(), exclusive_on_cluster([store_plan.uri, run_dir], overlap, engine):
+        earlier = [start_up(), stage_cached(store_plan, source, settings, options)]
+        return run_stages(
+            store_plan.uri,
+            store_plan.key,
+            run_dir,
+            method,
+            features,
+            parameters or {},
+            earlier,
+            options,
         )
     return SKIPPED
 
@@ -107,17 +109,17 @@ def pipeline(
 @flow(name="stage", flow_run_name="stage {source}")
 def stage(
     source: form.Source,
-    store: form.OwnStore = None,
+    store: form.StoreOrDefault = None,
     settings: Staging | None = None,
     engine: Engine | None = None,
     timeout: form.Timeout = tasks.DAY,
 ) -> str:
     """Stage a source as a corpus store. Returns the store's URI."""
     settings, engine = settings or Staging(), engine or Engine()
-    require_served(engine, source, store)
-    with connected(engine):
-        how = tasks.How(False, timeout, engine.staging_memory)
-        return stage_once(planned_store(source, store, settings), source, settings, how)["store"]
+    require_allowed(engine, source, store)
+    with on_cluster(engine):
+        options = tasks.TaskOptions(False, timeout, engine.staging_memory)
+        return stage_cached(plan_store(source, store, settings), source, settings, options)["store"]
 
 
 @flow(name="select", flow_run_name="{features} features of {store} by {method}")
@@ -137,14 +139,14 @@ def select(
     Returns the run's directory.
     """
     engine = engine or Engine()
-    require_served(engine, store, out)
+    require_allowed(engine, store, out)
     corpus = require_staged(storage.open(store))
-    stages.selector_for(corpus, method, features, parameters or {})
+    selection.selector_for(corpus, method, features, parameters or {})
     require_out(out)
-    with skipping(), at_work([corpus.uri, out], overlap, engine):
-        how = tasks.How(fresh, timeout, engine.staging_memory)
-        return run_once(
-            corpus.uri, corpus.manifest.key, out, method, features, parameters or {}, [], how
+    with skip_if_busy(), exclusive_on_cluster([corpus.uri, out], overlap, engine):
+        options = tasks.TaskOptions(fresh, timeout, engine.staging_memory)
+        return run_stages(
+            corpus.uri, corpus.manifest.key, out, method, features, parameters or {}, [], options
         )
     return SKIPPED
 
@@ -155,17 +157,17 @@ def evaluate(
 ) -> str:
     """Evaluate a run again and rewrite its report. Returns the run's directory."""
     engine = engine or Engine()
-    require_served(engine, run)
+    require_allowed(engine, run)
     key = Run.open(run).metadata.get("key")
     if key is None:
         raise RunError(f"no flow wrote {run}: use `bigfs evaluate {run}`")
-    how = tasks.How(True, timeout, engine.staging_memory)
-    with at_work([run], "wait", engine):
-        tasks.once(tasks.evaluate, False, how, run, key)
-        return tasks.once(tasks.report, False, how, run, key)
+    options = tasks.TaskOptions(True, timeout, engine.staging_memory)
+    with exclusive_on_cluster([run], "wait", engine):
+        tasks.run_cached(tasks.evaluate, False, options, run, key)
+        return tasks.run_cached(tasks.report, False, options, run, key)
 
 
-# --- what the flows share -------------------------------------------------------------------------
+# --- shared by the flows --------------------------------------------------------------------------
 
 SKIPPED: State[Any] = Completed(
     name="Skipped", message="skipped: another run works on the same corpus or directory"
@@ -173,18 +175,18 @@ SKIPPED: State[Any] = Completed(
 
 
 @contextlib.contextmanager
-def skipping() -> Iterator[None]:
+def skip_if_busy() -> Iterator[None]:
     """End the block if another run holds a lock and this one does not wait."""
     try:
         yield
-    except Busy as busy:
-        get_run_logger().warning("skipped: %s", busy)
+    except AlreadyRunning as error:
+        get_run_logger().warning("skipped: %s", error)
 
 
 @contextlib.contextmanager
-def at_work(places: Sequence[str], overlap: str, engine: Engine) -> Iterator[None]:
-    """Lock `places` and start or reach the flow's Dask cluster for the block."""
-    with alone(places, wait=overlap == "wait", say=_say), connected(engine):
+def exclusive_on_cluster(paths: Sequence[str], overlap: str, engine: Engine) -> Iterator[None]:
+    """Lock `paths` and start or reach the flow's Dask cluster for the block."""
+    with exclusive(paths, wait=overlap == "wait", say=_say), on_cluster(engine):
         yield
 
 
@@ -196,11 +198,11 @@ def _say(text: str) -> None:
 
 
 @contextlib.contextmanager
-def connected(engine: Engine) -> Iterator[None]:
+def on_cluster(engine: Engine) -> Iterator[None]:
     """Start or reach the flow's Dask cluster for the block, and log its dashboard."""
     with engine.cluster() as client:
-        shown = engine.dashboard or engine.scheduler is not None
-        if client is not None and shown and "dashboard" in client.scheduler_info()["services"]:
+        wants_link = engine.dashboard or engine.scheduler is not None
+        if client is not None and wants_link and "dashboard" in client.scheduler_info()["services"]:
             get_run_logger().info("Dask dashboard: %s", client.dashboard_link)
             create_link_artifact(
                 client.dashboard_link, link_text="Dask dashboard", key="dask-dashboard"
@@ -208,34 +210,37 @@ def connected(engine: Engine) -> Iterator[None]:
         yield
 
 
-def planned_store(source: str, store: str | None, settings: Staging) -> Plan:
+def plan_store(source: str, store: str | None, settings: Staging) -> Plan:
     return make_plan(source, store, **settings.model_dump())
 
 
-def stage_once(planned: Plan, source: str, settings: Staging, how: tasks.How) -> dict[str, Any]:
+def stage_cached(
+    store_plan: Plan, source: str, settings: Staging, options: tasks.TaskOptions
+) -> dict[str, Any]:
     """Stage a source unless its store exists. Returns the record of the stage."""
-    there, options = is_staged(planned), settings.model_dump() | {"memory_limit": how.memory_limit}
-    record = tasks.once(
+    reused = is_staged(store_plan)
+    staging = settings.model_dump() | {"memory_limit": options.memory_limit}
+    record = tasks.run_cached(
         tasks.stage,
-        there,
-        how,
-        source,
-        planned.uri,
+        reused,
         options,
-        tasks.content_key(planned.key, planned.uri),
+        source,
+        store_plan.uri,
+        staging,
+        tasks.content_key(store_plan.key, store_plan.uri),
     )
-    return {**record, "reused": there}
+    return {**record, "reused": reused}
 
 
-def run_once(
+def run_stages(
     store: str,
     content: str,
     out: str,
     method: str,
     features: int,
     parameters: dict[str, Any],
-    before: Sequence[dict[str, Any]],
-    how: tasks.How,
+    earlier: Sequence[dict[str, Any]],
+    options: tasks.TaskOptions,
 ) -> str:
     """Select, evaluate and report, except for the results that the run at `out` already has.
 
@@ -243,27 +248,30 @@ def run_once(
     """
     recover(out)
     key = tasks.content_key(content, store, out, method, features, parameters)
-    done = tasks.run_at(out, key)
-    about = {} if done is None else done.metadata
-    whole = "curves" in about and (Path(out) / "report.html").exists()
-    stages.selector_for(storage.open(store), method, features, parameters)
+    run = tasks.find_run(out, key)
+    about = {} if run is None else run.metadata
+    complete = "curves" in about and (Path(out) / "report.html").exists()
+    selection.selector_for(storage.open(store), method, features, parameters)
     # the graph lies beside the store and serves every run
-    if stages.method_named(method).graph and (how.fresh or "status" not in about):
-        before = [*before, tasks.once(tasks.graph, False, how, store, method, parameters, key)]
-    tasks.once(
+    if selection.get_method(method).graph and (options.fresh or "status" not in about):
+        earlier = [
+            *earlier,
+            tasks.run_cached(tasks.graph, False, options, store, method, parameters, key),
+        ]
+    tasks.run_cached(
         tasks.select,
         "status" in about,
-        how,
+        options,
         store,
         out,
         method,
         features,
         parameters,
         key,
-        list(before),
+        list(earlier),
     )
-    tasks.once(tasks.evaluate, "curves" in about, how, out, key)
-    return tasks.once(tasks.report, whole, how, out, key)
+    tasks.run_cached(tasks.evaluate, "curves" in about, options, out, key)
+    return tasks.run_cached(tasks.report, complete, options, out, key)
 
 
 def start_up() -> dict[str, Any]:
@@ -271,5 +279,5 @@ def start_up() -> dict[str, Any]:
     return {
         "stage": "start-up (Python, Prefect, Dask)",
         "seconds": age,
-        "peak_memory": stages.processes(),
+        "peak_memory": stages.process_memory(),
     }

@@ -15,13 +15,24 @@ from matplotlib.figure import Figure
 from bigfs.evaluation import ALL, METRIC_NAMES
 from storage.runs import Run
 
-INK, MUTED, ACCENT, FILL = "#1f2933", "#8795a1", "#0b6e4f", "#cfe8de"
-OTHERS = ("#c8553d", "#e0a458", "#5b6c9e", "#9b7ede", "#6b7f82")
+INK, MUTED, GRID, ACCENT, FILL = "#1f2933", "#616e7c", "#e4e7eb", "#0b6e4f", "#cfe8de"
+OTHERS = ("#c8553d", "#b7791f", "#5b6c9e", "#8a63d2", "#6b7f82")
+# The page names these colors, so that its dark theme can replace them.
+# Elsewhere an SVG is drawn with the colors above.
+COLOR_NAMES = {
+    INK: "ink",
+    MUTED: "muted",
+    GRID: "line",
+    ACCENT: "accent",
+    FILL: "plot-range",
+    **{color: f"plot-{number}" for number, color in enumerate(OTHERS, 1)},
+}
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "bigfs",
     "font.family": "sans-serif",
     "font.size": 11,
+    "text.color": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": MUTED,
@@ -29,7 +40,7 @@ STYLE: dict[Any, Any] = {
     "xtick.color": MUTED,
     "ytick.color": MUTED,
     "axes.grid": True,
-    "grid.color": "#e4e7eb",
+    "grid.color": GRID,
     "legend.frameon": False,
 }
 Picture = Callable[[Any], None]
@@ -47,7 +58,7 @@ def write_report(run: Run, facts: dict[str, Any]) -> Path:
     )
     environment.filters |= {"bytes": readable_bytes, "seconds": readable_seconds}
     about = run.metadata
-    terms, drawn = run.read_table("selected.csv"), pictures(about)
+    terms, svgs = run.read_table("selected.csv"), pictures(about)
     page = environment.get_template("report.html.j2").render(
         about=about,
         facts=facts,
@@ -56,16 +67,16 @@ def write_report(run: Run, facts: dict[str, Any]) -> Path:
         terms=terms[:30],
         largest=max((float(t["score"]) for t in terms), default=0.0) or 1.0,
         classes=terms_by_class(terms, about.get("profile", []), facts.get("class_names") or []),
-        curve=drawn["scores"],
-        objective=drawn["objective"],
-        mask=_svg(lambda axes: _mask(axes, run, facts), columns=2)
+        curve=svgs["scores"],
+        objective=svgs["objective"],
+        mask=_svg(lambda axes: _mask(axes, run, facts), size=(7.2, 3.9), columns=2)
         if facts.get("sample_shape")
         else None,
         metric=metric_names(about),
         measured_on=about.get("measured", {}).get("how", ""),
         table=score_table(about, digits=3),
         planted=_planted(run, facts),
-        last=about["history"][-1] if about.get("history") else {},
+        gaps=gaps(about),
         total=sum(s["seconds"] for s in about.get("stages", [])),
         peak=max(
             (b for s in about.get("stages", []) for b in s["peak_memory"].values()), default=0
@@ -101,19 +112,33 @@ def score_table(about: dict[str, Any], digits: int | None = None) -> dict[str, A
     digits = digits or (4 if len(metrics) == 1 else 3)  # two metrics in a cell must fit a terminal
     if not curves:
         return None
-    by = {
+    cells = {
         (p["method"], p["n_features"]): " / ".join(f"{p[key]:.{digits}f}" for key in metrics)
         for p in curves
     }
-    every = next(
-        ((p["n_features"], by[ALL, p["n_features"]]) for p in curves if p["method"] == ALL), None
+    with_all = next(
+        ((p["n_features"], cells[ALL, p["n_features"]]) for p in curves if p["method"] == ALL), None
     )
-    counts = sorted({m for method, m in by if method != ALL})
-    methods = [method for method in dict.fromkeys(method for method, _ in by) if method != ALL]
+    counts = sorted({m for method, m in cells if method != ALL})
+    methods = [method for method in dict.fromkeys(method for method, _ in cells) if method != ALL]
     return {
         "counts": counts,
-        "rows": [(name, [by.get((name, k), "–") for k in counts]) for name in methods],
-        "all": every,
+        "rows": [(name, [cells.get((name, k), "–") for k in counts]) for name in methods],
+        "all": with_all,
+    }
+
+
+def gaps(about: dict[str, Any]) -> dict[str, float]:
+    """Return the certified gaps of a run, as far as its method has them.
+
+    "relaxation" is the relative distance between the bounds of the relaxation's optimum.
+    "features" is the share of the objective that another set of as many features can save at most.
+    """
+    history = about.get("history") or [{}]
+    gap, objective_gap = history[-1].get("gap"), about.get("stats", {}).get("objective_gap")
+    return {
+        **({} if gap is None else {"relaxation": gap}),
+        **({} if objective_gap is None else {"features": max(objective_gap, 0.0)}),
     }
 
 
@@ -157,16 +182,16 @@ def terms_by_class(
     owner = strength.argmax(axis=1)
     classes = []
     for c, name in enumerate(class_names):
-        own = np.flatnonzero(owner == c)
-        own = own[np.argsort(-strength[own, c], kind="stable")][:top]
-        peak = strength[own, c].max(initial=1e-12)
+        members = np.flatnonzero(owner == c)
+        members = members[np.argsort(-strength[members, c], kind="stable")][:top]
+        peak = strength[members, c].max(initial=1e-12)
         chips = [
             {
                 "name": terms[int(j)]["name"],
                 "score": terms[int(j)]["score"],
                 "weight": strength[j, c] / peak,
             }
-            for j in own
+            for j in members
         ]
         classes.append({"name": name, "terms": chips})
     return classes
@@ -191,50 +216,58 @@ def _has_bounds(about: dict[str, Any]) -> bool:
 # --- pictures -------------------------------------------------------------------------------------
 
 
-def _svg(draw: Picture, size: tuple[float, float] = (7.2, 3.9), columns: int = 1) -> str:
+def _svg(draw: Picture, size: tuple[float, float] = (4.9, 3.5), columns: int = 1) -> str:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=size, layout="constrained")
         draw(figure.subplots(ncols=columns))
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    return text.getvalue().split("?>", 1)[1].split(">", 1)[1]  # without the XML and DOCTYPE lines
+    svg = text.getvalue().split("?>", 1)[1].split(">", 1)[1]  # without the XML and DOCTYPE lines
+    for color, name in COLOR_NAMES.items():
+        svg = svg.replace(f": {color}", f": var(--{name}, {color})")
+    return svg
 
 
 def _curves(axes: Any, about: dict[str, Any]) -> None:
     """Draw the first metric against the number of features."""
     curves, metric = about["curves"], metrics_of(about)[0]
-    every = next((p for p in curves if p["method"] == ALL), None)
+    with_all = next((p for p in curves if p["method"] == ALL), None)
     methods = [m for m in dict.fromkeys(p["method"] for p in curves) if m != ALL]
-    colours = iter(OTHERS)
+    colors = iter(OTHERS)
     for name in methods:
         points = sorted((p["n_features"], p[metric]) for p in curves if p["method"] == name)
-        chosen = name == about["parameters"]["method"]
+        is_own = name == about["parameters"]["method"]
         axes.plot(
             *zip(*points, strict=True),
             "o-",
             label=name,
-            color=ACCENT if chosen else next(colours),
-            lw=2.6 if chosen else 1.6,
-            ms=6 if chosen else 4.5,
-            zorder=3 if chosen else 2,
+            color=ACCENT if is_own else next(colors),
+            lw=2.6 if is_own else 1.6,
+            ms=6 if is_own else 4.5,
+            zorder=3 if is_own else 2,
         )
-    if every is not None:
-        label = f"all {every['n_features']:,} features: {every[metric]:.3f}"
-        axes.axhline(every[metric], color=MUTED, ls="--", lw=1.2, label=label)
+    if with_all is not None:
+        label = f"all {with_all['n_features']:,} features: {with_all[metric]:.3f}"
+        axes.axhline(with_all[metric], color=MUTED, ls="--", lw=1.2, label=label)
     axes.set(xlabel="number of features", ylabel=METRIC_NAMES[metric])
     axes.margins(y=0.12)
-    axes.legend(loc="best")
+    _legend(axes)
 
 
 def _objective(axes: Any, history: Sequence[dict[str, float]]) -> None:
     cuts = range(1, len(history) + 1)
     upper, lower = [r["upper"] for r in history], [r["lower"] for r in history]
     axes.fill_between(cuts, lower, upper, color=FILL, label="range of the optimum")
-    axes.plot(cuts, upper, "o-", color=ACCENT, label="upper bound (restricted master)", lw=2)
-    axes.plot(cuts, lower, "o-", color=OTHERS[0], label="lower bound (certified)", lw=2)
+    axes.plot(cuts, upper, "o-", color=ACCENT, label="upper bound", lw=2)
+    axes.plot(cuts, lower, "o-", color=OTHERS[0], label="lower bound", lw=2)
     axes.set(xlabel="cut", ylabel="objective")
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.legend(loc="lower right")
+    _legend(axes)
+
+
+def _legend(axes: Any) -> None:
+    """Put the legend above the axes, where it hides no line."""
+    axes.figure.legend(loc="outside upper left", ncols=2, handlelength=1.6, columnspacing=1.4)
 
 
 def _mask(axes: Any, run: Run, facts: dict[str, Any]) -> None:
@@ -243,16 +276,16 @@ def _mask(axes: Any, run: Run, facts: dict[str, Any]) -> None:
     The pixels of a store are in column-major order.
     """
     shape = tuple(facts["sample_shape"])
-    chosen = np.zeros(len(run.scores))
-    chosen[run.selected] = 1
+    is_selected = np.zeros(len(run.scores))
+    is_selected[run.selected] = 1
     axes[0].imshow(np.reshape(run.scores, shape, order="F"), cmap="magma")
     axes[0].set_title("scores")
     axes[1].imshow(np.reshape(facts["mean"], shape, order="F"), cmap="gray")
-    overlay = np.ma.masked_equal(np.reshape(chosen, shape, order="F"), 0)
+    overlay = np.ma.masked_equal(np.reshape(is_selected, shape, order="F"), 0)
     axes[1].imshow(overlay, cmap="autumn", alpha=0.55)
     axes[1].set_title("selected pixels on the mean image")
-    for each in axes:
-        each.set_axis_off()
+    for picture in axes:
+        picture.set_axis_off()
 
 
 # --- words ----------------------------------------------------------------------------------------

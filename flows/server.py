@@ -1,9 +1,9 @@
-"""A Prefect server for one user: behind a secret, closed to web pages of others, gone with the
-process that started it.
+"""A Prefect server for one user: behind a secret, closed to other web sites, and ended with
+the process that started it.
 
-Run as ``python -m flows.server PORT``, it reads its secret from the environment and tells its port
-on standard output. Prefect checks the secret. It checks neither the Host nor the Origin of a
-request, and `OwnDoor` does.
+Run as ``python -m flows.server PORT``, it reads its secret from the environment and prints its
+port. Prefect checks the secret, but neither the Host nor the Origin of a request. `SameOriginOnly`
+checks these two.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ App = Callable[
 ]
 
 
-class OwnDoor:
-    """An ASGI application that answers only requests to its own address, from no page or from a
-    page of its own.
+class SameOriginOnly:
+    """An ASGI application that answers only requests to its own address, and from no page but its
+    own.
 
     A page of another site can send requests to a server on this machine, and can give its own name
     this machine's address. The browser then says so in Origin or in Host.
@@ -47,7 +47,7 @@ class OwnDoor:
     Parameters
     ----------
     app : callable
-        The ASGI application behind the door.
+        The ASGI application to protect.
     port : int
         The port of the server.
     """
@@ -70,7 +70,7 @@ class OwnDoor:
         scope, receive, send
             As ASGI defines them.
         """
-        if scope["type"] not in ("http", "websocket") or self._own(scope["headers"]):
+        if scope["type"] not in ("http", "websocket") or self._is_allowed(scope["headers"]):
             await self.app(scope, receive, send)
         elif scope["type"] == "websocket":
             await receive()
@@ -87,7 +87,7 @@ class OwnDoor:
             await send({"type": "http.response.start", "status": 403, "headers": headers})
             await send({"type": "http.response.body", "body": text})
 
-    def _own(self, headers: list[tuple[bytes, bytes]]) -> bool:
+    def _is_allowed(self, headers: list[tuple[bytes, bytes]]) -> bool:
         hosts = [value for name, value in headers if name == b"host"]
         origins = [value for name, value in headers if name == b"origin"]
         return (
@@ -101,7 +101,7 @@ class OwnDoor:
 
 
 @contextlib.contextmanager
-def serving(home: Path, port: int = 0, *, secret: str, temporary: bool = False) -> Iterator[str]:
+def run_server(home: Path, port: int = 0, *, secret: str, temporary: bool = False) -> Iterator[str]:
     """Run a Prefect server for the block, and let this process and its children use it.
 
     Parameters
@@ -150,8 +150,8 @@ def serving(home: Path, port: int = 0, *, secret: str, temporary: bool = False) 
         ) as server,
     ):
         try:
-            with _used(
-                f"http://{HOST}:{_port(server, errors, port)}/api", secret, pages=not temporary
+            with _use_server(
+                f"http://{HOST}:{_read_port(server, errors, port)}/api", secret, pages=not temporary
             ) as address:
                 yield address
         finally:
@@ -159,10 +159,10 @@ def serving(home: Path, port: int = 0, *, secret: str, temporary: bool = False) 
 
 
 @contextlib.contextmanager
-def _used(address: str, secret: str, pages: bool) -> Iterator[str]:
+def _use_server(address: str, secret: str, pages: bool) -> Iterator[str]:
     """Let Prefect use this server for the block.
 
-    What it still has to tell the server is told before the end.
+    Queued logs and events are sent before the block ends.
     """
     from prefect.settings import (
         PREFECT_API_AUTH_STRING,
@@ -188,30 +188,30 @@ def _used(address: str, secret: str, pages: bool) -> Iterator[str]:
                 queue.drain_all(timeout=END_SECONDS)
 
 
-def _port(server: subprocess.Popen[bytes], errors: Any, port: int) -> int:
-    """The port that the server tells once it answers."""
+def _read_port(server: subprocess.Popen[bytes], errors: Any, port: int) -> int:
+    """Return the port that the server prints once it answers."""
     assert server.stdout is not None
-    told = (
+    line = (
         server.stdout.readline()
         if select.select([server.stdout], [], [], START_SECONDS)[0]
         else b""
     )
-    if told.strip().isdigit():
-        return int(told)
+    if line.strip().isdigit():
+        return int(line)
     errors.seek(0)
-    said = errors.read().decode(errors="replace").strip().splitlines() or [
+    messages = errors.read().decode(errors="replace").strip().splitlines() or [
         f"no answer in {START_SECONDS:.0f} s"
     ]
-    asked = f" on port {port}" if port else ""
+    on_port = f" on port {port}" if port else ""
     raise OSError(
-        f"the Prefect server did not start{asked} ({said[-1]}): choose another "
+        f"the Prefect server did not start{on_port} ({messages[-1]}): choose another "
         f"--port, or set PREFECT_API_URL to a running server"
     )
 
 
 def _end(server: subprocess.Popen[bytes], seconds: float) -> None:
     assert server.stdin is not None
-    server.stdin.close()  # what the server waits for
+    server.stdin.close()  # the server ends when its standard input does
     try:
         server.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -219,7 +219,7 @@ def _end(server: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def user_secret(folder: Path) -> str:
-    """The secret of this user's servers: ``bigfs:…``, made once and kept in a file of mode 600.
+    """Return the secret of this user's servers: ``bigfs:…``, kept in a file of mode 600.
 
     Parameters
     ----------
@@ -233,14 +233,14 @@ def user_secret(folder: Path) -> str:
     """
     file = folder / SECRET
     with contextlib.suppress(FileNotFoundError):
-        about = file.stat()
-        if about.st_uid == os.getuid() and not about.st_mode & 0o077:
+        status = file.stat()
+        if status.st_uid == os.getuid() and not status.st_mode & 0o077:
             return file.read_text().strip()
     return private_file(file, new_secret().encode()).read_text()
 
 
 def new_secret() -> str:
-    """A secret that nobody guesses.
+    """Return a new random secret.
 
     Returns
     -------
@@ -254,13 +254,13 @@ def new_secret() -> str:
 
 
 def main() -> None:
-    """Serve until standard input ends, which it does with the process that holds its other end."""
-    starter_ended = _watched(sys.stdin.buffer)
+    """Serve until standard input ends, that is, until the process that started this one ends."""
+    starter_ended = _watch_pipe(sys.stdin.buffer)
     try:
-        door = socket.create_server((HOST, int(sys.argv[1])))
+        listener = socket.create_server((HOST, int(sys.argv[1])))
     except OSError as error:
         sys.exit(error.strerror)
-    port = door.getsockname()[1]
+    port = listener.getsockname()[1]
     # also where the pages look for the API
     os.environ["PREFECT_API_URL"] = f"http://{HOST}:{port}/api"
     os.environ["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"] = f"http://{HOST}:{port}"
@@ -284,14 +284,14 @@ def main() -> None:
         "server_header": False,
         "access_log": False,
     }
-    server = Server(uvicorn.Config(OwnDoor(create_app(), port), lifespan="on", **options))
-    server.run([door])
+    server = Server(uvicorn.Config(SameOriginOnly(create_app(), port), lifespan="on", **options))
+    server.run([listener])
 
 
-def _watched(pipe: BinaryIO) -> threading.Event:
-    """Tell when a pipe ends. `END_SECONDS` later this process ends, whatever it does then.
+def _watch_pipe(pipe: BinaryIO) -> threading.Event:
+    """Return an event that is set when the pipe ends. This process exits `END_SECONDS` later.
 
-    The watch begins before the imports: a starter that is killed early leaves no server either.
+    The watch begins before the imports, so that no server is left if the starter is killed early.
     """
     ended = threading.Event()
 
@@ -306,7 +306,7 @@ def _watched(pipe: BinaryIO) -> threading.Event:
 
 
 def _silence() -> None:
-    """From now on nobody reads what this process prints."""
+    """Discard everything that this process prints from now on."""
     with open(os.devnull, "wb") as nothing:
         for stream in (1, 2):
             os.dup2(nothing.fileno(), stream)

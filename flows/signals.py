@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 
 import psutil
 
-# the exit status is 128 and the signal's number
-ENDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-SECONDS = 15.0  # to end by itself, with its flow's state and its cluster
+# the exit status is 128 plus the signal's number
+SIGNAL_WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+SECONDS = 15.0  # in which the command ends by itself, with its flow's state and its cluster
 CHILD_SECONDS = 2.0
 
 _received: list[int] = []
@@ -25,7 +25,7 @@ _deadlines: list[threading.Timer] = []  # of the signals received
 
 
 @contextlib.contextmanager
-def heeded() -> Iterator[None]:
+def handle_signals() -> Iterator[None]:
     """Turn SIGINT and SIGTERM into `KeyboardInterrupt` for the block, then exit with the status of
     the signal.
 
@@ -36,13 +36,13 @@ def heeded() -> Iterator[None]:
     SystemExit
         With status 130 after SIGINT and 143 after SIGTERM.
     """
-    before = {end: signal.signal(end, _heed) for end in ENDS}
+    previous = {end: signal.signal(end, _handle_signal) for end in SIGNAL_WORDS}
     try:
         yield
     except KeyboardInterrupt:
         note(signal.SIGINT)
     finally:
-        for end, handler in before.items():
+        for end, handler in previous.items():
             signal.signal(end, handler)
     if _received:
         number = _received[0]
@@ -89,18 +89,18 @@ def _ends_last(child: psutil.Process) -> bool:
         return True
 
 
-def _heed(number: int, _frame: Any) -> NoReturn:
+def _handle_signal(number: int, _frame: Any) -> NoReturn:
     if _received:
-        _leave()
+        _exit_now()
     note(number)
-    deadline = threading.Timer(SECONDS, _leave)
+    deadline = threading.Timer(SECONDS, _exit_now)
     deadline.daemon = True
     _deadlines.append(deadline)
     deadline.start()
     raise KeyboardInterrupt
 
 
-def _leave() -> NoReturn:
+def _exit_now() -> NoReturn:
     number = _received[0]
     end_children()
     _say(number)
@@ -108,4 +108,4 @@ def _leave() -> NoReturn:
 
 
 def _say(number: int) -> None:
-    print(f"bigfs: {ENDS[signal.Signals(number)]}", file=sys.stderr, flush=True)
+    print(f"bigfs: {SIGNAL_WORDS[signal.Signals(number)]}", file=sys.stderr, flush=True)

@@ -1,5 +1,6 @@
-"""A sweep: methods × feature counts × parameters on one corpus, which is staged, and its graph
-built, once.
+"""A sweep: methods × feature counts × parameters on one corpus.
+
+The corpus is staged once, and its graph is built once.
 """
 
 from collections.abc import Iterator
@@ -14,10 +15,17 @@ from sklearn.model_selection import ParameterGrid
 import storage
 from bigfs.evaluation import METRICS
 from flows import parameters as form
-from flows import stages, tasks
+from flows import selection, stages, tasks
 from flows.options import Engine, Staging
-from flows.pipeline import SKIPPED, at_work, planned_store, run_once, skipping, stage_once
-from flows.served import require_served
+from flows.pipeline import (
+    SKIPPED,
+    exclusive_on_cluster,
+    plan_store,
+    run_stages,
+    skip_if_busy,
+    stage_cached,
+)
+from flows.serve_limits import require_allowed
 from storage import sheets
 from storage.ownership import in_the_way
 from storage.replacing import replacing
@@ -42,12 +50,16 @@ class Cell(NamedTuple):
 
 
 Methods = Annotated[
-    list[form.Method], form.shown("Methods that `bigfs methods` lists", min_length=1)
+    list[form.Method], form.form_field("Methods that `bigfs methods` lists", min_length=1)
 ]
-Counts = Annotated[list[form.Features], form.shown("Numbers of features to select", min_length=1)]
+Counts = Annotated[
+    list[form.Features], form.form_field("Numbers of features to select", min_length=1)
+]
 Grid = Annotated[
     dict[str, dict[str, list[Any]]] | None,
-    form.shown('Values to try, per method and parameter: {"sparge-lda": {"gamma": [0.5, 1, 2]}}'),
+    form.form_field(
+        'Values to try, per method and parameter: {"sparge-lda": {"gamma": [0.5, 1, 2]}}'
+    ),
 ]
 
 
@@ -57,7 +69,7 @@ def sweep(
     methods: Methods,
     features: Counts,
     grid: Grid = None,
-    store: form.OwnStore = None,
+    store: form.StoreOrDefault = None,
     out: form.Out = None,
     settings: Staging | None = None,
     engine: Engine | None = None,
@@ -92,7 +104,7 @@ def sweep(
     overlap : {"wait", "skip"}, default="wait"
         What to do while another run works on the same store or directory.
     fresh : bool, default=False
-        Whether to select, evaluate and report again where the result is there already.
+        Whether to select, evaluate and report again even if the result exists.
     timeout : float, default=86400
         Seconds that one stage may take.
 
@@ -111,21 +123,21 @@ def sweep(
     flows.pipeline.pipeline : One run.
     """
     settings, engine = settings or Staging(), engine or Engine()
-    require_served(engine, source, store, out)
-    home, how = (
-        Path(out or f"runs/{stages.source_name(source)}-sweep"),
-        tasks.How(fresh, timeout, engine.staging_memory),
-    )
-    runs = list(cells(methods, features, grid or {}))
-    require_table(home / "sweep.csv")
+    require_allowed(engine, source, store, out)
+    folder = Path(out or f"runs/{stages.source_name(source)}-sweep")
+    options = tasks.TaskOptions(fresh, timeout, engine.staging_memory)
+    runs = list(make_cells(methods, features, grid or {}))
+    require_table(folder / "sweep.csv")
     for cell in runs:
-        stages.require_parameters(cell.method, cell.features, cell.parameters)
-        require_out(home / cell.name)
-    planned = planned_store(source, store, settings)
-    with skipping(), at_work([planned.uri, str(home)], overlap, engine):
-        staged = stage_once(planned, source, settings, how)
-        rows = [row_of(planned.uri, planned.key, home, cell, staged, how) for cell in runs]
-        _write(home, rows)
+        selection.require_parameters(cell.method, cell.features, cell.parameters)
+        require_out(folder / cell.name)
+    store_plan = plan_store(source, store, settings)
+    with skip_if_busy(), exclusive_on_cluster([store_plan.uri, str(folder)], overlap, engine):
+        staged = stage_cached(store_plan, source, settings, options)
+        rows = [
+            run_cell(store_plan.uri, store_plan.key, folder, cell, staged, options) for cell in runs
+        ]
+        _write_table(folder, rows)
         create_table_artifact(
             rows,
             key="sweep",
@@ -137,11 +149,11 @@ def sweep(
                 f"{len(failed)} of {len(rows)} runs "
                 f"failed: " + "; ".join(f"{row['run']}: {row['error']}" for row in failed)
             )
-        return str(home)
+        return str(folder)
     return SKIPPED
 
 
-def cells(
+def make_cells(
     methods: list[str], features: list[int], grid: dict[str, dict[str, list[Any]]]
 ) -> Iterator[Cell]:
     unknown = set(grid) - set(methods)
@@ -156,8 +168,13 @@ def cells(
                 yield Cell(method, count, parameters)
 
 
-def row_of(
-    store: str, content: str, home: Path, cell: Cell, staged: dict[str, Any], how: tasks.How
+def run_cell(
+    store: str,
+    content: str,
+    folder: Path,
+    cell: Cell,
+    staged: dict[str, Any],
+    options: tasks.TaskOptions,
 ) -> dict[str, Any]:
     """Run a cell and return its row of sweep.csv."""
     row: dict[str, Any] = {
@@ -168,27 +185,27 @@ def row_of(
     }
     row |= dict.fromkeys(METRICS[storage.open(store).spec["target"] or "class"])
     try:
-        path = run_once(
+        path = run_stages(
             store,
             content,
-            str(home / cell.name),
+            str(folder / cell.name),
             cell.method,
             cell.features,
             cell.parameters,
             [staged],
-            how,
+            options,
         )
     except (ValueError, MemoryError) as error:
         return {**row, "seconds": None, "status": "", "error": " ".join(str(error).split())}
     about = Run.open(path).metadata
-    reached = [
+    own_points = [
         p
         for p in about["curves"]
         if p["method"] == cell.method and p["n_features"] == cell.features
     ]
     row |= {
         key: value
-        for point in reached
+        for point in own_points
         for key, value in point.items()
         if key in row and key != "method"
     }
@@ -204,7 +221,7 @@ def require_table(file: Path) -> None:
         raise in_the_way(file)
 
 
-def _write(home: Path, rows: list[dict[str, Any]]) -> None:
-    home.mkdir(parents=True, exist_ok=True)
-    with replacing(home / "sweep.csv") as part:
+def _write_table(folder: Path, rows: list[dict[str, Any]]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with replacing(folder / "sweep.csv") as part:
         sheets.write(part, COLUMNS, (list(row.values()) for row in rows))

@@ -2,7 +2,7 @@
 progress.
 
 A task returns a path or a small record. Its cached result is valid only while its files still
-exist, so each task is called through `once`, which checks.
+exist, so each task is called through `run_cached`, which checks.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from storage.runs import Run, RunError
 
 DAY = 24 * 3600.0
 # errors that a retry does not fix
-LASTING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG}
+PERMANENT_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG}
 CLIENTS = {"botocore", "aiohttp"}  # clients of object stores, whose errors are no OSError
 
 
-def transient(_task: Any, _run: Any, state: Any) -> bool:
-    """Return whether a retry may fix an error: one of the network or the disk, but not a missing
-    file or a full disk.
+def is_transient(_task: Any, _run: Any, state: Any) -> bool:
+    """Return whether a retry may fix the error of a task.
+
+    It may fix an error of the network or the disk, but not a missing file or a full disk.
     """
     error = (isinstance(state.data, StoreError) and state.data.__cause__) or state.data
     if type(error).__module__.split(".")[0] in CLIENTS:
@@ -49,31 +50,31 @@ def transient(_task: Any, _run: Any, state: Any) -> bool:
         | NotADirectoryError
         | IsADirectoryError
     )
-    return not isinstance(error, missing) and error.errno not in LASTING
+    return not isinstance(error, missing) and error.errno not in PERMANENT_ERRORS
 
 
-def by_content(context: Any, parameters: Mapping[str, Any]) -> str:
+def cache_key(context: Any, parameters: Mapping[str, Any]) -> str:
     return f"bigfs-{context.task.name}-{parameters['key']}"
 
 
-STAGE: dict[str, Any] = {
-    "cache_key_fn": by_content,
+TASK_DEFAULTS: dict[str, Any] = {
+    "cache_key_fn": cache_key,
     "persist_result": True,
     "result_serializer": "json",
     "retries": 4,
     "retry_delay_seconds": exponential_backoff(5),
     "retry_jitter_factor": 0.5,
-    "retry_condition_fn": transient,
+    "retry_condition_fn": is_transient,
 }
 
 
-@task(name="stage", tags=["bigfs", "io"], **STAGE)
+@task(name="stage", tags=["bigfs", "io"], **TASK_DEFAULTS)
 def stage(source: str, store: str | None, settings: dict[str, Any], key: str) -> dict[str, Any]:
     with artifacts.progress("stage"):
         return stages.stage(source, store, settings)
 
 
-@task(name="graph", tags=["bigfs", "io"], **STAGE)
+@task(name="graph", tags=["bigfs", "io"], **TASK_DEFAULTS)
 def graph(store: str, method: str, parameters: dict[str, Any], key: str) -> dict[str, Any] | None:
     with artifacts.progress("graph"):
         record = stages.build_graph(store, method, parameters)
@@ -82,7 +83,7 @@ def graph(store: str, method: str, parameters: dict[str, Any], key: str) -> dict
     return record
 
 
-@task(name="select", tags=["bigfs"], task_run_name="select {features} by {method}", **STAGE)
+@task(name="select", tags=["bigfs"], task_run_name="select {features} by {method}", **TASK_DEFAULTS)
 def select(
     store: str,
     out: str,
@@ -90,41 +91,41 @@ def select(
     features: int,
     parameters: dict[str, Any],
     key: str,
-    before: list[dict[str, Any]],
+    earlier: list[dict[str, Any]],
 ) -> str:
     with artifacts.progress("select"):
         run = stages.select(
-            store, out, method=method, features=features, parameters=parameters, before=before
+            store, out, method=method, features=features, parameters=parameters, earlier=earlier
         )
     for loop, steps in run.metadata["resumed"].items():
         get_run_logger().info("select: %s resumed from step %d of an earlier attempt", loop, steps)
-    with stages.abandoned_on_error(run):
-        run.update_metadata(key=key, prefect=_own_id())
+    with stages.abandon_on_error(run):
+        run.update_metadata(key=key, prefect=_flow_run_info())
     artifacts.show_selection(run)
     return out
 
 
-@task(name="evaluate", tags=["bigfs"], **STAGE)
+@task(name="evaluate", tags=["bigfs"], **TASK_DEFAULTS)
 def evaluate(out: str, key: str) -> str:
-    run = _require(out, key)
+    run = _require_run(out, key)
     with artifacts.progress("evaluate"):
         stages.evaluate(run)
     artifacts.show_curves(run)
     return out
 
 
-@task(name="report", tags=["bigfs"], **STAGE)
+@task(name="report", tags=["bigfs"], **TASK_DEFAULTS)
 def report(out: str, key: str) -> str:
-    run = _require(out, key)
+    run = _require_run(out, key)
     path = stages.finish(run)
     artifacts.show_summary(run)
     return str(path)
 
 
-# --- what is done is not done again ---------------------------------------------------------------
+# --- reuse of earlier results ---------------------------------------------------------------------
 
 
-class How(NamedTuple):
+class TaskOptions(NamedTuple):
     """Options of a flow that its tasks share."""
 
     fresh: bool  # repeat finished work
@@ -132,30 +133,32 @@ class How(NamedTuple):
     memory_limit: str | None  # per staging task
 
 
-def once(stage: Task[..., Any], there: bool, how: How, *given: Any) -> Any:
-    """Run a task, or take its cached result if its files are `there`. The log says which."""
+def run_cached(
+    stage_task: Task[..., Any], exists: bool, options: TaskOptions, *arguments: Any
+) -> Any:
+    """Run a task, or take its cached result if its files still exist. The log says which."""
     log = get_run_logger()
-    state: Any = stage.with_options(
-        refresh_cache=how.fresh or not there, timeout_seconds=how.timeout
-    )(*given, return_state=True)
+    state: Any = stage_task.with_options(
+        refresh_cache=options.fresh or not exists, timeout_seconds=options.timeout
+    )(*arguments, return_state=True)
     result = state.result()
     if state.name == "Cached":
-        log.info("%s: reused the result of an earlier run", stage.name)
+        log.info("%s: reused the result of an earlier run", stage_task.name)
     return result
 
 
-def run_at(out: str, key: str) -> Run | None:
+def find_run(out: str, key: str) -> Run | None:
     """Return the run of this content at `out`, finished or partial, or None."""
-    for opened in (Run.open_unfinished, Run.open):
+    for open_run in (Run.open_unfinished, Run.open):
         with contextlib.suppress(RunError):
-            run = opened(out)
+            run = open_run(out)
             if run.metadata.get("key") == key:
                 return run
     return None
 
 
-def _require(out: str, key: str) -> Run:
-    run = run_at(out, key)
+def _require_run(out: str, key: str) -> Run:
+    run = find_run(out, key)
     if run is None:
         raise RunError(f"{out} was removed or replaced during the run: repeat the command")
     return run
@@ -163,7 +166,7 @@ def _require(out: str, key: str) -> Run:
 
 def content_key(*parts: Any) -> str:
     """Return the cache key of a stage: a hash of its inputs and of the program's source."""
-    return digest([*parts, _program()])[:24]
+    return digest([*parts, _source_hash()])[:24]
 
 
 def digest(value: Any) -> str:
@@ -171,7 +174,7 @@ def digest(value: Any) -> str:
 
 
 @cache
-def _program() -> str:
+def _source_hash() -> str:
     """Hash the source of the packages, so that a changed program never reuses the results of an old
     one.
     """
@@ -182,7 +185,7 @@ def _program() -> str:
     return source.hexdigest()
 
 
-def _own_id() -> dict[str, Any]:
+def _flow_run_info() -> dict[str, Any]:
     """Return the flow run that writes a run directory, with its page if the server has pages.
 
     The server of a single run has none.

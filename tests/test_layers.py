@@ -35,9 +35,9 @@ LAYERS: dict[str, list[set[str]]] = {
         {"appending", "graphs", "integrity"},
     ],
     "flows": [
-        {"files", "locks", "signals", "report", "evaluation"},
+        {"files", "locks", "signals", "report", "evaluation", "selection", "transform"},
         {"options", "server", "tls"},
-        {"served", "stages", "artifacts"},
+        {"serve_limits", "stages", "artifacts"},
         {"parameters", "tasks"},
         {"pipeline"},
         {"sweep"},

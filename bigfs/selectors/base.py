@@ -144,7 +144,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         Mask of the chosen features.
     n_features_in_ : int
         Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X is a data frame whose column names are strings.
     result_ : bigfs.result.Result
         Status, history and counts of the run.

@@ -95,7 +95,7 @@ class SparGE(Selector):
         Mask of the chosen features.
     n_features_in_ : int
         Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X is a data frame whose column names are strings.
     coef_ : ndarray of shape (n_union, n_components)
         Weights W of the relaxation on the features `union_`.

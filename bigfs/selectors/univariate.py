@@ -80,7 +80,7 @@ class Fisher(_ClassSums):
         Mask of the chosen features.
     n_features_in_ : int
         Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X is a data frame whose column names are strings.
     result_ : bigfs.result.Result
         Status, and the number of passes over X in `stats`.
@@ -139,7 +139,7 @@ class ANOVA(_ClassSums):
         Mask of the chosen features.
     n_features_in_ : int
         Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X is a data frame whose column names are strings.
     result_ : bigfs.result.Result
         Status, and the number of passes over X in `stats`.
@@ -194,7 +194,7 @@ class Chi2(_ClassSums):
         Mask of the chosen features.
     n_features_in_ : int
         Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X is a data frame whose column names are strings.
     result_ : bigfs.result.Result
         Status, and the number of passes over X in `stats`.

@@ -52,7 +52,7 @@ for command in (
 
 def main() -> None:
     """Run the command line; an error is one line on stderr and a non-zero exit status."""
-    with signals.heeded():
+    with signals.handle_signals():
         status = _run()
         if status == INTERRUPTED:
             raise KeyboardInterrupt

@@ -13,19 +13,19 @@ from flows.cli.options import (
     Json,
     Source,
     Store,
-    unfolded,
+    expand_model_options,
 )
 from flows.cli.output import (
-    exclusively,
+    cluster_and_progress,
+    lock_with_message,
     out_console,
     print_record,
     readable,
-    working,
 )
 from flows.options import Engine, Staging
 
 
-@unfolded
+@expand_model_options
 def stage(
     source: Source,
     store: Annotated[str, typer.Argument(help="path or fsspec URL of the store to write")],
@@ -39,7 +39,7 @@ def stage(
     from storage.sources import find
 
     find(source, format=staging.format)
-    with exclusively(store), working(engine, as_json):
+    with lock_with_message(store), cluster_and_progress(engine, as_json):
         record = stages.stage(
             source, store, staging.model_dump() | {"memory_limit": engine.staging_memory}
         )
@@ -51,7 +51,7 @@ def stage(
     )
 
 
-@unfolded
+@expand_model_options
 def append(
     source: Source,
     store: Annotated[str, typer.Argument(help="a staged corpus on a local disk")],
@@ -80,19 +80,19 @@ def append(
             file=sys.stderr,
         )
         source, store = store, source
-    before = storage.open(store).X.shape[0]
+    n_before = storage.open(store).X.shape[0]
     find(source, format=format)
-    with exclusively(store), working(engine, as_json):
+    with lock_with_message(store), cluster_and_progress(engine, as_json):
         uri = storage.append(
             source, store, format=format, split=split, memory_limit=engine.staging_memory
         )
     n = storage.open(uri).X.shape[0]
     text = (
-        f"added {n - before:,} samples to {uri}, which now has {n:,}"
-        if n > before
+        f"added {n - n_before:,} samples to {uri}, which now has {n:,}"
+        if n > n_before
         else f"{uri} already holds the samples of {source}"
     )
-    print_record({"store": uri, "added": n - before, "samples": n}, as_json, text)
+    print_record({"store": uri, "added": n - n_before, "samples": n}, as_json, text)
 
 
 def datasets(as_json: Json = False) -> None:
@@ -101,18 +101,20 @@ def datasets(as_json: Json = False) -> None:
     from storage.sources.synthetic.source import CORPORA, PREFIX
     from storage.sources.synthetic.text import TextSpec
 
-    known = [(name, *entry.shape, entry.classes, entry.title) for name, entry in ENTRIES.items()]
+    corpora = [(name, *entry.shape, entry.classes, entry.title) for name, entry in ENTRIES.items()]
     for name, spec in CORPORA.items():
         d = spec.d if isinstance(spec, TextSpec) else spec.shape[0] * spec.shape[1]
-        known.append((PREFIX + name, spec.n, d, len(spec.classes), "generated"))
+        corpora.append((PREFIX + name, spec.n, d, len(spec.classes), "generated"))
     if as_json:
         columns = ("name", "samples", "features", "classes", "title")
         print(
-            json.dumps([dict(zip(columns, row, strict=True)) for row in known], ensure_ascii=False)
+            json.dumps(
+                [dict(zip(columns, row, strict=True)) for row in corpora], ensure_ascii=False
+            )
         )
         return
     table = Table("name", "samples", "features", "classes", "description", box=None, pad_edge=False)
-    for name, n, d, classes, title in known:
+    for name, n, d, classes, title in corpora:
         table.add_row(name, f"{n:,}", f"{d:,}" if d else "text", f"{classes:,}", title)
     for column in table.columns[1:4]:
         column.justify = "right"
@@ -133,7 +135,7 @@ def info(store: Store, as_json: Json = False) -> None:
     out_console.print(table)
 
 
-@unfolded
+@expand_model_options
 def check(
     store: Store,
     *,
@@ -143,13 +145,13 @@ def check(
     """Read the whole store and verify every checksum. The exit status is 1 if it is damaged."""
     import storage
 
-    with working(engine, as_json):
+    with cluster_and_progress(engine, as_json):
         report = storage.check(store)
-    wrong = "\n".join(report.problems)
+    problems = "\n".join(report.problems)
     print_record(
         report._asdict(),
         as_json,
-        wrong or f"{report.uri} is intact: {report.documents:,} documents read",
+        problems or f"{report.uri} is intact: {report.documents:,} documents read",
     )
     if report.problems:
         raise typer.Exit(1)

@@ -14,23 +14,23 @@ from pydantic import BaseModel, ValidationError
 from flows.options import Engine, Staging, count_or_share
 
 
-def parameters_of(pairs: list[str] | None) -> dict[str, Any]:
+def parse_parameters(pairs: list[str] | None) -> dict[str, Any]:
     """Parse `name=value` pairs. A value that is not JSON is text."""
-    given: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for pair in pairs or []:
         name, equals, value = pair.partition("=")
         if not equals:
             raise ValueError(f"--set must be name=value; got {pair!r}")
-        if name in given:
+        if name in parameters:
             raise ValueError(f"--set {name} is given twice: give it once")
         try:
-            given[name] = json.loads(value)
+            parameters[name] = json.loads(value)
         except json.JSONDecodeError:
-            given[name] = value
-    return given
+            parameters[name] = value
+    return parameters
 
 
-def _parsed(text: str) -> int | float:
+def _parse_count_or_share(text: str) -> int | float:
     try:
         return count_or_share(text)
     except ValueError as error:
@@ -61,56 +61,58 @@ Set = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
 
 
-def unfolded(command: Callable[..., None]) -> Callable[..., None]:
+def expand_model_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replace the `Staging` and `Engine` parameters of a command by one option per field."""
-    own = inspect.signature(command, eval_str=True)
+    signature = inspect.signature(command, eval_str=True)
     groups = {
         name: p.annotation
-        for name, p in own.parameters.items()
+        for name, p in signature.parameters.items()
         if p.annotation in (Staging, Engine)
     }
 
     @functools.wraps(command)
-    def unfolding(**given: Any) -> None:
+    def expanded(**values: Any) -> None:
         models = {
-            name: _filled(group, {field: given.pop(field) for field in group.model_fields})
+            name: _build_model(group, {field: values.pop(field) for field in group.model_fields})
             for name, group in groups.items()
         }
-        command(**given, **models)
+        command(**values, **models)
 
-    options = [p for name, p in own.parameters.items() if name not in groups]
+    options = [p for name, p in signature.parameters.items() if name not in groups]
     options += [
         _option(name, field)
         for group in groups.values()
         for name, field in group.model_fields.items()
     ]
-    unfolding.__signature__ = own.replace(parameters=options)  # type: ignore[attr-defined]  # Typer reads it
-    unfolding.__annotations__ = {p.name: p.annotation for p in options}
-    return unfolding
+    expanded.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]  # Typer reads it
+    expanded.__annotations__ = {p.name: p.annotation for p in options}
+    return expanded
 
 
-def _filled(group: type[BaseModel], values: dict[str, Any]) -> BaseModel:
+def _build_model(group: type[BaseModel], values: dict[str, Any]) -> BaseModel:
     """Return the group with these values. An error keeps the message, without pydantic's frame."""
     try:
         return group(**values)
     except ValidationError as error:
-        said = error.errors()
-        raise ValueError(
-            "; ".join(
-                str(e.get("ctx", {}).get("error", f"{e['loc'][0]}: {e['msg']}")) for e in said
-            )
-        ) from error
+        messages = [
+            str(detail.get("ctx", {}).get("error", f"{detail['loc'][0]}: {detail['msg']}"))
+            for detail in error.errors()
+        ]
+        raise ValueError("; ".join(messages)) from error
 
 
 def _option(name: str, field: Any) -> inspect.Parameter:
-    least = next((check.ge for check in field.metadata if hasattr(check, "ge")), None)
+    minimum = next((check.ge for check in field.metadata if hasattr(check, "ge")), None)
     annotation: Any
     if field.annotation == int | float:
         annotation = Annotated[
-            Any, typer.Option(help=field.description, parser=_parsed, metavar="INTEGER|SHARE")
+            Any,
+            typer.Option(
+                help=field.description, parser=_parse_count_or_share, metavar="INTEGER|SHARE"
+            ),
         ]
     else:
-        annotation = Annotated[field.annotation, typer.Option(help=field.description, min=least)]
+        annotation = Annotated[field.annotation, typer.Option(help=field.description, min=minimum)]
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation
     )

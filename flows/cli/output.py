@@ -28,7 +28,7 @@ from flows.options import Engine
 
 
 @contextlib.contextmanager
-def shown(enabled: bool = True) -> Iterator[None]:
+def progress_bars(enabled: bool = True) -> Iterator[None]:
     """Show the progress of `bigfs` on stderr inside the block."""
     if not enabled:
         yield
@@ -48,19 +48,19 @@ def shown(enabled: bool = True) -> Iterator[None]:
     with Progress(*columns, console=Console(stderr=True, markup=False, emoji=False)) as display:
         rows: dict[str, TaskID] = {}
 
-        def row(name: str, total: float | None) -> TaskID:
+        def get_row(name: str, total: float | None) -> TaskID:
             if name not in rows:
                 rows[name] = display.add_task(name, total=total, detail="")
             return rows[name]
 
-        def tiles(label: str, done: int, total: int) -> None:
-            display.update(row(label, total), completed=done, total=total)
+        def show_tiles(label: str, done: int, total: int) -> None:
+            display.update(get_row(label, total), completed=done, total=total)
 
-        def steps(name: str, record: Record) -> None:
+        def show_step(name: str, record: Record) -> None:
             detail = "  ".join(f"{k} {v:.4g}" for k, v in record.items())
-            display.update(row(name, None), advance=1, detail=detail)
+            display.update(get_row(name, None), advance=1, detail=detail)
 
-        with engine.progress(tiles), observed(callback=steps):
+        with engine.progress(show_tiles), observed(callback=show_step):
             yield
 
 
@@ -84,25 +84,23 @@ def readable(value: Any) -> str:
 
 @contextmanager
 def show_progress(as_json: bool) -> Iterator[None]:
-    from flows.cli.output import shown
-
-    with shown(enabled=not as_json):
+    with progress_bars(enabled=not as_json):
         yield
 
 
 @contextmanager
-def exclusively(place: str) -> Iterator[None]:
-    """Lock `place` for the block. A message on stderr says when another run holds it."""
-    from flows.locks import alone
+def lock_with_message(path: str) -> Iterator[None]:
+    """Lock `path` for the block. A message on stderr says when another run holds the lock."""
+    from flows.locks import exclusive
 
-    with alone(
-        [place], wait=True, say=lambda text: print(f"bigfs: {text}", file=sys.stderr, flush=True)
+    with exclusive(
+        [path], wait=True, say=lambda text: print(f"bigfs: {text}", file=sys.stderr, flush=True)
     ):
         yield
 
 
 @contextmanager
-def working(engine: Engine, as_json: bool) -> Iterator[None]:
+def cluster_and_progress(engine: Engine, as_json: bool) -> Iterator[None]:
     """Start or reach the cluster of `engine` for the block, and show progress."""
     with engine.cluster(), show_progress(as_json):
         yield
@@ -116,17 +114,17 @@ def print_record(record: dict[str, Any], as_json: bool, text: str) -> None:
 
 
 def print_run(path: str, as_json: bool) -> None:
-    from flows.report import metric_names, score_table
+    from flows.report import gaps, metric_names, score_table
     from storage.runs import Run
 
-    done = Run.open(path)
+    run = Run.open(path)
     if as_json:
-        print(json.dumps({"run": path, **done.metadata}, ensure_ascii=False))
+        print(json.dumps({"run": path, **run.metadata}, ensure_ascii=False))
         return
-    scores = score_table(done.metadata)
+    scores = score_table(run.metadata)
     if scores is not None:
         table = Table(
-            f"{metric_names(done.metadata)} with",
+            f"{metric_names(run.metadata)} with",
             *(Column(f"{k:,}", no_wrap=True) for k in scores["counts"]),
             box=None,
             pad_edge=False,
@@ -138,14 +136,17 @@ def print_run(path: str, as_json: bool) -> None:
             out_console.print(
                 f"all {scores['all'][0]:,} features  {scores['all'][1]}", highlight=False
             )
-    if "evaluation" in done.metadata:
-        out_console.print(
-            done.metadata["evaluation"], highlight=False, markup=False, soft_wrap=True
-        )
-    last = done.metadata["history"][-1] if done.metadata.get("history") else {}
-    gap = f" (gap {100 * last['gap']:.2f} %)" if "gap" in last else ""
+    if "evaluation" in run.metadata:
+        out_console.print(run.metadata["evaluation"], highlight=False, markup=False, soft_wrap=True)
+    certified = gaps(run.metadata)
+    words = {
+        "relaxation": "relaxation",
+        "features": f"{run.metadata['parameters']['features']:,} features",
+    }
+    gap = ", ".join(f"gap of the {words[name]} {100 * certified[name]:.2f} %" for name in certified)
+    method, status = run.metadata["parameters"]["method"], run.metadata["status"]
     out_console.print(
-        f"{done.metadata['parameters']['method']}: {done.metadata['status']}{gap}",
+        f"{method}: {status}{f' ({gap})' if gap else ''}",
         highlight=False,
         soft_wrap=True,
     )

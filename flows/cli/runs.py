@@ -16,23 +16,23 @@ from flows.cli.options import (
     Set,
     Source,
     Store,
-    parameters_of,
-    unfolded,
+    expand_model_options,
+    parse_parameters,
 )
 from flows.cli.output import (
-    exclusively,
+    cluster_and_progress,
+    lock_with_message,
     out_console,
     print_record,
     print_run,
     show_progress,
     state,
-    working,
 )
 from flows.cli.servers import quiet_prefect
 from flows.options import Engine, Staging
 
 
-@unfolded
+@expand_model_options
 def run(
     source: Source,
     method: Method = "sparge-lda",
@@ -53,12 +53,12 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run the whole job as a Prefect flow: stage, graph, select, evaluate, report."""
-    from flows import stages
+    from flows import selection, stages
     from storage.runs import require_out
     from storage.sources import find
 
-    parameters = parameters_of(set_)
-    stages.require_parameters(method, features, parameters)
+    parameters = parse_parameters(set_)
+    selection.require_parameters(method, features, parameters)
     require_out(out or stages.default_out(source, method, features))
     find(source, format=staging.format)  # an unreadable source is an error before anything starts
     with quiet_prefect(state["debug"]), show_progress(as_json):
@@ -70,7 +70,7 @@ def run(
     print_run(str(path), as_json)
 
 
-@unfolded
+@expand_model_options
 def select(
     store: Store,
     out: Annotated[str, typer.Option(help="directory of the run")],
@@ -83,21 +83,21 @@ def select(
 ) -> None:
     """Select features of a staged corpus. A killed run resumes from its last checkpoint."""
     import storage
-    from flows import stages
+    from flows import selection, stages
     from storage.runs import require_out
 
-    parameters = parameters_of(set_)
-    stages.require_parameters(method, features, parameters)
-    stages.selector_for(storage.open(store), method, features, parameters)
+    parameters = parse_parameters(set_)
+    selection.require_parameters(method, features, parameters)
+    selection.selector_for(storage.open(store), method, features, parameters)
     require_out(out)
-    with exclusively(out), working(engine, as_json):
+    with lock_with_message(out), cluster_and_progress(engine, as_json):
         path = stages.finish(
             stages.select(store, out, method=method, features=features, parameters=parameters)
         )
     print_run(str(path), as_json)
 
 
-@unfolded
+@expand_model_options
 def evaluate(
     run: Annotated[str, typer.Argument(help="a run's directory")],
     *,
@@ -111,7 +111,7 @@ def evaluate(
 
     # a missing store is an error before anything starts
     storage.open(Run.open(run).metadata["parameters"]["store"])
-    with exclusively(run), working(engine, as_json):
+    with lock_with_message(run), cluster_and_progress(engine, as_json):
         recover(run)
         stages.evaluate_again(run)
     print_run(run, as_json)
@@ -123,23 +123,23 @@ def transform(
     out: Annotated[str, typer.Argument(help="path of the .npz file to write")],
 ) -> None:
     """Write the selected columns of a store, best first, as a scipy.sparse .npz file."""
-    from flows import stages
+    from flows.transform import transform as write_columns
 
-    with exclusively(out):
-        path = stages.transform(run, store, out)
+    with lock_with_message(out):
+        path = write_columns(run, store, out)
     print_record({}, False, str(path))
 
 
-@unfolded
+@expand_model_options
 def graph(
     store: Store,
-    k: Annotated[int, typer.Option(min=1, help="number of neighbours per sample")] = 10,
+    k: Annotated[int, typer.Option(min=1, help="number of neighbors per sample")] = 10,
     metric: Annotated[str, typer.Option(help="distance: cosine or euclidean")] = "cosine",
     knn: Annotated[str, typer.Option(help="algorithm: exact, approx or auto")] = "auto",
     recall: Annotated[
         float,
         typer.Option(
-            min=0, max=1, help="minimum share of the true neighbours that approx must find"
+            min=0, max=1, help="minimum share of the true neighbors that approx must find"
         ),
     ] = 0.95,
     *,
@@ -150,12 +150,15 @@ def graph(
     import storage
 
     corpus = storage.open(store)
-    with exclusively(f"{store.rstrip('/').removesuffix('.zarr')}.graphs"), working(engine, as_json):
-        made = storage.graph(corpus, k, metric=metric, method=knn, recall=recall)
+    with (
+        lock_with_message(f"{store.rstrip('/').removesuffix('.zarr')}.graphs"),
+        cluster_and_progress(engine, as_json),
+    ):
+        stored = storage.graph(corpus, k, metric=metric, method=knn, recall=recall)
     print_record(
-        {"graph": made.uri, **made.info},
+        {"graph": stored.uri, **stored.info},
         as_json,
-        f"{made.uri}: {made.info['method']}, {made.info['why']}",
+        f"{stored.uri}: {stored.info['method']}, {stored.info['why']}",
     )
 
 

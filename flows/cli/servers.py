@@ -14,10 +14,18 @@ import typer
 
 from bigfs.engine import quiet_dask
 from flows import signals
-from flows.cli.options import Features, Method, Out, Set, Source, parameters_of, unfolded
+from flows.cli.options import (
+    Features,
+    Method,
+    Out,
+    Set,
+    Source,
+    expand_model_options,
+    parse_parameters,
+)
 from flows.files import private_folder
 from flows.options import Engine, Staging
-from flows.served import VARIABLE, Served
+from flows.serve_limits import LIMITS_VARIABLE, ServeLimits
 
 
 def certificates(
@@ -33,16 +41,16 @@ def certificates(
     """Make certificates for a Dask cluster. Only their holders can join or use it."""
     from flows.tls import environment, make_certificates
 
-    made = make_certificates(folder, [*(host or []), "localhost", "127.0.0.1"], days)
+    path = make_certificates(folder, [*(host or []), "localhost", "127.0.0.1"], days)
     print(
-        f"# certificates in {made}, valid for {days} days. Pass --tls {made} to bigfs, and set "
+        f"# certificates in {path}, valid for {days} days. Pass --tls {path} to bigfs, and set "
         f"these variables for dask scheduler and dask worker:"
     )
-    for name, value in environment(made).items():
+    for name, value in environment(path).items():
         print(f"export {name}={value}")
 
 
-@unfolded
+@expand_model_options
 def serve(
     source: Source,
     cron: Annotated[str, typer.Option(help="schedule, as a cron expression")] = "0 3 * * *",
@@ -68,9 +76,10 @@ def serve(
     engine: Engine,
 ) -> None:
     """Repeat the whole job on a cron schedule until stopped."""
-    from flows.stages import require_parameters, source_name
+    from flows.selection import require_parameters
+    from flows.stages import source_name
 
-    parameters = parameters_of(set_)
+    parameters = parse_parameters(set_)
     require_parameters(method, features, parameters)
     job = {
         "source": source,
@@ -82,9 +91,9 @@ def serve(
     job |= {"settings": staging.model_dump(), "engine": engine.model_dump(), "overlap": overlap}
     from platformdirs import user_data_path
 
-    places = [place for place in (source, out) if place is not None]
-    os.environ[VARIABLE] = Served(
-        folder=os.getcwd(), places=places, engine=engine, process=os.getpid()
+    paths = [path for path in (source, out) if path is not None]
+    os.environ[LIMITS_VARIABLE] = ServeLimits(
+        folder=os.getcwd(), paths=paths, engine=engine, process=os.getpid()
     ).model_dump_json()
     with _server(user_data_path("bigfs"), port) as address:
         if "PREFECT_API_URL" in os.environ:
@@ -99,13 +108,13 @@ def serve(
                 limit=1,
                 print_starting_message=False,
             )
-        except SystemExit:  # what Prefect makes of SIGTERM
+        except SystemExit:  # Prefect's answer to SIGTERM
             signals.note(signal.SIGTERM)
         finally:
             _end_runs()
 
 
-# --- Prefect's surroundings -----------------------------------------------------------------------
+# --- Prefect's server and environment -------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -126,7 +135,7 @@ def quiet_prefect(debug: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _server(data: Path, port: int | None, **more: str) -> Iterator[str]:
+def _server(data: Path, port: int | None, **environment: str) -> Iterator[str]:
     """Yield the address of the Prefect server in the environment, or start one for the block.
 
     With a port the server offers pages and schedules, protected by this user's secret. Without a
@@ -136,25 +145,25 @@ def _server(data: Path, port: int | None, **more: str) -> Iterator[str]:
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
         "PREFECT_CLI_PROMPT": "false",
-        **more,
+        **environment,
     }.items():
         os.environ.setdefault(name, value)
     if "PREFECT_API_URL" in os.environ:
         yield os.environ["PREFECT_API_URL"]
         return
     home = Path(os.environ.setdefault("PREFECT_HOME", str(data / "prefect")))
-    private_folder(home)  # Prefect makes it, but not what it is in: a new user may have no ~/.cache
-    from flows.server import new_secret, serving, user_secret
+    private_folder(home)  # Prefect does not create parents: a new user may have no ~/.cache
+    from flows.server import new_secret, run_server, user_secret
 
     if port is None:
-        with serving(home, secret=new_secret(), temporary=True) as address:
+        with run_server(home, secret=new_secret(), temporary=True) as address:
             yield address
         return
     secret = os.environ.get("PREFECT_SERVER_API_AUTH_STRING")
-    with serving(home, port, secret=secret or user_secret(data)) as address:
-        where = "PREFECT_SERVER_API_AUTH_STRING" if secret else str(data / "prefect-secret")
+    with run_server(home, port, secret=secret or user_secret(data)) as address:
+        secret_source = "PREFECT_SERVER_API_AUTH_STRING" if secret else str(data / "prefect-secret")
         print(
-            f"runs: {address.removesuffix('/api')} (to log in, use the secret in {where})",
+            f"runs: {address.removesuffix('/api')} (to log in, use the secret in {secret_source})",
             flush=True,
         )
         yield address

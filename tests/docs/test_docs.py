@@ -3,6 +3,7 @@ reachable, links lead somewhere.
 """
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -143,3 +144,14 @@ def test_gallery_has_examples_with_a_title_and_a_picture():
         assert re.match(r'"""\n.+\n=+\n', text), example.name
         assert "plt.show()" in text, example.name
         compile(text, example, "exec")
+
+
+def test_every_measured_constant_exists():
+    rows = re.findall(r"^\| `([\w.]+)` \|", (DOCS / "measured" / "constants.md").read_text(), re.M)
+    assert len(rows) >= 20
+    for name in rows:
+        module, *attributes = re.match(r"([a-z_.]+)\.([A-Z]\w+)(?:\.(\w+))?$", name).groups()
+        value = importlib.import_module(module)
+        for attribute in filter(None, attributes):
+            value = getattr(value, attribute)
+        assert isinstance(value, int | float), name

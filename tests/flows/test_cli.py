@@ -301,7 +301,7 @@ def test_a_home_without_a_cache_folder_is_enough_for_prefect(tmp_path, monkeypat
         monkeypatch.delenv(name)
     monkeypatch.setattr(os, "environ", dict(os.environ))
     monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / ".cache" / name)
-    monkeypatch.setattr("flows.server.serving", lambda home, **how: contextlib.nullcontext(home))
+    monkeypatch.setattr("flows.server.run_server", lambda home, **how: contextlib.nullcontext(home))
     with quiet_prefect(debug=True):
         home = tmp_path / ".cache" / "bigfs" / "prefect"
         assert os.environ["PREFECT_HOME"] == str(home)

@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 import storage
-from flows.locks import Busy, alone
+from flows.locks import AlreadyRunning, exclusive
 from storage.runs import Run
 from tests.helpers.commands import fails
 from tests.helpers.processes import ROOT, write_corpus
@@ -79,7 +79,7 @@ def test_bad_parameters_are_refused_before_any_work(
 
 
 def test_a_good_value_of_a_named_parameter_is_not_refused():
-    from flows.stages import require_parameters
+    from flows.selection import require_parameters
 
     require_parameters("sparge-lda", 3, {"embedding": "lda", "gamma": 0.5})
     require_parameters("jgsc", 3, {"n_features_to_select": 5})  # counts atoms there
@@ -174,9 +174,9 @@ def test_brackets_in_names_are_printed_as_they_are(bigfs, store, tmp_path, name)
 
 def test_progress_shows_labels_as_they_are(capsys):
     from bigfs import engine
-    from flows.cli.output import shown
+    from flows.cli.output import progress_bars
 
-    with shown():
+    with progress_bars():
         engine.map_tiles(abs, [1, 2], label="read [/red]")
     assert "read [/red]" in capsys.readouterr().err
 
@@ -202,7 +202,7 @@ def test_a_command_waits_for_another_and_says_so(bigfs, store, tmp_path, command
     holds, go = threading.Event(), threading.Event()
 
     def other():
-        with alone([str(tmp_path / place)], wait=False):
+        with exclusive([str(tmp_path / place)], wait=False):
             holds.set()
             go.wait(60)
 
@@ -252,11 +252,11 @@ def test_two_selections_at_once_both_end_well(store, tmp_path):
 
 
 def test_a_lock_leaves_nothing_and_a_failed_command_no_folder(bigfs, tmp_path):
-    with alone([str(tmp_path / "new" / "deep" / "r")], wait=False):
+    with exclusive([str(tmp_path / "new" / "deep" / "r")], wait=False):
         assert (tmp_path / "new" / "deep").is_dir()
         with (
-            pytest.raises(Busy),
-            alone([str(tmp_path / "new" / "deep" / ".." / "deep" / "r")], wait=False),
+            pytest.raises(AlreadyRunning),
+            exclusive([str(tmp_path / "new" / "deep" / ".." / "deep" / "r")], wait=False),
         ):
             raise AssertionError("not reached")
     assert listing(tmp_path) == []
@@ -265,13 +265,16 @@ def test_a_lock_leaves_nothing_and_a_failed_command_no_folder(bigfs, tmp_path):
 def test_a_place_that_nobody_can_write_needs_no_lock(tmp_path, monkeypatch):
     # the superuser may write everywhere
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with alone([str(tmp_path / "c.zarr")], wait=False):
+    with exclusive([str(tmp_path / "c.zarr")], wait=False):
         assert listing(tmp_path) == []
 
 
 def test_a_file_with_the_name_of_a_lock_is_refused_and_kept(tmp_path):
     (tmp_path / ".r.run.lock").write_text("mine")
-    with pytest.raises(ValueError, match="is in the way"), alone([str(tmp_path / "r")], wait=False):
+    with (
+        pytest.raises(ValueError, match="is in the way"),
+        exclusive([str(tmp_path / "r")], wait=False),
+    ):
         raise AssertionError("not reached")
     assert (tmp_path / ".r.run.lock").read_text() == "mine"
 

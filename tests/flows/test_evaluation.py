@@ -17,7 +17,7 @@ from sklearn.svm import LinearSVC
 import storage
 from bigfs import ANOVA, Matrix, SparGE
 from bigfs.selectors.registry import METHODS
-from flows import evaluation, stages
+from flows import evaluation, selection, stages
 from storage.runs import Run
 
 pytestmark = pytest.mark.slow
@@ -122,14 +122,14 @@ def test_every_selection_sees_its_folds_training_rows_only(home, monkeypatch):
     source = noise(home / "noise.mat", 0, n=60, d=80)
     store = stages.stage(source)["store"]
     graph = stages.build_graph(store, "sparge-lpp")
-    run = stages.select(store, "r", method="sparge-lpp", features=10, before=[graph])
+    run = stages.select(store, "r", method="sparge-lpp", features=10, earlier=[graph])
     seen = []
 
-    def noted(selector, method, X, y, fitted=stages.fitted):
+    def noted(selector, method, X, y, fitted=selection.fit_selector):
         seen.append((method, X.shape[0], selector.get_params().get("graph")))
         return fitted(selector, method, X, y)
 
-    monkeypatch.setattr(stages, "fitted", noted)
+    monkeypatch.setattr(selection, "fit_selector", noted)
     stages.evaluate(run)
     assert {rows for _, rows, _ in seen} == {48}
     assert {given for *_, given in seen} == {None}
@@ -152,7 +152,7 @@ def test_methods_on_graphs_are_measured_in_folds(home, method):
 
 
 def test_too_much_work_holds_out_a_fifth(home, monkeypatch):
-    monkeypatch.setattr(evaluation, "MOST_WORK", 1e6)
+    monkeypatch.setattr(evaluation, "MAX_WORK", 1e6)
     run = finished(noise(home / "noise.mat", 0, n=100, d=200), "anova", 10)
     assert run.metadata["measured"] == {
         "metrics": ["accuracy"],
@@ -179,7 +179,7 @@ def test_whether_folds_are_too_much_is_counted(method):
     class Counted:
         shape, nnz = (20_000, 100_000), 2_500_000
 
-    heavy = evaluation.work(Counted, METHODS[method]) * 5 > evaluation.MOST_WORK
+    heavy = evaluation.work(Counted, METHODS[method]) * 5 > evaluation.MAX_WORK
     assert heavy is bool(METHODS[method].pairs)
 
 
@@ -188,7 +188,7 @@ def test_a_killed_evaluation_goes_on_after_the_last_fold(home, monkeypatch):
     whole = finished(source, "sparge-lda", 10, out="whole")
     store, fits, done = whole.metadata["parameters"]["store"], [], []
 
-    def dies(selector, method, X, y, fitted=stages.fitted):
+    def dies(selector, method, X, y, fitted=selection.fit_selector):
         fits.append(method)
         if fits.count("sparge-lda") == 4:
             raise KeyboardInterrupt
@@ -196,14 +196,14 @@ def test_a_killed_evaluation_goes_on_after_the_last_fold(home, monkeypatch):
 
     run = stages.select(store, "killed", method="sparge-lda", features=10)
     with monkeypatch.context() as patched:
-        patched.setattr(stages, "fitted", dies)
+        patched.setattr(selection, "fit_selector", dies)
         with pytest.raises(KeyboardInterrupt):
             stages.evaluate(run)
     again = Run.open_unfinished("killed")
     monkeypatch.setattr(
-        stages,
-        "fitted",
-        lambda s, method, X, y, fitted=stages.fitted: (
+        selection,
+        "fit_selector",
+        lambda s, method, X, y, fitted=selection.fit_selector: (
             done.append(method) or fitted(s, method, X, y)
         ),
     )
@@ -276,9 +276,11 @@ def test_anova_and_fisher_are_never_both_rivals(text, method, expected):
     class Train:
         X, y = Matrix.from_array(text[0]), text[1]
 
-    assert evaluation.rivals(Train, method) == expected
+    assert evaluation.default_baselines(Train, method) == expected
     Train.X = Matrix.from_array(-text[0])
-    assert evaluation.rivals(Train, method) == tuple(name for name in expected if name != "chi2")
+    assert evaluation.default_baselines(Train, method) == tuple(
+        name for name in expected if name != "chi2"
+    )
 
 
 # --- label sets and real values -------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 
 import storage.graphs
 from flows import stages, tasks
-from flows.locks import Busy, alone
+from flows.locks import AlreadyRunning, exclusive
 from flows.options import Engine, Staging
 from storage.errors import StoreError
 from storage.runs import Run
@@ -146,7 +146,7 @@ def because(error, cause):
 def test_only_errors_that_go_away_are_tried_again(error, again):
     from prefect.states import Failed
 
-    assert tasks.transient(None, None, Failed(data=error)) is again
+    assert tasks.is_transient(None, None, Failed(data=error)) is again
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_run_skips_or_waits_while_another_works(prefect, corpus, tmp_path):
     held, go = threading.Event(), threading.Event()
 
     def other():
-        with alone([str(tmp_path / "runs" / "r")], wait=False):
+        with exclusive([str(tmp_path / "runs" / "r")], wait=False):
             held.set()
             go.wait(60)
 
@@ -256,19 +256,22 @@ def test_a_waiting_run_says_so_where_the_log_is_quiet(
 ):
     import logging
 
+    from flows import pipeline
+
     monkeypatch.setattr(logging.getLogger("prefect.flow_runs"), "level", logging.CRITICAL)
     logging.getLogger("prefect.flow_runs").manager._clear_cache()
     held, go = threading.Event(), threading.Event()
 
     def other():
-        with alone([str(tmp_path / "runs" / "r")], wait=False):
+        with exclusive([str(tmp_path / "runs" / "r")], wait=False):
             held.set()
             go.wait(60)
 
     thread = threading.Thread(target=other)
     thread.start()
     assert held.wait(10)
-    threading.Timer(1.0, go.set).start()
+    say = pipeline._say
+    monkeypatch.setattr(pipeline, "_say", lambda text: (say(text), go.set()))
     assert run(corpus, method="anova").is_completed()
     thread.join()
     assert "bigfs: another run works on runs/r: waiting for it to end" in capsys.readouterr().err
@@ -277,12 +280,12 @@ def test_a_waiting_run_says_so_where_the_log_is_quiet(
 def test_two_runs_never_hold_one_place(tmp_path):
     places = [str(tmp_path / "a"), str(tmp_path / "b")]
     with (
-        alone(places, wait=False),
-        pytest.raises(Busy, match="another run works on"),
-        alone(places[1:], wait=False),
+        exclusive(places, wait=False),
+        pytest.raises(AlreadyRunning, match="another run works on"),
+        exclusive(places[1:], wait=False),
     ):
         raise AssertionError("not reached")
-    with alone(places, wait=False):
+    with exclusive(places, wait=False):
         pass
 
 

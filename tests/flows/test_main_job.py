@@ -3,13 +3,15 @@ it.
 """
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import storage
 from bigfs import SparGE, engine
-from flows import stages
+from flows import report, stages
 
 pytestmark = pytest.mark.process
 
@@ -68,7 +70,7 @@ def test_the_stages_make_a_whole_run(home, method, monkeypatch):
     before = [record for record in (staged, stages.build_graph(staged["store"], method)) if record]
     assert (len(before) == 2) == (method == "sparge-lpp")
     run = stages.select(
-        staged["store"], f"runs/{method}", method=method, features=100, before=before
+        staged["store"], f"runs/{method}", method=method, features=100, earlier=before
     )
     points = stages.evaluate(run)
     path = stages.finish(run)
@@ -83,12 +85,32 @@ def test_the_stages_make_a_whole_run(home, method, monkeypatch):
     page = (path / "report.html").read_text()
     assert "informative terms among" in page
     assert page.count("<svg") == (1 if method == "fisher" else 2)
-    assert "http" not in page.replace("http://www.w3.org", "").replace(
-        "http://purl.org", ""
-    ).replace("http://creativecommons.org", "").replace(
-        "https://matplotlib.org", ""
-    )  # self-contained
+    loaded = re.findall(r"""(?:src|href)=["']?([^"' >]+)|url\(["']?([^"')]+)|@import""", page)
+    assert all("".join(address).startswith("#") for address in loaded)  # self-contained
+    assert ("gap of the 100 features" in page) == method.startswith("sparge")
+    assert ("gap of the relaxation" in page) == method.startswith("sparge")
     assert stages.stage(SOURCE)["reused"]
+
+
+def test_report_svg_colors_follow_the_theme():
+    """Every color of a plot is a variable of the page, and the page sets it in both themes."""
+    history = [{"upper": 3.0, "lower": 1.0}, {"upper": 2.0, "lower": 1.5}]
+    curves = [
+        {"method": method, "n_features": m, "accuracy": 0.5 + m / 100}
+        for method in ("fisher", "chi2", "all features")
+        for m in (5, 10)
+    ]
+    about = {"parameters": {"method": "fisher"}, "curves": curves, "history": history}
+    template = Path(report.__file__).with_name("report.html.j2").read_text()
+    light, dark = template.split("prefers-color-scheme: dark", 1)
+    for svg in report.pictures(about).values():
+        colors = set(re.findall(r"(?:fill|stroke): ([^;\"]+)", svg)) - {"none"}
+        assert len(colors) > 3
+        for color in colors:
+            name = re.fullmatch(r"var\((--[\w-]+), #[0-9a-f]{6}\)", color)
+            assert name, color
+            assert f"{name[1]}:" in light
+            assert f"{name[1]}:" in dark
 
 
 def test_images_show_where_the_pixels_are(home, monkeypatch):
@@ -100,7 +122,7 @@ def test_images_show_where_the_pixels_are(home, monkeypatch):
         method="smr",
         features=100,
         parameters={"k": 2, "max_iter": 3},
-        before=[staged],
+        earlier=[staged],
     )
     page = (stages.finish(run) / "report.html").read_text()
     assert "selected pixels on the mean image" in page

@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from flows.options import Engine
-from flows.served import VARIABLE, Served, require_served
-from flows.server import OwnDoor, user_secret
+from flows.serve_limits import LIMITS_VARIABLE, ServeLimits, require_allowed
+from flows.server import SameOriginOnly, user_secret
 from tests.helpers.processes import environment, until
 
 pytestmark = pytest.mark.process
@@ -37,7 +37,7 @@ def sent(kind, **headers):
         (name.encode(), value.encode())
         for name, value in ({"host": OWN.removeprefix("http://")} | headers).items()
     ]
-    asyncio.run(OwnDoor(inside, 4200)({"type": kind, "headers": given}, receive, send))
+    asyncio.run(SameOriginOnly(inside, 4200)({"type": kind, "headers": given}, receive, send))
     return messages
 
 
@@ -137,13 +137,13 @@ def served(tmp_path, monkeypatch):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "out").symlink_to(tmp_path)
     monkeypatch.chdir(tmp_path / "folder")
-    bounds = Served(
+    bounds = ServeLimits(
         folder=os.getcwd(),
-        places=["/data/corpus", "/data/runs/r"],
+        paths=["/data/corpus", "/data/runs/r"],
         engine=Engine(workers=2),
         process=os.getppid(),
     )
-    monkeypatch.setenv(VARIABLE, bounds.model_dump_json())
+    monkeypatch.setenv(LIMITS_VARIABLE, bounds.model_dump_json())
     return bounds
 
 
@@ -151,7 +151,7 @@ def served(tmp_path, monkeypatch):
     "place", [None, "/data/corpus", "/data/runs/r", "corpus", "runs/a", ".bigfs/s.zarr"]
 )
 def test_served_run_works_in_its_folder_and_in_the_deployments_places(served, place):
-    require_served(Engine(workers=0), place)
+    require_allowed(Engine(workers=0), place)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_served_run_goes_nowhere_else(served, place, tmp_path):
     if place.startswith("~"):
         place = f"{tmp_path}/folder/{place[2:]}"
     with pytest.raises(PermissionError, match="may use paths in"):
-        require_served(Engine(), "corpus", place)
+        require_allowed(Engine(), "corpus", place)
 
 
 @pytest.mark.parametrize(
@@ -182,12 +182,12 @@ def test_served_run_goes_nowhere_else(served, place, tmp_path):
 )
 def test_served_run_stays_on_the_deployments_cluster(served, engine):
     with pytest.raises(PermissionError, match=rf"engine\.{next(iter(engine))}"):
-        require_served(Engine(**engine))
+        require_allowed(Engine(**engine))
 
 
 def test_run_that_nobody_serves_goes_where_it_likes(monkeypatch):
-    monkeypatch.delenv(VARIABLE, raising=False)
-    require_served(Engine(scheduler="tcp://10.0.0.1:8786"), "/anywhere", "s3://b/c")
+    monkeypatch.delenv(LIMITS_VARIABLE, raising=False)
+    require_allowed(Engine(scheduler="tcp://10.0.0.1:8786"), "/anywhere", "s3://b/c")
 
 
 @pytest.mark.parametrize(
@@ -229,4 +229,4 @@ def test_run_names_its_page_only_where_the_server_has_pages(monkeypatch, address
     with temporary_settings(
         {settings.PREFECT_API_URL: address, settings.PREFECT_SERVER_UI_ENABLED: pages}
     ):
-        assert tasks._own_id()["url"] == url
+        assert tasks._flow_run_info()["url"] == url

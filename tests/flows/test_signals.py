@@ -111,7 +111,7 @@ def test_signal_ends_every_process_with_one_line(home, command, send, status, sa
 # --- in this process ------------------------------------------------------------------------------
 
 
-@signals.heeded()
+@signals.handle_signals()
 def wait_for(number, swallowed=()):
     with contextlib.suppress(*swallowed):
         os.kill(os.getpid(), number)

@@ -7,7 +7,7 @@ import os
 import pytest
 
 import storage
-from flows import stages
+from flows import selection, stages
 from storage.errors import StoreError
 from storage.runs import Run
 
@@ -34,7 +34,7 @@ def test_a_source_whose_rows_all_say_train_has_no_test_half(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     corpus = storage.open(storage.stage(write_documents(tmp_path / "all.jsonl", ["train"])))
     assert not corpus.has_test_half
-    assert stages.training_part(corpus).X.shape == corpus.X.shape
+    assert selection.training_part(corpus).X.shape == corpus.X.shape
     run = stages.select(corpus.uri, "r", method="anova", features=4)
     assert {p.n_features for p in stages.evaluate(run)} >= {4}
     assert (stages.finish(run) / "report.html").exists()
@@ -48,7 +48,7 @@ def test_a_source_with_both_halves_is_selected_on_one(tmp_path):
         )
     )
     assert corpus.has_test_half
-    assert stages.training_part(corpus).X.shape[0] == 18
+    assert selection.training_part(corpus).X.shape[0] == 18
 
 
 def test_a_source_without_training_rows_is_refused(tmp_path):
@@ -56,7 +56,7 @@ def test_a_source_without_training_rows_is_refused(tmp_path):
         storage.stage(write_documents(tmp_path / "rest.jsonl", ["test"]), tmp_path / "s.zarr")
     )
     with pytest.raises(StoreError, match="has no rows of split 'train'; it has test"):
-        stages.training_part(corpus)
+        selection.training_part(corpus)
 
 
 # --- a full disk ----------------------------------------------------------------------------------

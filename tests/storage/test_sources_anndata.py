@@ -6,7 +6,7 @@ import zarr
 
 import storage
 from bigfs import ANOVA
-from flows import stages
+from flows import selection
 from storage import sources
 from storage.errors import StoreError
 from tests.helpers.sources import SIZES, refused, rows_of
@@ -161,10 +161,10 @@ def test_anndata_without_label_names_the_columns_that_could_be_it(tmp_path, matr
         match=r"anova cannot learn from .*has no labels: stage it with label= one "
         r"of (batch, cell|cell, batch)",
     ):
-        stages.selector_for(corpus, "anova", 2, {})
-    stages.selector_for(corpus, "sparge-pca", 2, {})
+        selection.selector_for(corpus, "anova", 2, {})
+    selection.selector_for(corpus, "sparge-pca", 2, {})
     uri = storage.stage(path, tmp_path / "labeled.zarr", label="batch")
-    stages.selector_for(storage.open(uri), "anova", 2, {})
+    selection.selector_for(storage.open(uri), "anova", 2, {})
     assert "label_columns" not in storage.open(uri).spec["source"]
 
 

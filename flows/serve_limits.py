@@ -15,62 +15,62 @@ from pydantic import BaseModel
 
 from flows.options import Engine
 
-VARIABLE = "BIGFS_SERVED"  # in the environment of the runs, which the API can't set
+LIMITS_VARIABLE = "BIGFS_SERVED"  # in the environment of the runs, which the API can't set
 
 
-class Served(BaseModel):
+class ServeLimits(BaseModel):
     """Limits on the runs of a deployment."""
 
     folder: str  # everything below it may be read and written
-    places: list[str]  # the deployment's own source and run directory
+    paths: list[str]  # the deployment's own source and run directory
     engine: Engine
-    process: int  # that serves
+    process: int  # id of the serving process
 
-    def require(self, engine: Engine, places: Sequence[str | None]) -> None:
+    def require(self, engine: Engine, paths: Sequence[str | None]) -> None:
         """Refuse a run that the deployment does not allow.
 
         Parameters
         ----------
         engine : Engine
             Where the run wants to work.
-        places : sequence of str or None
+        paths : sequence of str or None
             The sources, stores and run directories that it names.
 
         Raises
         ------
         PermissionError
-            A place lies outside, or the cluster is another one.
+            A path lies outside the folder, or the cluster is another one.
         """
         for name in ("scheduler", "tls", "dashboard"):
-            wanted, allowed = getattr(engine, name), getattr(self.engine, name)
-            if wanted != allowed:
+            requested, allowed = getattr(engine, name), getattr(self.engine, name)
+            if requested != allowed:
                 raise PermissionError(
                     f"this deployment allows engine.{name} = {allowed!r} only; "
-                    f"the run has {wanted!r}"
+                    f"the run has {requested!r}"
                 )
-        for place in places:
-            if place is not None and not self._inside(place):
+        for path in paths:
+            if path is not None and not self._is_inside(path):
                 raise PermissionError(
                     f"this deployment may use paths in {self.folder} only; the run names "
-                    f"{place}: start bigfs serve in another folder"
+                    f"{path}: start bigfs serve in another folder"
                 )
 
-    def _inside(self, place: str) -> bool:
-        if place in self.places:
+    def _is_inside(self, path: str) -> bool:
+        if path in self.paths:
             return True
-        if "://" in place or "::" in place:
+        if "://" in path or "::" in path:
             return False
-        return Path(self.folder, place).resolve().is_relative_to(Path(self.folder).resolve())
+        return Path(self.folder, path).resolve().is_relative_to(Path(self.folder).resolve())
 
 
-def require_served(engine: Engine, *places: str | None) -> None:
+def require_allowed(engine: Engine, *paths: str | None) -> None:
     """Check a run against the limits of `bigfs serve`, if it started this process.
 
     Parameters
     ----------
     engine : Engine
         Where the run wants to work.
-    *places : str or None
+    *paths : str or None
         The sources, stores and run directories that it names.
 
     Raises
@@ -78,13 +78,13 @@ def require_served(engine: Engine, *places: str | None) -> None:
     PermissionError
         The deployment does not allow it.
     """
-    if VARIABLE in os.environ:
-        served = Served.model_validate_json(os.environ[VARIABLE])
-        served.require(engine, places)
-        threading.Thread(target=_end_with, args=(served.process,), daemon=True).start()
+    if LIMITS_VARIABLE in os.environ:
+        limits = ServeLimits.model_validate_json(os.environ[LIMITS_VARIABLE])
+        limits.require(engine, paths)
+        threading.Thread(target=_exit_with, args=(limits.process,), daemon=True).start()
 
 
-def _end_with(process: int) -> None:
+def _exit_with(process: int) -> None:
     """End this process, and with it its workers, as soon as another process has ended."""
     with contextlib.suppress(psutil.NoSuchProcess):
         psutil.Process(process).wait()

@@ -1,0 +1,137 @@
+"""The selector of a run: made by the name of its method, checked against a corpus, and fitted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bigfs.selectors.registry import METHODS
+from bigfs.splits import labeled_rows, target_kind
+
+TARGET_NAMES = {
+    None: "no labels",
+    "class": "one class per sample",
+    "multilabel": "several labels per sample",
+    "real": "real-valued targets",
+}
+
+
+def get_method(name: str) -> Any:
+    if name not in METHODS:
+        raise ValueError(f"unknown method {name!r}; the methods are {', '.join(METHODS)}")
+    return METHODS[name]
+
+
+def make_selector(method: str, features: int, parameters: dict[str, Any]) -> Any:
+    """Return the estimator of a method with these parameters."""
+    entry = get_method(method)
+    selector = entry.make()
+    valid = selector.get_params()
+    if unknown := sorted(set(parameters) - set(valid)):
+        raise ValueError(
+            f"{method} has no parameter {', '.join(unknown)}; it has {', '.join(valid)}"
+        )
+    for name, value in getattr(entry.make, "keywords", {}).items():
+        if parameters.get(name, value) != value:
+            raise ValueError(
+                f"{method} fixes {name}={value!r}: leave {name} out, or choose "
+                f"another of `bigfs methods`"
+            )
+    selector.set_params(**parameters)
+    if entry.scores == "scores_":  # else the estimator keeps something other than columns
+        if "n_features_to_select" in parameters:
+            raise ValueError(
+                f"the number of features is already set to {features}: leave out the "
+                f"parameter n_features_to_select"
+            )
+        selector.set_params(n_features_to_select=features)
+    return selector
+
+
+def require_parameters(method: str, features: int, parameters: dict[str, Any]) -> None:
+    """Check a method, its number of features and its parameters without any data.
+
+    Parameters
+    ----------
+    method : str
+        A name of `bigfs methods`.
+    features : int
+        The number of features to keep.
+    parameters : dict
+        Parameters of the method, by scikit-learn's names.
+
+    Raises
+    ------
+    ValueError
+        There is no such method or parameter, a value is out of its range, or two of them contradict
+        each other.
+    """
+    if features < 1:
+        raise ValueError(f"the number of features must be at least 1; got {features}")
+    make_selector(method, features, parameters)._validate_params()
+
+
+def selector_for(corpus: Any, method: str, features: int, parameters: dict[str, Any]) -> Any:
+    """Return the estimator of a method for a corpus. A mismatch is an error before any work."""
+    d = corpus.X.shape[1]
+    require_target(corpus, method)
+    if features > d:
+        raise ValueError(
+            f"the number of features must be at most {d}, the number in {corpus.uri}; "
+            f"got {features}"
+        )
+    selector = make_selector(method, features, parameters)
+    if (
+        corpus.spec.get("sample_shape")
+        and "sample_shape" in selector.get_params()
+        and "sample_shape" not in parameters
+    ):
+        # the pixels of a store are in column-major order
+        selector.set_params(sample_shape=tuple(corpus.spec["sample_shape"]), order="F")
+    selector._validate_params()
+    return selector
+
+
+def require_target(corpus: Any, method: str) -> None:
+    """Check that a method can learn from the kind of target of a corpus."""
+    kind, accepted = corpus.spec["target"], get_method(method).targets
+    optional = kind is None and not needs_target(get_method(method).make())
+    if kind in accepted or not accepted or optional:
+        return
+    suitable = [
+        name for name, entry in METHODS.items() if kind in entry.targets or not entry.targets
+    ]
+    columns = corpus.spec["source"].get("label_columns") if kind is None else None
+    advice = f"stage it with label= one of {', '.join(columns)}, or " if columns else ""
+    raise ValueError(
+        f"{method} cannot learn from {corpus.uri}, which has {TARGET_NAMES[kind]}: "
+        f"{advice}use one of {', '.join(suitable)}"
+    )
+
+
+def needs_target(selector: Any) -> bool:
+    return bool(selector.__sklearn_tags__().target_tags.required)
+
+
+def training_part(corpus: Any) -> Any:
+    """Return the training samples, or all samples of a corpus without splits."""
+    return corpus if corpus.split is None else corpus.part("train")
+
+
+def fit_selector(selector: Any, method: str, X: Any, y: Any) -> Any:
+    """Fit the selector to the part of the target that its method can learn from.
+
+    An unsupervised method gets no target. Rows without a real-valued target are left out.
+    """
+    kind, labeled = target_kind(y), labeled_rows(y)
+    if kind not in get_method(method).targets or not (labeled.any() or needs_target(selector)):
+        return selector.fit(X)
+    if kind == "real" and not labeled.all():
+        return selector.fit(X.take_rows(labeled), y[labeled])
+    return selector.fit(X, y)
+
+
+def ranking(selector: Any, method: str, features: int) -> Any:
+    """Return the best features of a fitted selector, best first. Ties go to the lower index."""
+    return np.argsort(-getattr(selector, get_method(method).scores), kind="stable")[:features]
