@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from bigfs.engine.relief import release_memory
 
 # Parts that are summed at a time. The last bits of a sum depend on it, so it is a constant.
 TREE_ARITY = 8
+CANCEL_SECONDS = 10.0  # to wait for running tasks of a failed step
 
 
 class Tile(Protocol):
@@ -218,10 +220,31 @@ def _collect(
     ends = [dask.delayed(_end, pure=False)(step) for step in progress_tasks] if show else []
     with translate_cluster_errors():
         futures = client().compute([*ends, *tasks], optimize_graph=False)
-        if show:
-            for done, _ in enumerate(as_completed(futures, loop=client().loop), 1):
-                show(str(label), done, len(futures))
-        return list(client().gather(futures[len(ends) :]))
+        try:
+            if show:
+                for done, _ in enumerate(as_completed(futures, loop=client().loop), 1):
+                    show(str(label), done, len(futures))
+            return list(client().gather(futures[len(ends) :]))
+        except BaseException:
+            _cancel(futures)
+            raise
+
+
+def _cancel(futures: Sequence[Any]) -> None:
+    """Cancel tasks, and wait for those that run.
+
+    Dask cannot stop a running task, and it may write a file. Whoever deletes the files of a failed
+    step must not do so before.
+    """
+    keys, end = [future.key for future in futures], time.monotonic() + CANCEL_SECONDS
+    with contextlib.suppress(OSError, TimeoutError):  # a lost cluster: the caller's error says so
+        client().cancel(futures)
+        while any(client().run(_runs_any, keys).values()) and time.monotonic() < end:
+            time.sleep(0.05)
+
+
+def _runs_any(keys: list[str], dask_worker: Any) -> bool:
+    return not {task.key for task in dask_worker.state.all_running_tasks}.isdisjoint(keys)
 
 
 def _end(step: Any) -> None:

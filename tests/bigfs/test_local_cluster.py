@@ -7,8 +7,11 @@ import json
 import os
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
+from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import pytest
@@ -174,3 +177,31 @@ def test_cluster_refuses_a_memory_limit_that_no_worker_can_have(limit, said):
 def test_engine_leaves_memory_to_dask_where_it_is_auto():
     assert Engine(memory_limit="auto").staging_memory is None
     assert Engine(memory_limit="300MB").staging_memory == "300MB"
+
+
+class Fails(NamedTuple):
+    """A tile whose step fails while that of another is at work."""
+
+    start: int
+    stop: int
+    folder: str
+
+
+def fail_or_write(tile):
+    folder = Path(tile.folder)
+    if tile.start == 0:
+        while not (folder / "begun").exists():
+            time.sleep(0.01)
+        raise ValueError("the first one fails")
+    (folder / "begun").touch()
+    time.sleep(3)
+    (folder / "written").touch()
+
+
+def test_a_failed_step_is_over_before_its_error_is_raised(tmp_path):
+    """Who cleans up after the error must not meet a task that still writes."""
+    tiles = [Fails(i, i + 1, str(tmp_path)) for i in range(2)]
+    with engine.cluster(workers=2, memory_limit="600MB"):
+        with pytest.raises(ValueError, match="the first one fails"):
+            engine.map_tiles(fail_or_write, tiles)
+        assert (tmp_path / "written").exists()
