@@ -134,7 +134,7 @@ def chosen(table: list[tuple[Any, Any]]) -> list[float]:
 
 
 def largest_lambda(method: Any, X: Any, atoms: Any) -> float:
-    first = method._loss(Matrix.from_array(X), np.ascontiguousarray(atoms.T)).at(None)
+    first = method._loss(Matrix.from_array(X), np.ascontiguousarray(atoms.T)).terms(None)
     return float(2 * np.linalg.norm(first.R, axis=0).max())
 
 
@@ -217,7 +217,7 @@ def atoms(data: Data, starts: int = 3) -> None:
                 Z_matrix, m, lam=share, epochs=epochs, batch_rows=rows, seed=start
             ).value.D
             first = dictionary._data_rows(Z_matrix, m, np.random.RandomState(start))
-            updates = epochs * len(dictionary.cut(len(dense), rows))
+            updates = epochs * len(dictionary.spread_batches(len(dense), rows))
             whole = spams.trainDL(
                 sp.csc_matrix(Z.T),
                 D=first,

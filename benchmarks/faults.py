@@ -25,7 +25,7 @@ from storage.format import manifest, verified
 def everything(uri: str) -> list[Any]:
     for kept in (verified.root, verified.array, manifest.checksums_of):
         kept.cache_clear()
-    engine.forget()
+    engine.clear_cache()
     corpus = storage.open(uri)
     tiles = [tile.load() for tile in (*corpus.X.row_tiles, *corpus.X.column_tiles)]
     arrays = [part for tile in tiles for part in (tile.data, tile.indices, tile.indptr)]

@@ -38,7 +38,9 @@ from bigfs import (
     SRLSR,
     Chi2,
     Fisher,
+    Gini,
     LaplacianScore,
+    MutualInformation,
     SparGE,
     SparGECV,
 )
@@ -186,6 +188,8 @@ def laplacian_score(rng: Rng, n: int, d: int) -> LaplacianScore:
 
 METHODS: dict[str, Callable[[Rng, int, int], Any]] = {
     "anova": lambda rng, n, d: ANOVA(),
+    "mutual-info": lambda rng, n, d: MutualInformation(n_bins=pick(rng, "auto", 1, 3)),
+    "gini": lambda rng, n, d: Gini(),
     "fisher": lambda rng, n, d: Fisher(),
     "chi2": lambda rng, n, d: Chi2(),
     "laplacian": laplacian_score,

@@ -31,14 +31,13 @@ from sklearn.feature_selection import f_classif
 from sklearn.svm import LinearSVC
 
 import storage
-from bigfs import engine
+from bigfs import RLSR, SRLSR, engine
 from bigfs.graph import knn
 from bigfs.graph.hypergraph import lasso_hyperedges, neighbour_hyperedges
-from bigfs.linalg.ridge import Ridge, centring
+from bigfs.linalg.ridge import Ridge, centering
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged
 from bigfs.selectors.jhlsr import JHLSR
-from bigfs.selectors.srlsr import RLSR, SRLSR
 
 app = typer.Typer(add_completion=False)
 STORES = Path(tempfile.gettempdir()) / "bigfs-bench"
@@ -139,7 +138,7 @@ def one(
         "violation": f"{last['violation']:.1e}",
     }
     row |= {
-        "ways": "+".join(sorted({p["plan"].way for p in model.result_.stats["plans"]})),
+        "ways": "+".join(sorted({p["plan"].solver for p in model.result_.stats["plans"]})),
         "passes": model.result_.stats["passes"],
     }
     row |= {
@@ -179,7 +178,7 @@ def agree(
     n, y = X.shape[0], np.asarray(data.y)[:samples]
     T = np.eye(y.max() + 1)[y] - np.bincount(y) / n
     phi = np.exp(-8 * np.random.default_rng(0).random(d))  # over 3.5 decades
-    order = np.argsort(-X.stats.counts, kind="stable")
+    order = np.argsort(-X.stats.nnz, kind="stable")
     for name, u in {
         f"all {d} features": 1 / phi,
         f"a working set of {features}": np.where(
@@ -189,18 +188,18 @@ def agree(
         reference, rows = None, []
         on = np.flatnonzero(np.isfinite(u))
         Xu = X if len(on) == d else Matrix.from_array(X.columns(on))
-        for way in ("cg", "woodbury", "primal"):
+        for solver in ("cg", "woodbury", "primal"):
             try:
                 start = time.perf_counter()
                 solved = (
-                    Ridge(Xu, centring(n), solver=way, targets=T.shape[1], tol=1e-10)
+                    Ridge(Xu, centering(n), solver=solver, targets=T.shape[1], tol=1e-10)
                     .prepare(u[on])
                     .solve(T)
                 )
             except engine.NotEnoughMemory as error:
                 rows.append(
                     {
-                        "way": way,
+                        "way": solver,
                         "seconds": "",
                         "residual": "",
                         "difference": str(error).split(" in one")[0],
@@ -211,7 +210,7 @@ def agree(
             away = np.abs(solved.W - reference).max() / np.abs(reference).max()
             rows.append(
                 {
-                    "way": way,
+                    "way": solver,
                     "seconds": round(time.perf_counter() - start, 1),
                     "residual": f"{solved.residual:.1e}",
                     "difference": f"{away:.1e}",
@@ -225,7 +224,7 @@ def agree(
     seconds = time.perf_counter() - start
     start = time.perf_counter()
     ours = (
-        Ridge(Matrix.from_array(sp.csr_array(few)), centring(dense), targets=T.shape[1])
+        Ridge(Matrix.from_array(sp.csr_array(few)), centering(dense), targets=T.shape[1])
         .prepare(1 / phi[order[:dense]])
         .solve(T)
         .W

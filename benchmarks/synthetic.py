@@ -13,7 +13,7 @@ import typer
 
 from storage.sources import find
 from storage.sources.synthetic.source import CORPORA
-from storage.sources.synthetic.text import Text
+from storage.sources.synthetic.text import TextSpec
 
 
 def main(
@@ -27,7 +27,7 @@ def main(
         f"{'max df':>7} {'df at 1 %':>9}"
     )
     for name, spec in CORPORA.items():
-        real = spec.nnz if isinstance(spec, Text) else float(np.prod(spec.shape))
+        real = spec.nnz if isinstance(spec, TextSpec) else float(np.prod(spec.shape))
         source = find(f"synthetic:{name}")
         rows = min(spec.n, int(nonzeros / real))
         source.read((0, 1))  # the tables that all blocks share are made once

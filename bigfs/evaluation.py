@@ -25,9 +25,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from bigfs import engine
-from bigfs.matrix import Block, Centred, Matrix, gram
+from bigfs.matrix import Block, Centered, Matrix, gram
 from bigfs.result import Checkpoint, NotConverged
-from bigfs.splits import Split, labelled_rows, target_kind
+from bigfs.splits import Split, labeled_rows, target_kind
 from bigfs.types import FloatArray, IntArray
 
 Index = IntArray
@@ -194,7 +194,7 @@ def _non_negative(block: Block, start: int, stop: int) -> bool:
 
 def _tally(index: Index, split: Split) -> FloatArray:
     """What a model on these columns gets right, as counts or sums that add up over splits."""
-    known, tested = labelled_rows(split.y_train), labelled_rows(split.y_test)
+    known, tested = labeled_rows(split.y_train), labeled_rows(split.y_test)
     Z, Z_test = split.X_train.columns(index).tocsr(), split.X_test.columns(index).tocsr()
     Z, y = (Z, split.y_train) if known.all() else (Z[known], split.y_train[known])
     Z_test, y_test = (
@@ -297,7 +297,7 @@ def class_profile(X: Matrix, y: Any, index: Index, n_classes: int) -> FloatArray
         In units of the feature's standard deviation: what a selected feature speaks for.
     """
     Z = X.columns(index).tocsc().astype(np.float64)
-    known = labelled_rows(y)
+    known = labeled_rows(y)
     Z, y = Z[known], y[known]
     Y = (
         sp.csr_array(y, dtype=np.float64)
@@ -329,7 +329,7 @@ def explained_variance(X: Any, index: Index) -> float:
     Between 0, for no feature or constant ones, and 1; 1 where X does not vary at all.
     """
     X = X if isinstance(X, Matrix) else Matrix.from_array(X)
-    total = float(X.stats.squares.sum() - X.shape[0] * np.sum(X.means**2))
+    total = float(X.stats.sums_of_squares.sum() - X.shape[0] * np.sum(X.means**2))
     if total <= 0:
         return 1.0
     engine.require_memory(
@@ -339,7 +339,7 @@ def explained_variance(X: Any, index: Index) -> float:
     Z = X.columns(index).toarray().astype(np.float64) - X.means[index]
     U, s, _ = np.linalg.svd(Z, full_matrices=False)
     U = U[:, s > 1e-10 * s.max(initial=0)]
-    return float(np.sum((Centred(X, X.means).rmatmul(U)) ** 2)) / total
+    return float(np.sum((Centered(X, X.means).rmatmul(U)) ** 2)) / total
 
 
 def redundancy_rate(Z: Any) -> float:

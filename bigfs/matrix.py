@@ -1,71 +1,41 @@
-"""`Matrix`: n × d, held as tiles that are loaded where they are used; never whole, never densified.
+"""`Matrix`: an n × d matrix that is held as tiles and loaded tile by tile.
 
-One matrix may have two layouts. Tiles of rows (CSR) give X @ W; tiles of columns (CSC) give Xᵀ V,
-column scores and gathers without any d × r reduction. Either one alone answers everything.
+It is never loaded as a whole and never made dense. A matrix may have two layouts. Tiles of rows
+(CSR) give X @ W. Tiles of columns (CSC) give Xᵀ V, column scores and gathered columns without a
+d × r reduction. Either layout alone suffices for every method.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from bigfs import engine
+from bigfs import engine, tiles
+from bigfs.tiles import Block, BlockTile, OnBlock, RowSubsetTile
 from bigfs.types import AnyArray
-from bigfs.validation import checked, require_magnitude
+from bigfs.validation import check_block, require_magnitude
 
-# tiles whose columns are gathered together: at most 8 × 2²¹ values, 128 MB, of a store's default
-# tiles
-AT_ONCE = 8
-Block = Any  # what a tile loads: a csr or csc array of its rows or columns, or a dense ndarray
+__all__ = ["Block", "Centered", "ClassStats", "Matrix", "Stats", "gram"]
 
 
 class Stats(NamedTuple):
-    """Per column: Σ x, Σ x², and the number of non-zeros; float64, float64, int64, each of length
-    d.
-    """
+    """Σ x, Σ x² (float64) and number of non-zeros (int64) of each column, each of shape (d,)."""
 
     sums: AnyArray
-    squares: AnyArray
-    counts: AnyArray
+    sums_of_squares: AnyArray
+    nnz: AnyArray
 
 
 class ClassStats(NamedTuple):
-    """Per column and class, d × c: Σ x, Σ x², and the number of non-zeros."""
+    """Σ x, Σ x² and number of non-zeros of each column in each class, each of shape (d, c)."""
 
     sums: AnyArray
-    squares: AnyArray
-    counts: AnyArray
-
-
-@dataclass(frozen=True)
-class Slab:
-    """A tile that holds its block: in-memory input, or the (lazy) block of a Dask array."""
-
-    start: int
-    stop: int
-    block: Any
-    verified: bool = False  # whether the block is known to be finite and canonical
-
-    def load(self) -> Block:
-        return self.block
-
-
-@dataclass(frozen=True)
-class Taken:
-    """Some rows of another tile. `rows` counts from the tile's first row."""
-
-    start: int
-    stop: int
-    tile: Any
-    rows: AnyArray
-    verified: ClassVar[bool] = True
-
-    def load(self) -> Block:
-        return engine.load(self.tile)[self.rows]
+    sums_of_squares: AnyArray
+    nnz: AnyArray
 
 
 class Matrix:
@@ -183,19 +153,19 @@ class Matrix:
         ValueError
             X holds NaN, infinity, or something that is not a real number.
         """
-        X = checked(X)
+        X = check_block(X)
         if not sp.issparse(X):
             return cls(
                 X.shape,
-                rows=_slabs(X, 0, tile_rows),
-                columns=_slabs(X, 1, tile_columns),
+                rows=tiles.block_tiles(X, 0, tile_rows),
+                columns=tiles.block_tiles(X, 1, tile_columns),
                 local=True,
             )
         by_rows, by_columns = sp.csr_array(X), sp.csc_array(X)
         return cls(
             X.shape,
-            rows=_slabs(by_rows, 0, tile_rows),
-            columns=_slabs(by_columns, 1, tile_columns),
+            rows=tiles.block_tiles(by_rows, 0, tile_rows),
+            columns=tiles.block_tiles(by_columns, 1, tile_columns),
             local=True,
         )
 
@@ -234,7 +204,7 @@ class Matrix:
         return cls(
             X.shape,
             rows=[
-                Slab(int(a), int(b), part)
+                BlockTile(int(a), int(b), part)
                 for a, b, part in zip(bounds, bounds[1:], parts, strict=False)
                 if b > a
             ],
@@ -268,7 +238,7 @@ class Matrix:
         list
             The results in the order of the tiles. The matrix is read once.
         """
-        return self._map(self._rows_required(), fn, shared, each, label)
+        return self._map(self.require_row_tiles(), fn, shared, each, label)
 
     def map_columns(
         self,
@@ -296,7 +266,7 @@ class Matrix:
         list
             The results in the order of the tiles. The matrix is read once.
         """
-        return self._map(self._columns_required(), fn, shared, each, label)
+        return self._map(self.require_column_tiles(), fn, shared, each, label)
 
     def reduce_rows(
         self,
@@ -326,7 +296,7 @@ class Matrix:
         object
             The sum of the results. The matrix is read once.
         """
-        return self._reduce(self._rows_required(), fn, shared, each, label)
+        return self._reduce(self.require_row_tiles(), fn, shared, each, label)
 
     def reduce_columns(
         self,
@@ -356,25 +326,37 @@ class Matrix:
         object
             The sum of the results. The matrix is read once.
         """
-        return self._reduce(self._columns_required(), fn, shared, each, label)
+        return self._reduce(self.require_column_tiles(), fn, shared, each, label)
 
     def _map(
-        self, tiles: Sequence[Any], fn: Any, shared: Any, each: Any, label: str | None
+        self, over: Sequence[Any], fn: Any, shared: Any, each: Any, label: str | None
     ) -> list[Any]:
         self.passes += 1
         return engine.map_tiles(
-            _OnBlock(fn), tiles, *shared, each=each, local=self.local, label=label
+            OnBlock(fn), over, *shared, each=each, local=self.local, label=label
         )
 
     def _reduce(
-        self, tiles: Sequence[Any], fn: Any, shared: Any, each: Any, label: str | None
+        self, over: Sequence[Any], fn: Any, shared: Any, each: Any, label: str | None
     ) -> Any:
         self.passes += 1
         return engine.reduce_tiles(
-            _OnBlock(fn), tiles, *shared, each=each, local=self.local, label=label
+            OnBlock(fn), over, *shared, each=each, local=self.local, label=label
         )
 
-    def _rows_required(self) -> Sequence[Any]:
+    def require_row_tiles(self) -> Sequence[Any]:
+        """Return the tiles of rows.
+
+        Returns
+        -------
+        sequence of tiles
+            The tiles of rows, at least one.
+
+        Raises
+        ------
+        ValueError
+            The matrix has only the layout by columns.
+        """
         if not self.row_tiles:
             raise ValueError(
                 "this step reads rows, but the matrix has only the layout by columns: "
@@ -382,7 +364,19 @@ class Matrix:
             )
         return self.row_tiles
 
-    def _columns_required(self) -> Sequence[Any]:
+    def require_column_tiles(self) -> Sequence[Any]:
+        """Return the tiles of columns.
+
+        Returns
+        -------
+        sequence of tiles
+            The tiles of columns, at least one.
+
+        Raises
+        ------
+        ValueError
+            The matrix has only the layout by rows.
+        """
         if not self.column_tiles:
             raise ValueError(
                 "this step reads columns, but the matrix has only the layout by rows: "
@@ -396,9 +390,11 @@ class Matrix:
         """X @ W, dense n × r, for a dense d × r (or d) `W`. One pass."""
         W = np.asarray(W)
         if self.row_tiles:
-            return np.concatenate(self.map_rows(_times, W))
+            return np.concatenate(self.map_rows(tiles.times, W))
         return np.asarray(
-            self.reduce_columns(_times, each=[[W[t.start : t.stop] for t in self.column_tiles]])
+            self.reduce_columns(
+                tiles.times, each=[[W[t.start : t.stop] for t in self.column_tiles]]
+            )
         )
 
     @property
@@ -421,34 +417,39 @@ class Matrix:
         """
         index = np.asarray(index, dtype=np.int64)
         if not self.column_tiles:
-            tiles = self._rows_required()
+            row_tiles = self.require_row_tiles()
             parts = [
-                p
-                for a in _batches(tiles)
-                for p in engine.map_tiles(
-                    _OnBlock(_take_columns), tiles[a], index, local=self.local
+                part
+                for batch in tiles.batches(row_tiles)
+                for part in engine.map_tiles(
+                    OnBlock(tiles.take_columns), row_tiles[batch], index, local=self.local
                 )
             ]
-            return sp.csc_array(sp.vstack([sp.csr_array(p) for p in parts]))
+            return sp.csc_array(sp.vstack([sp.csr_array(part) for part in parts]))
         order = np.argsort(index, kind="stable")
-        cuts = np.searchsorted(index[order], [t.start for t in self.column_tiles] + [self.shape[1]])
+        bounds = np.searchsorted(
+            index[order], [t.start for t in self.column_tiles] + [self.shape[1]]
+        )
         wanted = [
             (t, index[order[a:b]] - t.start)
-            for t, a, b in zip(self.column_tiles, cuts, cuts[1:], strict=False)
+            for t, a, b in zip(self.column_tiles, bounds, bounds[1:], strict=False)
             if b > a
         ]
         if not wanted:
             return sp.csc_array((self.shape[0], 0))
-        tiles, local = zip(*wanted, strict=True)
+        wanted_tiles, wanted_columns = zip(*wanted, strict=True)
         parts = [
-            p
-            for a in _batches(tiles)
-            for p in engine.map_tiles(_read_columns, tiles[a], each=[local[a]], local=self.local)
+            part
+            for batch in tiles.batches(wanted_tiles)
+            for part in engine.map_tiles(
+                tiles.read_columns,
+                wanted_tiles[batch],
+                each=[wanted_columns[batch]],
+                local=self.local,
+            )
         ]
-        found = sp.csc_array(sp.hstack(parts, format="csc"))
-        return (
-            found if np.array_equal(order, np.arange(len(order))) else found[:, np.argsort(order)]
-        )
+        Z = sp.csc_array(sp.hstack(parts, format="csc"))
+        return Z if np.array_equal(order, np.arange(len(order))) else Z[:, np.argsort(order)]
 
     def take_rows(self, rows: Any) -> Matrix:
         """Take some rows as a matrix, without reading them.
@@ -472,13 +473,13 @@ class Matrix:
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
         if len(rows) and np.any(np.diff(rows) <= 0):
             raise ValueError("row numbers must be strictly increasing: sort them and drop repeats")
-        cuts = np.searchsorted(rows, [t.start for t in self.row_tiles] + [self.shape[0]])
+        bounds = np.searchsorted(rows, [t.start for t in self.row_tiles] + [self.shape[0]])
         by_rows = [
-            Taken(int(a), int(b), t, rows[a:b] - t.start)
-            for t, a, b in zip(self.row_tiles, cuts, cuts[1:], strict=False)
+            RowSubsetTile(int(a), int(b), t, rows[a:b] - t.start)
+            for t, a, b in zip(self.row_tiles, bounds, bounds[1:], strict=False)
             if b > a
         ]
-        by_columns = [Taken(t.start, t.stop, t, rows) for t in self.column_tiles]
+        by_columns = [RowSubsetTile(t.start, t.stop, t, rows) for t in self.column_tiles]
         return Matrix(
             (len(rows), self.shape[1]), rows=by_rows, columns=by_columns, local=self.local
         )
@@ -496,7 +497,7 @@ class Matrix:
         csr_array or ndarray of shape (n_selected, d)
             The rows. An ndarray if the tiles are dense.
         """
-        self._rows_required()
+        self.require_row_tiles()
         parts = engine.map_tiles(engine.load, self.take_rows(rows).row_tiles, local=self.local)
         return (
             np.concatenate(parts)
@@ -523,12 +524,12 @@ class Matrix:
             stats = self._stats()
         else:
             if self.column_tiles:
-                parts = self.map_columns(_column_stats)
-                sums, squares, counts = (np.concatenate(part) for part in zip(*parts, strict=True))
+                parts = self.map_columns(tiles.column_stats)
+                sums, squares, nnz = (np.concatenate(part) for part in zip(*parts, strict=True))
             else:
-                sums, squares, counts = self.reduce_rows(_column_stats)
-            stats = Stats(sums, squares, counts.astype(np.int64))
-        require_magnitude(stats.squares, stats.counts)
+                sums, squares, nnz = self.reduce_rows(tiles.column_stats)
+            stats = Stats(sums, squares, nnz.astype(np.int64))
+        require_magnitude(stats.sums_of_squares, stats.nnz)
         self._stats = stats
         return stats
 
@@ -540,7 +541,7 @@ class Matrix:
     @property
     def nnz(self) -> int:
         """Number of non-zeros."""
-        return int(self.stats.counts.sum())
+        return int(self.stats.nnz.sum())
 
 
 @dataclass(frozen=True)
@@ -551,17 +552,17 @@ class _Transposed:
         """Xᵀ @ V, dense d × r, for a dense n × r (or n) `V`. One pass."""
         V = np.asarray(V)
         if self.X.column_tiles:
-            return np.concatenate(self.X.map_columns(_transposed_times, V))
+            return np.concatenate(self.X.map_columns(tiles.transposed_times, V))
         return np.asarray(
             self.X.reduce_rows(
-                _transposed_times, each=[[V[t.start : t.stop] for t in self.X.row_tiles]]
+                tiles.transposed_times, each=[[V[t.start : t.stop] for t in self.X.row_tiles]]
             )
         )
 
 
 @dataclass(frozen=True)
-class Centred:
-    """Xc = X − 1μᵀ through its products; never formed."""
+class Centered:
+    """Xc = X − 1μᵀ, given by its products and never formed."""
 
     X: Matrix
     mu: AnyArray
@@ -580,75 +581,7 @@ class Centred:
 
 
 def gram(Z: Any, mu: AnyArray) -> AnyArray:
-    """ZcᵀZc = ZᵀZ − n μμᵀ, dense u × u, for gathered columns Z (n × u) of means μ."""
+    """ZcᵀZc = ZᵀZ − n μμᵀ, dense u × u, for gathered columns Z (n × u) with means μ."""
     Z = Z.astype(np.float64)
     G = Z.T @ Z
     return (G.toarray() if sp.issparse(G) else G) - Z.shape[0] * np.outer(mu, mu)
-
-
-def _batches(tiles: Sequence[Any]) -> list[slice]:
-    """A few tiles at a time: what is gathered of them waits in the workers' memory until the driver
-    has it.
-    """
-    return [slice(a, a + AT_ONCE) for a in range(0, len(tiles), AT_ONCE)]
-
-
-def _slabs(X: Any, axis: int, size: int | None) -> list[Slab]:
-    length = X.shape[axis]
-    starts = range(0, length, size or max(length, 1))
-    bounds = [(a, min(a + (size or length), length)) for a in starts]
-    return [Slab(a, b, X[a:b] if axis == 0 else X[:, a:b], verified=True) for a, b in bounds]
-
-
-class _OnBlock:
-    """Turns a function of a block into a function of a tile."""
-
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.fn = fn
-        self.__name__ = getattr(fn, "__name__", "block").strip("_")
-
-    def __call__(self, tile: Any, *operands: Any) -> Any:
-        return self.fn(engine.load(tile), tile.start, tile.stop, *operands)
-
-
-def _times(block: Block, start: int, stop: int, W: AnyArray) -> AnyArray:
-    return np.asarray(block @ W)
-
-
-def _transposed_times(block: Block, start: int, stop: int, V: AnyArray) -> AnyArray:
-    return np.asarray(block.T @ V)
-
-
-def _take_columns(block: Block, start: int, stop: int, index: AnyArray) -> Block:
-    return block[:, index]
-
-
-def _read_columns(tile: Any, index: AnyArray) -> sp.csc_array:
-    """Only these columns' bytes, where the tile can do that and is not in memory anyway."""
-    if hasattr(tile, "columns") and not engine.kept(tile):
-        return (
-            tile.columns(index)
-            if getattr(tile, "verified", False)
-            else sp.csc_array(checked(tile.columns(index)))
-        )
-    return sp.csc_array(engine.load(tile)[:, index])
-
-
-def _column_stats(block: Block, start: int, stop: int) -> AnyArray:
-    """3 × width: Σ x, Σ x², count, accumulated in float64."""
-    with np.errstate(over="ignore", under="ignore"):  # `stats` refuses what is too large
-        if not sp.issparse(block):
-            block = np.asarray(block, dtype=np.float64)
-            return np.stack(
-                [block.sum(axis=0), (block**2).sum(axis=0), np.count_nonzero(block, axis=0)]
-            )
-        by_column = sp.coo_array(block)
-        values, width = by_column.data.astype(np.float64), block.shape[1]
-        column = by_column.coords[1]
-        return np.stack(
-            [
-                np.bincount(column, weights=values, minlength=width),
-                np.bincount(column, weights=values**2, minlength=width),
-                np.bincount(column[values != 0], minlength=width),
-            ]
-        )

@@ -129,9 +129,10 @@ class Result(Generic[State]):
 
 
 class Checkpoint(Protocol):
-    """Keeps the states of a run's loops between their steps; `storage.runs` has the one on disk.
+    """Storage of the states of a run's loops between their steps.
 
-    A loop is known by its name. A state is a NamedTuple; `load` gives its fields back in order.
+    A loop is identified by its name. A state is a NamedTuple, and `load` returns its fields in
+    order. `storage` has a checkpoint on disk.
     """
 
     def load(self, name: str) -> tuple[tuple[Any, ...], list[Record]] | None: ...
@@ -162,7 +163,7 @@ def observed(
         Called as ``callback(name, record)`` after each step. None keeps the callback of an
         enclosing `observed`.
     checkpoint : Checkpoint or None, default=None
-        Keeps the state after each step. A run that finds its state there goes on from it. None
+        Stores the state after each step. A run that finds its state there resumes from it. None
         keeps the checkpoint of an enclosing `observed`.
 
     Yields
@@ -206,7 +207,7 @@ def iterate(
 ) -> Result[State]:
     """Step until `measure(state)[stop] <= tol`.
 
-    Inside `observed(...)` a run that finds a checkpoint of its name goes on from it.
+    Inside `observed(...)` a run that finds a checkpoint of its name resumes from it.
 
     Parameters
     ----------
@@ -216,7 +217,7 @@ def iterate(
         First state, of arrays and numbers.
     measure : callable
         Function from a state to its record in the history. A number that is not finite ends the
-        run, except that the number `stop` may be infinite while it is not known yet.
+        run, except that the number `stop` may be infinite while it is unknown.
     stop : str
         Key of the number in the record that is compared with `tol`.
     tol : float
@@ -254,23 +255,27 @@ def iterate(
         _observer.reset(token)
     if status is not Status.CONVERGED:
         warnings.warn(
-            f"{name} {status} ({_left(history, stop)}, tolerance {tol:.0e})",
+            f"{name} {status} ({_describe_gap(history, stop)}, tolerance {tol:.0e})",
             NotConverged,
             stacklevel=2,
         )
     return Result(state, status, history)
 
 
-def _left(history: list[Record], stop: str) -> str:
-    """Return the remaining distance from the tolerance: the stopping quantity, or the violation
-    while the former is unknown.
+def _describe_gap(history: list[Record], stop: str) -> str:
+    """Describe how far the run is from its tolerance.
+
+    It is the number `stop`, or the violation while that is unknown.
     """
     record = history[-1] if history else {}
-    known = next((key for key in (stop, "violation") if np.isfinite(record.get(key, np.inf))), None)
-    return f"{stop} not yet known" if known is None else f"{known} {record[known]:.2e}"
+    for name in (stop, "violation"):
+        if np.isfinite(record.get(name, np.inf)):
+            return f"{name} {record[name]:.2e}"
+    return f"{stop} not yet known"
 
 
 def _verdict(record: Record, stop: str, tol: float) -> Status | None:
+    """Return the status that ends the run after this record, or None if it goes on."""
     if not all(np.isfinite(v) or (k == stop and v == np.inf) for k, v in record.items()):
         return Status.NOT_FINITE
     return Status.CONVERGED if record[stop] <= tol else None

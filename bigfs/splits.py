@@ -1,7 +1,7 @@
-"""Targets, and the rows that a method learns from and those that it is tested on.
+"""Kinds of targets, and splits into training and test rows.
 
-A target is class codes (integers, −1 unlabelled), real values (floats, NaN unlabelled) or label
-sets (an n × c indicator).
+A target holds class codes (integers, −1 if unlabeled), real values (floats, NaN if unlabeled) or
+label sets (an n × c indicator).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Index = IntArray
 
 
 class Split(NamedTuple):
-    """Training and test rows as matrices (keys, so that they travel) with their targets.
+    """Training and test rows as matrices with their targets.
 
-    Unlabelled training rows are there for semi-supervised methods. The model that is scored ignores
-    them.
+    The matrices hold keys, so a split travels to other processes. Unlabeled training rows serve
+    semi-supervised methods. The model that is scored ignores them.
     """
 
     X_train: Matrix
@@ -49,9 +49,10 @@ def target_kind(y: Any) -> str:
     return "real" if np.issubdtype(y.dtype, np.floating) else "class"
 
 
-def labelled_rows(y: Any) -> BoolArray:
-    """Return the mask of rows with a target; a row of label sets always has one, which may be the
-    empty set.
+def labeled_rows(y: Any) -> BoolArray:
+    """Return the mask of rows with a target.
+
+    A row of label sets always has a target, which may be the empty set.
     """
     kind = target_kind(y)
     if kind == "multilabel":
@@ -60,17 +61,18 @@ def labelled_rows(y: Any) -> BoolArray:
 
 
 def testable_rows(y: Any) -> Index:
-    """Return the rows that folds can test: those with a target, without classes of a single
-    sample.
+    """Return the rows that folds can test.
+
+    They have a target, and their class has at least two samples.
     """
-    rows = np.flatnonzero(labelled_rows(y))
+    rows = np.flatnonzero(labeled_rows(y))
     if target_kind(y) != "class":
         return rows
     return rows[np.bincount(y[rows])[y[rows]] >= 2] if len(rows) else rows
 
 
 def varies(y: Any, rows: Index) -> bool:
-    """Return whether these rows have two targets to tell apart."""
+    """Return whether these rows have at least two different targets."""
     if target_kind(y) == "multilabel":
         sizes = np.asarray(y[rows].sum(axis=0)).ravel()
         return bool(np.any((sizes > 0) & (sizes < len(rows))))
@@ -78,37 +80,39 @@ def varies(y: Any, rows: Index) -> bool:
 
 
 def stratified_folds(X: Matrix, y: Any, n_splits: int = 5, seed: int = 0) -> list[Split]:
-    """Make folds where a corpus has no test half.
+    """Make folds for a corpus without test rows.
 
-    Classes come in equal shares. A class with fewer samples than folds is tested in as many folds
-    as it has samples. Unlabelled samples, and a class's only sample, stay in every fold's training
-    rows and are never tested. Label sets and real values are dealt at random.
+    Classes are stratified. A class with fewer samples than folds is tested in as many folds as it
+    has samples. Unlabeled samples, and the only sample of a class, are never tested and stay in the
+    training rows of every fold. Label sets and real values are split at random.
 
     Parameters
     ----------
-    X : Matrix
-        The samples; no row is read.
+    X : Matrix of shape (n, d)
+        The samples. No row is read.
     y : ndarray or sparse array
         Their targets.
     n_splits : int, default=5
-        Number of folds; fewer where there are fewer samples.
+        Number of folds. There are fewer if there are fewer samples.
     seed : int, default=0
-        Of the shuffling.
+        Seed of the shuffling.
 
     Returns
     -------
     list of Split
+        One split per fold.
 
     Raises
     ------
     ValueError
-        Nothing can be predicted: fewer than two classes of two samples, or a constant target.
+        Nothing can be predicted, because there are fewer than two classes of two samples, or
+        because the target is constant.
     """
     rows = testable_rows(y)
     if not varies(y, rows):
         raise ValueError(
             "folds need at least two classes with two samples each: give test "
-            "samples, or more labelled samples"
+            "samples, or more labeled samples"
         )
     if target_kind(y) == "class":
         folds: Any = StratifiedKFold(
@@ -117,7 +121,7 @@ def stratified_folds(X: Matrix, y: Any, n_splits: int = 5, seed: int = 0) -> lis
     else:
         folds = KFold(min(n_splits, len(rows)), shuffle=True, random_state=seed)
     with warnings.catch_warnings():
-        # documented above
+        # the docstring says what happens to small classes
         warnings.filterwarnings(
             "ignore", "The (least populated class|number of unique classes)", UserWarning
         )

@@ -1,4 +1,4 @@
-"""The array types of the signatures."""
+"""Array types for signatures."""
 
 from __future__ import annotations
 

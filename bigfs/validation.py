@@ -1,5 +1,4 @@
-"""The conditions that every input meets, whatever it comes as: finite values and one canonical
-sparse form.
+"""Checks of the input: finite values and one canonical sparse form.
 
 Files, arrays, Dask arrays and stores pass through the same functions.
 """
@@ -25,21 +24,18 @@ def canonical(X: Any) -> Any:
     Returns
     -------
     csr_array or csc_array
-        A csc input stays csc; every other format becomes csr. `X` itself if it is in canonical form
-        already.
+        A csc input stays csc, and every other format becomes csr. It is `X` itself if that is
+        canonical already.
 
     Raises
     ------
     ValueError
         The index arrays contradict one another or the shape.
     """
-    Z = (
-        X
-        if isinstance(X, sp.csr_array | sp.csc_array)
-        else sp.csc_array(X)
-        if X.format == "csc"
-        else sp.csr_array(X)
-    )
+    if isinstance(X, sp.csr_array | sp.csc_array):
+        Z = X
+    else:
+        Z = sp.csc_array(X) if X.format == "csc" else sp.csr_array(X)
     Z.check_format(full_check=True)
     if Z.has_canonical_format:
         return Z
@@ -64,7 +60,7 @@ def require_finite(values: Any, name: str) -> None:
         The message says whether it is NaN or infinity.
     """
     values = np.asarray(values)
-    # a finite sum has finite terms: one pass without a mask
+    # a finite sum has finite terms, and needs no mask
     with np.errstate(over="ignore", invalid="ignore"):
         if values.dtype.kind != "f" or np.isfinite(values.sum(dtype=np.float64)):
             return
@@ -74,24 +70,23 @@ def require_finite(values: Any, name: str) -> None:
         raise ValueError(f"{name} contains infinity: replace infinite values first")
 
 
-def checked(block: Any) -> Any:
-    """Return a block of X in canonical form, in single or double precision, once its values are
-    known to be finite.
+def check_block(block: Any) -> Any:
+    """Check a block of X and return it in canonical form, in single or double precision.
 
     Parameters
     ----------
     block : ndarray, sparse array or matrix
-        It is never changed.
+        The block. It is never changed.
 
     Returns
     -------
     ndarray, csr_array or csc_array
-        `block` itself where nothing has to change.
+        The block, which is `block` itself if nothing has to change.
 
     Raises
     ------
     ValueError
-        It holds NaN, infinity, or something that is not a real number.
+        The block holds NaN, infinity, or something that is not a real number.
     """
     block = canonical(block) if sp.issparse(block) else np.asarray(block)
     if block.dtype.kind not in "biuf":
@@ -102,25 +97,28 @@ def checked(block: Any) -> Any:
     return block
 
 
-# of column norms: products of four values stay far from the ends of float64
-LARGEST, SMALLEST = 1e60, 1e-60
+# Limits of the largest column norm. Products of four values stay far from the limits of float64.
+LARGEST = 1e60
+SMALLEST = 1e-60
 
 
-def require_magnitude(squares: Any, counts: Any) -> None:
+def require_magnitude(sums_of_squares: Any, nnz: Any) -> None:
     """Refuse values whose products leave the range of double precision.
 
     Parameters
     ----------
-    squares, counts : ndarray of shape (d,)
-        Each column's sum of squares, and whether it has values other than zero.
+    sums_of_squares : ndarray of shape (d,)
+        Sum of squares of each column.
+    nnz : ndarray of shape (d,)
+        Number of non-zeros of each column.
 
     Raises
     ------
     ValueError
         The largest column norm is above 1e60, or below 1e-60 without being zero.
     """
-    largest = float(np.sqrt(np.max(squares, initial=0.0)))
-    if np.any(counts) and not SMALLEST <= largest <= LARGEST:
+    largest = float(np.sqrt(np.max(sums_of_squares, initial=0.0)))
+    if np.any(nnz) and not SMALLEST <= largest <= LARGEST:
         size = "large" if largest > LARGEST else "small"
         raise ValueError(
             f"the values of X are too {size}: the largest column norm must be between "
@@ -129,18 +127,23 @@ def require_magnitude(squares: Any, counts: Any) -> None:
 
 
 @contextlib.contextmanager
-def factorized(what: str) -> Iterator[None]:
-    """Say what to do about a matrix that has no factorization in double precision.
+def explain_singular(what: str) -> Iterator[None]:
+    """Give advice if a matrix has no factorization in double precision.
 
     Parameters
     ----------
     what : str
         The system that is solved in the block, for the message.
 
+    Yields
+    ------
+    None
+        Nothing.
+
     Raises
     ------
     ValueError
-        In place of NumPy's `LinAlgError`.
+        The block raised NumPy's `LinAlgError`.
     """
     try:
         yield

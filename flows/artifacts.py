@@ -61,27 +61,27 @@ def show_selection(run: Run) -> None:
 
 
 def show_curves(run: Run) -> None:
-    if not run.about.get("curves"):
+    if not run.metadata.get("curves"):
         return
-    metric, curves = METRIC_NAMES[metrics_of(run.about)[0]], run.about["curves"]
+    metric, curves = METRIC_NAMES[metrics_of(run.metadata)[0]], run.metadata["curves"]
     rows = [
         {METRIC_NAMES.get(name, name): value for name, value in point.items()} for point in curves
     ]
     create_table_artifact(
         rows,
         key=_key(metric),
-        description=f"{_title(run)}, {metric_names(run.about)}. {run.about['evaluation']}",
+        description=f"{_title(run)}, {metric_names(run.metadata)}. {run.metadata['evaluation']}",
     )
     _show_picture(
         run,
         "scores",
         _key(metric),
-        f"{metric[0].upper()}{metric[1:]} by the number of features. {run.about['evaluation']}",
+        f"{metric[0].upper()}{metric[1:]} by the number of features. {run.metadata['evaluation']}",
     )
 
 
 def show_summary(run: Run) -> None:
-    about = run.about
+    about = run.metadata
     lines = [f"## {_title(run)}", "", f"{status_text(about)}.", ""]
     lines += _score_lines(run)
     lines += ["| stage | seconds |", "| --- | --: |"]
@@ -93,25 +93,25 @@ def show_summary(run: Run) -> None:
 
 def _score_lines(run: Run) -> list[str]:
     """Return the scores, and how they were measured, as Markdown."""
-    table = score_table(run.about)
+    table = score_table(run.metadata)
     if table is None:
-        return [run.about["evaluation"], ""] if "evaluation" in run.about else []
+        return [run.metadata["evaluation"], ""] if "evaluation" in run.metadata else []
     counts = [f"{k:,}" for k in table["counts"]]
     head = [
-        f"| {metric_names(run.about)} with | {' | '.join(counts)} |",
+        f"| {metric_names(run.metadata)} with | {' | '.join(counts)} |",
         "| --- |" + " --: |" * len(counts),
     ]
     return [
         *head,
         *(f"| {name} | {' | '.join(values)} |" for name, values in table["rows"]),
         "",
-        run.about["evaluation"],
+        run.metadata["evaluation"],
         "",
     ]
 
 
 def _show_picture(run: Run, name: str, key: str, description: str) -> None:
-    svg = pictures(run.about)[name]
+    svg = pictures(run.metadata)[name]
     if svg is not None:
         # Prefect's page may have a dark theme
         svg = svg.replace("<svg ", '<svg style="background: white" ', 1)
@@ -122,7 +122,7 @@ def _show_picture(run: Run, name: str, key: str, description: str) -> None:
 
 
 def _title(run: Run) -> str:
-    parameters = run.about["parameters"]
+    parameters = run.metadata["parameters"]
     return f"{parameters['features']} features by {parameters['method']}"
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from bigfs.evaluation import METRICS, is_non_negative
 from bigfs.selectors.registry import Method
-from bigfs.splits import Split, labelled_rows, stratified_folds, target_kind, testable_rows, varies
+from bigfs.splits import Split, labeled_rows, stratified_folds, target_kind, testable_rows, varies
 
 FOLDS = 5
 # passes over the stored values that one selection takes, roughly, if its work does not grow with
@@ -57,14 +57,14 @@ def make_plan(corpus: Any, train: Any, method: Method, folds: int = FOLDS) -> Pl
         It has no splits if nothing can be predicted. Then `measured["how"]` is "not" and
         `measured["why"]` gives the reason.
     """
-    kind, labeled, testable = target_kind(train.y), labelled_rows(train.y), testable_rows(train.y)
+    kind, labeled, testable = target_kind(train.y), labeled_rows(train.y), testable_rows(train.y)
     measured: dict[str, Any] = {"metrics": list(METRICS[kind]), "model": MODELS[kind]}
     if not varies(train.y, np.flatnonzero(labeled)):
         return Plan([], {"how": "not", "why": "there are no labels, or all labels are equal"})
     if corpus.has_test_half:
         test = corpus.part("test")
         if _has_targets(test.y):
-            sizes = {"train": train.X.shape[0], "test": int(labelled_rows(test.y).sum())}
+            sizes = {"train": train.X.shape[0], "test": int(labeled_rows(test.y).sum())}
             return Plan(
                 [Split(train.X, train.y, test.X, test.y)], measured | {"how": "test half"} | sizes
             )
@@ -89,7 +89,7 @@ def make_plan(corpus: Any, train: Any, method: Method, folds: int = FOLDS) -> Pl
 
 
 def _has_targets(y: Any) -> bool:
-    return bool(y.nnz) if target_kind(y) == "multilabel" else bool(labelled_rows(y).any())
+    return bool(y.nnz) if target_kind(y) == "multilabel" else bool(labeled_rows(y).any())
 
 
 def selection_work(X: Any, method: Method) -> float:

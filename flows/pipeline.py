@@ -25,8 +25,9 @@ from flows import selection, stages, tasks
 from flows.locks import AlreadyRunning, exclusive
 from flows.options import Engine, Staging
 from flows.serve_limits import require_allowed
+from storage.corpus import require_staged
 from storage.runs import Run, RunError, recover, require_out
-from storage.staging.stage import Plan, plan, reusable
+from storage.staging.plan import Plan, is_staged, make_plan
 
 
 @flow(name="bigfs", flow_run_name="{features} features of {source} by {method}")
@@ -138,7 +139,7 @@ def select(
     """
     engine = engine or Engine()
     require_allowed(engine, store, out)
-    corpus = storage.open(store)
+    corpus = require_staged(storage.open(store))
     selection.selector_for(corpus, method, features, parameters or {})
     require_out(out)
     with skip_if_busy(), exclusive_on_cluster([corpus.uri, out], overlap, engine):
@@ -156,7 +157,7 @@ def evaluate(
     """Evaluate a run again and rewrite its report. Returns the run's directory."""
     engine = engine or Engine()
     require_allowed(engine, run)
-    key = Run.open(run).about.get("key")
+    key = Run.open(run).metadata.get("key")
     if key is None:
         raise RunError(f"no flow wrote {run}: use `bigfs evaluate {run}`")
     options = tasks.TaskOptions(True, timeout, engine.staging_memory)
@@ -209,14 +210,14 @@ def on_cluster(engine: Engine) -> Iterator[None]:
 
 
 def plan_store(source: str, store: str | None, settings: Staging) -> Plan:
-    return plan(source, store, **settings.model_dump())
+    return make_plan(source, store, **settings.model_dump())
 
 
 def stage_cached(
     store_plan: Plan, source: str, settings: Staging, options: tasks.TaskOptions
 ) -> dict[str, Any]:
     """Stage a source unless its store exists. Returns the record of the stage."""
-    reused = reusable(store_plan)
+    reused = is_staged(store_plan)
     staging = settings.model_dump() | {"memory_limit": options.memory_limit}
     record = tasks.run_cached(
         tasks.stage,
@@ -247,7 +248,7 @@ def run_stages(
     recover(out)
     key = tasks.content_key(content, store, out, method, features, parameters)
     run = tasks.find_run(out, key)
-    about = {} if run is None else run.about
+    about = {} if run is None else run.metadata
     complete = "curves" in about and (Path(out) / "report.html").exists()
     selection.selector_for(storage.open(store), method, features, parameters)
     # the graph lies beside the store and serves every run

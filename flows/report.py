@@ -57,7 +57,7 @@ def write_report(run: Run, facts: dict[str, Any]) -> Path:
         lstrip_blocks=True,
     )
     environment.filters |= {"bytes": readable_bytes, "seconds": readable_seconds}
-    about = run.about
+    about = run.metadata
     terms, svgs = run.read_table("selected.csv"), pictures(about)
     page = environment.get_template("report.html.j2").render(
         about=about,

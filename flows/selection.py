@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bigfs.selectors.registry import METHODS
-from bigfs.splits import labelled_rows, target_kind
+from bigfs.splits import labeled_rows, target_kind
 
 TARGET_NAMES = {
     None: "no labels",
@@ -124,7 +124,7 @@ def fit_selector(selector: Any, method: str, X: Any, y: Any) -> Any:
 
     An unsupervised method gets no target. Rows without a real-valued target are left out.
     """
-    kind, labeled = target_kind(y), labelled_rows(y)
+    kind, labeled = target_kind(y), labeled_rows(y)
     if kind not in get_method(method).targets or not (labeled.any() or needs_target(selector)):
         return selector.fit(X)
     if kind == "real" and not labeled.all():

@@ -127,9 +127,9 @@ def select(
         warnings.simplefilter("always", NotConverged)
         with time_stage("select") as record, observed(checkpoint=checkpoint):
             selection.fit_selector(selector, method, train.X, train.y)
-        with run.together():
+        with run.transaction():
             _write_selection(run, selector, method, features, corpus)
-            run.note(
+            run.update_metadata(
                 stages=[*earlier, record],
                 status=str(selector.result_.status),
                 converged=selector.result_.converged,
@@ -194,8 +194,8 @@ def evaluate(
         Empty if there is no target to predict.
     """
     with abandon_on_error(run), time_stage("evaluate") as record:
-        corpus = storage.open(run.about["parameters"]["store"])
-        train, request = selection.training_part(corpus), run.about["parameters"]
+        corpus = storage.open(run.metadata["parameters"]["store"])
+        train, request = selection.training_part(corpus), run.metadata["parameters"]
         plan = evaluation.make_plan(corpus, train, selection.get_method(request["method"]), folds)
         names = (
             evaluation.default_baselines(train, request["method"])
@@ -210,9 +210,9 @@ def evaluate(
         figures["profile"] = _profile(run, corpus) if points and corpus.class_names else []
     curves = [{"method": p.method, "n_features": p.n_features, **p.scores} for p in points]
     header = ["method", "n_features", *plan.measured.get("metrics", ["accuracy"])]
-    with abandon_on_error(run), run.together():
+    with abandon_on_error(run), run.transaction():
         run.write_table("curves.csv", header, [list(point.values()) for point in curves])
-        run.note(curves=curves, stages=[*run.about["stages"], record], **figures)
+        run.update_metadata(curves=curves, stages=[*run.metadata["stages"], record], **figures)
     return points
 
 
@@ -223,7 +223,7 @@ def _points(
 
     `plan.measured` gets the number of selections that did not converge.
     """
-    request, m = run.about["parameters"], len(run.selected)
+    request, m = run.metadata["parameters"], len(run.selected)
     counts = sorted({max(1, round(share * m)) for share in SHARES})
     with_all = fits_in_memory(train.X)
     identity = [request, corpus.spec["content"], plan.measured, list(names), with_all]
@@ -258,7 +258,7 @@ def finish(run: Run) -> Path:
 def report(run: Run) -> None:
     """Write the report of a run into its folder."""
     with abandon_on_error(run):
-        write_report(run, corpus_facts(storage.open(run.about["parameters"]["store"])))
+        write_report(run, corpus_facts(storage.open(run.metadata["parameters"]["store"])))
 
 
 def evaluate_again(path: str) -> Path:
@@ -275,7 +275,7 @@ def evaluate_again(path: str) -> Path:
         The run's directory.
     """
     run = Run.open(path)
-    with run.together():
+    with run.transaction():
         evaluate(run)
         report(run)
     return run.finish()

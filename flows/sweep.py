@@ -197,7 +197,7 @@ def run_cell(
         )
     except (ValueError, MemoryError) as error:
         return {**row, "seconds": None, "status": "", "error": " ".join(str(error).split())}
-    about = Run.open(path).about
+    about = Run.open(path).metadata
     own_points = [
         p
         for p in about["curves"]

@@ -97,10 +97,10 @@ def select(
         run = stages.select(
             store, out, method=method, features=features, parameters=parameters, earlier=earlier
         )
-    for loop, steps in run.about["resumed"].items():
+    for loop, steps in run.metadata["resumed"].items():
         get_run_logger().info("select: %s resumed from step %d of an earlier attempt", loop, steps)
     with stages.abandon_on_error(run):
-        run.note(key=key, prefect=_flow_run_info())
+        run.update_metadata(key=key, prefect=_flow_run_info())
     artifacts.show_selection(run)
     return out
 
@@ -149,10 +149,10 @@ def run_cached(
 
 def find_run(out: str, key: str) -> Run | None:
     """Return the run of this content at `out`, finished or partial, or None."""
-    for open_run in (Run.at_work, Run.open):
+    for open_run in (Run.open_unfinished, Run.open):
         with contextlib.suppress(RunError):
             run = open_run(out)
-            if run.about.get("key") == key:
+            if run.metadata.get("key") == key:
                 return run
     return None
 

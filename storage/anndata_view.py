@@ -1,5 +1,6 @@
-"""A store that anndata wrote, used where it lies: by rows, as its writer left it, with no checksums
-and no columns of ours.
+"""A store that anndata wrote, used where it lies.
+
+It is read by rows, as its writer left it. It has no checksums and no layout by columns.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs.matrix import Matrix
-from bigfs.types import AnyArray
-from storage.corpus import Corpus
+from bigfs.types import AnyArray, IntArray
 from storage.errors import StoreError
 from storage.sources.anndata import AnnData
 from storage.staging import labels, scratch
-from storage.staging.bounds import TILE, bounds
+from storage.staging.bounds import TILE_NNZ, bounds
 
-LARGEST = 1 << 26  # bytes of a chunk: all of it is decoded for every tile that touches it
+MAX_CHUNK_BYTES = 1 << 26  # every tile decodes all chunks that it touches
 
 
 def is_anndata(path: str) -> bool:
+    """Return whether a folder is a store that anndata wrote."""
     return AnnData.sniff(Path(path), b"")
 
 
 @dataclass(frozen=True)
-class Tile:
-    """Rows [start, stop)."""
+class AnnDataTile:
+    """Rows [start, stop) of the store."""
 
     source: AnnData
     identity: str
@@ -44,125 +45,134 @@ class Tile:
         return self.source.rows(self.start, self.stop).astype(np.float32)
 
 
-class InPlace(Corpus):
-    """What `Corpus` has of it; X by rows only.
-
-    Graphs, `append`, `check` and `info` need a staged store and say so.
+class AnnDataStore:
+    """All rows of a store that anndata wrote.
 
     Raises
     ------
-    StoreError : its matrix is not csr, or its chunks are larger than a task should decode.
+    StoreError
+        Its matrix is not csr, or its chunks are larger than a task should decode.
     """
 
     def __init__(self, uri: str) -> None:
-        self.uri, self.source = uri, AnnData(uri)
-        self.indptr, largest = self.source.by_rows()
-        if largest > LARGEST:
+        source = AnnData(uri)
+        self.uri = uri
+        self.indptr, largest = source.row_layout()
+        if largest > MAX_CHUNK_BYTES:
             raise StoreError(
                 f"{uri} has chunks of {largest >> 20} MB, too large to read by "
                 f"rows where they lie: stage it"
             )
-        self.source = self.source.unpacked(Path())
-        self._about = self.source.about(0, len(self.indptr) - 1)
+        self.source = source.unpacked(Path())
+        self.shape = (len(self.indptr) - 1, int(self.source.n_features or 0))
+        self.labels, self.split, self.names = self.source.annotations(0, self.shape[0])
 
-    @property
-    def manifest(self) -> Any:  # type: ignore[override]  # a field of a staged corpus
-        raise StoreError(
-            f"{self.uri} is an AnnData store, and this step needs a staged "
-            f"store: bigfs stage {self.uri} STORE"
-        )
+    @cached_property
+    def X(self) -> Matrix:
+        """The matrix, by rows."""
+        identity, cuts = self.source.fingerprint(), bounds([np.diff(self.indptr)], TILE_NNZ)
+        tiles = [
+            AnnDataTile(self.source, identity, start, stop)
+            for start, stop in zip(cuts, cuts[1:], strict=False)
+        ]
+        return Matrix(self.shape, rows=tiles)
 
-    place = manifest  # type: ignore[assignment]  # the same
+    @cached_property
+    def target(self) -> tuple[str | None, AnyArray, list[str]]:
+        """The kind of the target, y and the names of the classes."""
+        if self.labels is None:
+            return None, np.full(self.shape[0], -1, dtype=np.int64), []
+        classes, codes, texts, whole = labels.distinct_labels(self.labels)
+        kind = scratch.LabelKind(texts, whole, sets=False)
+        target = labels.common_target([classes], [kind], None, None)
+        return target.kind, labels.encode(classes, codes, target), list(target.class_names)
+
+    @cached_property
+    def sample_names(self) -> AnyArray:
+        """The names of the rows, or their numbers."""
+        names = np.arange(self.shape[0]).astype(np.str_) if self.names is None else self.names
+        return names.astype(object)
+
+    @cached_property
+    def feature_names(self) -> AnyArray:
+        """The names of the columns, or their numbers."""
+        names = self.source.feature_names
+        numbers = np.arange(self.shape[1]).astype(np.str_)
+        return np.array(numbers if names is None else names, dtype=object)
+
+
+class AnnDataCorpus:
+    """A `storage.corpus.CorpusView` of all rows of an AnnData store, or of some.
+
+    Graphs, `append`, `check` and `info` need a staged store.
+    """
+
+    def __init__(self, store: AnnDataStore, rows: IntArray | None = None) -> None:
+        self.store, self.rows, self.uri = store, rows, store.uri
+
+    def __repr__(self) -> str:
+        n, d = self.X.shape
+        return f"<AnnDataCorpus {self.uri}: {n} × {d}>"
+
+    def _take(self, values: AnyArray) -> AnyArray:
+        return values if self.rows is None else values[self.rows]
 
     @property
     def splits(self) -> tuple[str, ...]:
-        return (
-            ()
-            if self.split is None
-            else tuple(half for half in ("train", "test") if half in self.split)
-        )
+        split = self.split
+        return () if split is None else tuple(s for s in ("train", "test") if s in split)
 
-    def part(self, split: str) -> Corpus:
-        if split not in self.splits:
+    @property
+    def has_test_half(self) -> bool:
+        return {"train", "test"} <= set(self.splits)
+
+    def part(self, split: str) -> AnnDataCorpus:
+        """Take the samples of one split."""
+        values = self.split
+        if values is None or split not in self.splits:
             raise StoreError(
                 f"{self.uri} has no rows of split {split!r}; it has "
                 f"{', '.join(self.splits) or 'no split'}"
             )
-        some = object.__new__(InPlace)
-        rows = np.flatnonzero(self.split == split)
-        # one that has splits has a `split`, which the type does not say
-        some.__dict__ |= self.__dict__ | {
-            "X": self.X.take_rows(rows),
-            "y": self.y[rows],
-            "split": self.split[rows],  # type: ignore[index]
-        }
-        some.__dict__["sample_names"] = self.sample_names[rows]
-        return some
+        rows = np.flatnonzero(values == split)
+        return AnnDataCorpus(self.store, rows if self.rows is None else self.rows[rows])
 
     @cached_property
     def X(self) -> Matrix:
-        identity, cuts = self.source.fingerprint(), bounds([np.diff(self.indptr)], TILE)
-        tiles = [Tile(self.source, identity, a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
-        return Matrix((len(self.indptr) - 1, int(self.source.n_features or 0)), rows=tiles)
+        return self.store.X if self.rows is None else self.store.X.take_rows(self.rows)
 
-    @cached_property
-    def _target(self) -> tuple[str | None, AnyArray, list[str]]:
-        """Its kind, y and the class names."""
-        if self._about[0] is None:
-            return None, np.full(len(self.indptr) - 1, -1, dtype=np.int64), []
-        classes, codes, texts, whole = labels.distinct(self._about[0])
-        target = labels.settled([classes], [scratch.Labels(texts, whole, sets=False)], None, None)
-        return target.kind, labels.code_of(classes, codes, target), list(target.class_names)
+    @property
+    def y(self) -> AnyArray:
+        return self._take(self.store.target[1])
 
-    @cached_property
-    def y(self) -> Any:
-        return self._target[1]
-
-    @cached_property
+    @property
     def class_names(self) -> list[str]:
-        return self._target[2]
+        return self.store.target[2]
 
-    @cached_property
+    @property
     def split(self) -> AnyArray | None:
-        return self._about[1]
+        return None if self.store.split is None else self._take(self.store.split)
 
-    @cached_property
+    @property
     def sample_names(self) -> AnyArray:
-        names = self._about[2]
-        return (np.arange(len(self.indptr) - 1).astype(np.str_) if names is None else names).astype(
-            object
-        )
+        return self._take(self.store.sample_names)
 
-    @cached_property
-    def feature_names(self) -> Any:
-        d = self.X.shape[1]
-        return np.array(
-            np.arange(d).astype(np.str_)
-            if self.source.feature_names is None
-            else self.source.feature_names,
-            dtype=object,
-        )
+    @property
+    def feature_names(self) -> AnyArray:
+        return self.store.feature_names
 
     @property
     def spec(self) -> dict[str, Any]:
-        fingerprint = self.source.fingerprint()
-        source: dict[str, Any] = {
-            "uri": self.uri,
-            "format": "anndata",
-            "fingerprint": fingerprint,
-            "sample_shape": None,
-            "planted": None,
-        }
-        source |= (
-            {}
-            if self.source.label_columns is None
-            else {"label_columns": self.source.label_columns}
-        )
-        told = {
+        store = self.store
+        fingerprint = store.source.fingerprint()
+        from_source = {"fingerprint": fingerprint, "sample_shape": None, "planted": None}
+        source: dict[str, Any] = {"uri": self.uri, "format": "anndata"} | from_source
+        if store.source.label_columns is not None:
+            source["label_columns"] = store.source.label_columns
+        return {
             "shape": self.X.shape,
-            "nnz": int(self.indptr[-1]),
-            "target": self._target[0],
+            "nnz": int(store.indptr[-1]),
+            "target": store.target[0],
             "source": source,
             "content": fingerprint,
-        }
-        return told | {name: source[name] for name in ("fingerprint", "sample_shape", "planted")}
+        } | from_source

@@ -1,12 +1,12 @@
-"""New samples join a store: the same columns, one more segment, nothing rewritten that need not be.
+"""Add samples to a store: the columns stay, and each split gets one more segment.
 
-The grown store is built beside the old one from hard links to its files; what grows is written anew
-(Zarr replaces a file, it never writes into one), so the old store stays whole until the exchange.
+The grown store is built beside the old one from hard links to its files. Arrays that grow are
+written anew: Zarr replaces a file and never writes into one. So the old store stays whole until the
+exchange.
 """
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from storage import fingerprint as identities
-from storage.corpus import Corpus
+from storage.corpus import Corpus, require_staged
 from storage.errors import SourceError, StoreError
 from storage.fingerprint import fingerprint_of
 from storage.format import manifest
@@ -28,13 +28,13 @@ from storage.format.writer import Writer, publish
 from storage.opening import open as open_corpus
 from storage.sources import find
 from storage.sources.base import MatrixSource, Source, TextSource
-from storage.staging import exchange, labels, stage, tables, transpose
+from storage.staging import build, exchange, labels, tables, transpose
 from storage.staging.bounds import row_bounds
 from storage.staging.labels import Target
 from storage.staging.scratch import Spill, lengths_of, save
 from storage.staging.vectorize import Vocabulary, Weighting, count, weigh
 
-REWRITTEN = ("obs/", "obsm/", "uns/class_names/", "uns/checksums/")  # small: one value a sample
+REWRITTEN = ("obs/", "obsm/", "uns/class_names/", "uns/checksums/")  # one value per sample
 
 
 def append(
@@ -107,15 +107,16 @@ def append(
     if split not in ("train", "test"):
         raise StoreError(f"split must be train or test; got {split!r}")
     manifest.manifest_of(uri)
-    found = source if isinstance(source, Source) else find(str(source), format=format, **options)
-    room = stage.memory_for("appending", found, memory_limit)
+    if not isinstance(source, Source):
+        source = find(str(source), format=format, **options)
+    room = build.working_memory("appending", source, memory_limit)
     with exchange.building(uri, wait) as (target, scratch):
-        corpus = open_corpus(uri)
-        fingerprint = found.fingerprint()
-        with identities.first_rule():  # the name that an earlier version gave the same source
-            names = {fingerprint, found.fingerprint()}
-        if names.isdisjoint(corpus.manifest.source.get("appended", [])):
-            _grow(corpus, found, fingerprint, split, target, scratch, room)
+        corpus = require_staged(open_corpus(uri))
+        fingerprint = source.fingerprint()
+        with identities.first_rule():
+            earlier = source.fingerprint()  # as an earlier version recorded the same source
+        if {fingerprint, earlier}.isdisjoint(corpus.manifest.source.get("appended", [])):
+            _grow(corpus, source, fingerprint, split, target, scratch, room)
     return uri
 
 
@@ -129,47 +130,44 @@ def _grow(
     room: int,
 ) -> None:
     old = corpus.manifest
-    with engine.limited(room):
-        ready = copy.copy(source.unpacked(scratch))
-    ready.room = room
-    spills = _rows(ready, corpus, scratch, room)
+    with engine.limit_memory(room):
+        ready = source.unpacked(scratch).limited(room)
+    spills = _read_blocks(ready, corpus, scratch, room)
     if corpus.splits:
         spills = [s if s.split else s._replace(split=split) for s in spills]
-    segments, spills = stage.by_split(spills)
+    segments, spills = build.order_by_split(spills)
     if not segments:
         raise SourceError(f"{source.path} holds no samples to append")
-    segments = _after(old.segments, segments, bool(corpus.splits))
-    every, (n, d), nnz = (
-        (*old.segments, *segments),
-        (segments[-1].stop, old.shape[1]),
-        old.nnz + sum(s.nnz for s in spills),
-    )
-    found = _target(corpus, source, spills)
+    segments = _renumbered(old.segments, segments, bool(corpus.splits))
+    every = (*old.segments, *segments)
+    n, d = segments[-1].stop, old.shape[1]
+    nnz = old.nnz + sum(s.nnz for s in spills)
+    samples_target = _merged_target(corpus, source, spills)
     writer = _clone(corpus, target)
-    chunks = max(1, stage.entries_for(room) // writer.chunk)
+    chunks = max(1, build.entries_for(room) // writer.chunk)
     for name in ("data", "indices"):
         writer.extend(f"X/{name}", nnz)
     writer.extend("X/indptr", n + 1)
     writer.attribute("X", shape=[n, d])
     transpose.fill_rows(writer, spills, old.nnz, chunks)
-    writer.append("X/indptr", old.shape[0] + 1, tables.running(lengths_of(spills), old.nnz))
+    writer.append("X/indptr", old.shape[0] + 1, tables.running_indptr(lengths_of(spills), old.nnz))
     tables.write_samples(
         writer,
-        found,
+        samples_target,
         every,
-        lambda: chain(_y(corpus, found), tables.y_of(spills, found)),
-        _names(corpus, spills, n),
+        lambda: chain(_stored_targets(corpus, samples_target), tables.y_of(spills, samples_target)),
+        _sample_names(corpus, spills, n),
     )
-    stage.write_segments(
+    build.write_segments(
         writer,
         segments,
         spills,
         d,
-        len(found.class_names) if found.kind == "class" else 0,
+        len(samples_target.class_names) if samples_target.kind == "class" else 0,
         chunks,
         scratch,
     )
-    stage.require_same(source, fingerprint)
+    build.require_same(source, fingerprint)
     grown = replace(
         old,
         key=fingerprint_of(old.key, fingerprint),
@@ -182,18 +180,18 @@ def _grow(
     publish(writer, grown)
 
 
-def _rows(source: Source, corpus: Corpus, scratch: Path, room: int) -> list[Spill]:
-    """Spilled blocks in the store's columns."""
+def _read_blocks(source: Source, corpus: Corpus, scratch: Path, room: int) -> list[Spill]:
+    """Read the source into spilled blocks with the columns of the store."""
     settings, d = corpus.manifest.settings, corpus.manifest.shape[1]
-    came, there = (
+    new, old = (
         "text" if is_text else "a matrix"
         for is_text in (isinstance(source, TextSource), "min_df" in settings)
     )
-    if came != there:
-        raise SourceError(f"{source.path} is {came}, but the store was staged from {there}")
+    if new != old:
+        raise SourceError(f"{source.path} is {new}, but the store was staged from {old}")
     if isinstance(source, MatrixSource):
-        spills = stage.read(
-            source, source.pieces(min(stage.MATRIX_PIECE, room // source.expansion)), scratch
+        spills = build.read_blocks(
+            source, source.pieces(min(build.MATRIX_PIECE, room // source.expansion)), scratch
         )
         widest = max((s.width for s in spills), default=0)
         if widest > d:
@@ -203,20 +201,20 @@ def _rows(source: Source, corpus: Corpus, scratch: Path, room: int) -> list[Spil
         return spills
     assert isinstance(source, TextSource)
     weighting = Weighting(**{k: v for k, v in settings.items() if k != "tile_rows"})
-    save(str(scratch / "vocabulary"), idf=corpus.place.read("var/idf"))
+    save(str(scratch / "vocabulary"), idf=corpus.store.read("var/idf"))
     terms = None if weighting.hashing else str(scratch / "vocabulary.terms")
     if terms:
         Path(terms).write_text(
             "".join(f"{term}\n" for term in corpus.feature_names[:]), encoding="utf-8", newline=""
         )
     counted = count(
-        source, source.pieces(min(stage.TEXT_PIECE, room // source.expansion)), weighting, scratch
+        source, source.pieces(min(build.TEXT_PIECE, room // source.expansion)), weighting, scratch
     )
     return weigh(counted, Vocabulary(d, terms, str(scratch / "vocabulary")), weighting.sublinear_tf)
 
 
-def _after(old: Sequence[Segment], new: Sequence[Segment], halves: bool) -> list[Segment]:
-    """New segments, numbered and counted on from the old ones."""
+def _renumbered(old: Sequence[Segment], new: Sequence[Segment], halves: bool) -> list[Segment]:
+    """Return the new segments with numbers and rows that follow the old ones."""
     n = old[-1].stop
     shifted = enumerate(new, len(old))
     return [
@@ -225,14 +223,15 @@ def _after(old: Sequence[Segment], new: Sequence[Segment], halves: bool) -> list
     ]
 
 
-def _target(corpus: Corpus, source: Source, spills: Sequence[Spill]) -> Target:
-    """The target of the new samples, in the store's codes; a class that it does not know gets the
-    next one.
+def _merged_target(corpus: Corpus, source: Source, spills: Sequence[Spill]) -> Target:
+    """Return the target of the new samples in the codes of the store.
+
+    A class that the store does not know gets the next code.
     """
     kind = corpus.manifest.target
-    # whole numbers may be real targets, 1.5 is no class
-    wanted = source.target or (kind if kind != "class" else None)
-    new = labels.settle(spills, kind=wanted, class_names=source.class_names)
+    # whole numbers may be real targets, but 1.5 is no class
+    expected = source.target or (kind if kind != "class" else None)
+    new = labels.decide_target(spills, kind=expected, class_names=source.class_names)
     if new.kind != kind:
         raise SourceError(
             f"{source.path} has {new.kind or 'no'} labels and the store has {kind or 'none'}"
@@ -240,39 +239,40 @@ def _target(corpus: Corpus, source: Source, spills: Sequence[Spill]) -> Target:
     code = {name: i for i, name in enumerate(corpus.class_names)}
     for name in new.class_names:
         code.setdefault(name, len(code))
-    shown = {name: code[new.class_names[i]] for name, i in new.codes.items()}
-    return new._replace(codes=shown, class_names=list(code))
+    codes = {text: code[new.class_names[i]] for text, i in new.codes.items()}
+    return new._replace(codes=codes, class_names=list(code))
 
 
-def _y(corpus: Corpus, target: Target) -> Iterator[Any]:
-    """The store's own targets, as they are, in parts."""
-    n, place = corpus.manifest.shape[0], corpus.place
+def _stored_targets(corpus: Corpus, target: Target) -> Iterator[Any]:
+    """Yield the targets that the store holds already, in parts."""
+    n, store = corpus.manifest.shape[0], corpus.store
     for a in range(0, n, PER_ROW):
         b = min(a + PER_ROW, n)
         if target.kind == "multilabel":
-            indptr = place.read("obsm/labels/indptr", a, b + 1)
-            indices = place.read("obsm/labels/indices", int(indptr[0]), int(indptr[-1]))
+            indptr = store.read("obsm/labels/indptr", a, b + 1)
+            indices = store.read("obsm/labels/indices", int(indptr[0]), int(indptr[-1]))
             ones = np.ones(len(indices), dtype=np.int8)
             yield sp.csr_array(
                 (ones, indices, indptr - indptr[0]), shape=(b - a, len(target.class_names))
             )
         else:
-            yield place.read("obs/label/codes" if target.kind == "class" else "obs/label", a, b)
+            yield store.read("obs/label/codes" if target.kind == "class" else "obs/label", a, b)
 
 
-def _names(corpus: Corpus, spills: Sequence[Spill], n: int) -> tables.Parts | None:
+def _sample_names(corpus: Corpus, spills: Sequence[Spill], n: int) -> tables.Parts | None:
+    """Return the names of all samples in parts, or None if the store has none."""
     if not corpus.manifest.named[0]:
         return None
-    before, place = corpus.manifest.shape[0], corpus.place
-    new = tables.names_of(spills) or (lambda: tables.numbers(before, n))
+    before, store = corpus.manifest.shape[0], corpus.store
+    new = tables.names_of(spills) or (lambda: tables.row_numbers(before, n))
     return lambda: chain(
-        (place.read("obs/_index", a, min(a + STRINGS, before)) for a in range(0, before, STRINGS)),
+        (store.read("obs/_index", a, min(a + STRINGS, before)) for a in range(0, before, STRINGS)),
         new(),
     )
 
 
 def _clone(corpus: Corpus, target: str) -> Writer:
-    """A store of hard links to the old one's files, but for those that are written whole again."""
+    """Fill the new store with hard links to the files of the old one that stay as they are."""
     checksums = manifest.checksums_of(corpus.uri, corpus.manifest.content)
     files = (
         p.relative_to(corpus.uri).as_posix()
@@ -293,10 +293,10 @@ def _clone(corpus: Corpus, target: str) -> Writer:
             f"{corpus.uri} holds {foreign}, which bigfs did not write: move it out "
             f"of the store before you append"
         )
-    kept = {key: value for key, value in checksums.items() if not key.startswith(REWRITTEN)}
-    for key in kept:
+    linked = {key: value for key, value in checksums.items() if not key.startswith(REWRITTEN)}
+    for key in linked:
         Path(target, key).parent.mkdir(parents=True, exist_ok=True)
         os.link(Path(corpus.uri, key), Path(target, key))
-    writer = Writer(target, chunk=corpus.place.chunk("X/data"))
-    writer.checksums.update(kept)
+    writer = Writer(target, chunk=corpus.store.chunk("X/data"))
+    writer.checksums.update(linked)
     return writer

@@ -202,7 +202,7 @@ def download(url: str) -> Path:
 def _get(file: File, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     ownership.require_lock_file(folder / ".lock")
-    with disk.named(folder), FileLock(folder / ".lock"):
+    with disk.naming_full_disk(folder), FileLock(folder / ".lock"):
         recorded = _recorded(folder / REGISTRY)
         known = file.checksum or recorded.get(file.name)
         path = folder / file.name

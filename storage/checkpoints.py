@@ -1,4 +1,4 @@
-"""Checkpoints of a run's loops as .npz files: arrays and JSON, no pickles."""
+"""Checkpoints of a run's loops as .npz files of arrays and JSON. No pickles."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from storage.replacing import DAMAGED, RunError, replacing
 
 
 class Checkpoint:
-    """States of named loops as .npz files, each replaced as one; see `bigfs.result.Checkpoint`."""
+    """Keep the states of named loops as .npz files, as `bigfs.result.Checkpoint` asks."""
 
     def __init__(self, folder: Path, key: str) -> None:
         self.folder, self.key = folder, key
-        self.resumed: dict[str, int] = {}  # loop → steps that an earlier try had done
+        self.resumed: dict[str, int] = {}  # loop → its steps in an earlier try
 
     def _file(self, name: str) -> Path:
         return self.folder / f"{name.lower().replace(' ', '-')}-{self.key}.npz"
@@ -60,7 +60,7 @@ class Checkpoint:
 
 
 def _flatten(flat: dict[str, Any], key: str, value: Any) -> Any:
-    """Put the arrays of `value` under `key` and return what kind it is."""
+    """Put the arrays of `value` under `key` and return a description that `_unflatten` takes."""
     if sp.issparse(value):
         value = value.tocsr()
         flat |= {
@@ -97,7 +97,7 @@ def _unflatten(flat: dict[str, Any], key: str, form: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """As JSON knows it: NumPy's numbers and arrays become Python's."""
+    """Return a value with NumPy's numbers and arrays as Python's, for JSON."""
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

@@ -1,11 +1,15 @@
-"""A staged corpus: its matrix by both layouts, its labels and names, read where they are used."""
+"""A corpus: its matrix, labels and names, read where they are used.
+
+`Corpus` is a staged one. `CorpusView` lists what every corpus has, also one that lies in a store of
+another program.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from functools import cached_property
-from typing import Any, ClassVar, overload
+from typing import Any, Protocol, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,131 +18,59 @@ from bigfs.matrix import ClassStats, Matrix, Stats
 from bigfs.types import AnyArray
 from storage.errors import StoreError
 from storage.format import manifest as manifests
-from storage.format import verified as verified_reads
 from storage.format.manifest import Manifest, Segment
+from storage.tiles import ColumnTile, RowTile, StoreRef
 
 
-@dataclass(frozen=True)
-class Place:
-    """A store as tasks get it: where it is and which content it must have. Picklable."""
+class CorpusView(Protocol):
+    """What every corpus has. `Corpus` describes each member."""
 
     uri: str
-    content: str
-
-    def read(self, path: str, start: int = 0, stop: int | None = None) -> AnyArray:
-        return verified_reads.read(self.uri, self.content, path, start, stop)
-
-    def chunk(self, path: str) -> int:
-        return int(verified_reads.array(self.uri, self.content, path).chunks[0])
-
-
-@dataclass(frozen=True)
-class RowTile:
-    """Rows of the store from `first` on; they are rows [start, stop) of the matrix."""
-
-    place: Place
-    first: int
-    start: int
-    stop: int
-    d: int
-    verified: ClassVar[bool] = True  # its values were checked when they were staged
 
     @property
-    def key(self) -> tuple[Any, ...]:
-        return (self.place, "rows", self.first, self.stop - self.start)
+    def X(self) -> Matrix: ...
 
-    def load(self) -> sp.csr_array:
-        indptr = self.place.read("X/indptr", self.first, self.first + self.stop - self.start + 1)
-        a, b = int(indptr[0]), int(indptr[-1])
-        data, indices = self.place.read("X/data", a, b), self.place.read("X/indices", a, b)
-        return sp.csr_array(
-            (data, indices, (indptr - a).astype(np.int32)), shape=(self.stop - self.start, self.d)
-        )
+    @property
+    def y(self) -> Any: ...
 
-    def cut(self, low: int, high: int) -> RowTile:
-        """The tile of its rows [low, high); only the chunks that hold them are read."""
-        return RowTile(self.place, self.first + low, self.start + low, self.start + high, self.d)
+    @property
+    def class_names(self) -> list[str]: ...
+
+    @property
+    def feature_names(self) -> Any: ...
+
+    @property
+    def sample_names(self) -> AnyArray: ...
+
+    @property
+    def split(self) -> AnyArray | None: ...
+
+    @property
+    def splits(self) -> tuple[str, ...]: ...
+
+    @property
+    def has_test_half(self) -> bool: ...
+
+    @property
+    def spec(self) -> dict[str, Any]: ...
+
+    def part(self, split: str) -> CorpusView: ...
 
 
-@dataclass(frozen=True)
-class ColumnTile:
-    """Columns [start, stop) of some segments, one below the other.
+def require_staged(corpus: CorpusView) -> Corpus:
+    """Return a corpus that lies in a store of ours.
 
-    `lengths`: the segments' rows.
+    Raises
+    ------
+    StoreError
+        It lies in a store of another program.
     """
-
-    place: Place
-    segments: tuple[str, ...]
-    lengths: tuple[int, ...]
-    start: int
-    stop: int
-    verified: ClassVar[bool] = True
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        return (self.place, "columns", self.segments, self.start)
-
-    def load(self) -> sp.csc_array:
-        return self.columns(np.arange(self.stop - self.start))
-
-    def columns(self, index: AnyArray) -> sp.csc_array:
-        """Some of the tile's columns (increasing); only the chunks that hold them are read."""
-        index = np.asarray(index)
-        parts = [self._read(f"uns/columns/{name}", index) for name in self.segments]
-        firsts = np.cumsum([0, *self.lengths])
-        if len(parts) == 1:
-            data, rows, indptr = parts[0]
-        else:
-            data, rows, indptr = _stack(
-                [
-                    (d, r + np.int32(first), p)
-                    for (d, r, p), first in zip(parts, firsts, strict=False)
-                ]
-            )
-        return sp.csc_array(
-            (data, rows, indptr.astype(np.int32)), shape=(int(firsts[-1]), len(index))
+    if not isinstance(corpus, Corpus):
+        raise StoreError(
+            f"{corpus.uri} is an AnnData store, and this step needs a staged "
+            f"store: bigfs stage {corpus.uri} STORE"
         )
-
-    def _read(self, path: str, index: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
-        """Data, rows and indptr of the columns in one segment."""
-        edges = self.place.read(f"{path}/indptr", self.start, self.stop + 1)
-        starts, stops = edges[index], edges[index + 1]
-        indptr = np.concatenate([[0], np.cumsum(stops - starts)])
-        data, rows = np.empty(indptr[-1], dtype=np.float32), np.empty(indptr[-1], dtype=np.int32)
-        for a, b in _runs(starts, stops, self.place.chunk(f"{path}/data")):
-            begin = starts[a]
-            wanted: Any = slice(None)  # all that lies there, unless some columns are left out
-            if not np.array_equal(starts[a + 1 : b], stops[a : b - 1]):
-                wanted = np.repeat(
-                    starts[a:b] - begin - indptr[a:b], np.diff(indptr[a : b + 1])
-                ) + np.arange(indptr[a], indptr[b])
-            for name, out in (("data", data), ("indices", rows)):
-                out[indptr[a] : indptr[b]] = self.place.read(
-                    f"{path}/{name}", int(begin), int(stops[b - 1])
-                )[wanted]
-        return data, rows, indptr
-
-
-def _runs(starts: AnyArray, stops: AnyArray, chunk: int) -> Iterator[tuple[int, int]]:
-    """Runs [a, b) of columns between which no whole chunk lies."""
-    if not len(starts):
-        return
-    gaps = np.flatnonzero(starts[1:] // chunk > np.maximum(stops[:-1] - 1, 0) // chunk + 1) + 1
-    yield from zip([0, *gaps.tolist()], [*gaps.tolist(), len(starts)], strict=True)
-
-
-def _stack(
-    parts: Sequence[tuple[AnyArray, AnyArray, AnyArray]],
-) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """CSC blocks one below the other."""
-    indptr = np.sum([p for _, _, p in parts], axis=0)
-    data, rows = np.empty(indptr[-1], dtype=parts[0][0].dtype), np.empty(indptr[-1], dtype=np.int32)
-    begin = indptr[:-1].copy()
-    for values, indices, own in parts:
-        where = np.repeat(begin - own[:-1], np.diff(own)) + np.arange(own[-1])
-        data[where], rows[where] = values, indices
-        begin += np.diff(own)
-    return data, rows, indptr
+    return corpus
 
 
 class FeatureNames(Sequence[str]):
@@ -147,8 +79,8 @@ class FeatureNames(Sequence[str]):
     An integer gives a str, an array of indices or a slice an array of str.
     """
 
-    def __init__(self, place: Place, size: int, named: bool) -> None:
-        self.place, self.size, self.named = place, size, named
+    def __init__(self, store: StoreRef, size: int, named: bool) -> None:
+        self.store, self.size, self.named = store, size, named
 
     def __len__(self) -> int:
         return self.size
@@ -166,11 +98,11 @@ class FeatureNames(Sequence[str]):
         index = np.flatnonzero(index) if index.dtype == bool else index
         if not self.named:
             return index.astype(np.str_).astype(object)
-        chunk = self.place.chunk("var/_index")
+        chunk = self.store.chunk("var/_index")
         names = np.empty(len(index), dtype=object)
         for c in np.unique(index // chunk):
             mine = np.flatnonzero(index // chunk == c)
-            block = self.place.read(
+            block = self.store.read(
                 "var/_index", int(c) * chunk, min((int(c) + 1) * chunk, self.size)
             )
             names[mine] = block[index[mine] - c * chunk].astype(object)
@@ -244,7 +176,7 @@ class Corpus:
 
     def __init__(self, uri: str, manifest: Manifest, segments: Sequence[Segment]) -> None:
         self.uri, self.manifest, self.segments = uri, manifest, tuple(segments)
-        self.place = Place(uri, manifest.content)
+        self.store = StoreRef(uri, manifest.content)
 
     def __repr__(self) -> str:
         n, d = self.X.shape
@@ -305,7 +237,7 @@ class Corpus:
         for s in self.segments:
             inside = bounds[(bounds >= s.start) & (bounds <= s.stop)].tolist()
             for a, b in zip(inside, inside[1:], strict=False):
-                tiles.append(RowTile(self.place, a, start, start + b - a, self.manifest.shape[1]))
+                tiles.append(RowTile(self.store, a, start, start + b - a, self.manifest.shape[1]))
                 start += b - a
         return tiles
 
@@ -316,7 +248,7 @@ class Corpus:
         )
         bounds = self.manifest.column_bounds
         return [
-            ColumnTile(self.place, names, lengths, a, b)
+            ColumnTile(self.store, names, lengths, a, b)
             for a, b in zip(bounds, bounds[1:], strict=False)
         ]
 
@@ -325,9 +257,9 @@ class Corpus:
         d = self.manifest.shape[1]
         sums, squares, counts = np.zeros(d), np.zeros(d), np.zeros(d, dtype=np.int64)
         for s in self.segments:
-            sums += self.place.read(f"uns/statistics/{s.name}/sums")
-            squares += self.place.read(f"uns/statistics/{s.name}/squares")
-            counts += np.diff(self.place.read(f"uns/columns/{s.name}/indptr"))
+            sums += self.store.read(f"uns/statistics/{s.name}/sums")
+            squares += self.store.read(f"uns/statistics/{s.name}/squares")
+            counts += np.diff(self.store.read(f"uns/columns/{s.name}/indptr"))
         return Stats(sums, squares, counts)
 
     def _class_stats(self, codes: AnyArray) -> ClassStats | None:
@@ -343,8 +275,8 @@ class Corpus:
         for path in (f"uns/statistics/{s.name}/classes" for s in self.segments):
             if f"{path}/zarr.json" not in there:
                 return None
-            for name, total in found._asdict().items():
-                part = self.place.read(f"{path}/{name}").reshape(d, -1)
+            for name, total in zip(("sums", "squares", "counts"), found, strict=True):
+                part = self.store.read(f"{path}/{name}").reshape(d, -1)
                 # a segment knows the classes that there were when it came
                 total[:, : part.shape[1]] += part
         return found
@@ -359,7 +291,7 @@ class Corpus:
             return self._rows("obs/label")
         if kind == "multilabel":
             data, indices, indptr = (
-                self.place.read(f"obsm/labels/{part}") for part in ("data", "indices", "indptr")
+                self.store.read(f"obsm/labels/{part}") for part in ("data", "indices", "indptr")
             )
             whole = sp.csr_array(
                 (data, indices, indptr), shape=(self.manifest.shape[0], len(self.class_names))
@@ -373,7 +305,7 @@ class Corpus:
         path = {"class": "obs/label/categories", "multilabel": "uns/class_names"}.get(
             self.manifest.target or ""
         )
-        return [] if path is None else [str(name) for name in self.place.read(path)]
+        return [] if path is None else [str(name) for name in self.store.read(path)]
 
     @cached_property
     def split(self) -> AnyArray | None:
@@ -392,10 +324,10 @@ class Corpus:
     @cached_property
     def feature_names(self) -> FeatureNames:
         """Sequence of the d feature names, read as they are asked for."""
-        return FeatureNames(self.place, self.manifest.shape[1], self.manifest.named[1])
+        return FeatureNames(self.store, self.manifest.shape[1], self.manifest.named[1])
 
     def _rows(self, path: str) -> AnyArray:
-        return np.concatenate([self.place.read(path, s.start, s.stop) for s in self.segments])
+        return np.concatenate([self.store.read(path, s.start, s.stop) for s in self.segments])
 
     @property
     def spec(self) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def load(path: str | os.PathLike[str]) -> AnyArray:
     return values
 
 
-def mapped(path: str | os.PathLike[str]) -> np.memmap[Any, Any]:
+def map_file(path: str | os.PathLike[str]) -> np.memmap[Any, Any]:
     """Map a .npy file for reading.
 
     Parameters
@@ -125,15 +125,15 @@ def allocate(
     size = math.prod(shape) * np.dtype(dtype).itemsize
     if size > shutil.disk_usage(Path(path).parent).free:
         raise OSError(errno.ENOSPC, f"{size} bytes are needed", str(path))
-    mapped = np.lib.format.open_memmap(path, "w+", dtype, shape, fortran_order=fortran_order)
+    map_file = np.lib.format.open_memmap(path, "w+", dtype, shape, fortran_order=fortran_order)
     if size and hasattr(os, "posix_fallocate"):
         with open(path, "r+b") as file:
             os.posix_fallocate(file.fileno(), 0, os.path.getsize(path))
-    return mapped
+    return map_file
 
 
 @contextlib.contextmanager
-def named(*folders: Path) -> Iterator[None]:
+def naming_full_disk(*folders: Path) -> Iterator[None]:
     """Turn the system's error for a full disk into one line that names the disk.
 
     Parameters

@@ -1,11 +1,11 @@
-"""Graphs beside their store: kNN written by the workers, block by block; the same settings find the
-same graph.
+"""kNN graphs beside their store, written by the workers in blocks of rows.
 
-news20.graphs/<key>.zarr/
-    index/  distance/    n × k: int32 (−1: none), float64 (inf: none)
-    checksums.json       of every chunk
-    bigfs.json           k, metric, how the graph was found and why so, measured recall; written
-        last
+The same settings find the same graph. It lies in
+
+    news20.graphs/<key>.zarr/
+        zarr.json            the manifest, written last: k, metric, method, why, measured recall
+        index/  distance/    n × k: int32 (−1: none), float64 (inf: none)
+        uns/checksums/       the checksum of every document
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zarr.codecs import BloscCodec, Crc32cCodec
 from bigfs.graph import Neighbours, stream_knn
 from bigfs.graph.row_blocks import GRAIN
 from bigfs.types import AnyArray
-from storage.corpus import Corpus
+from storage.corpus import Corpus, CorpusView, require_staged
 from storage.errors import Damaged, StoreError
 from storage.fingerprint import fingerprint_of
 from storage.format import manifest, verified
@@ -101,7 +101,7 @@ class Graph:
 
 
 def graph(
-    corpus: Corpus,
+    corpus: CorpusView,
     k: int = 10,
     *,
     metric: str = "cosine",
@@ -163,23 +163,24 @@ def graph(
     (100, 3)
     >>> folder.cleanup()
     """
-    asked = {"k": k, "metric": metric, "method": method}
+    staged = require_staged(corpus)
+    settings: dict[str, Any] = {"k": k, "metric": metric, "method": method}
     if method != "exact":
-        asked |= {"recall": recall, "candidates": candidates}
-    uri, made = place(corpus, asked), False
+        settings |= {"recall": recall, "candidates": candidates}
+    uri, made = graph_uri(staged, settings), False
     if not manifest.exists(uri):
         with building(uri, wait) as (target, _):
             if not manifest.exists(uri):
-                _write(target, corpus, asked)
+                _write(target, staged, settings)
                 made = True
     return replace(open_graph(uri), made=made)
 
 
-def place(corpus: Corpus, asked: dict[str, Any]) -> str:
-    """Where the graph of these rows with these settings is kept."""
+def graph_uri(corpus: Corpus, settings: dict[str, Any]) -> str:
+    """Return where the graph of these rows with these settings is kept."""
     rows = [segment.name for segment in corpus.segments]
     key = fingerprint_of(
-        "graph", manifest.VERSION, corpus.manifest.content, rows, sorted(asked.items())
+        "graph", manifest.VERSION, corpus.manifest.content, rows, sorted(settings.items())
     )
     return f"{corpus.uri.removesuffix('.zarr')}.graphs/{key[:16]}.zarr"
 
@@ -237,8 +238,8 @@ def open_graph(uri: str) -> Graph:
 
 
 @dataclass(frozen=True)
-class Into:
-    """Where a worker puts finished rows; whole chunks, so every chunk has one writer."""
+class ChunkSink:
+    """Write finished rows from a worker, in whole chunks, so that each chunk has one writer."""
 
     uri: str
 
@@ -248,8 +249,8 @@ class Into:
         return fill(self.uri, "index", start, index) | fill(self.uri, "distance", start, distance)
 
 
-def _write(target: str, corpus: Corpus, asked: dict[str, Any]) -> None:
-    shape = (corpus.X.shape[0], asked["k"])
+def _write(target: str, corpus: Corpus, settings: dict[str, Any]) -> None:
+    shape = (corpus.X.shape[0], settings["k"])
     writer = Writer(target)
     writer.group("", "anndata")
     writer.group("uns", "dict")
@@ -266,7 +267,7 @@ def _write(target: str, corpus: Corpus, asked: dict[str, Any]) -> None:
             zarr_format=3,
             config={"write_empty_chunks": True},
         )
-    written, info = stream_knn(corpus.X, sink=Into(target), **asked)
+    written, info = stream_knn(corpus.X, sink=ChunkSink(target), **settings)
     for part in written:
         writer.checksums.update(part)
     seal(writer, {"version": manifest.VERSION, "shape": shape, "graph": info, "store": corpus.uri})

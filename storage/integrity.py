@@ -11,10 +11,11 @@ import numpy as np
 
 from bigfs import engine
 from bigfs.matrix import Matrix
-from storage.corpus import Corpus, Place
+from storage.corpus import Corpus, require_staged
 from storage.format import manifest as manifests
 from storage.format import verified
 from storage.opening import open as open_corpus
+from storage.tiles import StoreRef
 
 DOCUMENTS = 64  # a task
 
@@ -89,7 +90,7 @@ def check(uri: str | os.PathLike[str]) -> Report:
     []
     >>> folder.cleanup()
     """
-    corpus = open_corpus(uri)
+    corpus = require_staged(open_corpus(uri))
     uri, content = corpus.uri, corpus.manifest.content
     checksums = manifests.checksums_of(uri, content)
     keys = sorted(checksums)
@@ -97,7 +98,7 @@ def check(uri: str | os.PathLike[str]) -> Report:
     problems = [
         line
         for found in engine.map_tiles(
-            _check_documents, parts, corpus.place, label="check documents"
+            _check_documents, parts, corpus.store, label="check documents"
         )
         for line in found
     ]
@@ -111,12 +112,12 @@ def check(uri: str | os.PathLike[str]) -> Report:
     return Report(uri, len(keys), problems)
 
 
-def _check_documents(keys: list[str], place: Place) -> list[str]:
-    checksums = manifests.checksums_of(place.uri, place.content)
+def _check_documents(keys: list[str], store: StoreRef) -> list[str]:
+    checksums = manifests.checksums_of(store.uri, store.content)
     problems = []
     for key in keys:
         try:
-            document = manifests.get(place.uri, key)
+            document = manifests.get(store.uri, key)
         except FileNotFoundError:
             problems.append(f"{verified.where(key)} is missing")
             continue
@@ -146,7 +147,8 @@ def _check_tile(tile: Any) -> str | None:
 
 def _check_layouts(corpus: Corpus) -> list[str]:
     rows = Matrix(corpus.X.shape, rows=corpus.X.row_tiles).stats
-    for name, one, other in zip(rows._fields, rows, corpus.X.stats, strict=True):
+    names = ("sums", "sums of squares", "numbers of non-zeros")
+    for name, one, other in zip(names, rows, corpus.X.stats, strict=True):
         if not np.allclose(one, other, rtol=1e-9, atol=0):
             return [
                 f"the {name} of the columns differ between the layout by rows and the statistics"
@@ -190,7 +192,7 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
     (100, 'class')
     >>> folder.cleanup()
     """
-    corpus = open_corpus(uri)
+    corpus = require_staged(open_corpus(uri))
     (n, d), manifest = corpus.X.shape, corpus.manifest
     classes = {}
     if manifest.target == "class":
@@ -204,7 +206,7 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
         "density": manifest.nnz / (n * d),
         "target": manifest.target,
         "classes": classes,
-        "unlabelled": int((corpus.y < 0).sum())
+        "unlabeled": int((corpus.y < 0).sum())
         if manifest.target == "class"
         else 0
         if manifest.target

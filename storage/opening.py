@@ -1,15 +1,15 @@
-"""Open a store: one of ours, or one that anndata wrote."""
+"""Open a store of ours, or one that anndata wrote."""
 
 from __future__ import annotations
 
 import os
 
-from storage.corpus import Corpus
+from storage.corpus import Corpus, CorpusView
 from storage.format import manifest as manifests
 from storage.format import verified as verified_reads
 
 
-def open(uri: str | os.PathLike[str]) -> Corpus:
+def open(uri: str | os.PathLike[str]) -> CorpusView:
     """Open a store.
 
     A store that anndata wrote is used where it lies, by rows.
@@ -21,8 +21,8 @@ def open(uri: str | os.PathLike[str]) -> Corpus:
 
     Returns
     -------
-    Corpus
-        The corpus. Nothing but its manifest is read yet.
+    CorpusView
+        The corpus, a `Corpus` if bigfs staged it. Nothing but its manifest is read yet.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def open(uri: str | os.PathLike[str]) -> Corpus:
         from storage import anndata_view
 
         if anndata_view.is_anndata(uri):
-            return anndata_view.InPlace(uri)
+            return anndata_view.AnnDataCorpus(anndata_view.AnnDataStore(uri))
     manifest = manifests.manifest_of(uri)
     verified_reads.root(uri, manifest.content)
     return Corpus(uri, manifest, manifest.segments)

@@ -7,6 +7,7 @@ store.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -38,6 +39,11 @@ def claim(folder: str | os.PathLike[str]) -> None:
         raise in_the_way(folder)
     fs, path = fsspec.core.url_to_fs(str(folder))
     fs.makedirs(path, exist_ok=True)
+    _mark(folder)
+
+
+def _mark(folder: str | os.PathLike[str]) -> None:
+    fs, path = fsspec.core.url_to_fs(str(folder))
     fs.pipe_file(f"{path}/{MARKER}", WORDS)
 
 
@@ -94,7 +100,12 @@ def discard(folder: str | os.PathLike[str]) -> None:
             child.unlink()
     if [child.name for child in home.iterdir()] == [MARKER]:
         release(home)
-        home.rmdir()
+        try:
+            home.rmdir()
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+            _mark(home)  # a task that was not over yet wrote once more
 
 
 def release(folder: str | os.PathLike[str]) -> None:

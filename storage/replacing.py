@@ -1,6 +1,4 @@
-"""Files of a run: written whole or not at all, and read with the name of the one that is
-damaged.
-"""
+"""Files of a run: written whole or not at all. An error of reading names the damaged file."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-PART = ".bigfs-part"  # the end of the name of a file that is being written
+PART = ".bigfs-part"  # suffix of a file that is being written
 FULL = {errno.ENOSPC, errno.EDQUOT}
 LASTING = {
     errno.EROFS,
@@ -23,7 +21,7 @@ LASTING = {
     errno.EISDIR,
     errno.ELOOP,
 }
-DAMAGED = (  # what reading a file raises that is not as it was written
+DAMAGED = (  # what reading a damaged file may raise
     OSError,
     ValueError,
     LookupError,
@@ -39,7 +37,7 @@ DAMAGED = (  # what reading a file raises that is not as it was written
 
 
 class RunError(ValueError):
-    """A run directory that is not one, can't be written, or was written by a newer version."""
+    """Error of a run directory: none is there, it can't be written, or a newer version wrote it."""
 
 
 @contextlib.contextmanager
@@ -54,7 +52,7 @@ def replacing(file: Path) -> Iterator[Path]:
     Yields
     ------
     Path
-        Where to write: a hidden name beside the file that only this program uses.
+        The file to write to, beside the other one, with a hidden name that only bigfs uses.
 
     Raises
     ------
@@ -74,36 +72,36 @@ def replacing(file: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def writing(place: Path) -> Iterator[None]:
-    """Say in one line why a place can't be written; errors that may go away pass as they are.
+def writing(path: Path) -> Iterator[None]:
+    """Turn errors of writing that will stay into one line. Others pass as they are.
 
     Parameters
     ----------
-    place : Path
-        What is written inside the block.
+    path : Path
+        The file or folder that is written inside the block.
 
     Raises
     ------
     RunError
-        The disk is full, or the place can't be written.
+        The disk is full, or the path can't be written.
     """
     try:
         yield
     except OSError as error:
         if error.errno in FULL:
             raise RunError(
-                f"the disk of {place} is full: free some space and repeat the command"
+                f"the disk of {path} is full: free some space and repeat the command"
             ) from error
         if error.errno in LASTING:
             raise RunError(
-                f"{place} cannot be written ({error.strerror}): give another path"
+                f"{path} cannot be written ({error.strerror}): give another path"
             ) from error
         raise
 
 
 @contextlib.contextmanager
 def undamaged(file: Path) -> Iterator[None]:
-    """Name the file that can't be read inside the block.
+    """Name the file if reading it inside the block fails.
 
     Parameters
     ----------
@@ -113,7 +111,7 @@ def undamaged(file: Path) -> Iterator[None]:
     Raises
     ------
     RunError
-        The file is missing, or not as it was written.
+        The file is missing or damaged.
     """
     try:
         yield

@@ -1,13 +1,13 @@
-"""Run directories: what was asked, what came out, and the checkpoints in between. No pickles.
+"""Run directories: the parameters of a run, its results, and its checkpoints. No pickles.
 
     selected.csv   rank, index, name, score
     scores.npy     every feature's score, float64
     run.json       everything needed to repeat the run, its status, history and figures
     curves.csv     method, n_features, and a column for each metric
-    report.html    the page to look at
+    report.html    the report
 
-A run is worked on in `.NAME.run-partial`, a folder that carries the program's marker, and gets its
-name by one rename when it is whole. A killed run's work folder holds its checkpoints; the same
+An unfinished run lies in `.NAME.run-partial`, a folder with the program's marker, and gets its name
+by one rename when it is finished. The folder of a killed run holds its checkpoints, and the same
 command goes on from them. Nothing that the program did not make is deleted or overwritten.
 """
 
@@ -24,63 +24,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from storage import disk, sheets
 from storage.checkpoints import Checkpoint, plain
 from storage.ownership import MARKER, WORDS, claim, discard, is_ours, release
-from storage.replacing import DAMAGED, PART, RunError, replacing, undamaged, writing
+from storage.replacing import PART, RunError, replacing, undamaged, writing
+from storage.run_metadata import VERSION, read_metadata, read_parameters
 
 __all__ = ["Checkpoint", "Run", "RunError", "recover", "require_out"]
 
-VERSION = 2  # 1 wrote the cells of its CSV files without `storage.sheets`' mark
 FILES = {"selected.csv", "scores.npy", "run.json", "curves.csv", "report.html"}
-# the second: as version 1 named them
+# files that are being written; version 1 named them in the second way
 PARTS = {f".{name}{PART}" for name in FILES} | {f"{name}.part" for name in FILES}
 OTHER = {"checkpoints", MARKER, *PARTS}
 
 
-class _Stage(BaseModel):
-    stage: str
-    seconds: float
-    peak_memory: dict[str, int]
-
-
-class _Point(BaseModel):
-    method: str
-    n_features: int
-
-
-class _Asked(BaseModel):
-    store: str
-    method: str
-    features: int
-    parameters: dict[str, Any]
-
-
-class _About(BaseModel):
-    """What run.json holds, as far as the program reads it again."""
-
-    model_config = ConfigDict(strict=True)
-
-    version: int
-    parameters: _Asked
-    stages: list[_Stage] = []
-    history: list[dict[str, float]] = []
-    curves: list[_Point] = []
-    profile: list[list[float]] = []
-    hints: list[str] = []
-    resumed: dict[str, int] = {}
-    status: str = ""
-    evaluation: str = ""
-
-
 class Run:
-    """A run directory, at work (`begin`, `at_work`) or whole (`open`)."""
+    """A run directory: unfinished (`begin`, `open_unfinished`) or finished (`open`)."""
 
-    def __init__(self, path: Path, final: Path, about: dict[str, Any]) -> None:
-        self.path, self.final, self.about = path, final, about
-        self._pending: dict[Path, Path] | None = None  # file → part, in `together`
+    def __init__(self, path: Path, final: Path, metadata: dict[str, Any]) -> None:
+        self.path, self.final, self.metadata = path, final, metadata
+        self._pending: dict[Path, Path] | None = None  # file → part, inside `transaction`
 
     @classmethod
     def begin(cls, out: str | Path, parameters: dict[str, Any]) -> Run:
@@ -89,14 +53,14 @@ class Run:
         Parameters
         ----------
         out : str or Path
-            The run's directory. A whole run there stays until the new one is whole.
+            The run's directory. A finished run there stays until the new one is finished.
         parameters : dict
-            What was asked for.
+            The parameters of the run.
 
         Returns
         -------
         Run
-            The run, at work.
+            The unfinished run.
 
         Raises
         ------
@@ -108,15 +72,15 @@ class Run:
         """
         require_out(out)
         final = _final(out)
-        path, about = _work(final), {"version": VERSION, "parameters": plain(parameters)}
+        path, metadata = _work(final), {"version": VERSION, "parameters": plain(parameters)}
         with writing(final):
             recover(final)
-            if is_ours(path) and _parameters(path) != about["parameters"]:
+            if is_ours(path) and read_parameters(path) != metadata["parameters"]:
                 discard(path)
-            run = cls(path, final, about)
+            run = cls(path, final, metadata)
             try:
                 claim(path)
-                run.note()
+                run.update_metadata()
             except (OSError, RunError):
                 run.abandon()
                 raise
@@ -124,7 +88,7 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
-        """Open a whole run.
+        """Open a finished run.
 
         Parameters
         ----------
@@ -142,11 +106,11 @@ class Run:
             There is no run, its run.json is damaged, or a newer version wrote it.
         """
         path = Path(path)
-        return cls(path, path, _about(path))
+        return cls(path, path, read_metadata(path))
 
     @classmethod
-    def at_work(cls, out: str | Path) -> Run:
-        """Open the run that is at work for a directory; raises as `open`.
+    def open_unfinished(cls, out: str | Path) -> Run:
+        """Open the unfinished run of a directory.
 
         Parameters
         ----------
@@ -157,16 +121,20 @@ class Run:
         -------
         Run
             The run.
+
+        Raises
+        ------
+        RunError
+            There is none, its run.json is damaged, or a newer version wrote it.
         """
         final = _final(out)
-        return cls(_work(final), final, _about(_work(final)))
+        return cls(_work(final), final, read_metadata(_work(final)))
 
     @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
-        """Give the files that the block writes their names at its end, run.json last.
+    def transaction(self) -> Iterator[None]:
+        """Rename the files that the block writes at its end, run.json last.
 
-        A block that fails, on a full disk say, leaves the files as they were. A block inside
-        another one ends with it.
+        A block that fails leaves the files as they were. A block inside another one ends with it.
 
         Raises
         ------
@@ -191,7 +159,7 @@ class Run:
 
     @contextlib.contextmanager
     def _replacing(self, name: str) -> Iterator[Path]:
-        """Write a file whole or not at all: now, or at the end of `together`."""
+        """Write a file whole or not at all, at once or at the end of `transaction`."""
         file = self.path / name
         if self._pending is None:
             with replacing(file) as part:
@@ -202,24 +170,24 @@ class Run:
             part.unlink(missing_ok=True)
             yield part
 
-    def note(self, **figures: Any) -> None:
-        """Add figures to run.json, written whole or not at all."""
-        self.about |= plain(figures)
+    def update_metadata(self, **figures: Any) -> None:
+        """Add entries to run.json. It is written whole or not at all."""
+        self.metadata |= plain(figures)
         if self._pending is None:
             self.write_text("run.json", self._json())
 
     def _json(self) -> str:
-        return json.dumps(self.about, indent=1, ensure_ascii=False, allow_nan=True)
+        return json.dumps(self.metadata, indent=1, ensure_ascii=False, allow_nan=True)
 
     def write_table(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Write a CSV file of the run, whole or not at all; see `storage.sheets`."""
+        """Write a CSV file of the run by `storage.sheets`, whole or not at all."""
         with self._replacing(name) as part:
             sheets.write(part, header, rows)
 
     def read_table(self, name: str) -> list[dict[str, str]]:
         """Read a CSV file of the run."""
         with undamaged(self.path / name):
-            return list(sheets.read(self.path / name, marked=self.about["version"] > 1))
+            return list(sheets.read(self.path / name, marked=self.metadata["version"] > 1))
 
     def write_text(self, name: str, text: str) -> Path:
         """Write a text file of the run, whole or not at all. Returns its path."""
@@ -234,13 +202,13 @@ class Run:
             np.lib.format.write_array_header_1_0(
                 file, np.lib.format.header_data_from_array_1_0(values)
             )
-            file.write(values.data)  # np.save's error for a full disk has no errno
+            file.write(values.data)  # on a full disk, np.save raises an error without errno
 
     @property
     def scores(self) -> Any:
         """Every feature's score, mapped from the file."""
         with undamaged(self.path / "scores.npy"):
-            scores = disk.mapped(self.path / "scores.npy")
+            scores = disk.map_file(self.path / "scores.npy")
             if scores.ndim != 1:
                 raise ValueError("it must hold one score per feature")
         return scores
@@ -260,8 +228,9 @@ class Run:
         return index
 
     def checkpoint(self, *identity: Any) -> Checkpoint:
-        """Where the loops of this run keep their states; `identity` is what must not have
-        changed.
+        """Return the store of the states of this run's loops.
+
+        States are found again only with the same `identity`.
         """
         key = hashlib.sha256(
             json.dumps(plain(list(identity)), sort_keys=True).encode()
@@ -269,7 +238,7 @@ class Run:
         return Checkpoint(self.path / "checkpoints", key)
 
     def finish(self) -> Path:
-        """Drop the checkpoints and give the run its name; a run of that name before it goes.
+        """Delete the checkpoints and give the run its name. An earlier run of that name is deleted.
 
         Returns
         -------
@@ -299,13 +268,13 @@ class Run:
         return self.final
 
     def abandon(self) -> None:
-        """Leave nothing behind, unless there are checkpoints that the next try can use."""
+        """Delete the unfinished run, unless it has checkpoints that the next try can use."""
         if self.path != self.final and not any((self.path / "checkpoints").glob("*.npz")):
             discard(self.path)
 
 
 def require_out(out: str | Path) -> None:
-    """Refuse a directory that a run could not have, before any work.
+    """Refuse a directory that a run cannot have, before any work.
 
     Parameters
     ----------
@@ -315,8 +284,8 @@ def require_out(out: str | Path) -> None:
     Raises
     ------
     RunError
-        The name is taken by something else than a run, the run there holds files that the program
-        did not write, or its folder can't be written.
+        Something other than a run has the name, the run there holds files that the program did not
+        write, or its folder can't be written.
     """
     final = _final(out)
     with writing(final):
@@ -338,7 +307,7 @@ def require_out(out: str | Path) -> None:
 
 
 def recover(out: str | Path) -> None:
-    """Complete what a process that was killed in `Run.finish` left half-way.
+    """Complete the exchange of two runs that a killed `Run.finish` left half-way.
 
     Parameters
     ----------
@@ -356,45 +325,8 @@ def recover(out: str | Path) -> None:
         release(final)
 
 
-def _about(path: Path) -> dict[str, Any]:
-    """What run.json says, checked."""
-    file = path / "run.json"
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise RunError(
-            f"{path} is not a run directory, as it has no run.json: make one with "
-            f"`bigfs select` or `bigfs run`"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise RunError(f"{file} is damaged ({error}): repeat the run") from error
-    with undamaged(file):
-        about = json.loads(text)
-        newer = isinstance(about["version"], int) and about["version"] > VERSION
-    if newer:
-        raise RunError(
-            f"{path} was written by a newer bigfs (format {about['version']}; this "
-            f"one reads up to {VERSION}): upgrade bigfs"
-        )
-    try:
-        _About.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(step) for step in first["loc"])
-        raise RunError(f"{file} is damaged ({where}: {first['msg']}): repeat the run") from error
-    return dict(about)
-
-
-def _parameters(path: Path) -> Any:
-    """What the run at work in a folder was asked for; None if it can't be told."""
-    try:
-        return json.loads((path / "run.json").read_text(encoding="utf-8"))["parameters"]
-    except DAMAGED:
-        return None
-
-
 def _final(out: str | Path) -> Path:
-    """The run's directory; of a symbolic link, what it leads to."""
+    """Return the run's directory, with a symbolic link resolved."""
     return Path(out).resolve() if os.path.islink(out) else Path(out)
 
 
@@ -403,12 +335,12 @@ def _work(final: Path) -> Path:
 
 
 def _old(final: Path) -> Path:
-    """Where a run lies in the instant of its exchange for the next one."""
+    """Return where the earlier run lies while it is exchanged for the next one."""
     return final.with_name(f".{final.name}.run-old")
 
 
 def _clear(path: Path) -> None:
-    """Delete the checkpoints and what a killed process was writing."""
+    """Delete the checkpoints, and the unfinished files of a killed process."""
     shutil.rmtree(path / "checkpoints", ignore_errors=True)
     for name in PARTS:
         (path / name).unlink(missing_ok=True)

@@ -1,20 +1,26 @@
 """CSV that a spreadsheet can open safely: no text in it is taken for a formula.
 
 A spreadsheet evaluates a cell that starts with one of ``= + - @``, a tab or a carriage return. Text
-that starts so gets an apostrophe before it, and so does text that starts with an apostrophe. `read`
-takes it away again, hence it gives exactly the text that was written. Numbers stay as they are.
+that starts so gets an apostrophe before it. Some spreadsheets split a line at semicolons or tabs,
+even inside quotes, so the same holds after a semicolon, a tab or a line end inside a text. So that
+`read` can remove the apostrophes and return exactly the text that was written, an apostrophe at
+such a place gets another one. Numbers stay as they are.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-MARKED = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠", "'")
+# the start of a cell, in whatever way a spreadsheet splits the line
+CELL = r"(?<![^;\t\r\n])"
+MARKED = re.compile(CELL + r"(?=[=+\-@\t\r＝＋－＠'])" + r'|(?<=[;\t\r\n])(?=")')
+MARK = re.compile(CELL + "'")
 
 
 def write(file: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -43,8 +49,7 @@ def read(file: Path, *, marked: bool = True) -> Iterator[dict[str, str]]:
     file : Path
         The CSV file.
     marked : bool, default=True
-        Whether an apostrophe at the start of a cell is the mark of `write`. False reads what
-        versions before the mark wrote.
+        Whether the file has the apostrophes of `write`. Versions before them wrote none.
 
     Yields
     ------
@@ -60,7 +65,7 @@ def read(file: Path, *, marked: bool = True) -> Iterator[dict[str, str]]:
     """
     with file.open(newline="", encoding="utf-8") as opened:
         rows = (
-            [cell[1:] if marked and cell.startswith("'") else cell for cell in row]
+            [MARK.sub("", cell) if marked else cell for cell in row]
             for row in csv.reader(opened, strict=True)
         )
         header = next(rows, [])
@@ -71,5 +76,4 @@ def read(file: Path, *, marked: bool = True) -> Iterator[dict[str, str]]:
 def _marked(cell: Any) -> Any:
     if isinstance(cell, int | float | np.number) or cell is None:
         return cell
-    text = str(cell)
-    return f"'{text}" if text.startswith(MARKED) else text
+    return MARKED.sub("'", str(cell))

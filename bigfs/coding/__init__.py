@@ -1,1 +1,1 @@
-"""Dictionaries that are learned chunk by chunk, and codes over them."""
+"""Dictionaries that are learned batch by batch, and codes on them."""

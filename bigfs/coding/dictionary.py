@@ -1,23 +1,23 @@
-"""Bases by online dictionary learning [JGSC, step 1; Mairal, Bach, Ponce, Sapiro, JMLR 2010], coded
-by SPAMS.
+"""Online dictionary learning with SPAMS [JGSC, step 1; Mairal, Bach, Ponce, Sapiro, JMLR 2010].
 
-    min_{D, a_i}  Σ_i ½‖x_i − D a_i‖² + λ₁‖a_i‖₁      with ‖d_k‖₂ ≤ 1 for each atom (corrected: not
-        their sum)
+    min_{D, a_i}  Σ_i ½‖x_i − D a_i‖² + λ₁‖a_i‖₁      with ‖d_k‖₂ ≤ 1 for each atom
 
-A batch of rows is coded by SPAMS, then joins the statistics A = Σ a aᵀ (m × m) and B = Σ x aᵀ (d ×
-m), and the atoms take their best values given the others, one after the other (their Alg. 2), a few
-times over. The statistics are all that is kept of the past: no n × d array exists, and a killed run
-goes on from (D, A, B). Codes of older atoms fade, so that from the second pass on the statistics
-are close to those of the whole data at the present atoms.
+The constraint is corrected: the print bounds the sum of the norms.
 
-This is what `spams.trainDL` does in one call on data in memory; the tests hold it to trainDL's
-error. Fed batch by batch through `model=`, trainDL itself does not reach that error. SPAMS here
-codes m-dimensional signals, not d-dimensional ones, and so needs no dense rows: with DᵀD = RᵀR, the
-lasso of x on D is that of R⁻ᵀDᵀx on R.
+SPAMS codes a batch of rows. The codes are added to the statistics A = Σ a aᵀ (m × m) and
+B = Σ x aᵀ (d × m), and each atom in turn takes its best value given the others (Mairal's Alg. 2), a
+few times over. The statistics are all that is kept of earlier batches: no n × d array exists, and a
+killed run continues from (D, A, B). Codes of older atoms fade, so that from the second pass on the
+statistics are close to those of all data at the current atoms.
 
-A batch is a few runs of rows spread evenly over the corpus, so that one sorted by class does not
-come class by class. They are the same whatever the tiles of the store are: the atoms depend on the
-seed and on `batch_rows`, not on the chunks, the cluster, or an interruption.
+`spams.trainDL` does this in one call on data in memory, and the tests hold this module to its
+error. Called batch by batch through `model=`, trainDL itself does not reach that error. Here SPAMS
+codes m-dimensional signals and not d-dimensional ones, and so needs no dense rows: with DᵀD = RᵀR,
+the lasso of x on D is that of R⁻ᵀDᵀx on R.
+
+A batch consists of a few runs of rows spread evenly over the corpus, so that a corpus sorted by
+class does not come class by class. The batches do not depend on the tiles of the store. The atoms
+depend on the seed and on `batch_rows`, but not on the chunks, the cluster, or an interruption.
 """
 
 from __future__ import annotations
@@ -35,35 +35,36 @@ from bigfs.types import FloatArray, IntArray
 
 WORKING_COPIES = 5  # d × m arrays alive at once: D and B before and after an update, a difference
 MAX_ATOMS = 256
-RUNS = 16  # of consecutive rows in a batch
-FORGET = 5  # ρ: before update t, the past counts for (1 − 1/t)^ρ
-UPDATES = 32  # at least, by default: fewer passes over more rows
-SWEEPS = 2  # over the atoms, an update
+RUNS_PER_BATCH = 16  # runs of consecutive rows
+FORGETTING = 5  # ρ: before update t, the statistics are multiplied by (1 − 1/t)^ρ
+MIN_UPDATES = 32  # by default: a corpus of fewer batches is read more than once
+SWEEPS = 2  # over the atoms, per update
 GROUP = 16  # atoms whose changes are applied to the others at once
 RIDGE = 1e-10  # on DᵀD, so that equal atoms have a Cholesky factor too
-UNUSED = 1e-10  # an atom whose A_kk is below this share of the largest was not used, and stays
+UNUSED = 1e-10  # an atom whose A_kk is below this share of the largest is unused, and stays
 
 
 class NoSpams(ImportError):
     """SPAMS is not installed."""
 
 
-class Learned(NamedTuple):
-    """Atoms, and what is kept of the rows they were learned from."""
+class DictionaryState(NamedTuple):
+    """The atoms, and the statistics of the rows they were learned from."""
 
     D: FloatArray  # d × m, Fortran order, columns of norm at most one
     A: FloatArray  # m × m
     B: FloatArray  # d × m
-    updates: int  # of the dictionary, one a batch
+    updates: int  # number of updates, one per batch
     change: float  # ‖D − D_before‖ / ‖D‖ of the last update
 
 
 def default_atoms(n: int, d: int) -> int:
-    """m = min(d, n, 256), fewer where d × m dense would not fit: the paper takes m = d, which text
-    cannot.
+    """Return m = min(d, n, 256), or fewer atoms where the working copies of d × m would not fit.
+
+    The paper takes m = d, which text does not allow.
     """
-    room = engine.memory_limit() // 2
-    return max(1, min(d, n, MAX_ATOMS, room // (WORKING_COPIES * 8 * d)))
+    available = engine.memory_limit() // 2
+    return max(1, min(d, n, MAX_ATOMS, available // (WORKING_COPIES * 8 * d)))
 
 
 def learn_atoms(
@@ -74,79 +75,98 @@ def learn_atoms(
     epochs: int | None = None,
     batch_rows: int = 512,
     seed: Any = None,
-) -> Result[Learned]:
-    """Learn m atoms from the rows of `X` (n × d).
+) -> Result[DictionaryState]:
+    """Learn atoms from the rows of `X`.
+
+    Online learning has no certificate. The run ends when every batch was used, and `change` in the
+    history says how much the last batch still moved the atoms.
 
     Parameters
     ----------
-    lam : λ₁ in units of the root mean square row norm, so that scaling the data scales nothing
-        else.
-    epochs : times that every row is fed; None is once, and on less than UPDATES batches often
-        enough for as many updates.
-    batch_rows : rows an update; part of the answer, unlike the tiles.
-    seed : int or `RandomState`: which rows the atoms start from.
+    X : Matrix of shape (n, d)
+        The samples.
+    n_atoms : int
+        Number m of atoms.
+    lam : float, default=0.05
+        λ₁ in units of the root mean square row norm, so that the scale of the data does not matter.
+    epochs : int or None, default=None
+        Number of times that every row is used. None takes 1, or as many as `MIN_UPDATES` updates
+        need.
+    batch_rows : int, default=512
+        Number of rows per update. The atoms depend on it.
+    seed : int, RandomState instance or None, default=None
+        Seed of the rows that the atoms start from.
 
-    Returns ------- Result of a `Learned`. Online learning has no certificate: the run ends when
-    every batch was fed, and `change` in the history says how much the last batch still moved the
-    atoms.
+    Returns
+    -------
+    Result
+        The last `DictionaryState`.
 
     Raises
     ------
-    NoSpams : with what to install.
-    ValueError : for rows that are all zero, or NaN or infinity in `X`.
-    blocks.NotEnoughMemory : if the working copies of d × m do not fit.
+    NoSpams
+        SPAMS is not installed. The message says what to install.
+    ValueError
+        All rows are zero, or `X` holds NaN or infinity.
+    NotEnoughMemory
+        The working copies of d × m do not fit.
     """
     lasso = _spams().lasso
     n, d = X.shape
     engine.require_memory(
         WORKING_COPIES * 8 * d * n_atoms, f"a dictionary of {n_atoms} atoms over {d} features"
     )
-    lam_data = lam * _rms_row_norm(X)
-    batches = cut(n, batch_rows)
+    scaled_lam = lam * _rms_row_norm(X)
+    batches = spread_batches(n, batch_rows)
     rng = seed if isinstance(seed, np.random.RandomState) else np.random.RandomState(seed)
 
-    def step(now: Learned) -> Learned:
-        rows = X.rows(batches[now.updates % len(batches)])
-        codes = encode(lasso, rows, now.D, lam_data)
-        fade = (1 - 1 / (now.updates + 1)) ** FORGET
-        A, B = fade * now.A + codes.T @ codes, fade * now.B
+    def step(state: DictionaryState) -> DictionaryState:
+        rows = X.rows(batches[state.updates % len(batches)])
+        codes = encode(lasso, rows, state.D, scaled_lam)
+        fading = (1 - 1 / (state.updates + 1)) ** FORGETTING
+        A, B = fading * state.A + codes.T @ codes, fading * state.B
         for group in _groups(n_atoms, 4 * GROUP):
             B[:, group] += rows.T @ codes[:, group]
-        D = update_atoms(now.D, A, B)
-        return Learned(
-            D, A, B, now.updates + 1, float(np.linalg.norm(D - now.D) / np.linalg.norm(D))
-        )
+        D = update_atoms(state.D, A, B)
+        change = float(np.linalg.norm(D - state.D) / np.linalg.norm(D))
+        return DictionaryState(D, A, B, state.updates + 1, change)
 
-    total = (epochs or -(-UPDATES // len(batches))) * len(batches)
+    default_epochs = -(-MIN_UPDATES // len(batches))
+    n_updates = (epochs or default_epochs) * len(batches)
+    start = DictionaryState(
+        _data_rows(X, n_atoms, rng),
+        np.zeros((n_atoms, n_atoms)),
+        np.zeros((d, n_atoms), order="F"),
+        0,
+        np.inf,
+    )
     return iterate(
         step,
-        Learned(
-            _data_rows(X, n_atoms, rng),
-            np.zeros((n_atoms, n_atoms)),
-            np.zeros((d, n_atoms), order="F"),
-            0,
-            np.inf,
-        ),
-        measure=lambda now: {"batches_left": total - now.updates, "change": now.change},
+        start,
+        measure=lambda state: {
+            "batches_left": n_updates - state.updates,
+            "change": state.change,
+        },
         stop="batches_left",
         tol=0,
-        max_iter=total,
+        max_iter=n_updates,
         name="dictionary learning",
     )
 
 
-def cut(n: int, batch_rows: int) -> list[IntArray]:
-    """The rows of each batch: the t-th slice of each of RUNS stretches of the corpus."""
-    count = -(-n // batch_rows)
-    stretches = np.array_split(np.arange(n), min(RUNS, max(1, batch_rows // RUNS)))
-    slices = [np.array_split(stretch, count) for stretch in stretches]
+def spread_batches(n: int, batch_rows: int) -> list[IntArray]:
+    """Return the rows of each batch: slice t of each of a few stretches of the corpus."""
+    n_batches = -(-n // batch_rows)
+    n_stretches = min(RUNS_PER_BATCH, max(1, batch_rows // RUNS_PER_BATCH))
+    stretches = np.array_split(np.arange(n), n_stretches)
+    slices = [np.array_split(stretch, n_batches) for stretch in stretches]
     return [np.concatenate(parts) for parts in zip(*slices, strict=True)]
 
 
 def encode(lasso: Any, rows: Any, D: FloatArray, lam: float) -> FloatArray:
-    """b × m codes, the minimizers of ½‖x − Da‖² + λ‖a‖₁.
+    """Return the codes (b × m) of b rows, the minimizers of ½‖x − Da‖² + λ‖a‖₁.
 
-    SPAMS wants Fortran float64 and gets two m-dimensional arrays.
+    SPAMS asks for float64 in Fortran order. It gets the rows and the atoms in m dimensions.
     """
     G = D.T @ D
     G[np.diag_indices_from(G)] += RIDGE * np.trace(G) / len(G)
@@ -159,18 +179,17 @@ def encode(lasso: Any, rows: Any, D: FloatArray, lam: float) -> FloatArray:
 
 
 def update_atoms(D: FloatArray, A: FloatArray, B: FloatArray) -> FloatArray:
-    """Sweeps of Alg.
+    """Return the atoms after `SWEEPS` sweeps of Mairal's Alg. 2.
 
-    2: d_k ← the point of the unit ball nearest to d_k + (b_k − D a_k) / A_kk, one after the other.
-
-    The residual B − DA is brought up to date for GROUP atoms at a time, so D is read m / GROUP
-    times a sweep, not m times.
+    Each atom in turn becomes the point of the unit ball nearest to d_k + (b_k − D a_k) / A_kk. The
+    residual B − DA is updated for `GROUP` atoms at a time, so that D is read m / GROUP times per
+    sweep and not m times.
     """
     D, m = D.copy(order="F"), len(A)
     used = np.diag(A) > UNUSED * np.diag(A).max()
     for group in SWEEPS * _groups(m, GROUP):
         residual = B[:, group] - D @ A[:, group]
-        moves = np.zeros_like(residual, order="F")  # of the group's atoms so far
+        moves = np.zeros_like(residual, order="F")  # changes of the group's atoms so far
         for i, k in enumerate(range(group.start, group.stop)):
             if used[k]:
                 atom = D[:, k] + (residual[:, i] - moves[:, :i] @ A[group.start : k, k]) / A[k, k]
@@ -181,7 +200,8 @@ def update_atoms(D: FloatArray, A: FloatArray, B: FloatArray) -> FloatArray:
 
 
 def _groups(m: int, size: int) -> list[slice]:
-    return [slice(a, min(a + size, m)) for a in range(0, m, size)]
+    """Return slices of `size` atoms."""
+    return [slice(start, min(start + size, m)) for start in range(0, m, size)]
 
 
 def _spams() -> Any:
@@ -196,8 +216,8 @@ def _spams() -> Any:
 
 
 def _rms_row_norm(X: Matrix) -> float:
-    """√(Σ‖x_i‖²/n), from the column statistics."""
-    norm = float(np.sqrt(X.stats.squares.sum() / X.shape[0]))
+    """Return √(Σ‖x_i‖²/n), from the column statistics."""
+    norm = float(np.sqrt(X.stats.sums_of_squares.sum() / X.shape[0]))
     if norm == 0:
         raise ValueError(
             "dictionary learning needs a row with a non-zero value; X is zero everywhere"
@@ -206,8 +226,9 @@ def _rms_row_norm(X: Matrix) -> float:
 
 
 def _data_rows(X: Matrix, m: int, rng: np.random.RandomState) -> FloatArray:
-    """d × m: random rows of `X` at unit length, as SPAMS starts; Gaussian where rows are zero or
-    too few.
+    """Return m random rows of `X` at unit length (d × m), as SPAMS starts.
+
+    Gaussian vectors stand in where rows are zero or too few.
     """
     n, d = X.shape
     rows = np.sort(rng.permutation(n)[:m])

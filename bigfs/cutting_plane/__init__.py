@@ -1,3 +1,5 @@
-"""The cutting plane of SparGE: its loop, the restricted master, the gathered columns, the
+"""The cutting plane of SparGE.
+
+The modules are the loop, the restricted master and its solvers, the gathered columns, and the
 elimination.
 """

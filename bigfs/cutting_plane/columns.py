@@ -1,10 +1,13 @@
-"""Columns of X brought into memory, and their products: all that the master ever needs of the data.
+"""The columns of X that a cutting plane has gathered, and their products.
+
+The master needs nothing else of the data:
 
     G = XcᵤᵀXcᵤ (u × u),    B = XcᵤᵀT (u × r)
 
-over the u columns gathered so far, grown by the products of new columns alone. With weights ω of
-the samples Xc stands for diag(ω)(X − 1μᵀ), μ the weighted means. Nothing is centred in place: XcᵀV
-= Xᵀ `centre`(V).
+over the u gathered columns. When columns are added, only their own products are computed.
+
+With weights ω of the samples, Xc is diag(ω)(X − 1μᵀ) with μ the weighted means. Nothing is centered
+in place: XcᵀV = Xᵀ `center`(V).
 """
 
 from __future__ import annotations
@@ -20,163 +23,184 @@ from numba import njit
 from bigfs.matrix import Matrix
 from bigfs.types import BoolArray, FloatArray, IntArray
 
-Index = IntArray
 # share of non-zeros from which adding whole rows is faster than adding entries (measured)
-DENSE = 0.08
-STRIP = 256  # samples
-# of Σx²: a column whose centred sum of squares is below it is constant but for rounding
+DENSE_SHARE = 0.08
+STRIP_ROWS = 256  # samples written out as dense rows at a time
+# A column is constant but for rounding if its centered sum of squares is below this share of Σx².
 ROUNDING = 1e-12
 
 
-class Gathered:
-    """The columns `features` (u, increasing) of X, and their G, B and means `mu`.
+class GatheredColumns:
+    """The gathered columns of X, with G, B and the means of the columns.
 
     Parameters
     ----------
-    X : n × d Matrix.
-    T : (n, r) response.
-    omega : (n,) weights ω of the samples, or None for all one.
+    X : Matrix of shape (n, d)
+        The samples.
+    T : ndarray of shape (n, r)
+        The response.
+    omega : ndarray of shape (n,), default=None
+        Weights ω of the samples. None means that all are one.
+
+    Attributes
+    ----------
+    features : ndarray of shape (u,)
+        Indices of the gathered columns, increasing.
+    Z : csc_array of shape (n, u)
+        The gathered columns, not centered.
+    mu : ndarray of shape (u,)
+        Their means.
+    G, B : ndarray of shape (u, u) and (u, r)
+        Their products. A constant column has zeros there.
+    constant : ndarray of shape (u,)
+        Mask of the constant columns.
     """
 
     def __init__(self, X: Matrix, T: FloatArray, omega: FloatArray | None = None) -> None:
-        self.X, self.T, self.uniform, self._before = X, T, omega is None, X.passes
+        self.X, self.T = X, T
+        self.uniform = omega is None
         self.omega = np.ones(X.shape[0]) if omega is None else omega
-        self.mass = float(self.omega @ self.omega)
-        self.features: Index = np.empty(0, dtype=np.int64)
-        self.Z = sp.csc_array((X.shape[0], 0), dtype=np.float32)  # the columns as they are
+        self.omega_norm2 = float(self.omega @ self.omega)
+        self._passes_before = X.passes
+        self.features: IntArray = np.empty(0, dtype=np.int64)
+        self.Z = sp.csc_array((X.shape[0], 0), dtype=np.float32)
         self.mu: FloatArray = np.empty(0)
         self.G: FloatArray = np.empty((0, 0))
         self.B: FloatArray = np.empty((0, T.shape[1]))
-        self.constant: BoolArray = np.empty(0, dtype=bool)  # these columns have zeros in G and B
+        self.constant: BoolArray = np.empty(0, dtype=bool)
 
     @property
     def passes(self) -> int:
-        """Passes over X since."""
-        return self.X.passes - self._before
+        """Passes over X since the first column could be gathered."""
+        return self.X.passes - self._passes_before
 
-    def take(self, index: Index) -> None:
-        """Gather the columns `index` that are not there yet."""
-        new = np.setdiff1d(index, self.features)
+    def add(self, features: IntArray) -> None:
+        """Gather the columns of `features` that are not gathered yet."""
+        new = np.setdiff1d(features, self.features)
         if not len(new):
             return
-        Z = self.X.columns(new)
-        Z.sort_indices()
-        before, self.features = self.features, np.union1d(self.features, new)
-        old, at = self.positions(before), self.positions(new)
-        self.Z = sp.csc_array(
-            sp.hstack([self.Z, Z], format="csc")[:, np.argsort(np.append(old, at))]
-        )
-        mu, self.mu = self.mu, np.empty(len(self.features))
-        self.mu[old], self.mu[at] = mu, (Z.T @ self.omega**2) / self.mass
-        across = products(self._weighted(self.Z), self._weighted(Z))
-        squares = across[at, np.arange(len(new))]
-        across -= self.mass * np.outer(self.mu, self.mu[at])
-        constant, self.constant = self.constant, np.empty(len(self.features), dtype=bool)
-        self.constant[old], self.constant[at] = (
-            constant,
-            across[at, np.arange(len(new))] <= ROUNDING * squares,
-        )
-        across[self.constant] = 0
-        across[:, self.constant[at]] = 0
-        G, B = self.G, self.B
-        self.G, self.B = (
-            np.empty((len(self.features), len(self.features))),
-            np.empty((len(self.features), B.shape[1])),
-        )
-        self.G[np.ix_(old, old)] = G
-        self.G[:, at] = across
-        self.G[at] = across.T
-        self.B[old], self.B[at] = B, np.where(self.constant[at, None], 0, Z.T @ self.centre(self.T))
+        Z_new = self.X.columns(new)
+        Z_new.sort_indices()
+        union = np.union1d(self.features, new)
+        old_positions = np.searchsorted(union, self.features)
+        new_positions = np.searchsorted(union, new)
+        order = np.argsort(np.append(old_positions, new_positions))  # of [old, new] in the union
 
-    def centre(self, V: FloatArray) -> FloatArray:
-        """ω(V − ω(ωᵀV)/Σω²), with which XcᵀV = Xᵀ `centre`(V)."""
-        return self.omega[:, None] * (V - np.outer(self.omega, self.omega @ V / self.mass))
+        Z = sp.csc_array(sp.hstack([self.Z, Z_new], format="csc")[:, order])
+        mu_new = (Z_new.T @ self.omega**2) / self.omega_norm2
+        mu = np.append(self.mu, mu_new)[order]
+
+        G_new = sparse_gram(self._weighted(Z), self._weighted(Z_new))  # u × new
+        diagonal = (new_positions, np.arange(len(new)))
+        sums_of_squares = G_new[diagonal]
+        G_new -= self.omega_norm2 * np.outer(mu, mu_new)
+        constant_new = G_new[diagonal] <= ROUNDING * sums_of_squares
+        constant = np.append(self.constant, constant_new)[order]
+        G_new[constant] = 0
+        G_new[:, constant_new] = 0
+        G = np.empty((len(union), len(union)))
+        G[np.ix_(old_positions, old_positions)] = self.G
+        G[:, new_positions] = G_new
+        G[new_positions] = G_new.T
+
+        B_new = np.where(constant_new[:, None], 0, Z_new.T @ self.center(self.T))
+        B = np.concatenate([self.B, B_new])[order]
+
+        self.features, self.Z, self.mu, self.constant = union, Z, mu, constant
+        self.G, self.B = G, B
+
+    def center(self, V: FloatArray) -> FloatArray:
+        """Return ω(V − ω(ωᵀV)/‖ω‖²), with which XcᵀV = Xᵀ `center`(V)."""
+        return self.omega[:, None] * (V - np.outer(self.omega, self.omega @ V / self.omega_norm2))
 
     def _weighted(self, Z: Any) -> Any:
-        return (
-            Z
-            if self.uniform
-            else sp.csc_array((Z.data * self.omega[Z.indices], Z.indices, Z.indptr), shape=Z.shape)
-        )
+        """Return diag(ω) Z."""
+        if self.uniform:
+            return Z
+        return sp.csc_array((Z.data * self.omega[Z.indices], Z.indices, Z.indptr), shape=Z.shape)
 
-    def residual(self, W: FloatArray, features: Index) -> FloatArray:
-        """V = T − XcW, for weights W of gathered features."""
-        place = self.positions(features)
-        spread = np.zeros((len(self.features), W.shape[1]))
-        spread[place] = W
-        return self.T - self.omega[:, None] * (self.Z @ spread - self.mu[place] @ W)
+    def residual(self, W: FloatArray, features: IntArray) -> FloatArray:
+        """Return V = T − XcW for the weights W of gathered features."""
+        positions = self.positions(features)
+        W_gathered = np.zeros((len(self.features), W.shape[1]))
+        W_gathered[positions] = W
+        return self.T - self.omega[:, None] * (self.Z @ W_gathered - self.mu[positions] @ W)
 
-    def gram(self, features: Index) -> tuple[FloatArray, FloatArray]:
-        """G and B of gathered features."""
+    def gram(self, features: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return G and B of gathered features."""
         if len(features) == len(self.features):
             return self.G, self.B
-        place = self.positions(features)
-        return self.G[np.ix_(place, place)], self.B[place]
+        positions = self.positions(features)
+        return self.G[np.ix_(positions, positions)], self.B[positions]
 
-    def positions(self, features: Index) -> Index:
-        """Where gathered features are among the columns."""
+    def positions(self, features: IntArray) -> IntArray:
+        """Return the positions of gathered features among the gathered columns."""
         return np.searchsorted(self.features, features)
 
 
-def products(Z: Any, new: Any) -> FloatArray:
-    """ZᵀZ_new, dense, of csc columns with sorted samples.
+def sparse_gram(Z: Any, Z_new: Any) -> FloatArray:
+    """Return ZᵀZ_new, dense, for csc columns with sorted samples.
 
-    Each entry adds up sample after sample, so that it has the same bits whatever columns are asked
-    for at once, and from either side.
+    Each entry is summed sample after sample. Its bits therefore do not depend on the other columns
+    of the call, nor on which of the two columns is in Z.
     """
-    rows = new.tocsr()
-    out, threads = np.zeros((Z.shape[1], new.shape[1])), os.cpu_count() or 1
-    own, others = (Z.indptr, Z.indices, Z.data), (rows.indptr, rows.indices, rows.data)
-    kernel = _of_dense_rows if new.nnz > DENSE * new.shape[0] * new.shape[1] else _of_sparse_rows
+    rows = Z_new.tocsr()
+    out, threads = np.zeros((Z.shape[1], Z_new.shape[1])), os.cpu_count() or 1
+    by_column, by_row = (Z.indptr, Z.indices, Z.data), (rows.indptr, rows.indices, rows.data)
+    is_dense = Z_new.nnz > DENSE_SHARE * Z_new.shape[0] * Z_new.shape[1]
+    kernel = _gram_by_strips if is_dense else _gram_by_entries
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda k: kernel(*own, *others, k, threads, out), range(threads)))
+        list(
+            pool.map(lambda first: kernel(*by_column, *by_row, first, threads, out), range(threads))
+        )
     return out
 
 
 @njit(nogil=True, cache=True)
-def _of_sparse_rows(
-    starts: FloatArray,
-    samples: FloatArray,
+def _gram_by_entries(
+    indptr: IntArray,
+    samples: IntArray,
     values: FloatArray,
-    row_starts: FloatArray,
-    columns: FloatArray,
-    others: FloatArray,
+    row_indptr: IntArray,
+    row_columns: IntArray,
+    row_values: FloatArray,
     first: int,
     step: int,
     out: FloatArray,
 ) -> None:
-    """Rows first, first + step, … of ZᵀZ_new, Z by columns and Z_new by rows."""
-    for i in range(first, len(starts) - 1, step):
-        for p in range(starts[i], starts[i + 1]):
+    """Fill rows first, first + step, … of ZᵀZ_new, from Z by columns and Z_new by rows."""
+    for i in range(first, len(indptr) - 1, step):
+        for p in range(indptr[i], indptr[i + 1]):
             k, x = samples[p], np.float64(values[p])
-            for q in range(row_starts[k], row_starts[k + 1]):
-                out[i, columns[q]] += x * others[q]
+            for q in range(row_indptr[k], row_indptr[k + 1]):
+                out[i, row_columns[q]] += x * row_values[q]
 
 
 @njit(nogil=True, cache=True)
-def _of_dense_rows(
-    starts: FloatArray,
-    samples: FloatArray,
+def _gram_by_strips(
+    indptr: IntArray,
+    samples: IntArray,
     values: FloatArray,
-    row_starts: FloatArray,
-    columns: FloatArray,
-    others: FloatArray,
+    row_indptr: IntArray,
+    row_columns: IntArray,
+    row_values: FloatArray,
     first: int,
     step: int,
     out: FloatArray,
 ) -> None:
-    """The same to the bit, a strip of samples at a time, whose Z_new is written out."""
-    n, at = len(row_starts) - 1, starts[:-1].copy()
-    strip = np.empty((STRIP, out.shape[1]))
-    for begin in range(0, n, STRIP):
-        end = min(begin + STRIP, n)
+    """Do what `_gram_by_entries` does, to the bit, with a strip of Z_new's rows dense at a time."""
+    n, next_entry = len(row_indptr) - 1, indptr[:-1].copy()  # of each column of Z
+    strip = np.empty((STRIP_ROWS, out.shape[1]))
+    for begin in range(0, n, STRIP_ROWS):
+        end = min(begin + STRIP_ROWS, n)
         strip[:] = 0
         for k in range(begin, end):
-            for q in range(row_starts[k], row_starts[k + 1]):
-                strip[k - begin, columns[q]] += others[q]
-        for i in range(first, len(starts) - 1, step):
-            while at[i] < starts[i + 1] and samples[at[i]] < end:
-                x, row = np.float64(values[at[i]]), strip[samples[at[i]] - begin]
+            for q in range(row_indptr[k], row_indptr[k + 1]):
+                strip[k - begin, row_columns[q]] += row_values[q]
+        for i in range(first, len(indptr) - 1, step):
+            while next_entry[i] < indptr[i + 1] and samples[next_entry[i]] < end:
+                p = next_entry[i]
+                x, row = np.float64(values[p]), strip[samples[p] - begin]
                 for c in range(len(row)):
                     out[i, c] += x * row[c]
-                at[i] += 1
+                next_entry[i] += 1

@@ -1,11 +1,13 @@
-"""From the union of the sets to exactly m features: backward elimination on what the cutting plane
-relaxes.
+"""Backward elimination: from the union of the cutting plane's sets to exactly m features.
+
+It works on the problem that the cutting plane relaxes:
 
     J(S) = min_W ½‖T − Xc[:, S] W‖² + γ/2 ‖W‖²                                  [SparGE, eq. 6]
 
-With P = (G + γI)⁻¹ and W = PB, taking feature j away raises J by exactly ‖w_j‖²/(2P_jj). The
-cheapest go, a few at a time, by block downdates of P and W, so that all of it costs about one
-inverse. Ranking by ‖w_j‖ of the relaxation would count twice what two features share.
+With P = (G + γI)⁻¹ and W = PB, removing feature j raises J by exactly ‖w_j‖²/(2P_jj). The cheapest
+features are removed, a few at a time, by block downdates of P and W, so that the whole elimination
+costs about one inverse. Ranking by the ‖w_j‖ of the relaxation would count twice what two features
+share.
 """
 
 from __future__ import annotations
@@ -16,66 +18,79 @@ import numpy as np
 from scipy.linalg import cho_factor, lapack
 
 from bigfs.types import FloatArray, IntArray
-from bigfs.validation import factorized
+from bigfs.validation import explain_singular
 
 
 class Elimination(NamedTuple):
-    """Positions among the u columns, the best first; what each one's removal cost; J by set
-    size.
-    """
+    """The features in the reverse order of their removal."""
 
-    order: IntArray
-    cost: FloatArray
-    values: dict[int, float]
+    order: IntArray  # (u,): positions among the u columns, best first
+    costs: FloatArray  # (u,): how much each removal raised J, in that order
+    objectives: dict[int, float]  # J by the size of the set
 
 
 def eliminate(
     G: FloatArray,
     B: FloatArray,
-    tt: float,
+    T_norm2: float,
     gamma: float,
-    stops: tuple[int, ...] = (),
+    pauses: tuple[int, ...] = (),
     rate: float = 0.05,
 ) -> Elimination:
-    """Backward elimination on ½‖T − XW‖² + γ/2 ‖W‖², the problem that the cutting plane relaxes.
+    """Remove the features one after another, the cheapest first.
 
-    With P = (G + γI)⁻¹ and W = PB, taking feature j away raises the minimum by exactly
-    ‖w_j‖²/(2P_jj). The cheapest `rate` of the features go at a time (block downdates of P and W, so
-    all of it costs about one inverse), pausing at each size of `stops`. Sets are nested: the first
-    k of the order are the choice of k. Ranking by ‖w_j‖ of the relaxation would count twice what
-    two features share.
+    The first k features of the order are the choice of k features, so the choices are nested.
+
+    Parameters
+    ----------
+    G, B : ndarray of shape (u, u) and (u, r)
+        Products of the columns with each other and with T.
+    T_norm2 : float
+        ‖T‖².
+    gamma : float
+        Ridge penalty γ.
+    pauses : tuple of int, default=()
+        Sizes of the set that no step may pass over, so that `objectives` has them.
+    rate : float, default=0.05
+        Share of the remaining features that is removed per step, at least one feature.
+
+    Returns
+    -------
+    Elimination
+        The order of the features.
     """
-    left = np.arange(len(B))
+    remaining = np.arange(len(B))
     P = _inverse(G + gamma * np.eye(len(B)))
     W = P @ B
-    gone: list[IntArray] = []
-    costs: list[FloatArray] = []
-    values = {}
-    while len(left):
-        values[len(left)] = float(0.5 * (tt - np.vdot(B[left], W)))
-        cost = np.einsum("jr,jr->j", W, W) / (2 * np.diag(P))
-        pause = max((k for k in stops if k < len(left)), default=0)
-        count = min(max(1, int(rate * len(left))), len(left) - pause)
-        cheapest = np.argsort(cost, kind="stable")
-        out, keep = cheapest[:count], np.sort(cheapest[count:])
-        gone.append(left[out])
-        costs.append(cost[out])
-        across = np.linalg.solve(P[np.ix_(out, out)], np.hstack([P[np.ix_(out, keep)], W[out]]))
-        side = P[np.ix_(keep, out)]
-        P = P[np.ix_(keep, keep)] - side @ across[:, : len(keep)]
-        W = W[keep] - side @ across[:, len(keep) :]
-        left = left[keep]
-    return Elimination(np.concatenate(gone)[::-1], np.concatenate(costs)[::-1], values)
+    removed: list[IntArray] = []
+    removed_costs: list[FloatArray] = []
+    objectives = {}
+    while len(remaining):
+        size = len(remaining)
+        objectives[size] = float(0.5 * (T_norm2 - np.vdot(B[remaining], W)))
+        costs = np.einsum("jr,jr->j", W, W) / (2 * np.diag(P))
+        next_pause = max((k for k in pauses if k < size), default=0)
+        count = min(max(1, int(rate * size)), size - next_pause)
+        cheapest_first = np.argsort(costs, kind="stable")
+        out, kept = cheapest_first[:count], np.sort(cheapest_first[count:])
+        removed.append(remaining[out])
+        removed_costs.append(costs[out])
+        right = np.linalg.solve(P[np.ix_(out, out)], np.hstack([P[np.ix_(out, kept)], W[out]]))
+        left = P[np.ix_(kept, out)]
+        P = P[np.ix_(kept, kept)] - left @ right[:, : len(kept)]
+        W = W[kept] - left @ right[:, len(kept) :]
+        remaining = remaining[kept]
+    return Elimination(
+        np.concatenate(removed)[::-1], np.concatenate(removed_costs)[::-1], objectives
+    )
 
 
 def _inverse(K: FloatArray) -> FloatArray:
-    """The inverse itself, of a symmetric positive definite matrix: its diagonal is what is
-    wanted.
-    """
-    with factorized("SparGE's ridge system"):
+    """Return the inverse of a symmetric positive definite matrix: its diagonal is needed."""
+    with explain_singular("SparGE's ridge system"):
         lower, _ = cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)
-    inverse, failed = lapack.dpotri(lower, lower=1, overwrite_c=1)
-    if failed:
+    inverse, info = lapack.dpotri(lower, lower=1, overwrite_c=1)
+    if info:
         raise np.linalg.LinAlgError(f"the matrix of {len(K)} features is singular: raise gamma")
-    below = np.tril(inverse)
-    return below + np.tril(below, -1).T
+    lower_inverse = np.tril(inverse)
+    return lower_inverse + np.tril(lower_inverse, -1).T

@@ -3,16 +3,21 @@ time.
 
     max_V min_p  tr(VᵀT) − ½‖V‖² − 1/(2γ) ‖diag(p) Xcᵀ V‖²,    p ∈ {0,1}^d, 1ᵀp = m
 
-This is SparGE's eq. 7 with the minimum and the maximum exchanged, as in eq. 8. V = T at first. Each
-cut (a) scores every feature by s_j = ‖(XcᵀV)_j‖², one pass over X, (b) takes the m largest as the
-next set (eq. 10; Alg. 1 step 2b corrected: the most violated constraint is the arg min of f), (c)
-gathers their columns, (d) solves the restricted master, V = its residual T − XcW (eq. 9 and 11).
+This is SparGE's eq. 7 with the minimum and the maximum exchanged, as in eq. 8. It starts at V = T.
+Each cut
+
+(a) scores every feature by s_j = ‖(XcᵀV)_j‖², in one pass over X,
+(b) takes the m largest as the next set (eq. 10; Alg. 1 step 2b corrected: the most violated
+    constraint is the arg min of f),
+(c) gathers their columns,
+(d) solves the restricted master, whose residual T − XcW is the next V (eq. 9 and 11).
 
 Any V bounds the relaxation from below: with a = tr(VᵀT) and b = ‖V‖² + (Σ of the m largest s_j)/γ,
-the best scaling of V gives a²/(2b). The master's value bounds it from above. Their relative gap is
-the stop.
+the best scaling of V gives a²/(2b). The value of the master bounds it from above. The cuts stop at
+their relative gap.
 
-Problems that differ in m, γ or the samples' weights run side by side: one pass scores all their V.
+Problems that differ in m, in γ or in the weights of the samples are solved jointly: one pass scores
+the features for all their V.
 """
 
 from __future__ import annotations
@@ -24,66 +29,66 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
-from bigfs.cutting_plane import restricted_master
-from bigfs.cutting_plane.columns import Gathered
+from bigfs.cutting_plane import master_solvers
+from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.elimination import Elimination, eliminate
+from bigfs.cutting_plane.restricted_master import Factor, RestrictedMaster
 from bigfs.linalg.prox import row_norms
 from bigfs.result import Record, Result, Status, iterate
 from bigfs.types import FloatArray, IntArray
 
-Index = IntArray
 CANDIDATES = 4  # times m: how many of the union's features, by weight, elimination starts from
-# of the gap that is left: how well the next master is solved; half the factorizations of 0.05, a
-# cut more
-INEXACT = 0.5
+# The master is solved to half the current gap. Compared with 0.05 this halves the factorizations
+# and costs one more cut.
+MASTER_GAP_SHARE = 0.5
+MASTER_TOL_SHARE = 1e-2  # of the cutting plane's own tolerance: no master is solved further
 
 
 # --- the problem ----------------------------------------------------------------------------------
 
 
-class Problem:
-    """The relaxation for sets of m at γ (absolute), on X, T and ω of the columns gathered, which
-    problems may share.
+class Relaxation:
+    """The convex relaxation for m features and penalty γ (unscaled).
+
+    Several relaxations may share `data`.
     """
 
-    def __init__(self, data: Gathered, m: int, gamma: float) -> None:
+    def __init__(self, data: GatheredColumns, m: int, gamma: float) -> None:
         self.data, self.m, self.gamma = data, m, gamma
-        self.tt = float(np.vdot(data.T, data.T))
-        self.last: tuple[Index, restricted_master.Factor] | None = None
+        self.T_norm2 = float(np.vdot(data.T, data.T))
+        self.last_factor: tuple[IntArray, Factor] | None = None  # and the features it stands for
 
-    def restricted(self, sets: Sequence[Index]) -> tuple[restricted_master.Master, Index]:
-        """The master over `sets`, and the features that its rows stand for."""
+    def master(self, sets: Sequence[IntArray]) -> tuple[RestrictedMaster, IntArray]:
+        """Return the master over `sets`, and the features that its rows stand for."""
         features = np.unique(np.concatenate(sets))
-        self.data.take(features)
-        members = tuple(np.searchsorted(features, np.sort(s)) for s in sets)
-        return restricted_master.Master(
-            *self.data.gram(features), self.tt, self.gamma, members
-        ), features
+        self.data.add(features)
+        positions = tuple(np.searchsorted(features, np.sort(s)) for s in sets)
+        G, B = self.data.gram(features)
+        return RestrictedMaster(G, B, self.T_norm2, self.gamma, positions), features
 
-    def keep(self, features: Index, factor: restricted_master.Factor) -> None:
-        """Remember the master's last factor, by the features it stands for."""
-        self.last = (features[factor.alive], factor)
+    def keep_factor(self, features: IntArray, factor: Factor) -> None:
+        """Keep the last factor of a master over `features`."""
+        self.last_factor = (features[factor.active], factor)
 
-    def fitting(self, features: Index) -> restricted_master.Factor | None:
-        """The remembered factor, for a master over `features`."""
-        if self.last is None:
+    def factor_for(self, features: IntArray) -> Factor | None:
+        """Return the kept factor, for a master over `features`, if they include all of its own."""
+        if self.last_factor is None:
             return None
-        own, factor = self.last
-        return (
-            factor._replace(alive=np.searchsorted(features, own))
-            if np.isin(own, features).all()
-            else None
-        )
+        factor_features, factor = self.last_factor
+        if not np.isin(factor_features, features).all():
+            return None
+        return factor._replace(active=np.searchsorted(features, factor_features))
 
-    def rounded(self, cuts: Cuts) -> tuple[Index, Elimination]:
-        """The heaviest features of the union, and their order of elimination, paused at m."""
-        heaviest = np.argsort(-row_norms(cuts.W), kind="stable")[: CANDIDATES * self.m]
-        features = cuts.features[np.sort(heaviest)]
-        self.data.take(features)  # a finished run that is resumed has gathered nothing yet
-        return features, eliminate(*self.data.gram(features), self.tt, self.gamma, stops=(self.m,))
+    def eliminate_to_m(self, state: CuttingPlaneState) -> tuple[IntArray, Elimination]:
+        """Return the features of largest weight in the union, and their order of elimination."""
+        heaviest = np.argsort(-row_norms(state.W), kind="stable")[: CANDIDATES * self.m]
+        features = state.features[np.sort(heaviest)]
+        self.data.add(features)  # a finished run that is resumed has gathered nothing yet
+        G, B = self.data.gram(features)
+        return features, eliminate(G, B, self.T_norm2, self.gamma, pauses=(self.m,))
 
-    def bound(self, V: FloatArray, s: FloatArray) -> float:
-        """a²/(2b), a = tr(VᵀT), b = ‖V‖² + (Σ of the m largest s_j)/γ."""
+    def lower_bound(self, V: FloatArray, s: FloatArray) -> float:
+        """Return a²/(2b), a = tr(VᵀT), b = ‖V‖² + (Σ of the m largest s_j)/γ."""
         a, b = np.vdot(V, self.data.T), np.vdot(V, V) + s.sum() / self.gamma
         return float(a**2 / (2 * b)) if b > 0 else 0.0
 
@@ -91,57 +96,57 @@ class Problem:
 # --- the scores -----------------------------------------------------------------------------------
 
 
-def score(
-    problems: Sequence[Problem], residuals: Sequence[FloatArray]
-) -> list[tuple[Index, FloatArray]]:
-    """For each problem the m largest s_j = ‖(XcᵀV)_j‖² and their features, best first.
+def largest_scores(
+    problems: Sequence[Relaxation], residuals: Sequence[FloatArray]
+) -> list[tuple[IntArray, FloatArray]]:
+    """Return, for each problem, the features of the m largest s_j = ‖(XcᵀV)_j‖², and these s_j.
 
-    One pass for all of them.
+    They come best first. One pass over X serves all problems.
     """
     X, sizes = problems[0].data.X, [problem.m for problem in problems]
-    V = np.hstack([problem.data.centre(V) for problem, V in zip(problems, residuals, strict=True)])
+    V = np.hstack([problem.data.center(V) for problem, V in zip(problems, residuals, strict=True)])
     ends = np.cumsum([V.shape[1] for V in residuals])
     if X.column_tiles:
-        found = X.map_columns(_best_of_block, V, ends, sizes, label="scores")
+        tiles = X.map_columns(_largest_of_tile, V, ends, sizes, label="scores")
     else:
-        found = [_best(_squares(X.T @ V, ends), 0, sizes)]
-    best = []
+        tiles = [_largest(_group_norms2(X.T @ V, ends), 0, sizes)]
+    result = []
     for k, m in enumerate(sizes):
-        index, s = (np.concatenate(part) for part in zip(*(of[k] for of in found), strict=True))
-        first = np.lexsort((index, -s))[:m]
-        best.append((index[first], s[first]))
-    return best
+        features = np.concatenate([tile[k][0] for tile in tiles])
+        s = np.concatenate([tile[k][1] for tile in tiles])
+        best = np.lexsort((features, -s))[:m]
+        result.append((features[best], s[best]))
+    return result
 
 
-def _best_of_block(
-    block: Any, start: int, stop: int, V: FloatArray, ends: Index, sizes: list[int]
-) -> list[tuple[Index, FloatArray]]:
+def _largest_of_tile(
+    block: Any, start: int, stop: int, V: FloatArray, ends: IntArray, sizes: list[int]
+) -> list[tuple[IntArray, FloatArray]]:
     if sp.issparse(block):
         columns = sp.csc_array(block)
         s = np.empty((block.shape[1], len(ends)))
         _column_scores(columns.indptr, columns.indices, columns.data, V, ends, s)
     else:
-        s = _squares(block.T @ V, ends)
-    return _best(s, start, sizes)
+        s = _group_norms2(block.T @ V, ends)
+    return _largest(s, start, sizes)
 
 
-def _squares(P: FloatArray, ends: Index) -> FloatArray:
-    """‖·‖² of each row's parts that end at `ends`."""
-    return np.stack(
-        [np.einsum("jr,jr->j", part, part) for part in np.split(P, ends[:-1], axis=1)], axis=1
-    )
+def _group_norms2(P: FloatArray, ends: IntArray) -> FloatArray:
+    """Return the squared norm, per row, of each group of columns; group k ends before ends[k]."""
+    groups = np.split(P, ends[:-1], axis=1)
+    return np.stack([np.einsum("jr,jr->j", group, group) for group in groups], axis=1)
 
 
 @njit(nogil=True, cache=True)
 def _column_scores(
-    indptr: FloatArray,
-    rows: FloatArray,
+    indptr: IntArray,
+    rows: IntArray,
     values: FloatArray,
     V: FloatArray,
-    ends: Index,
+    ends: IntArray,
     s: FloatArray,
 ) -> None:
-    """The same of XᵀV, a column at a time: nothing d × r exists."""
+    """Fill s with `_group_norms2` of XᵀV, one column of X at a time: no d × r array is made."""
     product = np.empty(V.shape[1])
     for j in range(len(indptr) - 1):
         product[:] = 0
@@ -157,150 +162,164 @@ def _column_scores(
                 c += 1
 
 
-def _best(scores: FloatArray, start: int, sizes: list[int]) -> list[tuple[Index, FloatArray]]:
-    """The m largest of each column of `scores`, equal ones by lower index."""
-    best = []
+def _largest(scores: FloatArray, start: int, sizes: list[int]) -> list[tuple[IntArray, FloatArray]]:
+    """Return the m largest of each column of `scores`, equal ones by lower index."""
+    result = []
     for s, m in zip(scores.T, sizes, strict=True):
-        least = np.partition(s, len(s) - m)[len(s) - m] if len(s) > m else -np.inf
-        candidates = np.flatnonzero(s >= least)
-        first = candidates[np.argsort(-s[candidates], kind="stable")][:m]
-        best.append((first + start, s[first]))
-    return best
+        threshold = np.partition(s, len(s) - m)[len(s) - m] if len(s) > m else -np.inf
+        candidates = np.flatnonzero(s >= threshold)
+        best = candidates[np.argsort(-s[candidates], kind="stable")][:m]
+        result.append((best + start, s[best]))
+    return result
 
 
 # --- the step -------------------------------------------------------------------------------------
 
 
-class Cuts(NamedTuple):
-    """The cutting plane after some cuts, with its certificate.
+class CuttingPlaneState(NamedTuple):
+    """The cutting plane after some cuts, with its certificate."""
 
-    sets : the feature sets pᵗ that carry weight, each sorted by score.
-    eta : (κ,) their weights on the simplex.
-    features, W : the u features in those sets, and Σ_t Ωᵗ (u × r).
-    following : the next set, found by the last pass.
-    upper, lower : bounds of the relaxation's optimum; `lower` is the best so far.
-    """
-
-    sets: tuple[Index, ...]
-    eta: FloatArray
-    features: Index
-    W: FloatArray
-    following: Index
-    upper: float
-    lower: float
+    sets: tuple[IntArray, ...]  # the feature sets pᵗ that carry weight, each best first
+    eta: FloatArray  # (κ,): their weights on the simplex
+    features: IntArray  # (u,): the features in those sets
+    W: FloatArray  # u × r: Σ_t Ωᵗ
+    next_set: IntArray  # from the last pass
+    upper: float  # bounds of the relaxation's optimum
+    lower: float  # the best so far
 
     @property
     def gap(self) -> float:
+        """The relative gap between the bounds."""
         return max(self.upper - self.lower, 0.0) / self.upper if self.upper > 0 else 0.0
 
 
-def start(problem: Problem) -> Cuts:
-    """V = T: no set yet; its following one comes by the first pass."""
-    none = np.empty(0, dtype=np.int64)
-    return Cuts(
-        (), np.empty(0), none, np.empty((0, problem.data.T.shape[1])), none, problem.tt / 2, 0.0
-    )
+def initial_state(problem: Relaxation) -> CuttingPlaneState:
+    """Return the state at V = T, without any set. The first pass gives the first one."""
+    empty = np.empty(0, dtype=np.int64)
+    W = np.empty((0, problem.data.T.shape[1]))
+    return CuttingPlaneState((), np.empty(0), empty, W, empty, problem.T_norm2 / 2, 0.0)
 
 
-def solve(problem: Problem, cuts: Cuts, solver: str, tol: float) -> Cuts:
-    """Add the violated set and solve the master; sets without weight go."""
-    sets = (*cuts.sets, cuts.following)
-    restricted, features = problem.restricted(sets)
-    eta, W = np.append(cuts.eta, 0.0 if cuts.sets else 1.0), np.zeros_like(restricted.B)
-    W[np.searchsorted(features, cuts.features)] = cuts.W
-    solution = restricted_master.solve(
-        restricted, eta, solver, max(tol, INEXACT * cuts.gap), problem.fitting(features), W
+def add_set(
+    problem: Relaxation, state: CuttingPlaneState, solver: str, tol: float
+) -> CuttingPlaneState:
+    """Add the next set, solve the master, and drop the sets without weight."""
+    sets = (*state.sets, state.next_set)
+    master, features = problem.master(sets)
+    eta = np.append(state.eta, 0.0 if state.sets else 1.0)
+    W = np.zeros_like(master.B)
+    W[np.searchsorted(features, state.features)] = state.W
+    solution = master_solvers.solve(
+        master,
+        eta,
+        solver,
+        max(tol, MASTER_GAP_SHARE * state.gap),
+        problem.factor_for(features),
+        W,
     )
-    problem.keep(features, solution.factor)
-    kept = np.flatnonzero(solution.eta > 0)
-    used = np.unique(np.concatenate([restricted.sets[t] for t in kept]))
-    return cuts._replace(
-        sets=tuple(sets[t] for t in kept),
-        eta=solution.eta[kept],
-        features=features[used],
-        W=solution.W[used],
+    problem.keep_factor(features, solution.factor)
+    kept_sets = np.flatnonzero(solution.eta > 0)
+    kept_rows = np.unique(np.concatenate([master.sets[t] for t in kept_sets]))
+    return state._replace(
+        sets=tuple(sets[t] for t in kept_sets),
+        eta=solution.eta[kept_sets],
+        features=features[kept_rows],
+        W=solution.W[kept_rows],
         upper=solution.value,
     )
 
 
-def certify(problems: Sequence[Problem], runs: Sequence[Cuts]) -> list[Cuts]:
-    """One pass: the bound that each residual V gives, and the set that violates it most."""
+def certify(
+    problems: Sequence[Relaxation], states: Sequence[CuttingPlaneState]
+) -> list[CuttingPlaneState]:
+    """Bound each relaxation by its residual V, and find the next sets. One pass over X."""
     residuals = [
-        problem.data.residual(cuts.W, cuts.features)
-        for problem, cuts in zip(problems, runs, strict=True)
+        problem.data.residual(state.W, state.features)
+        for problem, state in zip(problems, states, strict=True)
     ]
+    scores = largest_scores(problems, residuals)
     return [
-        cuts._replace(following=following, lower=max(cuts.lower, problem.bound(V, s)))
-        for problem, cuts, V, (following, s) in zip(
-            problems, runs, residuals, score(problems, residuals), strict=True
+        state._replace(next_set=next_set, lower=max(state.lower, problem.lower_bound(V, s)))
+        for problem, state, V, (next_set, s) in zip(
+            problems, states, residuals, scores, strict=True
         )
     ]
 
 
-def record(cuts: Cuts) -> Record:
+def measure(state: CuttingPlaneState) -> Record:
+    """Return the record of a state in the history."""
     return {
-        "upper": cuts.upper,
-        "lower": cuts.lower,
-        "gap": cuts.gap,
-        "sets": len(cuts.sets),
-        "features": len(cuts.features),
+        "upper": state.upper,
+        "lower": state.lower,
+        "gap": state.gap,
+        "sets": len(state.sets),
+        "features": len(state.features),
     }
 
 
 # --- the loop -------------------------------------------------------------------------------------
 
 
-def cutting_plane(problem: Problem, *, solver: str, tol: float, max_iter: int) -> Result[Cuts]:
-    """Cut until the relative gap is `tol`: κ cuts are κ + 1 passes."""
+def cutting_plane(
+    problem: Relaxation, *, solver: str, tol: float, max_iter: int
+) -> Result[CuttingPlaneState]:
+    """Cut until the relative gap is `tol`. κ cuts read X κ + 1 times."""
+
+    def step(state: CuttingPlaneState) -> CuttingPlaneState:
+        solved = add_set(problem, state, solver, MASTER_TOL_SHARE * tol)
+        return certify([problem], [solved])[0]
+
+    [first] = certify([problem], [initial_state(problem)])
     return iterate(
-        lambda cuts: certify([problem], [solve(problem, cuts, solver, 1e-2 * tol)])[0],
-        *certify([problem], [start(problem)]),
-        measure=record,
-        stop="gap",
-        tol=tol,
-        max_iter=max_iter,
-        name="SparGE",
+        step, first, measure=measure, stop="gap", tol=tol, max_iter=max_iter, name="SparGE"
     )
 
 
-class SideBySide(NamedTuple):
-    """The cuts of several problems (`Cuts`, or their fields as a checkpoint gives them back)."""
+class JointState(NamedTuple):
+    """The states of several problems. A checkpoint gives each back as the tuple of its fields."""
 
-    runs: tuple[Any, ...]
+    states: tuple[Any, ...]
 
 
-def side_by_side(
-    problems: Sequence[Problem], *, solver: str, tol: float, max_iter: int, name: str
-) -> list[Result[Cuts]]:
-    """`cutting_plane` of each problem, in the passes of the longest: a pass serves all that have
-    not ended.
+def solve_jointly(
+    problems: Sequence[Relaxation], *, solver: str, tol: float, max_iter: int, name: str
+) -> list[Result[CuttingPlaneState]]:
+    """Solve several problems by `cutting_plane`, in the passes of the slowest one.
+
+    A pass over X serves all problems that have not converged.
     """
 
-    def step(state: SideBySide) -> SideBySide:
-        runs = [Cuts(*run) for run in state.runs]
-        open_ = [k for k, cuts in enumerate(runs) if cuts.gap > tol or not cuts.sets]
-        moved = certify(
-            [problems[k] for k in open_],
-            [solve(problems[k], runs[k], solver, 1e-2 * tol) for k in open_],
+    def step(joint: JointState) -> JointState:
+        states = [CuttingPlaneState(*state) for state in joint.states]
+        active = [k for k, state in enumerate(states) if state.gap > tol or not state.sets]
+        certified = certify(
+            [problems[k] for k in active],
+            [add_set(problems[k], states[k], solver, MASTER_TOL_SHARE * tol) for k in active],
         )
-        for k, cuts in zip(open_, moved, strict=True):
-            runs[k] = cuts
-        return SideBySide(tuple(runs))
+        for k, state in zip(active, certified, strict=True):
+            states[k] = state
+        return JointState(tuple(states))
 
-    def measure(state: SideBySide) -> Record:
-        records = [record(cuts) for cuts in state.runs]
-        each = {f"{key} {k}": value for k, one in enumerate(records) for key, value in one.items()}
-        return {"gap": max(one["gap"] for one in records), **each}
+    def measure_jointly(joint: JointState) -> Record:
+        records = [measure(state) for state in joint.states]
+        numbered = {
+            f"{key} {k}": value for k, record in enumerate(records) for key, value in record.items()
+        }
+        return {"gap": max(record["gap"] for record in records), **numbered}
 
-    first = SideBySide(tuple(certify(problems, [start(problem) for problem in problems])))
-    found = iterate(step, first, measure=measure, stop="gap", tol=tol, max_iter=max_iter, name=name)
+    first = JointState(tuple(certify(problems, [initial_state(problem) for problem in problems])))
+    joint = iterate(
+        step, first, measure=measure_jointly, stop="gap", tol=tol, max_iter=max_iter, name=name
+    )
     results = []
-    for k, run in enumerate(found.value.runs):
+    for k, fields in enumerate(joint.value.states):
+        state = CuttingPlaneState(*fields)
         history = [
-            {key: joint[f"{key} {k}"] for key in ("upper", "lower", "gap", "sets", "features")}
-            for joint in found.history
+            {key: record[f"{key} {k}"] for key in ("upper", "lower", "gap", "sets", "features")}
+            for record in joint.history
         ]
-        ended = next((i + 1 for i, one in enumerate(history) if one["gap"] <= tol), len(history))
-        status = Status.CONVERGED if Cuts(*run).gap <= tol else found.status
-        results.append(Result(Cuts(*run), status, history[:ended]))
+        converged_at = [number for number, record in enumerate(history, 1) if record["gap"] <= tol]
+        length = converged_at[0] if converged_at else len(history)
+        status = Status.CONVERGED if state.gap <= tol else joint.status
+        results.append(Result(state, status, history[:length]))
     return results

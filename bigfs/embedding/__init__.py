@@ -1,1 +1,1 @@
-"""Embeddings of the samples: spectral decompositions, and the responses T that SparGE explains."""
+"""Embeddings of the samples: spectral decompositions, kernels, and the responses of SparGE."""

@@ -1,12 +1,13 @@
-"""Spectral work on operators that are never formed: embeddings of graphs and hypergraphs,
-randomized SVD.
+"""Embeddings of graphs and hypergraphs, and a randomized SVD, from operators that are never formed.
 
-    graph        N = D^-½ A D^-½ = I − L                         D = diag(A 1)
-    hypergraph   N = D_v^-½ H diag(w) D_e⁻¹ Hᵀ D_v^-½ = I − L_H   D_v = diag(H w); for w = 1,
-        JHLSR's
+    graph        N = D^-½ A D^-½ = I − L                          D = diag(A 1)
+    hypergraph   N = D_v^-½ H diag(w) D_e⁻¹ Hᵀ D_v^-½ = I − L_H   D_v = diag(H w)
 
-N's largest eigenvalue is 1, once for each connected component c, with the vector D^½ 1_c: trivial,
-because it tells only the component. The embedding is what comes after those.
+With w = 1 the second operator is JHLSR's.
+
+The largest eigenvalue of N is 1, once for each connected component c, with the vector D^½ 1_c.
+These vectors are trivial, because they tell nothing but the component. The embedding consists of
+the next ones.
 """
 
 from __future__ import annotations
@@ -22,23 +23,21 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, lobp
 from bigfs import engine
 from bigfs.graph import components
 from bigfs.graph.hypergraph import Hypergraph
-from bigfs.matrix import Centred
+from bigfs.matrix import Centered
 from bigfs.result import NotConverged, Result, Status, iterate
 from bigfs.types import AnyArray
 
-DENSE = 300  # vertices; below it the n × n matrix is the cheapest way
-OVERSAMPLE = 10  # of the randomized SVD; Halko, Martinsson, Tropp 2011, section 4.2
-GAP = 0.01  # of the largest squared singular value
-NEGLIGIBLE = 1e-6  # of the largest singular value; squares in float64 know no less
+MAX_DENSE_VERTICES = 300  # up to here the n × n matrix is the cheapest way
+OVERSAMPLING = 10  # of the randomized SVD [Halko, Martinsson, Tropp 2011, section 4.2]
+MIN_GAP = 0.01  # of the largest squared singular value: a smaller gap counts as this one
+NEGLIGIBLE = 1e-6  # of the largest singular value: float64 cannot tell the square of less from 0
 
 
 class Embedding(NamedTuple):
-    """`vectors` (n × r), orthonormal, each with its largest entry positive; `values` (r),
-    decreasing.
-    """
+    """Eigenvectors or left singular vectors, with their values."""
 
-    vectors: AnyArray
-    values: AnyArray
+    vectors: AnyArray  # n × r, orthonormal, the largest entry of each positive
+    values: AnyArray  # (r,), decreasing
 
 
 # --- eigenvectors -------------------------------------------------------------------------------
@@ -47,22 +46,21 @@ class Embedding(NamedTuple):
 def graph_embedding(
     A: sp.csr_array, r: int, *, tol: float = 1e-8, max_iter: int = 1000, seed: int = 0
 ) -> Result[Embedding]:
-    """The r leading eigenvectors of D^-½ A D^-½ after the trivial ones, of a symmetric affinity A
-    (n × n).
+    """Return the r leading non-trivial eigenvectors of D^-½ A D^-½, A a symmetric affinity (n × n).
 
-    These are the first non-trivial eigenvectors of the normalized Laplacian: `1 − values` are its
-    eigenvalues. See `leading` for the parameters and what the result says. `stats["components"]`
-    counts what was dropped.
+    They are the first non-trivial eigenvectors of the normalized Laplacian, with the eigenvalues
+    `1 − values`. `stats["components"]` is the number of trivial vectors. See `leading_eigenvectors`
+    for the other parameters and the result.
     """
     degree = np.asarray(A.sum(axis=1), dtype=np.float64).ravel()
-    root = _inverse_root(degree)
+    inverse_root = _inverse_root(degree)
     parts = components(A)
 
-    def times(V: AnyArray) -> AnyArray:
-        return np.asarray(root[:, None] * (A @ (root[:, None] * V)))
+    def multiply(V: AnyArray) -> AnyArray:
+        return np.asarray(inverse_root[:, None] * (A @ (inverse_root[:, None] * V)))
 
-    return leading(
-        times,
+    return leading_eigenvectors(
+        multiply,
         r,
         _trivial(degree, parts.labels),
         tol=tol,
@@ -75,23 +73,25 @@ def graph_embedding(
 def hypergraph_embedding(
     hypergraph: Hypergraph, r: int, *, tol: float = 1e-8, max_iter: int = 1000, seed: int = 0
 ) -> Result[Embedding]:
-    """The r leading eigenvectors of I − L_H after the trivial ones.
+    """Return the r leading non-trivial eigenvectors of I − L_H.
 
-    The degrees count the weights, D_v = diag(H w), so that the trivial vectors are known for any w;
-    for w = 1 the operator is that of JHLSR and `Hypergraph.similarity`. See `leading`.
+    The degrees include the weights, D_v = diag(H w), so that the trivial vectors are known for any
+    w. With w = 1 the operator is that of JHLSR and of `Hypergraph.similarity`. See
+    `leading_eigenvectors` for the other parameters and the result.
     """
     H, degree = hypergraph.H, hypergraph.H @ hypergraph.w
-    root, share = _inverse_root(degree), hypergraph.w / hypergraph.edge_degrees
+    inverse_root = _inverse_root(degree)
     Ht = sp.csr_array(H.T)
-    used = sp.csr_array(H @ sp.diags_array(share))
-    _, labels = connected_components(sp.block_array([[None, used], [used.T, None]]), directed=False)
+    weighted = sp.csr_array(H @ sp.diags_array(hypergraph.w / hypergraph.edge_degrees))
+    bipartite = sp.block_array([[None, weighted], [weighted.T, None]])  # samples and hyperedges
+    _, labels = connected_components(bipartite, directed=False)
     _, labels = np.unique(labels[: H.shape[0]], return_inverse=True)
 
-    def times(V: AnyArray) -> AnyArray:
-        return np.asarray(root[:, None] * (used @ (Ht @ (root[:, None] * V))))
+    def multiply(V: AnyArray) -> AnyArray:
+        return np.asarray(inverse_root[:, None] * (weighted @ (Ht @ (inverse_root[:, None] * V))))
 
-    return leading(
-        times,
+    return leading_eigenvectors(
+        multiply,
         r,
         _trivial(degree, labels),
         tol=tol,
@@ -101,29 +101,43 @@ def hypergraph_embedding(
     )
 
 
-def leading(
-    times: Any, r: int, trivial: sp.csr_array, *, tol: float, max_iter: int, seed: int, name: str
+def leading_eigenvectors(
+    multiply: Any, r: int, trivial: sp.csr_array, *, tol: float, max_iter: int, seed: int, name: str
 ) -> Result[Embedding]:
-    """The r largest eigenvalues, with their vectors, of a symmetric N with ‖N‖ ≤ 1 and known
-    trivial vectors.
+    """Return the r leading non-trivial eigenvectors of a symmetric N with ‖N‖ ≤ 1.
 
-    Lanczos (ARPACK; LOBPCG goes on where it gives up) from a fixed start on N − 2 T₀T₀ᵀ, which
-    moves the trivial eigenvalues to −1, so that a graph in many components needs no more steps than
-    a connected one.
+    Lanczos iterations (ARPACK) start from a fixed vector; LOBPCG continues where they give up. They
+    work on N − 2 T₀T₀ᵀ, which moves the trivial eigenvalues to −1, so that a graph of many
+    components needs no more steps than a connected one.
 
     Parameters
     ----------
-    times : V (n × m) → N V, on this process or over the cluster.
-    trivial : T₀ (n × c), orthonormal, N T₀ = T₀ (or an isolated vertex).
-    tol : of ‖N v − λ v‖, for each vector; 1 is the scale of N.
+    multiply : callable
+        Function from V (n × m) to N V, in this process or on the cluster.
+    r : int
+        Number of vectors.
+    trivial : csr_array of shape (n, c)
+        T₀, orthonormal, with N T₀ = T₀ except for isolated vertices.
+    tol : float
+        Largest ‖N v − λ v‖ of a vector. The scale of N is 1.
+    max_iter : int
+        Maximum number of iterations.
+    seed : int
+        Seed of the first vector.
+    name : str
+        What is computed, for the warning.
 
-    Returns ------- Result with an `Embedding`. `stats`: `components`, `residual` (the largest),
-    `gap` between the last value kept and the next, `degenerate` (whether the gap, or one among the
-    values kept, is within the residual: those vectors are only one basis of their space).
+    Returns
+    -------
+    Result
+        An `Embedding`. The stats have `components`, c; `residual`, the largest; `gap`, between the
+        last value kept and the next one; and `degenerate`, whether this gap or one among the values
+        kept is within the residual, so that the vectors are only one basis of their space.
 
     Raises
     ------
-    ValueError : for more vectors than the n − c that there are.
+    ValueError
+        N has fewer than r non-trivial eigenvectors.
     """
     n, c = trivial.shape
     if not 1 <= r <= n - c:
@@ -131,35 +145,36 @@ def leading(
             f"{n} samples in {c} connected components have {n - c} non-trivial "
             f"eigenvectors; {r} were requested"
         )
-    flat = sp.csr_array(trivial.T)
+    trivial_t = sp.csr_array(trivial.T)
 
-    def deflated(V: AnyArray) -> AnyArray:
-        tall = V.reshape(n, -1)
-        return np.asarray(times(tall) - 2 * (trivial @ (flat @ tall))).reshape(V.shape)
+    def multiply_deflated(V: AnyArray) -> AnyArray:
+        columns = V.reshape(n, -1)  # ARPACK asks for one vector
+        product = multiply(columns) - 2 * (trivial @ (trivial_t @ columns))
+        return np.asarray(product).reshape(V.shape)
 
-    wanted = min(r + 1, n - c)  # one more, to see the gap
-    if n <= DENSE or wanted > n // 6:
+    count = min(r + 1, n - c)  # one more, for the gap
+    if n <= MAX_DENSE_VERTICES or count > n // 6:
         engine.require_memory(
             3 * 8 * n * n, f"computing {r} eigenvectors of {n} samples from the dense n × n matrix"
         )
-        N = deflated(np.eye(n))
+        N = multiply_deflated(np.eye(n))
         values, vectors = np.linalg.eigh((N + N.T) / 2)
     else:
-        values, vectors = _lanczos(deflated, n, wanted, tol, max_iter, seed)
-    found = np.argsort(-values, kind="stable")
-    after = values[found[r]] if len(found) > r and wanted > r else -1.0
-    values, vectors = values[found[:r]], signed(vectors[:, found[:r]])
-    residual = float(np.linalg.norm(deflated(vectors) - vectors * values, axis=0).max(initial=0.0))
-    done = residual <= tol
-    gaps = -np.diff(np.append(values, after))
+        values, vectors = _lanczos(multiply_deflated, n, count, tol, max_iter, seed)
+    order = np.argsort(-values, kind="stable")
+    next_value = values[order[r]] if len(order) > r and count > r else -1.0
+    values, vectors = values[order[:r]], fix_signs(vectors[:, order[:r]])
+    residuals = np.linalg.norm(multiply_deflated(vectors) - vectors * values, axis=0)
+    residual = float(residuals.max(initial=0.0))
+    gaps = -np.diff(np.append(values, next_value))
     stats = {
         "components": c,
         "residual": residual,
         "gap": float(gaps[-1]),
         "degenerate": bool(np.any(gaps <= max(residual, tol))),
     }
-    status = Status.CONVERGED if done else Status.MAX_ITER
-    if not done:
+    status = Status.CONVERGED if residual <= tol else Status.MAX_ITER
+    if status is not Status.CONVERGED:
         warnings.warn(
             f"{name} {status} (residual {residual:.1e}, tolerance {tol:.0e})",
             NotConverged,
@@ -169,9 +184,9 @@ def leading(
 
 
 def _lanczos(
-    times: Any, n: int, count: int, tol: float, max_iter: int, seed: int
+    multiply: Any, n: int, count: int, tol: float, max_iter: int, seed: int
 ) -> tuple[AnyArray, AnyArray]:
-    operator = LinearOperator((n, n), dtype=np.float64, matvec=times, matmat=times)
+    operator = LinearOperator((n, n), dtype=np.float64, matvec=multiply, matmat=multiply)
     start = np.random.default_rng(seed).normal(size=n)
     try:
         # ARPACK's tolerance is relative to the value, which may be small: ask for a little more
@@ -187,22 +202,20 @@ def _lanczos(
     return values, vectors
 
 
-def signed(vectors: AnyArray) -> AnyArray:
-    """Each column with its largest entry positive (the first of equals), so that a sign is no
-    chance.
-    """
+def fix_signs(vectors: AnyArray) -> AnyArray:
+    """Return the columns with their largest entry, the first of equals, made positive."""
     largest = np.abs(vectors).argmax(axis=0)
-    return np.asarray(
-        vectors * np.where(vectors[largest, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
-    )
+    is_negative = vectors[largest, np.arange(vectors.shape[1])] < 0
+    return np.asarray(vectors * np.where(is_negative, -1.0, 1.0))
 
 
 def _inverse_root(degree: AnyArray) -> AnyArray:
+    """Return degree^-½, and 0 for an isolated vertex."""
     return np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
 
 
 def _trivial(degree: AnyArray, labels: AnyArray) -> sp.csr_array:
-    """D^½ 1_c of each component, of unit length; an isolated vertex is its own."""
+    """Return D^½ 1_c of each component c at unit length. An isolated vertex is one of its own."""
     values = np.where(degree > 0, np.sqrt(degree), 1.0)
     values /= np.sqrt(np.bincount(labels, weights=values**2))[labels]
     return sp.csr_array((values, labels, np.arange(len(labels) + 1)))
@@ -211,80 +224,95 @@ def _trivial(degree: AnyArray, labels: AnyArray) -> sp.csr_array:
 # --- randomized SVD -----------------------------------------------------------------------------
 
 
-class Subspace(NamedTuple):
-    Q: AnyArray  # n × l, orthonormal: where the singular vectors are looked for
-    U: AnyArray  # n × r, left singular vectors in Q's span
-    s: AnyArray  # r
+class SubspaceState(NamedTuple):
+    """The subspace iteration after some steps."""
+
+    Q: AnyArray  # n × l, orthonormal: spans the space in which the singular vectors are sought
+    U: AnyArray  # n × r: left singular vectors in the span of Q
+    s: AnyArray  # (r,): singular values
     residual: float  # max_i ‖Xc Xcᵀ u_i − s_i² u_i‖ / s_1²
     # ‖Xc Xcᵀ U − U diag(s²)‖ / (s_r² − s_{r+1}²): about the distance of U's span from the true one
     error: float
 
 
 def randomized_svd(
-    Xc: Centred, r: int, *, tol: float = 1e-3, max_iter: int = 200, seed: int = 0
+    Xc: Centered, r: int, *, tol: float = 1e-3, max_iter: int = 200, seed: int = 0
 ) -> Result[Embedding]:
-    """The r largest singular values of Xc (n × d) and their left singular vectors, Xc never formed.
+    """Return the r largest singular values of Xc (n × d) with their left singular vectors.
 
-    Subspace iteration with oversampling (Halko, Martinsson, Tropp 2011, algorithm 4.4), each step
-    two passes over X: Z = XcᵀQ (d × l, dense) and Y = XcZ; a Rayleigh–Ritz step gives the vectors
-    and their residuals at once.
+    Xc is never formed. Subspace iteration with oversampling (Halko, Martinsson, Tropp 2011,
+    algorithm 4.4) takes two passes over X per step: Z = XcᵀQ (d × l, dense) and Y = XcZ. A
+    Rayleigh–Ritz step gives the vectors and their residuals at once.
 
     Parameters
     ----------
-    tol : of ‖XcXcᵀU − U diag(s²)‖ / (s_r² − s_{r+1}²), which bounds the sine of the angle between
-        U's span and the true
-        one (Davis and Kahan 1970). A gap below 0.01 s_1² counts as that: vectors beyond it are as
-        good as those kept.
-    seed : of the start, the same for any tiling.
+    Xc : Centered
+        The centered data.
+    r : int
+        Number of vectors.
+    tol : float, default=1e-3
+        Tolerance of ‖XcXcᵀU − U diag(s²)‖ / (s_r² − s_{r+1}²), which bounds the sine of the angle
+        between the span of U and the true one (Davis and Kahan 1970). A gap below 0.01 s_1² counts
+        as 0.01 s_1²: the vectors beyond such a gap are as good as those kept.
+    max_iter : int, default=200
+        Maximum number of steps.
+    seed : int, default=0
+        Seed of the start, which is the same for any tiling.
 
-    Returns ------- Result with an `Embedding` (U, s). Vectors of negligible singular value are left
-    out, so there may be fewer than r. `stats`: `residual`, `error`, `passes`.
+    Returns
+    -------
+    Result
+        An `Embedding` of U and s. Vectors of negligible singular value are left out, so there may
+        be fewer than r. The stats have `residual`, `error` and `passes`.
 
     Raises
     ------
-    ValueError : for more than min(n − 1, d) vectors.
+    ValueError
+        More than min(n − 1, d) vectors are requested.
     """
     n, d = Xc.shape
     if not 1 <= r <= min(n - 1, d):
         raise ValueError(
-            f"the number of singular vectors must be at most {min(n - 1, d)} for a centred "
+            f"the number of singular vectors must be at most {min(n - 1, d)} for a centered "
             f"{n} × {d} matrix; got {r}"
         )
-    width = min(r + OVERSAMPLE, n, d)
+    width = min(r + OVERSAMPLING, n, d)
     engine.require_memory(8 * (3 * n + d) * width, f"{r} singular vectors of a {n} × {d} matrix")
-    before = Xc.X.passes
+    passes_before = Xc.X.passes
 
-    def step(state: Subspace) -> Subspace:
+    def step(state: SubspaceState) -> SubspaceState:
         Z = Xc.rmatmul(state.Q)
         Y = Xc @ Z
         squares, W = np.linalg.eigh(Z.T @ Z)
         squares, W = np.maximum(squares[::-1], 0), W[:, ::-1][:, :r]
         U, largest = state.Q @ W, max(squares[0], np.finfo(float).tiny)
-        off = np.linalg.norm(Y @ W - U * squares[:r], axis=0)
-        gap = max(squares[r - 1] - (squares[r] if len(squares) > r else 0.0), GAP * largest)
-        return Subspace(
+        residuals = np.linalg.norm(Y @ W - U * squares[:r], axis=0)
+        next_square = squares[r] if len(squares) > r else 0.0
+        gap = max(squares[r - 1] - next_square, MIN_GAP * largest)
+        return SubspaceState(
             np.linalg.qr(Y)[0],
             U,
             np.sqrt(squares[:r]),
-            float(off.max() / largest),
-            float(np.linalg.norm(off) / gap),
+            float(residuals.max() / largest),
+            float(np.linalg.norm(residuals) / gap),
         )
 
     start = np.linalg.qr(np.random.default_rng(seed).normal(size=(n, width)))[0]
     result = iterate(
         step,
-        Subspace(start, np.zeros((n, r)), np.zeros(r), np.inf, np.inf),
+        SubspaceState(start, np.zeros((n, r)), np.zeros(r), np.inf, np.inf),
         measure=lambda state: {"residual": state.residual, "error": state.error},
         stop="error",
         tol=tol,
         max_iter=max_iter,
         name="randomized SVD",
     )
+    state = result.value
     stats = {
-        "residual": result.value.residual,
-        "error": result.value.error,
-        "passes": Xc.X.passes - before,
+        "residual": state.residual,
+        "error": state.error,
+        "passes": Xc.X.passes - passes_before,
     }
-    kept = result.value.s > NEGLIGIBLE * result.value.s[0]
-    found = Embedding(signed(result.value.U[:, kept]), result.value.s[kept])
-    return Result(found, result.status, result.history, stats)
+    kept = state.s > NEGLIGIBLE * state.s[0]
+    embedding = Embedding(fix_signs(state.U[:, kept]), state.s[kept])
+    return Result(embedding, result.status, result.history, stats)

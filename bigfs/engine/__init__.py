@@ -1,19 +1,20 @@
-"""The one door to Dask: work by tile on this process, on a cluster of processes, or at an address.
+"""The engine: tasks by tile in this process, on a cluster of processes, or at an address.
 
-A tile is a small key with `start`, `stop` and `load()`. One task is one tile's read and product;
-its result is dense and small. Results come back in tile order and sums are taken in a fixed tree,
-so the answer does not depend on the workers: neither on their number nor on the death of one.
+It is the only package that imports Dask. A tile is a small key with `start`, `stop` and `load()`.
+One task reads one tile and computes with it, and its result is dense and small. Results come back
+in the order of the tiles, and sums are taken in a fixed tree. So the answer depends neither on the
+number of workers nor on the death of one.
 
-With no `cluster(...)` around it the user's current `distributed.Client` is taken. Without one,
-everything runs serially in this process.
+Outside a `cluster(...)` block the user's current `distributed.Client` runs the tasks. Without a
+client they run serially in this process.
 """
 
-from bigfs.engine.cache import forget, keep, kept, load
+from bigfs.engine.cache import clear_cache, get_cached, is_cached, load
 from bigfs.engine.clusters import ClusterLost, client, cluster, n_workers, quiet_dask
 from bigfs.engine.memory import (
     NotEnoughMemory,
     format_bytes,
-    limited,
+    limit_memory,
     memory_limit,
     parse_bytes,
     peak_memory,
@@ -25,9 +26,9 @@ from bigfs.engine.tasks import (
     add,
     lazy_tiles,
     map_tiles,
-    once,
     progress,
     reduce_tiles,
+    shared_operand,
     show_progress,
 )
 
@@ -37,24 +38,24 @@ __all__ = [
     "Progress",
     "Tile",
     "add",
+    "clear_cache",
     "client",
     "cluster",
-    "forget",
     "format_bytes",
-    "keep",
-    "kept",
+    "get_cached",
+    "is_cached",
     "lazy_tiles",
-    "limited",
+    "limit_memory",
     "load",
     "map_tiles",
     "memory_limit",
     "n_workers",
-    "once",
     "parse_bytes",
     "peak_memory",
     "progress",
     "quiet_dask",
     "reduce_tiles",
     "require_memory",
+    "shared_operand",
     "show_progress",
 ]

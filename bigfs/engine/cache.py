@@ -1,4 +1,4 @@
-"""What a process keeps between tasks, and how a worker whose memory is nearly full gives way."""
+"""The cache of a process: what it read or computed, held between its tasks."""
 
 from __future__ import annotations
 
@@ -9,64 +9,68 @@ from typing import Any
 
 import numpy as np
 
-from bigfs.validation import checked
+from bigfs.validation import check_block
 
 LIBRARIES = 210 << 20  # bytes of a worker that has loaded its libraries and its kernels (measured)
-CACHE_SHARE = 0.25  # of what these leave it, for what is read once and kept
+CACHE_SHARE = 0.25  # share of a worker's other memory that the cache may take
 
-_kept: dict[tuple[Any, ...], tuple[Any, int]] = {}
+_cache: dict[tuple[Any, ...], tuple[Any, int]] = {}  # key: (value, bytes)
 
 
 def load(tile: Any) -> Any:
-    """`tile.load()`, kept in this process while there is room; a corpus that fits is read once.
+    """Return the block of a tile, from the cache of this process if it is there.
 
-    What does not fit is streamed: kept tiles stay, because a cyclic scan would evict each one just
-    before it is wanted again. A tile that is not `verified`, as those of a store are, is checked as
-    it comes.
+    The block is cached while there is room, so a corpus that fits is read once. The blocks beyond
+    that are read each time. Cached blocks stay, because a cyclic scan would evict each one just
+    before it is needed again. The block of a tile that is not `verified` is checked after each
+    read. The tiles of a store are verified.
     """
     if not hasattr(tile, "load"):
         return tile  # the array itself
     key = getattr(tile, "key", None)
-    return _loaded(tile) if key is None else keep(key, lambda: _loaded(tile))
+    return _load(tile) if key is None else get_cached(key, lambda: _load(tile))
 
 
-def _loaded(tile: Any) -> Any:
-    return tile.load() if getattr(tile, "verified", False) else checked(tile.load())
+def _load(tile: Any) -> Any:
+    return tile.load() if getattr(tile, "verified", False) else check_block(tile.load())
 
 
-def keep(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    """`make()`, kept in this process under `key` while there is room; what has another first part
-    of its key gives way.
+def get_cached(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    """Return the value cached under `key`, computing it with `make()` if absent.
+
+    A computed value is cached if there is room. Values of other corpora, whose keys have a
+    different first part, are evicted for it.
     """
-    if (found := _kept.get(key)) is not None:
-        return found[0]
+    if (entry := _cache.get(key)) is not None:
+        return entry[0]
     value = make()
     size = nbytes(value)
-    # copies: another thread's task may forget them meanwhile
-    for stale in [k for k in list(_kept) if k[0] != key[0]]:
+    # copies of the dict: the task of another thread may clear the cache meanwhile
+    for stale in [k for k in list(_cache) if k[0] != key[0]]:
         if _fits(size):
             break
-        _kept.pop(stale, None)
+        _cache.pop(stale, None)
     if _fits(size):
-        _kept[key] = (value, size)
+        _cache[key] = (value, size)
     return value
 
 
 def _fits(size: int) -> bool:
-    return sum(kept for _, kept in list(_kept.values())) + size <= _room()
+    return sum(cached_size for _, cached_size in list(_cache.values())) + size <= _capacity()
 
 
-def kept(tile: Any) -> bool:
-    """Whether this process has the tile in memory."""
-    return getattr(tile, "key", None) in _kept
+def is_cached(tile: Any) -> bool:
+    """Return whether the block of a tile is in the cache of this process."""
+    return getattr(tile, "key", None) in _cache
 
 
-def forget() -> None:
-    """Drop this process's kept tiles."""
-    _kept.clear()
+def clear_cache() -> None:
+    """Drop everything from the cache of this process."""
+    _cache.clear()
 
 
-def _room() -> float:
+def _capacity() -> float:
+    """Return the number of bytes that the cache may take."""
     import psutil
 
     limit = worker_limit()
@@ -74,8 +78,9 @@ def _room() -> float:
 
 
 def worker_limit() -> float | None:
-    """Bytes of this process's Dask worker (inf without a limit); None where it is not one: the
-    driver.
+    """Return the memory limit of this Dask worker in bytes, infinity if it has none.
+
+    None if this process is not a worker but the driver.
     """
     if "distributed" in sys.modules:
         from distributed import get_worker
@@ -86,7 +91,7 @@ def worker_limit() -> float | None:
 
 
 def nbytes(value: Any) -> int:
-    """Of an array, a sparse one, or a tuple with some."""
+    """Return the number of bytes of an array, a sparse array, or a tuple that contains some."""
     if isinstance(value, tuple):
         return sum(nbytes(part) for part in value)
     if hasattr(value, "indptr"):

@@ -1,6 +1,4 @@
-"""What runs the tasks: this process, a cluster of processes on this machine, or a scheduler at an
-address.
-"""
+"""Clusters: start one on this machine, connect to a scheduler, report failures in one line."""
 
 from __future__ import annotations
 
@@ -20,10 +18,12 @@ import dask
 from dask.utils import parse_bytes
 
 from bigfs.engine.cache import LIBRARIES
-from bigfs.engine.relief import relief
+from bigfs.engine.relief import memory_relief_plugin
 
-WAITING_SHARE = 0.3  # of what its libraries leave a worker, for results that other tasks wait for
-# Dask's HTTP servers have no password. So they get no pages, unless the user asks for the dashboard
+# Share of a worker's memory, less its libraries, for results that other tasks wait for.
+WAITING_SHARE = 0.3
+# Dask's HTTP servers have no password, so they serve no pages unless the user asks for the
+# dashboard.
 WITHOUT_HTTP: dict[str, Any] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
@@ -39,14 +39,14 @@ WITH_DASHBOARD: dict[str, Any] = {
         "localhost:*",
     ],
 }
-ROLES = ("client", "worker", "scheduler")  # that a TLS certificate serves
+ROLES = ("client", "worker", "scheduler")  # one TLS certificate serves all three
 
 
 class ClusterLost(RuntimeError):
-    """The Dask cluster can't be reached, or lost too many workers."""
+    """The Dask cluster cannot be reached, or it lost too many workers."""
 
 
-SERIAL = "serial"  # what the context holds inside `cluster(workers=0)`
+SERIAL = "serial"  # the value of `_client` inside `cluster(workers=0)`
 _client: ContextVar[Any] = ContextVar("client", default=None)
 
 
@@ -119,7 +119,7 @@ def cluster(
         with _as_current(SERIAL):
             yield None
         return
-    from distributed import Client  # its defaults must be there before they are changed
+    from distributed import Client  # sets Dask's defaults, which are changed below
 
     if isinstance(scheduler, Client):
         if scheduler.asynchronous:
@@ -140,19 +140,19 @@ def cluster(
             )
         else:
             address = scheduler
-        with _reached(scheduler):
+        with _translate_connect_errors(scheduler):
             client = stack.enter_context(
-                _connected(
+                _connect(
                     address, security=_security(security), set_as_default=False, timeout=timeout
                 )
             )
-            client.register_plugin(relief())
+            client.register_plugin(memory_relief_plugin())
         try:
             with _as_current(client):
                 yield client
         except Exception:
             raise
-        except BaseException:  # an interruption: that tasks break off is no news
+        except BaseException:  # an interruption: the errors of the broken tasks say nothing new
             log.setLevel(logging.CRITICAL + 1)
             raise
 
@@ -168,11 +168,11 @@ def _as_current(client: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _local(workers: int, memory_limit: str | int, dashboard: bool) -> Iterator[Any]:
-    """A cluster of processes on this machine that only this process and its workers can use."""
+    """Start a local cluster that only this process and its workers can use."""
     from distributed import LocalCluster, Security
 
     with dask.config.set(WITH_DASHBOARD if dashboard else WITHOUT_HTTP):
-        with _interrupts_kept():
+        with _interrupts_blocked():
             started = LocalCluster(
                 n_workers=workers,
                 threads_per_worker=1,
@@ -189,11 +189,12 @@ def _local(workers: int, memory_limit: str | int, dashboard: bool) -> Iterator[A
 
 
 @contextlib.contextmanager
-def _interrupts_kept() -> Iterator[None]:
-    """Threads started in the block, and processes that these ever start, get no Ctrl-C: this
-    process does, and ends them.
+def _interrupts_blocked() -> Iterator[None]:
+    """Block Ctrl-C for the threads that start in the block, and for the processes that they start.
+
+    This process receives it and ends them.
     """
-    resource_tracker.ensure_running()  # its start would let SIGINT through again
+    resource_tracker.ensure_running()  # its later start would unblock SIGINT
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -202,7 +203,7 @@ def _interrupts_kept() -> Iterator[None]:
 
 
 def require_size(memory_limit: str | int) -> None:
-    """Refuse a memory limit of a worker that is no size, or that its libraries alone exceed.
+    """Refuse a worker's memory limit that is not a size or is less than its libraries take.
 
     Parameters
     ----------
@@ -212,7 +213,7 @@ def require_size(memory_limit: str | int) -> None:
     Raises
     ------
     ValueError
-        The limit can't be used.
+        The limit cannot be used.
     """
     if memory_limit == "auto":
         return
@@ -234,45 +235,46 @@ def _settings(memory_limit: str | int) -> dict[str, Any]:
         "distributed.scheduler.no-workers-timeout": "60s",
         "distributed.scheduler.allowed-failures": 3,
         "distributed.admin.large-graph-warning-threshold": "64MB",
-        # a worker keeps freed memory of some megabytes: Dask's own setting gives it back at once,
-        # and half of the time
-        # of reading and writing chunks then goes into getting it again, page by page
+        # A worker holds on to some megabytes of freed memory. Dask's own setting returns them at
+        # once, and then half of the time of reading and writing chunks goes into getting them back,
+        # page by page.
         "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 64 << 20,
         "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 32 << 20,
-        # Zarr decodes chunks in threads, and each would keep freed memory of its own
+        # Zarr decodes chunks in threads, and each would hold freed memory of its own.
         "distributed.nanny.pre-spawn-environ.MALLOC_ARENA_MAX": 1,
     }
     if limit := parse_bytes(memory_limit) if memory_limit != "auto" else 0:
-        # results that wait go to disk early: the libraries and the tasks need the rest
+        # Waiting results go to disk early, because the libraries and the tasks need the rest.
         settings["distributed.worker.memory.target"] = WAITING_SHARE * max(
             1 - LIBRARIES / limit, 0.1
         )
     return settings
 
 
-def _connected(address: Any, **how: Any) -> Any:
-    """A `distributed.Client`; one that can't connect is closed here.
+def _connect(address: Any, **options: Any) -> Any:
+    """Connect a `distributed.Client`. A client that fails to connect is closed at once.
 
-    distributed leaves it to the garbage collector, which comes at any time: while the next client
-    starts, say, and then waits for ever for the lock that this start holds.
+    distributed leaves it to the garbage collector. If that runs while the next client starts, it
+    waits forever for the lock that this start holds.
     """
     from distributed import Client
 
-    class Whole(Client):
-        def start(self, **how: Any) -> None:
+    class SafeClient(Client):
+        def start(self, **options: Any) -> None:
             try:
-                super().start(**how)
+                super().start(**options)
             except BaseException:
                 self.close()
                 self._loop_runner.stop()
                 raise
 
-    return Whole(address, **how)
+    return SafeClient(address, **options)
 
 
 def _security(security: Any) -> Any:
-    """What `distributed` takes: a folder of certificates becomes mutual TLS that refuses everything
-    else.
+    """Return the security settings for `distributed`.
+
+    A folder of certificates becomes mutual TLS that refuses every other connection.
     """
     if not isinstance(security, str | os.PathLike):
         return security
@@ -301,7 +303,8 @@ def _security(security: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _reached(scheduler: str | None) -> Iterator[None]:
+def _translate_connect_errors(scheduler: str | None) -> Iterator[None]:
+    """Turn the errors of a failed connection into `ClusterLost` with advice."""
     try:
         yield
     except (OSError, TimeoutError) as error:
@@ -313,13 +316,13 @@ def _reached(scheduler: str | None) -> Iterator[None]:
         raise ClusterLost(
             f"no Dask scheduler answers at {scheduler}: start one or give another address{trusted}"
         ) from error
-    except TypeError as error:  # distributed's answer to a tls:// address without certificates
+    except TypeError as error:  # from distributed, for a tls:// address without certificates
         if "ssl_context" not in str(error):
             raise
         raise ClusterLost(
             f"{scheduler} accepts only encrypted connections: pass your certificates with --tls DIR"
         ) from error
-    except RuntimeError as error:  # and to a tcp:// address where encryption is required
+    except RuntimeError as error:  # and for a tcp:// address where encryption is required
         if "encryption required" not in str(error):
             raise
         raise ClusterLost(
@@ -329,15 +332,13 @@ def _reached(scheduler: str | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def lost() -> Iterator[None]:
-    """Raise errors of a broken cluster as `ClusterLost` with advice. Errors of the work pass
-    unchanged.
-    """
+def translate_cluster_errors() -> Iterator[None]:
+    """Turn errors of a broken cluster into `ClusterLost`. Errors of the tasks pass unchanged."""
     from distributed.client import CancelledError, ClosedClientError
     from distributed.comm import CommClosedError
     from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
 
-    again = "start the cluster again and repeat the command; finished stages and steps are kept"
+    advice = "start the cluster again and repeat the command; finished stages and steps are kept"
     try:
         yield
     except KilledWorker as error:
@@ -348,28 +349,28 @@ def lost() -> Iterator[None]:
             "finished stages and steps are kept"
         ) from error
     except (NoWorkerError, NoValidWorkerError) as error:
-        raise ClusterLost(f"the Dask cluster has no workers left: {again}") from error
+        raise ClusterLost(f"the Dask cluster has no workers left: {advice}") from error
     except (CancelledError, ClosedClientError, CommClosedError) as error:
-        raise ClusterLost(f"the connection to the Dask cluster was lost: {again}") from error
+        raise ClusterLost(f"the connection to the Dask cluster was lost: {advice}") from error
 
 
 def _step(error: Any) -> str:
+    """Return the name of the step whose task killed the workers."""
     return str(error.task).rsplit("-", 5)[0].strip("('\"")
 
 
 def client() -> Any:
-    """The client of the enclosing `cluster`, else the user's own current one, or None when
-    serial.
-    """
+    """Return the client of the enclosing `cluster`, else the user's own. None when serial."""
     enclosing = _client.get()
     if enclosing is not None:
         return None if enclosing is SERIAL else enclosing
-    return _current() if "distributed" in sys.modules else None
+    return _default_client() if "distributed" in sys.modules else None
 
 
-def _current() -> Any:
-    """The default client of `distributed`, if it works synchronously; None inside a worker's task,
-    whose thread it would block.
+def _default_client() -> Any:
+    """Return the default client of `distributed` if it is synchronous and runs.
+
+    None inside a task of a worker, because waiting there would block the worker's thread.
     """
     from distributed import default_client, get_worker
 
@@ -384,14 +385,16 @@ def _current() -> Any:
 
 
 def n_workers() -> int:
+    """Return the number of workers, 1 when serial."""
     return 1 if client() is None else max(1, len(addresses()))
 
 
 def addresses() -> list[str]:
-    with lost():
+    """Return the addresses of the workers in a fixed order."""
+    with translate_cluster_errors():
         return sorted(client().scheduler_info(n_workers=-1)["workers"])
 
 
 def quiet_dask() -> None:
-    """Keep Dask's log from the console; call it before `distributed` is imported."""
+    """Keep Dask's log off the console. Call it before `distributed` is imported."""
     dask.config.set({"logging.distributed": "error"})

@@ -1,4 +1,4 @@
-"""Memory as a promise: what a process may use, and what it has used."""
+"""Memory limits: what one process may use, and what each process has used."""
 
 from __future__ import annotations
 
@@ -9,24 +9,29 @@ from contextvars import ContextVar
 
 from dask.utils import format_bytes, parse_bytes
 
-from bigfs.engine.clusters import client, lost
+from bigfs.engine.clusters import client, translate_cluster_errors
 
 
 class NotEnoughMemory(MemoryError):
-    """A step's projected memory passes what it was given; raised before the step runs."""
+    """The projected memory of a step exceeds its limit. Raised before the step runs."""
 
 
 _limit: ContextVar[int | None] = ContextVar("limit", default=None)
 
 
 @contextlib.contextmanager
-def limited(limit: int) -> Iterator[None]:
-    """Hold what this process projects inside the block to a limit.
+def limit_memory(limit: int) -> Iterator[None]:
+    """Set the memory limit of this process inside a block.
 
     Parameters
     ----------
     limit : int
-        Bytes, as `memory_limit` then says.
+        Bytes. `memory_limit` returns them inside the block.
+
+    Yields
+    ------
+    None
+        Nothing. The block runs with the limit.
     """
     token = _limit.set(limit)
     try:
@@ -36,8 +41,10 @@ def limited(limit: int) -> Iterator[None]:
 
 
 def memory_limit() -> int:
-    """Bytes that one process may use: what `limited` says, a worker's limit on Dask, else the
-    machine's free memory.
+    """Return the number of bytes that one process may use.
+
+    Inside `limit_memory` it is that limit. On a Dask cluster it is the smallest limit of a worker.
+    Otherwise it is the free memory of the machine.
     """
     if (limit := _limit.get()) is not None:
         return limit
@@ -53,28 +60,31 @@ def memory_limit() -> int:
 
 
 def require_memory(projected: int, what: str, limit: int | str | None = None) -> None:
-    """Raise `NotEnoughMemory`, with both numbers, if `projected` bytes do not fit in `limit`."""
-    given = memory_limit() if limit is None else parse_bytes(limit)
-    if projected > given:
+    """Raise `NotEnoughMemory`, with both numbers, if `projected` bytes do not fit in `limit`.
+
+    `what` names the step in the message. Without a limit, `memory_limit()` holds.
+    """
+    allowed = memory_limit() if limit is None else parse_bytes(limit)
+    if projected > allowed:
         raise NotEnoughMemory(
             f"{what} needs {format_bytes(int(projected))} in one process and "
-            f"{format_bytes(int(given))} is allowed: "
+            f"{format_bytes(int(allowed))} is allowed: "
             "raise --memory-limit, use smaller tiles, or choose smaller parameters"
         )
 
 
 def peak_memory() -> dict[str, int]:
-    """Peak resident bytes so far of this process ("driver") and of each worker ("worker 0", …)."""
+    """Return the peak resident bytes of this process ("driver") and each worker ("worker 0", …)."""
     peaks = {"driver": _peak_resident()}
     if client() is not None:
-        with lost():
-            found = client().run(_peak_resident)
-        peaks |= {f"worker {i}": found[address] for i, address in enumerate(sorted(found))}
+        with translate_cluster_errors():
+            by_address = client().run(_peak_resident)
+        peaks |= {f"worker {i}": by_address[a] for i, a in enumerate(sorted(by_address))}
     return peaks
 
 
 def _peak_resident() -> int:
-    if sys.platform == "linux":  # getrusage would count what the parent held when it forked
+    if sys.platform == "linux":  # getrusage would count the memory of the parent at the fork
         with open("/proc/self/status") as status:
             return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
     import resource

@@ -1,4 +1,4 @@
-"""How a worker whose memory is nearly full gives back what is freed, then what is cached."""
+"""How a worker whose memory is nearly full releases freed memory, and then its cache."""
 
 from __future__ import annotations
 
@@ -12,61 +12,66 @@ import numpy as np
 
 from bigfs.engine import cache
 
-# of its limit: what a task may leave behind; at 0.8 Dask pauses a worker, for ever if nothing gives
-# way
+# Share of a worker's memory limit above which it releases memory. At 0.8 Dask pauses a worker, and
+# without a release it would stay paused.
 RELIEF_ABOVE = 0.75
 
 
-def relieve() -> None:
-    """After a task: where this worker's memory is nearly full, give back what is freed, then what
-    is kept.
+def release_memory() -> None:
+    """Release memory if this worker is near its limit. Runs after each task.
+
+    Freed memory goes back to the system first. If that does not suffice, the cache is cleared.
     """
     limit = cache.worker_limit()
     if limit is None:
         return
-    for give_way in (_trim, cache.forget, gc.collect, _trim):
+    for release in (_trim, cache.clear_cache, gc.collect, _trim):
         if _resident() <= RELIEF_ABOVE * limit:
             return
-        give_way()
+        release()
 
 
-def relief() -> Any:
-    """A plugin for workers: what is freed is given back also between tasks, since a paused worker
-    has none.
+def memory_relief_plugin() -> Any:
+    """Return a worker plugin that returns freed memory to the system every second.
 
-    It also keeps errors of our tasks out of the worker's log.
+    A paused worker runs no task that would do it. The plugin also keeps the errors of bigfs's tasks
+    out of the worker's log.
     """
     from distributed import WorkerPlugin
     from tornado.ioloop import PeriodicCallback
 
-    class Relief(WorkerPlugin):
+    class MemoryReliefPlugin(WorkerPlugin):
         name = "bigfs-relief"
 
         def setup(self, worker: Any) -> None:
-            def give_back() -> None:
+            def trim_if_nearly_full() -> None:
                 if _resident() > RELIEF_ABOVE * (worker.memory_manager.memory_limit or np.inf):
                     _trim()
 
-            worker.periodic_callbacks[self.name] = PeriodicCallback(give_back, 1000)
+            worker.periodic_callbacks[self.name] = PeriodicCallback(trim_if_nearly_full, 1000)
             worker.periodic_callbacks[self.name].start()
-            logging.getLogger("distributed.worker").addFilter(_is_news)
+            logging.getLogger("distributed.worker").addFilter(_should_log)
 
         def teardown(self, worker: Any) -> None:
             worker.periodic_callbacks.pop(self.name).stop()
-            logging.getLogger("distributed.worker").removeFilter(_is_news)
+            logging.getLogger("distributed.worker").removeFilter(_should_log)
 
-    return Relief()
+    return MemoryReliefPlugin()
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a worker should log it: an error of our tasks is not, because the driver gets it and
-    says it in one line.
+def _should_log(record: logging.LogRecord) -> bool:
+    """Return whether a worker should log a record.
+
+    An error of a bigfs task is left out, because the driver receives it and reports it in one line.
     """
     return not (str(record.msg).startswith("Compute Failed") and "bigfs" in str(record.args))
 
 
 def _trim() -> None:
-    """glibc keeps what is freed for the next task; other allocators decide for themselves."""
+    """Return freed memory to the system.
+
+    glibc holds freed memory for later. Other allocators decide for themselves.
+    """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
 

@@ -1,4 +1,4 @@
-"""One task a tile: maps, and reductions in a tree of fixed shape."""
+"""One task per tile: maps, and reductions in a tree of fixed shape."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ import numpy as np
 from dask.callbacks import Callback
 from dask.delayed import Delayed
 
-from bigfs.engine.clusters import addresses, client, lost
-from bigfs.engine.relief import relieve
+from bigfs.engine.clusters import addresses, client, translate_cluster_errors
+from bigfs.engine.relief import release_memory
 
-FAN = 8  # of the reduction tree; part of the answer's last bits, so a constant
+# Parts that are summed at a time. The last bits of a sum depend on it, so it is a constant.
+TREE_ARITY = 8
 
 
 class Tile(Protocol):
-    """Rows or columns [start, stop) of a matrix, loaded where they are used."""
+    """Key of the rows or columns [start, stop) of a matrix. They are loaded where they are used."""
 
     start: int
     stop: int
@@ -37,36 +38,53 @@ def map_tiles(
     each: Sequence[Sequence[Any]] = (),
     local: bool = False,
     label: str | None = None,
-    after: Sequence[Delayed] = (),
+    progress_tasks: Sequence[Delayed] = (),
 ) -> list[Any]:
-    """``[fn(tile, *each_i, *shared) for tile in tiles]`` in order, one task a tile.
+    """Return ``[fn(tile, *each_i, *shared) for tile in tiles]``, computed by one task per tile.
 
     Parameters
     ----------
-    shared : operands that every task needs.
-    each : sequences as long as `tiles`: the operands that only tile i needs.
-    local : run in this process whatever the cluster (the tiles hold arrays, not keys).
-    label : show progress under this name.
-    after : lazy tasks that the operands come from; the progress counts them too.
+    fn : callable
+        Function of a tile. It must pickle.
+    tiles : sequence of tiles
+        Tiles, each a key or an array.
+    *shared : object
+        Operands that are the same for every tile.
+    each : sequence of sequence, default=()
+        Operands with one value per tile, in the order of the tiles.
+    local : bool, default=False
+        Whether to run in this process even inside a cluster, because the tiles hold their arrays.
+    label : str or None, default=None
+        Name of the step in the progress display. None shows no progress.
+    progress_tasks : sequence of Delayed, default=()
+        Lazy tasks that the operands depend on. The progress counts them too.
+
+    Returns
+    -------
+    list
+        The results in the order of the tiles.
     """
     if (
         local
-        and not after
+        and not progress_tasks
         and not any(
             isinstance(operand, Delayed) for operands in (shared, *each) for operand in operands
         )
     ):
-        return _at_once(fn, tiles, shared, each, label)
-    return _collect(_tasks(fn, tiles, shared, each, local), local, label, after)
+        return _run_now(fn, tiles, shared, each, label)
+    return _collect(_tasks(fn, tiles, shared, each, local), local, label, progress_tasks)
 
 
-def _at_once(
+def _run_now(
     fn: Callable[..., Any], tiles: Sequence[Any], shared: Any, each: Any, label: str | None
 ) -> list[Any]:
-    """The tasks of arrays in memory, without a graph of them: small data take longer to be planned
-    than to be computed.
+    """Run the tasks one by one, without a task graph.
+
+    Arrays in memory are often so small that planning a graph takes longer than computing.
     """
-    task, show, results = _Task(fn), _progress.get() if label else None, []
+    task = _Task(fn)
+    show = _progress.get() if label else None
+    results = []
     for i, tile in enumerate(tiles):
         results.append(task(tile, *(operand[i] for operand in each), *shared))
         if show:
@@ -81,14 +99,15 @@ def lazy_tiles(
     each: Sequence[Sequence[Any]] = (),
     local: bool = False,
 ) -> list[Delayed]:
-    """The tasks of `map_tiles`, not run: operands (`each`) of a later map, which runs each of them
-    once.
+    """Return the tasks of `map_tiles` without running them.
+
+    They are the operands (`each`) of a later map, which runs each of them once.
     """
     return _tasks(fn, tiles, shared, each, local)
 
 
-def once(operand: Any) -> Delayed:
-    """An operand that several maps share: it travels to a worker once, and not once a map."""
+def shared_operand(operand: Any) -> Delayed:
+    """Return an operand for several maps. It travels to a worker once, not once per map."""
     return dask.delayed(operand)
 
 
@@ -101,23 +120,32 @@ def reduce_tiles(
     local: bool = False,
     label: str | None = None,
 ) -> Any:
-    """`map_tiles`, then one value: parts are combined (summed) in a tree of fixed shape."""
+    """Combine the results of `map_tiles` into one value, in a tree of fixed shape.
+
+    `combine` takes a list of parts and returns one. By default it sums them.
+    """
     if local or client() is None:
         parts = map_tiles(fn, tiles, *shared, each=each, local=local, label=label)
         while len(parts) > 1:
-            parts = [(combine or add)(parts[k : k + FAN]) for k in range(0, len(parts), FAN)]
+            parts = [
+                (combine or add)(parts[k : k + TREE_ARITY])
+                for k in range(0, len(parts), TREE_ARITY)
+            ]
         return parts[0]
     parts = _tasks(fn, tiles, shared, each, local)
     while len(parts) > 1:
         parts = [
-            dask.delayed(combine or add, pure=False)(parts[k : k + FAN])
-            for k in range(0, len(parts), FAN)
+            dask.delayed(combine or add, pure=False)(parts[k : k + TREE_ARITY])
+            for k in range(0, len(parts), TREE_ARITY)
         ]
     return _collect(parts, local, None)[0]
 
 
 def add(parts: list[Any]) -> Any:
-    """Sum in order. Aligned first: numpy rounds unaligned operands differently."""
+    """Sum arrays in order.
+
+    They are aligned first, because NumPy rounds unaligned ones differently.
+    """
     total = np.array(parts[0], dtype=np.result_type(parts[0], np.float64))
     for part in parts[1:]:
         total += np.require(part, requirements="A")
@@ -135,26 +163,27 @@ def _tasks(
         dask.delayed(s) if isinstance(s, np.ndarray) or hasattr(s, "indptr") else s for s in shared
     ]
     task = dask.delayed(_Task(fn), pure=False)
-    on = [] if local or client() is None else addresses()
+    workers = [] if local or client() is None else addresses()
     tasks = []
     for i, tile in enumerate(tiles):
-        with _prefer(on, i, len(tiles)):
+        with _prefer_worker(workers, i, len(tiles)):
             tasks.append(task(tile, *(operand[i] for operand in each), *shared))
     return tasks
 
 
-def _prefer(on: list[str], i: int, count: int) -> contextlib.AbstractContextManager[Any]:
-    """The worker that tile i prefers, the same in every pass, so that a kept tile is found
-    again.
-    """
-    if not on:
+def _prefer_worker(
+    workers: list[str], i: int, n_tiles: int
+) -> contextlib.AbstractContextManager[Any]:
+    """Let tile i prefer the same worker in every pass, because that worker may have it cached."""
+    if not workers:
         return contextlib.nullcontext()
-    return dask.annotate(workers=[on[i * len(on) // count]], allow_other_workers=True)
+    return dask.annotate(workers=[workers[i * len(workers) // n_tiles]], allow_other_workers=True)
 
 
 class _Task:
-    """`fn`, its arrays aligned (those that travelled between processes may not be, which changes
-    how BLAS rounds).
+    """Call `fn` with aligned arrays.
+
+    Arrays that traveled between processes may be unaligned, and BLAS rounds those differently.
     """
 
     def __init__(self, fn: Callable[..., Any]) -> None:
@@ -170,21 +199,24 @@ class _Task:
                 )
             )
         finally:
-            relieve()
+            release_memory()
 
 
 def _collect(
-    tasks: list[Delayed], local: bool, label: str | None, after: Sequence[Delayed] = ()
+    tasks: list[Delayed],
+    local: bool,
+    label: str | None,
+    progress_tasks: Sequence[Delayed] = (),
 ) -> list[Any]:
     show = _progress.get() if label else None
     if local or client() is None:
-        counted = {task.key for task in (*after, *tasks)}
-        with _Finished(show, str(label), counted) if show else contextlib.nullcontext():
+        counted = {task.key for task in (*progress_tasks, *tasks)}
+        with _TaskCounter(show, str(label), counted) if show else contextlib.nullcontext():
             return list(dask.compute(*tasks, scheduler="sync", optimize_graph=False))
     from distributed import as_completed
 
-    ends = [dask.delayed(_end, pure=False)(step) for step in after] if show else []
-    with lost():
+    ends = [dask.delayed(_end, pure=False)(step) for step in progress_tasks] if show else []
+    with translate_cluster_errors():
         futures = client().compute([*ends, *tasks], optimize_graph=False)
         if show:
             for done, _ in enumerate(as_completed(futures, loop=client().loop), 1):
@@ -193,11 +225,11 @@ def _collect(
 
 
 def _end(step: Any) -> None:
-    """That a step has ended, without its value."""
+    """Depend on `step` without transferring its result. Used to count progress."""
 
 
-class _Finished(Callback):
-    """Progress of a serial run: counts the tasks asked for, not what they depend on."""
+class _TaskCounter(Callback):
+    """Show the progress of a serial run. Counts the wanted tasks, not their dependencies."""
 
     def __init__(self, show: Progress, label: str, wanted: set[Any]) -> None:
         super().__init__(posttask=self._count)
@@ -211,23 +243,24 @@ class _Finished(Callback):
 
 # --- progress -----------------------------------------------------------------------------------
 
-Progress = Callable[[str, int, int], None]  # what runs, tiles done, tiles in all
+Progress = Callable[[str, int, int], None]  # called with (label, tasks done, tasks in total)
 _progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 
 @contextlib.contextmanager
 def progress(show: Progress) -> Iterator[None]:
-    """Tell `show(label, done, total)` of every labelled map while the block runs; an enclosing
-    `progress` is told too.
+    """Call `show(label, done, total)` after each task of a labeled map while the block runs.
+
+    The function of an enclosing `progress` is called too.
     """
     outer = _progress.get()
 
-    def both(label: str, done: int, total: int) -> None:
-        for told in (outer, show):
-            if told is not None:
-                told(label, done, total)
+    def show_both(label: str, done: int, total: int) -> None:
+        if outer is not None:
+            outer(label, done, total)
+        show(label, done, total)
 
-    token = _progress.set(both)
+    token = _progress.set(show_both)
     try:
         yield
     finally:
@@ -235,7 +268,7 @@ def progress(show: Progress) -> Iterator[None]:
 
 
 def show_progress(label: str, done: int, total: int) -> None:
-    """Tell the enclosing `progress` of work that is no labelled map, such as folds."""
+    """Report work that is not a labeled map, such as folds, to the enclosing `progress`."""
     show = _progress.get()
     if show is not None:
         show(label, done, total)

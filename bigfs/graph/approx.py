@@ -98,7 +98,7 @@ def rule_for(
             f"recall must be in (0, 1] and candidates at least k={k}; got "
             f"recall={recall}, candidates={candidates}"
         )
-    n, counts, shares = X.shape[0], X.stats.counts.astype(np.float64), column_shares(X)
+    n, counts, shares = X.shape[0], X.stats.nnz.astype(np.float64), column_shares(X)
     ranks = [max(round(p * candidates * len(sample.numbers) / n), 1) for p in PASSING]
     known = measured(X, rows, sample, k, candidates, ranks[-1], metric == "cosine")
     best, reached, half = None, 0.0, len(known.true) // 2
@@ -150,8 +150,8 @@ def column_shares(X: Matrix) -> AnyArray:
     The cost of a column is its multiply-adds. Its worth is (Σx²)²: about the variance, over random
     pairs, of what a product misses without it.
     """
-    cost = sketch_costs(X.stats.counts.astype(np.float64), X.shape[0])
-    worth = np.divide(X.stats.squares**2, cost, out=np.zeros_like(cost), where=cost > 0)
+    cost = sketch_costs(X.stats.nnz.astype(np.float64), X.shape[0])
+    worth = np.divide(X.stats.sums_of_squares**2, cost, out=np.zeros_like(cost), where=cost > 0)
     order = np.argsort(
         -(worth / max(worth.max(initial=0), TINY)).astype(np.float32), kind="stable"
     )  # the last bits of Σx² depend on the tiles
@@ -168,7 +168,8 @@ def candidates_of(
     X: Matrix, rows: list[Rows], sample: Sample, rule: Rule, cosine: bool
 ) -> tuple[list[Any], list[Any]]:
     """The blocks' candidates (`sketch.Best`), and every task on the way; not run."""
-    operands = rule, engine.once(sketch.beside(column_shares(X) <= rule.share)), cosine, uuid4().hex
+    place = engine.shared_operand(sketch.beside(column_shares(X) <= rule.share))
+    operands = rule, place, cosine, uuid4().hex
     lists = engine.lazy_tiles(_inside, rows, sample.rows, sample.numbers, *operands, local=X.local)
     return tournament(X, rows, lists, _meet, *operands)
 
@@ -219,4 +220,4 @@ def _sketched(rows: Rows, place: AnyArray, alike: float, search: str) -> Sketch:
             ]
         )
 
-    return engine.keep((search, rows.start), make)
+    return engine.get_cached((search, rows.start), make)

@@ -33,7 +33,7 @@ class Cost(NamedTuple):
 
 def predict(X: Matrix) -> Cost:
     """From the stored column counts, or one pass where they are not known."""
-    n, counts = X.shape[0], X.stats.counts.astype(np.float64)
+    n, counts = X.shape[0], X.stats.nnz.astype(np.float64)
     return Cost(products(counts), seconds(counts, n), float(8.0 * counts.sum() / n + 4))
 
 

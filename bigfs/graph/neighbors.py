@@ -176,7 +176,14 @@ def _exact(X: Matrix, rows: list[Rows], k: int, metric: Metric, sink: Sink) -> l
         X, rows, engine.lazy_tiles(_inside, rows, *operands, local=X.local), _meet, *operands
     )
     return engine.map_tiles(
-        _finish, rows, metric, sink, each=[lists], local=X.local, label="neighbours", after=steps
+        _finish,
+        rows,
+        metric,
+        sink,
+        each=[lists],
+        local=X.local,
+        label="neighbours",
+        progress_tasks=steps,
     )
 
 
@@ -195,7 +202,7 @@ def _approximate(
         each=[candidates],
         local=X.local,
         label="neighbours",
-        after=steps,
+        progress_tasks=steps,
     )
 
 

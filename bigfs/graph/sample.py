@@ -46,7 +46,7 @@ def sample_of(X: Matrix, rows: list[Rows], k: int) -> Sample:
     """A sample of the rows, of which k neighbours are to be found of some: the same whatever the
     blocks.
     """
-    n, entries = X.shape[0], max(X.stats.counts.sum() / X.shape[0], 1)  # of a row
+    n, entries = X.shape[0], max(X.stats.nnz.sum() / X.shape[0], 1)  # of a row
     size = max(min(max(n / ONE_IN, MEASURED), ENTRIES / entries, sketch.STRIP), 2)
     some = max(min(MEASURED, OF_PAIRS / (k * entries)), 2)
     drawn = np.random.default_rng(SEED).permutation(n)[: int(size)]

@@ -18,7 +18,7 @@ def tournament(
     """(the blocks' lists when each has met all others, and every task on the way), not run.
 
     `lists`: what each block starts with, lazy; two meet by ``meet(pair, of_a, of_b, *operands)``,
-    which returns both lists. Operands travel once a round, unless they are `engine.once`.
+    which returns both lists. Operands travel once a round, unless they are `engine.shared_operand`.
     """
     lists, steps = list(lists), list(lists)
     for meetings in rounds(len(rows)):

@@ -1,3 +1,1 @@
-"""Linear algebra that several methods share: proximal operators, shifted conjugate gradients, the
-weighted ridge.
-"""
+"""Linear algebra for several methods: proximal operators, shifted systems, the weighted ridge."""

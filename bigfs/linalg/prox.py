@@ -1,4 +1,4 @@
-"""Projections, proximal steps and the values of row-sparse penalties. Dense, small, pure."""
+"""Projections, proximal steps and row-sparse penalties, as pure functions of dense arrays."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from bigfs.types import FloatArray
 
 
 def project_simplex(V: FloatArray) -> FloatArray:
-    """Euclidean projection of a vector, or of each row of a matrix, on the probability simplex."""
+    """Project a vector, or each row of a matrix, onto the probability simplex."""
     V = np.asarray(V, dtype=np.float64)
     rows = np.atleast_2d(V)
-    # moves nothing, and 1 is not lost beside large values
+    # the projection stays the same, and 1 does not vanish next to large values
     rows = rows - rows.max(axis=1, keepdims=True)
     u = -np.sort(-rows, axis=1)
     excess = (np.cumsum(u, axis=1) - 1) / np.arange(1, rows.shape[1] + 1)
@@ -21,28 +21,28 @@ def project_simplex(V: FloatArray) -> FloatArray:
 
 
 def shrink_squared_sum(u: FloatArray, s: float) -> FloatArray:
-    """Factors in [0, 1] of the Moreau projection of (s/2)(Σ_t ‖Ωᵗ‖)² at blocks of norms `u`.
+    """Return the factors in [0, 1] by which the prox of (s/2)(Σ_t ‖Ωᵗ‖)² shrinks its blocks.
 
-    SparGE, Alg. 3, corrected: with u sorted descending,
-    ρ = max{t : u_(t) − s/(1+ts) Σ_{i≤t} u_(i) > 0} and ς = s/(1+ρs) Σ_{i≤ρ} u_(i);
-    block t shrinks by (1 − ς/u_t)₊.
+    `u` holds the norms of the blocks. SparGE, Alg. 3, corrected: with u sorted descending,
+    ρ = max{t : u_(t) − s/(1+ts) Σ_{i≤t} u_(i) > 0} and ς = s/(1+ρs) Σ_{i≤ρ} u_(i).
+    Block t shrinks by (1 − ς/u_t)₊.
     """
-    ordered = -np.sort(-u)
-    sums = np.cumsum(ordered)
+    descending = -np.sort(-u)
+    sums = np.cumsum(descending)
     counts = np.arange(1, len(u) + 1)
-    alive = ordered - s / (1 + counts * s) * sums > 0
-    if not alive.any():
+    positive = descending - s / (1 + counts * s) * sums > 0
+    if not positive.any():
         return np.zeros_like(u)
-    rho = np.flatnonzero(alive)[-1]
+    rho = np.flatnonzero(positive)[-1]
     threshold = s / (1 + (rho + 1) * s) * sums[rho]
     return np.maximum(1 - threshold / np.where(u > 0, u, np.inf), 0) * (u > 0)
 
 
 def row_norms(W: FloatArray) -> FloatArray:
-    """‖w_j‖₂ of each row of a d × r matrix."""
+    """Return ‖w_j‖₂ for each row of a d × r matrix."""
     return np.sqrt(np.einsum("jr,jr->j", W, W))
 
 
 def norm_2p(W: FloatArray, p: float = 1.0) -> float:
-    """‖W‖₂,ₚ = (Σ_j ‖w_j‖₂ᵖ)^(1/p); p = 1 is the ℓ2,1 norm."""
+    """Return ‖W‖₂,ₚ = (Σ_j ‖w_j‖₂ᵖ)^(1/p). p = 1 is the ℓ2,1 norm."""
     return float(np.sum(row_norms(W) ** p) ** (1 / p))

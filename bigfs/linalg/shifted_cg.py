@@ -1,9 +1,9 @@
 """Many shifted sparse systems at once: (σ_i I + αL) t_i = e_i, i = 1 … m, by conjugate gradients.
 
-The systems differ in their shift alone, so all of a group share the product L @ T: one sparse ×
-dense product an iteration instead of one a system. Each column keeps its own step lengths, so it is
-plain (Jacobi-preconditioned) CG to it. Groups have a fixed width and are the tiles that go to the
-cluster.
+The systems differ only in their shift, so the systems of a group share the product L @ T. An
+iteration costs one product of a sparse and a dense matrix per group, not one per system. Each
+column has its own step lengths, so it sees plain CG with a Jacobi preconditioner. Groups have a
+fixed width and are the tiles that go to the cluster.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.types import FloatArray
 
-WIDTH = 32  # systems a task; with it the rounding of a group's products is fixed
+GROUP_WIDTH = 32  # systems per task; a constant, because the rounding of the products depends on it
 
 
-class Solved(NamedTuple):
+class ShiftedSolution(NamedTuple):
+    """Solution of m shifted systems."""
+
     T: FloatArray  # n × m
-    iterations: int  # the most that any group took
+    iterations: int  # the largest number that a group took
     residual: float  # ‖TΣ + αLT − E‖_F / ‖E‖_F
 
 
@@ -34,27 +36,43 @@ def solve_shifted(
     *,
     tol: float = 1e-9,
     max_iter: int = 1000,
-) -> Solved:
-    """T (n × m) with T diag(σ) + αLT = E, for L symmetric positive semi-definite and every σ_i > 0.
+) -> ShiftedSolution:
+    """Solve T diag(σ) + αLT = E for T (n × m).
 
     Parameters
     ----------
-    start : n × m to start from; None is zero.
-    tol : on ‖TΣ + αLT − E‖_F / ‖E‖_F. A column stops at its share, tol‖E‖_F/√m, so that small
-        right-hand sides cost little.
-    max_iter : iterations at most; `residual` says what was reached.
+    L : csr_array of shape (n, n)
+        Symmetric positive semi-definite matrix.
+    alpha : float
+        Weight α ≥ 0 of L.
+    sigmas : ndarray of shape (m,)
+        Positive shifts.
+    E : ndarray of shape (n, m)
+        Right-hand sides.
+    start : ndarray of shape (n, m) or None, default=None
+        First iterate. None is zero.
+    tol : float, default=1e-9
+        Tolerance of ‖TΣ + αLT − E‖_F / ‖E‖_F. A column stops at its share, tol‖E‖_F/√m, so that
+        small right-hand sides cost little.
+    max_iter : int, default=1000
+        Maximum number of iterations. The solution has the residual that was reached.
+
+    Returns
+    -------
+    ShiftedSolution
+        T, the number of iterations and the residual.
     """
     norm = float(np.linalg.norm(E))
     if norm == 0:
-        return Solved(np.zeros_like(E), 0, 0.0)
+        return ShiftedSolution(np.zeros_like(E), 0, 0.0)
     m = E.shape[1]
-    bounds = [slice(a, min(a + WIDTH, m)) for a in range(0, m, WIDTH)]
+    bounds = [slice(a, min(a + GROUP_WIDTH, m)) for a in range(0, m, GROUP_WIDTH)]
     each = [
         [np.ascontiguousarray(V[:, b]) for b in bounds]
         for V in (E, np.zeros_like(E) if start is None else start)
     ]
     parts = engine.map_tiles(
-        _group,
+        _solve_group,
         bounds,
         L,
         alpha,
@@ -63,10 +81,12 @@ def solve_shifted(
         each=[[sigmas[b] for b in bounds], *each],
     )
     T, iterations, squares = zip(*parts, strict=True)
-    return Solved(np.concatenate(T, axis=1), max(iterations), float(np.sqrt(sum(squares))) / norm)
+    return ShiftedSolution(
+        np.concatenate(T, axis=1), max(iterations), float(np.sqrt(sum(squares))) / norm
+    )
 
 
-def _group(
+def _solve_group(
     bounds: Any,
     sigmas: FloatArray,
     E: FloatArray,
@@ -76,8 +96,9 @@ def _group(
     target: float,
     max_iter: int,
 ) -> tuple[FloatArray, int, float]:
-    """CG on one group; the residual is computed afresh at the end, not taken from the
-    recurrence.
+    """Run CG on one group.
+
+    The residual is computed from its definition at the end, not taken from the recurrence.
     """
     diagonal = sigmas + alpha * L.diagonal()[:, None]
     T = start.copy()
@@ -88,20 +109,22 @@ def _group(
     while iterations < max_iter and np.sqrt(_dots(R, R).max()) > target:
         Q = _product(L, alpha, sigmas, P)
         curvature = _dots(P, Q)
-        # zero once a column is exact
+        # the curvature is zero once a column is exact
         step = np.divide(rz, curvature, out=np.zeros_like(rz), where=curvature > 0)
         T += step * P
         R -= step * Q
         np.divide(R, diagonal, out=Z)
-        before, rz = rz, _dots(R, Z)
-        P *= np.divide(rz, before, out=np.zeros_like(rz), where=before > 0)
+        last_rz = rz
+        rz = _dots(R, Z)
+        P *= np.divide(rz, last_rz, out=np.zeros_like(rz), where=last_rz > 0)
         P += Z
         iterations += 1
-    left = E - _product(L, alpha, sigmas, T)
-    return T, iterations, float(np.vdot(left, left))
+    R = E - _product(L, alpha, sigmas, T)
+    return T, iterations, float(np.vdot(R, R))
 
 
 def _product(L: sp.csr_array, alpha: float, sigmas: FloatArray, T: FloatArray) -> FloatArray:
+    """Return T diag(σ) + αLT."""
     out = L @ T
     out *= alpha
     out += sigmas * T
@@ -109,5 +132,5 @@ def _product(L: sp.csr_array, alpha: float, sigmas: FloatArray, T: FloatArray) -
 
 
 def _dots(A: FloatArray, B: FloatArray) -> FloatArray:
-    """The inner product of each pair of columns."""
+    """Return the inner product of each pair of columns."""
     return np.asarray(np.einsum("ij,ij->j", A, B))

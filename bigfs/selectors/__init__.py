@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from bigfs.selectors.base import Selector
-from bigfs.selectors.jgsc import JGSC, RJGSC
+from bigfs.selectors.contingency import Gini, MutualInformation
+from bigfs.selectors.jgsc import JGSC
 from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.laplacian_score import LaplacianScore
 from bigfs.selectors.registry import METHODS, Method
+from bigfs.selectors.rjgsc import RJGSC
+from bigfs.selectors.rlsr import RLSR
 from bigfs.selectors.smr import SMR
 from bigfs.selectors.sparge import SparGE
 from bigfs.selectors.sparge_cv import SparGECV
-from bigfs.selectors.srlsr import RLSR, SRLSR
+from bigfs.selectors.srlsr import SRLSR
 from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
 
 __all__ = [
@@ -24,8 +27,10 @@ __all__ = [
     "SRLSR",
     "Chi2",
     "Fisher",
+    "Gini",
     "LaplacianScore",
     "Method",
+    "MutualInformation",
     "Selector",
     "SparGE",
     "SparGECV",

@@ -1,4 +1,4 @@
-"""What every selector shares: its input as a `Matrix`, the m best scores as its support."""
+"""The base of the selectors: X becomes a `Matrix`, and the m best scores become the support."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
-UNLABELLED = -1
-ARRAYS: dict[str, Any] = {  # that `fit` takes; `Matrix` looks for NaN and infinity
+UNLABELED = -1
+ARRAY_CHECKS: dict[str, Any] = {  # of scikit-learn; `Matrix` looks for NaN and infinity
     "accept_sparse": ["csr", "csc"],
     "dtype": [np.float64, np.float32],
     "ensure_min_samples": 2,
@@ -28,18 +28,18 @@ ARRAYS: dict[str, Any] = {  # that `fit` takes; `Matrix` looks for NaN and infin
 
 
 class Labels(NamedTuple):
-    """The sorted classes (c,), and each sample's class number (n,), −1 where it is unlabelled."""
+    """The classes, and the class number of each sample."""
 
-    classes: AnyArray
-    codes: IntArray
+    classes: AnyArray  # (c,), sorted
+    codes: IntArray  # (n,): −1 where a sample is unlabeled
 
     @property
     def shape(self) -> tuple[int]:
-        """(n,)."""
+        """The shape of y, (n,)."""
         return (len(self.codes),)
 
     @property
-    def known(self) -> BoolArray:
+    def is_labeled(self) -> BoolArray:
         """The mask of the labelled samples."""
         return self.codes >= 0
 
@@ -52,10 +52,10 @@ N_FEATURES: list[Any] = [
 
 
 class MatrixInput:
-    """Input as a `Matrix`, whatever it comes as, and how many features are kept of it."""
+    """Turns any input into a `Matrix` and counts the features to keep."""
 
     _supervised = True  # y is required
-    _semi_supervised = False  # −1 in the y of an array means unlabelled
+    _semi_supervised = False  # −1 means unlabeled where X is an array
 
     n_features_to_select: int | float | None
 
@@ -65,18 +65,21 @@ class MatrixInput:
         tags.target_tags.required = self._supervised
         return tags
 
-    def _count(self, d: int, found: str = "X has only {} features") -> int:
-        """m, the number of features to keep, out of d."""
+    def _count(self, d: int, available: str = "X has only {} features") -> int:
+        """Return m, the number of features to keep out of d."""
         m = self.n_features_to_select
         if m is None:
             return max(d // 2, 1)
         if isinstance(m, Real) and not isinstance(m, Integral):
             return max(int(m * d), 1)
         if m > d:
-            raise ValueError(f"n_features_to_select={m} but {found.format(d)}: choose {d} or fewer")
+            raise ValueError(
+                f"n_features_to_select={m} but {available.format(d)}: choose {d} or fewer"
+            )
         return int(m)
 
     def _as_matrix(self, X: Any, y: Any) -> tuple[Matrix, Any]:
+        """Return X as a `Matrix` and the checked y."""
         if isinstance(X, Matrix) or is_dask(X):
             matrix = X if isinstance(X, Matrix) else Matrix.from_dask(X)
             self.n_features_in_ = matrix.shape[1]
@@ -87,12 +90,12 @@ class MatrixInput:
                 )
             if y is not None:
                 y = y if sp.issparse(y) else check_array(np.asarray(y), ensure_2d=False, dtype=None)
-                y = self._check_y(y, coded=isinstance(X, Matrix))
+                y = self._check_y(y, is_coded=isinstance(X, Matrix))
         elif y is None:
-            X = validate_data(self, X, **ARRAYS)
+            X = validate_data(self, X, **ARRAY_CHECKS)
             matrix = Matrix.from_array(X)
         else:
-            X, y = validate_data(self, X, y, multi_output=True, **ARRAYS)
+            X, y = validate_data(self, X, y, multi_output=True, **ARRAY_CHECKS)
             matrix, y = Matrix.from_array(X), self._check_y(y)
         if y is None and self._supervised:
             raise ValueError(
@@ -111,14 +114,18 @@ class MatrixInput:
                 f"{self.n_features_in_} features as input"
             )
 
-    def _check_y(self, y: Any, coded: bool = False) -> Any:
-        """Class labels, one a sample; a method for other targets overrides this.
+    def _check_y(self, y: Any, is_coded: bool = False) -> Any:
+        """Return the class labels, one per sample. A method for other targets overrides this.
 
-        `coded`: y comes with a `Matrix`.
+        `is_coded` says that y holds the class numbers of a `Matrix`.
         """
         y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
         check_classification_targets(y)
-        return labels_of(y, unlabelled=coded or (self._semi_supervised and not _two_signs(y)))
+        return labels_of(
+            y,
+            minus_one_is_unlabeled=is_coded
+            or (self._semi_supervised and not _is_plus_minus_one(y)),
+        )
 
 
 class Selector(MatrixInput, SelectorMixin, BaseEstimator):
@@ -179,14 +186,15 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         return self._choose()
 
     def _choose(self) -> Self:
-        """The best scores as the support."""
+        """Make the best scores the support."""
         self.selected_ = np.argsort(-self.scores_, kind="stable")[: self._count(len(self.scores_))]
         self.support_ = np.zeros(len(self.scores_), dtype=bool)
         self.support_[self.selected_] = True
         return self
 
     @abstractmethod
-    def _fit(self, X: Matrix, y: Any) -> None: ...
+    def _fit(self, X: Matrix, y: Any) -> None:
+        """Compute the scores."""
 
     def transform(self, X: Any) -> Any:
         """Reduce X to the chosen features, in their original order.
@@ -220,32 +228,32 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
 
 
 def is_dask(X: Any) -> bool:
+    """Return whether X is a Dask array, without importing Dask."""
     return type(X).__module__.startswith("dask.array")
 
 
-def labels_of(y: AnyArray, unlabelled: bool) -> Labels:
-    """The classes of y. −1, or "-1" among strings, is no class where it means `unlabelled`."""
-    known = ~_minus_one(y) if unlabelled else np.ones(len(y), dtype=bool)
-    classes, numbers = np.unique(y[known], return_inverse=True)
-    codes = np.full(len(y), UNLABELLED, dtype=np.int64)
-    codes[known] = numbers
+def labels_of(y: AnyArray, minus_one_is_unlabeled: bool) -> Labels:
+    """Return the classes of y. −1, or "-1" among strings, may mean unlabeled."""
+    is_labeled = ~_is_minus_one(y) if minus_one_is_unlabeled else np.ones(len(y), dtype=bool)
+    classes, numbers = np.unique(y[is_labeled], return_inverse=True)
+    codes = np.full(len(y), UNLABELED, dtype=np.int64)
+    codes[is_labeled] = numbers
     return Labels(classes, codes)
 
 
 def at_least_two(labels: Labels) -> Labels:
-    """The labels themselves, where they hold two classes or more."""
+    """Return the labels, or refuse them if they hold fewer than two classes."""
     if len(labels.classes) < 2:
         raise ValueError(f"y must hold at least two classes; got {len(labels.classes)} class")
     return labels
 
 
-def _minus_one(y: AnyArray) -> BoolArray:
-    return np.asarray(
-        y == UNLABELLED if y.dtype.kind in "iufb" else y.astype(str) == str(UNLABELLED), dtype=bool
-    )
+def _is_minus_one(y: AnyArray) -> BoolArray:
+    is_number = y.dtype.kind in "iufb"
+    return np.asarray(y == UNLABELED if is_number else y.astype(str) == str(UNLABELED), dtype=bool)
 
 
-def _two_signs(y: AnyArray) -> bool:
-    """Whether y holds −1 and 1 and nothing else: the two classes of LIBSVM's files."""
+def _is_plus_minus_one(y: AnyArray) -> bool:
+    """Return whether y holds −1 and 1 and nothing else, the two classes of LIBSVM's files."""
     values = set(np.unique(y if y.dtype.kind in "iufb" else y.astype(str)).tolist())
     return values in ({-1, 1}, {"-1", "1"}, {"-1", "+1"})

@@ -1,24 +1,16 @@
-"""JGSC and RJGSC: joint graph sparse coding [Zhu, Li, Zhang, Ju, Wu, IEEE TNNLS 2016].
+"""JGSC: joint graph sparse coding [Zhu, Li, Zhang, Ju, Wu, IEEE TNNLS 2016].
 
-    JGSC    min_S ‖Xᵀ − BS‖²    + α tr(S L Sᵀ) + λ‖S‖₂,₁     [eq. 6; Table I has the losses swapped]
-    RJGSC   min_S ‖Xᵀ − BS‖₂,₁ + α tr(S L Sᵀ) + λ‖S‖₂,₁                       [eq. 7]
+    min_S ‖Xᵀ − BS‖² + α tr(S L Sᵀ) + λ‖S‖₂,₁        [eq. 6; Table I has the losses swapped]
 
-B (d × m) are bases learned from X (`dictionary`), S (m × n) the codes, L the Laplacian of the
-samples' kNN graph. The ℓ2,1 norms are smoothed, Σ √(‖·‖² + ε), and majorized: with c_i =
-1/(2√(‖s_i‖² + ε)), and d_j = 1/(2√(‖(Xᵀ − BS)_j‖² + ε')) or 1, each step solves one Sylvester
-equation and never raises the objective:
-
-    (BᵀDB + λC) S + S (αL) = BᵀDXᵀ
-
-With BᵀDB + λC = UΣUᵀ (m × m), the rows of UᵀS are m sparse systems (σ_i I + αL) t = e_i. Codes are
-kept as n × m here: `S` below is the paper's Sᵀ. The residuals' norms take products only: ‖x_j‖² − 2
-b_j S x_j + b_j SSᵀ b_jᵀ.
+B (d × m) are atoms learned from X (`coding.dictionary`), S (m × n) the codes of the samples, and L
+the Laplacian of their kNN graph. `coding.codes` has the problem and its step. The atoms of largest
+‖s_i‖ are kept.
 """
 
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.linalg
@@ -30,163 +22,17 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigfs import engine
+from bigfs.coding.codes import CodingState, SquaredLoss, fit_codes, row_dots
 from bigfs.coding.dictionary import default_atoms, learn_atoms
 from bigfs.graph import Metric, Weights, affinity, knn, laplacian
-from bigfs.linalg.shifted_cg import solve_shifted
 from bigfs.matrix import Matrix
-from bigfs.result import Record, Result, iterate
+from bigfs.result import Result
 from bigfs.selectors.base import N_FEATURES, MatrixInput, is_dask
 from bigfs.types import FloatArray
-from bigfs.validation import factorized
+from bigfs.validation import explain_singular
 
-SMOOTHING = 1e-4  # √ε over the norm of a typical code row, √ε' over that of a typical column of X
-COPIES = 8, 4  # n × m and d × m arrays alive at once in a step
-SYLVESTER = 1e-9  # relative residual asked of each solve
-
-
-# --- problem ------------------------------------------------------------------------------------
-
-
-class Moments(NamedTuple):
-    """What is left of the data at weights d: H = BᵀDB (m × m), R = XDB (n × m), and the loss's
-    value.
-    """
-
-    H: FloatArray
-    R: FloatArray
-    d: FloatArray  # d_j, length d
-    value: float
-
-
-class Loss(Protocol):
-    def at(self, S: FloatArray | None) -> Moments: ...
-
-
-class Squares:
-    """‖Xᵀ − BS‖²: one pass over the data in all."""
-
-    def __init__(self, X: Matrix, B: FloatArray) -> None:
-        self.total = float(X.stats.squares.sum())
-        self.first = Moments(B.T @ B, np.asarray(X @ B), np.ones(len(B)), self.total)
-
-    def at(self, S: FloatArray | None) -> Moments:
-        if S is None:
-            return self.first
-        value = self.total - 2 * np.vdot(S, self.first.R) + np.vdot(S @ self.first.H, S)
-        return self.first._replace(value=float(value))
-
-
-class Norms:
-    """‖Xᵀ − BS‖₂,₁, a norm a feature: two passes a step."""
-
-    def __init__(self, X: Matrix, B: FloatArray) -> None:
-        self.X, self.B, self.squares = X, B, X.stats.squares
-        self.epsilon = max(SMOOTHING**2 * float(np.mean(self.squares)), np.finfo(float).tiny)
-
-    def at(self, S: FloatArray | None) -> Moments:
-        squares = self.squares
-        if S is not None:
-            squares = (
-                squares
-                - 2 * _row_dots(self.B, self.X.T @ S)
-                + _row_dots(self.B @ (S.T @ S), self.B)
-            )
-        norms = np.sqrt(np.maximum(squares, 0) + self.epsilon)
-        d = 0.5 / norms
-        DB = d[:, None] * self.B
-        return Moments(self.B.T @ DB, np.asarray(self.X @ DB), d, float(norms.sum()))
-
-
-def _row_dots(A: FloatArray, B: FloatArray) -> FloatArray:
-    return np.asarray(np.einsum("jm,jm->j", A, B))
-
-
-class Problem(NamedTuple):
-    loss: Loss
-    L: sp.csr_array  # n × n
-    alpha: float
-    lam: float
-    epsilon: float
-
-    def norms(self, S: FloatArray) -> FloatArray:
-        """√(‖s_i‖² + ε) of each atom."""
-        return np.sqrt(np.einsum("nm,nm->m", S, S) + self.epsilon)
-
-
-# --- step ---------------------------------------------------------------------------------------
-
-
-class Codes(NamedTuple):
-    """Codes, and the moments at the weights that they give."""
-
-    S: FloatArray  # n × m
-    c: FloatArray  # c_i, length m
-    H: FloatArray
-    R: FloatArray
-    d: FloatArray
-    objective: float
-    violation: float  # ‖gradient‖ / ‖gradient's data part‖ of the smoothed objective
-    sylvester: float  # ‖S(H + λC) + αLS − R‖ / ‖R‖ of the last solve, at the weights it was given
-
-
-def sylvester(
-    H: FloatArray, L: sp.csr_array, alpha: float, R: FloatArray, start: FloatArray
-) -> tuple[FloatArray, float]:
-    """S (n × m) with SH + αLS = R, and its relative residual; H is m × m positive definite."""
-    sigmas, U = scipy.linalg.eigh(H)
-    # rounding may leave a tiny negative one
-    sigmas = np.maximum(sigmas, np.finfo(float).eps * sigmas[-1])
-    S = solve_shifted(L, alpha, sigmas, R @ U, start @ U, tol=SYLVESTER).T @ U.T
-    return S, float(np.linalg.norm(S @ H + alpha * (L @ S) - R) / np.linalg.norm(R))
-
-
-def reweigh(problem: Problem, now: Codes) -> Codes:
-    """One Sylvester equation, then the weights at its solution."""
-    S, residual = sylvester(
-        now.H + np.diag(problem.lam * now.c), problem.L, problem.alpha, now.R, now.S
-    )
-    moments, norms, LS = problem.loss.at(S), problem.norms(S), problem.L @ S
-    c = 0.5 / norms
-    objective = (
-        moments.value + problem.alpha * float(np.vdot(S, LS)) + problem.lam * float(norms.sum())
-    )
-    gradient = S @ moments.H + problem.alpha * LS + problem.lam * c * S - moments.R
-    violation = float(np.linalg.norm(gradient) / np.linalg.norm(moments.R))
-    return Codes(S, c, moments.H, moments.R, moments.d, objective, violation, residual)
-
-
-def code(
-    loss: Loss, L: sp.csr_array, alpha: float, lam: float, tol: float, max_iter: int, name: str
-) -> Result[Codes]:
-    """Codes of every sample, from weights c = 1 and residuals at S = 0."""
-    first = loss.at(None)
-    n, m = first.R.shape
-    if not first.R.any():
-        raise ValueError(
-            "no sample shares a feature with the atoms, so every code is "
-            "zero: check X and the dictionary"
-        )
-    typical = float(
-        np.linalg.norm(first.R) / np.sqrt(m) / max(np.trace(first.H) / m, np.finfo(float).tiny)
-    )
-    problem = Problem(loss, L, alpha, lam, (SMOOTHING * typical) ** 2)
-    start = Codes(np.zeros((n, m)), np.ones(m), first.H, first.R, first.d, np.inf, np.inf, np.inf)
-    return iterate(
-        lambda now: reweigh(problem, now),
-        start,
-        measure=_record,
-        stop="violation",
-        tol=tol,
-        max_iter=max_iter,
-        name=name,
-    )
-
-
-def _record(now: Codes) -> Record:
-    return {"objective": now.objective, "violation": now.violation, "sylvester": now.sylvester}
-
-
-# --- estimators ---------------------------------------------------------------------------------
+SAMPLE_COPIES = 8  # n × m arrays alive at once in a step
+FEATURE_COPIES = 4  # d × m arrays
 
 
 class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
@@ -310,7 +156,7 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         "random_state": ["random_state"],
     }
     _supervised = False
-    _loss: ClassVar[Any] = Squares
+    _loss: ClassVar[Any] = SquaredLoss
 
     def __init__(
         self,
@@ -373,14 +219,14 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         self._validate_params()
         X, _ = self._as_matrix(X, None)
         B = self._atoms(X)
-        m, kept = B.shape[1], self._count(B.shape[1], "the dictionary has only {} atoms")
-        n, d = X.shape
+        (n, d), m = X.shape, B.shape[1]
+        n_kept = self._count(m, "the dictionary has only {} atoms")
         engine.require_memory(
-            8 * m * (COPIES[0] * n + COPIES[1] * d),
+            8 * m * (SAMPLE_COPIES * n + FEATURE_COPIES * d),
             f"the codes of {n} samples on {m} atoms over {d} features",
         )
         L = self._laplacian(X)
-        self.result_ = code(
+        self.result_ = fit_codes(
             self._loss(X, B),
             L,
             float(self.alpha),
@@ -389,15 +235,19 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
             self.max_iter,
             type(self).__name__,
         )
-        codes, self.n_iter_ = self.result_.value, len(self.result_.history)
+        state = self.result_.value
+        self.n_iter_ = len(self.result_.history)
         self.components_ = B.T
-        self.scores_ = np.linalg.norm(codes.S, axis=0)
-        self.selected_ = np.argsort(-self.scores_, kind="stable")[:kept]
+        self.scores_ = np.linalg.norm(state.S, axis=0)
+        self.selected_ = np.argsort(-self.scores_, kind="stable")[:n_kept]
         self.support_ = np.isin(np.arange(m), self.selected_)
-        self._keep(B, codes)
+        self.codes_ = state.S[:, self.support_]
+        self.coder_ = self._coder(B, state)
+        self.column_importance_ = self._column_norms(B[:, self.support_])
         return self
 
     def _atoms(self, X: Matrix) -> FloatArray:
+        """Return B (d × m), given or learned."""
         n, d = X.shape
         self.dictionary_result_: Result[FloatArray] | None = None
         if self.dictionary is not None:
@@ -408,11 +258,15 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
                 )
             return atoms.T
         m = default_atoms(n, d) if self.n_atoms is None else self.n_atoms
-        seed = check_random_state(self.random_state)
         learned = learn_atoms(
-            X, m, lam=self.dictionary_lam, epochs=self.epochs, batch_rows=self.batch_rows, seed=seed
+            X,
+            m,
+            lam=self.dictionary_lam,
+            epochs=self.epochs,
+            batch_rows=self.batch_rows,
+            seed=check_random_state(self.random_state),
         )
-        # without its statistics, d × m again
+        # the atoms alone: the statistics would be d × m again
         self.dictionary_result_ = Result(learned.value.D, learned.status, learned.history)
         return learned.value.D
 
@@ -420,15 +274,17 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         neighbours = knn(X, min(self.n_neighbors, X.shape[0] - 1), metric=self.metric)
         return laplacian(affinity(neighbours, self.weights))
 
-    def _keep(self, B: FloatArray, codes: Codes) -> None:
-        kept = self.support_
-        self.codes_ = codes.S[:, kept]
-        with factorized("the system of the codes"):
-            M = scipy.linalg.cho_factor(codes.H + np.diag(self.lam * codes.c))
-        pick = scipy.linalg.cho_solve(M, np.eye(len(kept))[:, kept])
-        self.coder_ = codes.d[:, None] * (B @ pick)
-        energy = _row_dots(B[:, kept] @ (self.codes_.T @ self.codes_), B[:, kept])
-        self.column_importance_ = np.sqrt(np.maximum(energy, 0))
+    def _coder(self, B: FloatArray, state: CodingState) -> FloatArray:
+        """Return the columns of DB(BᵀDB + λC)⁻¹ that belong to the kept atoms."""
+        with explain_singular("the system of the codes"):
+            factor = scipy.linalg.cho_factor(state.H + np.diag(self.lam * state.c))
+        columns = scipy.linalg.cho_solve(factor, np.eye(B.shape[1])[:, self.support_])
+        return state.d[:, None] * (B @ columns)
+
+    def _column_norms(self, B_kept: FloatArray) -> FloatArray:
+        """Return the norm of each column of the reconstruction by the kept atoms."""
+        squares = row_dots(B_kept @ (self.codes_.T @ self.codes_), B_kept)
+        return np.sqrt(np.maximum(squares, 0))
 
     def transform(self, X: Any) -> FloatArray:
         """Code samples on the kept atoms, without the graph.
@@ -496,112 +352,10 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         return np.array([f"atom{i}" for i in np.flatnonzero(self.support_)], dtype=object)
 
     def _new_samples(self, X: Any) -> Any:
+        """Return X as something that `@` takes, once its number of features is checked."""
         if isinstance(X, Matrix) or is_dask(X):
             self._check_width(X)
             return X if isinstance(X, Matrix) else Matrix.from_dask(X)
         return validate_data(
             self, X, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32], reset=False
         )
-
-
-class RJGSC(JGSC):
-    """Choose atoms as `JGSC` does, with a loss that weighs badly fitted features less.
-
-    The loss of robust joint graph sparse coding [1]_ is a norm per feature and not squared. The
-    same effect therefore needs smaller α and λ than in `JGSC`. It is unsupervised.
-
-    Parameters
-    ----------
-    n_atoms : int or None, default=None
-        Number m of atoms in the dictionary. None takes min(n_features, n_samples, 256), or fewer
-        where memory is short. The paper takes m = n_features, which text does not allow.
-    alpha : float, default=1.0
-        Weight α of the smoothness over the graph.
-    lam : float, default=1.0
-        Weight λ of the row sparsity.
-    n_features_to_select : int, float or None, default=None
-        Number of atoms to keep. A float in (0, 1] is a share of the atoms, and None keeps half of
-        them.
-    n_neighbors : int, default=5
-        Number of neighbors of each sample in the kNN graph.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Distance of the kNN graph.
-    weights : {"binary", "cosine", "heat"}, default="heat"
-        Weights of the graph's edges: 1, 1 − distance (for the cosine metric only), or
-        exp(−distance²/2t²) with t the mean distance to a neighbor.
-    dictionary : array-like of shape (n_atoms, n_features) or None, default=None
-        Atoms to use, for instance the `components_` of a scikit-learn decomposition. None learns
-        them with SPAMS, which the extra `bigfs[jgsc]` installs.
-    dictionary_lam : float, default=0.05
-        Weight of the ℓ1 penalty of the codes while the dictionary is learned.
-    epochs : int or None, default=None
-        Number of passes over X while the dictionary is learned. None takes 1, or as many as
-        the dictionary needs for 32 updates.
-    batch_rows : int, default=512
-        Number of samples per update of the dictionary.
-    tol : float, default=1e-3
-        Relative violation of optimality at which the coding stops.
-    max_iter : int, default=100
-        Maximum number of Sylvester equations.
-    random_state : int, RandomState instance or None, default=0
-        Seed of the rows that the atoms start from.
-
-    Attributes
-    ----------
-    components_ : ndarray of shape (n_atoms, n_features)
-        The atoms, Bᵀ.
-    scores_ : ndarray of shape (n_atoms,)
-        Norm of each atom's codes. Larger is better.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the kept atoms, best first.
-    support_ : ndarray of shape (n_atoms,)
-        Mask of the kept atoms.
-    codes_ : ndarray of shape (n_samples, n_selected)
-        Codes of the training samples on the kept atoms, with the graph.
-    coder_ : ndarray of shape (n_features, n_selected)
-        Matrix that takes new samples to their codes.
-    column_importance_ : ndarray of shape (n_features,)
-        Norm of each column of the reconstruction of X by the kept atoms. It ranks columns.
-    n_iter_ : int
-        Number of Sylvester equations solved.
-    result_ : bigfs.result.Result
-        Status and history of the coding. Each record of the history has the objective, the
-        violation, and the relative residual of the Sylvester equation.
-    dictionary_result_ : bigfs.result.Result or None
-        Status and history of the dictionary learning. None where the atoms were given.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-
-    See Also
-    --------
-    JGSC : The same with a squared loss, in one pass over X.
-
-    Notes
-    -----
-    The problem is eq. 7 of [1]_, with B the atoms, S the codes, and L the Laplacian of the graph::
-
-        min_S  ‖Xᵀ − BS‖₂,₁ + α tr(SLSᵀ) + λ‖S‖₂,₁
-
-    Each Sylvester equation needs two passes over X.
-
-    References
-    ----------
-    .. [1] X. Zhu, X. Li, S. Zhang, C. Ju and X. Wu, "Robust joint graph sparse coding for
-       unsupervised spectral feature selection", IEEE Transactions on Neural Networks and Learning
-       Systems, 2016, Alg. 1.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from bigfs import RJGSC
-    >>> X, _ = load_iris(return_X_y=True)
-    >>> model = RJGSC(dictionary=X[::30], alpha=0.1, lam=0.1, n_features_to_select=2).fit(X)
-    >>> model.transform(X).shape
-    (150, 2)
-    >>> model.result_.converged
-    True
-    """
-
-    _loss: ClassVar[Any] = Norms

@@ -1,23 +1,29 @@
-"""JHLSR: hypergraph learning and sparse regression, jointly (Zhang, Bai, Liang, Hancock, Pattern
-Recognition 2017).
+"""JHLSR: hypergraph learning and sparse regression, jointly.
 
-    min ‖A X S − Φ‖² + μ tr(Sᵀ Xᵀ L_H(w) X S) + λ Σ_j √(‖s_j‖² + ε) + γ‖w‖²      over S (d × r) and
-        w on the simplex (eq. 14, corrected)
+[Zhang, Bai, Liang, Hancock, Pattern Recognition 2017]
 
-A picks the labelled rows. ΦΦᵀ is the kernel to explain: 1/n_c between samples of one class, or a
-Gaussian kernel by a low-rank factor when there are no labels. L_H(w) = I − F diag(w/δ) Fᵀ with F =
-D_v^-½ H. A round, with u = λ at first:
-    S = (Xᵀ(AᵀA + μL_H(w))X + diag u)⁻¹ XᵀAᵀΦ         one weighted ridge solve (eq. 21, corrected)
-    w = the projection of μq/2γ on the simplex,         q_e = ‖(SᵀXᵀF)_e‖²/δ_e: the exact optimum of
-        what the paper descends by coordinates
+    min ‖A X S − Φ‖² + μ tr(Sᵀ Xᵀ L_H(w) X S) + λ Σ_j √(‖s_j‖² + ε) + γ‖w‖²      [eq. 14, corrected]
+
+over S (d × r) and w on the simplex. A picks the labeled rows. ΦΦᵀ is the kernel to explain: 1/n_c
+between samples of one class, or a Gaussian kernel by a low-rank factor where there are no labels.
+L_H(w) = I − F diag(w/δ) Fᵀ with F = D_v^-½ H.
+
+A round, with u = λ at first:
+
+    S = (Xᵀ(AᵀA + μL_H(w))X + diag u)⁻¹ XᵀAᵀΦ      one weighted ridge solve    [eq. 21, corrected]
+    w = the projection of μq/2γ on the simplex,    q_e = ‖(SᵀXᵀF)_e‖²/δ_e
     u_j = λ / 2√(‖s_j‖² + ε)
-The objective falls in every round after the first. HYPER is the same with w fixed; GRAPH has a
-hyperedge of weight one for each edge of the kNN graph, for which L_H is half of the graph's
-normalized Laplacian.
 
-Certificate, at (S, w) with V = AᵀΦ − (AᵀA + μL_H(w))XS: Σ_j ‖s_j‖ ‖2x_jᵀV − λ s_j/√(‖s_j‖²+ε)‖ / λ
-Σ‖s_j‖. A feature left out because its s_j fell below √ε/2 returns if 2‖x_jᵀV‖ > λ. The problem is
-convex in S and in w, not in both: what is reached is a stationary point.
+This w is the exact optimum of what the paper descends by coordinates. The objective falls in every
+round after the first. The variant "hyper" keeps w fixed. The variant "graph" has one hyperedge of
+weight one per edge of the kNN graph, for which L_H is half of the graph's normalized Laplacian.
+
+The certificate, at (S, w) with V = AᵀΦ − (AᵀA + μL_H(w))XS, is the violation of stationarity:
+
+    Σ_j ‖s_j‖ ‖2x_jᵀV − λ s_j/√(‖s_j‖² + ε)‖ / λ Σ‖s_j‖
+
+A feature becomes inactive when ‖s_j‖ falls below √ε/2, and returns if 2‖x_jᵀV‖ > λ. The problem is
+convex in S and in w, but not in both, so that the run ends at a stationary point.
 """
 
 from __future__ import annotations
@@ -30,7 +36,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bigfs.embedding import responses
+from bigfs.embedding import kernels
 from bigfs.graph import Metric, knn
 from bigfs.graph.hypergraph import (
     Hypergraph,
@@ -39,7 +45,7 @@ from bigfs.graph.hypergraph import (
     neighbour_hyperedges,
 )
 from bigfs.linalg.prox import project_simplex, row_norms
-from bigfs.linalg.ridge import WAYS, Middle, laplacian
+from bigfs.linalg.ridge import SOLVERS, SampleOperator, laplacian
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
@@ -49,76 +55,98 @@ from bigfs.types import AnyArray, BoolArray
 EPSILON = 1e-14  # ε: √ε = 1e−7 is where a row counts as zero
 
 
-class State(NamedTuple):
-    u: AnyArray  # (d,): inf where the feature is left out
-    S: AnyArray  # (d, r)
+# --- problem and step -----------------------------------------------------------------------------
+
+
+class JHLSRState(NamedTuple):
+    """The solution after some rounds, with its certificate."""
+
+    u: AnyArray  # (d,): infinite where a feature is inactive
+    S: AnyArray  # d × r
     w: AnyArray  # (e,)
     objective: float
-    violation: float  # of stationarity, relative to the penalty's slope, on the working set
-    gap: float  # the same with the left-out features looked at; inf until that was done
+    violation: float  # of stationarity, on the working set
+    gap: float  # of stationarity, on all features; infinite until the inactive ones were checked
     residual: float  # of the ridge solve, relative
 
 
-class Problem:
+class JHLSRProblem:
     """The data, the step and the certificate."""
 
     def __init__(
         self,
         X: Matrix,
         T: AnyArray,
-        a: AnyArray,
-        graph: Hypergraph,
+        labeled: AnyArray,
+        hypergraph: Hypergraph,
         weights: tuple[float, float, float],
-        learn: bool,
+        learn_w: bool,
         tol: float,
     ) -> None:
-        self.X, self.T, self.a, self.graph, self.learn, self.tol = X, T, a, graph, learn, tol
+        self.X, self.T, self.labeled, self.hypergraph = X, T, labeled, hypergraph
         self.mu, self.lam, self.gamma = weights
-        self.F = sp.csr_array(sp.diags_array(graph.root) @ graph.H)
-        self.fixed = None if learn else self.middle(graph.w)
+        self.learn_w, self.tol = learn_w, tol
+        self.F = sp.csr_array(sp.diags_array(hypergraph.root) @ hypergraph.H)
+        self.fixed_operator = None if learn_w else self.sample_operator(hypergraph.w)
 
-    def middle(self, w: AnyArray) -> Middle:
-        """AᵀA + μL_H(w), without the hyperedges of weight zero."""
-        on = np.flatnonzero(w)
-        return laplacian(self.a, self.mu, self.F[:, on], (w / self.graph.edge_degrees)[on])
+    def sample_operator(self, w: AnyArray) -> SampleOperator:
+        """Return AᵀA + μL_H(w), without the hyperedges of weight zero."""
+        active = np.flatnonzero(w)
+        shares = (w / self.hypergraph.edge_degrees)[active]
+        return laplacian(self.labeled, self.mu, self.F[:, active], shares)
 
-    def start(self) -> State:
+    def start(self) -> JHLSRState:
+        """Return the state at u = λ and the hypergraph's own weights."""
         d = self.X.shape[1]
-        u = np.where(self.X.stats.counts > 0, self.lam, np.inf)  # an empty column gets no weight
-        return State(u, np.zeros((d, self.T.shape[1])), self.graph.w, np.inf, np.inf, np.inf, 0.0)
+        u = np.where(self.X.stats.nnz > 0, self.lam, np.inf)  # an empty column gets no weight
+        S, w = np.zeros((d, self.T.shape[1])), self.hypergraph.w
+        return JHLSRState(u, S, w, np.inf, np.inf, np.inf, 0.0)
 
-    def step(self, state: State, working: WorkingSet) -> State:
-        solved = working.solve(self.fixed or self.middle(state.w), state.u, self.T, state.S)
-        S, norms = solved.W, row_norms(solved.W)
-        smooth = np.sqrt(norms**2 + EPSILON)
-        P = working.times(S)
-        q = self.graph.gathered(P)
-        w = project_simplex(self.mu * q / (2 * self.gamma)) if self.learn else state.w
-        loss = np.sum(self.a[:, None] * (P - self.T) ** 2)
-        objective = float(
-            loss + self.mu * (np.sum(P**2) - w @ q) + self.lam * smooth.sum() + self.gamma * w @ w
-        )
-        V = self.T - (self.fixed or self.middle(w)).apply(P)
-        pull = row_norms(2 * working.transposed_times(V) - self.lam * S / smooth[:, None])
+    def step(self, state: JHLSRState, working_set: WorkingSet) -> JHLSRState:
+        """Run one round."""
+        operator = self.fixed_operator or self.sample_operator(state.w)
+        solution = working_set.solve(operator, state.u, self.T, state.S)
+        S, norms = solution.W, row_norms(solution.W)
+        smooth_norms = np.sqrt(norms**2 + EPSILON)
+        P = working_set.times(S)
+        q = self.hypergraph.gathered(P)
+        w = project_simplex(self.mu * q / (2 * self.gamma)) if self.learn_w else state.w
+        loss = np.sum(self.labeled[:, None] * (P - self.T) ** 2)
+        smoothness = np.sum(P**2) - w @ q
+        penalty = self.lam * smooth_norms.sum()
+        objective = float(loss + self.mu * smoothness + penalty + self.gamma * w @ w)
+        V = self.T - (self.fixed_operator or self.sample_operator(w)).apply(P)
+        violation = self.violation(S, norms, smooth_norms, working_set.transposed_times(V))
+        active = np.isfinite(state.u) & (norms >= np.sqrt(EPSILON) / 2)
+        u = np.where(active, self.lam / (2 * smooth_norms), np.inf)
+        gap = np.inf
+        if violation <= self.tol:
+            violators = self.kkt_violators(u, V)
+            u[violators] = self.lam / (2 * np.sqrt(EPSILON))
+            gap = np.inf if violators.any() else violation
+        return JHLSRState(u, S, w, objective, violation, gap, solution.residual)
+
+    def violation(
+        self, S: AnyArray, norms: AnyArray, smooth_norms: AnyArray, XtV: AnyArray
+    ) -> float:
+        """Return the violation of stationarity, relative to the penalty's slope."""
         scale = self.lam * norms.sum()
-        violation = float(norms @ pull / scale) if scale > 0 else 0.0
-        u = np.where(
-            np.isfinite(state.u) & (norms >= np.sqrt(EPSILON) / 2), self.lam / (2 * smooth), np.inf
-        )
-        back = (
-            self.wrongly_left_out(u, V) if violation <= self.tol else np.zeros(len(u), dtype=bool)
-        )
-        u[back] = self.lam / (2 * np.sqrt(EPSILON))
-        done = violation <= self.tol and not back.any()
-        return State(u, S, w, objective, violation, violation if done else np.inf, solved.residual)
+        residual = row_norms(2 * XtV - self.lam * S / smooth_norms[:, None])
+        return float(norms @ residual / scale) if scale > 0 else 0.0
 
-    def wrongly_left_out(self, u: AnyArray, V: AnyArray) -> BoolArray:
-        """Features at zero that the residual pulls away from it. One pass over X."""
-        out = np.isinf(u) & (self.X.stats.counts > 0)
-        return out & (2 * row_norms(self.X.T @ V) > (1 + self.tol) * self.lam) if out.any() else out
+    def kkt_violators(self, u: AnyArray, V: AnyArray) -> BoolArray:
+        """Return the mask of the inactive features that should not be at zero.
+
+        It takes one pass over X, unless all features are active.
+        """
+        inactive = np.isinf(u) & (self.X.stats.nnz > 0)
+        if not inactive.any():
+            return inactive
+        return inactive & (2 * row_norms(self.X.T @ V) > (1 + self.tol) * self.lam)
 
 
-def measure(state: State) -> Record:
+def measure(state: JHLSRState) -> Record:
+    """Return the record of a state in the history."""
     return {
         "objective": state.objective,
         "features": float(np.count_nonzero(np.isfinite(state.u))),
@@ -127,6 +155,9 @@ def measure(state: State) -> Record:
         "gap": state.gap,
         "residual": state.residual,
     }
+
+
+# --- estimator ------------------------------------------------------------------------------------
 
 
 class JHLSR(Selector):
@@ -211,8 +242,9 @@ class JHLSR(Selector):
     SparGE : With `embedding="hsl"`, choose features of a fixed hypergraph.
 
     Notes
-    ----- The problem is eq. 14 of [1]_, corrected. A picks the labeled samples, and ΦΦᵀ is a kernel
-    of the labels, or of the samples where there are none::
+    -----
+    The problem is eq. 14 of [1]_, corrected. A picks the labeled samples, and ΦΦᵀ is a kernel of
+    the labels, or of the samples where there are none::
 
         min_{S, w}  ‖AXS − Φ‖² + μ tr(SᵀXᵀ L_H(w) XS) + λ‖S‖₂,₁ + γ‖w‖²,    w ≥ 0, 1ᵀw = 1
 
@@ -253,7 +285,7 @@ class JHLSR(Selector):
         "metric": [StrOptions({"cosine", "euclidean"})],
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "random_state": [Interval(Integral, 0, None, closed="left")],
-        "solver": [StrOptions({*WAYS, "auto"})],
+        "solver": [StrOptions({*SOLVERS, "auto"})],
         "solver_tol": [Interval(Real, 0, 1, closed="neither")],
         "solver_max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -301,11 +333,12 @@ class JHLSR(Selector):
 
     def _fit(self, X: Matrix, y: Any) -> None:
         self.mode_ = self._mode(y)
-        T, a = self._response(X, y)
+        T, labeled = self._response(X, y)
         self.hypergraph_ = self._hypergraph(X, y)
         weights = (float(self.mu), float(self.lam), float(self.gamma))
-        problem = Problem(X, T, a, self.hypergraph_, weights, self.variant == "joint", self.tol)
-        working = WorkingSet(
+        learn_w = self.variant == "joint"
+        problem = JHLSRProblem(X, T, labeled, self.hypergraph_, weights, learn_w, self.tol)
+        working_set = WorkingSet(
             X,
             targets=T.shape[1],
             solver=self.solver,
@@ -313,7 +346,7 @@ class JHLSR(Selector):
             max_iter=self.solver_max_iter,
         )
         self.result_ = iterate(
-            lambda state: problem.step(state, working),
+            lambda state: problem.step(state, working_set),
             problem.start(),
             measure=measure,
             stop="gap",
@@ -326,72 +359,81 @@ class JHLSR(Selector):
         self.scores_ = np.asarray(row_norms(state.S), dtype=np.float64)
         self.n_iter_ = len(self.result_.history)
         self.result_.stats.update(
-            plans=working.plans, passes=X.passes, zero_hyperedges=int(np.sum(state.w == 0))
+            plans=working_set.plans, passes=X.passes, zero_hyperedges=int(np.sum(state.w == 0))
         )
 
     def _mode(self, y: Labels | None) -> str:
-        known = 0.0 if y is None else float(y.known.mean())
-        found = "unsupervised" if known == 0 else "supervised" if known == 1 else "semi"
-        if self.mode in ("auto", found, "unsupervised") or (self.mode, found) == (
-            "semi",
-            "supervised",
-        ):
-            return found if self.mode == "auto" else self.mode
+        """Return the mode that is asked for, or that the labels allow."""
+        share = 0.0 if y is None else float(y.is_labeled.mean())
+        most = "unsupervised" if share == 0 else "supervised" if share == 1 else "semi"
+        if self.mode == "auto":
+            return most
+        allowed = {
+            "unsupervised": ("unsupervised",),
+            "semi": ("unsupervised", "semi"),
+            "supervised": ("unsupervised", "semi", "supervised"),
+        }
+        if self.mode in allowed[most]:
+            return self.mode
         raise ValueError(
-            f"mode={self.mode!r} needs more labels than y has ({known:.0%} of the samples are "
-            f"labelled): add labels, or use mode='auto'"
+            f"mode={self.mode!r} needs more labels than y has ({share:.0%} of the samples are "
+            f"labeled): add labels, or use mode='auto'"
         )
 
     def _response(self, X: Matrix, y: Any) -> tuple[AnyArray, AnyArray]:
-        """AᵀΦ (n × r) and the diagonal of AᵀA (n)."""
+        """Return AᵀΦ (n × r) and the diagonal of AᵀA (n,)."""
         if self.mode_ == "unsupervised":
-            return responses.gaussian_factor(X, self.n_components, seed=self.random_state), np.ones(
-                X.shape[0]
-            )
-        self.classes_, code = at_least_two(y)
-        return responses.same_class_factor(code, len(self.classes_)), (code >= 0).astype(float)
+            Phi = kernels.gaussian_factor(X, self.n_components, seed=self.random_state)
+            return Phi, np.ones(X.shape[0])
+        self.classes_, codes = at_least_two(y)
+        Phi = kernels.same_class_factor(codes, len(self.classes_))
+        return Phi, (codes >= 0).astype(float)
 
     def _hypergraph(self, X: Matrix, y: Any) -> Hypergraph:
-        """Its weights on the simplex, except those of a plain graph."""
+        """Return the hypergraph. Its weights are on the simplex, unless it is a plain graph."""
         k = min(self.n_neighbors, X.shape[0] - 1)
         if self.variant == "graph":
-            return _pairs(knn(X, k, metric=self.metric).index)
-        if not isinstance(self.hyperedges, str):
-            found = (
-                self.hyperedges
-                if isinstance(self.hyperedges, Hypergraph)
-                else Hypergraph.of(self.hyperedges)
+            return _edges(knn(X, k, metric=self.metric).index)
+        hypergraph = self._given_hypergraph(X) or self._new_hypergraph(X, y, k)
+        return Hypergraph(hypergraph.H, hypergraph.w / hypergraph.w.sum())
+
+    def _given_hypergraph(self, X: Matrix) -> Hypergraph | None:
+        if isinstance(self.hyperedges, str):
+            return None
+        hypergraph = (
+            self.hyperedges
+            if isinstance(self.hyperedges, Hypergraph)
+            else Hypergraph.of(self.hyperedges)
+        )
+        if hypergraph.shape[0] != X.shape[0]:
+            raise ValueError(
+                f"hyperedges has {hypergraph.shape[0]} rows, but X has {X.shape[0]} "
+                f"samples: give one row per sample"
             )
-            if found.shape[0] != X.shape[0]:
-                raise ValueError(
-                    f"hyperedges has {found.shape[0]} rows, but X has {X.shape[0]} "
-                    f"samples: give one row per sample"
-                )
-        elif self.hyperedges == "labels":
+        return hypergraph
+
+    def _new_hypergraph(self, X: Matrix, y: Any, k: int) -> Hypergraph:
+        if self.hyperedges == "labels":
             if self.mode_ == "unsupervised":
                 raise ValueError(
-                    "hyperedges='labels' needs labelled samples in y; use 'lasso' or 'knn'"
+                    "hyperedges='labels' needs labeled samples in y; use 'lasso' or 'knn'"
                 )
-            found = label_hyperedges(y.codes)
-        else:
-            neighbours = knn(X, k, metric=self.metric)
-            found = (
-                neighbour_hyperedges(neighbours)
-                if self.hyperedges == "knn"
-                else lasso_hyperedges(X, neighbours)
-            )
-        return Hypergraph(found.H, found.w / found.w.sum())
+            return label_hyperedges(y.codes)
+        neighbours = knn(X, k, metric=self.metric)
+        if self.hyperedges == "knn":
+            return neighbour_hyperedges(neighbours)
+        return lasso_hyperedges(X, neighbours)
 
 
-def _pairs(index: NDArray[np.int32]) -> Hypergraph:
-    """A hyperedge of two samples for each edge of the kNN graph, symmetrized by OR."""
-    i, m = np.nonzero(index >= 0)
-    edges = np.unique(np.sort(np.column_stack([i, index[i, m]]), axis=1), axis=0)
+def _edges(index: NDArray[np.int32]) -> Hypergraph:
+    """Return one hyperedge of two samples per edge of the kNN graph, symmetrized by OR."""
+    i, rank = np.nonzero(index >= 0)
+    edges = np.unique(np.sort(np.column_stack([i, index[i, rank]]), axis=1), axis=0)
     if not len(edges):
         raise ValueError("no two samples share a feature, so the graph has no edges: check X")
-    number = np.arange(len(edges))
+    numbers = np.arange(len(edges))
     H = sp.csr_array(
-        (np.ones(2 * len(edges)), (edges.T.ravel(), np.tile(number, 2))),
+        (np.ones(2 * len(edges)), (edges.T.ravel(), np.tile(numbers, 2))),
         shape=(len(index), len(edges)),
     )
     return Hypergraph.of(H)

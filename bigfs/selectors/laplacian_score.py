@@ -132,7 +132,7 @@ def _by_columns(X: Matrix, A: sp.csr_array, degree: FloatArray) -> list[FloatArr
     if X.column_tiles:
         return X.map_columns(_scores, A, degree, label="Laplacian score")
     room = SHARE * engine.memory_limit() / ENTRY
-    strip = np.cumsum(X.stats.counts) // room
+    strip = np.cumsum(X.stats.nnz) // room
     cuts = [0, *(np.flatnonzero(np.diff(strip)) + 1).tolist(), X.shape[1]]
     X.passes += len(cuts) - 1
     return [

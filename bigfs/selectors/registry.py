@@ -6,13 +6,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from bigfs.selectors.jgsc import JGSC, RJGSC
+from bigfs.selectors.contingency import Gini, MutualInformation
+from bigfs.selectors.jgsc import JGSC
 from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.laplacian_score import LaplacianScore
+from bigfs.selectors.rjgsc import RJGSC
+from bigfs.selectors.rlsr import RLSR
 from bigfs.selectors.smr import SMR
 from bigfs.selectors.sparge import SparGE
 from bigfs.selectors.sparge_cv import SparGECV
-from bigfs.selectors.srlsr import RLSR, SRLSR
+from bigfs.selectors.srlsr import SRLSR
 from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
 
 
@@ -97,4 +100,8 @@ METHODS: dict[str, Method] = {
     "fisher": Method(Fisher, "Fisher score, one feature at a time"),
     "anova": Method(ANOVA, "ANOVA F score, one feature at a time (same ranking as fisher)"),
     "chi2": Method(Chi2, "χ² score of non-negative features, one feature at a time"),
+    "mutual-info": Method(
+        MutualInformation, "mutual information with the class (information gain for text)"
+    ),
+    "gini": Method(Gini, "decrease of Gini impurity at the best threshold of each feature"),
 }

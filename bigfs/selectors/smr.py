@@ -1,21 +1,20 @@
 """SMR: sparse matrix regression on two-dimensional samples [Hou, Jiao, Nie, Luo, Zhou, IEEE TIP
 2017].
 
-With X_i the M × N sample i and r a class (eq. 11; k = 1 is GBR):
+With X_i the M × N sample i and r a class (k = 1 is GBR):
 
-    min_{U, V, b}  Σ_r Σ_i (tr(UᵣᵀX_iVᵣ) + b_r − y_ir)² + α‖P‖₂,ₚᵖ,      p_r = vec(UᵣVᵣᵀ),  P: MN ×
-        c
+    min_{U, V, b}  Σ_r Σ_i (tr(UᵣᵀX_iVᵣ) + b_r − y_ir)² + α‖P‖₂,ₚᵖ                  [eq. 11]
 
-‖P‖₂,ₚᵖ is smoothed, Σ_ij (‖P_ij‖² + ζ)^(p/2), and majorized by Σ_ij d_ij ‖P_ij‖², d_ij = p/2
-(‖P_ij‖² + ζ)^(p/2−1), so that each half of a round (u-step, D, v-step, D) is a ridge problem and
-never raises the objective. With F_r = [X_iv_1; …; X_iv_k]:
+    p_r = vec(UᵣVᵣᵀ),    P: MN × c
 
-    u_r = (F_r L_c F_rᵀ + αA)⁻¹ F_r L_c y_rᵀ  (eq. 23, corrected),   A_ab = diag_i(Σ_j v_ja v_jb
-        d_ij)
+The penalty is smoothed, Σ_ij (‖P_ij‖² + ζ)^(p/2), and majorized by Σ_ij d_ij ‖P_ij‖² with
+d_ij = p/2 (‖P_ij‖² + ζ)^(p/2−1). A round is u-step, D, v-step, D. Each half of it is a ridge
+problem and never raises the objective. With F_r = [X_iv_1; …; X_iv_k]:
 
-F_r L_c F_rᵀ = (V_r ⊗ I)ᵀ C (V_r ⊗ I) with C = XcᵀXc, so where the d × d covariance of the pixels
-fits in memory, one pass over the data serves every round ("covariance"); else each half round
-accumulates the kM × kM Grams over the tiles ("samples").
+    u_r = (F_r L_c F_rᵀ + αA)⁻¹ F_r L_c y_rᵀ                             [eq. 23, corrected]
+    A_ab = diag_i(Σ_j v_ja v_jb d_ij)
+
+`image_grams` computes F_r L_c F_rᵀ.
 
 P does not change if V is made orthonormal and U takes up the rest. Doing so before each step keeps
 A positive definite when P loses rank, where the printed system is singular.
@@ -24,11 +23,10 @@ A positive definite when P loses rank, where the printed system is singular.
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 from threadpoolctl import threadpool_limits
 
@@ -36,164 +34,90 @@ from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
 from bigfs.selectors.base import Selector, at_least_two
+from bigfs.selectors.image_grams import (
+    GramSource,
+    ImageLayout,
+    SampleGrams,
+    class_groups,
+    covariance_grams,
+)
 from bigfs.types import FloatArray
-from bigfs.validation import factorized
+from bigfs.validation import explain_singular
 
-GROUP = 8  # classes a task
-ROWS = 256  # samples that are dense at once
 SMOOTHING = 1e-5  # √ζ over the norm of a typical row of the first P
 
 
 # --- problem ------------------------------------------------------------------------------------
 
 
-class Moments(Protocol):
-    """What a half round needs of the data: Grams of F_r (c × kM × kM); of G_r = [X_iᵀu_1; …] when
-    `across`.
-    """
+class SMRProblem(NamedTuple):
+    """The data in the form of its Grams, and the penalty."""
 
-    def grams(self, V: FloatArray, across: bool) -> FloatArray: ...
-
-
-class Images(NamedTuple):
-    """How a row of X is an M × N image."""
-
-    M: int
-    N: int
-    order: str  # "C": pixel (i, j) is column iN + j; "F", MATLAB's: column jM + i
-
-    def fold(self, Z: FloatArray) -> FloatArray:
-        """(…, MN) to (…, M, N)."""
-        lead = Z.shape[:-1]
-        return (
-            Z.reshape(*lead, self.M, self.N)
-            if self.order == "C"
-            else Z.reshape(*lead, self.N, self.M).swapaxes(-1, -2)
-        )
-
-    def flat(self, P: FloatArray) -> FloatArray:
-        """(…, M, N) to (…, MN), the order of the columns of X."""
-        return (P if self.order == "C" else P.swapaxes(-1, -2)).reshape(
-            *P.shape[:-2], self.M * self.N
-        )
-
-
-class Covariance(NamedTuple):
-    """Grams out of C = XcᵀXc: 2·MN·N·k(M + k) flops a class, no data."""
-
-    C: FloatArray  # M × N × M × N
-
-    def grams(self, V: FloatArray, across: bool) -> FloatArray:
-        C = self.C.transpose(1, 0, 3, 2) if across else self.C
-        return np.concatenate(engine.map_tiles(_contract, _groups(V), np.ascontiguousarray(C)))
-
-
-class Samples(NamedTuple):
-    """Grams accumulated over the tiles: 2·n·kM(N + kM) flops a class and a pass over X, no d × d
-    array.
-    """
-
-    X: Matrix
-    mu: FloatArray
-    images: Images
-
-    def grams(self, V: FloatArray, across: bool) -> FloatArray:
-        return np.asarray(self.X.reduce_rows(_gram_of_tile, self.mu, V, self.images, across))
-
-
-def _contract(V: FloatArray, C: FloatArray) -> FloatArray:
-    """(V_r ⊗ I)ᵀ C (V_r ⊗ I) for a few classes: V is g × N × k, C is M × N × M × N; blocks by
-    column of V.
-    """
-    M, N = C.shape[:2]
-    g, _, k = V.shape
-    right = C.reshape(M * N * M, N) @ V.transpose(1, 0, 2).reshape(N, g * k)
-    right = np.ascontiguousarray(right.reshape(M, N, M, g, k).transpose(3, 1, 0, 2, 4)).reshape(
-        g, N, M * M * k
-    )
-    both = V.transpose(0, 2, 1) @ right  # g × k × (M, M, k)
-    return both.reshape(g, k, M, M, k).transpose(0, 1, 2, 4, 3).reshape(g, k * M, k * M)
-
-
-def _gram_of_tile(
-    block: Any, start: int, stop: int, mu: FloatArray, V: FloatArray, images: Images, across: bool
-) -> FloatArray:
-    rows, k = (images.N if across else images.M), V.shape[2]
-    total = np.zeros((len(V), k * rows, k * rows))
-    for a in range(0, stop - start, ROWS):
-        part = block[a : a + ROWS]
-        Xc = images.fold((part.toarray() if sp.issparse(part) else np.asarray(part)) - mu)
-        Xc = np.ascontiguousarray(Xc.swapaxes(-1, -2) if across else Xc)
-        for r, Vr in enumerate(V):
-            F = (Xc @ Vr).swapaxes(-1, -2).reshape(len(Xc), k * rows)
-            total[r] += F.T @ F
-    return total
-
-
-class Problem(NamedTuple):
-    moments: Moments
+    source: GramSource
     T: FloatArray  # c × M × N: Xᵀ(y_r − ȳ_r) as images
-    energy: float  # Σ_r ‖y_r − ȳ_r‖²
+    y_norm2: float  # Σ_r ‖y_r − ȳ_r‖²
     alpha: float
     p: float
     zeta: float
 
     def weights(self, P: FloatArray) -> FloatArray:
-        """d_ij, M × N; P is c × M × N."""
+        """Return d_ij (M × N) at P (c × M × N)."""
         return self.p / 2 * (np.einsum("rij,rij->ij", P, P) + self.zeta) ** (self.p / 2 - 1)
 
     def penalty(self, P: FloatArray) -> float:
+        """Return the smoothed ‖P‖₂,ₚᵖ."""
         return float(np.sum((np.einsum("rij,rij->ij", P, P) + self.zeta) ** (self.p / 2)))
 
-    def half(
-        self, V: FloatArray, D: FloatArray, across: bool = False
+    def update_factor(
+        self, V: FloatArray, D: FloatArray, transpose: bool = False
     ) -> tuple[FloatArray, FloatArray, float]:
-        """The best U for V: orthonormal V (c × N × k), U (c × M × k), and the loss Σ(tr(UᵀXV) + b −
-        y)².
+        """Return V made orthonormal (c × N × k), the best U for it (c × M × k), and the loss.
 
-        `across` swaps the roles: V holds the given U's, and what comes back is the best V.
+        With `transpose` the roles are swapped: `V` holds the given U's, and the best V is returned
+        second.
         """
         V = np.linalg.qr(V)[0]
-        T, D = (self.T.swapaxes(-1, -2), D.T) if across else (self.T, D)
-        grams = self.moments.grams(V, across)
-        solved = engine.map_tiles(
-            _solve, _groups(V), D, self.alpha, each=[_groups(grams), _groups(T)]
+        T, D = (self.T.swapaxes(-1, -2), D.T) if transpose else (self.T, D)
+        grams = self.source.grams(V, transpose)
+        solutions = engine.map_tiles(
+            _solve_group,
+            class_groups(V),
+            D,
+            self.alpha,
+            each=[class_groups(grams), class_groups(T)],
         )
-        U, losses = zip(*(each for group in solved for each in group), strict=True)
-        return V, np.stack(U), float(np.sum(losses)) + self.energy
+        per_class = [solution for group in solutions for solution in group]
+        U = np.stack([U_r for U_r, _ in per_class])
+        return V, U, float(np.sum([excess for _, excess in per_class])) + self.y_norm2
 
 
-def _groups(stack: FloatArray) -> list[FloatArray]:
-    """A stack over the classes, cut for the tasks."""
-    return [stack[g : g + GROUP] for g in range(0, len(stack), GROUP)]
-
-
-def _solve(
+def _solve_group(
     V: FloatArray, grams: FloatArray, T: FloatArray, D: FloatArray, alpha: float
 ) -> list[tuple[FloatArray, float]]:
-    return [_solve_class(*each, D, alpha) for each in zip(V, grams, T, strict=True)]
+    return [_solve_class(*arrays, D, alpha) for arrays in zip(V, grams, T, strict=True)]
 
 
 def _solve_class(
     V: FloatArray, G: FloatArray, T: FloatArray, D: FloatArray, alpha: float
 ) -> tuple[FloatArray, float]:
-    """U_r (M × k), and uᵀGu − 2uᵀt: what class r's loss is more than ‖y_r − ȳ_r‖²."""
+    """Return U_r (M × k), and uᵀGu − 2uᵀt, which is the loss of class r less ‖y_r − ȳ_r‖²."""
     k, M = V.shape[1], len(D)
     A = np.einsum("ij,ja,jb->abi", D, V, V)  # its k × k blocks are diagonal
     K, t = G.reshape(k, M, k, M).copy(), (T @ V).T.ravel()
     i = np.arange(M)
     K[:, i, :, i] += alpha * A.transpose(2, 0, 1)
-    with factorized("SMR's ridge system"):
-        u = scipy.linalg.cho_solve(
-            scipy.linalg.cho_factor(K.reshape(k * M, k * M), lower=True, overwrite_a=True), t
-        )
+    with explain_singular("SMR's ridge system"):
+        factor = scipy.linalg.cho_factor(K.reshape(k * M, k * M), lower=True, overwrite_a=True)
+        u = scipy.linalg.cho_solve(factor, t)
     return u.reshape(k, M).T, float(u @ (G @ u) - 2 * u @ t)
 
 
 # --- step ---------------------------------------------------------------------------------------
 
 
-class Factors(NamedTuple):
+class SMRState(NamedTuple):
+    """The factors after some rounds."""
+
     U: FloatArray  # c × M × k
     V: FloatArray  # c × N × k
     D: FloatArray  # M × N
@@ -202,19 +126,23 @@ class Factors(NamedTuple):
 
 
 def product(U: FloatArray, V: FloatArray) -> FloatArray:
-    """P as c × M × N."""
+    """Return P (c × M × N)."""
     return U @ V.swapaxes(-1, -2)
 
 
-def a_round(problem: Problem, now: Factors) -> Factors:
-    """u-step, D, v-step, D."""
-    V, U, _ = problem.half(now.V, now.D)
-    U, V, loss = problem.half(U, problem.weights(product(U, V)), across=True)
+def alternating_step(problem: SMRProblem, state: SMRState) -> SMRState:
+    """Run one round: u-step, D, v-step, D."""
+    V, U, _ = problem.update_factor(state.V, state.D)
+    U, V, loss = problem.update_factor(U, problem.weights(product(U, V)), transpose=True)
     P = product(U, V)
     objective = loss + problem.alpha * problem.penalty(P)
-    return Factors(
-        U, V, problem.weights(P), objective, abs(now.objective - objective) / abs(objective)
-    )
+    change = abs(state.objective - objective) / abs(objective)
+    return SMRState(U, V, problem.weights(P), objective, change)
+
+
+def measure(state: SMRState) -> Record:
+    """Return the record of a state in the history."""
+    return {"objective": state.objective, "change": state.change}
 
 
 # --- estimator ----------------------------------------------------------------------------------
@@ -288,7 +216,8 @@ class SMR(Selector):
     Fisher : Score pixels one at a time.
 
     Notes
-    ----- The problem is eq. 11 of [1]_, with X_i the sample i as a matrix and P the weights of all
+    -----
+    The problem is eq. 11 of [1]_, with X_i the sample i as a matrix and P the weights of all
     classes::
 
         min_{U, V, b}  Σ_r Σ_i (tr(U_rᵀ X_i V_r) + b_r − y_ir)² + α‖P‖₂,ₚᵖ,    p_r = vec(U_r V_rᵀ)
@@ -349,98 +278,82 @@ class SMR(Selector):
         self.n_features_to_select = n_features_to_select
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        images = self._images(X.shape[1])
-        self.classes_, code = at_least_two(y)
-        if np.any(code < 0):
+        layout = self._layout(X.shape[1])
+        self.classes_, codes = at_least_two(y)
+        if np.any(codes < 0):
             raise ValueError(
-                f"SMR needs a label for every sample, but {np.sum(code < 0)} samples are "
-                f"unlabelled (−1): leave them out"
+                f"SMR needs a label for every sample, but {np.sum(codes < 0)} samples are "
+                f"unlabeled (−1): leave them out"
             )
-        Y = np.eye(len(self.classes_))[code]
+        Y = np.eye(len(self.classes_))[codes]
         mu, y_mean = X.means, Y.mean(axis=0)
-        T = images.fold((X.T @ (Y - y_mean)).T)
-        moments = self._moments(X, images)
+        T = np.ascontiguousarray(layout.fold((X.T @ (Y - y_mean)).T))
+        source = self._gram_source(X, layout)
         with threadpool_limits(1, "blas"):  # systems of kM × kM are too small for threads
-            problem, start = self._start(
-                moments, images, np.ascontiguousarray(T), float(np.sum((Y - y_mean) ** 2))
-            )
+            problem, start = self._start(source, layout, T, float(np.sum((Y - y_mean) ** 2)))
             self.result_ = iterate(
-                lambda now: a_round(problem, now),
+                lambda state: alternating_step(problem, state),
                 start,
-                measure=_record,
+                measure=measure,
                 stop="change",
                 tol=self.tol,
                 max_iter=self.max_iter,
                 name="SMR",
             )
         self.n_iter_ = len(self.result_.history)
-        self.result_.stats.update(zeta=problem.zeta, route=type(problem.moments).__name__.lower())
+        self.result_.stats.update(zeta=problem.zeta, route=source.route)
         self.U_, self.V_ = self.result_.value.U, self.result_.value.V
-        P = product(self.U_, self.V_)
-        self.scores_ = np.linalg.norm(images.flat(P), axis=0)
-        self.score_map_ = images.fold(self.scores_)
-        self.intercept_ = y_mean - images.flat(P) @ mu
+        P = layout.flatten(product(self.U_, self.V_))
+        self.scores_ = np.linalg.norm(P, axis=0)
+        self.score_map_ = layout.fold(self.scores_)
+        self.intercept_ = y_mean - P @ mu
 
-    def _images(self, d: int) -> Images:
+    def _layout(self, d: int) -> ImageLayout:
         shape = (d, 1) if self.sample_shape is None else tuple(self.sample_shape)
         if len(shape) != 2 or shape[0] * shape[1] != d:
             raise ValueError(
                 f"sample_shape must be (M, N) with M·N = {d}, the columns of X; got {shape}"
             )
-        return Images(int(shape[0]), int(shape[1]), self.order)
+        return ImageLayout(int(shape[0]), int(shape[1]), self.order)
 
     def _start(
-        self, moments: Moments, images: Images, T: FloatArray, energy: float
-    ) -> tuple[Problem, Factors]:
-        """A round from V = [I_k; 0] at D = 1; from its P come D, and ζ, which is fixed from there
-        on, or the objective would move.
+        self, source: GramSource, layout: ImageLayout, T: FloatArray, y_norm2: float
+    ) -> tuple[SMRProblem, SMRState]:
+        """Run one round from V = [I_k; 0] with unit weights, and derive D and ζ from its P.
 
-        The paper takes D from the first half of that round, when P is zero but for k columns: they
-        then weigh 1/√ζ of the others.
+        ζ then stays fixed, so that the objective does not change between rounds. The paper takes D
+        from the first half of that round, when only k columns of P are not zero. The weights of all
+        other columns are then larger by about 1/√ζ.
         """
-        k, c, D = min(self.k, images.M, images.N), len(T), np.ones((images.M, images.N))
-        problem = Problem(moments, T, energy, float(self.alpha), float(self.p), 0.0)
-        V, U, _ = problem.half(np.broadcast_to(np.eye(images.N, k), (c, images.N, k)), D)
-        U, V, _ = problem.half(U, D, across=True)
+        k, c = min(self.k, layout.M, layout.N), len(T)
+        D = np.ones((layout.M, layout.N))
+        problem = SMRProblem(source, T, y_norm2, float(self.alpha), float(self.p), 0.0)
+        first_V = np.broadcast_to(np.eye(layout.N, k), (c, layout.N, k))
+        V, U, _ = problem.update_factor(first_V, D)
+        U, V, _ = problem.update_factor(U, D, transpose=True)
         P = product(U, V)
         if not P.any():
             raise ValueError(
                 "no pixel of X is correlated with y, so every weight is zero: check X and y"
             )
-        problem = problem._replace(
-            zeta=max(
-                SMOOTHING**2 * float(np.mean(np.einsum("rij,rij->ij", P, P))), np.finfo(float).tiny
-            )
-        )
-        return problem, Factors(U, V, problem.weights(P), np.inf, np.inf)
+        typical_norm2 = float(np.mean(np.einsum("rij,rij->ij", P, P)))
+        problem = problem._replace(zeta=max(SMOOTHING**2 * typical_norm2, np.finfo(float).tiny))
+        return problem, SMRState(U, V, problem.weights(P), np.inf, np.inf)
 
-    def _moments(self, X: Matrix, images: Images) -> Moments:
-        # C, its tiles' partial sums, and one contraction
-        d, need = X.shape[1], 5 * 8 * X.shape[1] ** 2
-        if self.gram == "samples" or (self.gram == "auto" and need > engine.memory_limit() / 4):
-            c, side = len(self.classes_), min(self.k, images.M, images.N) * max(images.M, images.N)
+    def _gram_source(self, X: Matrix, layout: ImageLayout) -> GramSource:
+        d = X.shape[1]
+        covariance_bytes = 5 * 8 * d**2  # C, the partial sums of its tiles, and one contraction
+        is_large = covariance_bytes > engine.memory_limit() / 4
+        if self.gram == "samples" or (self.gram == "auto" and is_large):
+            c = len(self.classes_)
+            size = min(self.k, layout.M, layout.N) * max(layout.M, layout.N)
             engine.require_memory(
-                3 * 8 * c * side**2,
-                f"SMR's Grams of {c} classes, {side} × {side} each (a smaller k needs less)",
+                3 * 8 * c * size**2,
+                f"SMR's Grams of {c} classes, {size} × {size} each (a smaller k needs less)",
             )
-            return Samples(X, X.means, images)
+            return SampleGrams(X, X.means, layout)
         engine.require_memory(
-            need, f"the {d} × {d} covariance of the pixels (gram='samples' avoids it)"
+            covariance_bytes,
+            f"the {d} × {d} covariance of the pixels (gram='samples' avoids it)",
         )
-        C = X.reduce_rows(_covariance_of_tile, X.means, label="covariance")
-        folded = images.fold(images.fold(C).transpose(1, 2, 0)).transpose(2, 3, 0, 1)
-        return Covariance(np.ascontiguousarray(folded))
-
-
-def _covariance_of_tile(block: Any, start: int, stop: int, mu: FloatArray) -> FloatArray:
-    """Σ (x_i − μ)(x_i − μ)ᵀ over the tile, from a few dense rows at a time."""
-    total = np.zeros((len(mu), len(mu)))
-    for a in range(0, stop - start, ROWS):
-        part = block[a : a + ROWS]
-        Xc = (part.toarray() if sp.issparse(part) else np.asarray(part)) - mu
-        total += Xc.T @ Xc
-    return total
-
-
-def _record(now: Factors) -> Record:
-    return {"objective": now.objective, "change": now.change}
+        return covariance_grams(X, layout)

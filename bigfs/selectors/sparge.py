@@ -2,9 +2,9 @@
 
     min_p min_W  ½‖Xc diag(p) W − T‖² + γ/2 ‖W‖²,    p ∈ {0,1}^d, 1ᵀp = m              [eq. 6]
 
-T comes from the graph embedding (`response`), the relaxation's optimum from `cutting_plane`, and
-exactly m features from its union by backward elimination on eq. 6 itself (`elimination`; beyond the
-paper).
+T is the response of the graph embedding (`embedding.responses`). `cutting_plane.loop` solves the
+convex relaxation. Backward elimination on eq. 6 itself (`cutting_plane.elimination`), which is not
+in the paper, reduces the union of its sets to exactly m features.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from threadpoolctl import threadpool_limits
 
-from bigfs.cutting_plane.columns import ROUNDING, Gathered
-from bigfs.cutting_plane.loop import Cuts, Problem, cutting_plane, side_by_side
+from bigfs.cutting_plane.columns import ROUNDING, GatheredColumns
+from bigfs.cutting_plane.loop import CuttingPlaneState, Relaxation, cutting_plane, solve_jointly
 from bigfs.embedding import responses
 from bigfs.graph import Neighbours, affinity, knn
 from bigfs.graph.hypergraph import neighbour_hyperedges
@@ -30,6 +30,8 @@ from bigfs.matrix import Matrix
 from bigfs.result import Result
 from bigfs.selectors.base import N_FEATURES, Selector, at_least_two, labels_of
 from bigfs.types import FloatArray
+
+TIE_BREAK = 1e-12  # by which equal costs of elimination are set apart, relative and per rank
 
 
 class SparGE(Selector):
@@ -204,10 +206,10 @@ class SparGE(Selector):
         # BLAS rounds by its number of threads; the answer must not
         with threadpool_limits(1, user_api="blas"):
             problem = self._problem(self._data(X, y), y)
-            self._round(
-                problem,
-                cutting_plane(problem, solver=self.solver, tol=self.tol, max_iter=self.max_iter),
+            result = cutting_plane(
+                problem, solver=self.solver, tol=self.tol, max_iter=self.max_iter
             )
+            self._select(problem, result)
 
     def fit_path(self, X: Any, y: Any, sizes: Sequence[int]) -> dict[int, Self]:
         """Fit several numbers of features in one run.
@@ -245,13 +247,13 @@ class SparGE(Selector):
         >>> path[2].selected_
         array([2, 1])
         """
-        first = clone(self)
-        matrix, y = first._as_matrix(X, y)
+        template = clone(self)
+        matrix, y = template._as_matrix(X, y)
         with threadpool_limits(1, user_api="blas"):
-            path = {m: first._sized(m) for m in sizes}
-            data = first._data(matrix, y)
+            path = {m: template._with_n_features(m) for m in sizes}
+            data = template._data(matrix, y)
             problems = [path[m]._problem(data, y) for m in sizes]
-            results = side_by_side(
+            results = solve_jointly(
                 problems,
                 solver=self.solver,
                 tol=self.tol,
@@ -259,37 +261,42 @@ class SparGE(Selector):
                 name="SparGE path",
             )
             for m, problem, result in zip(sizes, problems, results, strict=True):
-                path[m]._round(problem, result)
+                path[m]._select(problem, result)
                 path[m]._choose()
         return path
 
-    def _sized(self, m: int) -> Self:
+    def _with_n_features(self, m: int) -> Self:
+        """Return a copy that keeps m features."""
         selector = copy(self).set_params(n_features_to_select=m)
         selector._validate_params()
         return selector
 
-    def _data(self, X: Matrix, y: Any) -> Gathered:
+    # --- the problem ---
+
+    def _data(self, X: Matrix, y: Any) -> GatheredColumns:
+        """Return the data of the regression, without any column yet."""
         X, T, omega = self._response(X, y)
         if not T.any():
             raise ValueError(
                 f"the embedding {self.embedding!r} is empty, because nothing "
                 f"separates the samples: check X and y"
             )
-        return Gathered(X, T, omega)
+        return GatheredColumns(X, T, omega)
 
-    def _problem(self, data: Gathered, y: Any) -> Problem:
-        """The relaxation for this selector's size, on columns that problems share."""
+    def _problem(self, data: GatheredColumns, y: Any) -> Relaxation:
+        """Return the relaxation for this selector's size, on columns that problems share."""
         m = self._count(data.X.shape[1])
-        return Problem(data, m, self._gamma(data, y, m) * spread(data.X))
+        return Relaxation(data, m, self._gamma(data, y, m) * total_variance(data.X))
 
-    def _gamma(self, data: Gathered, y: Any, m: int) -> float:
-        """γ in units of the samples' mean squared distance to their mean."""
+    def _gamma(self, data: GatheredColumns, y: Any, m: int) -> float:
+        """Return γ in units of the samples' mean squared distance to their mean."""
         return self.gamma
 
-    def _round(self, problem: Problem, result: Result[Cuts]) -> None:
-        """From the relaxation's weighted union to a nested order of features, scored."""
-        cuts = result.value
-        self.sets_, self.eta_, self.union_, self.coef_ = cuts.sets, cuts.eta, cuts.features, cuts.W
+    def _select(self, problem: Relaxation, result: Result[CuttingPlaneState]) -> None:
+        """Score the features by a nested order, from the weighted union of the relaxation."""
+        state = result.value
+        self.sets_, self.eta_ = state.sets, state.eta
+        self.union_, self.coef_ = state.features, state.W
         self.scores_ = np.zeros(problem.data.X.shape[1])
         self.result_, self.n_iter_ = result, len(result.history)
         result.stats.update(
@@ -299,85 +306,86 @@ class SparGE(Selector):
             gamma=problem.gamma,
         )
         if self.ranking == "weights":
-            self.scores_[cuts.features] = row_norms(cuts.W)
+            self.scores_[state.features] = row_norms(state.W)
             return
-        features, rounded = problem.rounded(cuts)
-        falling = np.minimum.accumulate(rounded.cost) * (1 - 1e-12 * np.arange(len(rounded.cost)))
-        self.scores_[features[rounded.order]] = falling
-        value = rounded.values[problem.m]
-        result.stats.update(objective=value, objective_gap=(value - cuts.lower) / value)
+        features, elimination = problem.eliminate_to_m(state)
+        # A feature may have cost more than one removed after it, but must not score more.
+        ranks = np.arange(len(elimination.costs))
+        scores = np.minimum.accumulate(elimination.costs) * (1 - TIE_BREAK * ranks)
+        self.scores_[features[elimination.order]] = scores
+        objective = elimination.objectives[problem.m]
+        gap = (objective - state.lower) / objective
+        result.stats.update(objective=objective, objective_gap=gap)
 
-    # --- T, and what comes with it ---
+    # --- the response ---
 
     def _response(self, X: Matrix, y: Any) -> tuple[Matrix, FloatArray, FloatArray | None]:
-        """The samples that take part, T, and the weights ω of their residuals (None: all one)."""
+        """Return the samples that take part, T, and the weights ω of their residuals.
+
+        None in place of the weights means that all are one.
+        """
         if self.embedding == "lda":
             classes, codes = at_least_two(y)
-            known = y.known
-            return (
-                X if known.all() else X.take_rows(known),
-                responses.lda(codes[known], len(classes)),
-                None,
-            )
+            labeled_X = X if y.is_labeled.all() else X.take_rows(y.is_labeled)
+            return labeled_X, responses.lda(codes[y.is_labeled], len(classes)), None
         if self.embedding == "cca":
             return X, responses.cca(y), None
         if self.embedding == "hsl" and y is not None:
             return X, responses.hsl_labels(y), None
         if self.embedding == "pca":
-            return X, responses.pca(X, self._width(X), tol=self.tol / 4), None
+            return X, responses.pca(X, self._n_components(X), tol=self.tol / 4), None
         if self.embedding == "hsl":
             hypergraph = neighbour_hyperedges(knn(X, self.n_neighbors, metric=self.metric))
-            return X, responses.hsl_neighbours(hypergraph, self._width(X)), None
+            return X, responses.hsl_neighbors(hypergraph, self._n_components(X)), None
         A = self._affinity(X)
         degree = np.asarray(A.sum(axis=1)).ravel()
         if self.embedding == "lpp":
-            return (
-                X,
-                responses.lpp(A, self._width(X)),
-                np.sqrt(degree) if self.weighting == "degree" else None,
-            )
+            T = responses.lpp(A, self._n_components(X))
+            return X, T, np.sqrt(degree) if self.weighting == "degree" else None
         classes, codes = at_least_two(y)
-        T = responses.sda(A, codes, len(classes), self.n_components or len(classes) - 1, self.beta)
+        r = self.n_components or len(classes) - 1
+        T = responses.sda(A, codes, len(classes), r, self.beta)
         return X, T, np.sqrt(1 + self.beta * degree) if self.weighting == "degree" else None
 
     def _affinity(self, X: Matrix) -> Any:
-        if isinstance(self.graph, Neighbours):
-            return self._weighted(self.graph)
-        if self.graph is not None:
-            if self.graph.shape != (X.shape[0], X.shape[0]):
-                raise ValueError(
-                    f"graph has shape {self.graph.shape}, but X has {X.shape[0]} "
-                    f"samples: give their n × n affinity"
-                )
-            return sp.csr_array(self.graph)
-        return self._weighted(knn(X, self.n_neighbors, metric=self.metric))
+        """Return the affinity of the samples, from the given graph or a new one."""
+        graph = self.graph
+        if graph is None:
+            graph = knn(X, self.n_neighbors, metric=self.metric)
+        if isinstance(graph, Neighbours):
+            return affinity(graph, weights="cosine" if graph.metric == "cosine" else "heat")
+        if graph.shape != (X.shape[0], X.shape[0]):
+            raise ValueError(
+                f"graph has shape {graph.shape}, but X has {X.shape[0]} "
+                f"samples: give their n × n affinity"
+            )
+        return sp.csr_array(graph)
 
-    def _weighted(self, neighbours: Neighbours) -> Any:
-        return affinity(neighbours, weights="cosine" if neighbours.metric == "cosine" else "heat")
-
-    def _width(self, X: Matrix) -> int:
-        """r of an embedding without classes: 10, or what few samples and features allow."""
+    def _n_components(self, X: Matrix) -> int:
+        """Return r of an embedding without classes: 10, or as many as X allows."""
         return self.n_components or max(1, min(10, X.shape[0] - 2, X.shape[1]))
 
-    def _check_y(self, y: Any, coded: bool = False) -> Any:
-        """`Labels`; for cca and hsl Y (n × q): real targets and indicators as they are, class
-        labels one-hot.
+    def _check_y(self, y: Any, is_coded: bool = False) -> Any:
+        """Return `Labels`, or the target matrix Y (n × q) of cca and hsl.
+
+        Y holds real targets and indicators as they are, and class labels one-hot.
         """
         if self.embedding not in ("cca", "hsl"):
-            return super()._check_y(y, coded)
+            return super()._check_y(y, is_coded)
         y = y.toarray() if sp.issparse(y) else np.asarray(y)
         y = y if y.ndim == 2 and y.shape[1] > 1 else y.ravel()
         if y.ndim == 2 or (np.issubdtype(y.dtype, np.floating) and np.any(y != np.round(y))):
             return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-        classes, codes = at_least_two(labels_of(y, unlabelled=coded))
+        classes, codes = at_least_two(labels_of(y, minus_one_is_unlabeled=is_coded))
         return responses.one_hot(codes, len(classes))
 
 
-def spread(X: Matrix) -> float:
-    """tr(XcᵀXc)/n, the samples' mean squared distance to their mean; their mean squared norm, or 1,
-    where all are the same.
+def total_variance(X: Matrix) -> float:
+    """Return tr(XcᵀXc)/n, the samples' mean squared distance to their mean.
+
+    Where all samples are the same it is their mean squared norm, or 1 if that is zero.
     """
     stats, n = X.stats, X.shape[0]
-    centred = stats.squares - stats.sums**2 / n
-    varying = centred > ROUNDING * stats.squares
-    return float(centred[varying].sum() if varying.any() else stats.squares.sum()) / n or 1.0
+    centered = stats.sums_of_squares - stats.sums**2 / n
+    varies = centered > ROUNDING * stats.sums_of_squares
+    return float(centered[varies].sum() if varies.any() else stats.sums_of_squares.sum()) / n or 1.0

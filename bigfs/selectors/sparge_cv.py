@@ -1,12 +1,13 @@
-"""SparGE with γ by cross-validation: the penalty whose features explain the embedding of held-out
-samples best.
+"""SparGE with γ chosen by cross-validation.
 
     loss(γ) = mean over folds of  min_γ' ‖T_out − 1b − (X_out − 1μᵀ) W‖² / ‖T_out − 1b‖²
 
-W is a ridge, of whichever penalty γ' of the grid serves it best, on the m features that SparGE
-chooses at γ without the fold's samples: the choice is judged, not the shrinkage. μ and b are the
-means of X and T over the samples left in. A fold is a weight of 0 or 1 on the samples (ω of
-`gathered`), so the grid runs side by side: a pass over X serves every γ and every fold.
+SparGE chooses m features at γ without the fold's samples. W is a ridge on them, with whichever
+penalty γ' of the grid serves it best, so that the choice of features is judged and not the
+shrinkage. μ and b are the means of X and T over the training samples.
+
+A fold is a weight of 0 or 1 per sample (ω of `cutting_plane.columns`). The whole grid is solved
+jointly: a pass over X serves every γ and every fold.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import numpy as np
 from scipy.linalg import solve
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from bigfs.cutting_plane.columns import Gathered
-from bigfs.cutting_plane.loop import Cuts, Problem, side_by_side
-from bigfs.selectors.sparge import SparGE, spread
+from bigfs.cutting_plane.columns import GatheredColumns
+from bigfs.cutting_plane.loop import CuttingPlaneState, Relaxation, solve_jointly
+from bigfs.selectors.sparge import SparGE, total_variance
 from bigfs.types import FloatArray, IntArray
 
 
@@ -114,7 +115,8 @@ class SparGECV(SparGE):
     SparGE : The same method with a fixed gamma.
 
     Notes
-    ----- The embedding T is that of all samples of `fit`. The grid costs the passes of its slowest
+    -----
+    The embedding T is that of all samples of `fit`. The grid costs the passes of its slowest
     member, and the fit at the chosen γ costs its own.
 
     References
@@ -184,12 +186,12 @@ class SparGECV(SparGE):
         if not len(gammas) or not np.issubdtype(gammas.dtype, np.number) or not gammas.min() > 0:
             raise ValueError(f"gammas must hold one or more positive numbers; got {self.gammas}")
 
-    def _gamma(self, data: Gathered, y: Any, m: int) -> float:
+    def _gamma(self, data: GatheredColumns, y: Any, m: int) -> float:
         gammas = np.asarray(self.gammas, dtype=np.float64).ravel()
-        unit = spread(data.X)
-        folds = [_fold(data, inside) for inside, _ in self._folds(data.T, y)]
-        problems = [Problem(fold, m, gamma * unit) for gamma in gammas for fold in folds]
-        runs = side_by_side(
+        unit = total_variance(data.X)
+        folds = [_training_data(data, train) for train, _ in self._folds(data.T, y)]
+        problems = [Relaxation(fold, m, gamma * unit) for gamma in gammas for fold in folds]
+        results = solve_jointly(
             problems,
             solver=self.solver,
             tol=self.tol,
@@ -197,55 +199,59 @@ class SparGECV(SparGE):
             name=f"SparGE folds of {m}",
         )
         losses = [
-            _loss(problem, run.value, data, gammas * unit)
-            for problem, run in zip(problems, runs, strict=True)
+            _loss(problem, result.value, data, gammas * unit)
+            for problem, result in zip(problems, results, strict=True)
         ]
         self.losses_ = np.reshape(losses, (len(gammas), len(folds)))
-        means, spreads = (
-            self.losses_.mean(axis=1),
-            self.losses_.std(axis=1, ddof=min(1, len(folds) - 1)),
-        )
+        means = self.losses_.mean(axis=1)
+        deviations = self.losses_.std(axis=1, ddof=min(1, len(folds) - 1))
         least = np.argmin(means)
-        self.gamma_ = float(
-            gammas[means <= means[least] + spreads[least] / np.sqrt(len(folds))].max()
-        )
+        threshold = means[least] + deviations[least] / np.sqrt(len(folds))
+        self.gamma_ = float(gammas[means <= threshold].max())
         return self.gamma_
 
     def _folds(self, T: FloatArray, y: Any) -> Any:
-        y = {"lda": lambda: y.codes[y.known], "sda": lambda: y.codes}.get(
-            self.embedding, lambda: None
-        )()
+        """Return the pairs of training and test samples, stratified where there are classes."""
+        classes = None
+        if self.embedding == "lda":
+            classes = y.codes[y.is_labeled]
+        elif self.embedding == "sda":
+            classes = y.codes
         if not isinstance(self.cv, int):
-            return self.cv.split(T, y)
-        return (KFold if y is None else StratifiedKFold)(
-            self.cv, shuffle=True, random_state=0
-        ).split(T, y)
+            return self.cv.split(T, classes)
+        splitter = KFold if classes is None else StratifiedKFold
+        return splitter(self.cv, shuffle=True, random_state=0).split(T, classes)
 
 
-def _fold(data: Gathered, inside: IntArray) -> Gathered:
-    """The data without the samples outside, T centred by the others."""
+def _training_data(data: GatheredColumns, train: IntArray) -> GatheredColumns:
+    """Return the data with the weight 0 outside `train`, and T centered by the samples inside."""
     omega = np.zeros_like(data.omega)
-    omega[inside] = data.omega[inside]
-    return Gathered(
-        data.X,
-        np.where(omega[:, None] > 0, data.T, 0) - np.outer(omega, _mean(data.T, omega)),
-        omega,
-    )
+    omega[train] = data.omega[train]
+    T = np.where(omega[:, None] > 0, data.T, 0) - np.outer(omega, _intercept(data.T, omega))
+    return GatheredColumns(data.X, T, omega)
 
 
-def _mean(T: FloatArray, omega: FloatArray) -> FloatArray:
-    """b, the intercept of T among samples of weights ω."""
+def _intercept(T: FloatArray, omega: FloatArray) -> FloatArray:
+    """Return b, the intercept of T among samples of weights ω."""
     return omega @ T / (omega @ omega)
 
 
-def _loss(problem: Problem, cuts: Cuts, data: Gathered, penalties: FloatArray) -> float:
-    """The share of the held-out T that a ridge on the m chosen features leaves unexplained."""
-    fold, outside = problem.data, problem.data.omega == 0
-    features, rounded = problem.rounded(cuts)
-    chosen = np.sort(features[rounded.order[: problem.m]])
-    place, (G, B) = fold.positions(chosen), fold.gram(chosen)
+def _loss(
+    problem: Relaxation, state: CuttingPlaneState, data: GatheredColumns, penalties: FloatArray
+) -> float:
+    """Return the share of the held-out T that a ridge on the m chosen features leaves unexplained.
+
+    The ridge has the best of the penalties.
+    """
+    training, is_test = problem.data, problem.data.omega == 0
+    features, elimination = problem.eliminate_to_m(state)
+    chosen = np.sort(features[elimination.order[: problem.m]])
+    positions, (G, B) = training.positions(chosen), training.gram(chosen)
     W = [solve(G + penalty * np.eye(len(G)), B, assume_a="pos") for penalty in penalties]
-    found = (fold.Z[:, place] @ np.hstack(W) - fold.mu[place] @ np.hstack(W))[outside]
-    target = (data.T - np.outer(data.omega, _mean(data.T, fold.omega)))[outside]
-    left = [target - data.omega[outside, None] * part for part in np.split(found, len(W), axis=1)]
-    return min(float(np.sum(part**2)) for part in left) / float(np.sum(target**2))
+    stacked = np.hstack(W)  # one ridge beside the other
+    fitted = (training.Z[:, positions] @ stacked - training.mu[positions] @ stacked)[is_test]
+    target = (data.T - np.outer(data.omega, _intercept(data.T, training.omega)))[is_test]
+    residuals = [
+        target - data.omega[is_test, None] * part for part in np.split(fitted, len(W), axis=1)
+    ]
+    return min(float(np.sum(residual**2)) for residual in residuals) / float(np.sum(target**2))

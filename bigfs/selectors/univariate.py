@@ -41,7 +41,7 @@ class _ClassSums(Selector):
         stored = X.class_stats(np.where(codes >= 0, classes[codes], codes))
         sums_of = _non_negative_class_sums if self._positive else _class_sums
         if stored is not None:
-            sums = np.column_stack([stored.sums[:, classes], stored.squares.sum(axis=1)])
+            sums = np.column_stack([stored.sums[:, classes], stored.sums_of_squares.sum(axis=1)])
         elif X.column_tiles:
             parts = X.map_columns(sums_of, Y)
             sums = np.concatenate(parts)

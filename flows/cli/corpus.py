@@ -99,11 +99,11 @@ def datasets(as_json: Json = False) -> None:
     """List the corpora that have a name: public ones and generated ones."""
     from storage.catalogue import ENTRIES
     from storage.sources.synthetic.source import CORPORA, PREFIX
-    from storage.sources.synthetic.text import Text
+    from storage.sources.synthetic.text import TextSpec
 
     corpora = [(name, *entry.shape, entry.classes, entry.title) for name, entry in ENTRIES.items()]
     for name, spec in CORPORA.items():
-        d = spec.d if isinstance(spec, Text) else spec.shape[0] * spec.shape[1]
+        d = spec.d if isinstance(spec, TextSpec) else spec.shape[0] * spec.shape[1]
         corpora.append((PREFIX + name, spec.n, d, len(spec.classes), "generated"))
     if as_json:
         columns = ("name", "samples", "features", "classes", "title")

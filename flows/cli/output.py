@@ -119,12 +119,12 @@ def print_run(path: str, as_json: bool) -> None:
 
     run = Run.open(path)
     if as_json:
-        print(json.dumps({"run": path, **run.about}, ensure_ascii=False))
+        print(json.dumps({"run": path, **run.metadata}, ensure_ascii=False))
         return
-    scores = score_table(run.about)
+    scores = score_table(run.metadata)
     if scores is not None:
         table = Table(
-            f"{metric_names(run.about)} with",
+            f"{metric_names(run.metadata)} with",
             *(Column(f"{k:,}", no_wrap=True) for k in scores["counts"]),
             box=None,
             pad_edge=False,
@@ -136,10 +136,10 @@ def print_run(path: str, as_json: bool) -> None:
             out_console.print(
                 f"all {scores['all'][0]:,} features  {scores['all'][1]}", highlight=False
             )
-    if "evaluation" in run.about:
-        out_console.print(run.about["evaluation"], highlight=False, markup=False, soft_wrap=True)
+    if "evaluation" in run.metadata:
+        out_console.print(run.metadata["evaluation"], highlight=False, markup=False, soft_wrap=True)
     out_console.print(
-        f"{run.about['parameters']['method']}: {status_text(run.about)}",
+        f"{run.metadata['parameters']['method']}: {status_text(run.metadata)}",
         highlight=False,
         soft_wrap=True,
     )

@@ -110,7 +110,7 @@ def evaluate(
     from storage.runs import Run, recover
 
     # a missing store is an error before anything starts
-    storage.open(Run.open(run).about["parameters"]["store"])
+    storage.open(Run.open(run).metadata["parameters"]["store"])
     with lock_with_message(run), cluster_and_progress(engine, as_json):
         recover(run)
         stages.evaluate_again(run)

@@ -1,8 +1,9 @@
-"""The formats that a corpus can come in, and which one a path is."""
+"""The formats of sources, and `find`, which returns the source behind a path."""
 
 from __future__ import annotations
 
 import inspect
+import warnings
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -10,10 +11,11 @@ from urllib.parse import parse_qsl
 from storage import catalogue
 from storage.errors import SourceError
 from storage.sources.anndata import AnnData
-from storage.sources.arrays import Mat, Npy, Npz
+from storage.sources.arrays import Npy, Npz
 from storage.sources.base import MatrixSource, Source, head
 from storage.sources.joined import Joined, Topics
 from storage.sources.jsonl import JsonFeatures, JsonLines
+from storage.sources.matlab import Mat
 from storage.sources.matrixmarket import MatrixMarket
 from storage.sources.svmlight.source import Svmlight
 from storage.sources.synthetic.source import PREFIX, Synthetic
@@ -38,27 +40,34 @@ FORMATS: dict[str, type[Source]] = {kind.format: kind for kind in KINDS}
 
 
 def find(source: str | Path, *, format: str | None = None, **options: Any) -> Source:
-    """The source behind a path.
+    """Return the source behind a path.
 
     Parameters
     ----------
-    source : a file or a folder; ``synthetic:NAME`` for a generated corpus; the http(s) URL of a
-        file;
-        or a name of `storage.catalogue.ENTRIES`, unless a file is called so. Options may follow, as
-        in ``faces.mat?sample_shape=32x32&unlabelled=-1`` (not after a URL, where they would be its
-        own).
-    format : one of `FORMATS`; default: guessed from the content.
-    options : of the format, for example ``zero_based`` of svmlight.
+    source : str or Path
+        A file or a folder, ``synthetic:NAME`` for a generated corpus, the http(s) URL of a file, or
+        a name of `storage.catalogue.ENTRIES` if no file has that name. Options may follow, as in
+        ``faces.mat?sample_shape=32x32&unlabeled=-1``, but not after a URL.
+    format : str or None, default=None
+        One of `FORMATS`. None guesses it from the content.
+    **options : object
+        Options of the format, such as ``zero_based`` of svmlight.
+
+    Returns
+    -------
+    Source
+        The source. Its content is not read yet.
 
     Raises
     ------
-    SourceError : no such path, an unknown format or option, or a content that no format knows.
+    SourceError
+        There is no such path, format or option, or no format knows the content.
     """
     if format is not None and format not in FORMATS:
         raise SourceError(f"unknown format {format!r}; the formats are {', '.join(FORMATS)}")
     name = str(source)
     if name.startswith(PREFIX):
-        return _made(Synthetic, name, options)
+        return _construct(Synthetic, name, options)
     if name.startswith(("http://", "https://")):
         source = catalogue.download(name)
     if not Path(source).exists():
@@ -69,7 +78,7 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
                 **{"format": format, **dict(parse_qsl(query, keep_blank_values=True)), **options},
             )
         if name in catalogue.ENTRIES:
-            return _catalogued(name, format, options)
+            return _from_catalogue(name, format, options)
         raise SourceError(
             f"{name} does not exist: give the path of a file or a folder, a URL, or a "
             f"name that `bigfs datasets` lists"
@@ -78,10 +87,18 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
         raise SourceError(
             f"{name} is an empty folder: give a folder with one subfolder of text files per class"
         )
-    return _made(FORMATS[format] if format else _guess(Path(source)), str(source), options)
+    return _construct(FORMATS[format] if format else _guess(Path(source)), str(source), options)
 
 
-def _made(kind: Any, path: str, options: dict[str, Any]) -> Source:
+def _construct(kind: Any, path: str, options: dict[str, Any]) -> Source:
+    if "unlabelled" in options:
+        warnings.warn(
+            "unlabelled= is now spelled unlabeled=; the next version knows this spelling only",
+            FutureWarning,
+            stacklevel=2,
+        )
+        options = {"unlabeled": options["unlabelled"]} | options
+        del options["unlabelled"]
     parameters = inspect.signature(kind).parameters
     known = [name for name in list(parameters)[1:] if name != "plain"]
     if unknown := sorted(set(options) - set(known)):
@@ -89,14 +106,14 @@ def _made(kind: Any, path: str, options: dict[str, Any]) -> Source:
             f"{kind.format} has no option {', '.join(unknown)}; it has {', '.join(known) or 'none'}"
         )
     options = {
-        name: _typed(value, str(parameters[name].annotation), name)
+        name: _convert_option(value, str(parameters[name].annotation), name)
         for name, value in options.items()
     }
     return kind(path, **options)  # type: ignore[no-any-return]  # of a registry
 
 
-def _typed(value: Any, wanted: str, name: str) -> Any:
-    """An option that was written in the source's name, as its parameter wants it."""
+def _convert_option(value: Any, wanted: str, name: str) -> Any:
+    """Convert an option that follows the path to the type of its parameter."""
     if not isinstance(value, str) or "str" in wanted:
         return value
     try:
@@ -108,10 +125,8 @@ def _typed(value: Any, wanted: str, name: str) -> Any:
         ) from None
 
 
-def _catalogued(name: str, format: str | None, options: dict[str, Any]) -> Source:
-    """A corpus of the catalogue: its files joined, its labels from their own file if they lie
-    apart.
-    """
+def _from_catalogue(name: str, format: str | None, options: dict[str, Any]) -> Source:
+    """Return a corpus of the catalogue: its files joined, with labels of a separate file if any."""
     entry = catalogue.ENTRIES[name]
     paths = catalogue.fetch(name)
     parts = [

@@ -1,8 +1,6 @@
-"""AnnData on disk, .h5ad (h5py) or .zarr, read by its published encoding; anndata itself is not
-needed.
+"""AnnData on disk, .h5ad (h5py) or .zarr, read by its published encoding, without anndata.
 
-A csr matrix is read in row ranges where it lies; a dense one too; a csc one is transposed on
-scratch.
+A csr or dense matrix is read in row ranges where it lies. A csc one is transposed on scratch.
 """
 
 from __future__ import annotations
@@ -26,15 +24,23 @@ from storage.fingerprint import fingerprint_of, identity_of
 from storage.format import validation
 from storage.sources import gate
 from storage.sources import labels as label_rules
-from storage.sources.arrays import hdf5
 from storage.sources.base import MatrixSource, Rows
-from storage.sources.spool import Spool, checked, csc_triplets, csr, flat, row_ranges, save_triplets
+from storage.sources.hdf5 import open_hdf5
+from storage.sources.spool import (
+    Spool,
+    check_rows,
+    csc_triplets,
+    flatten_rows,
+    make_csr,
+    row_ranges,
+    save_triplets,
+)
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
-class Guarded(WrapperStore[Store]):
-    """A store of another program: its metadata are checked before a codec that they name runs."""
+class CodecCheckedStore(WrapperStore[Store]):
+    """A store of another program. Its metadata are checked before a codec in them runs."""
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         value = await self._store.get(key, prototype, byte_range)
@@ -48,10 +54,15 @@ class AnnData(MatrixSource):
 
     Parameters
     ----------
-    layer : read ``layers[layer]`` instead of ``X``.
-    label, split : the columns of ``obs`` with the labels and with "train" or "test"; by default
-        those names, where they are there. A missing category is unlabelled.
-    unlabelled : the label that also means "none".
+    path : str
+        The file or folder.
+    layer : str or None, default=None
+        Read ``layers[layer]`` instead of ``X``.
+    label, split : str or None, default=None
+        Columns of ``obs`` with the labels, and with "train" or "test". None takes the columns
+        "label" and "split", if there are any. A missing category is unlabeled.
+    unlabeled : str or None, default=None
+        A label that also means "none".
     """
 
     format = "anndata"
@@ -63,14 +74,14 @@ class AnnData(MatrixSource):
         layer: str | None = None,
         label: str | None = None,
         split: str | None = None,
-        unlabelled: str | None = None,
+        unlabeled: str | None = None,
     ) -> None:
-        self.path, self.layer, self.label, self.split, self.unlabelled = (
+        self.path, self.layer, self.label, self.split, self.unlabeled = (
             path,
             layer,
             label,
             split,
-            unlabelled,
+            unlabeled,
         )
         self.spool: Spool | None = None
 
@@ -89,11 +100,11 @@ class AnnData(MatrixSource):
         path = Path(self.path)
         files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
         return fingerprint_of(
-            self.format, identity_of(files), self.layer, self.label, self.split, self.unlabelled
+            self.format, identity_of(files), self.layer, self.label, self.split, self.unlabeled
         )
 
     def unpacked(self, scratch: Path) -> Self:
-        """Known shape and names; a csc matrix is transposed on scratch."""
+        """Read the shape and the names, and transpose a csc matrix on scratch."""
         ready = copy.copy(self)
         with self._file() as file:
             X, kind, (n, d) = self._matrix(file)
@@ -125,7 +136,7 @@ class AnnData(MatrixSource):
         return ready
 
     def _indptr(self, X: Any, size: int) -> AnyArray:
-        """indptr of a sparse matrix with as many indices as values."""
+        """Return the indptr of a sparse matrix, checked against its indices and values."""
         gate.require_room(size + 1, self.path)
         if (
             X["indptr"].shape != (size + 1,)
@@ -148,42 +159,42 @@ class AnnData(MatrixSource):
             )
 
     def read(self, piece: tuple[int, int]) -> Rows:
-        return Rows(self.rows(*piece), *self.about(*piece))
+        return Rows(self.rows(*piece), *self.annotations(*piece))
 
     def rows(self, start: int, stop: int) -> sp.csr_array:
-        """Rows [start, stop) of the matrix."""
+        """Read rows [start, stop) of the matrix."""
         with self._file() as file:
             X, kind, (_, d) = self._matrix(file)
             if self.spool:
                 rows = self.spool.read((start, stop)).X
             elif kind == "array":
                 gate.require_room(3 * (stop - start) * d, self.path)
-                rows = flat(np.asarray(X[start:stop]), self.path)
+                rows = flatten_rows(np.asarray(X[start:stop]), self.path)
             else:
                 rows = self._csr(X, start, stop, d)
-        return checked(rows, self.path, start)
+        return check_rows(rows, self.path, start)
 
-    def about(self, start: int, stop: int) -> tuple[Any, AnyArray | None, AnyArray | None]:
-        """Their labels, splits and names, each None if there are none."""
+    def annotations(self, start: int, stop: int) -> tuple[Any, AnyArray | None, AnyArray | None]:
+        """Read the labels, splits and names of rows [start, stop), each None if there are none."""
         with self._file() as file:
             y = self._column(file, self.label, "label", start, stop)
             split = self._column(file, self.split, "split", start, stop)
             names = self._index(file, "obs", start, stop)
         if y is not None:
-            y = label_rules.many(y, stop - start, self.unlabelled, self.path)
+            y = label_rules.as_label_array(y, stop - start, self.unlabeled, self.path)
         if split is not None and not set(split) <= {"train", "test"}:
             raise SourceError(
                 f"{self.path}: obs[{self.split or 'split'!r}] must hold train and test only"
             )
         return y, split, names
 
-    def by_rows(self) -> tuple[AnyArray, int]:
-        """indptr of a csr matrix, and the bytes of its largest chunk: what using it where it lies
-        depends on.
+    def row_layout(self) -> tuple[AnyArray, int]:
+        """Return the indptr of a csr matrix, and the bytes of its largest chunk.
 
         Raises
         ------
-        SourceError : the matrix is of another encoding.
+        SourceError
+            The matrix has another encoding.
         """
         with self._file() as file:
             X, kind, (n, _) = self._matrix(file)
@@ -200,7 +211,7 @@ class AnnData(MatrixSource):
     def _csr(self, X: Any, start: int, stop: int, d: int) -> sp.csr_array:
         indptr = np.asarray(X["indptr"][start : stop + 1], dtype=np.int64)
         cut = slice(int(indptr[0]), int(indptr[-1]))
-        return csr(
+        return make_csr(
             np.asarray(X["data"][cut]),
             np.asarray(X["indices"][cut]),
             indptr,
@@ -212,14 +223,14 @@ class AnnData(MatrixSource):
 
     @contextlib.contextmanager
     def _file(self) -> Iterator[Any]:
-        """The root group; what the libraries say of a broken file becomes one line that names
-        it.
-        """
+        """Open the root group. Errors of a broken file become one line with its name."""
         try:
             if Path(self.path).is_dir():
-                yield zarr.open_group(Guarded(LocalStore(self.path, read_only=True)), mode="r")
+                yield zarr.open_group(
+                    CodecCheckedStore(LocalStore(self.path, read_only=True)), mode="r"
+                )
             else:
-                with hdf5(self.path) as file:
+                with open_hdf5(self.path) as file:
                     yield file
         except SourceError:
             raise
@@ -245,10 +256,10 @@ class AnnData(MatrixSource):
         if len(shape) != 2:
             raise SourceError(f"{self.path}: {where} has {len(shape)} dimensions, not 2")
         if kind != "array" and (
-            lost := [name for name in ("data", "indices", "indptr") if name not in X]
+            missing := [name for name in ("data", "indices", "indptr") if name not in X]
         ):
             raise SourceError(
-                f"{self.path} is broken: {where} is a {kind} without {', '.join(lost)}"
+                f"{self.path} is broken: {where} is a {kind} without {', '.join(missing)}"
             )
         return X, kind, gate.require_shape(*shape, self.path)
 
@@ -259,10 +270,14 @@ class AnnData(MatrixSource):
             return None
         group = file[frame]
         names = group[group.attrs.get("_index", "_index")]
-        return _texts(self._whole(file, names, "_index") if frame == "obs" else names, start, stop)
+        return _read_texts(
+            self._require_full_column(file, names, "_index") if frame == "obs" else names,
+            start,
+            stop,
+        )
 
     def _columns(self, file: Any) -> list[str]:
-        """The names of the columns of obs."""
+        """Return the names of the columns of obs."""
         return (
             [c for c in file["obs"] if c != file["obs"].attrs.get("_index", "_index")]
             if "obs" in file
@@ -285,28 +300,30 @@ class AnnData(MatrixSource):
         column = file["obs"][name or default]
         kind = column.attrs.get("encoding-type")
         if kind == "categorical":
-            codes = np.asarray(self._whole(file, column["codes"], name or default)[start:stop])
-            categories = _texts(column["categories"], 0, None)
+            codes = np.asarray(
+                self._require_full_column(file, column["codes"], name or default)[start:stop]
+            )
+            categories = _read_texts(column["categories"], 0, None)
             if codes.size and not -1 <= codes.min() <= codes.max() < len(categories):
                 raise SourceError(
                     f"{self.path} is broken: obs[{name or default!r}] has a "
                     f"code outside its categories"
                 )
-            return np.append(categories, "")[codes]  # −1, the missing category, is the last
+            return np.append(categories, "")[codes]  # −1, the missing category, takes the last
         if not hasattr(column, "dtype"):
-            known = "a categorical, texts or numbers were expected"
             raise SourceError(
-                f"{self.path}: obs[{name or default!r}] has the encoding {kind!r}: {known}"
+                f"{self.path}: obs[{name or default!r}] has the encoding {kind!r}: "
+                f"a categorical, texts or numbers were expected"
             )
-        self._whole(file, column, name or default)
+        self._require_full_column(file, column, name or default)
         return (
-            _texts(column, start, stop)
+            _read_texts(column, start, stop)
             if column.dtype.kind in "OTU"
             else np.asarray(column[start:stop])
         )
 
-    def _whole(self, file: Any, column: Any, name: str) -> Any:
-        """A column of obs with one value a sample."""
+    def _require_full_column(self, file: Any, column: Any, name: str) -> Any:
+        """Return a column of obs, which must have one value per sample."""
         n = self._matrix(file)[2][0]
         if column.shape != (n,):
             raise SourceError(
@@ -315,8 +332,8 @@ class AnnData(MatrixSource):
         return column
 
 
-def _texts(array: Any, start: int, stop: int | None) -> AnyArray:
+def _read_texts(array: Any, start: int, stop: int | None) -> AnyArray:
     if hasattr(array, "asstr") and array.dtype.kind == "O":  # h5py
         array = array.asstr()
-    # NumPy's own texts lose a NUL at the end
+    # as objects, because NumPy's text loses a NUL at its end
     return np.array(list(array[start:stop]), dtype=object)

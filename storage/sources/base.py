@@ -1,8 +1,8 @@
-"""What a source is: pieces that workers read independently, as rows of a matrix or as documents.
+"""The base classes of sources, which workers read in pieces, as matrix rows or as documents.
 
-A source is small and picklable: it holds a path and settings, never data. `pieces` cuts it in keys
-(byte ranges, archive members, row ranges) that are small and picklable too, in the order of the
-rows; `read` turns one piece into `Rows` or `Document`s within bounded memory, on any worker.
+A source is small and picklable: it holds a path and settings, never data. `pieces` returns keys
+(byte ranges, archive members, row ranges) in the order of the rows, which are small and picklable
+too. `read` turns one piece into `Rows` or `Document`s within bounded memory, on any worker.
 
 A new format is a module with one class that derives from `MatrixSource` or `TextSource`, takes the
 path first and its options as keywords, and is listed in `storage.sources.FORMATS`.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import copy
 import errno
 import gzip
 import itertools
@@ -33,32 +34,41 @@ from bigfs.types import AnyArray
 from storage.errors import SourceError, StoreError
 from storage.sources import matfile
 
-# a class, a real target, a set of classes, unlabelled
+# a class, a real target, a set of classes, or None if unlabeled
 Label = str | int | float | tuple[str | int, ...] | None
 Labels = AnyArray | Sequence[Label]
 
-# what the readers of all formats raise for bytes that are not what they should be
+# what the readers of all formats may raise for damaged bytes
 BROKEN = (
     *(*matfile.BROKEN, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError),
     *(TokenError, SyntaxError),
 )
 
-# by their first bytes
+# magic bytes
 COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 
 
 class Rows(NamedTuple):
     """Some rows of a matrix.
 
-    X : (k, ≤ d) csr array, float; column indices sorted in a row, no repeats. Narrower than d is
-        fine when the source does not know d: the widest piece decides.
-    y : k labels: an array of integers (classes; masked: unlabelled) or strings (classes; the empty
-        string: unlabelled), of floats
-        (classes when every label of the source is a whole number, else real targets; NaN:
-        unlabelled), a list of labels where an array would not hold them exactly (None: unlabelled),
-        a list of tuples of labels (multi-label), or None.
-    split : k strings "train" or "test", or None.
-    names : k sample names, or None.
+    Attributes
+    ----------
+    X : csr_array of shape (k, at most d)
+        The rows, as floats. Column indices increase along a row. X may be narrower than d: the
+        widest piece decides d, unless the source states it.
+    y : array, list or None
+        The k labels, in one of these forms:
+
+        * integers: classes, masked where unlabeled,
+        * strings: classes, "" where unlabeled,
+        * floats: classes if all labels of the source are whole, else real targets; NaN where
+          unlabeled,
+        * a list of labels that an array would not hold exactly, None where unlabeled,
+        * a list of tuples: label sets.
+    split : ndarray of str or None
+        "train" or "test" per row.
+    names : ndarray of str or None
+        The names of the samples.
     """
 
     X: sp.csr_array
@@ -67,8 +77,8 @@ class Rows(NamedTuple):
     names: AnyArray | None = None
 
 
-def taken(rows: Rows, index: AnyArray) -> Rows:
-    """Some of the rows."""
+def take_rows(rows: Rows, index: AnyArray) -> Rows:
+    """Return some of the rows, without their splits."""
     y = (
         rows.y[index]
         if isinstance(rows.y, np.ndarray)
@@ -80,7 +90,7 @@ def taken(rows: Rows, index: AnyArray) -> Rows:
 
 
 class Document(NamedTuple):
-    """One text; `label` None when unlabelled."""
+    """One text. `label` is None if it is unlabeled."""
 
     text: str
     label: Label = None
@@ -89,22 +99,32 @@ class Document(NamedTuple):
 
 
 class Source(ABC):
-    """Where a corpus comes from.
+    """The origin of a corpus.
 
     Attributes
     ----------
-    format : its name, as in ``--format``.
-    path : the file or folder; for what is generated, the name it goes by.
-    target : "class", "real" or "multilabel"; None lets the labels decide (see `Rows.y`).
-    n_features : d if it is known before reading.
-    class_names : names of the integer labels 0 … c − 1, in order, if the source has them.
-    feature_names : d names if the source has them (a sequence that may be lazy).
-    sample_shape : (M, N) when a row is an image.
-    planted : indices of the truly informative features (generated corpora).
-    expansion : bytes that a byte of input takes while it is read.
-    room : bytes that a process may use beside its libraries; None does not limit it.
-    label_columns : names of the columns that could hold the labels, where it has some and none was
-        named.
+    format : str
+        Name of the format, as in ``--format``.
+    path : str
+        The file or folder, or the name of a generated corpus.
+    target : {"class", "real", "multilabel"} or None
+        Kind of the target. None lets the labels decide (see `Rows.y`).
+    n_features : int or None
+        d, if it is known before reading.
+    class_names : sequence of str or None
+        Names of the integer labels 0 … c − 1, if the source has them.
+    feature_names : sequence of str or None
+        d names, if the source has them. They may be read lazily.
+    sample_shape : tuple of int or None
+        (M, N) if a row is an image.
+    planted : ndarray of int or None
+        Indices of the informative features of a generated corpus.
+    expansion : int
+        Bytes of memory per byte of input while it is read.
+    room : int or None
+        Bytes that a process may use beside its libraries. None does not limit it.
+    label_columns : sequence of str or None
+        Columns that could hold the labels, if the source has some and the user named none.
     """
 
     format: ClassVar[str]
@@ -121,44 +141,52 @@ class Source(ABC):
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
-        """Whether `path` looks like this format.
+        """Return whether a path looks like this format.
 
-        `head`: its first decompressed bytes; empty for a folder.
+        `head` holds its first decompressed bytes, none for a folder.
         """
         return False
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Changes whenever the content or a setting that shapes the rows does."""
+        """Return a hash of the content and of the settings that shape the rows."""
 
     def unpacked(self, scratch: Path) -> Self:
-        """The same source, ready to be cut: a compressed stream is written out in `scratch`
-        first.
+        """Return the same source, ready for `pieces`.
+
+        A source that can't be cut as it is, such as a compressed file, is written to `scratch`.
         """
         return self
 
     @abstractmethod
     def pieces(self, size: int) -> list[Any]:
-        """Keys of the parts, in row order, each of about `size` bytes of input or less.
+        """Return the keys of the pieces in row order, each of at most about `size` bytes of input.
 
         Raises
         ------
-        SourceError : nothing to read (an empty folder or file).
+        SourceError
+            The folder or file is empty.
         """
 
+    def limited(self, room: int) -> Self:
+        """Return the same source with at most `room` bytes per process."""
+        source = copy.copy(self)
+        source.room = room
+        return source
+
     def weight(self, piece: Any) -> int:
-        """Bytes of input behind `piece`, for messages and balance; 0 if unknown."""
+        """Return the bytes of input of a piece, for messages and balance, or 0 if unknown."""
         return 0
 
     def require_room(self, size: int, place: object) -> None:
-        """Refuse a record that does not fit in memory while it is read: it can't be cut.
+        """Refuse a record that does not fit in memory while it is read, as records can't be cut.
 
         Parameters
         ----------
         size : int
-            Its bytes, expanded.
+            Its bytes, decompressed.
         place : object
-            The record, for the message.
+            The file and the record, for the message.
 
         Raises
         ------
@@ -178,30 +206,31 @@ class MatrixSource(Source):
 
     @abstractmethod
     def read(self, piece: Any) -> Rows:
-        """The rows of one piece.
+        """Read the rows of one piece.
 
         Raises
         ------
-        SourceError : a bad number or index, NaN or infinity, naming the file and the line or row.
+        SourceError
+            A bad number or index, NaN or infinity. The message names the file and the line or row.
         """
 
 
 class TextSource(Source):
     """A source of documents, which `storage.staging.vectorize` turns into rows."""
 
-    # measured: 12 of usual text, 34 where every word is another one, since words are objects
+    # measured: 12 for usual text, 34 if all words differ, since words are objects
     expansion = 32
 
     @abstractmethod
     def read(self, piece: Any) -> Iterator[Document]:
-        """The documents of one piece, in order."""
+        """Yield the documents of one piece in order."""
 
 
 # --- what the formats share -----------------------------------------------------------------------
 
 
-def opened(path: str | Path) -> IO[bytes]:
-    """The file as bytes; gzip, bzip2 and xz are known by their first bytes and decompressed."""
+def open_decompressed(path: str | Path) -> IO[bytes]:
+    """Open a file to read its bytes. Gzip, bzip2 and xz are decompressed."""
     with open(path, "rb") as file:
         start = file.read(6)
     for magic, open_compressed in COMPRESSED.items():
@@ -211,13 +240,14 @@ def opened(path: str | Path) -> IO[bytes]:
 
 
 def is_compressed(path: str | Path) -> bool:
+    """Return whether the first bytes are those of gzip, bzip2 or xz."""
     with open(path, "rb") as file:
         return file.read(6).startswith(tuple(COMPRESSED))
 
 
 @contextlib.contextmanager
-def intact(complaint: str) -> Iterator[None]:
-    """Turn what a reader raises for damaged bytes into one line.
+def source_errors(complaint: str) -> Iterator[None]:
+    """Turn what a reader raises for damaged bytes into a SourceError of one line.
 
     Parameters
     ----------
@@ -227,12 +257,12 @@ def intact(complaint: str) -> Iterator[None]:
     Raises
     ------
     SourceError
-        The bytes are not what they should be. What the disk raises for itself goes through.
+        The bytes are damaged. Errors of the disk pass as they are.
     """
     try:
         yield
     except BROKEN as error:
-        # EINVAL: a seek to where a damaged file says
+        # EINVAL: a damaged file made the reader seek to a wrong place
         if isinstance(error, StoreError) or (
             isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
         ):
@@ -242,27 +272,31 @@ def intact(complaint: str) -> Iterator[None]:
 
 
 def head(path: Path, size: int = 1 << 16) -> bytes:
-    """The first decompressed bytes of a file, empty for a folder."""
+    """Return the first decompressed bytes of a file, none for a folder."""
     if path.is_dir():
         return b""
-    with intact(f"{path} is broken"), opened(path) as file:
+    with source_errors(f"{path} is broken"), open_decompressed(path) as file:
         return file.read(size)
 
 
 def decompress(path: str | Path, target: Path) -> None:
     """Write the decompressed content of `path` to `target`."""
-    with intact(f"{path} is broken"), opened(path) as file, open(target, "wb") as out:
+    with (
+        source_errors(f"{path} is broken"),
+        open_decompressed(path) as file,
+        open(target, "wb") as out,
+    ):
         shutil.copyfileobj(file, out, 1 << 22)
 
 
-def shortened(value: object, length: int = 80) -> str:
-    """What came, for a message: in ASCII, and cut where it is long."""
+def shorten(value: object, length: int = 80) -> str:
+    """Return a value for a message: in ASCII, and cut if it is long."""
     text = ascii(value)
     return text if len(text) <= length else f"{text[:length]}…"
 
 
 def decode(raw: bytes) -> str:
-    """UTF-8, or Latin-1, in which every byte is a letter."""
+    """Decode UTF-8, or else Latin-1, in which every byte is a letter."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -270,7 +304,7 @@ def decode(raw: bytes) -> str:
 
 
 def byte_ranges(length: int, size: int) -> list[tuple[int, int]]:
-    """[0, length) in ranges of at most `size`, all about equal."""
+    """Cut [0, length) into ranges of about equal length, at most `size`."""
     count = max(1, -(-length // size))
     cuts = [length * i // count for i in range(count + 1)]
     return list(itertools.pairwise(cuts))

@@ -1,8 +1,7 @@
-"""The conditions that a matrix of every format meets before it is stored: its values, its indices
-and its shape.
+"""Conditions on the values, indices and shape of a matrix, for all formats.
 
-A store holds float32 values and int32 indices. A number that does not fit is refused where it is
-read, by file and place. The conditions on labels are in `storage.sources.labels`.
+A store holds float32 values and int32 indices. A number that does not fit is refused as it is read,
+with its file and place. The conditions on labels are in `storage.sources.labels`.
 """
 
 from __future__ import annotations
@@ -17,28 +16,18 @@ from bigfs.engine import require_memory
 from bigfs.types import AnyArray, BoolArray, IntArray
 from storage.errors import SourceError
 
-# samples or features: the store's indices are int32, and so is the count of them
-LARGEST = 2**31 - 1
-FITS = "values must be finite and fit in float32"
+# samples or features, which the store numbers by int32
+MAX_SIDE = 2**31 - 1
+MUST_FIT = "values must be finite and fit in float32"
 
 
-def single(value: float) -> bool:
-    """Say whether float32 holds a number.
-
-    Parameters
-    ----------
-    value : float
-
-    Returns
-    -------
-    bool
-        As `fit` says of an array.
-    """
-    return bool(fit(np.array([value]))[0])
+def value_fits_float32(value: float) -> bool:
+    """Return whether a number fits in float32, as `fits_float32` does for an array."""
+    return bool(fits_float32(np.array([value]))[0])
 
 
-def fit(values: AnyArray) -> BoolArray:
-    """Say which values float32 holds.
+def fits_float32(values: AnyArray) -> BoolArray:
+    """Return which values fit in float32.
 
     Parameters
     ----------
@@ -62,7 +51,7 @@ def require_values(X: sp.csr_array, place: Callable[[int], str]) -> sp.csr_array
     X : csr_array of shape (k, d)
         Without duplicate entries.
     place : callable
-        Gives the file and the place of a row of `X`, for the message.
+        Returns the file and the place of a row of `X`, for the message.
 
     Returns
     -------
@@ -74,11 +63,11 @@ def require_values(X: sp.csr_array, place: Callable[[int], str]) -> sp.csr_array
     SourceError
         A value is NaN, infinite, too large for float32, or becomes 0 there.
     """
-    wrong = np.flatnonzero(~fit(X.data))
+    wrong = np.flatnonzero(~fits_float32(X.data))
     if len(wrong):
         row = int(np.searchsorted(X.indptr, wrong[0], side="right")) - 1
         raise SourceError(
-            f"{place(row)}, column {X.indices[wrong[0]]} (from 0) is {X.data[wrong[0]]}: {FITS}"
+            f"{place(row)}, column {X.indices[wrong[0]]} (from 0) is {X.data[wrong[0]]}: {MUST_FIT}"
         )
     return X
 
@@ -109,7 +98,7 @@ def real_type(dtype: np.dtype[Any], origin: str) -> np.dtype[Any]:
 
 
 def require_shape(n: int, d: int, origin: str) -> tuple[int, int]:
-    """Return a shape that a store can have.
+    """Return a shape, or refuse it if it is too large for a store.
 
     Parameters
     ----------
@@ -129,22 +118,22 @@ def require_shape(n: int, d: int, origin: str) -> tuple[int, int]:
         A side is negative, or beyond what an int32 index reaches.
     """
     for what, side in (("samples", n), ("features", d)):
-        if not 0 <= side <= LARGEST:
-            raise SourceError(f"{origin} has {side} {what}: a store holds up to {LARGEST}")
+        if not 0 <= side <= MAX_SIDE:
+            raise SourceError(f"{origin} has {side} {what}: a store holds up to {MAX_SIDE}")
     return int(n), int(d)
 
 
 def require_index(index: int, place: object, n_features: int | None = None) -> int:
-    """Return a column's number that a store can have.
+    """Return the number of a column, or refuse it if it is too large.
 
     Parameters
     ----------
     index : int
-        Counts from 0.
+        The number, from 0.
     place : object
         Its text is the file and the line. It is written out in an error only.
     n_features : int, default=None
-        The number of columns, if the user said it.
+        The number of columns, if the user stated it.
 
     Returns
     -------
@@ -158,9 +147,9 @@ def require_index(index: int, place: object, n_features: int | None = None) -> i
     """
     if n_features is not None and index >= n_features:
         raise SourceError(f"{place}: column {index} (from 0) lies outside {n_features} columns")
-    if index >= LARGEST:
+    if index >= MAX_SIDE:
         raise SourceError(
-            f"{place}: column {index} (from 0): a store holds up to {LARGEST} features"
+            f"{place}: column {index} (from 0): a store holds up to {MAX_SIDE} features"
         )
     return index
 
@@ -198,13 +187,13 @@ def require_indices(indices: AnyArray, size: int, origin: str, axis: str) -> Int
 
 
 def require_indptr(indptr: AnyArray, size: int, stored: int, origin: str) -> AnyArray:
-    """Return an indptr that begins at 0, never decreases and ends at the number of stored values.
+    """Return an indptr, or refuse it if it does not match the stored values.
 
     Parameters
     ----------
     indptr : ndarray of shape (size + 1,)
     size : int
-        The rows of a csr matrix, the columns of a csc one.
+        The number of rows of a csr matrix, or of columns of a csc one.
     stored : int
         The number of stored values.
     origin : str
@@ -218,7 +207,7 @@ def require_indptr(indptr: AnyArray, size: int, stored: int, origin: str) -> Any
     Raises
     ------
     SourceError
-        It has another length or type, begins elsewhere, decreases or ends elsewhere.
+        It has another length or type, does not begin at 0 or end at `stored`, or decreases.
     """
     if indptr.shape != (size + 1,) or indptr.dtype.kind not in "iu":
         raise SourceError(
@@ -234,12 +223,12 @@ def require_indptr(indptr: AnyArray, size: int, stored: int, origin: str) -> Any
 
 
 def require_room(counts: int, origin: str) -> None:
-    """Refuse numbers of 8 bytes that do not fit in memory, before they are allocated.
+    """Refuse to allocate numbers of 8 bytes that do not fit in memory.
 
     Parameters
     ----------
     counts : int
-        How many numbers.
+        The number of numbers.
     origin : str
         The file whose shape asks for them.
 

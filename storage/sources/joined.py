@@ -1,6 +1,4 @@
-"""Sources made of others: files that together are one corpus, and labels that lie in a file of
-their own.
-"""
+"""Sources made of others: a corpus of several files, and rows with labels in a separate file."""
 
 from __future__ import annotations
 
@@ -15,13 +13,11 @@ import numpy as np
 from bigfs.types import IntArray
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
-from storage.sources.base import MatrixSource, Rows, intact, opened
+from storage.sources.base import MatrixSource, Rows, open_decompressed, source_errors
 
 
 class Joined(MatrixSource):
-    """Matrices with the same columns, one below the other, each with its split ("train", "test" or
-    None).
-    """
+    """Matrices with the same columns, one below the other, each with its split or None."""
 
     format = "joined"
 
@@ -49,10 +45,15 @@ class Joined(MatrixSource):
         ready = copy.copy(self)
         ready.parts = []
         for k, (part, split) in enumerate(self.parts):
-            own = Path(scratch) / f"part-{k}"  # two parts may unpack under one name
-            own.mkdir(parents=True, exist_ok=True)
-            ready.parts.append((part.unpacked(own), split))
+            folder = Path(scratch) / f"part-{k}"  # two parts may unpack under one name
+            folder.mkdir(parents=True, exist_ok=True)
+            ready.parts.append((part.unpacked(folder), split))
         return ready
+
+    def limited(self, room: int) -> Self:
+        source = super().limited(room)
+        source.parts = [(part.limited(room), split) for part, split in self.parts]
+        return source
 
     def pieces(self, size: int) -> list[tuple[int, Any]]:
         return [(k, piece) for k, (part, _) in enumerate(self.parts) for piece in part.pieces(size)]
@@ -67,13 +68,14 @@ class Joined(MatrixSource):
 
 
 class Topics(MatrixSource):
-    """RCV1: rows whose label is the document's number, and a file of (topic, document, 1) that says
-    what each is about.
+    """RCV1: rows labeled by the number of their document, and a file with the topics of each.
 
     Parameters
     ----------
-    rows : the documents.
-    qrels : the topics' file, plain or compressed: a topic, a document and a 1 on each line.
+    rows : MatrixSource
+        The documents.
+    qrels : str
+        The file of topics, plain or compressed. Each line has a topic, a document and a 1.
     """
 
     format = "topics"
@@ -90,6 +92,11 @@ class Topics(MatrixSource):
         ready.rows = self.rows.unpacked(scratch)
         return ready
 
+    def limited(self, room: int) -> Self:
+        source = super().limited(room)
+        source.rows = self.rows.limited(room)
+        return source
+
     def pieces(self, size: int) -> list[Any]:
         return self.rows.pieces(size)
 
@@ -98,13 +105,13 @@ class Topics(MatrixSource):
 
     def read(self, piece: Any) -> Rows:
         rows = self.rows.read(piece)
-        about = _about(self.qrels)
+        topics = _read_topics(self.qrels)
         document = np.asarray(rows.y, dtype=np.int64)
         first, last = (
-            np.searchsorted(about.document, document, side) for side in ("left", "right")
+            np.searchsorted(topics.document, document, side) for side in ("left", "right")
         )  # type: ignore[call-overload]  # sides
         labels = [
-            tuple(sorted(about.names[t] for t in about.topic[a:b]))
+            tuple(sorted(topics.names[t] for t in topics.topic[a:b]))
             for a, b in zip(first, last, strict=True)
         ]
         if () in labels:
@@ -115,8 +122,8 @@ class Topics(MatrixSource):
         return rows._replace(y=labels, names=document.astype(str))
 
 
-class About(NamedTuple):
-    """The topics' file, by document."""
+class TopicTable(NamedTuple):
+    """The file of topics, sorted by document."""
 
     document: IntArray
     topic: IntArray
@@ -124,10 +131,13 @@ class About(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _about(qrels: str) -> About:
+def _read_topics(qrels: str) -> TopicTable:
     import pandas as pd
 
-    with intact(f"{qrels} must hold lines of topic, document and 1"), opened(qrels) as file:
+    with (
+        source_errors(f"{qrels} must hold lines of topic, document and 1"),
+        open_decompressed(qrels) as file,
+    ):
         table = pd.read_csv(
             file,
             sep=" ",
@@ -137,4 +147,4 @@ def _about(qrels: str) -> About:
         )
     names, topic = np.unique(table["topic"].to_numpy(dtype=str), return_inverse=True)
     order = np.argsort(table["document"].to_numpy(), kind="stable")
-    return About(table["document"].to_numpy()[order], topic[order], names.tolist())
+    return TopicTable(table["document"].to_numpy()[order], topic[order], names.tolist())

@@ -1,7 +1,7 @@
-"""JSON Lines: one object a line, with a text field or with features as {column: value}.
+"""JSON Lines: one object per line, with a text field or with features as {column: value}.
 
-A plain file is cut by byte ranges and read in parallel; a piece holds the lines that begin in it.
-A compressed one is written out in scratch first.
+A file is cut by byte ranges and read in parallel. A piece holds the lines that begin in it. A
+compressed file is decompressed to scratch first.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import scipy.sparse as sp
 from storage.errors import SourceError
 from storage.sources import gate
 from storage.sources import labels as label_rules
-from storage.sources.base import Document, MatrixSource, Rows, TextSource, byte_ranges, shortened
-from storage.sources.records import Cut
+from storage.sources.base import Document, MatrixSource, Rows, TextSource, byte_ranges, shorten
+from storage.sources.records import ByteRangeFile
 
-LINE_LIMIT = 1 << 28  # bytes of one line: more is not a file of lines
+LINE_LIMIT = 1 << 28  # bytes; a longer line means that the file has no lines
 WITH_FEATURES = re.compile(rb'(?<!\\)"features"\s*:\s*\{')
 
 
-class Lines(Cut):
-    """What both kinds share: cutting by bytes, and a parser whose errors name the line."""
+class JsonLinesFile(ByteRangeFile):
+    """A file of JSON objects, cut by bytes. Errors name the line."""
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
         return byte_ranges(self.length(), size)
 
-    def objects(self, piece: tuple[int, int]) -> Iterator[tuple[dict[str, Any], Place]]:
-        """The objects of the lines that begin in a byte range, each with its place for messages."""
+    def objects(self, piece: tuple[int, int]) -> Iterator[tuple[dict[str, Any], LinePosition]]:
+        """Yield the object of each line that begins in a byte range, and its place for messages."""
         start, stop = piece
         limit = (
             LINE_LIMIT if self.room is None else min(LINE_LIMIT, self.room // self.expansion + 1)
@@ -43,47 +43,48 @@ class Lines(Cut):
                 file.seek(start - 1)
                 while (rest := file.readline(1 << 16)) and not rest.endswith(b"\n"):
                     pass
-            while (at := file.tell()) < stop and (line := file.readline(limit)):
-                self.require_room(len(line), Place(self, at))
+            while (offset := file.tell()) < stop and (line := file.readline(limit)):
+                place = LinePosition(self, offset)
+                self.require_room(len(line), place)
                 if line.strip():
-                    place = Place(self, at)
                     yield self._parse(line, place), place
 
-    def _parse(self, line: bytes, place: Place) -> dict[str, Any]:
+    def _parse(self, line: bytes, place: LinePosition) -> dict[str, Any]:
         if len(line) >= LINE_LIMIT:
             raise SourceError(
                 f"{place}: the line is longer than {LINE_LIMIT >> 20} MiB: "
                 f"write one object per line"
             )
         try:
-            found = json.loads(
+            record = json.loads(
                 line, parse_constant=_no_constant, object_pairs_hook=_without_repeats
             )
         except RecursionError:
             raise SourceError(f"{place}: the object is nested too deeply") from None
         except ValueError as error:
             raise SourceError(f"{place} is not JSON: {error}") from None
-        if not isinstance(found, dict):
-            raise SourceError(f"{place} holds {type(found).__name__}, not an object with fields")
-        return found
+        if not isinstance(record, dict):
+            raise SourceError(f"{place} holds {type(record).__name__}, not an object with fields")
+        return record
 
-    def field(self, found: dict[str, Any], name: str, option: str, place: Place) -> Any:
-        if name not in found:
+    def field(self, record: dict[str, Any], name: str, option: str, place: LinePosition) -> Any:
+        """Return a field of a record, which must be there."""
+        if name not in record:
             raise SourceError(
                 f"{place} has no field {name!r}, only "
-                f"{', '.join(map(repr, found)) or 'none'}: name it with {option}="
+                f"{', '.join(map(repr, record)) or 'none'}: name it with {option}="
             )
-        return found[name]
+        return record[name]
 
 
-class Place:
-    """Where a line is, as a message says it; the lines before it are counted only then."""
+class LinePosition:
+    """The file and the number of a line. Lines are counted only when a message needs the number."""
 
-    def __init__(self, source: Lines, at: int) -> None:
-        self.source, self.at = source, at
+    def __init__(self, source: JsonLinesFile, offset: int) -> None:
+        self.source, self.offset = source, offset
 
     def __str__(self) -> str:
-        before, left = 0, self.at
+        before, left = 0, self.offset
         with open(self.source.plain, "rb") as file:
             while left and (chunk := file.read(min(left, 1 << 22))):
                 before, left = before + chunk.count(b"\n"), left - len(chunk)
@@ -106,8 +107,8 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number; leave out the field or write null")
 
 
-class JsonLines(Lines, TextSource):
-    """Documents: ``{"text": …, "label": …}`` a line.
+class JsonLines(JsonLinesFile, TextSource):
+    """Documents: ``{"text": …, "label": …}`` per line.
 
     Takes the options of `storage.sources.records`.
     """
@@ -119,25 +120,30 @@ class JsonLines(Lines, TextSource):
         return (first := _first(head)) is not None and not isinstance(first.get("features"), dict)
 
     def read(self, piece: tuple[int, int]) -> Iterator[Document]:
-        for found, place in self.objects(piece):
-            text = self.field(found, self.text, "text", place)
+        for record, place in self.objects(piece):
+            text = self.field(record, self.text, "text", place)
             yield self.document(
-                text, found.get(self.label), found.get(self.split), found.get(self.name), place
+                text, record.get(self.label), record.get(self.split), record.get(self.name), place
             )
 
 
-class JsonFeatures(Lines, MatrixSource):
-    """Rows: ``{"features": {"3": 0.5, "17": 1}, "label": …}`` a line; columns are numbered from 0.
+class JsonFeatures(JsonLinesFile, MatrixSource):
+    """Rows: ``{"features": {"3": 0.5, "17": 1}, "label": …}`` per line, columns from 0.
 
     Parameters
     ----------
-    features, label, split, name : the fields that hold them.
-    n_features : d; default: one more than the largest column.
-    unlabelled : the label that also means "none".
+    path : str
+        The file.
+    features, label, split, name : str
+        The names of the fields.
+    n_features : int or None, default=None
+        d. None takes one more than the largest column.
+    unlabeled : str or None, default=None
+        A label that also means "none".
     """
 
     format = "jsonl-features"
-    expansion = 32  # measured: 31 of names of six digits, which are objects as their columns are
+    expansion = 32  # measured: 31 for columns of six digits, since names and columns are objects
 
     def __init__(
         self,
@@ -148,10 +154,10 @@ class JsonFeatures(Lines, MatrixSource):
         split: str = "split",
         name: str = "id",
         n_features: int | str | None = None,
-        unlabelled: str | None = None,
+        unlabeled: str | None = None,
     ) -> None:
         super().__init__(
-            path, text=features, label=label, split=split, name=name, unlabelled=unlabelled
+            path, text=features, label=label, split=split, name=name, unlabeled=unlabeled
         )
         self.n_features = None if n_features is None else int(n_features)
 
@@ -162,9 +168,9 @@ class JsonFeatures(Lines, MatrixSource):
     def read(self, piece: tuple[int, int]) -> Rows:
         columns: list[int] = []
         values: list[float] = []
-        indptr, found_labels, splits, names = [0], [], [], []
-        for found, place in self.objects(piece):
-            row = self.field(found, self.text, "features", place)
+        indptr, row_labels, splits, names = [0], [], [], []
+        for record, place in self.objects(piece):
+            row = self.field(record, self.text, "features", place)
             if not isinstance(row, dict):
                 raise SourceError(
                     f"{place}: {self.text} is {type(row).__name__}, but must be {{column: value}}"
@@ -175,9 +181,9 @@ class JsonFeatures(Lines, MatrixSource):
             if len(set(columns[indptr[-1] :])) < len(row):
                 raise SourceError(f"{place}: two names mean the same column, such as '1' and '01'")
             indptr.append(len(columns))
-            found_labels.append(self.labelled(found.get(self.label), place))
-            splits.append(self.half(found.get(self.split), place))
-            names.append(self.called(found.get(self.name)))
+            row_labels.append(self.read_label(record.get(self.label), place))
+            splits.append(self.read_split(record.get(self.split), place))
+            names.append(self.read_name(record.get(self.name)))
         width = max(self.n_features or 0, max(columns, default=-1) + 1)
         X = sp.csr_array(
             (values, np.array(columns, dtype=np.int32), indptr), shape=(len(indptr) - 1, width)
@@ -185,40 +191,40 @@ class JsonFeatures(Lines, MatrixSource):
         X.sort_indices()
         return Rows(
             X,
-            label_rules.gathered(found_labels, self.path),
+            label_rules.pack_labels(row_labels, self.path),
             np.array(splits, dtype=str) if splits and None not in splits else None,
             np.array(names) if any(names) else None,
         )
 
-    def _column(self, column: str, place: Place) -> int:
+    def _column(self, column: str, place: LinePosition) -> int:
         if not (column.isascii() and column.isdigit() and len(column) < 19):
             raise SourceError(f"{place}: {column!r} is not a column number (from 0)")
         return gate.require_index(int(column), place, self.n_features)
 
-    def _value(self, value: Any, column: str, place: Place) -> float:
+    def _value(self, value: Any, column: str, place: LinePosition) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise SourceError(
-                f"{place}: the value of column {column} is {shortened(value)}, not a finite number"
+                f"{place}: the value of column {column} is {shorten(value)}, not a finite number"
             )
-        if not abs(value) <= sys.float_info.max or not gate.single(float(value)):
+        if not abs(value) <= sys.float_info.max or not gate.value_fits_float32(float(value)):
             raise SourceError(
-                f"{place}: the value of column {column} is {shortened(value)}: {gate.FITS}"
+                f"{place}: the value of column {column} is {shorten(value)}: {gate.MUST_FIT}"
             )
         return float(value)
 
 
 def _first(head: bytes) -> dict[str, Any] | None:
-    """The object on the first line, or None.
+    """Return the object on the first line, or None.
 
-    A first line that goes on past the head has features if its start does.
+    A line that is longer than the head has features if the head shows some.
     """
     line, newline, _ = head.lstrip().partition(b"\n")
     if not line.startswith(b"{"):
         return None
     try:
-        found = json.loads(line)
+        record = json.loads(line)
     except (ValueError, RecursionError):
         if newline:
             return None
         return {"features": {}} if WITH_FEATURES.search(line) else {}
-    return found if isinstance(found, dict) else None
+    return record if isinstance(record, dict) else None

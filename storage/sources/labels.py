@@ -1,12 +1,11 @@
-"""Labels as files write them: classes go by name, and what is unlabelled is said, never guessed.
+"""Labels as files write them.
 
-Every value that is written as a label is a class: −1 of a file labelled ±1 is the class "-1".
-Unlabelled is what is missing (null, an empty cell, NaN), and the one value that the option
-`unlabelled` names, for the files that write −1 (or 0, or "?") where they have no label.
+Every value that is written as a label is a class: −1 in a file labeled ±1 is the class "-1". A
+sample is unlabeled if its label is missing (null, an empty cell, NaN), or is the one value that the
+option `unlabeled` names. Some files write −1, 0 or "?" for samples without a label.
 
-Whole numbers are exact at any size: an array holds them as integers where it can, a list of
-Python's integers where it can't, and floats only below 2⁵³. Two labels are the same only if their
-names are (`name_of`).
+Whole numbers are exact at any size. They are held as an array of integers where they fit, else as a
+list, and as floats only below 2⁵³. Two labels are the same class if their text is (`label_text`).
 """
 
 from __future__ import annotations
@@ -21,69 +20,67 @@ import numpy as np
 from bigfs.types import AnyArray
 from storage import disk
 from storage.errors import SourceError
-from storage.sources.base import Label, decode, opened, shortened
+from storage.sources.base import Label, decode, open_decompressed, shorten
 
-EXACT = 2**53  # whole numbers below it are exact as floats
+MAX_EXACT = 2**53  # whole numbers below it are exact as floats
 WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 
 
-def name_of(value: Any) -> str:
-    """Return the name of a label: whole numbers lose their point, so that 1.0 and 1 are one
-    class.
-    """
+def label_text(value: Any) -> str:
+    """Return the text of a label. Whole numbers have no point, so that 1.0 and 1 are one class."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def one(value: Any, unlabelled: str | None, place: object) -> Label:
-    """The label of one document; a list is a set of classes.
+def as_label(value: Any, unlabeled: str | None, place: object) -> Label:
+    """Return the label of one document, None if it is unlabeled. A list is a label set.
 
-    `place` is only written out in an error.
+    `place` is written out in an error only.
     """
     if value is None or value == "" or (isinstance(value, float) and np.isnan(value)):
         return None
     if isinstance(value, (list, tuple)):
         return tuple(
-            label for label in (_simple(v, place) for v in value) if not _names(unlabelled, label)
+            label
+            for label in (_scalar_label(v, place) for v in value)
+            if not _is_unlabeled(unlabeled, label)
         )
-    value = _simple(value, place)
-    return None if _names(unlabelled, value) else value
+    value = _scalar_label(value, place)
+    return None if _is_unlabeled(unlabeled, value) else value
 
 
-def _names(unlabelled: str | None, value: Any) -> bool:
-    return unlabelled is not None and str(unlabelled) in (str(value), name_of(value))
+def _is_unlabeled(unlabeled: str | None, value: Any) -> bool:
+    return unlabeled is not None and str(unlabeled) in (str(value), label_text(value))
 
 
-def _simple(value: Any, place: object) -> Any:
+def _scalar_label(value: Any, place: object) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return _storable(value, place)
+        return _require_storable(value, place)
     if isinstance(value, int) or (isinstance(value, float) and np.isfinite(value)):
         return value
     raise SourceError(
-        f"{place}: a label must be a text, a number or a list of those; got {shortened(value)}"
+        f"{place}: a label must be a text, a number or a list of those; got {shorten(value)}"
     )
 
 
-def _storable(label: str, place: object) -> str:
-    """A text that a store gives back as it came."""
+def _require_storable(label: str, place: object) -> str:
+    """Return a text, or refuse it if a store would change it."""
     if "\0" in label:
         raise SourceError(
-            f"{place}: the label {shortened(label)} holds the character "
+            f"{place}: the label {shorten(label)} holds the character "
             f"NUL, which a store cannot hold"
         )
     if not label.isascii() and any("\ud800" <= letter <= "\udfff" for letter in label):
         raise SourceError(
-            f"{place}: the label {shortened(label)} holds half of a "
+            f"{place}: the label {shorten(label)} holds half of a "
             f"surrogate pair, which is not a character"
         )
     return label
 
 
-def many(values: Any, n: int, unlabelled: str | None, origin: str) -> AnyArray:
-    """n labels as an array: integers, masked where unlabelled, or floats with NaN there, or strings
-    with "" there.
-    """
+def as_label_array(values: Any, n: int, unlabeled: str | None, origin: str) -> AnyArray:
+    """Return n labels as an array, as `Rows.y` describes it: integers, floats or strings."""
     y = np.asarray(values)
     if y.size != n:
         raise SourceError(
@@ -91,38 +88,38 @@ def many(values: Any, n: int, unlabelled: str | None, origin: str) -> AnyArray:
         )
     y = y.reshape(-1)
     if y.dtype.kind in "OSU":  # O: a cell array of texts
-        return _texts(y, unlabelled, origin)
+        return _text_labels(y, unlabeled, origin)
     if y.dtype.kind not in "biuf":
         raise SourceError(f"{origin}: labels must be texts or numbers; got {y.dtype}")
     if y.dtype.kind == "f":
-        y = _floats(y, origin)
+        y = _float_labels(y, origin)
     elif y.dtype.kind == "b":
         y = y.astype(np.int64)
-    if unlabelled is None:
+    if unlabeled is None:
         return y
     try:
-        none = y == (int(unlabelled) if WHOLE.fullmatch(str(unlabelled)) else float(unlabelled))
+        none = y == (int(unlabeled) if WHOLE.fullmatch(str(unlabeled)) else float(unlabeled))
     except ValueError:
         raise SourceError(
-            f"{origin} has numeric labels: unlabelled={unlabelled!r} must be a number"
+            f"{origin} has numeric labels: unlabeled={unlabeled!r} must be a number"
         ) from None
-    exact = y.dtype.kind == "f" or not len(y) or max(-int(y.min()), int(y.max())) <= EXACT
+    exact = y.dtype.kind == "f" or not len(y) or max(-int(y.min()), int(y.max())) <= MAX_EXACT
     return np.where(none, np.nan, y) if exact else np.ma.MaskedArray(y, none)
 
 
-def _texts(y: AnyArray, unlabelled: str | None, origin: str) -> AnyArray:
+def _text_labels(y: AnyArray, unlabeled: str | None, origin: str) -> AnyArray:
     words = [
         decode(v) if isinstance(v, bytes) else str(v)
         for v in (np.squeeze(v).item() if isinstance(v, np.ndarray) else v for v in y)
     ]
     for i, word in enumerate(words):
-        _storable(word, f"{origin}: row {i} (from 0)")
+        _require_storable(word, f"{origin}: row {i} (from 0)")
     y = np.array(words, dtype=np.str_)
-    return y if unlabelled is None else np.where(y == str(unlabelled), "", y)
+    return y if unlabeled is None else np.where(y == str(unlabeled), "", y)
 
 
-def _floats(y: AnyArray, origin: str) -> AnyArray:
-    """The labels as integers if they are small whole numbers."""
+def _float_labels(y: AnyArray, origin: str) -> AnyArray:
+    """Return labels as integers if all are small whole numbers, else as float64."""
     if np.isinf(y).any():
         raise SourceError(
             f"{origin}: label {int(np.flatnonzero(np.isinf(y))[0])} (from 0) is infinite"
@@ -130,13 +127,11 @@ def _floats(y: AnyArray, origin: str) -> AnyArray:
     if y.dtype.itemsize > 8 and not np.array_equal(y.astype(np.float64), y, equal_nan=True):
         raise SourceError(f"{origin}: labels of {y.dtype} do not fit in float64")
     y = y.astype(np.float64)
-    return y.astype(np.int64) if np.all(y == np.round(y)) and np.all(np.abs(y) <= EXACT) else y
+    return y.astype(np.int64) if np.all(y == np.round(y)) and np.all(np.abs(y) <= MAX_EXACT) else y
 
 
-def beside(path: str, n: int, unlabelled: str | None) -> AnyArray:
-    """Labels from a file of their own: .npy, or a text with one a line, where an empty line is
-    unlabelled.
-    """
+def read_labels(path: str, n: int, unlabeled: str | None) -> AnyArray:
+    """Read labels from a separate file: .npy, or text with one per line and "" if unlabeled."""
     if not Path(path).is_file():
         raise SourceError(
             f"{path} does not exist: labels= must name a .npy file or a "
@@ -144,42 +139,40 @@ def beside(path: str, n: int, unlabelled: str | None) -> AnyArray:
         )
     if path.endswith(".npy"):
         try:
-            return many(disk.load(path), n, unlabelled, path)
+            return as_label_array(disk.load(path), n, unlabeled, path)
         except (ValueError, EOFError) as error:
             if isinstance(error, SourceError):
                 raise
             raise SourceError(f"{path} is not an array of labels: {error}") from error
-    with opened(path) as file:
+    with open_decompressed(path) as file:
         words = [decode(line).strip() for line in file]
     try:
-        numbers = [number(word) if word else None for word in words]
+        numbers = [parse_number(word) if word else None for word in words]
     except ValueError:
-        return many(np.array(words, dtype=object), n, unlabelled, path)
+        return as_label_array(np.array(words, dtype=object), n, unlabeled, path)
     if any(isinstance(v, float) for v in numbers):
         numbers = [None if v is None else float(v) for v in numbers]
-    y = gathered(numbers, path)
+    y = pack_labels(numbers, path)
     if isinstance(y, list):  # integers that no array of numbers holds go by name
-        y = np.array(["" if v is None else name_of(v) for v in y])
-    return many(y, n, unlabelled, path)
+        y = np.array(["" if v is None else label_text(v) for v in y])
+    return as_label_array(y, n, unlabeled, path)
 
 
-def number(word: str) -> int | float:
-    """The number that a word is: an integer, exactly, if it has digits only.
+def parse_number(word: str) -> int | float:
+    """Return the number that a word stands for, an integer if it has digits only.
 
     Raises
     ------
     ValueError
-        It is none.
+        The word is no number.
     """
-    if "_" in word:  # Python's grammar, nobody's labels
+    if "_" in word:  # Python allows 1_000, files of labels do not
         raise ValueError(word)
     return int(word) if WHOLE.fullmatch(word) else float(word)
 
 
-def gathered(labels: Sequence[Label], origin: str) -> Any:
-    """Labels of rows read one by one as `Rows` holds them: an array where one holds them exactly,
-    else a list.
-    """
+def pack_labels(labels: Sequence[Label], origin: str) -> Any:
+    """Return labels as `Rows.y` holds them: an array if it is exact, else a list."""
     kinds = {
         "set" if isinstance(v, tuple) else "text" if isinstance(v, str) else "number"
         for v in labels
@@ -192,9 +185,9 @@ def gathered(labels: Sequence[Label], origin: str) -> Any:
             raise SourceError(f"{origin}: either all labels or none must be lists")
         return [v or () for v in labels]
     if "text" in kinds:
-        return np.array(["" if v is None else name_of(v) for v in labels])
+        return np.array(["" if v is None else label_text(v) for v in labels])
     whole = [v for v in labels if isinstance(v, int)]
-    if whole and max(map(abs, whole)) > EXACT:
+    if whole and max(map(abs, whole)) > MAX_EXACT:
         return labels
     return (
         np.array([np.nan if v is None else v for v in labels])

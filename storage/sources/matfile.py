@@ -23,7 +23,7 @@ import scipy.io
 import scipy.sparse as sp
 from scipy.io.matlab import MatReadError, MatReadWarning
 
-# what SciPy raises for bytes that are not what they should be
+# what SciPy may raise for damaged bytes
 BROKEN = (
     *(MatReadError, MatReadWarning, zlib.error, EOFError, OSError, ValueError, ArithmeticError),
     *(LookupError, TypeError, AttributeError, UnboundLocalError, RuntimeError),
@@ -32,16 +32,16 @@ COMMAND = [sys.executable, "-P", __file__]
 
 
 def extract(path: str, folder: Path, x: str | None, y: str | None, room: int) -> dict[str, Any]:
-    """Save the matrix and the labels of a file as .npy files, by a process of its own.
+    """Save the matrix and the labels of a file as .npy files, in a separate process.
 
     Parameters
     ----------
     path : str
         The file.
     folder : Path
-        Where X.npy, or data.npy, indices.npy and indptr.npy, and own_y.npy go.
+        The folder for X.npy, or data.npy, indices.npy and indptr.npy, and for own_y.npy.
     x, y : str or None
-        The names of the variables, as `variables` takes them.
+        The names of the variables, as in `variables`.
     room : int
         The bytes that reading may take.
 
@@ -77,23 +77,23 @@ def extract(path: str, folder: Path, x: str | None, y: str | None, room: int) ->
     return reply
 
 
-def variables(there: Any, x: str | None, y: str | None) -> tuple[str | None, str | None]:
+def variables(names: Any, x: str | None, y: str | None) -> tuple[str | None, str | None]:
     """Return the names of the matrix and of the labels.
 
     Parameters
     ----------
-    there : collection of str
+    names : collection of str
         The variables of the file.
     x, y : str or None
-        The names that the user gave. Without, the first there is of X and fea, of Y, y and gnd.
+        The names that the user gave. None takes X, else fea, and Y, else y, else gnd.
 
     Returns
     -------
     tuple of str or None
         None where there is no such variable.
     """
-    x = x or next((name for name in ("X", "fea") if name in there), None)
-    return x, y or next((name for name in ("Y", "y", "gnd") if name in there), None)
+    x = x or next((name for name in ("X", "fea") if name in names), None)
+    return x, y or next((name for name in ("Y", "y", "gnd") if name in names), None)
 
 
 def projected(path: str, shape: list[int], kind: str) -> int:
@@ -120,13 +120,15 @@ def projected(path: str, shape: list[int], kind: str) -> int:
 # --- in the process -------------------------------------------------------------------------------
 
 
-def _saved(path: str, folder: Path, x: str | None, y: str | None, room: int) -> dict[str, Any]:
-    there = {
+def _save_variables(
+    path: str, folder: Path, x: str | None, y: str | None, room: int
+) -> dict[str, Any]:
+    shapes = {
         name: ([int(side) for side in shape], kind) for name, shape, kind in scipy.io.whosmat(path)
     }
-    reply: dict[str, Any] = {"variables": there}
-    x, y = variables(there, x, y)
-    if x not in there or (y and y not in there) or projected(path, *there[x]) > room:
+    reply: dict[str, Any] = {"variables": shapes}
+    x, y = variables(shapes, x, y)
+    if x not in shapes or (y and y not in shapes) or projected(path, *shapes[x]) > room:
         return reply
     content = scipy.io.loadmat(path, variable_names=[x, y] if y else [x])
     X = content.pop(x)
@@ -143,7 +145,7 @@ def _saved(path: str, folder: Path, x: str | None, y: str | None, room: int) -> 
 
 
 def _labels(y: Any) -> Any:
-    """Labels as an array that has no objects: a cell array holds arrays of one text each."""
+    """Return labels as an array without objects. A cell array holds arrays of one text each."""
     if sp.issparse(y):
         return y.toarray()
     if y.dtype != object:
@@ -155,13 +157,13 @@ def _save(folder: Path, **arrays: Any) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, array in arrays.items():
         with open(folder / f"{name}.npy", "wb") as file:
-            # through Python, whose errors have numbers
+            # writes through Python, whose errors have an errno
             out: Any = SimpleNamespace(write=file.write)
             np.lib.format.write_array(out, np.asarray(array), allow_pickle=False)
 
 
 def _limit(room: int) -> None:
-    """Bound the memory from here on, where the system can, and leave no core file."""
+    """Bound the memory from here on, if the system can, and write no core file."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -180,10 +182,10 @@ def main(task: dict[str, Any]) -> None:
         The parameters of `extract`.
     """
     _limit(task["room"])
-    # a variable that comes twice, or can't be read
+    # SciPy warns of a variable that comes twice or can't be read
     warnings.simplefilter("error", MatReadWarning)
     try:
-        reply = _saved(**task | {"folder": Path(task["folder"])})
+        reply = _save_variables(**task | {"folder": Path(task["folder"])})
     except MemoryError:
         reply = {"memory": True}
     except BROKEN as error:

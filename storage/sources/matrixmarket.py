@@ -12,9 +12,9 @@ import numpy as np
 
 from storage.errors import SourceError
 from storage.sources import gate
-from storage.sources.arrays import Saved
-from storage.sources.base import opened
-from storage.sources.spool import CHUNK, Spool, Triplets, dense, save_triplets
+from storage.sources.arrays import SpooledMatrix
+from storage.sources.base import open_decompressed
+from storage.sources.spool import CHUNK, Spool, Triplets, dense_spool, save_triplets
 
 GRAMMAR: dict[str, Any] = {
     "sep": r"\s+",
@@ -25,11 +25,11 @@ GRAMMAR: dict[str, Any] = {
 }
 
 
-class MatrixMarket(Saved):
-    """A general matrix of real numbers, integers or a pattern, coordinate or array, read in chunks
-    whatever the order of its entries.
+class MatrixMarket(SpooledMatrix):
+    """A general matrix of real numbers, integers or a pattern, as coordinates or as an array.
 
-    Takes the options of `storage.sources.arrays`.
+    It is read in chunks, whatever the order of its entries. It takes the options of
+    `storage.sources.arrays`.
     """
 
     format = "mtx"
@@ -38,7 +38,7 @@ class MatrixMarket(Saved):
     def sniff(cls, path: Path, head: bytes) -> bool:
         return head[:14].lower() == b"%%matrixmarket"
 
-    def spooled(self, folder: Path) -> Spool:
+    def make_spool(self, folder: Path) -> Spool:
         layout, field, symmetry, shape, nnz, start = self._header()
         if field not in ("real", "integer", "pattern") or symmetry != "general":
             raise SourceError(
@@ -47,14 +47,14 @@ class MatrixMarket(Saved):
             )
         if layout == "array":
             folder.mkdir(parents=True, exist_ok=True)
-            # it grows with the values that come, not as the header announces
+            # the file grows with its values, not to the size that the header states
             with open(folder / "X.npy", "wb") as out:
-                # column after column, as the file has it
+                # column by column, like the source
                 header = {"descr": "<f8", "fortran_order": True, "shape": shape}
                 np.lib.format.write_array_header_1_0(out, header)
                 for table in self._tables(["value"], start, nnz):
                     out.write(table["value"].to_numpy(dtype="<f8").tobytes())
-            return dense(folder, self.path)
+            return dense_spool(folder, self.path)
 
         def entries() -> Iterator[Triplets]:
             for table in self._tables(
@@ -66,14 +66,12 @@ class MatrixMarket(Saved):
         return save_triplets(folder, self.path, entries, shape, np.float64)
 
     def _tables(self, names: list[str], start: int, count: int) -> Iterator[Any]:
-        """The lines after the first `start` ones, a chunk at a time; there must be `count` of
-        them.
-        """
+        """Yield the lines after the first `start`, in chunks. There must be `count` of them."""
         import pandas as pd
 
         kinds = {name: np.float64 if name == "value" else np.int64 for name in names}
         seen = 0
-        with opened(self.path) as file, warnings.catch_warnings():
+        with open_decompressed(self.path) as file, warnings.catch_warnings():
             # a line with more columns than the others
             warnings.simplefilter("error", pd.errors.ParserWarning)
             for _ in range(start):
@@ -85,7 +83,7 @@ class MatrixMarket(Saved):
                         break
                     yield table
             except pd.errors.EmptyDataError:
-                pass  # no entry, as the count must then say
+                pass  # no entry; the count is checked below
             except (ValueError, pd.errors.ParserError, pd.errors.ParserWarning) as error:
                 raise SourceError(
                     f"{self.path}, after line {start + seen}: {str(error).strip().splitlines()[0]}"
@@ -97,8 +95,8 @@ class MatrixMarket(Saved):
             )
 
     def _header(self) -> tuple[str, str, str, tuple[int, int], int, int]:
-        """Layout, field, symmetry, shape, entries, and how many lines come before them."""
-        with opened(self.path) as file:
+        """Return layout, field, symmetry, shape, number of entries, and number of lines before."""
+        with open_decompressed(self.path) as file:
             words = file.readline(1 << 10).decode("ascii", "replace").lower().split()
             line, count = file.readline(1 << 16), 2
             while line.startswith(b"%") or (line and not line.strip()):

@@ -1,6 +1,4 @@
-"""Records with named fields, of which some say what a sample is: what JSON Lines, CSV and Parquet
-share.
-"""
+"""Records with named fields: what JSON Lines, CSV and Parquet share."""
 
 from __future__ import annotations
 
@@ -11,17 +9,27 @@ from typing import Any, Self
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
 from storage.sources import labels as label_rules
-from storage.sources.base import Document, Label, Source, decompress, is_compressed, shortened
+from storage.sources.base import Document, Label, Source, decompress, is_compressed, shorten
 
 
-class Fields(Source):
-    """Records of a file.
+class RecordFile(Source):
+    """A file of records.
 
-    Parameters ---------- text, label, split, name : the fields that hold them. Only the text must
-    be there; a label may be a text, a number
-        or a list (multi-label); one that is null, empty or missing is unlabelled; split holds train
-        or test.
-    unlabelled : the label that also means "none".
+    Parameters
+    ----------
+    path : str
+        The file, plain or compressed.
+    text : str, default="text"
+        Name of the field with the text, which every record must have.
+    label : str, default="label"
+        Name of the field with the label: text, a number or a list (multi-label). A sample is
+        unlabeled if it is null, empty or missing.
+    split : str, default="split"
+        Name of the field with "train" or "test".
+    name : str, default="id"
+        Name of the field with the name of the sample.
+    unlabeled : str or None, default=None
+        A label that also means "none".
     """
 
     def __init__(
@@ -32,15 +40,15 @@ class Fields(Source):
         label: str = "label",
         split: str = "split",
         name: str = "id",
-        unlabelled: str | None = None,
+        unlabeled: str | None = None,
     ) -> None:
         self.path = self.plain = path  # plain: the decompressed file
-        self.text, self.label, self.split, self.name, self.unlabelled = (
+        self.text, self.label, self.split, self.name, self.unlabeled = (
             text,
             label,
             split,
             name,
-            unlabelled,
+            unlabeled,
         )
 
     def files(self) -> list[Path]:
@@ -50,6 +58,7 @@ class Fields(Source):
         settings = {
             k: v for k, v in vars(self).items() if k not in ("path", "plain", "folder", "room")
         }
+        settings["unlabelled"] = settings.pop("unlabeled")  # as earlier versions hashed it
         return fingerprint_of(self.format, identity_of(self.files()), sorted(settings.items()))
 
     def unpacked(self, scratch: Path) -> Self:
@@ -60,39 +69,35 @@ class Fields(Source):
         return ready
 
     def document(self, text: Any, label: Any, split: Any, name: Any, place: object) -> Document:
-        """`place` is only written out in an error."""
+        """Return the document of a record. `place` is written out in an error only."""
         if not isinstance(text, str):
             raise SourceError(f"{place}: {self.text} must be a text; got {type(text).__name__}")
         return Document(
             _characters(text),
-            self.labelled(label, place),
-            self.half(split, place),
-            self.called(name),
+            self.read_label(label, place),
+            self.read_split(split, place),
+            self.read_name(name),
         )
 
-    def called(self, name: Any) -> str:
+    def read_name(self, name: Any) -> str:
         return "" if name is None else _characters(str(name))
 
-    def labelled(self, label: Any, place: object) -> Label:
-        return label_rules.one(label, self.unlabelled, place)
+    def read_label(self, label: Any, place: object) -> Label:
+        return label_rules.as_label(label, self.unlabeled, place)
 
-    def half(self, split: Any, place: object) -> str | None:
+    def read_split(self, split: Any, place: object) -> str | None:
         if split not in (None, "", "train", "test"):
-            raise SourceError(
-                f"{place}: {self.split} must be train or test; got {shortened(split)}"
-            )
+            raise SourceError(f"{place}: {self.split} must be train or test; got {shorten(split)}")
         return split or None
 
 
 def _characters(text: str) -> str:
-    """The text with a ? for each lone half of a surrogate pair, which is no character and has no
-    bytes in UTF-8.
-    """
+    """Replace each lone half of a surrogate pair by a ?, as it has no bytes in UTF-8."""
     return text.encode("utf-8", "replace").decode()
 
 
-class Cut(Fields):
-    """A file that is cut by bytes."""
+class ByteRangeFile(RecordFile):
+    """A file of records that is cut into byte ranges."""
 
     def length(self) -> int:
         length = Path(self.plain).stat().st_size

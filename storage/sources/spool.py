@@ -1,7 +1,8 @@
-"""Arrays on scratch that are read by row range: where formats that can't be cut are unpacked to.
+"""Matrices on scratch that are read by row range, for formats that can't be cut.
 
-A dense array stays as it is; sparse ones become csr: a file that lists its entries by column, or
-in no order, is transposed out of core by two passes over its entries (count, then place).
+A dense array stays as it is, and a sparse one becomes csr. Entries that come by column or in no
+order are transposed out of core in two passes: the first counts them per row, the second writes
+them.
 """
 
 from __future__ import annotations
@@ -25,11 +26,10 @@ Triplets = tuple[AnyArray, AnyArray, AnyArray]  # row, column, value
 
 
 class Spool(NamedTuple):
-    """A matrix on scratch, as X.npy (k × d, or k images) or data.npy, indices.npy and indptr.npy;
-    labels as y.npy.
+    """A matrix on scratch, of shape (n, d).
 
-    origin : the source's path, for messages.
-    shape : (n, d).
+    Its folder holds X.npy (n × d, or n images) or data.npy, indices.npy and indptr.npy, and the
+    labels as y.npy. `origin` is the path of the source, for messages.
     """
 
     folder: str
@@ -37,13 +37,13 @@ class Spool(NamedTuple):
     shape: tuple[int, int]
 
     def array(self, name: str) -> AnyArray:
-        return disk.mapped(Path(self.folder) / f"{name}.npy")
+        return disk.map_file(Path(self.folder) / f"{name}.npy")
 
     def has(self, name: str) -> bool:
         return (Path(self.folder) / f"{name}.npy").exists()
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
-        """Row ranges that take about `size` bytes as csr."""
+        """Return row ranges that take about `size` bytes each as csr."""
         n, _ = self.shape
         total = 8 * self.array("X").size if self.has("X") else 12 * len(self.array("data")) + 8 * n
         return row_ranges(n, total, size)
@@ -51,26 +51,26 @@ class Spool(NamedTuple):
     def read(self, piece: tuple[int, int]) -> Rows:
         start, stop = piece
         X = (
-            flat(self.array("X")[start:stop], self.origin)
+            flatten_rows(self.array("X")[start:stop], self.origin)
             if self.has("X")
             else self._csr(start, stop)
         )
-        return Rows(checked(X, self.origin, start), self._labels(start, stop))
+        return Rows(check_rows(X, self.origin, start), self._labels(start, stop))
 
     def _labels(self, start: int, stop: int) -> AnyArray | None:
         if not self.has("y"):
             return None
         y = np.array(self.array("y")[start:stop])
         return (
-            np.ma.MaskedArray(y, self.array("unlabelled")[start:stop])
-            if self.has("unlabelled")
+            np.ma.MaskedArray(y, self.array("unlabeled")[start:stop])
+            if self.has("unlabeled")
             else y
         )
 
     def _csr(self, start: int, stop: int) -> sp.csr_array:
         indptr = np.array(self.array("indptr")[start : stop + 1], dtype=np.int64)
         cut = slice(indptr[0], indptr[-1])
-        return csr(
+        return make_csr(
             self.array("data")[cut],
             self.array("indices")[cut],
             indptr,
@@ -80,17 +80,15 @@ class Spool(NamedTuple):
 
 
 def row_ranges(n: int, total: int, size: int) -> list[tuple[int, int]]:
-    """Cut n rows of `total` bytes together in ranges of about `size` bytes, one row at least."""
+    """Cut n rows of `total` bytes in all into ranges of about `size` bytes, at least a row each."""
     rows = max(1, size * n // max(total, 1))
     return [(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
-def csr(
+def make_csr(
     data: AnyArray, indices: AnyArray, indptr: AnyArray, shape: tuple[int, int], origin: str
 ) -> sp.csr_array:
-    """A row block of checked indices, sorted in a row; the values of repeated entries are
-    summed.
-    """
+    """Return rows with checked and sorted indices. Repeated entries are summed."""
     if (
         np.any(np.diff(indptr) < 0)
         or len(data) != len(indices)
@@ -107,24 +105,24 @@ def csr(
     return X
 
 
-def flat(block: AnyArray, origin: str) -> sp.csr_array:
-    """Rows of a dense block; an image's pixels are taken columns first, as MATLAB does."""
+def flatten_rows(block: AnyArray, origin: str) -> sp.csr_array:
+    """Return the rows of a dense block. Images are flattened columns first, as in MATLAB."""
     if block.ndim == 3:
         block = block.transpose(0, 2, 1).reshape(len(block), -1)
     return sp.csr_array(np.asarray(block, dtype=gate.real_type(block.dtype, origin)))
 
 
-def checked(X: sp.csr_array, origin: str, start: int) -> sp.csr_array:
-    """Rows from `start` on, as floats that all fit in a store."""
+def check_rows(X: sp.csr_array, origin: str, start: int) -> sp.csr_array:
+    """Return rows as floats that all fit in a store. The first one is row `start` of the source."""
     return gate.require_values(
         X.astype(gate.real_type(X.dtype, origin), copy=False),
         lambda row: f"{origin}: row {start + row}",
     )
 
 
-def dense(folder: Path, origin: str) -> Spool:
-    """The spool of the array X.npy that lies in `folder`."""
-    X = disk.mapped(folder / "X.npy")
+def dense_spool(folder: Path, origin: str) -> Spool:
+    """Return the spool of the array X.npy in a folder."""
+    X = disk.map_file(folder / "X.npy")
     if X.ndim not in (2, 3):
         raise SourceError(
             f"{origin} has {X.ndim} dimensions: a matrix must have 2, a stack of images 3"
@@ -133,8 +131,8 @@ def dense(folder: Path, origin: str) -> Spool:
     return Spool(str(folder), origin, gate.require_shape(len(X), math.prod(X.shape[1:]), origin))
 
 
-def sparse(folder: Path, origin: str, shape: tuple[int, int]) -> Spool:
-    """The spool of the csr arrays data.npy, indices.npy and indptr.npy that lie in `folder`."""
+def sparse_spool(folder: Path, origin: str, shape: tuple[int, int]) -> Spool:
+    """Return the spool of the csr arrays data.npy, indices.npy and indptr.npy in a folder."""
     spool = Spool(str(folder), origin, gate.require_shape(*shape, origin))
     stored = len(spool.array("data"))
     gate.real_type(spool.array("data").dtype, origin)
@@ -147,11 +145,11 @@ def sparse(folder: Path, origin: str, shape: tuple[int, int]) -> Spool:
 
 
 def save_labels(spool: Spool, y: AnyArray | None) -> Spool:
-    """Lay labels of `storage.sources.labels.many` beside the matrix."""
+    """Save labels, as `storage.sources.labels.as_label_array` gives them, beside the matrix."""
     if y is not None:
         _save(Path(spool.folder), y=np.ma.getdata(y))
         if isinstance(y, np.ma.MaskedArray):
-            _save(Path(spool.folder), unlabelled=np.ma.getmaskarray(y))
+            _save(Path(spool.folder), unlabeled=np.ma.getmaskarray(y))
     return spool
 
 
@@ -168,8 +166,9 @@ def save_triplets(
     shape: tuple[int, int],
     dtype: Any,
 ) -> Spool:
-    """csr on scratch from entries in any order, `entries` being called twice; holds n counts and
-    one chunk.
+    """Write csr on scratch from entries in any order.
+
+    `entries` is called twice. Memory holds n counts and one chunk of entries.
     """
     n, d = gate.require_shape(*shape, origin)
     gate.real_type(np.dtype(dtype), origin)
@@ -196,8 +195,9 @@ def save_triplets(
 
 
 def csc_triplets(data: Any, indices: Any, indptr: AnyArray) -> Iterator[Triplets]:
-    """The entries of a csc matrix, a chunk at a time; `data` and `indices` may be on disk, `indptr`
-    is checked.
+    """Yield the entries of a csc matrix in chunks.
+
+    `data` and `indices` may be on disk. `indptr` must be checked before.
     """
     nnz = data.shape[0]
     for start in range(0, nnz, CHUNK):

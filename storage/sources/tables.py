@@ -1,7 +1,7 @@
 """Tables with a text column: CSV (or any delimiter) and Parquet, read by pyarrow in batches.
 
-CSV is cut where records end (a line end outside quotes), found in one scan, so that pieces are read
-in parallel; Parquet is cut between its row groups. A folder of Parquet files is one table.
+CSV is cut where records end, at line ends outside quotes, which one scan finds. Parquet is cut
+between its row groups. A folder of Parquet files is one table.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ import numpy as np
 from storage import disk
 from storage.errors import SourceError
 from storage.sources.base import Document, TextSource
-from storage.sources.records import Cut, Fields
+from storage.sources.records import ByteRangeFile, RecordFile
 
-if TYPE_CHECKING:  # pandas comes with it: 70 MB that only a worker which reads tables should pay
+if TYPE_CHECKING:  # it takes 70 MB, which only a worker that reads tables should pay
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
-GROUP = 32 << 20  # bytes of a row group that a task may read whole
-# rows of Parquet held at a time, and bytes when it is written again
-BATCH, BATCH_SIZE = 4096, 4 << 20
-SCAN = 1 << 22  # bytes of CSV scanned at a time
+MAX_GROUP_BYTES = 32 << 20  # of a row group that a task reads whole
+# of Parquet: rows held at a time, and their bytes when row groups are rewritten
+BATCH_ROWS, BATCH_BYTES = 4096, 4 << 20
+SCAN_BYTES = 1 << 22  # bytes of CSV scanned at a time
 SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 
 
-class Table(Fields, TextSource):
-    """What both share: columns, and documents of a batch."""
+class Table(RecordFile, TextSource):
+    """A table with a text column."""
 
-    def _wanted(self, columns: list[str]) -> list[str]:
-        """The columns to read; the text must be one of them."""
+    def _columns_to_read(self, columns: list[str]) -> list[str]:
+        """Return the columns to read. The text must be one of them."""
         if self.text not in columns:
             raise SourceError(
                 f"{self.path} has no column {self.text!r}, only "
@@ -69,12 +69,15 @@ class Table(Fields, TextSource):
             yield self.document(words or "", label, split, name, f"{where} {i} (from 0)")
 
 
-class Csv(Table, Cut):
+class Csv(Table, ByteRangeFile):
     """Comma- or tab-separated values with a header line; UTF-8, plain or compressed.
 
-    Takes the options of `storage.sources.records`, and
+    It takes the options of `storage.sources.records.RecordFile` and one more.
 
-    delimiter : default: by the suffix (.csv, .tsv), else a comma.
+    Parameters
+    ----------
+    delimiter : str or None, default=None
+        One character. None goes by the suffix (.csv, .tsv), else takes a comma.
     """
 
     format = "csv"
@@ -87,12 +90,10 @@ class Csv(Table, Cut):
         label: str = "label",
         split: str = "split",
         name: str = "id",
-        unlabelled: str | None = None,
+        unlabeled: str | None = None,
         delimiter: str | None = None,
     ) -> None:
-        super().__init__(
-            path, text=text, label=label, split=split, name=name, unlabelled=unlabelled
-        )
+        super().__init__(path, text=text, label=label, split=split, name=name, unlabeled=unlabeled)
         suffixes = [s for s in Path(path).suffixes if s in SUFFIXES]
         self.delimiter = delimiter or (SUFFIXES[suffixes[-1]] if suffixes else ",")
         if len(self.delimiter) != 1:
@@ -103,10 +104,10 @@ class Csv(Table, Cut):
         return bool(set(path.suffixes) & set(SUFFIXES)) and bool(head) and b"\0" not in head
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
-        """Byte ranges that begin and end between records; the first one holds the header."""
+        """Return byte ranges that begin and end between records. The first holds the header."""
         length, cuts, aim, inside, at = self.length(), [0], size, False, 0
         with open(self.plain, "rb") as file:
-            while chunk := file.read(SCAN):
+            while chunk := file.read(SCAN_BYTES):
                 raw = np.frombuffer(chunk, np.uint8)
                 quoted = np.cumsum(raw == ord('"')) + int(inside)
                 for end in (
@@ -121,7 +122,7 @@ class Csv(Table, Cut):
         if cuts[-1] < length:
             cuts.append(length)
         for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
-            # beyond `size` lies one record
+            # the part beyond `size` is one record
             self.require_room(stop - start - size, f"{self.path}, after byte {start}")
         return list(zip(cuts[:-1], cuts[1:], strict=True))
 
@@ -131,7 +132,7 @@ class Csv(Table, Cut):
 
         start, stop = piece
         columns, after = self._header()
-        wanted = self._wanted(columns)
+        wanted = self._columns_to_read(columns)
         with open(self.plain, "rb") as file:
             file.seek(max(start, after))
             raw = file.read(max(0, stop - file.tell()))
@@ -163,7 +164,7 @@ class Csv(Table, Cut):
             ) from error
 
     def _header(self) -> tuple[list[str], int]:
-        """The column names, and where the records begin."""
+        """Return the names of the columns, and the byte at which the records begin."""
         with open(self.plain, "rb") as file:
             line = file.readline(1 << 20)
             while line.count(b'"') % 2 and (more := file.readline(1 << 20)):
@@ -178,7 +179,7 @@ class Csv(Table, Cut):
         return columns, after
 
 
-class Group(NamedTuple):
+class RowGroup(NamedTuple):
     """A row group of a Parquet file."""
 
     file: str
@@ -190,7 +191,7 @@ class Parquet(Table):
     """A Parquet file, or a folder of them. Takes the options of `storage.sources.records`."""
 
     format = "parquet"
-    folder: str | None = None  # where files with large row groups were written again, in small ones
+    folder: str | None = None  # of files rewritten with small row groups
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
@@ -201,80 +202,84 @@ class Parquet(Table):
         return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
 
     def unpacked(self, scratch: Path) -> Self:
-        """A row group is the smallest part that can be read alone, and some writers make one of a
-        whole file: such files are cut.
+        """Rewrite files with large row groups in small ones.
+
+        A row group is the smallest part that can be read alone, and some writers put a whole file
+        into one.
         """
-        if max((group.size for group in self._groups()), default=0) <= GROUP:
+        if max((group.size for group in self._groups()), default=0) <= MAX_GROUP_BYTES:
             return self
         ready = copy.copy(self)
         ready.folder = str(Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}")
         Path(ready.folder).mkdir(parents=True, exist_ok=True)
         for file in self.files():
-            self._cut(str(file), Path(ready.folder) / file.name)
+            self._rewrite(str(file), Path(ready.folder) / file.name)
         return ready
 
-    def _cut(self, file: str, target: Path) -> None:
+    def _rewrite(self, file: str, target: Path) -> None:
         import pyarrow as pa
         from pyarrow.parquet import ParquetWriter
 
-        with self._opened(file, pre_buffer=False) as table, _named(f"{file} is broken"):
-            wanted = self._wanted(table.schema_arrow.names)
+        with self._open(file, pre_buffer=False) as table, _arrow_errors(f"{file} is broken"):
+            wanted = self._columns_to_read(table.schema_arrow.names)
             schema = pa.schema([table.schema_arrow.field(name) for name in wanted])
             with ParquetWriter(target, schema, compression="lz4") as out:
                 size = sum(
                     table.metadata.row_group(i).total_byte_size for i in range(table.num_row_groups)
                 )
-                rows = max(1, min(BATCH, BATCH_SIZE * table.metadata.num_rows // max(size, 1)))
+                rows = max(
+                    1, min(BATCH_ROWS, BATCH_BYTES * table.metadata.num_rows // max(size, 1))
+                )
                 for batch in table.iter_batches(rows, columns=wanted, use_threads=False):
                     out.write_batch(batch)
 
-    def _groups(self) -> Iterator[Group]:
+    def _groups(self) -> Iterator[RowGroup]:
         for file in self.files():
             file = file if self.folder is None else Path(self.folder) / file.name
-            with self._opened(str(file)) as table:
-                self._wanted(table.schema_arrow.names)
+            with self._open(str(file)) as table:
+                self._columns_to_read(table.schema_arrow.names)
                 groups = [table.metadata.row_group(i) for i in range(table.num_row_groups)]
                 yield from (
-                    Group(str(file), i, group.total_byte_size)
+                    RowGroup(str(file), i, group.total_byte_size)
                     for i, group in enumerate(groups)
                     if group.num_rows
                 )
 
-    def pieces(self, size: int) -> list[Group]:
-        """Row groups, whatever `size`."""
+    def pieces(self, size: int) -> list[RowGroup]:
+        """Return the row groups, whatever `size`."""
         groups = list(self._groups())
         if not groups:
             raise SourceError(f"{self.path} holds no rows")
         return groups
 
-    def weight(self, piece: Group) -> int:
+    def weight(self, piece: RowGroup) -> int:
         return piece.size
 
-    def read(self, piece: Group) -> Iterator[Document]:
+    def read(self, piece: RowGroup) -> Iterator[Document]:
         first = 0
         with (
-            self._opened(piece.file) as table,
-            _named(f"{piece.file}, row group {piece.number} is broken"),
+            self._open(piece.file) as table,
+            _arrow_errors(f"{piece.file}, row group {piece.number} is broken"),
         ):
-            columns = self._wanted(table.schema_arrow.names)
+            columns = self._columns_to_read(table.schema_arrow.names)
             for batch in table.iter_batches(
-                BATCH, row_groups=[piece.number], columns=columns, use_threads=False
+                BATCH_ROWS, row_groups=[piece.number], columns=columns, use_threads=False
             ):
                 yield from self._documents(
                     batch, first, f"{piece.file}, row group {piece.number}: row"
                 )
                 first += batch.num_rows
 
-    def _opened(self, file: str, **settings: Any) -> ParquetFile:
+    def _open(self, file: str, **settings: Any) -> ParquetFile:
         from pyarrow.parquet import ParquetFile
 
-        with _named(f"{file} is not a whole Parquet file"):
+        with _arrow_errors(f"{file} is not a whole Parquet file"):
             return ParquetFile(file, **settings)
 
 
 @contextlib.contextmanager
-def _named(what: str) -> Iterator[None]:
-    """pyarrow's complaint as one line of ours."""
+def _arrow_errors(what: str) -> Iterator[None]:
+    """Turn an error of pyarrow into a SourceError of one line."""
     import pyarrow as pa
 
     try:
@@ -283,5 +288,5 @@ def _named(what: str) -> Iterator[None]:
         raise
     except (pa.ArrowException, ValueError, OSError) as error:
         if disk.is_full(error):
-            raise  # while a file was cut: its content is right
+            raise  # the file itself is right
         raise SourceError(f"{what}: {str(error).splitlines()[0]}") from error

@@ -1,13 +1,12 @@
-"""Folders of documents, or a tar or zip of one: the class is the subfolder, train/ and test/ halves
-are kept.
+"""Folders of documents, or tar or zip archives of them.
 
-An archive is never extracted: documents are read from where they lie in it, so no name in it can
-reach the file system. A compressed tar is decompressed once, into scratch, so that it can be cut.
+The subfolder is the class, and folders named train and test are the splits. An archive is never
+extracted: documents are read from where they lie in it, so no name in it can reach the file system.
+A compressed tar is decompressed once, to scratch, so that it can be cut.
 
-A folder and an archive of it hold the same documents. A hard link is a document of its own. A
-symbolic link counts in a folder, where its file can be read; an archive with one is refused by
-name, and so is one with a sparse member. Of two members with one name the last counts, as in
-unpacking.
+A folder and an archive of it hold the same documents. A hard link is a document. A symbolic link is
+one in a folder, but an archive with one is refused, and so is one with a sparse member. Of two
+members with the same name the last counts, as in unpacking.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bigfs.engine import require_memory
 from storage.errors import SourceError
@@ -32,26 +31,32 @@ from storage.sources.base import (
     TextSource,
     decode,
     decompress,
-    intact,
     is_compressed,
+    source_errors,
 )
 
 HALF = re.compile(r"(?:^|[-_. ])(train|test)(?:ing)?$", re.IGNORECASE)
-BLOCK = 512  # bytes: a tar's headers and its end are whole blocks
+BLOCK = 512  # bytes: the unit of a tar's headers and of its end
 HEADER_LIMIT = 1 << 20  # bytes of a member's name and attributes
-LEAST = 256  # bytes that a document counts at least: a piece of empty ones holds objects too
-LISTED = 250  # bytes of a name with its place (measured)
-LISTED_ZIP = 1000  # and of a zip's own list (measured)
-STEP = 1 << 12  # compressed bytes at a time: a bomb of bzip2 makes 80 MB of them
+MIN_COST = 256  # bytes that an empty document counts, as it is an object too
+NAME_BYTES = 250  # measured: bytes of a name and its place
+ZIP_ENTRY_BYTES = 1000  # measured: bytes of an entry in a zip's own list
+INFLATE_STEP = 1 << 12  # compressed bytes at a time, of which a bzip2 bomb makes 80 MB
 
 
 class Piece(NamedTuple):
     """Some documents, in order of their names.
 
-    names : of k files or members.
-    sizes : their k lengths in bytes.
-    offsets : where the bytes of each begin in a tar.
-    skip : how many leading folders all documents of the source share.
+    Attributes
+    ----------
+    names : list of str
+        Names of the files or members.
+    sizes : array of int
+        Their lengths in bytes.
+    offsets : array of int
+        The byte at which each begins in a tar.
+    skip : int
+        Number of leading folders that all documents of the source share.
     """
 
     names: list[str]
@@ -64,8 +69,8 @@ class Piece(NamedTuple):
 class Text(TextSource):
     """A folder, tar (plain, gz, bz2, xz) or zip of documents in UTF-8 or Latin-1.
 
-    ``prefix-train/class/file`` gives split and class; without halves the first folder that tells
-    documents apart is the class; without folders documents are unlabelled.
+    ``prefix-train/class/file`` gives the split and the class. Without a split, the first folder
+    that tells documents apart is the class. Without folders, documents are unlabeled.
     """
 
     format = "text"
@@ -95,7 +100,7 @@ class Text(TextSource):
         return replace(self, plain=str(scratch / "documents.tar"))
 
     def pieces(self, size: int) -> list[Piece]:
-        names, sizes, offsets = self._listed()
+        names, sizes, offsets = self._list_documents()
         if not names:
             raise SourceError(
                 f"{self.path} holds no documents: give a folder with one "
@@ -107,9 +112,9 @@ class Text(TextSource):
         room = 0
         for at, after in zip(order, [*order[1:], -1], strict=True):
             if after >= 0 and names[at] == names[after]:
-                continue  # the sort is stable: the last one of a name counts
-            self.require_room(sizes[at], f"{self.path}: {_shown(names[at])}")
-            cost = max(sizes[at], LEAST)
+                continue  # the sort is stable, so the last one of a name counts
+            self.require_room(sizes[at], f"{self.path}: {_as_text(names[at])}")
+            cost = max(sizes[at], MIN_COST)
             if not pieces or cost > room:
                 pieces.append(Piece([], array("q"), array("q"), skip))
                 room = size
@@ -123,21 +128,21 @@ class Text(TextSource):
         return sum(piece.sizes)
 
     def read(self, piece: Piece) -> Iterator[Document]:
-        with intact(f"{self.path} is broken"):
+        with source_errors(f"{self.path} is broken"):
             for name, raw in self._contents(piece):
-                label, split = _place(_parts(name), piece.skip)
+                label, split = _class_and_split(_parts(name), piece.skip)
                 yield Document(
-                    decode(raw), None if label is None else _shown(label), split, _shown(name)
+                    decode(raw), None if label is None else _as_text(label), split, _as_text(name)
                 )
 
     # --- the list -------------------------------------------------------------------------------
 
-    def _listed(self) -> tuple[list[str], array[int], array[int]]:
-        """Names, sizes and offsets of the documents; hidden files are left out."""
+    def _list_documents(self) -> tuple[list[str], array[int], array[int]]:
+        """Return names, sizes and offsets of the documents, without hidden files."""
         names: list[str] = []
         sizes, offsets = array("q"), array("q")
         links: list[tuple[str, str]] = []
-        with intact(f"{self.path} is broken"):
+        with source_errors(f"{self.path} is broken"):
             for name, size, offset, target in self._members():
                 if target:
                     links.append((name, target))
@@ -146,13 +151,13 @@ class Text(TextSource):
                     sizes.append(size)
                     offsets.append(offset)
                 if len(names) % (1 << 16) == 0:
-                    self._require_list(len(names) * LISTED)
-        self._require_list(len(names) * LISTED)
+                    self._require_list(len(names) * NAME_BYTES)
+        self._require_list(len(names) * NAME_BYTES)
         place = {name: at for at, name in enumerate(names)} if links else {}
         for name, target in links:
             if target not in place:
                 raise SourceError(
-                    f"{self.path}: {_shown(name)} is a hard link to {_shown(target)}, "
+                    f"{self.path}: {_as_text(name)} is a hard link to {_as_text(target)}, "
                     f"which is not a document in the archive"
                 )
             names.append(name)
@@ -165,23 +170,23 @@ class Text(TextSource):
             require_memory(size, f"the list of documents of {self.path}", self.room)
 
     def _members(self) -> Iterator[tuple[str, int, int, str]]:
-        """(name, size, offset, target of a hard link) of every file that is not hidden."""
+        """Yield (name, size, offset, target of a hard link) of every file that is not hidden."""
         if os.path.isdir(self.path):
             for name in _walk(self.path):
                 if not _is_hidden(name):
                     yield name, os.path.getsize(os.path.join(self.path, name)), 0, ""
-        elif self._zipped():
+        elif self._is_zip_archive():
             yield from self._in_zip()
         else:
             yield from self._in_tar()
 
-    def _zipped(self) -> bool:
+    def _is_zip_archive(self) -> bool:
         with open(self.plain or self.path, "rb") as file:
             return _is_zip(Path(self.plain or self.path), file.read(BLOCK))
 
     def _in_zip(self) -> Iterator[tuple[str, int, int, str]]:
         with zipfile.ZipFile(self.path) as archive:
-            self._require_list(len(archive.infolist()) * LISTED_ZIP)
+            self._require_list(len(archive.infolist()) * ZIP_ENTRY_BYTES)
             for info in archive.infolist():
                 if info.is_dir() or _is_hidden(info.filename):
                     continue
@@ -204,9 +209,9 @@ class Text(TextSource):
                 tar.members.clear()  # type: ignore[attr-defined]  # it keeps a kilobyte for each
                 if tar.offset <= at:  # type: ignore[attr-defined]  # a negative size would lead back for ever
                     raise SourceError(
-                        f"{self.path} is broken: the header of {_shown(member.name)} is bad"
+                        f"{self.path} is broken: the header of {_as_text(member.name)} is bad"
                     )
-                at, last = tar.offset, _shown(member.name)  # type: ignore[attr-defined]  # the next header
+                at, last = tar.offset, _as_text(member.name)  # type: ignore[attr-defined]  # the next header
                 if _is_hidden(member.name):
                     continue
                 if member.issym():
@@ -226,8 +231,9 @@ class Text(TextSource):
             self._require_end(file, tar.offset, last)  # type: ignore[attr-defined]  # where the end should be
 
     def _require_end(self, file: io.BufferedReader, offset: int, last: str) -> None:
-        """A tar ends with blocks of zeros, and nothing comes after them; `tarfile` takes any bad
-        header for the end.
+        """Refuse a tar that does not end with blocks of zeros.
+
+        `tarfile` takes any bad header for the end.
         """
         file.seek(offset)
         block = file.read(BLOCK)
@@ -245,22 +251,22 @@ class Text(TextSource):
         if os.path.isdir(self.path):
             for name in piece.names:
                 yield name, Path(self.path, name).read_bytes()
-        elif self._zipped():
+        elif self._is_zip_archive():
             with zipfile.ZipFile(self.path) as archive:
                 for name, size in zip(piece.names, piece.sizes, strict=True):
-                    yield name, _inflated(archive, name, size)
+                    yield name, _inflate(archive, name, size)
         else:
             with open(self.plain or self.path, "rb") as tar:
                 for name, size, offset in zip(piece.names, piece.sizes, piece.offsets, strict=True):
                     tar.seek(offset)
                     raw = tar.read(size)
                     if len(raw) < size:
-                        raise SourceError(f"{self.path} is broken: it ends inside {_shown(name)}")
+                        raise SourceError(f"{self.path} is broken: it ends inside {_as_text(name)}")
                     yield name, raw
 
 
 class _Headers(io.BufferedReader):
-    """A tar as `tarfile` reads its headers: no single one may take the memory."""
+    """A reader for `tarfile` that refuses a header which would fill the memory."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > HEADER_LIMIT:
@@ -268,11 +274,11 @@ class _Headers(io.BufferedReader):
         return super().read(size)
 
 
-def _inflated(archive: zipfile.ZipFile, name: str, size: int) -> bytes:
-    """A member of `size` bytes; one that is longer than its header says is not inflated further."""
+def _inflate(archive: zipfile.ZipFile, name: str, size: int) -> bytes:
+    """Read a member, but no further than the `size` bytes that its header states."""
     out = io.BytesIO()
     with archive.open(name) as member:
-        while out.tell() <= size and (part := member.read(STEP)):
+        while out.tell() <= size and (part := member.read(INFLATE_STEP)):
             out.write(part)
     if out.tell() != size:
         raise zipfile.BadZipFile(f"{name} has {out.tell()} bytes and the archive says {size}")
@@ -284,8 +290,9 @@ def _is_tar(head: bytes) -> bool:
 
 
 def _is_zip(path: Path, head: bytes) -> bool:
-    """By its first bytes, so that a truncated one is known too; by its end where a program comes
-    first.
+    """Return whether a file is a zip archive, by its first bytes or else by its end.
+
+    The first bytes show a truncated archive too. The end shows one that begins with a program.
     """
     return head.startswith((b"PK\x03\x04", b"PK\x05\x06")) or (
         not _is_tar(head) and zipfile.is_zipfile(path)
@@ -296,7 +303,7 @@ def _is_zip(path: Path, head: bytes) -> bool:
 
 
 def _walk(folder: str) -> list[str]:
-    """The files of a folder, from there, in order."""
+    """Return the sorted names of the files in a folder, relative to it."""
     names = []
     for home, _, files in os.walk(folder):
         inside = os.path.relpath(home, folder)
@@ -308,8 +315,8 @@ def _walk(folder: str) -> list[str]:
     return sorted(names)
 
 
-def _shown(name: str) -> str:
-    """A name as text: bytes that are not UTF-8 are read as Latin-1."""
+def _as_text(name: str) -> str:
+    """Return a name as text. Bytes that are not UTF-8 are read as Latin-1."""
     return decode(name.encode("utf-8", "surrogateescape"))
 
 
@@ -322,8 +329,9 @@ def _is_hidden(name: str) -> bool:
 
 
 def _shared_folders(names: list[str]) -> int:
-    """How many leading folders all documents share, less the one that may be their class or
-    half.
+    """Return the number of leading folders that all documents share.
+
+    A folder that may be their class or their split does not count.
     """
     shared, depth = _parts(names[0]), len(_parts(names[0]))
     for name in names:
@@ -337,13 +345,13 @@ def _shared_folders(names: list[str]) -> int:
     return skip
 
 
-def _place(parts: list[str], skip: int) -> tuple[str | None, str | None]:
-    """Class and split from the folders of a document."""
+def _class_and_split(parts: list[str], skip: int) -> tuple[str | None, str | None]:
+    """Return the class and the split of a document, from its folders."""
     parts = parts[skip:]
-    halves = [i for i, part in enumerate(parts[:-1]) if HALF.search(part)]
     split = None
-    if halves:
-        found: Any = HALF.search(parts[halves[0]])
-        split = found.group(1).lower()
-        parts = parts[halves[0] + 1 :]
+    for i, part in enumerate(parts[:-1]):
+        if match := HALF.search(part):
+            split = match.group(1).lower()
+            parts = parts[i + 1 :]
+            break
     return parts[0] if len(parts) > 1 else None, split

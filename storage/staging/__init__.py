@@ -1,1 +1,1 @@
-"""How a source becomes a store: pieces, scratch files, both layouts, one rename."""
+"""Staging: from the pieces of a source to scratch files, both layouts and one rename."""

@@ -1,4 +1,4 @@
-"""Where tiles begin and end, and which blocks make a segment."""
+"""Where tiles begin and end, and which blocks belong to a segment."""
 
 from __future__ import annotations
 
@@ -10,38 +10,40 @@ from bigfs.types import AnyArray
 from storage.format.manifest import Segment
 from storage.staging.scratch import Spill, lengths_of
 
-TILE = 1 << 21  # non-zeros a tile: half a second to a second of work
+TILE_NNZ = 1 << 21  # non-zeros per tile: half a second to a second of work
 
 
 def by_segment(
     segments: Sequence[Segment], spills: Sequence[Spill]
 ) -> Iterator[tuple[Segment, list[Spill]]]:
-    """Each segment with its blocks."""
+    """Yield each segment with its blocks."""
     rest = list(spills)
     for segment in segments:
-        mine, rows = [], 0
+        blocks: list[Spill] = []
+        rows = 0
         while rows < segment.stop - segment.start:
-            mine.append(rest.pop(0))
-            rows += mine[-1].rows
-        yield segment, mine
+            blocks.append(rest.pop(0))
+            rows += blocks[-1].rows
+        yield segment, blocks
 
 
 def row_bounds(
     segments: Sequence[Segment], spills: Sequence[Spill], tile_rows: int | None
 ) -> tuple[int, ...]:
-    """Where row tiles begin and end; none crosses a segment."""
+    """Return where row tiles begin and end. None crosses a segment."""
     cuts: list[int] = [segments[0].start]
-    for s, mine in by_segment(segments, spills):
+    for s, blocks in by_segment(segments, spills):
         if tile_rows:
             cuts += [*range(s.start + tile_rows, s.stop, tile_rows), s.stop]
         else:
-            cuts += [s.start + cut for cut in bounds(lengths_of(mine), TILE)[1:]]
+            cuts += [s.start + cut for cut in bounds(lengths_of(blocks), TILE_NNZ)[1:]]
     return tuple(cuts)
 
 
 def bounds(counts: Iterable[AnyArray], tile: int) -> tuple[int, ...]:
-    """Cut rows (columns) of these counts, which come in parts, in runs of about `tile`
-    non-zeros.
+    """Cut rows (or columns) into runs of about `tile` non-zeros.
+
+    `counts` yields the non-zeros per row, in parts.
     """
     cuts, row, total = [0], 0, 0
     for part in counts:

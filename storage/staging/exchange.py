@@ -1,4 +1,4 @@
-"""A store is built beside its place under a lock and gets its name by one rename."""
+"""Build a store beside its final place, under a lock, and give it its name by one rename."""
 
 from __future__ import annotations
 
@@ -59,20 +59,20 @@ def building(
     home.mkdir(parents=True, exist_ok=True)
     ownership.require_lock_file(lock)
     try:
-        with disk.named(home), FileLock(lock, timeout=wait):
+        with disk.naming_full_disk(home), FileLock(lock, timeout=wait):
             try:
                 _restore(work, uri)
                 for folder in {work, aside}:
                     ownership.discard(folder)
                     ownership.claim(folder)
                 (aside / "spills").mkdir()
-                with disk.named(home, aside), _published(uri, work) as target:
+                with disk.naming_full_disk(home, aside), _published(uri, work) as target:
                     yield target, aside / "spills"
             finally:
                 for folder in {work, aside}:
                     if ownership.is_ours(folder):
                         ownership.discard(folder)
-                # while it is held: who waits for it sees that it is gone, and locks a new one
+                # deleted while held: a process that waits for it locks a new one
                 lock.unlink(missing_ok=True)
     except Timeout:
         raise StoreError(
@@ -81,17 +81,17 @@ def building(
 
 
 def _restore(work: Path, uri: str) -> None:
-    """Give a store its name back that a killed exchange left without one."""
+    """Give a store its name back if a killed exchange left it without one."""
     if (work / "old").exists() and ownership.is_ours(work) and not os.path.exists(uri):
         os.rename(work / "old", uri)
 
 
 @contextlib.contextmanager
 def _published(uri: str, work: Path) -> Iterator[str]:
-    """Yield where to build the store, then give the store its name.
+    """Yield the place to build the store at, then give the store its name.
 
-    A store that grew is exchanged in two renames. In an object store the place is marked as ours
-    until the store is finished.
+    A store that grew is exchanged by two renames. In an object store, which cannot rename, the
+    store is built at its name, with our marker until it is finished.
     """
     if "://" not in uri:
         target = work / "new"

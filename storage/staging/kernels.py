@@ -1,4 +1,4 @@
-"""The inner loops of assembling: scatter sorted runs into columns, and add up columns."""
+"""The inner loops of the transpose: scatter sorted blocks into columns, and sum columns."""
 
 from __future__ import annotations
 
@@ -14,30 +14,34 @@ def scatter(
     counts: AnyArray,
     rows: AnyArray,
     values: AnyArray,
-    first: int,
+    first_row: int,
     cursor: AnyArray,
     out_rows: AnyArray,
     out_values: AnyArray,
 ) -> None:
-    """Append one block's entries to their columns: `counts[i]` of column `columns[i]`, whose next
-    free place is `cursor[columns[i]]`. Block after block in row order, the columns come out sorted.
+    """Append the entries of one block to their columns.
+
+    Column `columns[i]` gets `counts[i]` entries, written from `cursor[columns[i]]` on. Blocks that
+    come in row order leave every column sorted.
     """
     entry = 0
     for i in range(len(columns)):
-        place = cursor[columns[i]]
+        begin = cursor[columns[i]]
         for k in range(counts[i]):
-            out_rows[place + k] = rows[entry] + first
-            out_values[place + k] = values[entry]
+            out_rows[begin + k] = rows[entry] + first_row
+            out_values[begin + k] = values[entry]
             entry += 1
-        cursor[columns[i]] = place + counts[i]
+        cursor[columns[i]] = begin + counts[i]
 
 
 @njit(cache=True, nogil=True)
 def add_up(
     columns: AnyArray, counts: AnyArray, values: AnyArray, sums: AnyArray, squares: AnyArray
 ) -> None:
-    """Add one block's Σ x and Σ x² to those of its columns, in float64, entry after entry: block
-    after block in row order, they are the same whatever the tiling.
+    """Add Σ x and Σ x² of one block to those of its columns, in float64.
+
+    Entries are added one after the other. With blocks in row order, the sums do not depend on the
+    tiling.
     """
     entry = 0
     for i in range(len(columns)):
@@ -61,8 +65,10 @@ def add_up_classes(
     squares: AnyArray,
     present: AnyArray,
 ) -> None:
-    """Add one block's Σ x, Σ x² and number of entries to those of each of its columns (rows of
-    `sums`) and each class (columns of it); `code` of the block's rows, −1 for none.
+    """Add Σ x, Σ x² and the number of entries of one block, per column and class.
+
+    `sums`, `squares` and `present` are columns × classes. `code` holds the class of each row of the
+    block, −1 if unlabeled.
     """
     entry = 0
     for i in range(len(columns)):

@@ -1,8 +1,8 @@
-"""Labels of the blocks → one target: class codes, real values, or label sets.
+"""From the labels of the blocks to one target: class codes, real values, or label sets.
 
-The distinct labels of a block lie beside it on scratch with a code for each row; the driver only
-learns what they are like, so that it can `settle` what the target is. A label goes by its name,
-which is exact: no whole number becomes a float.
+The distinct labels of a block lie beside it on scratch, with a code for each row. The driver gets
+only their `LabelKind`, from which it can `decide_target`. Labels are compared as text, which is
+exact: no whole number becomes a float.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 
 from bigfs.types import AnyArray
 from storage.errors import SourceError
-from storage.sources.labels import name_of, number
-from storage.staging.scratch import Labels, Spill, open_array, save
+from storage.sources.labels import label_text, parse_number
+from storage.staging.scratch import LabelKind, Spill, open_array, save
 
 
 class Target(NamedTuple):
-    """kind : "class", "real", "multilabel", or None: no labels.
-    codes : the code of each label's name, an index of `class_names`.
+    """The target of all samples.
+
+    `kind` is "class", "real" or "multilabel", or None without labels. `codes` maps the text of a
+    label to its code, an index of `class_names`.
     """
 
     kind: str | None
@@ -30,63 +32,75 @@ class Target(NamedTuple):
     class_names: Sequence[str] = ()
 
 
-def save_labels(path: str, y: Any) -> Labels | None:
-    """Labels as `storage.sources.base.Rows` has them, onto scratch."""
+def save_labels(path: str, y: Any) -> LabelKind | None:
+    """Save the labels of a block, given as in `storage.sources.base.Rows`, on scratch."""
     if y is None:
         return None
     sets = isinstance(y, list) and any(isinstance(label, tuple) for label in y)
     if sets:
         rows = [
-            [
-                one
-                for one in (label if isinstance(label, tuple) else (label,))
-                if one not in (None, "")
-            ]
+            [v for v in (label if isinstance(label, tuple) else (label,)) if v not in (None, "")]
             for label in y
         ]
         save(path, set_sizes=np.array([len(row) for row in rows], dtype=np.int32))
         y = [label for row in rows for label in row]
-    classes, codes, texts, whole = distinct(y)
+    classes, codes, texts, whole = distinct_labels(y)
     save(path, classes=classes, codes=codes)
-    return Labels(texts, whole, sets)
+    return LabelKind(texts, whole, sets)
 
 
-def distinct(labels: Any) -> tuple[AnyArray, NDArray[np.int32], bool, bool]:
-    """The distinct labels, as numbers or names; each row's index among them, −1 unlabelled; whether
-    some labels are texts; whether all numbers are whole.
+def distinct_labels(labels: Any) -> tuple[AnyArray, NDArray[np.int32], bool, bool]:
+    """Return the distinct labels, the code of each row, and what the labels are.
+
+    Returns
+    -------
+    classes : ndarray
+        The distinct labels, as numbers or as text.
+    codes : ndarray of int32
+        The index in `classes` per row, −1 where it is unlabeled.
+    texts : bool
+        Whether some labels are text.
+    whole : bool
+        Whether all numbers are whole.
     """
     if isinstance(labels, list | np.ma.MaskedArray):
-        return _listed(labels if isinstance(labels, list) else labels.tolist())
+        return _distinct_listed(labels if isinstance(labels, list) else labels.tolist())
     labels = np.asarray(labels)
-    known = labels != "" if labels.dtype.kind == "U" else ~np.isnan(labels)
-    classes, inverse = np.unique(labels[known], return_inverse=True)
+    labeled = labels != "" if labels.dtype.kind == "U" else ~np.isnan(labels)
+    classes, inverse = np.unique(labels[labeled], return_inverse=True)
     codes = np.full(len(labels), -1, dtype=np.int32)
-    codes[known] = inverse
+    codes[labeled] = inverse
     texts = classes.dtype.kind == "U"
     return classes, codes, texts, texts or bool(np.all(classes == np.rint(classes)))
 
 
-def _listed(labels: list[Any]) -> tuple[AnyArray, NDArray[np.int32], bool, bool]:
-    known = [None if v is None or v == "" or v != v else v for v in labels]  # v != v: NaN
+def _distinct_listed(labels: list[Any]) -> tuple[AnyArray, NDArray[np.int32], bool, bool]:
+    values = [None if v is None or v == "" or v != v else v for v in labels]  # v != v: NaN
     index: dict[str, int] = {}
-    codes = [-1 if v is None else index.setdefault(name_of(v), len(index)) for v in known]
-    whole = all(not isinstance(v, float) or v.is_integer() for v in known)
+    codes = [-1 if v is None else index.setdefault(label_text(v), len(index)) for v in values]
+    whole = all(not isinstance(v, float) or v.is_integer() for v in values)
     return (
         np.array(list(index), dtype=np.str_),
         np.array(codes, dtype=np.int32),
-        any(isinstance(v, str) for v in known),
+        any(isinstance(v, str) for v in values),
         whole,
     )
 
 
-def settle(
+def decide_target(
     spills: Sequence[Spill], *, kind: str | None = None, class_names: Sequence[str] | None = None
 ) -> Target:
-    """What the labels of all blocks are together.
+    """Return the target that fits the labels of all blocks.
 
-    kind : what the source says it is; else sets anywhere make it multi-label, and numbers that are
-        not whole, real.
-    class_names : of the numbers 0 … c − 1, if the source has them.
+    Parameters
+    ----------
+    spills : sequence of Spill
+        The blocks.
+    kind : str or None, default=None
+        The target that the source states. None takes "multilabel" if a block has label sets,
+        "real" if a number is not whole, else "class".
+    class_names : sequence of str or None, default=None
+        The names of the classes 0 … c − 1, if the source has them.
     """
     blocks = [s for s in spills if s.rows]
     kinds = [s.labels for s in blocks if s.labels is not None]
@@ -97,70 +111,61 @@ def settle(
             "some samples have a label field and some do not: "
             "give a label field to all samples or to none"
         )
-    return settled((open_array(s.path, "classes") for s in blocks), kinds, kind, class_names)
+    return common_target((open_array(s.path, "classes") for s in blocks), kinds, kind, class_names)
 
 
-def settled(
+def common_target(
     classes: Iterable[AnyArray],
-    kinds: Sequence[Labels],
+    kinds: Sequence[LabelKind],
     kind: str | None,
     class_names: Sequence[str] | None,
 ) -> Target:
-    """The target of blocks with these distinct labels, which are like `kinds`."""
-    texts, sets = (
-        any(labels.texts for labels in kinds),
-        kind == "multilabel" or any(labels.sets for labels in kinds),
-    )
-    if (
-        not texts
-        and not sets
-        and (kind == "real" or (kind is None and not all(labels.whole for labels in kinds)))
-    ):
+    """Return the target that fits blocks with these distinct labels and kinds of labels."""
+    texts = any(labels.texts for labels in kinds)
+    sets = kind == "multilabel" or any(labels.sets for labels in kinds)
+    whole = all(labels.whole for labels in kinds)
+    if not texts and not sets and (kind == "real" or (kind is None and not whole)):
         return Target("real")
     if class_names is not None and not texts:
-        names, shown = (
-            [str(i) for i in range(len(class_names))],
-            [str(name) for name in class_names],
-        )
+        keys = [str(i) for i in range(len(class_names))]
+        names = [str(name) for name in class_names]
     else:
-        names = shown = sorted(
-            {name for some in classes for name in names_of(some)}, key=None if texts else number
-        )
-    return Target(
-        "multilabel" if sets else "class", {name: i for i, name in enumerate(names)}, shown
-    )
+        distinct = {text for block in classes for text in label_texts(block)}
+        keys = names = sorted(distinct, key=None if texts else parse_number)
+    return Target("multilabel" if sets else "class", {key: i for i, key in enumerate(keys)}, names)
 
 
-def coded(block: Spill, target: Target) -> AnyArray:
-    """The codes of a block's rows, −1 where unlabelled; its labels themselves where they are real
-    targets.
+def target_values(block: Spill, target: Target) -> AnyArray:
+    """Return the codes of a block's rows, −1 where unlabeled, or their values if targets are real.
+
+    Rows with label sets have several codes, one set after the other.
     """
-    return code_of(open_array(block.path, "classes"), open_array(block.path, "codes"), target)
+    return encode(open_array(block.path, "classes"), open_array(block.path, "codes"), target)
 
 
-def code_of(classes: AnyArray, codes: AnyArray, target: Target) -> AnyArray:
-    """The targets of rows whose labels are `classes[codes]`."""
+def encode(classes: AnyArray, codes: AnyArray, target: Target) -> AnyArray:
+    """Return the targets of rows whose labels are `classes[codes]`."""
     if target.kind == "real":
         values = (
-            [float(name) for name in classes.tolist()] if classes.dtype.kind == "U" else classes
+            [float(text) for text in classes.tolist()] if classes.dtype.kind == "U" else classes
         )
         return np.append(np.asarray(values, dtype=np.float64), np.nan)[codes]
-    if lost := [name for name in names_of(classes) if name not in target.codes]:
+    texts = label_texts(classes)
+    if unknown := [text for text in texts if text not in target.codes]:
         raise SourceError(
-            f"the label {lost[0]} is not among the {len(target.codes)} "
+            f"the label {unknown[0]} is not among the {len(target.codes)} "
             f"classes that the source names"
         )
-    # −1 is the last
-    return np.array([*(target.codes[name] for name in names_of(classes)), -1], dtype=np.int64)[
-        codes
-    ]
+    # the code −1 takes the last entry, which is −1
+    return np.array([*(target.codes[text] for text in texts), -1], dtype=np.int64)[codes]
 
 
 def label_sets(block: Spill, target: Target) -> sp.csr_array:
-    """rows × c: a one for each label; in a block where no row has several, they look like single
-    labels.
+    """Return the label sets of a block's rows, rows × c, with a one for each label.
+
+    A block in which no row has several labels was saved as single labels.
     """
-    code = coded(block, target)
+    code = target_values(block, target)
     sizes = (
         open_array(block.path, "set_sizes")
         if block.labels is not None and block.labels.sets
@@ -176,5 +181,6 @@ def label_sets(block: Spill, target: Target) -> sp.csr_array:
     return rows
 
 
-def names_of(classes: AnyArray) -> list[str]:
-    return [name_of(value) for value in classes.tolist()]
+def label_texts(classes: AnyArray) -> list[str]:
+    """Return the text of each label."""
+    return [label_text(value) for value in classes.tolist()]

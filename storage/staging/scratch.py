@@ -1,8 +1,8 @@
-"""Blocks of rows on scratch disk, twice: row by row (.npy), and sorted by column (one plain file).
+"""Blocks of rows on scratch disk, each stored twice: by row (.npy files) and by column (one file).
 
-A block is written by the worker that read it; `storage.staging.transpose` then reads slices of many
-blocks. The column-sorted half lists only the columns that occur: d may be 16 million and a block a
-few MB.
+The worker that reads a block writes it. `storage.staging.transpose` then reads slices of many
+blocks. The file by column lists only the columns that occur, because d may be 16 million and a
+block a few MB.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from bigfs.types import AnyArray
 from storage import disk
 
 
-class Labels(NamedTuple):
-    """What the labels of one block are like.
+class LabelKind(NamedTuple):
+    """Kind of the labels of one block: whether some are text, all numbers whole, and some sets.
 
-    On scratch: `classes`, the distinct ones, as numbers or names, and `codes`, each row's index
-    among them, −1 where unlabelled; of sets of labels `set_sizes`, with the sets in `codes` one
-    after the other.
+    The files beside the block hold `classes` (the distinct labels, numbers or text) and `codes`
+    (the index of each row's label, −1 if unlabeled). With label sets, `set_sizes` holds the number
+    of labels per row, and `codes` one set after the other.
     """
 
     texts: bool
@@ -32,8 +32,10 @@ class Labels(NamedTuple):
 
 
 class Spill(NamedTuple):
-    """One block of rows of one split: where it lies, its size, and whether its rows have labels and
-    names (beside it).
+    """One block of rows of one split on scratch.
+
+    `path` is the beginning of its files' names. `present` counts the columns that occur. Labels and
+    names lie beside it.
     """
 
     path: str
@@ -41,34 +43,39 @@ class Spill(NamedTuple):
     rows: int
     nnz: int
     width: int
-    present: int  # columns that occur
-    labels: Labels | None = None
+    present: int
+    labels: LabelKind | None = None
     named: bool = False
 
 
 def save(path: str, **arrays: AnyArray) -> None:
+    """Write arrays as .npy files named `path`.NAME.npy."""
     for name, values in arrays.items():
         disk.save(f"{path}.{name}.npy", values)
 
 
 def save_names(path: str, names: Any) -> bool:
-    """Names onto scratch, if there are any."""
+    """Write the names of a block's rows, if it has any. Returns whether it has."""
     if names is not None:
         save(path, names=np.asarray(names, dtype=np.str_))
     return names is not None
 
 
 def open_array(path: str, name: str) -> AnyArray:
-    """Mapped, not read."""
-    return disk.mapped(f"{path}.{name}.npy")
+    """Map an array that `save` wrote."""
+    return disk.map_file(f"{path}.{name}.npy")
 
 
 def spill(
-    path: str, X: sp.csr_array, split: str | None, labels: Labels | None = None, named: bool = False
+    path: str,
+    X: sp.csr_array,
+    split: str | None,
+    labels: LabelKind | None = None,
+    named: bool = False,
 ) -> Spill:
-    """Write a block both ways; explicit zeros are dropped.
+    """Write a block by row and by column, without explicit zeros.
 
-    Its labels and names lie there already.
+    Its labels and names are written before.
     """
     if X.nnz and not X.data.all():
         X = X.copy()
@@ -76,7 +83,7 @@ def spill(
     data, indices = X.data.astype(np.float32, copy=False), X.indices.astype(np.int32, copy=False)
     width = int(indices.max()) + 1 if len(indices) else 0
     save(path, data=data, indices=indices, lengths=np.diff(X.indptr).astype(np.int32))
-    columns, starts, rows, values = by_column(
+    columns, starts, rows, values = sort_by_column(
         sp.csr_array((data, indices, X.indptr), shape=(X.shape[0], width))
     )
     with open(f"{path}.columns", "wb") as out:
@@ -86,14 +93,17 @@ def spill(
 
 
 def lengths_of(spills: Sequence[Spill]) -> Iterator[AnyArray]:
-    """The non-zeros of each row, block after block."""
+    """Yield the non-zeros per row, block after block."""
     return (open_array(s.path, "lengths") for s in spills if s.rows)
 
 
 def open_columns(
     path: str, present: int, nnz: int
 ) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
-    """What `by_column` gave, mapped: one file, because a task opens that of every block."""
+    """Map what `sort_by_column` returned: columns, starts, rows and values.
+
+    They share one file, because a task opens the file of every block.
+    """
     raw = np.memmap(f"{path}.columns", mode="r")
     cuts = np.cumsum([0, 8 * (present + 1), 4 * present, 4 * nnz, 4 * nnz])
     starts, columns, rows, values = (raw[a:b] for a, b in itertools.pairwise(cuts.tolist()))
@@ -105,11 +115,12 @@ def open_columns(
     )
 
 
-def by_column(X: sp.csr_array) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
-    """The columns that occur, where each starts, then rows and values of all entries, column after
-    column.
+def sort_by_column(X: sp.csr_array) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
+    """Return the columns that occur, the start of each, and the rows and values of all entries.
+
+    Entries are sorted by column, and by row within a column.
     """
-    # far wider than full: sort the entries, don't count the columns
+    # much wider than it has entries: sorting them is cheaper than counting per column
     if X.shape[1] > 8 * X.nnz + (1 << 16):
         keys = (X.indices.astype(np.int64) << 32) | np.arange(X.nnz)
         keys.sort()

@@ -1,5 +1,5 @@
-"""The tables beside the matrix, streamed chunk by chunk: obs, one row a sample, and var, one row a
-feature.
+"""The tables beside the matrix, streamed in chunks: obs with one row per sample, and var with one
+row per feature.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.staging import labels
 from storage.staging.labels import Target
 from storage.staging.scratch import Spill, open_array
 
-Parts = Callable[[], Iterable[Any]]  # a column in parts, in row order, anew at every call
+Parts = Callable[[], Iterable[Any]]  # gives a fresh iterator over the parts of a column
 
 
 # --- obs ------------------------------------------------------------------------------------------
@@ -26,13 +26,13 @@ Parts = Callable[[], Iterable[Any]]  # a column in parts, in row order, anew at 
 def write_samples(
     writer: Writer, target: Target, segments: Sequence[Segment], y: Parts, names: Parts | None
 ) -> None:
-    """Sample names, label and split; label sets go to obsm/labels."""
+    """Write names, labels and splits of the samples. Label sets go to obsm/labels."""
     n = segments[-1].stop
     columns = (["label"] if target.kind in ("class", "real") else []) + (
         ["split"] if segments[0].split else []
     )
     writer.group("obs", "dataframe", "0.2.0", **{"_index": "_index", "column-order": columns})
-    writer.stream("obs/_index", n, str, numbers(0, n) if names is None else names())
+    writer.stream("obs/_index", n, str, row_numbers(0, n) if names is None else names())
     if target.kind == "class":
         write_categories(writer, "obs/label", n, y(), target.class_names)
     elif target.kind == "real":
@@ -48,19 +48,20 @@ def write_samples(
 
 
 def y_of(spills: Sequence[Spill], target: Target) -> Iterator[Any]:
-    """The target of the blocks' rows, block after block."""
-    coded = labels.label_sets if target.kind == "multilabel" else labels.coded
-    return (coded(s, target) for s in spills if s.rows)
+    """Yield the targets of the rows, block after block."""
+    values = labels.label_sets if target.kind == "multilabel" else labels.target_values
+    return (values(s, target) for s in spills if s.rows)
 
 
 def names_of(spills: Sequence[Spill]) -> Parts | None:
+    """Return the names of the samples in parts, or None if some have none."""
     if not all(s.named for s in spills if s.rows):
         return None
     return lambda: (open_array(s.path, "names") for s in spills if s.rows)
 
 
-def numbers(start: int, stop: int) -> Iterator[AnyArray]:
-    """The names of what has none."""
+def row_numbers(start: int, stop: int) -> Iterator[AnyArray]:
+    """Yield the numbers start … stop − 1 as text: the names of rows or columns without names."""
     return (
         np.arange(a, min(a + STRINGS, stop)).astype(np.str_) for a in range(start, stop, STRINGS)
     )
@@ -69,6 +70,7 @@ def numbers(start: int, stop: int) -> Iterator[AnyArray]:
 def write_categories(
     writer: Writer, path: str, n: int, codes: Iterable[AnyArray], categories: Sequence[str]
 ) -> None:
+    """Write a categorical column, with codes of the smallest integer type that holds them."""
     smallest = (
         np.int8 if len(categories) < 128 else np.int16 if len(categories) < 1 << 15 else np.int32
     )
@@ -78,7 +80,7 @@ def write_categories(
 
 
 def write_sets(writer: Writer, n: int, sets: Parts, class_names: Sequence[str]) -> None:
-    """obsm/labels, n × c."""
+    """Write label sets as obsm/labels, n × c."""
     count = sum(part.nnz for part in sets())
     writer.group("obsm", "dict")
     writer.group("obsm/labels", "csr_matrix", shape=[n, len(class_names)])
@@ -100,14 +102,17 @@ def write_sets(writer: Writer, n: int, sets: Parts, class_names: Sequence[str]) 
         "obsm/labels/indptr",
         n + 1,
         np.int64,
-        running(np.diff(part.indptr) for part in sets()),
+        running_indptr(np.diff(part.indptr) for part in sets()),
         PER_ROW,
     )
     writer.write("uns/class_names", np.array(class_names, dtype=object))
 
 
-def running(lengths: Iterable[AnyArray], total: int = 0) -> Iterator[AnyArray]:
-    """indptr in parts, from the lengths of the rows; from the start, if nothing comes before."""
+def running_indptr(lengths: Iterable[AnyArray], total: int = 0) -> Iterator[AnyArray]:
+    """Yield an indptr in parts, from the lengths of the rows.
+
+    `total` counts the entries of the rows before these. Without any, the indptr begins with 0.
+    """
     if not total:
         yield np.zeros(1, dtype=np.int64)
     for part in lengths:
@@ -123,9 +128,9 @@ def running(lengths: Iterable[AnyArray], total: int = 0) -> Iterator[AnyArray]:
 def write_features(
     writer: Writer, d: int, names: Sequence[str] | None, terms: str | None, idf: AnyArray | None
 ) -> bool:
-    """Feature names, if there are any (`terms`: in a file of one a line), and the idf of text.
+    """Write the feature names (from `names`, or from the file `terms`, one per line) and the idf.
 
-    Whether there are names.
+    Returns whether names were written.
     """
     if names is None and idf is None:
         return False
@@ -136,7 +141,7 @@ def write_features(
         **{"_index": "_index", "column-order": [] if idf is None else ["idf"]},
     )
     if terms is not None:
-        writer.stream("var/_index", d, str, _lines(terms))
+        writer.stream("var/_index", d, str, _term_lines(terms))
     elif names is not None:
         writer.stream(
             "var/_index",
@@ -145,13 +150,14 @@ def write_features(
             (np.asarray(names[a : a + STRINGS], dtype=object) for a in range(0, d, STRINGS)),
         )
     else:
-        writer.stream("var/_index", d, str, numbers(0, d))
+        writer.stream("var/_index", d, str, row_numbers(0, d))
     if idf is not None:
         writer.write("var/idf", idf, PER_COLUMN)
     return names is not None or terms is not None
 
 
-def _lines(path: str) -> Iterator[AnyArray]:
+def _term_lines(path: str) -> Iterator[AnyArray]:
+    """Yield the lines of a file, some at a time."""
     with open(path, encoding="utf-8", newline="\n") as lines:
         while some := [line[:-1] for line in islice(lines, STRINGS)]:
             yield np.array(some, dtype=object)

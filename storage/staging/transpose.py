@@ -1,7 +1,7 @@
-"""From spilled blocks to Zarr chunks, both layouts: the out-of-core transpose.
+"""From spilled blocks to Zarr chunks, by rows and by columns: the out-of-core transpose.
 
-The entries of an array are cut in ranges of whole chunks, one task a range: no two tasks ever write
-one chunk, and a task holds only its range, whatever the size of the input.
+The entries of an array are cut into ranges of whole chunks, with one task per range. Two tasks
+never write the same chunk, and a task holds only its range, whatever the size of the input.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,27 +21,39 @@ from storage.format.manifest import PER_COLUMN, PER_ROW
 from storage.format.writer import Writer, fill, unpublished
 from storage.staging import kernels
 from storage.staging.scratch import Spill, lengths_of, open_array, open_columns
-from storage.staging.tables import running
+from storage.staging.tables import running_indptr
 
-ALL = 1 << 62
-WIDE = 1 << 21  # columns, occurring or not, that are held at a time
+NO_LIMIT = 1 << 62
+MAX_COLUMNS_HELD = 1 << 21  # columns, occurring or not, that are held at a time
 
 
 @dataclass(frozen=True)
-class Range:
-    """Entries [start, stop) of an array: whole chunks."""
+class EntryRange:
+    """Entries [start, stop) of an array, in whole chunks."""
 
     start: int
     stop: int
 
 
-def ranges(length: int, chunk: int, chunks: int, before: int = 0) -> list[Range]:
-    """Entries [before, length) by whole chunks; only the first range may begin inside one."""
+class BlockColumns(NamedTuple):
+    """The file of one spilled block by columns, and the block's first row in its segment."""
+
+    path: str
+    present: int
+    nnz: int
+    first_row: int
+
+
+def entry_ranges(length: int, chunk: int, chunks: int, before: int = 0) -> list[EntryRange]:
+    """Cut the entries [before, length) into ranges of `chunks` chunks.
+
+    Only the first range may begin inside a chunk.
+    """
     starts = range(before // chunk * chunk, length, chunk * chunks)
-    return [Range(max(a, before), min(a + chunk * chunks, length)) for a in starts]
+    return [EntryRange(max(a, before), min(a + chunk * chunks, length)) for a in starts]
 
 
-def _collect(writer: Writer, written: list[dict[str, str]]) -> None:
+def _collect_checksums(writer: Writer, written: list[dict[str, str]]) -> None:
     for checksums in written:
         writer.checksums.update(checksums)
 
@@ -52,47 +64,64 @@ def _collect(writer: Writer, written: list[dict[str, str]]) -> None:
 def write_rows(
     writer: Writer, spills: Sequence[Spill], shape: tuple[int, int], chunks: int
 ) -> None:
-    """X in CSR, from blocks in row order."""
+    """Write X in CSR from blocks in row order."""
     nnz = sum(s.nnz for s in spills)
     writer.group("X", "csr_matrix", shape=list(shape))
     writer.create("X/data", nnz, np.float32)
     writer.create("X/indices", nnz, np.int32)
     fill_rows(writer, spills, 0, chunks)
-    writer.stream("X/indptr", shape[0] + 1, np.int64, running(lengths_of(spills)), PER_ROW)
+    writer.stream("X/indptr", shape[0] + 1, np.int64, running_indptr(lengths_of(spills)), PER_ROW)
 
 
 def fill_rows(writer: Writer, spills: Sequence[Spill], before: int, chunks: int) -> None:
-    """The entries of the blocks, after `before` entries that are there."""
+    """Write the entries of the blocks after the first `before` entries, which are there already."""
     ends = before + np.cumsum([s.nnz for s in spills])
-    tasks = ranges(int(ends[-1]), writer.chunk, chunks, before)
-    parts = [_overlap(spills, ends, task) for task in tasks]
-    _collect(
-        writer, engine.map_tiles(_write_rows, tasks, writer.uri, each=[parts], label="write rows")
-    )
+    tasks = entry_ranges(int(ends[-1]), writer.chunk, chunks, before)
+    slices = [_overlapping_slices(spills, ends, task) for task in tasks]
+    written = engine.map_tiles(_write_rows, tasks, writer.uri, each=[slices], label="write rows")
+    _collect_checksums(writer, written)
 
 
-def _overlap(spills: Sequence[Spill], ends: AnyArray, task: Range) -> list[tuple[str, int, int]]:
-    """(path, from, to): the part of each block that falls in the range."""
+def _overlapping_slices(
+    spills: Sequence[Spill], ends: AnyArray, task: EntryRange
+) -> list[tuple[str, int, int]]:
+    """Return (path, start, stop) of the entries of each block that lie in the range."""
     first = int(np.searchsorted(ends, task.start, side="right"))
     last = int(np.searchsorted(ends, task.stop, side="left"))
-    parts = []
+    slices = []
     for s, end in zip(spills[first : last + 1], ends[first : last + 1], strict=True):
-        start = int(end) - s.nnz
-        a, b = max(task.start - start, 0), min(task.stop - start, s.nnz)
-        if b > a:
-            parts.append((s.path, a, b))
-    return parts
+        begin = int(end) - s.nnz
+        start, stop = max(task.start - begin, 0), min(task.stop - begin, s.nnz)
+        if stop > start:
+            slices.append((s.path, start, stop))
+    return slices
 
 
-def _write_rows(task: Range, parts: list[tuple[str, int, int]], uri: str) -> dict[str, str]:
+def _write_rows(task: EntryRange, slices: list[tuple[str, int, int]], uri: str) -> dict[str, str]:
     checksums: dict[str, str] = {}
     for name in ("data", "indices"):
-        values = np.concatenate([open_array(path, name)[a:b] for path, a, b in parts])
+        values = np.concatenate(
+            [open_array(path, name)[start:stop] for path, start, stop in slices]
+        )
         checksums |= fill(uri, f"X/{name}", task.start, values)
     return checksums
 
 
 # --- columns --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ColumnSpan:
+    """The columns [start, stop) that hold the entries of a range.
+
+    The first `skip` entries of column `start` come before the range. Counted from its beginning,
+    the last column has `take` entries up to the end of the range.
+    """
+
+    start: int
+    stop: int
+    skip: int
+    take: int
 
 
 def write_columns(
@@ -103,110 +132,92 @@ def write_columns(
     chunks: int,
     scratch: Path,
 ) -> None:
-    """One segment in CSC, from its blocks in row order."""
-    firsts = np.cumsum([0, *(s.rows for s in spills)])
-    listed = [
-        (s.path, s.present, s.nnz, int(first))
-        for s, first in zip(spills, firsts, strict=False)
+    """Write one segment in CSC from its blocks in row order."""
+    first_rows = np.cumsum([0, *(s.rows for s in spills)])
+    blocks = [
+        BlockColumns(s.path, s.present, s.nnz, int(first_row))
+        for s, first_row in zip(spills, first_rows, strict=False)
         if s.nnz
     ]
-    (scratch / f"{name}.json").write_text(json.dumps(listed))
-    path, nnz = f"uns/columns/{name}", sum(entries for _, _, entries, _ in listed)
+    listing = scratch / f"{name}.json"
+    listing.write_text(json.dumps(blocks))
+    path, nnz = f"uns/columns/{name}", sum(block.nnz for block in blocks)
     writer.group(path, "csc_matrix", shape=list(shape))
     writer.create(f"{path}/data", nnz, np.float32)
     writer.create(f"{path}/indices", nnz, np.int32)
-    tasks = ranges(nnz, writer.chunk, chunks)
-    # first and last entries
+    tasks = entry_ranges(nnz, writer.chunk, chunks)
+    # the first and the last entry of each range, then the column of each and where that starts
     edges = np.array([(task.start, task.stop - 1) for task in tasks], dtype=np.int64).reshape(-1)
     columns, starts = np.zeros_like(edges), np.zeros_like(edges)
-    writer.stream(
-        f"{path}/indptr",
-        shape[1] + 1,
-        np.int64,
-        _indptr(listed, shape[1], edges, columns, starts),
-        PER_COLUMN,
-    )
-    cuts = [
-        Cut(int(first), int(last) + 1, task.start - int(a), task.stop - int(b))
-        for task, (first, last), (a, b) in zip(
+    counts = _running_counts(blocks, shape[1], edges, columns, starts)
+    writer.stream(f"{path}/indptr", shape[1] + 1, np.int64, counts, PER_COLUMN)
+    spans = [
+        ColumnSpan(int(first), int(last) + 1, task.start - int(head), task.stop - int(tail))
+        for task, (first, last), (head, tail) in zip(
             tasks, columns.reshape(-1, 2), starts.reshape(-1, 2), strict=True
         )
     ]
     written = engine.map_tiles(
-        _write_columns,
-        tasks,
-        writer.uri,
-        path,
-        str(scratch / f"{name}.json"),
-        each=[cuts],
-        label="write columns",
+        _write_columns, tasks, writer.uri, path, str(listing), each=[spans], label="write columns"
     )
-    _collect(writer, written)
+    _collect_checksums(writer, written)
 
 
-def _indptr(
-    listed: Sequence[tuple[str, int, int, int]],
-    d: int,
-    edges: AnyArray,
-    columns: AnyArray,
-    starts: AnyArray,
+def read_listing(listing: str) -> list[BlockColumns]:
+    """Read the list of blocks that `write_columns` wrote."""
+    return [BlockColumns(*block) for block in json.loads(Path(listing).read_text())]
+
+
+def _running_counts(
+    blocks: Sequence[BlockColumns], d: int, edges: AnyArray, columns: AnyArray, starts: AnyArray
 ) -> Iterator[AnyArray]:
-    """indptr of all blocks together, in parts; notes the column of each entry in `edges`
-    (increasing), and where the column starts.
+    """Yield the indptr of all blocks together, in parts.
 
-    Holds WIDE columns, however many there are: one entry far to the right makes d large.
+    Writes to `columns` the column of each entry in `edges` (increasing), and to `starts` where that
+    column starts. Holds MAX_COLUMNS_HELD columns at a time, because one entry far to the right
+    makes d large.
     """
     yield np.zeros(1, dtype=np.int64)
     total = 0
-    for a in range(0, d, WIDE):
-        counts = np.zeros(min(WIDE, d - a), dtype=np.int64)
-        for block, present, nnz, _ in listed:
-            there, begins, _, _ = open_columns(block, present, nnz)
-            low, high = np.searchsorted(there, [a, a + len(counts)])
-            counts[there[low:high] - a] += np.diff(begins[low : high + 1])
+    for first in range(0, d, MAX_COLUMNS_HELD):
+        counts = np.zeros(min(MAX_COLUMNS_HELD, d - first), dtype=np.int64)
+        for block in blocks:
+            present, begins, _, _ = open_columns(block.path, block.present, block.nnz)
+            low, high = np.searchsorted(present, [first, first + len(counts)])
+            counts[present[low:high] - first] += np.diff(begins[low : high + 1])
         ends = total + np.cumsum(counts)
         here = slice(*np.searchsorted(edges, [total, ends[-1]]))
         inside = np.searchsorted(ends, edges[here], side="right")
-        columns[here], starts[here] = a + inside, ends[inside] - counts[inside]
+        columns[here], starts[here] = first + inside, ends[inside] - counts[inside]
         total = int(ends[-1])
         yield ends
 
 
 def counts_of(writer: Writer, segments: Sequence[manifest.Segment], d: int) -> Iterator[AnyArray]:
-    """The non-zeros of each column, some chunks of columns after the other."""
+    """Yield the non-zeros per column of all segments, some chunks of columns at a time."""
     indptrs = [unpublished(writer.uri, f"uns/columns/{s.name}/indptr") for s in segments]
-    for a in range(0, d, 8 * PER_COLUMN):
-        yield sum(np.diff(indptr[a : min(a + 8 * PER_COLUMN, d) + 1]) for indptr in indptrs)  # type: ignore[misc]  # sum's start is a 0
+    for first in range(0, d, 8 * PER_COLUMN):
+        last = min(first + 8 * PER_COLUMN, d)
+        yield sum(np.diff(indptr[first : last + 1]) for indptr in indptrs)  # type: ignore[misc]  # sum's start is a 0
 
 
-@dataclass(frozen=True)
-class Cut:
-    """The columns [start, stop) behind a range of entries: how many entries of the first one come
-    before it, and how many of the last one belong to it."""
-
-    start: int
-    stop: int
-    skip: int
-    take: int
-
-
-def _write_columns(task: Range, cut: Cut, uri: str, path: str, listed: str) -> dict[str, str]:
-    present, cursor = _occurring(unpublished(uri, f"{path}/indptr"), cut)
+def _write_columns(
+    task: EntryRange, span: ColumnSpan, uri: str, path: str, listing: str
+) -> dict[str, str]:
+    present, cursor = _occupied_columns(unpublished(uri, f"{path}/indptr"), span)
     cursor -= task.start
-    cursor[0] = 0  # where the range begins, inside its first column
-    rows, values = (
-        np.empty(task.stop - task.start, np.int32),
-        np.empty(task.stop - task.start, np.float32),
-    )
-    for here, counts, its_rows, its_values, first in _parts(
-        cut, json.loads(Path(listed).read_text())
+    cursor[0] = 0  # the range may begin inside its first column
+    size = task.stop - task.start
+    rows, values = np.empty(size, np.int32), np.empty(size, np.float32)
+    for columns, counts, block_rows, block_values, first_row in clipped_blocks(
+        span, read_listing(listing)
     ):
         kernels.scatter(
-            np.searchsorted(present, here).astype(np.int32),
+            np.searchsorted(present, columns).astype(np.int32),
             counts,
-            its_rows,
-            its_values,
-            first,
+            block_rows,
+            block_values,
+            first_row,
             cursor,
             rows,
             values,
@@ -216,43 +227,60 @@ def _write_columns(task: Range, cut: Cut, uri: str, path: str, listed: str) -> d
     )
 
 
-def _occurring(indptr: Any, cut: Cut) -> tuple[AnyArray, AnyArray]:
-    """The columns of a cut that have entries, counted from its first, and where each starts; holds
-    WIDE others.
+def _occupied_columns(indptr: Any, span: ColumnSpan) -> tuple[AnyArray, AnyArray]:
+    """Return the columns of a span that have entries, relative to its start, and where each starts.
+
+    Holds MAX_COLUMNS_HELD columns of `indptr` at a time.
     """
     present, starts = [], []
-    for a in range(cut.start, cut.stop, WIDE):
-        part = np.asarray(indptr[a : min(a + WIDE, cut.stop) + 1])
-        here = np.flatnonzero(np.diff(part))
-        present.append((here + (a - cut.start)).astype(np.int32))
-        starts.append(part[here])
+    for first in range(span.start, span.stop, MAX_COLUMNS_HELD):
+        part = np.asarray(indptr[first : min(first + MAX_COLUMNS_HELD, span.stop) + 1])
+        occupied = np.flatnonzero(np.diff(part))
+        present.append((occupied + (first - span.start)).astype(np.int32))
+        starts.append(part[occupied])
     return np.concatenate(present), np.concatenate(starts)
 
 
-def _parts(
-    cut: Cut, listed: list[tuple[str, int, int, int]]
+def clipped_blocks(
+    span: ColumnSpan, blocks: Sequence[BlockColumns]
 ) -> Iterator[tuple[AnyArray, AnyArray, AnyArray, AnyArray, int]]:
-    """Of each block: the columns it has in the range, counted from the first, how many entries of
-    each, their rows and values, and the block's first row."""
-    skip, take = cut.skip, cut.take
-    if cut.stop - cut.start == 1:
-        take -= skip  # the first column is the last one too
-    for path, present, nnz, first in listed:
-        columns, starts, rows, values = open_columns(path, present, nnz)
-        a, b = np.searchsorted(columns, [cut.start, cut.stop])
-        if a == b:
+    """Yield the entries of each block that lie in a span.
+
+    The entries of a column lie in row order, block after block. So `span.skip` drops the head of
+    the first column over as many blocks as it takes, and `span.take` ends the last column.
+
+    Yields
+    ------
+    columns : ndarray
+        The columns that have entries, relative to `span.start`.
+    counts : ndarray
+        The entries per column.
+    rows, values : ndarray
+        The entries, sorted by column. Rows are relative to the block.
+    first_row : int
+        The first row of the block.
+    """
+    skip, take = span.skip, span.take
+    last = span.stop - span.start - 1
+    if last == 0:
+        take -= skip  # the first column is also the last one
+    for block in blocks:
+        present, starts, rows, values = open_columns(block.path, block.present, block.nnz)
+        low, high = np.searchsorted(present, [span.start, span.stop])
+        if low == high:
             continue
-        here, edges = np.array(columns[a:b]) - cut.start, np.array(starts[a : b + 1])
-        if here[0] == 0 and skip:
+        columns = np.array(present[low:high]) - span.start
+        edges = np.array(starts[low : high + 1])
+        if columns[0] == 0 and skip:
             skipped = min(skip, int(edges[1] - edges[0]))
             edges[0] += skipped
             skip -= skipped
-        if here[-1] == cut.stop - 1 - cut.start:
-            taken = min(take, int(edges[-1] - edges[-2]))
-            edges[-1] = edges[-2] + taken
-            take -= taken
+        if columns[-1] == last:
+            kept = min(take, int(edges[-1] - edges[-2]))
+            edges[-1] = edges[-2] + kept
+            take -= kept
         entries = slice(edges[0], edges[-1])
-        yield here, np.diff(edges), rows[entries], values[entries], first
+        yield columns, np.diff(edges), rows[entries], values[entries], block.first_row
 
 
 # --- statistics -----------------------------------------------------------------------------------
@@ -261,43 +289,39 @@ def _parts(
 def write_statistics(
     writer: Writer, segment: manifest.Segment, d: int, classes: int, scratch: Path
 ) -> None:
-    """Σ x and Σ x² of the columns of a segment whose columns are written; with `classes`, those of
-    each class too, and its non-zeros. Each column is added up in row order, so the tiling can't
-    matter.
+    """Write Σ x and Σ x² of each column of a segment whose columns are written.
+
+    With `classes`, also writes the sums and the number of non-zeros per class. Each column is
+    summed in row order, so the tiling does not matter.
     """
     path, width = f"uns/statistics/{segment.name}", statistics_width(d, classes)
     writer.group(path, "dict")
-    for what in ("sums", "squares"):
-        writer.create(f"{path}/{what}", d, np.float64, width)
+    for name in ("sums", "squares"):
+        writer.create(f"{path}/{name}", d, np.float64, width)
     if classes:
         writer.group(f"{path}/classes", "dict")
-        for what in ("sums", "squares", "counts"):
-            writer.create(
-                f"{path}/classes/{what}",
-                d * classes,
-                np.int32 if what == "counts" else np.float64,
-                width * classes,
-            )
-    listed = str(scratch / f"{segment.name}.json")
+        for name in ("sums", "squares", "counts"):
+            dtype = np.int32 if name == "counts" else np.float64
+            writer.create(f"{path}/classes/{name}", d * classes, dtype, width * classes)
     written = engine.map_tiles(
         _write_sums,
-        ranges(d, width, 1),
+        entry_ranges(d, width, 1),
         writer.uri,
         segment,
         classes,
-        listed,
+        str(scratch / f"{segment.name}.json"),
         label="add up columns",
     )
-    _collect(writer, written)
+    _collect_checksums(writer, written)
 
 
 def statistics_width(d: int, classes: int) -> int:
-    """Columns a chunk: some tens of chunks, so that all workers add up, of bounded size."""
+    """Return the columns per chunk: tens of chunks for all workers, each of bounded size."""
     return min(PER_COLUMN, max(1 << 13, d // 32), max(1, (1 << 21) // max(classes, 1)))
 
 
 def _write_sums(
-    task: Range, uri: str, segment: manifest.Segment, classes: int, listed: str
+    task: EntryRange, uri: str, segment: manifest.Segment, classes: int, listing: str
 ) -> dict[str, str]:
     width = task.stop - task.start
     sums, squares = np.zeros(width), np.zeros(width)
@@ -311,19 +335,18 @@ def _write_sums(
         if classes
         else sums
     )
-    for columns, counts, rows, values, first in _parts(
-        Cut(task.start, task.stop, 0, ALL), json.loads(Path(listed).read_text())
-    ):
+    span = ColumnSpan(task.start, task.stop, 0, NO_LIMIT)
+    for columns, counts, rows, values, first_row in clipped_blocks(span, read_listing(listing)):
         kernels.add_up(columns, counts, values, sums, squares)
         if classes:
-            kernels.add_up_classes(columns, counts, rows, values, code[first:], *by_class)
+            kernels.add_up_classes(columns, counts, rows, values, code[first_row:], *by_class)
     path = f"uns/statistics/{segment.name}"
     checksums = fill(uri, f"{path}/sums", task.start, sums) | fill(
         uri, f"{path}/squares", task.start, squares
     )
     if classes:
-        for what, table in zip(("sums", "squares", "counts"), by_class, strict=True):
+        for name, table in zip(("sums", "squares", "counts"), by_class, strict=True):
             checksums |= fill(
-                uri, f"{path}/classes/{what}", task.start * classes, table.reshape(-1)
+                uri, f"{path}/classes/{name}", task.start * classes, table.reshape(-1)
             )
     return checksums

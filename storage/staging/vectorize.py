@@ -1,11 +1,12 @@
-"""Text to tf-idf rows, block by block, as scikit-learn's TfidfVectorizer would on the whole corpus.
+"""Text to tf-idf rows in blocks, equal to scikit-learn's TfidfVectorizer on the whole corpus.
 
-    count   each piece: tokens counted on a worker, its own sorted vocabulary spilled as text
-    merge   the sorted vocabularies are merged as streams; a term needs min_df training documents
-    weigh   each piece: (1 + ln tf) · idf, unit rows in float64, spilled as float32
+    count   per piece: count tokens on a worker, spill the counts and a sorted vocabulary
+    merge   merge the sorted vocabularies as streams; a term needs min_df training documents
+    weigh   per piece: (1 + ln tf) · idf, unit rows in float64, spilled as float32
 
-Document frequencies, and so the vocabulary and idf = ln((1 + n) / (1 + df)) + 1, come from the
-training documents where there is a split. Nothing here holds the corpus or two vocabularies.
+With a split, the document frequencies come from the training documents alone, and with them the
+vocabulary and idf = ln((1 + n) / (1 + df)) + 1. The corpus or two vocabularies are never held in
+memory.
 """
 
 from __future__ import annotations
@@ -28,32 +29,33 @@ from bigfs.types import AnyArray
 from storage.errors import SourceError
 from storage.sources.base import Document, TextSource
 from storage.staging.labels import save_labels
-from storage.staging.scratch import Labels, Spill, open_array, save, save_names, spill
+from storage.staging.scratch import LabelKind, Spill, open_array, save, save_names, spill
 
-FAN = 128  # vocabularies that are merged at a time: as many files are open
+MERGE_FAN_IN = 128  # vocabularies, and so open files, per merge
 
 
 @dataclass(frozen=True)
 class Weighting:
-    """How documents become rows. `hashing`: the number of hashed columns, None for a vocabulary."""
+    """Settings of tf-idf. `hashing` is the number of hashed columns; None learns a vocabulary."""
 
     min_df: int | float = 2
     sublinear_tf: bool = True
     hashing: int | None = None
 
 
-class Counted(NamedTuple):
-    """The documents of one split of one piece, counted: spilled counts, and what stays small."""
+class CountedBlock(NamedTuple):
+    """Term counts of one split of one piece. The counts lie on scratch."""
 
     path: str
     split: str | None
     rows: int
-    labels: Labels | None
+    labels: LabelKind | None
 
 
 class Vocabulary(NamedTuple):
-    """d columns; `terms` is a sorted file of one term a line (None: hashed), `idf` a mapped
-    array.
+    """The columns: their number, the sorted file of terms (None if hashed), and the idf on scratch.
+
+    `terms` has one term per line. `idf` is the path that `open_array` takes.
     """
 
     size: int
@@ -64,18 +66,19 @@ class Vocabulary(NamedTuple):
 def vectorize(
     source: TextSource, pieces: Sequence[Any], weighting: Weighting, scratch: Path
 ) -> tuple[list[Spill], Vocabulary]:
-    """Spilled tf-idf blocks in the order of the pieces, and their vocabulary.
+    """Return spilled tf-idf blocks in the order of the pieces, and their vocabulary.
 
     Raises
     ------
-    SourceError : no term is in `min_df` documents.
+    SourceError
+        No term occurs in `min_df` documents.
     """
     counted = count(source, pieces, weighting, scratch)
-    fitted = [part for part in counted if part.split != "test"] or counted
-    n = sum(part.rows for part in fitted)
+    training = [part for part in counted if part.split != "test"] or counted
+    n = sum(part.rows for part in training)
     least = weighting.min_df if isinstance(weighting.min_df, int) else weighting.min_df * n
-    merge = _hashed(weighting.hashing) if weighting.hashing else _merge
-    vocabulary = merge(counted, {part.path for part in fitted}, n, least, scratch)
+    merge = _hashed_merge(weighting.hashing) if weighting.hashing else _merge
+    vocabulary = merge(counted, {part.path for part in training}, n, least, scratch)
     if not vocabulary.size:
         raise SourceError(
             f"{source.path}: no term occurs in {weighting.min_df} documents: "
@@ -84,7 +87,9 @@ def vectorize(
     return weigh(counted, vocabulary, weighting.sublinear_tf), vocabulary
 
 
-def weigh(counted: Sequence[Counted], vocabulary: Vocabulary, sublinear_tf: bool) -> list[Spill]:
+def weigh(
+    counted: Sequence[CountedBlock], vocabulary: Vocabulary, sublinear_tf: bool
+) -> list[Spill]:
     return engine.map_tiles(_weigh, counted, vocabulary, sublinear_tf, label="weigh terms")
 
 
@@ -93,13 +98,16 @@ def weigh(counted: Sequence[Counted], vocabulary: Vocabulary, sublinear_tf: bool
 
 def count(
     source: TextSource, pieces: Sequence[Any], weighting: Weighting, scratch: Path
-) -> list[Counted]:
+) -> list[CountedBlock]:
+    """Count the terms of each piece on the workers."""
     targets = [str(scratch / f"count-{i:06d}") for i in range(len(pieces))]
-    found = engine.map_tiles(_count, pieces, source, weighting, each=[targets], label="count terms")
-    return [part for parts in found for part in parts]
+    blocks = engine.map_tiles(
+        _count, pieces, source, weighting, each=[targets], label="count terms"
+    )
+    return [block for piece in blocks for block in piece]
 
 
-def _count(piece: Any, target: str, source: TextSource, weighting: Weighting) -> list[Counted]:
+def _count(piece: Any, target: str, source: TextSource, weighting: Weighting) -> list[CountedBlock]:
     by_split: dict[str | None, list[Document]] = {}
     for document in source.read(piece):
         by_split.setdefault(document.split, []).append(document)
@@ -111,8 +119,8 @@ def _count(piece: Any, target: str, source: TextSource, weighting: Weighting) ->
 
 def _count_documents(
     path: str, split: str | None, documents: list[Document], weighting: Weighting
-) -> Counted:
-    from sklearn.feature_extraction.text import CountVectorizer  # 60 MB that only text needs
+) -> CountedBlock:
+    from sklearn.feature_extraction.text import CountVectorizer  # takes 60 MB
 
     analyze = CountVectorizer().build_analyzer()
     column: dict[str, int] = {}
@@ -153,7 +161,9 @@ def _count_documents(
     df = np.bincount(X.indices, minlength=X.shape[1]).astype(np.int32)
     save(path, counts=X.data, indices=X.indices.astype(np.int32), indptr=X.indptr, df=df)
     save_names(path, [d.name for d in documents])
-    return Counted(path, split, len(documents), save_labels(path, [d.label for d in documents]))
+    return CountedBlock(
+        path, split, len(documents), save_labels(path, [d.label for d in documents])
+    )
 
 
 # --- merge ----------------------------------------------------------------------------------------
@@ -171,32 +181,34 @@ def _with_df(path: str, counts: bool) -> Iterator[tuple[str, int]]:
 
 
 def _merge(
-    counted: Sequence[Counted], fitted: set[str], n: int, least: float, scratch: Path
+    counted: Sequence[CountedBlock], training: set[str], n: int, least: float, scratch: Path
 ) -> Vocabulary:
-    """The sorted terms of at least `least` of the n fitted documents; not all pieces' files are
-    open at once.
+    """Merge the vocabularies, and keep the terms of at least `least` of n training documents.
+
+    At most MERGE_FAN_IN files are open at a time.
     """
-    parts = [(part.path, part.path in fitted) for part in counted]
+    parts = [(part.path, part.path in training) for part in counted]
     for level in itertools.count():
-        if len(parts) <= FAN:
+        if len(parts) <= MERGE_FAN_IN:
             break
-        groups = [parts[i : i + FAN] for i in range(0, len(parts), FAN)]
+        groups = [parts[i : i + MERGE_FAN_IN] for i in range(0, len(parts), MERGE_FAN_IN)]
         merged = [str(scratch / f"merged-{level}-{i}") for i in range(len(groups))]
         engine.map_tiles(_merge_group, groups, each=[merged], label="merge terms")
         parts = [(path, True) for path in merged]
-    kept = _merged(parts, scratch / "vocabulary.terms", max(least, 1))
-    return Vocabulary(len(kept), str(scratch / "vocabulary.terms"), _save_idf(kept, n, scratch))
+    df = _merge_files(parts, scratch / "vocabulary.terms", max(least, 1))
+    return Vocabulary(len(df), str(scratch / "vocabulary.terms"), _save_idf(df, n, scratch))
 
 
 def _merge_group(parts: list[tuple[str, bool]], target: str) -> None:
-    save(target, df=_merged(parts, Path(f"{target}.terms"), 0))
+    save(target, df=_merge_files(parts, Path(f"{target}.terms"), 0))
 
 
-def _merged(parts: Sequence[tuple[str, bool]], terms: Path, least: float) -> AnyArray:
-    """Write the terms of some vocabularies, sorted, that are in at least `least` documents; returns
-    in how many.
+def _merge_files(parts: Sequence[tuple[str, bool]], terms: Path, least: float) -> AnyArray:
+    """Write the sorted terms of some vocabularies that occur in at least `least` documents.
+
+    Returns the document frequency per term.
     """
-    kept = []
+    frequencies = []
     with open(terms, "w", encoding="utf-8", newline="") as out:
         for term, group in groupby(
             heapq.merge(*(_with_df(*part) for part in parts), key=itemgetter(0)), key=itemgetter(0)
@@ -204,17 +216,17 @@ def _merged(parts: Sequence[tuple[str, bool]], terms: Path, least: float) -> Any
             df = sum(count for _, count in group)
             if df >= least:
                 out.write(f"{term}\n")
-                kept.append(df)
-    return np.array(kept, dtype=np.int64)
+                frequencies.append(df)
+    return np.array(frequencies, dtype=np.int64)
 
 
-def _hashed(size: int) -> Callable[..., Vocabulary]:
+def _hashed_merge(size: int) -> Callable[..., Vocabulary]:
     def merge(
-        counted: Sequence[Counted], fitted: set[str], n: int, least: float, scratch: Path
+        counted: Sequence[CountedBlock], training: set[str], n: int, least: float, scratch: Path
     ) -> Vocabulary:
         df = np.zeros(size, dtype=np.int64)
         for part in counted:
-            if part.path in fitted:
+            if part.path in training:
                 df[open_array(part.path, "hashed")] += open_array(part.path, "df")
         return Vocabulary(size, None, _save_idf(df, n, scratch))
 
@@ -230,7 +242,7 @@ def _save_idf(df: AnyArray, n: int, scratch: Path) -> str:
 # --- weigh ----------------------------------------------------------------------------------------
 
 
-def _weigh(part: Counted, vocabulary: Vocabulary, sublinear_tf: bool) -> Spill:
+def _weigh(part: CountedBlock, vocabulary: Vocabulary, sublinear_tf: bool) -> Spill:
     from sklearn.preprocessing import normalize
 
     counts, indptr = np.array(open_array(part.path, "counts")), open_array(part.path, "indptr")
@@ -244,14 +256,14 @@ def _weigh(part: Counted, vocabulary: Vocabulary, sublinear_tf: bool) -> Spill:
     return spill(part.path, normalize(X), part.split, part.labels, named=True)
 
 
-def _columns_of(part: Counted, vocabulary: Vocabulary) -> AnyArray:
-    """The column of each of the block's own terms; −1 for terms that are not kept."""
+def _columns_of(part: CountedBlock, vocabulary: Vocabulary) -> AnyArray:
+    """Return the column of each term of a block, −1 for terms outside the vocabulary."""
     if vocabulary.terms is None:
         return np.array(open_array(part.path, "hashed"))
-    own = {term: i for i, term in enumerate(_read_terms(f"{part.path}.terms"))}
-    column = np.full(len(own), -1, dtype=np.int64)
+    index = {term: i for i, term in enumerate(_read_terms(f"{part.path}.terms"))}
+    column = np.full(len(index), -1, dtype=np.int64)
     for j, term in enumerate(_read_terms(vocabulary.terms)):
-        i = own.get(term)
+        i = index.get(term)
         if i is not None:
             column[i] = j
     return column

@@ -217,5 +217,5 @@ def test_a_killed_scheduler_is_a_plain_error_and_the_next_run_goes_on(
         ):
             select(store, tmp_path / "run")
     run = select(store, tmp_path / "run")
-    assert list(run.about["resumed"].values()) == [2]
+    assert list(run.metadata["resumed"].values()) == [2]
     np.testing.assert_array_equal(run.selected, serial.selected)

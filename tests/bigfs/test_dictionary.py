@@ -1,4 +1,4 @@
-"""Atoms from batches against SPAMS in one call, and what must not change them."""
+"""Atoms from batches against SPAMS in one call, and settings that must not change them."""
 
 import builtins
 
@@ -20,7 +20,7 @@ spams = pytest.importorskip("spams", reason="the extra bigfs[jgsc] is not instal
 
 
 def planted(seed):
-    """1,200 × 60 sparse rows: some 3 of 20 sparse bases each, and some noise."""
+    """1,200 × 60 sparse rows: about 3 of 20 sparse bases each, and some noise."""
     rng = np.random.default_rng(seed)
     bases = rng.random((20, 60)) * (rng.random((20, 60)) < 0.3)
     codes = rng.random((1200, 20)) * (rng.random((1200, 20)) < 0.15)
@@ -55,9 +55,7 @@ def one_call(X, start, lam, updates, rows):
 @pytest.mark.parametrize("start", range(2))
 @pytest.mark.parametrize("seed", range(3))
 def test_atoms_from_batches_match_spams_in_one_call(seed, start):
-    """Same first atoms, number of updates and rows an update: reconstruction within 2 %, or
-    better.
-    """
+    """The reconstruction is within 2 %, with the same first atoms, updates and rows per update."""
     signals = planted(seed)
     X, lam = Matrix.from_array(signals), 0.1 * np.sqrt((signals.data**2).sum() / signals.shape[0])
     first = dictionary._data_rows(X, 20, np.random.RandomState(start))
@@ -89,7 +87,7 @@ def test_tiles_and_density_do_not_matter(signals):
     np.testing.assert_allclose(one, dense, atol=1e-10)  # sparse products round otherwise
 
 
-def test_codes_are_the_lassos_of_scikit_learn(signals):
+def test_codes_equal_the_lasso_of_scikit_learn(signals):
     D = dictionary._data_rows(Matrix.from_array(signals), 20, np.random.RandomState(0))
     ours = dictionary.encode(spams.lasso, signals[:50], D, 0.1)
     theirs = sparse_encode(signals[:50].toarray(), D.T, algorithm="lasso_lars", alpha=0.1)
@@ -102,9 +100,10 @@ def test_codes_are_the_lassos_of_scikit_learn(signals):
     np.testing.assert_allclose(values(ours), values(theirs), rtol=1e-6)
 
 
-def test_sweeps_are_mairals_one_atom_at_a_time(rng):
-    """Against the loops as printed, with D and B in full at every atom; they never raise ½tr(DᵀDA)
-    − tr(DᵀB).
+def test_sweeps_equal_the_printed_loops(rng):
+    """Compare with the loops as printed, D and B in full at every atom.
+
+    They never raise ½tr(DᵀDA) − tr(DᵀB).
     """
     m = dictionary.GROUP * 2 + 5
     codes = rng.standard_normal((60, m))
@@ -130,11 +129,12 @@ def test_sweeps_are_mairals_one_atom_at_a_time(rng):
     ("n", "batch_rows"), [(1, 512), (10, 1), (10, 3), (1200, 100), (1201, 512), (5000, 512)]
 )
 def test_batches_cover_every_row_once_and_are_spread(n, batch_rows):
-    batches = dictionary.cut(n, batch_rows)
+    batches = dictionary.spread_batches(n, batch_rows)
     np.testing.assert_array_equal(np.sort(np.concatenate(batches)), np.arange(n))
     assert len(batches) == -(-n // batch_rows)
     assert all(
-        0 < len(b) <= batch_rows + dictionary.RUNS and np.all(np.diff(b) > 0) for b in batches
+        0 < len(b) <= batch_rows + dictionary.RUNS_PER_BATCH and np.all(np.diff(b) > 0)
+        for b in batches
     )
     if n >= 1000:
         assert all(b.max() - b.min() > 0.5 * (n - 1) for b in batches)
@@ -148,13 +148,17 @@ def test_seed_decides(signals):
 
 
 @pytest.mark.parametrize(("batch_rows", "batches"), [(1200, 1), (500, 3), (20, 60)])
-def test_few_batches_are_fed_often_enough(signals, batch_rows, batches):
-    fed = len(learn_atoms(Matrix.from_array(signals), 4, batch_rows=batch_rows).history)
-    assert fed % batches == 0
-    assert max(dictionary.UPDATES, batches) <= fed < max(dictionary.UPDATES, batches) + batches
+def test_few_batches_are_used_often_enough(signals, batch_rows, batches):
+    updates = len(learn_atoms(Matrix.from_array(signals), 4, batch_rows=batch_rows).history)
+    assert updates % batches == 0
+    assert (
+        max(dictionary.MIN_UPDATES, batches)
+        <= updates
+        < max(dictionary.MIN_UPDATES, batches) + batches
+    )
 
 
-def test_atoms_are_in_the_unit_ball_and_the_run_says_what_it_did(signals):
+def test_atoms_are_in_the_unit_ball_and_the_history_counts_batches(signals):
     result = learn_atoms(Matrix.from_array(signals), 12, batch_rows=500, epochs=2)
     assert result.converged
     # ⌈1200/500⌉ batches, twice
@@ -163,32 +167,32 @@ def test_atoms_are_in_the_unit_ball_and_the_run_says_what_it_did(signals):
     assert np.isfinite(result.value.D).all()
 
 
-class Memory:
+class FailingCheckpoint:
     """A checkpoint that fails after some saves, as a killed process does."""
 
-    def __init__(self, die_after):
-        self.kept, self.left = {}, die_after
+    def __init__(self, fail_after):
+        self.saved, self.saves_left = {}, fail_after
 
     def load(self, name):
-        return self.kept.get(name)
+        return self.saved.get(name)
 
     def save(self, name, state, history):
-        self.kept[name] = (
+        self.saved[name] = (
             tuple(np.array(field) if isinstance(field, np.ndarray) else field for field in state),
             list(history),
         )
-        self.left -= 1
-        if self.left == 0:
+        self.saves_left -= 1
+        if self.saves_left == 0:
             raise KeyboardInterrupt
 
 
-def test_an_interrupted_run_goes_on_to_the_same_atoms(signals):
+def test_interrupted_run_resumes_to_the_same_atoms(signals):
     X, settings = (
         Matrix.from_array(signals),
         {"n_atoms": 10, "batch_rows": 200, "epochs": 1, "seed": 0},
     )
     straight = learn_atoms(X, **settings).value.D
-    checkpoint = Memory(die_after=3)
+    checkpoint = FailingCheckpoint(fail_after=3)
     with pytest.raises(KeyboardInterrupt), observed(checkpoint=checkpoint):
         learn_atoms(X, **settings)
     seen = []

@@ -20,18 +20,20 @@ from bigfs import (
     Fisher,
     LaplacianScore,
     Matrix,
+    MutualInformation,
     SparGE,
     SparGECV,
 )
-from bigfs.cutting_plane.columns import Gathered
-from bigfs.cutting_plane.loop import Problem, cutting_plane
-from bigfs.embedding.responses import gaussian_factor, pca
+from bigfs.cutting_plane.columns import GatheredColumns
+from bigfs.cutting_plane.loop import Relaxation, cutting_plane
+from bigfs.embedding.kernels import gaussian_factor
+from bigfs.embedding.responses import pca
 from bigfs.graph import knn
 from bigfs.graph.hypergraph import lasso_supports
 from bigfs.linalg.prox import project_simplex
 from bigfs.result import NotConverged
-from bigfs.selectors.sparge import spread
-from bigfs.selectors.srlsr import Problem as RidgeProblem
+from bigfs.selectors.sparge import total_variance
+from bigfs.selectors.srlsr import SRLSRProblem
 
 ATOMS = np.eye(6)[:4] + 0.1
 SCALE_FREE = [
@@ -42,6 +44,7 @@ SCALE_FREE = [
 ]
 OTHERS = [
     Chi2(),
+    MutualInformation(),
     SparGECV(gammas=(1.0, 2.0), cv=2),
     SRLSR(),
     RLSR(),
@@ -175,11 +178,17 @@ def test_bounds_of_pca_hold_for_the_true_singular_vectors(text):
     U = np.linalg.svd(dense - dense.mean(axis=0), full_matrices=False)[0][:, :5]
     matrix, tol = Matrix.from_array(X), 1e-6
     exact = cutting_plane(
-        Problem(Gathered(matrix, U), 9, spread(matrix)), solver="auto", tol=1e-9, max_iter=500
+        Relaxation(GatheredColumns(matrix, U), 9, total_variance(matrix)),
+        solver="auto",
+        tol=1e-9,
+        max_iter=500,
     ).value
     T = pca(matrix, 5, tol=tol / 4)
     found = cutting_plane(
-        Problem(Gathered(matrix, T), 9, spread(matrix)), solver="auto", tol=tol, max_iter=500
+        Relaxation(GatheredColumns(matrix, T), 9, total_variance(matrix)),
+        solver="auto",
+        tol=tol,
+        max_iter=500,
     ).value
     assert found.gap <= tol
     assert found.lower <= exact.upper * (1 + tol)
@@ -219,5 +228,5 @@ def test_gaussian_factor_refuses_values_whose_squares_overflow(rng):
 
 def test_duality_gap_of_a_dual_point_at_zero_is_one():
     """V = 0 bounds the objective by 0, although its best scaling is 0/0."""
-    problem = SimpleNamespace(known=np.ones(3, dtype=bool), gamma=1.0)
-    assert RidgeProblem.duality_gap(problem, 0.0, np.eye(3), np.zeros((3, 3)), 2.0) == 1.0
+    problem = SimpleNamespace(is_labeled=np.ones(3, dtype=bool), gamma=1.0)
+    assert SRLSRProblem.duality_gap(problem, 0.0, np.eye(3), np.zeros((3, 3)), 2.0) == 1.0

@@ -255,7 +255,7 @@ def test_a_higher_recall_costs_more(corpus, dear):
 def test_columns_come_in_by_their_worth_for_their_cost(corpus):
     X = Matrix.from_array(corpus)
     shares = approx.column_shares(X)
-    counts, squares = X.stats.counts.astype(float), X.stats.squares
+    counts, squares = X.stats.nnz.astype(float), X.stats.sums_of_squares
     there = counts > 0
     cost = np.minimum(counts, sketch.DENSE * 3000)[there] * counts[there] / 2
     order = np.argsort(shares[there], kind="stable")

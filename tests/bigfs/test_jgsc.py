@@ -8,12 +8,12 @@ import scipy.linalg
 import scipy.optimize
 import scipy.sparse as sp
 
-from bigfs import engine
+from bigfs import JGSC, RJGSC, engine
+from bigfs.coding import codes
+from bigfs.coding.codes import L21Loss, SquaredLoss
 from bigfs.graph import affinity, knn, laplacian
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, Status
-from bigfs.selectors import jgsc
-from bigfs.selectors.jgsc import JGSC, RJGSC, Norms, Squares
 
 BOTH = pytest.mark.parametrize("Method", [JGSC, RJGSC])
 
@@ -76,11 +76,13 @@ def dense_irls(X, B, L, alpha, lam, steps, robust, epsilon, epsilon_loss):
 
 
 def smoothing(X, B, robust):
-    """ε and ε', as `code` and `Norms` set them."""
+    """ε and ε', as `fit_codes` and `L21Loss` set them."""
     matrix = Matrix.from_array(X)
-    first = (Norms if robust else Squares)(matrix, B).at(None)
+    first = (L21Loss if robust else SquaredLoss)(matrix, B).terms(None)
     typical = np.linalg.norm(first.R) / np.sqrt(B.shape[1]) / (np.trace(first.H) / B.shape[1])
-    return (jgsc.SMOOTHING * typical) ** 2, jgsc.SMOOTHING**2 * np.mean(matrix.stats.squares)
+    return (codes.SMOOTHING * typical) ** 2, codes.SMOOTHING**2 * np.mean(
+        matrix.stats.sums_of_squares
+    )
 
 
 @BOTH
@@ -103,7 +105,7 @@ def test_sylvester_is_the_double_eigendecomposition(data, rng, alpha):
     Q, R = rng.standard_normal((9, 9)), rng.standard_normal((60, 9))
     # weights of atoms on their way out are large
     H = Q @ Q.T + np.diag(10.0 ** rng.uniform(-2, 4, 9))
-    S, residual = jgsc.sylvester(H, L, alpha, R, np.zeros_like(R))
+    S, residual = codes.solve_sylvester(H, L, alpha, R, np.zeros_like(R))
     exact = dense_sylvester(H, L.toarray(), alpha, R)
     np.testing.assert_allclose(S, exact, atol=1e-7 * np.abs(exact).max())
     assert residual <= 1e-8
@@ -179,7 +181,7 @@ def test_convex_so_another_solver_finds_the_same_codes(data):
 @BOTH
 def test_past_the_largest_lambda_every_code_is_zero(data, Method):
     X, atoms, _ = data
-    first = (Norms if Method is RJGSC else Squares)(Matrix.from_array(X), atoms.T).at(None)
+    first = (L21Loss if Method is RJGSC else SquaredLoss)(Matrix.from_array(X), atoms.T).terms(None)
     largest = 2 * np.linalg.norm(first.R, axis=0).max()
     assert fit(
         Method, X, atoms, lam=1.5 * largest, max_iter=300, tol=1e-6

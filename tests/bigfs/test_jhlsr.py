@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bigfs.embedding import responses
+from bigfs.embedding import kernels
 from bigfs.graph.hypergraph import Hypergraph
-from bigfs.linalg.ridge import WAYS
+from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, Status, observed
 from bigfs.selectors.jhlsr import EPSILON, JHLSR
 
 
-def data(n=30, d=12, seed=0, labelled=None, constant=1.0):
+def data(n=30, d=12, seed=0, labeled=None, constant=1.0):
     """Three classes with one informative column each (5, 6, 7); column 3 empty, column 4 constant;
     and an incidence H (n × 9).
     """
@@ -28,8 +28,8 @@ def data(n=30, d=12, seed=0, labelled=None, constant=1.0):
     X[:, 4] = constant
     H = (rng.random((n, 9)) < 0.3).astype(float)
     H[:, 0] = 1
-    if labelled is not None:
-        y = np.where(np.arange(n) < 3 * labelled, y, -1)
+    if labeled is not None:
+        y = np.where(np.arange(n) < 3 * labeled, y, -1)
     return sp.csr_array(X), y, H
 
 
@@ -80,11 +80,11 @@ def fit(X, y, **parameters):
 
 @pytest.mark.parametrize("variant", ["joint", "hyper"])
 @pytest.mark.parametrize(
-    ("n", "d", "labelled"), [(30, 12, None), (30, 12, 1), (15, 40, 3), (15, 40, 1)]
+    ("n", "d", "labeled"), [(30, 12, None), (30, 12, 1), (15, 40, 3), (15, 40, 1)]
 )
-@pytest.mark.parametrize("solver", [*WAYS, "auto"])
-def test_equals_the_dense_loop(solver, n, d, labelled, variant):
-    X, y, H = data(n, d, labelled=labelled)
+@pytest.mark.parametrize("solver", [*SOLVERS, "auto"])
+def test_equals_the_dense_loop(solver, n, d, labeled, variant):
+    X, y, H = data(n, d, labeled=labeled)
     S, w, objective = dense(X, y, H, 0.8, 0.3, 0.05, 6, learn=variant == "joint")
     exact = {"solver": solver, "solver_tol": 1e-13, "solver_max_iter": 500, "max_iter": 6, "tol": 0}
     model = fit(X, y, mu=0.8, lam=0.3, gamma=0.05, hyperedges=H, variant=variant, **exact)
@@ -94,14 +94,14 @@ def test_equals_the_dense_loop(solver, n, d, labelled, variant):
         [r["objective"] for r in model.result_.history], objective, rtol=1e-6
     )
     assert not model.coef_[3].any()
-    assert model.mode_ == ("supervised" if labelled is None or 3 * labelled >= n else "semi")
+    assert model.mode_ == ("supervised" if labeled is None or 3 * labeled >= n else "semi")
     assert model.result_.stats["zero_hyperedges"] == np.sum(model.hyperedge_weights_ == 0)
 
 
-@pytest.mark.parametrize("solver", WAYS)
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_the_objective_never_rises_after_the_first_round(solver):
     for seed in range(2):
-        X, y, H = data(20, 40, seed=seed, labelled=3)
+        X, y, H = data(20, 40, seed=seed, labeled=3)
         history = fit(
             X, y, mu=2.0, lam=0.2, gamma=0.02, hyperedges=H, solver=solver, max_iter=40, tol=0
         ).result_.history
@@ -118,7 +118,7 @@ def test_converged_means_stationary_and_left_out_means_at_zero():
         np.diag(np.ones(60))
         + 0.5 * Hypergraph.of(H).sparse_laplacian(model.hyperedge_weights_).toarray()
     )
-    T = responses.same_class_factor(y, 3)
+    T = kernels.same_class_factor(y, 3)
     pull = 2 * X.T @ (T - M @ (X @ model.coef_))
     norms = np.linalg.norm(model.coef_, axis=1)
     strong = norms > 1e-3 * norms.max()
@@ -158,7 +158,7 @@ def test_the_graph_variant_uses_half_the_normalized_laplacian():
 @pytest.mark.parametrize("hyperedges", ["lasso", "knn", "labels"])
 def test_hyperedges_by_name(hyperedges):
     # JHLSR has no intercept: a constant column would stand in for it
-    X, y, _ = data(90, 12, labelled=20, constant=0)
+    X, y, _ = data(90, 12, labeled=20, constant=0)
     model = JHLSR(hyperedges=hyperedges, n_neighbors=5, n_features_to_select=3, tol=0.1).fit(X, y)
     assert set(model.get_support(indices=True)) == {5, 6, 7}
     assert model.hyperedge_weights_.sum() == pytest.approx(1)
@@ -186,7 +186,7 @@ def test_the_gaussian_factor_is_exact_with_all_landmarks_and_close_with_some():
     squares = ((dense_X[:, None] - dense_X[None]) ** 2).sum(axis=2)
     K = np.exp(-squares / (2 * 1.5**2))
     tiled = Matrix.from_array(X, tile_rows=7, tile_columns=5)
-    full, half = (responses.gaussian_factor(tiled, r, sigma=1.5) for r in (40, 20))
+    full, half = (kernels.gaussian_factor(tiled, r, sigma=1.5) for r in (40, 20))
     np.testing.assert_allclose(full @ full.T, K, atol=1e-7)
     assert half.shape[1] <= 20
     left = np.linalg.eigvalsh(K - half @ half.T)
@@ -196,13 +196,13 @@ def test_the_gaussian_factor_is_exact_with_all_landmarks_and_close_with_some():
 
 def test_same_class_factor_is_the_kernel():
     code = np.array([0, 1, 1, -1, 0, 1])
-    Phi = responses.same_class_factor(code, 2)
+    Phi = kernels.same_class_factor(code, 2)
     K = np.array([[(a == b >= 0) / max(np.sum(code == a), 1) for b in code] for a in code])
     np.testing.assert_allclose(Phi @ Phi.T, K, atol=1e-15)
 
 
-def test_goes_on_from_a_checkpoint():
-    class Kept:
+def test_resumes_from_a_checkpoint():
+    class MemoryCheckpoint:
         saved = None
 
         def load(self, name):
@@ -213,7 +213,7 @@ def test_goes_on_from_a_checkpoint():
 
     X, y, H = data()
     whole = fit(X, y, hyperedges=H, max_iter=9, tol=0)
-    with observed(checkpoint=Kept()):
+    with observed(checkpoint=MemoryCheckpoint()):
         fit(X, y, hyperedges=H, max_iter=4, tol=0)
         resumed = fit(X, y, hyperedges=H, max_iter=9, tol=0)
     assert len(resumed.result_.history) == 9
@@ -221,7 +221,7 @@ def test_goes_on_from_a_checkpoint():
 
 
 def test_permuting_features_permutes_scores_and_tiles_do_not_matter(rng):
-    X, y, H = data(30, 20, labelled=5)
+    X, y, H = data(30, 20, labeled=5)
     order = rng.permutation(20)
     parameters = {"hyperedges": H, "solver_tol": 1e-12, "max_iter": 10, "tol": 0}
     a = fit(X, y, **parameters)
@@ -235,10 +235,10 @@ def test_bad_input_is_named():
     X, y, H = data()
     with pytest.raises(
         ValueError,
-        match=r"mode='supervised' needs more labels than y has \(50% of the samples are labelled\)",
+        match=r"mode='supervised' needs more labels than y has \(50% of the samples are labeled\)",
     ):
         JHLSR(mode="supervised", hyperedges=H).fit(X, np.where(np.arange(30) < 15, y, -1))
     with pytest.raises(ValueError, match="29 rows, but X has 30 samples"):
         JHLSR(hyperedges=H[1:]).fit(X, y)
-    with pytest.raises(ValueError, match="needs labelled samples"):
+    with pytest.raises(ValueError, match="needs labeled samples"):
         JHLSR(hyperedges="labels").fit(X)

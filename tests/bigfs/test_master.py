@@ -1,21 +1,19 @@
-"""The three solvers of the master against a dense problem in the n samples, and one another."""
+"""The restricted master and its three solvers against dense problems in the n samples."""
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
 from bigfs.cutting_plane.elimination import eliminate
+from bigfs.cutting_plane.master_solvers import apg, newton, simplex
 from bigfs.cutting_plane.restricted_master import (
-    SINGLE,
-    Master,
-    _hessian,
-    apg,
-    newton,
-    ridge,
-    simplex,
+    MIN_SIZE_FLOAT32,
+    RestrictedMaster,
+    hessian,
+    ridge_at,
 )
 
-METHODS = {"newton": newton, "simplex": simplex, "apg": apg}
+SOLVERS = {"newton": newton, "simplex": simplex, "apg": apg}
 
 
 def problem(seed, n=30, u=12, r=3, k=4, size=5, gamma=0.3, duplicates=False):
@@ -26,7 +24,7 @@ def problem(seed, n=30, u=12, r=3, k=4, size=5, gamma=0.3, duplicates=False):
     X -= X.mean(axis=0)
     T = np.linalg.qr(rng.normal(size=(n, r)) + X[:, :r])[0]
     sets = tuple(np.sort(rng.choice(u, size, replace=False)) for _ in range(k))
-    return X, T, Master(X.T @ X, X.T @ T, float(np.vdot(T, T)), gamma, sets)
+    return X, T, RestrictedMaster(X.T @ X, X.T @ T, float(np.vdot(T, T)), gamma, sets)
 
 
 def dense_value(X, T, master, eta):
@@ -51,10 +49,10 @@ def dense_optimum(X, T, master):
 
 @pytest.mark.parametrize("duplicates", [False, True])
 @pytest.mark.parametrize("gamma", [0.01, 0.3, 30.0])
-@pytest.mark.parametrize("method", METHODS)
-def test_value_equals_the_dense_solve(method, gamma, duplicates):
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_value_equals_the_dense_solve(solver, gamma, duplicates):
     X, T, master = problem(1, gamma=gamma, duplicates=duplicates)
-    solution = METHODS[method](master, np.full(4, 0.25))
+    solution = SOLVERS[solver](master, np.full(4, 0.25))
     assert solution.value == pytest.approx(dense_optimum(X, T, master), rel=1e-6)
     assert solution.gap <= 1e-8
     assert solution.lower <= solution.value * (1 + 1e-14)  # rounding
@@ -63,9 +61,9 @@ def test_value_equals_the_dense_solve(method, gamma, duplicates):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_three_agree_on_the_weights(seed):
+def test_solvers_agree_on_the_weights(seed):
     _, _, master = problem(seed)
-    W = [solver(master, np.full(4, 0.25)).W for solver in METHODS.values()]
+    W = [solver(master, np.full(4, 0.25)).W for solver in SOLVERS.values()]
     for other in W[1:]:
         np.testing.assert_allclose(other, W[0], atol=2e-4 * np.abs(W[0]).max())
 
@@ -73,28 +71,27 @@ def test_the_three_agree_on_the_weights(seed):
 def test_gradient_and_hessian_are_those_of_the_dense_function():
     X, T, master = problem(5)
     eta = np.array([0.1, 0.4, 0.3, 0.2])
-    at, h = ridge(master, eta), 1e-4
-    assert at.value == pytest.approx(dense_value(X, T, master, eta), rel=1e-12)
+    ridge, h = ridge_at(master, eta), 1e-4
+    assert ridge.value == pytest.approx(dense_value(X, T, master, eta), rel=1e-12)
     steps = np.eye(4) * h
     numeric = [
         (dense_value(X, T, master, eta + s) - dense_value(X, T, master, eta - s)) / (2 * h)
         for s in steps
     ]
-    np.testing.assert_allclose(at.gradient, numeric, rtol=1e-6)
+    np.testing.assert_allclose(ridge.gradient, numeric, rtol=1e-6)
     numeric = [
-        (ridge(master, eta + s).gradient - ridge(master, eta - s).gradient) / (2 * h) for s in steps
+        (ridge_at(master, eta + s).gradient - ridge_at(master, eta - s).gradient) / (2 * h)
+        for s in steps
     ]
-    np.testing.assert_allclose(_hessian(master, at), numeric, rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(hessian(master, ridge), numeric, rtol=1e-5, atol=1e-9)
 
 
 @pytest.mark.parametrize(("gamma", "precision"), [(1.0, np.float32), (1e-3, np.float64)])
-def test_single_precision_is_refined_to_double_and_left_alone_where_it_would_not_do(
-    gamma, precision
-):
-    X, T, master = problem(6, n=300, u=SINGLE + 10, k=3, size=400, gamma=gamma)
+def test_single_precision_is_refined_to_double_or_not_used(gamma, precision):
+    X, T, master = problem(6, n=300, u=MIN_SIZE_FLOAT32 + 10, k=3, size=400, gamma=gamma)
     eta = np.array([0.5, 0.3, 0.2])
-    at = ridge(master, eta)
-    assert at.factor.lower.dtype == precision
+    ridge = ridge_at(master, eta)
+    assert ridge.factor.lower.dtype == precision
     d = np.array(
         [
             sum(w for s, w in zip(master.sets, eta, strict=True) if j in s)
@@ -102,20 +99,20 @@ def test_single_precision_is_refined_to_double_and_left_alone_where_it_would_not
         ]
     )
     K = np.eye(len(X)) + (X * d / gamma) @ X.T
-    assert at.value == pytest.approx(0.5 * np.vdot(T, np.linalg.solve(K, T)), rel=1e-10)
+    assert ridge.value == pytest.approx(0.5 * np.vdot(T, np.linalg.solve(K, T)), rel=1e-10)
     np.testing.assert_allclose(
-        at.W,
+        ridge.W,
         d[:, None] / gamma * (X.T @ np.linalg.solve(K, T)),
         rtol=1e-7,
-        atol=1e-9 * np.abs(at.W).max(),
+        atol=1e-9 * np.abs(ridge.W).max(),
     )
 
 
-def test_newton_leaves_a_useless_set_and_finds_a_useful_one():
+def test_newton_drops_a_useless_set_and_finds_a_useful_one():
     X, T, master = problem(2)
     X[:, 6:] = 0  # sets within the empty columns explain nothing
     sets = (np.arange(6), np.arange(6, 12))
-    master = Master(X.T @ X, X.T @ T, master.tt, 1.0, sets)
+    master = RestrictedMaster(X.T @ X, X.T @ T, master.T_norm2, 1.0, sets)
     np.testing.assert_allclose(newton(master, np.array([0.0, 1.0])).eta, [1, 0], atol=1e-12)
 
 
@@ -125,26 +122,29 @@ def dense_minimum(X, T, gamma, features):
     return 0.5 * np.sum((T - Z @ W) ** 2) + gamma / 2 * np.sum(W**2)
 
 
-def test_elimination_takes_the_exactly_cheapest_each_time():
+def test_elimination_removes_the_feature_of_least_exact_cost():
     X, T, master = problem(3)
-    found = eliminate(master.G, master.B, master.tt, master.gamma, rate=1e-9)
-    left = list(range(12))
-    for gone, cost in zip(found.order[::-1], found.cost[::-1], strict=True):
-        before = dense_minimum(X, T, master.gamma, left)
-        assert found.values[len(left)] == pytest.approx(before, rel=1e-9)
+    elimination = eliminate(master.G, master.B, master.T_norm2, master.gamma, rate=1e-9)
+    remaining = list(range(12))
+    for removed, cost in zip(elimination.order[::-1], elimination.costs[::-1], strict=True):
+        before = dense_minimum(X, T, master.gamma, remaining)
+        assert elimination.objectives[len(remaining)] == pytest.approx(before, rel=1e-9)
         rises = {
-            j: dense_minimum(X, T, master.gamma, [k for k in left if k != j]) - before for j in left
+            j: dense_minimum(X, T, master.gamma, [k for k in remaining if k != j]) - before
+            for j in remaining
         }
-        assert min(rises, key=rises.get) == gone
-        assert cost == pytest.approx(rises[gone], rel=1e-7)
-        left.remove(gone)
+        assert min(rises, key=rises.get) == removed
+        assert cost == pytest.approx(rises[removed], rel=1e-7)
+        remaining.remove(removed)
 
 
-def test_elimination_in_blocks_pauses_where_it_is_told():
+def test_elimination_in_blocks_does_not_pass_over_a_pause():
     X, T, master = problem(4)
-    found = eliminate(master.G, master.B, master.tt, master.gamma, stops=(7, 3), rate=0.4)
-    assert sorted(found.order) == list(range(12))
+    elimination = eliminate(
+        master.G, master.B, master.T_norm2, master.gamma, pauses=(7, 3), rate=0.4
+    )
+    assert sorted(elimination.order) == list(range(12))
     for k in (7, 3):
-        assert found.values[k] == pytest.approx(
-            dense_minimum(X, T, master.gamma, found.order[:k]), rel=1e-9
+        assert elimination.objectives[k] == pytest.approx(
+            dense_minimum(X, T, master.gamma, elimination.order[:k]), rel=1e-9
         )

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from bigfs import engine
-from bigfs.matrix import Centred, Matrix, gram
+from bigfs.matrix import Centered, Matrix, gram
 
 S = sp.random_array(
     (60, 23), density=0.2, format="csr", rng=np.random.default_rng(0), dtype=np.float32
@@ -47,14 +47,14 @@ def test_products_equal_the_dense_ones_in_one_pass_each(X, rng):
 def test_dot_test(X, rng):
     w, v = rng.normal(size=23), rng.normal(size=60)
     assert (X @ w) @ v == pytest.approx(w @ (X.T @ v), rel=1e-12)
-    Xc = Centred(X, X.means)
+    Xc = Centered(X, X.means)
     assert (Xc @ w) @ v == pytest.approx(w @ Xc.rmatmul(v), rel=1e-12)
 
 
-def test_centred_equals_the_dense_centred(X, rng):
+def test_centered_equals_the_dense_centered(X, rng):
     dense = S.toarray().astype(float) - S.toarray().mean(axis=0, dtype=float)
     W, V = rng.normal(size=(23, 2)), rng.normal(size=(60, 2))
-    Xc = Centred(X, X.means)
+    Xc = Centered(X, X.means)
     np.testing.assert_allclose(Xc @ W, dense @ W, atol=1e-12)
     np.testing.assert_allclose(Xc.rmatmul(V), dense.T @ V, atol=1e-12)
     index = [4, 0, 9]
@@ -73,8 +73,8 @@ def test_columns_come_in_the_order_asked_for_and_are_no_pass(X):
 def test_statistics(X):
     dense = S.toarray().astype(float)
     np.testing.assert_allclose(X.stats.sums, dense.sum(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(X.stats.squares, (dense**2).sum(axis=0), rtol=1e-12)
-    np.testing.assert_array_equal(X.stats.counts, (dense != 0).sum(axis=0))
+    np.testing.assert_allclose(X.stats.sums_of_squares, (dense**2).sum(axis=0), rtol=1e-12)
+    np.testing.assert_array_equal(X.stats.nnz, (dense != 0).sum(axis=0))
     assert X.nnz == S.nnz
     assert X.passes == 1
 
@@ -155,30 +155,30 @@ class Counted:
 
 
 def test_a_tile_that_fits_is_read_once():
-    engine.forget()
+    engine.clear_cache()
     tile = Counted(("store", "rows", 0))
     for _ in range(3):
         assert engine.load(tile) is S
     assert Counted.loads == 1
-    assert engine.kept(tile)
-    engine.forget()
-    assert not engine.kept(tile)
+    assert engine.is_cached(tile)
+    engine.clear_cache()
+    assert not engine.is_cached(tile)
 
 
-def test_what_is_kept_gives_way_where_a_worker_is_nearly_full(monkeypatch):
-    engine.forget()
-    engine.keep(("a", 1), lambda: np.ones(10))
+def test_cache_is_cleared_where_a_worker_is_nearly_full(monkeypatch):
+    engine.clear_cache()
+    engine.get_cached(("a", 1), lambda: np.ones(10))
     for limit, stays in [(None, True), (1e15, True), (1.0, False)]:  # None: not a worker
         monkeypatch.setattr(engine.cache, "worker_limit", lambda limit=limit: limit)
-        engine.relief.relieve()
-        assert bool(engine.cache._kept) == stays
+        engine.relief.release_memory()
+        assert bool(engine.cache._cache) == stays
 
 
 pinned = []
 
 
 def fill_and_free():
-    """Memory that the allocator keeps, because what came after it stays."""
+    """Free memory that the allocator holds, because a later allocation stays."""
     filled = [np.ones(1 << 20) for _ in range(45)]  # 377 MB
     pinned.append(np.ones(1 << 17))
     del filled
@@ -204,14 +204,14 @@ def test_an_idle_worker_gives_freed_memory_back():
 
 
 def test_what_does_not_fit_is_made_again(monkeypatch):
-    engine.forget()
+    engine.clear_cache()
     # room for 1,000 bytes
     monkeypatch.setattr(engine.cache, "worker_limit", lambda: engine.cache.LIBRARIES + 4000)
     made = []
     for _ in range(2):
         for part in range(3):
-            engine.keep(("a", part), lambda part=part: made.append(part) or np.full(60, part))
+            engine.get_cached(("a", part), lambda part=part: made.append(part) or np.full(60, part))
     assert made == [0, 1, 2, 2]  # two fit, and stay
-    engine.keep(("b", 0), lambda: np.ones(100))
-    assert list(engine.cache._kept) == [("b", 0)]
-    engine.forget()
+    engine.get_cached(("b", 0), lambda: np.ones(100))
+    assert list(engine.cache._cache) == [("b", 0)]
+    engine.clear_cache()

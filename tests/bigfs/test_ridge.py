@@ -1,4 +1,4 @@
-"""The three ways against the dense formula (XᵀMX + diag u)⁻¹ XᵀT, and against one another."""
+"""The three solvers against the dense formula (XᵀMX + diag u)⁻¹ XᵀT, and against one another."""
 
 import numpy as np
 import pytest
@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from bigfs import engine
 from bigfs.linalg.ridge import (
-    WAYS,
-    Middle,
+    SOLVERS,
     Ridge,
+    SampleOperator,
     block_cg,
-    centring,
-    choose,
+    centering,
+    choose_solver,
     diagonal,
     identity,
     laplacian,
-    project,
+    project_costs,
 )
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
@@ -47,7 +47,7 @@ def middles(n, seed=1):
     c = rng.dirichlet(np.ones(12)) / H.sum(axis=0)
     return {
         "identity": (identity(), np.eye(n)),
-        "centring": (centring(n), np.eye(n) - np.full((n, n), 1 / n)),
+        "centering": (centering(n), np.eye(n) - np.full((n, n), 1 / n)),
         "diagonal": (diagonal(a), np.diag(a)),
         "laplacian": (
             laplacian(a, 0.7, sp.csr_array(F), c),
@@ -69,11 +69,11 @@ def dense(X, M, u, T):
 
 
 @pytest.mark.parametrize(
-    "middle", ["identity", "centring", "diagonal", "laplacian", "singular laplacian"]
+    "middle", ["identity", "centering", "diagonal", "laplacian", "singular laplacian"]
 )
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-@pytest.mark.parametrize("solver", WAYS)
-def test_each_way_equals_the_dense_formula(solver, shape, middle):
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_each_solver_equals_the_dense_formula(solver, shape, middle):
     X, T, u = data(*shape)
     u[7] = np.inf
     M, oracle = middles(shape[0])[middle]
@@ -105,7 +105,7 @@ def test_the_root_of_a_singular_middle_gives_it_back(rng):
         np.testing.assert_allclose(C.times(C.transposed_times(V)), oracle @ V, atol=1e-12)
 
 
-@pytest.mark.parametrize("solver", WAYS)
+@pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("kind", ["csr", "dense", "rows only", "columns only"])
 def test_the_layout_and_the_tiling_change_rounding_only(solver, kind):
     X, T, u = data(40, 15)
@@ -126,7 +126,7 @@ def test_the_layout_and_the_tiling_change_rounding_only(solver, kind):
         Ridge(m, diagonal(np.ones(40)), solver=solver, tol=1e-12).prepare(u).solve(T).W
         for m in (whole, tiled)
     )
-    # CG stops at 1e-12; the direct ways differ by rounding
+    # CG stops at 1e-12; the direct solvers differ by rounding
     assert np.abs(a - b).max() <= 1e-9 * np.abs(a).max()
 
 
@@ -134,19 +134,19 @@ def test_the_layout_and_the_tiling_change_rounding_only(solver, kind):
 @given(
     seed=st.integers(0, 10**6), n=st.integers(2, 12), d=st.integers(6, 12), decades=st.floats(0, 4)
 )
-def test_the_ways_agree_and_features_may_be_permuted(seed, n, d, decades):
+def test_the_solvers_agree_and_features_may_be_permuted(seed, n, d, decades):
     X, T, _ = data(n, d, seed)
     rng = np.random.default_rng(seed)
     u = 10 ** rng.uniform(-decades, decades, d)
     order = rng.permutation(d)
     answers = [
-        Ridge(Matrix.from_array(X), centring(n), solver=s, tol=1e-13).prepare(u).solve(T).W
-        for s in WAYS
+        Ridge(Matrix.from_array(X), centering(n), solver=s, tol=1e-13).prepare(u).solve(T).W
+        for s in SOLVERS
     ]
-    for solver in WAYS:
+    for solver in SOLVERS:
         answers.append(np.empty_like(answers[0]))
         answers[-1][order] = (
-            Ridge(Matrix.from_array(X[:, order]), centring(n), solver=solver, tol=1e-13)
+            Ridge(Matrix.from_array(X[:, order]), centering(n), solver=solver, tol=1e-13)
             .prepare(u[order])
             .solve(T)
             .W
@@ -203,7 +203,7 @@ def test_passes_are_counted():
     X, T, u = data(40, 15)
     m = Matrix.from_array(X)
     for solver, prepare, solve in (("primal", 1, 3), ("woodbury", 1, 7)):
-        ridge = Ridge(m, centring(40), solver=solver)
+        ridge = Ridge(m, centering(40), solver=solver)
         ridge.squares  # noqa: B018
         m.passes = 0
         prepared = ridge.prepare(u)
@@ -212,7 +212,7 @@ def test_passes_are_counted():
         prepared.solve(T)
         assert m.passes == solve  # the right-hand side, the residual, and Woodbury's own two, twice
     m.passes = 0
-    iterations = Ridge(m, centring(40), solver="cg").prepare(u).solve(T).iterations
+    iterations = Ridge(m, centering(40), solver="cg").prepare(u).solve(T).iterations
     assert m.passes == 1 + 2 * iterations
 
 
@@ -222,9 +222,9 @@ def test_on_a_cluster_of_processes_the_answer_is_the_same():
     here = Matrix.from_array(X, tile_rows=9, tile_columns=4)
     keyed = Matrix(X.shape, rows=here.row_tiles, columns=here.column_tiles)
     with engine.cluster(workers=1, memory_limit="500MB"):
-        for solver in WAYS:
+        for solver in SOLVERS:
             a, b = (
-                Ridge(m, centring(40), solver=solver, tol=1e-12).prepare(u).solve(T).W
+                Ridge(m, centering(40), solver=solver, tol=1e-12).prepare(u).solve(T).W
                 for m in (here, keyed)
             )
             np.testing.assert_allclose(a, b, atol=1e-10 * np.abs(a).max())
@@ -239,7 +239,7 @@ def test_a_working_set_is_streamed_until_it_fits_and_the_answers_agree(solver):
     whole = Matrix.from_array(X, tile_rows=9, tile_columns=4)
     few = np.where(np.arange(15) % 5 == 0, u, np.inf)
     working = WorkingSet(whole, solver=solver, targets=3, tol=1e-13, limit=10_000)
-    middle = centring(40)
+    middle = centering(40)
     for weights, gathered in (
         (u, False),
         (few, True),
@@ -262,7 +262,7 @@ def test_a_working_set_is_streamed_until_it_fits_and_the_answers_agree(solver):
 def test_the_gram_matrix_of_a_narrower_set_is_cut_from_the_wider(rng):
     X, T, u = data(40, 15)
     working = WorkingSet(Matrix.from_array(X), solver="primal", targets=3)
-    middle = centring(40)
+    middle = centering(40)
     working.solve(middle, np.where(np.arange(15) < 12, u, np.inf), T)
     narrow = np.where(np.arange(15) % 3 == 0, u, np.inf) * np.where(np.arange(15) < 12, 1, np.inf)
     solved = working.solve(middle, narrow, T)
@@ -288,22 +288,22 @@ def counts(d, a_column):
     ],
 )
 def test_the_plan_picks_by_shape(n, d, a_column, expected):
-    plan = choose(project(n, d, counts(d, a_column), 2), limit=10**12)
-    assert plan.way == expected
+    plan = choose_solver(project_costs(n, d, counts(d, a_column), 2), limit=10**12)
+    assert plan.solver == expected
     assert plan.cost.seconds == min(c.seconds for c in plan.costs.values())
 
 
 def test_the_plan_leaves_out_what_does_not_fit_and_says_so():
-    costs = project(3000, 100_000, counts(100_000, 3), 2)
-    free = choose(costs, limit=10**12)
-    tight = choose(costs, limit=costs["woodbury"].bytes - 1)
-    assert tight.way == "cg"
+    costs = project_costs(3000, 100_000, counts(100_000, 3), 2)
+    free = choose_solver(costs, limit=10**12)
+    tight = choose_solver(costs, limit=costs["woodbury"].bytes - 1)
+    assert tight.solver == "cg"
     assert "Does not fit in memory: woodbury, primal" in tight.why
-    assert choose(costs, "primal", limit=10**12).why.startswith("requested")
+    assert choose_solver(costs, "primal", limit=10**12).why.startswith("requested")
     assert free.why.startswith("the least time")
 
 
-def test_a_way_that_does_not_fit_is_refused_with_both_numbers():
+def test_a_solver_that_does_not_fit_is_refused_with_both_numbers():
     X, _, _ = data(40, 15)
     with pytest.raises(
         engine.NotEnoughMemory, match=r"by primal needs 5\.27 kiB .* 1\.00 kiB " r"is allowed"
@@ -319,4 +319,4 @@ def test_bad_input_is_named():
         Ridge(Matrix.from_array(X)).prepare(0 * u)
     with pytest.raises(ValueError, match="negative entry"):
         diagonal(np.array([1.0, -1.0]))
-    assert Middle().apply(u) is u
+    assert SampleOperator().apply(u) is u

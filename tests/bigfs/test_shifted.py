@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bigfs.linalg.shifted_cg import WIDTH, solve_shifted
+from bigfs.linalg.shifted_cg import GROUP_WIDTH, solve_shifted
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def graph(rng):
     return sp.csr_array(np.diag(A.sum(axis=1)) - A)
 
 
-@pytest.mark.parametrize("m", [1, WIDTH, WIDTH + 7])
+@pytest.mark.parametrize("m", [1, GROUP_WIDTH, GROUP_WIDTH + 7])
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 50.0])
 def test_each_column_is_a_dense_solve(graph, rng, m, alpha):
     sigmas, E = 10.0 ** rng.uniform(-3, 3, m), rng.standard_normal((80, m))

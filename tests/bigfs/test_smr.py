@@ -32,10 +32,8 @@ def onehot(y):
     return (y[:, None] == np.unique(y)).astype(float)
 
 
-def dense_half(X, Y, V, D, alpha):
-    """The u-step written out sample by sample, F = [X_iv_1; …; X_iv_k] with the dense centring
-    matrix L_c.
-    """
+def dense_u_step(X, Y, V, D, alpha):
+    """Solve the u-step sample by sample, with F = [X_iv_1; …; X_iv_k] and the dense L_c."""
     n = len(X)
     Lc = np.eye(n) - 1 / n
     Us = []
@@ -58,10 +56,9 @@ def dense_half(X, Y, V, D, alpha):
 
 
 def dense_smr(X, y, alpha, k, p, zeta, rounds):
-    """Alg.
+    """Run Alg. 1 as printed (eq. 23 and 35 corrected) after a round at D = 1.
 
-    1 as printed (corrected eq. 23 and 35) after a round at D = 1, no orthonormalization; its
-    objective, from the definition.
+    Nothing is made orthonormal, and the objective is computed from its definition.
     """
     X, Y = X.reshape(len(X), M, N), onehot(y)
     V = [np.eye(N, k)] * Y.shape[1]
@@ -73,9 +70,9 @@ def dense_smr(X, y, alpha, k, p, zeta, rounds):
         return p / 2 * ((P**2).sum(axis=0) + zeta) ** (p / 2 - 1), P
 
     for i in range(1 + rounds):
-        U = dense_half(X, Y, V, D, alpha)
+        U = dense_u_step(X, Y, V, D, alpha)
         D = weights(U, V)[0] if i else D
-        V = dense_half(X.transpose(0, 2, 1), Y, U, D.T, alpha)
+        V = dense_u_step(X.transpose(0, 2, 1), Y, U, D.T, alpha)
         D, P = weights(U, V)
         fitted = np.einsum("nij,rij->nr", X, P)
         residual = fitted - fitted.mean(axis=0) - Y + Y.mean(axis=0)
@@ -177,7 +174,7 @@ def test_samples_route_reads_the_data_and_the_covariance_route_does_not(images):
         fit(matrix, y, gram=gram, max_iter=5, tol=0)
         passes[gram] = matrix.passes
     assert passes["covariance"] == 3  # statistics, Xᵀ Y, C
-    assert passes["samples"] == 2 + 2 + 2 * 5  # statistics, Xᵀ Y, the round at D = 1, two a round
+    assert passes["samples"] == 2 + 2 + 2 * 5  # statistics, Xᵀ Y, the round at D = 1, two per round
 
 
 def test_auto_leaves_the_covariance_when_memory_is_short(images, allow_memory):
@@ -222,9 +219,9 @@ def test_bad_parameters_say_what_to_do(images, change, message):
         fit(X, y, **change)
 
 
-def test_unlabelled_samples_are_refused(images):
+def test_unlabeled_samples_are_refused(images):
     X, y = images
-    with pytest.raises(ValueError, match="10 samples are unlabelled"):
+    with pytest.raises(ValueError, match="10 samples are unlabeled"):
         fit(Matrix.from_array(X), np.where(np.arange(90) < 10, -1, y))
 
 

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from bigfs import Matrix, SparGE, engine
-from bigfs.cutting_plane.columns import Gathered
-from bigfs.cutting_plane.loop import Problem, cutting_plane, score
+from bigfs.cutting_plane.columns import GatheredColumns
+from bigfs.cutting_plane.loop import Relaxation, cutting_plane, largest_scores
 from bigfs.embedding.responses import lda, one_hot
 from bigfs.graph import affinity, knn
 from bigfs.result import NotConverged, Status, observed
 
 
-def dense_centred(X):
+def dense_centered(X):
     dense = X.toarray().astype(float)
     return dense - dense.mean(axis=0)
 
@@ -27,7 +27,7 @@ def relaxation_value(Xc, T, gamma, V, m):
     return np.vdot(V, T) - 0.5 * np.vdot(V, V) - s[:m].sum() / (2 * gamma)
 
 
-def test_lda_response_spans_the_centred_indicators():
+def test_lda_response_spans_the_centered_indicators():
     codes = np.random.default_rng(0).integers(0, 5, 60)
     T = lda(codes, 5)
     assert T.shape == (60, 4)
@@ -45,8 +45,8 @@ def test_an_empty_class_is_refused():
 @pytest.mark.parametrize("m", [3, 8])
 def test_bounds_bracket_the_relaxation_and_meet(text, m):
     X, y = text
-    Xc, T = dense_centred(X), lda(y, 4)
-    problem = Problem(Gathered(Matrix.from_array(X), T), m, 0.5)
+    Xc, T = dense_centered(X), lda(y, 4)
+    problem = Relaxation(GatheredColumns(Matrix.from_array(X), T), m, 0.5)
     result = cutting_plane(problem, solver="newton", tol=1e-8, max_iter=100)
     assert result.status is Status.CONVERGED
     cuts = result.value
@@ -62,9 +62,12 @@ def test_bounds_bracket_the_relaxation_and_meet(text, m):
 def test_the_relaxation_bounds_every_subset(text):
     """The certified lower bound holds for the best 2 of 6 features, by enumeration."""
     X, y = text
-    Xc, T = dense_centred(X)[:, [0, 3, 6, 20, 21, 22]], lda(y, 4)
+    Xc, T = dense_centered(X)[:, [0, 3, 6, 20, 21, 22]], lda(y, 4)
     result = cutting_plane(
-        Problem(Gathered(Matrix.from_array(Xc), T), 2, 0.3), solver="newton", tol=1e-9, max_iter=100
+        Relaxation(GatheredColumns(Matrix.from_array(Xc), T), 2, 0.3),
+        solver="newton",
+        tol=1e-9,
+        max_iter=100,
     )
     values = {}
     for pair in itertools.combinations(range(6), 2):
@@ -115,13 +118,13 @@ def test_weighted_samples_equal_a_dense_weighted_problem(text):
     dense = X.toarray().astype(float)
     mean = omega**2 @ dense / np.sum(omega**2)
     weighted = omega[:, None] * (dense - mean)
-    data = Gathered(Matrix.from_array(X), T, omega)
-    [(index, s)] = score([Problem(data, 5, 0.5)], [T])
+    data = GatheredColumns(Matrix.from_array(X), T, omega)
+    [(index, s)] = largest_scores([Relaxation(data, 5, 0.5)], [T])
     np.testing.assert_allclose(
         s, np.sort(np.sum((weighted.T @ T) ** 2, axis=1))[::-1][:5], rtol=1e-9
     )
-    data.take(index[:2])
-    data.take(index)
+    data.add(index[:2])
+    data.add(index)
     Z = weighted[:, data.features]
     np.testing.assert_allclose(data.G, Z.T @ Z, atol=1e-9)
     np.testing.assert_allclose(data.B, Z.T @ T, atol=1e-9)
@@ -160,7 +163,7 @@ def test_duplicate_columns_do_no_harm(text):
     np.testing.assert_allclose(norms[:80], norms[80:], atol=1e-6 * norms.max())
 
 
-def test_unlabelled_samples_take_no_part(text):
+def test_unlabeled_samples_take_no_part(text):
     X, y = text
     half = np.where(np.arange(len(y)) % 2, y, -1)
     np.testing.assert_array_equal(
@@ -169,7 +172,7 @@ def test_unlabelled_samples_take_no_part(text):
     )
 
 
-class Kept:
+class FailingCheckpoint:
     """A checkpoint in memory that breaks off after some saves."""
 
     def __init__(self, saves):
@@ -186,10 +189,10 @@ class Kept:
 
 
 @pytest.mark.parametrize("after", [1, 3, 100])
-def test_a_killed_run_ends_with_the_same_answer(text, after):
+def test_killed_run_resumes_to_the_same_answer(text, after):
     X, y = text
     whole = SparGE(n_features_to_select=5, tol=1e-3).fit(X, y)
-    checkpoint = Kept(after)
+    checkpoint = FailingCheckpoint(after)
     with contextlib.suppress(KeyboardInterrupt), observed(checkpoint=checkpoint):
         SparGE(n_features_to_select=5, tol=1e-3).fit(X, y)
     with observed(checkpoint=checkpoint):
@@ -198,7 +201,7 @@ def test_a_killed_run_ends_with_the_same_answer(text, after):
     assert resumed.result_.history == whole.result_.history
 
 
-def test_the_iteration_limit_is_said_with_the_gap(text):
+def test_iteration_limit_warns_with_the_gap(text):
     X, y = text
     with pytest.warns(NotConverged, match="SparGE stopped at the iteration limit"):
         selector = SparGE(n_features_to_select=5, tol=1e-9, max_iter=1).fit(X, y)

@@ -13,11 +13,11 @@ from sklearn.model_selection import StratifiedKFold
 
 import storage
 from bigfs import Matrix, SparGE, SparGECV, engine
-from bigfs.cutting_plane.columns import Gathered
-from bigfs.cutting_plane.loop import Problem, cutting_plane
+from bigfs.cutting_plane.columns import GatheredColumns
+from bigfs.cutting_plane.loop import Relaxation, cutting_plane
 from bigfs.embedding.responses import lda
 from bigfs.result import observed
-from bigfs.selectors.sparge_cv import _fold
+from bigfs.selectors.sparge_cv import _training_data
 from storage.format import manifest, verified
 from storage.runs import Run
 
@@ -131,9 +131,9 @@ def test_folds_see_nothing_of_the_samples_outside(text):
     spoiled[::3] = np.random.default_rng(0).uniform(0, 9, (40, 80))
     found = []
     for data, response in ((X, T), (spoiled, np.where((np.arange(120) % 3 == 0)[:, None], 7.0, T))):
-        fold = _fold(Gathered(Matrix.from_array(data), response), inside)
+        fold = _training_data(GatheredColumns(Matrix.from_array(data), response), inside)
         found.append(
-            cutting_plane(Problem(fold, 6, 0.5), solver="newton", tol=1e-6, max_iter=50).value
+            cutting_plane(Relaxation(fold, 6, 0.5), solver="newton", tol=1e-6, max_iter=50).value
         )
     np.testing.assert_array_equal(found[0].features, found[1].features)
     np.testing.assert_allclose(found[0].W, found[1].W, atol=1e-7)
@@ -171,14 +171,14 @@ def test_a_gather_reads_only_the_chunks_that_hold_its_columns(store, monkeypatch
         return await get(self, key, *given, **more)
 
     monkeypatch.setattr(verified.Verified, "get", noted)
-    engine.forget()
+    engine.clear_cache()
     np.testing.assert_array_equal(corpus.X.columns(index).toarray(), expected)
     chunks = {key for key in read if "/c/" in key and key.split("/")[-3] in ("data", "indices")}
     wanted = set()
     for part in {tuple(key.split("/")[:3]) for key in chunks}:
         path = "/".join(part)
-        indptr = corpus.X.column_tiles[0].place.read(f"{path}/indptr")
-        size = corpus.X.column_tiles[0].place.chunk(f"{path}/data")
+        indptr = corpus.X.column_tiles[0].store.read(f"{path}/indptr")
+        size = corpus.X.column_tiles[0].store.chunk(f"{path}/data")
         for j in index:
             if indptr[j + 1] > indptr[j]:
                 for chunk in range(indptr[j] // size, (indptr[j + 1] - 1) // size + 1):

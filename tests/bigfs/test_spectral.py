@@ -6,16 +6,23 @@ import scipy.sparse as sp
 from scipy.linalg import subspace_angles
 from scipy.sparse.linalg import ArpackNoConvergence
 
-from bigfs.embedding.spectral import graph_embedding, hypergraph_embedding, randomized_svd, signed
+from bigfs.embedding.spectral import (
+    fix_signs,
+    graph_embedding,
+    hypergraph_embedding,
+    randomized_svd,
+)
 from bigfs.graph import affinity, components, knn, laplacian
 from bigfs.graph.hypergraph import Hypergraph, neighbour_hyperedges
-from bigfs.matrix import Centred, Matrix
+from bigfs.matrix import Centered, Matrix
 from bigfs.result import NotConverged, Status
 
 
 @pytest.fixture(params=["dense", "lanczos"])
-def way(request, monkeypatch):
-    monkeypatch.setattr("bigfs.embedding.spectral.DENSE", 10_000 if request.param == "dense" else 0)
+def algorithm(request, monkeypatch):
+    monkeypatch.setattr(
+        "bigfs.embedding.spectral.MAX_DENSE_VERTICES", 10_000 if request.param == "dense" else 0
+    )
     return request.param
 
 
@@ -37,53 +44,53 @@ def two_parts(text):
     return affinity(knn(Matrix.from_array(X), 5), "cosine")
 
 
-def test_graph_embedding_equals_the_dense_one(text, way):
+def test_graph_embedding_equals_the_dense_one(text, algorithm):
     A = affinity(knn(Matrix.from_array(text[0]), 8), "heat")
     assert components(A).count == 1
     values, vectors = np.linalg.eigh(laplacian(A, "normalized").toarray())
-    found = graph_embedding(A, 5)
-    np.testing.assert_allclose(1 - found.value.values, values[1:6], atol=1e-9)
+    result = graph_embedding(A, 5)
+    np.testing.assert_allclose(1 - result.value.values, values[1:6], atol=1e-9)
     np.testing.assert_allclose(
-        np.abs(vectors[:, 1:6].T @ found.value.vectors), np.eye(5), atol=1e-5
+        np.abs(vectors[:, 1:6].T @ result.value.vectors), np.eye(5), atol=1e-5
     )
-    assert found.status is Status.CONVERGED
-    assert found.stats["residual"] < 1e-8
-    assert not found.stats["degenerate"]
+    assert result.status is Status.CONVERGED
+    assert result.stats["residual"] < 1e-8
+    assert not result.stats["degenerate"]
 
 
-def test_every_component_has_its_trivial_vector_dropped(text, way):
+def test_every_component_has_its_trivial_vector_dropped(text, algorithm):
     A = two_parts(text)
     c = components(A).count
     assert c >= 3
     values = np.sort(np.linalg.eigvalsh(laplacian(A, "normalized").toarray()))
     assert np.sum(values < 1e-9) == c
-    found = graph_embedding(A, 6)
-    np.testing.assert_allclose(1 - found.value.values, values[c : c + 6], atol=1e-9)
-    assert found.stats["components"] == c
-    np.testing.assert_allclose(found.value.vectors.T @ found.value.vectors, np.eye(6), atol=1e-8)
+    result = graph_embedding(A, 6)
+    np.testing.assert_allclose(1 - result.value.values, values[c : c + 6], atol=1e-9)
+    assert result.stats["components"] == c
+    np.testing.assert_allclose(result.value.vectors.T @ result.value.vectors, np.eye(6), atol=1e-8)
 
 
-def test_equal_eigenvalues_are_said(way):
+def test_equal_eigenvalues_are_degenerate(algorithm):
     A = ring(60, 7)
     angle = 2 * np.pi * np.arange(60) / 60
     values = np.sort((np.cos(angle) + np.cos(7 * angle)) / 2)[::-1]
-    found = graph_embedding(A, 4)
-    np.testing.assert_allclose(found.value.values, values[1:5], atol=1e-9)
-    assert found.stats["degenerate"]
+    result = graph_embedding(A, 4)
+    np.testing.assert_allclose(result.value.values, values[1:5], atol=1e-9)
+    assert result.stats["degenerate"]
 
 
-def test_hypergraph_embedding_equals_the_dense_one(text, way, rng):
+def test_hypergraph_embedding_equals_the_dense_one(text, algorithm, rng):
     hypergraph = neighbour_hyperedges(knn(Matrix.from_array(text[0]), 6))
     values = np.sort(np.linalg.eigvalsh(hypergraph.sparse_laplacian().toarray()))
-    found = hypergraph_embedding(hypergraph, 4)
-    np.testing.assert_allclose(1 - found.value.values, values[1:5], atol=1e-9)
+    result = hypergraph_embedding(hypergraph, 4)
+    np.testing.assert_allclose(1 - result.value.values, values[1:5], atol=1e-9)
     w = rng.random(hypergraph.shape[1])
     H = hypergraph.H.toarray()
     root = np.diag((H @ w) ** -0.5)
     weighted = root @ H @ np.diag(w / H.sum(axis=0)) @ H.T @ root
-    found = hypergraph_embedding(Hypergraph.of(H, w), 4)
+    result = hypergraph_embedding(Hypergraph.of(H, w), 4)
     np.testing.assert_allclose(
-        found.value.values, np.sort(np.linalg.eigvalsh(weighted))[::-1][1:5], atol=1e-9
+        result.value.values, np.sort(np.linalg.eigvalsh(weighted))[::-1][1:5], atol=1e-9
     )
 
 
@@ -104,35 +111,35 @@ def test_the_embedding_is_the_same_every_time(text):
     np.testing.assert_array_equal(
         graph_embedding(A, 5).value.vectors, graph_embedding(A, 5).value.vectors
     )
-    flipped = signed(-graph_embedding(A, 5).value.vectors)
+    flipped = fix_signs(-graph_embedding(A, 5).value.vectors)
     np.testing.assert_array_equal(flipped, graph_embedding(A, 5).value.vectors)
 
 
-def test_an_embedding_that_is_cut_short_says_so(rng, monkeypatch):
-    monkeypatch.setattr("bigfs.embedding.spectral.DENSE", 0)
+def test_iteration_limit_warns_with_the_residual(rng, monkeypatch):
+    monkeypatch.setattr("bigfs.embedding.spectral.MAX_DENSE_VERTICES", 0)
     A = ring(2000, 2)  # a long ring: eigenvalues crowd at 1
     with pytest.warns(NotConverged, match="graph embedding stopped"):
-        found = graph_embedding(A, 4, max_iter=1)
-    assert found.status is Status.MAX_ITER
-    A_v = found.value.vectors.T @ found.value.vectors
-    np.testing.assert_allclose(A_v, np.eye(4), atol=1e-8)
+        result = graph_embedding(A, 4, max_iter=1)
+    assert result.status is Status.MAX_ITER
+    gram = result.value.vectors.T @ result.value.vectors
+    np.testing.assert_allclose(gram, np.eye(4), atol=1e-8)
 
 
-def test_what_lanczos_leaves_lobpcg_finishes(text, monkeypatch):
+def test_lobpcg_continues_where_arpack_gives_up(text, monkeypatch):
     A = affinity(knn(Matrix.from_array(text[0]), 8), "heat")
     values = np.linalg.eigvalsh(laplacian(A, "normalized").toarray())
 
     def gives_up(*_, **__):
         raise ArpackNoConvergence("no", np.empty(0), np.empty((120, 0)))
 
-    monkeypatch.setattr("bigfs.embedding.spectral.DENSE", 0)
+    monkeypatch.setattr("bigfs.embedding.spectral.MAX_DENSE_VERTICES", 0)
     monkeypatch.setattr("bigfs.embedding.spectral.eigsh", gives_up)
-    found = graph_embedding(A, 3)
-    np.testing.assert_allclose(1 - found.value.values, values[1:4], atol=1e-9)
-    assert found.converged
+    result = graph_embedding(A, 3)
+    np.testing.assert_allclose(1 - result.value.values, values[1:4], atol=1e-9)
+    assert result.converged
 
 
-def test_more_vectors_than_there_are_is_refused(text):
+def test_too_many_vectors_are_refused(text):
     A = two_parts(text)
     with pytest.raises(ValueError, match="non-trivial"):
         graph_embedding(A, A.shape[0] - 1)
@@ -142,18 +149,18 @@ def test_more_vectors_than_there_are_is_refused(text):
 def test_randomized_svd_equals_the_dense_one(text, tile):
     S = text[0]
     X = Matrix.from_array(S, tile_rows=tile, tile_columns=tile)
-    found = randomized_svd(Centred(X, X.means), 3, tol=1e-8, max_iter=200)
+    result = randomized_svd(Centered(X, X.means), 3, tol=1e-8, max_iter=200)
     dense = S.toarray().astype(float)
     U, s, _ = np.linalg.svd(dense - dense.mean(axis=0), full_matrices=False)
-    np.testing.assert_allclose(found.value.values, s[:3], rtol=1e-9)
-    assert np.sin(subspace_angles(found.value.vectors, U[:, :3])).max() < 1e-6
-    assert found.converged
-    assert found.stats["passes"] == 2 * len(found.history)
+    np.testing.assert_allclose(result.value.values, s[:3], rtol=1e-9)
+    assert np.sin(subspace_angles(result.value.vectors, U[:, :3])).max() < 1e-6
+    assert result.converged
+    assert result.stats["passes"] == 2 * len(result.history)
 
 
 def test_randomized_svd_of_low_rank_returns_the_rank(rng):
     X = Matrix.from_array(rng.normal(size=(50, 2)) @ rng.normal(size=(2, 20)))
-    found = randomized_svd(Centred(X, X.means), 5)
-    assert found.value.vectors.shape == (50, 2)
-    with pytest.raises(ValueError, match="centred 50 × 20"):
-        randomized_svd(Centred(X, X.means), 21)
+    result = randomized_svd(Centered(X, X.means), 5)
+    assert result.value.vectors.shape == (50, 2)
+    with pytest.raises(ValueError, match="centered 50 × 20"):
+        randomized_svd(Centered(X, X.means), 21)

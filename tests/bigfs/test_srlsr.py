@@ -9,16 +9,16 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
 
+from bigfs import RLSR, SRLSR
 from bigfs.linalg.prox import project_simplex
-from bigfs.linalg.ridge import WAYS
+from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, Status, observed
-from bigfs.selectors.srlsr import RLSR, SRLSR
 
 
-def data(n=40, d=15, c=3, seed=0, labelled=None):
-    """Two informative columns a class; column 3 empty, column 4 constant; all but `labelled` a
-    class are −1.
+def data(n=40, d=15, c=3, seed=0, labeled=None):
+    """Two informative columns per class; column 3 empty, column 4 constant; all but `labeled`
+    samples per class are −1.
     """
     rng = np.random.default_rng(seed)
     y = np.arange(n) % c
@@ -27,10 +27,10 @@ def data(n=40, d=15, c=3, seed=0, labelled=None):
         X[y == k, 5 + k] = 1 + rng.random((np.sum(y == k), 1))[:, 0]
     X[:, 3] = 0
     X[:, 4] = 2.0
-    if labelled is not None:
+    if labeled is not None:
         for k in range(c):
-            y[np.flatnonzero(y == k)[labelled:]] = -1
-            y[np.flatnonzero(y == k)[:labelled]] = k
+            y[np.flatnonzero(y == k)[labeled:]] = -1
+            y[np.flatnonzero(y == k)[:labeled]] = k
     return sp.csr_array(X), y
 
 
@@ -44,10 +44,10 @@ def dense(X, y, p, gamma, rounds):
     Y[known] = y[known, None] == classes
     Xc, phi, objective = X - X.mean(axis=0), np.ones(d), []
     for _ in range(rounds):
-        on = phi > 0
+        active = phi > 0
         W = np.zeros((d, len(classes)))
-        K = Xc[:, on] * phi[on] @ Xc[:, on].T + gamma * np.eye(n)
-        W[on] = phi[on, None] * (Xc[:, on].T @ np.linalg.solve(K, Y - Y.mean(axis=0)))
+        K = Xc[:, active] * phi[active] @ Xc[:, active].T + gamma * np.eye(n)
+        W[active] = phi[active, None] * (Xc[:, active].T @ np.linalg.solve(K, Y - Y.mean(axis=0)))
         b = (Y - X @ W).mean(axis=0)
         Y = np.where(known[:, None], Y, project_simplex(X @ W + b))
         norms = np.linalg.norm(W, axis=1)
@@ -68,11 +68,11 @@ def fit(cls, X, y, **parameters):
 
 @pytest.mark.parametrize("p", [1.0, 0.7, 0.5])
 @pytest.mark.parametrize(
-    ("n", "d", "labelled"), [(40, 15, None), (40, 15, 1), (21, 50, 3), (21, 50, 1)]
+    ("n", "d", "labeled"), [(40, 15, None), (40, 15, 1), (21, 50, 3), (21, 50, 1)]
 )
-@pytest.mark.parametrize("solver", [*WAYS, "auto"])
-def test_equals_the_dense_loop(solver, n, d, labelled, p):
-    X, y = data(n, d, labelled=labelled)
+@pytest.mark.parametrize("solver", [*SOLVERS, "auto"])
+def test_equals_the_dense_loop(solver, n, d, labeled, p):
+    X, y = data(n, d, labeled=labeled)
     W, b, Y, theta, objective = dense(X, y, p, 0.05, 6)
     model = fit(
         SRLSR,
@@ -97,10 +97,10 @@ def test_equals_the_dense_loop(solver, n, d, labelled, p):
 
 
 @pytest.mark.parametrize("p", [1.0, 0.5])
-@pytest.mark.parametrize("solver", WAYS)
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_the_objective_never_rises_after_the_first_round(solver, p):
     for seed in range(2):
-        X, y = data(30, 60, seed=seed, labelled=2)
+        X, y = data(30, 60, seed=seed, labeled=2)
         model = fit(SRLSR, X, y, p=p, gamma=1e-3, solver=solver, max_iter=25, tol=0)
         values = np.array([r["objective"] for r in model.result_.history])
         assert np.all(np.diff(values) <= 1e-9 * values[:-1])
@@ -108,7 +108,7 @@ def test_the_objective_never_rises_after_the_first_round(solver, p):
 
 @pytest.mark.slow
 def test_rlsr_does_not_depend_on_the_start(rng):
-    X, y = data(30, 20, labelled=4)
+    X, y = data(30, 20, labeled=4)
     start = 10 ** rng.uniform(-2, 2, 20)
     a, b = (
         RLSR(gamma=0.05, tol=1e-9, solver_tol=1e-12, max_iter=20_000, start=s).fit(X, y)
@@ -148,7 +148,7 @@ def test_the_duality_gap_bounds_the_optimum_that_another_method_finds():
     assert best <= reached["objective"] * (1 + 1e-5)
 
 
-def test_a_feature_wrongly_left_out_returns():
+def test_inactive_feature_that_violates_optimality_returns():
     X, y = data(40, 15)
     start = np.ones(15)
     start[5:8] = 1e-250  # the informative ones: gone after the first round
@@ -159,7 +159,7 @@ def test_a_feature_wrongly_left_out_returns():
     assert model.result_.value.objective == pytest.approx(fair.result_.value.objective, rel=2e-6)
 
 
-def test_features_of_zero_weight_rank_last_by_what_the_residual_asks():
+def test_features_of_zero_weight_rank_last_by_correlation_with_the_residual():
     X, y = data(40, 15)
     model = SRLSR(gamma=0.5, n_features_to_select=15).fit(X, y)
     out = model.theta_ == 0
@@ -167,13 +167,13 @@ def test_features_of_zero_weight_rank_last_by_what_the_residual_asks():
     assert np.all(model.scores_[out] <= 0)
     assert np.all(model.scores_[~out] > 0)
     V = model.label_distributions_ - X @ model.coef_ - model.intercept_
-    asks = np.linalg.norm(X.T @ (V - V.mean(axis=0)), axis=1)
+    correlations = np.linalg.norm(X.T @ (V - V.mean(axis=0)), axis=1)
     order = [j for j in model.selected_ if out[j]]
-    assert np.all(np.diff(asks[order]) <= 1e-12)
+    assert np.all(np.diff(correlations[order]) <= 1e-12)
 
 
 def test_permuting_features_permutes_scores_and_tiles_do_not_matter(rng):
-    X, y = data(40, 20, labelled=5)
+    X, y = data(40, 20, labeled=5)
     order = rng.permutation(20)
     parameters = {"gamma": 0.01, "solver_tol": 1e-12, "max_iter": 15, "tol": 0}
     a = fit(SRLSR, X, y, **parameters)
@@ -185,7 +185,7 @@ def test_permuting_features_permutes_scores_and_tiles_do_not_matter(rng):
 
 
 def test_predicts_and_completes_labels():
-    X, y = data(90, 15, labelled=4)
+    X, y = data(90, 15, labeled=4)
     model = SRLSR(p=0.7, gamma=0.01, n_features_to_select=3).fit(X, y)
     truth = np.arange(90) % 3
     assert set(model.get_support(indices=True)) == {5, 6, 7}
@@ -199,8 +199,8 @@ def test_predicts_and_completes_labels():
     np.testing.assert_array_equal(Y[y != -1].argmax(axis=1), y[y != -1])
 
 
-def test_goes_on_from_a_checkpoint():
-    class Kept:
+def test_resumes_from_a_checkpoint():
+    class MemoryCheckpoint:
         saved = None
 
         def load(self, name):
@@ -209,9 +209,9 @@ def test_goes_on_from_a_checkpoint():
         def save(self, name, state, history):
             self.saved = (tuple(state), list(history))
 
-    X, y = data(40, 20, labelled=5)
+    X, y = data(40, 20, labeled=5)
     whole = fit(SRLSR, X, y, gamma=0.01, max_iter=9, tol=0)
-    kept = Kept()
+    kept = MemoryCheckpoint()
     with observed(checkpoint=kept):
         fit(SRLSR, X, y, gamma=0.01, max_iter=4, tol=0)
         resumed = fit(SRLSR, X, y, gamma=0.01, max_iter=9, tol=0)

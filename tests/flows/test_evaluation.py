@@ -79,7 +79,7 @@ def finished(source, method, features, *, out="r", settings=None, **more):
 
 
 def scores(run):
-    return {(p["method"], p["n_features"]): p for p in run.about["curves"]}
+    return {(p["method"], p["n_features"]): p for p in run.metadata["curves"]}
 
 
 # --- classes --------------------------------------------------------------------------------------
@@ -106,12 +106,12 @@ def test_noise_scores_as_chance(home):
 
 def test_a_run_says_how_it_was_measured_everywhere(home):
     run = finished(noise(home / "noise.mat", 0, n=60, d=200), "anova", 10)
-    assert run.about["measured"]["how"] == "nested folds"
-    assert run.about["measured"]["folds"] == 5
-    assert "The features were selected again in each fold" in run.about["evaluation"]
-    assert run.about["evaluation"] in (run.path / "report.html").read_text()
+    assert run.metadata["measured"]["how"] == "nested folds"
+    assert run.metadata["measured"]["folds"] == 5
+    assert "The features were selected again in each fold" in run.metadata["evaluation"]
+    assert run.metadata["evaluation"] in (run.path / "report.html").read_text()
     assert {"anova", "chi2"} <= {method for method, _ in scores(run)}
-    train = storage.open(run.about["parameters"]["store"])
+    train = storage.open(run.metadata["parameters"]["store"])
     np.testing.assert_array_equal(
         run.selected, ANOVA(n_features_to_select=10).fit(train.X, train.y).selected_
     )
@@ -145,7 +145,7 @@ def test_methods_on_graphs_are_measured_in_folds(home, method):
     store = stages.stage(write_matrix(home / "X.mat", X, y))["store"]
     run = stages.select(store, "r", method=method, features=6)
     point = next(p for p in stages.evaluate(run) if (p.method, p.n_features) == (method, 6))
-    assert run.about["measured"]["how"] == "nested folds"
+    assert run.metadata["measured"]["how"] == "nested folds"
     assert 0 < point.scores["accuracy"] <= 1
     if "class" in METHODS[method].targets:
         assert point.scores["accuracy"] > 0.9
@@ -154,7 +154,7 @@ def test_methods_on_graphs_are_measured_in_folds(home, method):
 def test_too_much_work_holds_out_a_fifth(home, monkeypatch):
     monkeypatch.setattr(evaluation, "MAX_WORK", 1e6)
     run = finished(noise(home / "noise.mat", 0, n=100, d=200), "anova", 10)
-    assert run.about["measured"] == {
+    assert run.metadata["measured"] == {
         "metrics": ["accuracy"],
         "model": "Linear SVM",
         "folds": 5,
@@ -165,8 +165,8 @@ def test_too_much_work_holds_out_a_fifth(home, monkeypatch):
         "share": 0.2,
         "not_converged": 0,
     }
-    assert "tested on 20 held-out samples" in run.about["evaluation"]
-    corpus = storage.open(run.about["parameters"]["store"])
+    assert "tested on 20 held-out samples" in run.metadata["evaluation"]
+    corpus = storage.open(run.metadata["parameters"]["store"])
     # of all rows
     assert (
         run.selected.tolist()
@@ -186,7 +186,7 @@ def test_whether_folds_are_too_much_is_counted(method):
 def test_a_killed_evaluation_goes_on_after_the_last_fold(home, monkeypatch):
     source = noise(home / "noise.mat", 0, n=60, d=100)
     whole = finished(source, "sparge-lda", 10, out="whole")
-    store, fits, done = whole.about["parameters"]["store"], [], []
+    store, fits, done = whole.metadata["parameters"]["store"], [], []
 
     def dies(selector, method, X, y, fitted=selection.fit_selector):
         fits.append(method)
@@ -199,7 +199,7 @@ def test_a_killed_evaluation_goes_on_after_the_last_fold(home, monkeypatch):
         patched.setattr(selection, "fit_selector", dies)
         with pytest.raises(KeyboardInterrupt):
             stages.evaluate(run)
-    again = Run.at_work("killed")
+    again = Run.open_unfinished("killed")
     monkeypatch.setattr(
         selection,
         "fit_selector",
@@ -209,7 +209,7 @@ def test_a_killed_evaluation_goes_on_after_the_last_fold(home, monkeypatch):
     )
     stages.evaluate(again)
     assert done.count("sparge-lda") == 2  # of five folds, three were done
-    assert again.about["curves"] == whole.about["curves"]
+    assert again.metadata["curves"] == whole.metadata["curves"]
     assert not (stages.finish(again) / "checkpoints").exists()
 
 
@@ -230,8 +230,8 @@ def test_classes_of_one_sample_and_unlabelled_samples_are_trained_on_and_not_tes
         )
     (home / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     run = finished("d.jsonl", "srlsr", 4)
-    assert run.about["measured"]["untested"] == 1
-    assert "1 sample is the only one of its class" in run.about["evaluation"]
+    assert run.metadata["measured"]["untested"] == 1
+    assert "1 sample is the only one of its class" in run.metadata["evaluation"]
     assert scores(run)["srlsr", 4]["accuracy"] == 1.0
     assert "fisher" not in {method for method, _ in scores(run)}
 
@@ -243,12 +243,13 @@ def test_what_has_nothing_to_test_on_is_said_and_not_an_error(home):
     ]
     (home / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     run = finished("d.jsonl", "sparge-pca", 2, settings={"min_df": 1})
-    assert run.about["curves"] == []
+    assert run.metadata["curves"] == []
     assert (
-        run.about["evaluation"] == "Not evaluated: there are no test samples, and fewer than two "
+        run.metadata["evaluation"]
+        == "Not evaluated: there are no test samples, and fewer than two "
         "classes have two samples."
     )
-    assert run.about["evaluation"] in (run.path / "report.html").read_text()
+    assert run.metadata["evaluation"] in (run.path / "report.html").read_text()
 
 
 def test_a_test_half_without_labels_is_no_test_half(home):
@@ -263,8 +264,8 @@ def test_a_test_half_without_labels_is_no_test_half(home):
     rows += [{"text": "goal common", "label": None, "split": "test"} for _ in range(5)]
     (home / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     run = finished("d.jsonl", "anova", 4)
-    assert run.about["measured"]["how"] == "nested folds"
-    assert run.about["measured"]["folds"] == 5
+    assert run.metadata["measured"]["how"] == "nested folds"
+    assert run.metadata["measured"]["folds"] == 5
 
 
 @pytest.mark.parametrize(
@@ -293,7 +294,7 @@ def test_label_sets_are_selected_evaluated_and_reported(home, name, method):
         write_label_sets(home / name), method, 12, settings={"label": "topics", "min_df": 1}
     )
     assert {row["name"] for row in run.read_table("selected.csv")} >= {"goal", "bank", "court"}
-    assert run.about["measured"]["metrics"] == ["micro_f1", "macro_f1"]
+    assert run.metadata["measured"]["metrics"] == ["micro_f1", "macro_f1"]
     point = scores(run)[method, 12]
     assert point["micro_f1"] > 0.9
     # the topic with one sample counts as missed
@@ -312,8 +313,8 @@ def test_label_sets_are_selected_evaluated_and_reported(home, name, method):
 def test_micro_and_macro_f1_are_those_of_scikit_learn(home):
     source = write_label_sets(home / "d.jsonl", splits=["train", "train", "test"])
     run = finished(source, "sparge-cca", 12, settings={"label": "topics"})
-    assert run.about["measured"]["how"] == "test half"
-    corpus = storage.open(run.about["parameters"]["store"])
+    assert run.metadata["measured"]["how"] == "test half"
+    corpus = storage.open(run.metadata["parameters"]["store"])
     train, test = corpus.part("train"), corpus.part("test")
     Z, Z_test = (part.X.columns(np.sort(run.selected)).tocsr() for part in (train, test))
     truth, answers = test.y.toarray() > 0, []
@@ -366,14 +367,14 @@ def test_real_targets_are_evaluated_by_the_r2_of_a_ridge(home):
     y = X[:, 3] - 2 * X[:, 7] + 0.1 * rng.normal(size=100)
     run = finished(write_matrix(home / "real.mat", X, y), "sparge-cca", 2)
     assert set(run.selected.tolist()) == {3, 7}
-    assert run.about["measured"]["metrics"] == ["r2"]
+    assert run.metadata["measured"]["metrics"] == ["r2"]
     assert scores(run)["sparge-cca", 2]["r2"] > 0.98
     assert "R²" in (run.path / "report.html").read_text()
     with pytest.raises(
         ValueError,
         match=r"anova cannot learn from .*real-valued targets: " r"use one of sparge-cca, ",
     ):
-        stages.select(run.about["parameters"]["store"], "q", method="anova", features=2)
+        stages.select(run.metadata["parameters"]["store"], "q", method="anova", features=2)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Prefect, when it is imported
@@ -405,7 +406,7 @@ def test_the_terminal_and_prefect_name_the_metric_and_how_it_was_measured(
         shown["micro-f1-curve"][1]["description"],
         shown["summary"][0],
     ):
-        assert run.about["evaluation"] in text
+        assert run.metadata["evaluation"] in text
         assert "accuracy" not in text
     assert "micro F1 / macro F1" in shown["summary"][0]
 

@@ -73,7 +73,7 @@ def test_a_run_is_seen_through_the_api(prefect, corpus):
     table = json.loads(shown["selected"]["data"])
     assert [int(row["index"]) for row in table] == Run.open("runs/r").selected.tolist()
     assert shown["accuracy-curve"]["data"].startswith("data:image/svg+xml;base64,")
-    own = Run.open("runs/r").about["prefect"]
+    own = Run.open("runs/r").metadata["prefect"]
     assert own["flow_run_id"] == str(state.state_details.flow_run_id)
     assert own["flow_run_name"] == f"{FEATURES} features of {corpus} by sparge-lda"
     assert set(Run.open("runs/r").selected) == set(range(FEATURES))
@@ -82,10 +82,10 @@ def test_a_run_is_seen_through_the_api(prefect, corpus):
 def test_a_second_run_skips_what_is_done_and_a_changed_one_does_not(prefect, corpus, worked):
     run(corpus)
     assert worked == ALL
-    before = Run.open("runs/r").about
+    before = Run.open("runs/r").metadata
     assert run(corpus).result() == "runs/r"
     assert worked == ALL
-    assert Run.open("runs/r").about == before
+    assert Run.open("runs/r").metadata == before
     run(corpus, features=6)
     assert worked == [*ALL, *ALL[1:]]
     write_corpus(Path(corpus), seed=4)
@@ -95,10 +95,10 @@ def test_a_second_run_skips_what_is_done_and_a_changed_one_does_not(prefect, cor
 
 def test_a_fresh_run_does_it_all_again(prefect, corpus, worked):
     run(corpus)
-    first = Run.open("runs/r").about["prefect"]["flow_run_id"]
+    first = Run.open("runs/r").metadata["prefect"]["flow_run_id"]
     run(corpus, fresh=True)
     assert worked == [*ALL, *ALL]
-    assert Run.open("runs/r").about["prefect"]["flow_run_id"] != first
+    assert Run.open("runs/r").metadata["prefect"]["flow_run_id"] != first
 
 
 def test_what_was_removed_is_made_again(prefect, corpus, worked):

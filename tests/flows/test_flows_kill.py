@@ -91,5 +91,5 @@ def test_a_killed_run_goes_on(prefect_server, uninterrupted, tmp_path, there, sa
     run = Run.open(tmp_path / "runs" / "r")
     np.testing.assert_array_equal(run.selected, uninterrupted.selected)
     np.testing.assert_array_equal(run.scores, uninterrupted.scores)
-    assert len(run.about["history"]) == len(uninterrupted.about["history"])
+    assert len(run.metadata["history"]) == len(uninterrupted.metadata["history"])
     assert_no_secrets(tmp_path, log)

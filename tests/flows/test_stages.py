@@ -90,12 +90,12 @@ def test_evaluation_without_room_for_its_report_leaves_the_finished_run_as_it_wa
 
 
 def test_selection_without_room_for_its_figures_leaves_no_run(run, monkeypatch):
-    def note(self, write=Run.note, **figures):
+    def note(self, write=Run.update_metadata, **figures):
         if "stages" in figures:
             full_disk()
         write(self, **figures)
 
-    monkeypatch.setattr(Run, "note", note)
+    monkeypatch.setattr(Run, "update_metadata", note)
     with pytest.raises(OSError, match="No space left"):
-        stages.select(run.about["parameters"]["store"], "other", method="anova", features=4)
+        stages.select(run.metadata["parameters"]["store"], "other", method="anova", features=4)
     assert not os.path.exists(".other.run-partial")

@@ -271,7 +271,7 @@ def test_topics_are_selected_for_and_evaluated_on_the_test_half(site, monkeypatc
         run = stages.select(store, f"runs/{method}", method=method, features=3)
         points = stages.evaluate(run)
         assert sorted(run.selected.tolist()) == [0, 1, 2]
-        assert run.about["measured"]["how"] == "test half"
+        assert run.metadata["measured"]["how"] == "test half"
         assert next(p.scores for p in points if p.n_features == 3) == {
             "micro_f1": 1.0,
             "macro_f1": 1.0,

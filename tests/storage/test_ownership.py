@@ -108,3 +108,20 @@ def test_a_lock_file_is_empty_or_refused(tmp_path):
     for name in ("mine", "folder", "link"):
         with pytest.raises(StoreError, match=f"{name} is in the way"):
             ownership.require_lock_file(tmp_path / name)
+
+
+def test_a_discard_that_meets_a_late_writer_leaves_a_folder_that_is_ours(tmp_path, monkeypatch):
+    """A worker's task may write once more after its run has failed."""
+    folder, release = tmp_path / "work", ownership.release
+    ownership.claim(folder)
+
+    def release_and_write(path):
+        release(path)
+        (folder / "new").mkdir()
+
+    monkeypatch.setattr(ownership, "release", release_and_write)
+    ownership.discard(folder)
+    assert ownership.is_ours(folder)
+    monkeypatch.undo()
+    ownership.discard(folder)
+    assert not folder.exists()

@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,12 +43,12 @@ def test_a_run_gets_its_name_when_it_is_whole(tmp_path):
         [[1, 7, "wheel, spare", 0.5], [2, 2, "ünïcode", 0.25]],
     )
     run.write_scores([0.1, 0.5])
-    run.note(status="done", gap=np.float64(0.01))
+    run.update_metadata(status="done", gap=np.float64(0.01))
     assert not (tmp_path / "a").exists()
     run.finish()
     again = Run.open(tmp_path / "a")
-    assert again.about["parameters"] == ASKED
-    assert again.about["gap"] == 0.01
+    assert again.metadata["parameters"] == ASKED
+    assert again.metadata["gap"] == 0.01
     np.testing.assert_array_equal(again.selected, [7, 2])
     assert again.read_table("selected.csv")[0]["name"] == "wheel, spare"
     np.testing.assert_array_equal(again.scores, [0.1, 0.5])
@@ -57,9 +58,9 @@ def test_a_run_gets_its_name_when_it_is_whole(tmp_path):
 def test_a_finished_run_is_replaced_by_the_next_of_its_name(tmp_path):
     for mark in (1, 2):
         run = Run.begin(tmp_path / "a", ASKED)
-        run.note(mark=mark)
+        run.update_metadata(mark=mark)
         run.finish()
-    assert Run.open(tmp_path / "a").about["mark"] == 2
+    assert Run.open(tmp_path / "a").metadata["mark"] == 2
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
@@ -128,7 +129,7 @@ def whole(out, **figures):
     run = Run.begin(out, ASKED)
     run.write_table("selected.csv", ["rank", "index", "name", "score"], [[1, 7, "wheel", 0.5]])
     run.write_scores(np.arange(8.0))
-    run.note(**figures)
+    run.update_metadata(**figures)
     return Run.open(run.finish())
 
 
@@ -155,7 +156,7 @@ def test_what_has_the_name_of_a_work_folder_is_refused_and_kept(tmp_path, name):
     with pytest.raises(StoreError, match=rf"{name} is in the way"):
         whole(tmp_path / "a", mark=2)
     assert (tmp_path / name / "thesis.txt").read_text() == "mine"
-    assert Run.open(tmp_path / "a").about["mark"] == 1
+    assert Run.open(tmp_path / "a").metadata["mark"] == 1
 
 
 def test_a_run_with_a_foreign_file_is_not_replaced(tmp_path):
@@ -180,7 +181,7 @@ def test_a_foreign_file_that_comes_while_a_run_is_at_work_is_kept(tmp_path):
         run.finish()
     assert (tmp_path / "a" / "notes.txt").exists()
     (tmp_path / "a" / "notes.txt").unlink()
-    assert "mark" not in Run.open(run.finish()).about
+    assert "mark" not in Run.open(run.finish()).metadata
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
@@ -192,7 +193,7 @@ def test_a_run_of_the_first_format_is_opened_and_replaced(tmp_path):
     (tmp_path / "a" / "report.html.part").write_text("half")
     assert Run.open(tmp_path / "a").read_table("selected.csv")[0]["name"] == "'tis"
     whole(tmp_path / "a")
-    assert Run.open(tmp_path / "a").about["version"] == 2
+    assert Run.open(tmp_path / "a").metadata["version"] == 2
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
@@ -201,7 +202,7 @@ def test_a_run_behind_a_symbolic_link_is_replaced_where_it_lies(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "real")
     whole(tmp_path / "link", mark=2)
     assert (tmp_path / "link").is_symlink()
-    assert Run.open(tmp_path / "real").about["mark"] == 2
+    assert Run.open(tmp_path / "real").metadata["mark"] == 2
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "real"]
 
 
@@ -212,7 +213,7 @@ def test_an_exchange_that_was_killed_is_completed(tmp_path):
     (tmp_path / "a" / ownership.MARKER).write_bytes(ownership.WORDS)
     (tmp_path / "a").rename(tmp_path / ".a.run-old")  # killed before the new one got its name
     recover(tmp_path / "a")
-    assert Run.open(tmp_path / "a").about["mark"] == 1
+    assert Run.open(tmp_path / "a").metadata["mark"] == 1
     # killed before the marker was gone
     (tmp_path / "a" / ownership.MARKER).write_bytes(ownership.WORDS)
     ownership.claim(tmp_path / ".a.run-old")  # and before the old one was
@@ -242,7 +243,7 @@ def test_a_place_that_cant_be_written_is_one_line(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("write", ["write_text", "write_table", "write_scores", "note"])
+@pytest.mark.parametrize("write", ["write_text", "write_table", "write_scores", "update_metadata"])
 def test_a_full_disk_leaves_a_finished_run_as_it_was(tmp_path, monkeypatch, write):
     run = whole(tmp_path / "a", mark=1)
     before = {p.name: p.read_bytes() for p in (tmp_path / "a").iterdir()}
@@ -254,7 +255,7 @@ def test_a_full_disk_leaves_a_finished_run_as_it_was(tmp_path, monkeypatch, writ
         "write_text": ("report.html", "page"),
         "write_table": ("selected.csv", ["rank"], [[1]]),
         "write_scores": ([1.0],),
-        "note": (),
+        "update_metadata": (),
     }
     monkeypatch.setattr("pathlib.Path.replace", full)
     with pytest.raises(
@@ -265,9 +266,9 @@ def test_a_full_disk_leaves_a_finished_run_as_it_was(tmp_path, monkeypatch, writ
 
 
 def written_anew(run):
-    with run.together():
+    with run.transaction():
         run.write_table("selected.csv", ["rank"], [[2]])
-        run.note(mark=2)
+        run.update_metadata(mark=2)
         run.write_text("report.html", "page")
 
 
@@ -278,14 +279,14 @@ def contents(folder):
 def test_files_written_together_get_their_names_together(tmp_path):
     run = whole(tmp_path / "a", mark=1)
     before = contents(run.path)
-    with run.together():
+    with run.transaction():
         written_anew(run)  # it ends with the outer block
         names = ("run.json", "selected.csv", "scores.npy")
         assert {name: contents(run.path)[name] for name in names} == before
     after = contents(run.path)
     assert set(after) == {*before, "report.html"}
     assert after["selected.csv"] != before["selected.csv"]
-    assert Run.open(run.path).about["mark"] == 2
+    assert Run.open(run.path).metadata["mark"] == 2
 
 
 @pytest.mark.parametrize("name", ["selected.csv", "run.json", "report.html"])
@@ -348,6 +349,12 @@ DEEP = "[" * 100_000 + "]" * 100_000
                 {"history": [[1]]},
                 {"history": "x"},
                 {"curves": [{"method": 3}]},
+                {"curves": [{"method": "anova", "n_features": 3}]},
+                {"curves": [{"method": "anova", "n_features": 3, "accuracy": "high"}]},
+                {
+                    "curves": [{"method": "anova", "n_features": 3, "accuracy": 1.0}],
+                    "measured": {"metrics": ["micro_f1"]},
+                },
                 {"hints": 4},
                 {"profile": [1]},
                 {"status": None},
@@ -428,6 +435,31 @@ def test_a_forged_checkpoint_is_one_line(tmp_path, forged):
 
 NAMES = ["=HYPERLINK(0)", "+1", "-1", "@x", "\tx", "\rx", "'x", "''x", "'=x", "＝x"]
 NAMES += ["plain", "it's", "a,b", 'say "hi"', "two\nlines", "", " "]
+
+
+SPLIT = [
+    "a;=B()",
+    "a;'b",
+    "a;''=b",
+    "a;;+1",
+    ";",
+    ";'",
+    'a;"=B()',
+    "a\t=1",
+    ";\t@x",
+    "two\n-1",
+    "\t\t=",
+]
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_no_part_of_a_name_is_a_formula_where_a_spreadsheet_splits_it(tmp_path, delimiter):
+    header, rows = ["index", "name"], [[i, name] for i, name in enumerate(NAMES + SPLIT)]
+    sheets.write(tmp_path / "t.csv", header, rows)
+    assert [row["name"] for row in sheets.read(tmp_path / "t.csv")] == NAMES + SPLIT
+    text = (tmp_path / "t.csv").read_text()
+    cells = [cell.lstrip('"') for cell in re.split(f"[{delimiter}\n]", text)]
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "＝"))]
 
 
 def test_names_are_read_back_exactly_and_none_is_a_formula(tmp_path):

@@ -15,7 +15,7 @@ from tests.helpers.sources import documents_of, refused, rows_of
 def test_options_may_follow_the_path(tmp_path):
     path = tmp_path / "d.jsonl"
     path.write_text('{"body": "x", "y": "?"}\n')
-    (found,) = documents_of(sources.find(f"{path}?text=body&label=y&unlabelled=%3F"), tmp_path)
+    (found,) = documents_of(sources.find(f"{path}?text=body&label=y&unlabeled=%3F"), tmp_path)
     assert (found.text, found.label) == ("x", None)
     path = tmp_path / "X.svm"
     path.write_text("1 1:2\n")
@@ -36,14 +36,14 @@ def test_options_may_follow_the_path(tmp_path):
 
 def test_minus_one_is_a_class_unless_it_is_named():
     y = np.array([[-1], [1], [-1]], dtype=np.int16)
-    assert labels.many(y, 3, None, "f").tolist() == [-1, 1, -1]
-    named = labels.many(y, 3, "-1", "f")
+    assert labels.as_label_array(y, 3, None, "f").tolist() == [-1, 1, -1]
+    named = labels.as_label_array(y, 3, "-1", "f")
     assert np.isnan(named).tolist() == [True, False, True]
-    assert labels.many(np.array([1.0, np.nan, 2.0]), 3, None, "f")[1] != 1
-    assert labels.many(np.array([1.0, 2.0]), 2, None, "f").dtype == np.int64
-    assert labels.many(np.array(["x", "?"]), 2, "?", "f").tolist() == ["x", ""]
-    assert labels.gathered([1, None, 2], "f").tolist()[::2] == [1, 2]
-    assert np.isnan(labels.gathered([None, None], "f")).all()
+    assert labels.as_label_array(np.array([1.0, np.nan, 2.0]), 3, None, "f")[1] != 1
+    assert labels.as_label_array(np.array([1.0, 2.0]), 2, None, "f").dtype == np.int64
+    assert labels.as_label_array(np.array(["x", "?"]), 2, "?", "f").tolist() == ["x", ""]
+    assert labels.pack_labels([1, None, 2], "f").tolist()[::2] == [1, 2]
+    assert np.isnan(labels.pack_labels([None, None], "f")).all()
 
 
 def test_a_piece_without_words_does_not_make_a_class_nan(tmp_path, monkeypatch):
@@ -70,3 +70,12 @@ def test_unknown_content_and_options(tmp_path):
         sources.find(path, format="word")
     with pytest.raises(SourceError, match="does not exist"):
         sources.find(tmp_path / "nothing.csv")
+
+
+def test_the_old_spelling_of_unlabeled_still_works_with_a_warning(tmp_path):
+    path = tmp_path / "X.svm"
+    path.write_text("1 1:2\n-1 1:1\n")
+    for name, options in ((f"{path}?unlabelled=-1", {}), (str(path), {"unlabelled": "-1"})):
+        with pytest.warns(FutureWarning, match="unlabelled= is now spelled unlabeled="):
+            source = sources.find(name, **options)
+        assert source.unlabeled == "-1"

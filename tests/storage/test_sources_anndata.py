@@ -109,7 +109,7 @@ def test_what_suits_is_used_where_it_lies(tmp_path, matrix, monkeypatch):
     zarr_text(
         zarr.open_group(path)["obs"], "split", ["train", "test", "train"] * 7 + ["test", "test"]
     )
-    monkeypatch.setattr("storage.anndata_view.TILE", 10)
+    monkeypatch.setattr("storage.anndata_view.TILE_NNZ", 10)
     corpus, staged = storage.open(path), storage.open(storage.stage(path, tmp_path / "staged.zarr"))
     assert len(corpus.X.row_tiles) > 3
     X = matrix.toarray().astype(np.float32)
@@ -124,12 +124,22 @@ def test_what_suits_is_used_where_it_lies(tmp_path, matrix, monkeypatch):
             same.y.tolist(),
             list(same.sample_names),
         )
+        assert (list(part.split), part.splits, part.has_test_half) == (
+            list(same.split),
+            same.splits,
+            False,
+        )
+        assert repr(part) == f"<AnnDataCorpus {path}: {same.X.shape[0]} × 17>"
+        assert part.part(half).y.tolist() == part.y.tolist()
+        with pytest.raises(StoreError, match=f"has no rows of split 'all'; it has {half}"):
+            part.part("all")
         np.testing.assert_allclose(
             ANOVA().fit(part.X, part.y).scores_, ANOVA().fit(same.X, same.y).scores_, rtol=1e-6
         )
+    assert corpus.has_test_half
     with pytest.raises(StoreError, match="this step needs a staged store: bigfs stage"):
         storage.check(path)
-    monkeypatch.setattr("storage.anndata_view.LARGEST", 10)
+    monkeypatch.setattr("storage.anndata_view.MAX_CHUNK_BYTES", 10)
     with pytest.raises(StoreError, match="has chunks of 0 MB, too large"):
         storage.open(path)
     write_anndata(zarr.open_group(path, mode="w"), matrix, "csc_matrix", zarr_text)

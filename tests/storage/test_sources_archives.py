@@ -240,6 +240,20 @@ def test_a_record_beyond_the_memory_is_refused(tmp_path, name, line):
     )
 
 
+@pytest.mark.parametrize("name", ["joined", "topics"])
+def test_a_source_of_others_holds_them_to_the_memory(tmp_path, name):
+    (tmp_path / "a.svm").write_text("1 1:0.5\n1 1:0.5 # %s\n" % ("word " * (8 << 20)))
+    (tmp_path / "qrels").write_text("x 1 1\n")
+    source = sources.find(tmp_path / "a.svm")
+    source = (
+        sources.Joined("both", [(source, "train")])
+        if name == "joined"
+        else sources.Topics(source, str(tmp_path / "qrels"))
+    )
+    with pytest.raises(NotEnoughMemory, match=r"a\.svm, the line at byte .* cannot be cut"):
+        storage.stage(source, tmp_path / "a.zarr", memory_limit="400MB")
+
+
 def test_a_long_list_of_members_is_refused_by_memory(tmp_path):
     path = write_tar(tmp_path / "a.tar")
     source = sources.find(path)

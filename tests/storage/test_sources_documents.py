@@ -99,8 +99,8 @@ def test_large_row_groups_are_cut(tmp_path, monkeypatch):
         )
     source = sources.find(tmp_path / "d")
     assert len(source.unpacked(tmp_path / "scratch").pieces(1)) == 2
-    monkeypatch.setattr("storage.sources.tables.GROUP", 1 << 14)
-    monkeypatch.setattr("storage.sources.tables.BATCH_SIZE", 1 << 13)
+    monkeypatch.setattr("storage.sources.tables.MAX_GROUP_BYTES", 1 << 14)
+    monkeypatch.setattr("storage.sources.tables.BATCH_BYTES", 1 << 13)
     ready = source.unpacked(tmp_path / "scratch")
     assert max(group.size for group in ready.pieces(1)) <= 1 << 14
     found = documents_of(source, tmp_path / "scratch")
@@ -116,7 +116,7 @@ def test_other_columns_and_kinds_of_label(tmp_path):
     )
     found = documents_of(sources.find(path, text="body", label="y"), tmp_path)
     assert [d.label for d in found] == [-1, (1, "b"), 0.5, "true"]
-    found = documents_of(sources.find(path, text="body", label="y", unlabelled="-1"), tmp_path)
+    found = documents_of(sources.find(path, text="body", label="y", unlabeled="-1"), tmp_path)
     assert found[0].label is None
     table = pa.table({"text": ["x", "y"], "label": [["a", "b"], []]})
     pq.write_table(table, tmp_path / "multi.parquet")

@@ -18,8 +18,8 @@ from storage import sources
 from storage.errors import SourceError
 from storage.sources import gate
 from storage.sources.base import Rows
+from storage.staging import build, transpose
 from storage.staging import scratch as scratch_files
-from storage.staging import stage, transpose
 from tests.helpers.sources import refused, rows_of
 
 h5py = pytest.importorskip("h5py", reason="h5py is an optional extra")
@@ -286,13 +286,13 @@ def test_svmlight_with_a_lone_large_index_takes_memory_by_its_entries(tmp_path, 
     """No array of d numbers is made while the store is; a limit too small for one of them refuses
     the file by both sizes.
     """
-    monkeypatch.setattr("storage.staging.transpose.WIDE", 1 << 18)
+    monkeypatch.setattr("storage.staging.transpose.MAX_COLUMNS_HELD", 1 << 18)
     (tmp_path / "a.svm").write_text("1 1:2 7:1\n-1 3000000:1\n1 2:3\n")
     largest = []
     for module, name in (
-        (transpose, "_indptr"),
-        (transpose, "_occurring"),
-        (scratch_files, "by_column"),
+        (transpose, "_running_counts"),
+        (transpose, "_occupied_columns"),
+        (scratch_files, "sort_by_column"),
     ):
         monkeypatch.setattr(module, name, watched(getattr(module, name), largest))
     corpus = storage.open(storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr"))
@@ -303,7 +303,7 @@ def test_svmlight_with_a_lone_large_index_takes_memory_by_its_entries(tmp_path, 
         corpus.X.columns([0, 1, 6, 2_999_999]).toarray(), [[2, 0, 1, 0], [0, 0, 0, 1], [0, 3, 0, 0]]
     )
     assert storage.check(corpus.uri).problems == []
-    limit = stage.MATRIX_BASE + (70 << 20)
+    limit = build.MATRIX_BASE + (70 << 20)
     (tmp_path / "b.svm").write_text("1 100000000:1\n")
     with pytest.raises(
         NotEnoughMemory,
@@ -382,7 +382,7 @@ def test_stated_width_that_the_entries_pass_is_refused(tmp_path):
 BIG = [2**53, 2**53 + 1, 2**53 + 2]
 
 
-def labelled(kind, folder, labels, **options):
+def labeled(kind, folder, labels, **options):
     """A file of one feature with these labels."""
     n, path = len(labels), folder / f"X.{kind.split('-')[-1]}"
     X = np.ones((n, 1))
@@ -419,11 +419,11 @@ def labelled(kind, folder, labels, **options):
 )
 def test_whole_labels_above_two_to_the_53_stay_apart(tmp_path, kind):
     y = [BIG[0], BIG[1], BIG[2], BIG[1]]
-    corpus = storage.open(storage.stage(labelled(kind, tmp_path, y), tmp_path / "store.zarr"))
+    corpus = storage.open(storage.stage(labeled(kind, tmp_path, y), tmp_path / "store.zarr"))
     assert corpus.class_names == [str(label) for label in BIG]
     assert corpus.y.tolist() == [0, 1, 2, 1]
     corpus = storage.open(
-        storage.stage(labelled(kind, tmp_path, y, unlabelled=str(BIG[1])), tmp_path / "some.zarr")
+        storage.stage(labeled(kind, tmp_path, y, unlabeled=str(BIG[1])), tmp_path / "some.zarr")
     )
     assert corpus.class_names == [str(BIG[0]), str(BIG[2])]
     assert corpus.y.tolist() == [0, -1, 1, -1]
@@ -432,7 +432,7 @@ def test_whole_labels_above_two_to_the_53_stay_apart(tmp_path, kind):
 @pytest.mark.parametrize("kind", ["svm", "jsonl", "text-jsonl", "npy"])
 def test_labels_of_any_size_stay_apart(tmp_path, kind):
     labels = [10**30, 10**30 + 1, -(2**63) - 1, 3]
-    corpus = storage.open(storage.stage(labelled(kind, tmp_path, labels), tmp_path / "store.zarr"))
+    corpus = storage.open(storage.stage(labeled(kind, tmp_path, labels), tmp_path / "store.zarr"))
     assert sorted(corpus.class_names, key=int) == [str(label) for label in sorted(labels)]
     assert [corpus.class_names[code] for code in corpus.y] == [str(label) for label in labels]
 
@@ -441,7 +441,7 @@ def test_labels_of_any_size_stay_apart(tmp_path, kind):
 def test_unsigned_labels_are_exact(tmp_path, kind):
     corpus = storage.open(
         storage.stage(
-            labelled(kind, tmp_path, np.array([2**63, 2**64 - 1, 1], np.uint64)),
+            labeled(kind, tmp_path, np.array([2**63, 2**64 - 1, 1], np.uint64)),
             tmp_path / "store.zarr",
         )
     )
@@ -451,7 +451,7 @@ def test_unsigned_labels_are_exact(tmp_path, kind):
 
 def test_large_float_labels_keep_their_value(tmp_path):
     corpus = storage.open(
-        storage.stage(labelled("npz", tmp_path, [1e20, 2.0, np.nan]), tmp_path / "store.zarr")
+        storage.stage(labeled("npz", tmp_path, [1e20, 2.0, np.nan]), tmp_path / "store.zarr")
     )
     assert (corpus.class_names, corpus.y.tolist()) == (["2", "100000000000000000000"], [1, 0, -1])
 
@@ -459,7 +459,7 @@ def test_large_float_labels_keep_their_value(tmp_path):
 @pytest.mark.parametrize("kind", ["svm", "jsonl", "npz", "npy", "h5ad"])
 def test_real_targets_come_back_to_the_last_bit(tmp_path, kind, rng):
     y = [*(rng.normal(size=40) * 10.0 ** rng.integers(-300, 300, 40)).tolist(), 3.0, 0.1, 5e-324]
-    corpus = storage.open(storage.stage(labelled(kind, tmp_path, y), tmp_path / "store.zarr"))
+    corpus = storage.open(storage.stage(labeled(kind, tmp_path, y), tmp_path / "store.zarr"))
     assert corpus.spec["target"] == "real"
     assert corpus.y.tolist() == y
 
@@ -467,7 +467,7 @@ def test_real_targets_come_back_to_the_last_bit(tmp_path, kind, rng):
 def test_whole_numbers_in_one_piece_are_real_targets_with_fractions_in_another(
     tmp_path, monkeypatch
 ):
-    source = labelled("jsonl", tmp_path, [1, 2**60, 0.5, None])
+    source = labeled("jsonl", tmp_path, [1, 2**60, 0.5, None])
     whole = type(source).pieces
     monkeypatch.setattr(type(source), "pieces", lambda self, size: whole(self, 20))
     corpus = storage.open(storage.stage(source, tmp_path / "store.zarr"))
@@ -510,7 +510,7 @@ def test_lone_surrogates_in_text_and_names_do_not_block_a_corpus(tmp_path):
 @pytest.mark.parametrize("kind", ["jsonl", "text-jsonl", "parquet"])
 def test_lists_of_labels_stage_and_open(tmp_path, kind):
     labels = [["grain", "wheat"], [], ["wheat", "wheat"], None, ["crude"]]
-    corpus = storage.open(storage.stage(labelled(kind, tmp_path, labels), tmp_path / "store.zarr"))
+    corpus = storage.open(storage.stage(labeled(kind, tmp_path, labels), tmp_path / "store.zarr"))
     assert corpus.spec["target"] == "multilabel"
     assert corpus.class_names == ["crude", "grain", "wheat"]
     np.testing.assert_array_equal(
@@ -519,8 +519,8 @@ def test_lists_of_labels_stage_and_open(tmp_path, kind):
 
 
 def test_append_keeps_large_labels_apart(tmp_path):
-    uri = storage.stage(labelled("svm", tmp_path, BIG[:2]), tmp_path / "store.zarr")
-    storage.append(labelled("jsonl", tmp_path, [BIG[2], BIG[1]]), uri)
+    uri = storage.stage(labeled("svm", tmp_path, BIG[:2]), tmp_path / "store.zarr")
+    storage.append(labeled("jsonl", tmp_path, [BIG[2], BIG[1]]), uri)
     corpus = storage.open(uri)
     assert corpus.class_names == [str(label) for label in BIG]
     assert corpus.y.tolist() == [0, 1, 2, 1]
@@ -566,5 +566,14 @@ def test_hdf5_with_values_in_other_files_is_refused(tmp_path):
 
 def test_gate_knows_what_float32_holds():
     values = np.array([0.0, -0.0, 1e-46, 1.5e-45, 3.4028235e38, 3.5e38, np.nan, np.inf])
-    assert gate.fit(values).tolist() == [True, True, False, True, True, False, False, False]
-    assert gate.fit(np.array([2**63], dtype=np.uint64)).all()
+    assert gate.fits_float32(values).tolist() == [
+        True,
+        True,
+        False,
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert gate.fits_float32(np.array([2**63], dtype=np.uint64)).all()

@@ -139,7 +139,7 @@ def as_by_rule_1(uri, source, settings, **appended):
     del told["checksum"]
     with fingerprint.first_rule():
         found = sources.find(source)
-        told["manifest"]["key"] = storage.staging.stage.key_of(found, found.fingerprint(), settings)
+        told["manifest"]["key"] = storage.staging.plan.key_of(found, found.fingerprint(), settings)
         told["manifest"]["source"] |= {"fingerprint": found.fingerprint()} | appended
     del told["manifest"]["source"]["identity"]
     told["checksum"] = manifest.digest(manifest.canonical(document))
@@ -152,8 +152,8 @@ def test_a_store_of_an_earlier_version_is_reused(tmp_path, monkeypatch):
     uri = storage.stage("a.mat")
     as_by_rule_1(uri, "a.mat", {"tile_rows": None})
     with fingerprint.first_rule():
-        old = storage.staging.stage.default_store(
-            sources.find("a.mat"), storage.staging.stage.plan("a.mat", None, **PLAIN).key
+        old = storage.staging.plan.default_store(
+            sources.find("a.mat"), storage.staging.plan.make_plan("a.mat", None, **PLAIN).key
         )
     shutil.move(uri, old)
     assert Path(storage.stage("a.mat")).samefile(old)
@@ -180,3 +180,35 @@ def test_what_an_earlier_version_appended_is_not_appended_again(tmp_path):
     path.write_bytes(manifest.canonical(document))
     storage.append(later, tmp_path / "a.zarr", split="test")
     assert storage.open(tmp_path / "a.zarr").X.shape[0] == 7
+
+
+# content, then its fingerprints without and with an option, as earlier commits gave them
+PUBLISHED = {
+    "a.jsonl": (
+        '{"text": "one word", "label": "x"}\n',
+        ("edcb5e559d249863f8cef36c", "18f6bb5dfa9b69c0e7bb5b24"),
+    ),
+    "f.jsonl": (
+        '{"features": {"1": 2}, "label": "x"}\n',
+        ("9a0b91c06e5feea8ccd79aaa", "0f7bb66b1d97cc15bec05d2f"),
+    ),
+    "a.csv": (
+        "text,label\none word,x\n",
+        ("3fff53b7f446bfb7fa7d551f", "ddce4076e6e3501464a01bfb"),
+    ),
+    "a.svm": ("1 1:2\n", ("669590bb22694c4969a35c1e", "f686977365ca4de1700260ad")),
+    "a.mtx": (
+        "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1\n",
+        ("86a628cc0e6ecf9f8b43e0c1", "e26709a06ca0eb38bbda60e6"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_name_changed_in_the_program_changes_no_fingerprint(name, tmp_path, monkeypatch):
+    """Stores are found by the fingerprint of their source, so it has to stay as it is."""
+    monkeypatch.chdir(tmp_path)
+    text, expected = PUBLISHED[name]
+    Path(name).write_text(text)
+    found = sources.find(name).fingerprint(), sources.find(name, unlabeled="0").fingerprint()
+    assert found == expected

@@ -75,7 +75,7 @@ def test_text_is_what_tfidfvectorizer_makes(documents, folder, tmp_path, tile_ro
     part = corpus.part("test")
     np.testing.assert_allclose(dense(part.X.column_tiles, 1), test.toarray(), rtol=2e-7)
     np.testing.assert_allclose(part.X.stats.sums, test.sum(axis=0).A1, rtol=1e-6)
-    np.testing.assert_array_equal(part.X.stats.counts, (test != 0).sum(axis=0).A1)
+    np.testing.assert_array_equal(part.X.stats.nnz, (test != 0).sum(axis=0).A1)
     assert part.X.passes == 0
     assert corpus.class_names == ["birds", "cats"]
     names = [name for half in ("train", "test") for name in documents if f"-{half}/" in name]
@@ -134,8 +134,8 @@ def test_a_store_is_made_once(folder, tmp_path):
 
 def test_vocabularies_are_merged_in_a_tree(folder, tmp_path, monkeypatch):
     whole = storage.open(storage.stage(folder, tmp_path / "a.zarr"))
-    monkeypatch.setattr("storage.staging.stage.TEXT_PIECE", 999)
-    monkeypatch.setattr("storage.staging.vectorize.FAN", 3)
+    monkeypatch.setattr("storage.staging.build.TEXT_PIECE", 999)
+    monkeypatch.setattr("storage.staging.vectorize.MERGE_FAN_IN", 3)
     labels = set()
     with engine.progress(lambda label, done, total: labels.add((label, total))):
         pieces = storage.open(storage.stage(folder, tmp_path / "b.zarr"))

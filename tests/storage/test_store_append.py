@@ -57,7 +57,7 @@ def test_a_store_that_grew_is_the_store_of_everything(tmp_path):
         np.testing.assert_array_equal(dense(grown, layout), dense(whole, layout))
     # added in two parts
     np.testing.assert_allclose(grown.X.stats.sums, whole.X.stats.sums, rtol=1e-12)
-    np.testing.assert_array_equal(grown.X.stats.counts, whole.X.stats.counts)
+    np.testing.assert_array_equal(grown.X.stats.nnz, whole.X.stats.nnz)
     np.testing.assert_array_equal(grown.y, whole.y)
     assert grown.class_names == ["0", "1", "2"]
     assert storage.check(uri).problems == []
@@ -82,8 +82,10 @@ def test_statistics_by_class_are_stored_and_save_a_pass(tmp_path):
     stored = corpus.X.class_stats(y)
     for c in range(3):
         np.testing.assert_allclose(stored.sums[:, c], X[y == c].sum(axis=0), rtol=1e-12)
-        np.testing.assert_allclose(stored.squares[:, c], (X[y == c] ** 2).sum(axis=0), rtol=1e-12)
-        np.testing.assert_array_equal(stored.counts[:, c], (X[y == c] != 0).sum(axis=0))
+        np.testing.assert_allclose(
+            stored.sums_of_squares[:, c], (X[y == c] ** 2).sum(axis=0), rtol=1e-12
+        )
+        np.testing.assert_array_equal(stored.nnz[:, c], (X[y == c] != 0).sum(axis=0))
     found = ANOVA().fit(corpus.X, y)
     assert (corpus.X.passes, found.result_.stats["passes"]) == (0, 0)
     np.testing.assert_allclose(found.scores_, f_classif(X, y)[0], rtol=1e-8)

@@ -162,7 +162,7 @@ def test_a_reference_store_is_refused():
 
 
 def read(corpus):
-    engine.forget()
+    engine.clear_cache()
     return [tile.load() for tile in corpus.X.row_tiles]
 
 

@@ -45,7 +45,7 @@ def store(tmp_path):
 def everything(uri):
     """All that a user can read of a store."""
     corpus = storage.open(uri)
-    engine.forget()
+    engine.clear_cache()
     parts = [tile.load().toarray() for tile in (*corpus.X.row_tiles, *corpus.X.column_tiles)]
     return [
         *parts,

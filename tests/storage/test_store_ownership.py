@@ -105,7 +105,7 @@ import storage
 from storage.errors import SourceError, StoreError
 from storage.sources import tables
 
-tables.GROUP = 1 << 14  # bytes: the Parquet file is cut first
+tables.MAX_GROUP_BYTES = 1 << 14  # bytes: the Parquet file is cut first
 disk, *sources = sys.argv[1:]
 answers = []
 for number, source in enumerate(sources):

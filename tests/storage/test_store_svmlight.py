@@ -125,18 +125,18 @@ def test_the_label_that_means_none_is_named(tmp_path):
     (tmp_path / "a").write_text("1 1:1\n-1 1:1\n0 1:1\n0 2:1\n")
     (tmp_path / "sets").write_text("1,2 1:1\n-1 2:1\n2 2:1\n")
     corpus = storage.open(
-        storage.stage(tmp_path / "a", tmp_path / "a.zarr", format="svmlight", unlabelled="0")
+        storage.stage(tmp_path / "a", tmp_path / "a.zarr", format="svmlight", unlabeled="0")
     )
     assert corpus.class_names == ["-1", "1"]
     np.testing.assert_array_equal(corpus.y, [1, 0, -1, -1])
     sets = storage.open(
-        storage.stage(f"{tmp_path / 'sets'}?unlabelled=-1", tmp_path / "s.zarr", format="svmlight")
+        storage.stage(f"{tmp_path / 'sets'}?unlabeled=-1", tmp_path / "s.zarr", format="svmlight")
     )
     np.testing.assert_array_equal(sets.y.toarray(), [[1, 1], [0, 0], [0, 1]])
     with pytest.raises(
-        SourceError, match="svmlight labels are numbers: unlabelled='none' must be a number"
+        SourceError, match="svmlight labels are numbers: unlabeled='none' must be a number"
     ):
-        storage.stage(tmp_path / "a", tmp_path / "b.zarr", format="svmlight", unlabelled="none")
+        storage.stage(tmp_path / "a", tmp_path / "b.zarr", format="svmlight", unlabeled="none")
 
 
 FRAGMENTS = [

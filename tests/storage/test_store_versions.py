@@ -41,7 +41,7 @@ def test_an_old_store_opens(name):
     columns = sp.hstack([tile.load() for tile in corpus.X.column_tiles]).toarray()
     np.testing.assert_allclose(rows, expected, rtol=2e-7)  # one float32 rounding
     np.testing.assert_array_equal(columns, rows)
-    np.testing.assert_allclose(corpus.X.stats.squares, (expected**2).sum(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(corpus.X.stats.sums_of_squares, (expected**2).sum(axis=0), rtol=1e-6)
     assert [corpus.class_names[c] for c in corpus.y] == [
         "cats",
         "cats",

@@ -12,9 +12,9 @@ from sklearn.svm import LinearSVC
 from storage import sources
 from storage.errors import SourceError
 from storage.sources.synthetic.source import CORPORA
-from storage.sources.synthetic.text import Text, TextGenerator
+from storage.sources.synthetic.text import TextGenerator, TextSpec
 
-TEXTS = [name for name, spec in CORPORA.items() if isinstance(spec, Text)]
+TEXTS = [name for name, spec in CORPORA.items() if isinstance(spec, TextSpec)]
 
 
 def same(a, b):

@@ -1,12 +1,11 @@
-"""The weighted ridge solve W = (XᵀMX + diag u)⁻¹ XᵀT, in three ways that check one another.
+"""The weighted ridge solve W = (XᵀMX + diag u)⁻¹ XᵀT, by three solvers that check one another.
 
-    ridge = Ridge(X, centring(n), targets=r)     # picks the way: ridge.plan says which, and why
-    solved = ridge.prepare(u).solve(T)           # factor once, solve many: solved.W,
-        solved.residual
+    ridge = Ridge(X, centering(n), targets=r)    # ridge.plan names the solver and the reason
+    solution = ridge.prepare(u).solve(T)         # factors once per u, solves for many T
+    solution.W, solution.residual
 
-`woodbury` factors an n × n matrix, `primal` a d × d one, `cg` needs products only. All three work
-in the scaled variable u^½ W, report the residual, and take u = inf for a feature that is switched
-off.
+`woodbury` factors an n × n matrix, `primal` a d × d one, and `cg` needs products only. All three
+solve for the scaled variable u^½ W and report the residual. A weight u = inf drops its feature.
 """
 
 from __future__ import annotations
@@ -18,8 +17,15 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.linalg.ridge.cg import CG, Solution, block_cg
-from bigfs.linalg.ridge.operator import Middle, centring, diagonal, identity, laplacian
-from bigfs.linalg.ridge.plan import ITERATIONS, WAYS, Cost, Plan, choose, project
+from bigfs.linalg.ridge.operator import SampleOperator, centering, diagonal, identity, laplacian
+from bigfs.linalg.ridge.plan import (
+    ITERATIONS,
+    SOLVERS,
+    RidgePlan,
+    SolverCost,
+    choose_solver,
+    project_costs,
+)
 from bigfs.linalg.ridge.primal import Primal, gram
 from bigfs.linalg.ridge.woodbury import Woodbury, kernel
 from bigfs.matrix import Block, Matrix
@@ -27,36 +33,45 @@ from bigfs.types import FloatArray
 
 
 class Ridge:
-    """One X and one M, for any number of weights u.
+    """Solve ridge systems with one X and one M, for any number of weights u.
 
     Parameters
     ----------
-    X : n × d `Matrix`.
-    middle : M, from `identity`, `centring`, `diagonal` or `laplacian`; default the identity.
-    solver : "woodbury", "primal", "cg", or "auto": the quickest that fits in memory, by
-        `plan.project`.
-    targets : r, the number of right-hand sides to expect.
-    tol : relative residual at which CG stops. The direct ways reach rounding.
-    max_iter : CG's iterations in one solve. Stopping there is not an error: `Solution.residuals`
-        tells.
-    limit : bytes that one process may use; default `engine.memory_limit()`.
-    iterations : of CG that the plan expects; a loop that starts each solve at the last answer knows
-        better than the default.
+    X : Matrix of shape (n, d)
+        The samples.
+    M : SampleOperator or None, default=None
+        M from `identity`, `centering`, `diagonal` or `laplacian`. None is the identity.
+    solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
+        Solver. "auto" takes the fastest that fits in memory, by the costs of `project_costs`.
+    targets : int, default=1
+        Number r of right-hand sides to expect.
+    tol : float, default=1e-10
+        Relative residual at which CG stops. The direct solvers reach rounding.
+    max_iter : int, default=500
+        Maximum number of CG iterations per solve. Reaching it is not an error, because
+        `Solution.residuals` has what was reached.
+    limit : int or None, default=None
+        Bytes that one process may use. None takes `engine.memory_limit()`.
+    iterations : int, default=50
+        CG iterations that the plan expects. A loop that starts each solve at its last solution
+        knows better than the default.
 
     Attributes
     ----------
-    plan : the way chosen, its projected seconds and bytes, the other ways', and why.
+    plan : RidgePlan
+        The chosen solver, the projected costs of all solvers, and the reason.
 
     Raises
     ------
-    NotEnoughMemory : before any work, when the way asked for, or every way, is projected past
-        `limit`.
+    NotEnoughMemory
+        The requested solver, or every solver, is projected to exceed `limit`. Raised before any
+        work.
     """
 
     def __init__(
         self,
         X: Matrix,
-        middle: Middle | None = None,
+        M: SampleOperator | None = None,
         *,
         solver: str = "auto",
         targets: int = 1,
@@ -65,94 +80,95 @@ class Ridge:
         limit: int | None = None,
         iterations: int = ITERATIONS,
     ) -> None:
-        self.X, self.middle = X, middle or identity()
+        self.X, self.M = X, M or identity()
         self.tol, self.max_iter = tol, max_iter
-        F = self.middle.F
+        F = self.M.F
         tiles = 0 if X.local else max(len(X.row_tiles), len(X.column_tiles))
         entries = 0 if F is None else F.nnz if sp.issparse(F) else F.size
-        root = F is not None and not self.middle.projection
-        costs = project(
-            *X.shape, X.stats.counts, targets, tiles, engine.n_workers(), entries, root, iterations
+        root = F is not None and not self.M.projection
+        costs = project_costs(
+            *X.shape, X.stats.nnz, targets, tiles, engine.n_workers(), entries, root, iterations
         )
-        self.plan = choose(costs, solver, limit)
+        self.plan = choose_solver(costs, solver, limit)
         self._gram: FloatArray | None = None
         self._squares: FloatArray | None = None
 
     def prepare(self, u: FloatArray) -> Prepared:
-        """Factorize for the weights u (d,), each positive; inf switches a feature off."""
+        """Factorize for positive weights u of shape (d,). A weight inf drops its feature."""
         u = np.asarray(u, dtype=np.float64)
         if u.shape != (self.X.shape[1],) or not np.all(u > 0):
             raise ValueError(
                 f"u must hold {self.X.shape[1]} positive weights (inf drops "
                 f"a feature); got shape {u.shape}"
             )
-        cg = CG(self.X, self.middle, self.squares, u, tol=self.tol, max_iter=self.max_iter)
-        if self.plan.way == "primal":
+        cg = CG(self.X, self.M, self.squares, u, tol=self.tol, max_iter=self.max_iter)
+        if self.plan.solver == "primal":
             return Prepared(cg, Primal(self.gram, u))
-        return Prepared(
-            cg, Woodbury(self.X, self.middle, u) if self.plan.way == "woodbury" else None
-        )
+        return Prepared(cg, Woodbury(self.X, self.M, u) if self.plan.solver == "woodbury" else None)
 
-    def narrow(self, wider: Ridge, index: Any, narrower: Any) -> None:
-        """Take the Gram matrix from a ridge over the columns `index`, if it has one and they
-        include `narrower`.
+    def reuse_gram_of(self, other: Ridge, other_index: Any, index: Any) -> None:
+        """Take the Gram matrix from another ridge that has it and covers the columns of this one.
+
+        `other_index` and `index` are the increasing column numbers of the two in the full matrix.
+        None stands for all columns, and nothing is reused then.
         """
         if (
-            wider._gram is not None
+            other._gram is not None
+            and other_index is not None
             and index is not None
-            and narrower is not None
-            and np.isin(narrower, index).all()
+            and np.isin(index, other_index).all()
         ):
-            at = np.searchsorted(index, narrower)
-            self._gram = wider._gram[np.ix_(at, at)]
+            positions = np.searchsorted(other_index, index)
+            self._gram = other._gram[np.ix_(positions, positions)]
 
     @property
     def gram(self) -> FloatArray:
-        """XᵀMX, d × d; built once."""
+        """XᵀMX, d × d. Computed once."""
         if self._gram is None:
-            self._gram = gram(self.X, self.middle)
+            self._gram = gram(self.X, self.M)
         return self._gram
 
     @property
     def squares(self) -> FloatArray:
-        """The diagonal of Xᵀdiag(m)X, less that of centring: what CG's preconditioner needs;
-        computed once.
+        """The diagonal of Xᵀdiag(m)X, less that of the centering. Computed once.
+
+        CG's preconditioner needs it.
         """
         if self._squares is None:
-            if self.middle.m is None:
-                self._squares = self.X.stats.squares
+            if self.M.m is None:
+                self._squares = self.X.stats.sums_of_squares
             else:
-                self._squares = weighted_squares(self.X, self.middle.m)
-            if self.middle.projection:
+                self._squares = weighted_squares(self.X, self.M.m)
+            if self.M.projection:
                 self._squares = np.maximum(self._squares - self.X.shape[0] * self.X.means**2, 0)
         return self._squares
 
 
 class Prepared:
-    """A factorization for one u, ready for any number of right-hand sides."""
+    """The factorization for one u. Solves for any number of right-hand sides."""
 
     def __init__(self, cg: CG, direct: Woodbury | Primal | None) -> None:
         self.cg, self.direct = cg, direct
 
     def solve(self, T: FloatArray, start: FloatArray | None = None) -> Solution:
-        """(XᵀMX + diag u)⁻¹ XᵀT for T (n × r).
+        """Return W = (XᵀMX + diag u)⁻¹ XᵀT for T of shape (n, r).
 
-        `start` (d × r) is where CG begins; a direct way needs none, takes one step of refinement
-        instead, and reports the residual from before it.
+        CG begins at `start`, of shape (d, r). A direct solver does not use it. It takes one step
+        of refinement and reports the residual before that step.
         """
         rhs = self.cg.X.T @ T
         if self.direct is None:
             return self.cg.solve(rhs, start)
         s = self.cg.s
         W = self.direct.solve(rhs)
-        left = s * rhs - self.cg.operator(np.divide(W, s, out=np.zeros_like(W), where=s > 0))
+        R = s * rhs - self.cg.operator(np.divide(W, s, out=np.zeros_like(W), where=s > 0))
         size = np.linalg.norm(s * rhs, axis=0)
-        W += self.direct.solve(np.divide(left, s, out=np.zeros_like(W), where=s > 0))
-        return Solution(W, np.linalg.norm(left, axis=0) / np.where(size > 0, size, 1), 1)
+        W += self.direct.solve(np.divide(R, s, out=np.zeros_like(W), where=s > 0))
+        return Solution(W, np.linalg.norm(R, axis=0) / np.where(size > 0, size, 1), 1)
 
 
 def weighted_squares(X: Matrix, m: FloatArray) -> FloatArray:
-    """Σ_i m_i x_ij² for each column j. One pass."""
+    """Return Σ_i m_i x_ij² for each column j. Reads X once."""
     if X.row_tiles:
         return np.asarray(
             X.reduce_rows(_squares, each=[[m[t.start : t.stop] for t in X.row_tiles]])
@@ -170,20 +186,20 @@ def _squares(block: Block, start: int, stop: int, m: FloatArray) -> FloatArray:
 
 
 __all__ = [
-    "WAYS",
-    "Cost",
-    "Middle",
-    "Plan",
+    "SOLVERS",
     "Prepared",
     "Ridge",
+    "RidgePlan",
+    "SampleOperator",
     "Solution",
+    "SolverCost",
     "block_cg",
-    "centring",
-    "choose",
+    "centering",
+    "choose_solver",
     "diagonal",
     "gram",
     "identity",
     "kernel",
     "laplacian",
-    "project",
+    "project_costs",
 ]

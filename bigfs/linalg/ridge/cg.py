@@ -1,5 +1,6 @@
-"""Preconditioned block conjugate gradients: products with X only, nothing of size n × n or d ×
-d.
+"""The CG solver: preconditioned block conjugate gradients, which need products with X only.
+
+Nothing has n × n or d × d entries.
 """
 
 from __future__ import annotations
@@ -10,20 +11,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from bigfs.linalg.ridge.operator import Middle
+from bigfs.linalg.ridge.operator import SampleOperator
 from bigfs.matrix import Matrix
 from bigfs.types import FloatArray
-from bigfs.validation import factorized
+from bigfs.validation import explain_singular
 
-RANK = 1e-12  # directions whose share of the block's energy is below this are dropped
+RANK_TOL = 1e-12  # search directions with a smaller share of the block's energy are dropped
 
 
 class Solution(NamedTuple):
-    """W (d × r); per right-hand side ‖rhs − (XᵀMX + diag u)W‖/‖rhs‖, both scaled by u^-½; and how
-    many iterations.
-    """
+    """Solution of a ridge system."""
 
-    W: FloatArray
+    W: FloatArray  # d × r
+    # (r,) ‖rhs − (XᵀMX + diag u)W‖ / ‖rhs‖ of each right-hand side, both scaled by u^-½
     residuals: FloatArray
     iterations: int
 
@@ -34,37 +34,39 @@ class Solution(NamedTuple):
 
 
 class CG:
-    """(XᵀMX + diag u) W = rhs in the variable Z = u^½ W, where the matrix is I plus something of
-    fast decay.
+    """Solve (XᵀMX + diag u) W = rhs for Z = u^½ W.
+
+    In this variable the matrix is I plus a part whose eigenvalues decay fast.
     """
 
     def __init__(
         self,
         X: Matrix,
-        middle: Middle,
+        M: SampleOperator,
         squares: FloatArray,
         u: FloatArray,
         *,
         tol: float,
         max_iter: int,
     ) -> None:
-        self.X, self.middle, self.tol, self.max_iter = X, middle, tol, max_iter
-        self.s = u[:, None] ** -0.5  # d × 1; 0 where u = inf
+        self.X, self.M, self.tol, self.max_iter = X, M, tol, max_iter
+        self.s = u[:, None] ** -0.5  # d × 1, zero where u = inf
         self.jacobi = 1 / (1 + squares[:, None] * self.s**2)
 
     def operator(self, Z: FloatArray) -> FloatArray:
-        """u^-½ XᵀMX u^-½ Z + Z. Two passes."""
-        return self.s * (self.X.T @ self.middle.apply(self.X @ (self.s * Z))) + Z
+        """Return u^-½ XᵀMX u^-½ Z + Z. Reads X twice."""
+        return self.s * (self.X.T @ self.M.apply(self.X @ (self.s * Z))) + Z
 
     def solve(self, rhs: FloatArray, start: FloatArray | None = None) -> Solution:
-        on = self.s > 0
+        """Solve for rhs of shape (d, r), from `start` of the same shape or from zero."""
+        active = self.s > 0
         Z = (
             np.zeros(rhs.shape)
             if start is None
-            else np.divide(start, self.s, out=np.zeros(rhs.shape), where=on)
+            else np.divide(start, self.s, out=np.zeros(rhs.shape), where=active)
         )
-        # d × r by r × r: a second thread only waits, and does so spinning
-        with threadpool_limits(1, user_api="blas"), factorized("the ridge system"):
+        # products of d × r by r × r are small: a second thread would only spin and wait
+        with threadpool_limits(1, user_api="blas"), explain_singular("the ridge system"):
             Z, residuals, iterations = block_cg(
                 self.operator, self.s * rhs, Z, lambda R: self.jacobi * R, self.tol, self.max_iter
             )
@@ -79,15 +81,25 @@ def block_cg(
     tol: float,
     max_iter: int,
 ) -> tuple[FloatArray, FloatArray, int]:
-    """Solve operator(Z) = B (d × r) for all columns in one shared Krylov space, from the start Z.
+    """Solve operator(Z) = B (d × r) for all columns in one shared Krylov space, starting at Z.
 
-    Each step lowers ½⟨Z, AZ⟩ − ⟨Z, B⟩, so stopping early still improves on the start. Search
-    directions are made orthonormal, and dependent ones dropped, so columns that coincide or have
-    converged do no harm (breakdown-free block CG: Ji and Li, BIT 57, 2017). The loop stands alone,
-    outside `result.iterate`, because it is one solve inside a step: its caller judges the
-    residuals.
+    Each step lowers ½⟨Z, AZ⟩ − ⟨Z, B⟩, so an early stop still improves on the start. The search
+    directions are made orthonormal and dependent ones are dropped, so columns that coincide or have
+    converged do no harm. The loop does not use `result.iterate`, because it is one solve inside a
+    step. The caller judges the residuals.
 
-    Returns Z, the relative residual of each column, and the number of iterations.
+    Returns
+    -------
+    Z : ndarray of shape (d, r)
+        The solution.
+    residuals : ndarray of shape (r,)
+        The relative residual of each column.
+    iterations : int
+        The number of iterations.
+
+    References
+    ----------
+    Ji and Li, "A breakdown-free block conjugate gradient method", BIT 57, 2017.
     """
     size = np.linalg.norm(B, axis=0)
     size = np.where(size > 0, size, 1.0)
@@ -95,11 +107,11 @@ def block_cg(
     residuals = np.linalg.norm(R, axis=0) / size
     P: Any = None
     AP: Any = None
-    for done in range(max_iter):
-        todo = residuals > tol
-        if not todo.any():
-            return Z, residuals, done
-        Y = precondition(R[:, todo] / (size * residuals)[todo])
+    for iteration in range(max_iter):
+        unsolved = residuals > tol
+        if not unsolved.any():
+            return Z, residuals, iteration
+        Y = precondition(R[:, unsolved] / (size * residuals)[unsolved])
         if P is not None:
             Y -= P @ np.linalg.solve(P.T @ AP, AP.T @ Y)
         P = _orthonormal(Y)
@@ -112,9 +124,12 @@ def block_cg(
 
 
 def _orthonormal(Y: FloatArray) -> FloatArray:
-    """A basis of Y's column space, d × k, through the r × r Gram matrix; twice, for accuracy."""
-    for share in (RANK, 0.0):
+    """Return an orthonormal basis (d × k) of the column space of Y.
+
+    It comes from the r × r Gram matrix. The second round adds accuracy.
+    """
+    for share in (RANK_TOL, 0.0):
         values, vectors = np.linalg.eigh(Y.T @ Y)
-        kept = values > share * values[-1]
-        Y = Y @ (vectors[:, kept] / np.sqrt(values[kept]))
+        large = values > share * values[-1]
+        Y = Y @ (vectors[:, large] / np.sqrt(values[large]))
     return Y

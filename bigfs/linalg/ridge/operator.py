@@ -1,7 +1,7 @@
-"""M, the middle of XᵀMX: diag(m) − F Fᵀ, positive semi-definite, n × n and never formed.
+"""The matrix M of XᵀMX: M = diag(m) − F Fᵀ, n × n, positive semi-definite and never formed.
 
-The identity, the centring matrix I − 11ᵀ/n, a diagonal, and a diagonal plus a hypergraph Laplacian
-are all of this form, so the three solvers know only this one.
+The identity, the centering matrix I − 11ᵀ/n, a diagonal, and a diagonal plus a hypergraph Laplacian
+all have this form, so the three solvers know only this one.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from bigfs.types import AnyArray
 
 
 @dataclass(frozen=True)
-class Middle:
-    """M = diag(m) − F Fᵀ.
+class SampleOperator:
+    """The operator M = diag(m) − F Fᵀ on vectors with one entry per sample.
 
     Parameters
     ----------
-    m : (n,) non-negative; None is all ones.
-    F : (n, e), NumPy or scipy.sparse; None is nothing. M has to be positive semi-definite.
-    projection : M² = M, so that M is its own root.
+    m : ndarray of shape (n,) or None, default=None
+        Diagonal, not negative. None is all ones.
+    F : ndarray or sparse array of shape (n, e) or None, default=None
+        Factor of the second term. None is no second term. M must be positive semi-definite.
+    projection : bool, default=False
+        Whether M² = M. Then M is its own root.
     """
 
     m: AnyArray | None = None
@@ -32,24 +35,26 @@ class Middle:
     projection: bool = False
 
     def apply(self, V: AnyArray) -> AnyArray:
-        """M V, dense n × r."""
+        """Return M V, dense n × r."""
         MV = V if self.m is None else self.m[:, None] * V
         return MV if self.F is None else MV - self.F @ (self.F.T @ V)
 
     def dense(self, n: int) -> AnyArray:
-        """M itself, n × n: only for Woodbury's root."""
+        """Return M as an n × n array. Only the root of Woodbury needs it."""
         FFt: Any = 0 if self.F is None else self.F @ self.F.T
         return np.diag(np.ones(n) if self.m is None else self.m) - (
             FFt.toarray() if sp.issparse(FFt) else FFt
         )
 
     def root(self, n: int) -> Root:
-        """C with M = CCᵀ: M itself if it is a projection, a diagonal where there is no F, else a
+        """Return C with M = CCᵀ.
+
+        It is M itself if M is a projection, and a diagonal if there is no F. Otherwise it is a
         pivoted Cholesky factor, which allows a singular M.
         """
         if self.F is None or self.projection:
             scale = None if self.m is None else np.sqrt(self.m)
-            return Root(self if self.projection else Middle(scale))
+            return Root(self if self.projection else SampleOperator(scale))
         factor, pivots, rank, _ = lapack.dpstrf(self.dense(n), lower=1, overwrite_a=1)
         C = np.zeros((n, rank))
         C[pivots - 1] = np.tril(factor)[:, :rank]
@@ -58,40 +63,43 @@ class Middle:
 
 @dataclass(frozen=True)
 class Root:
-    """C with M = CCᵀ, n × k: dense or, where it is None, the symmetric one, applied."""
+    """C with M = CCᵀ, n × k: the dense array `C`, or the operator `symmetric` if that is None."""
 
-    symmetric: Middle
+    symmetric: SampleOperator
     C: AnyArray | None = None
 
     def times(self, P: AnyArray) -> AnyArray:
-        """C P, n × r."""
+        """Return C P, n × r."""
         return self.symmetric.apply(P) if self.C is None else self.C @ P
 
     def transposed_times(self, V: AnyArray) -> AnyArray:
-        """Cᵀ V, k × r."""
+        """Return Cᵀ V, k × r."""
         return self.symmetric.apply(V) if self.C is None else self.C.T @ V
 
 
-def identity() -> Middle:
-    """M = I."""
-    return Middle()
+def identity() -> SampleOperator:
+    """Return M = I."""
+    return SampleOperator()
 
 
-def centring(n: int) -> Middle:
-    """M = I − 11ᵀ/n, so that XᵀMX = XcᵀXc."""
-    return Middle(F=np.full((n, 1), n**-0.5), projection=True)
+def centering(n: int) -> SampleOperator:
+    """Return M = I − 11ᵀ/n, for which XᵀMX = XcᵀXc."""
+    return SampleOperator(F=np.full((n, 1), n**-0.5), projection=True)
 
 
-def diagonal(a: AnyArray) -> Middle:
-    """M = diag(a), a ≥ 0: weights of the samples."""
+def diagonal(a: AnyArray) -> SampleOperator:
+    """Return M = diag(a) for sample weights a ≥ 0."""
     if np.any(a < 0):
         raise ValueError("sample weights must be 0 or more: the diagonal of M has a negative entry")
-    return Middle(m=np.asarray(a, dtype=np.float64))
+    return SampleOperator(m=np.asarray(a, dtype=np.float64))
 
 
-def laplacian(a: AnyArray, mu: float, F: Any, c: AnyArray) -> Middle:
-    """M = diag(a) + μ(I − F diag(c) Fᵀ), e.g. F = D_v^-½ H (n × e) and c = w/δ for a hypergraph."""
-    return Middle(
+def laplacian(a: AnyArray, mu: float, F: Any, c: AnyArray) -> SampleOperator:
+    """Return M = diag(a) + μ(I − F diag(c) Fᵀ).
+
+    A hypergraph has F = D_v^-½ H (n × e) and c = w/δ.
+    """
+    return SampleOperator(
         m=np.asarray(a, dtype=np.float64) + mu,
         F=sp.csr_array(F) * np.sqrt(mu * np.asarray(c, dtype=np.float64))[None, :],
     )

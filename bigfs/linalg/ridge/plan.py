@@ -1,8 +1,9 @@
-"""Which way to solve: projected time and memory of the three, and why one was chosen.
+"""The choice of a solver: projected time and memory of the three, and the reason for one.
 
-woodbury   n²·(non-zeros a column) to build, n³/3 to factor      n × n in memory
-primal     d²·(non-zeros a row) to build, d³/3 to factor         d × d in memory
-cg         4·nnz·r for each of its iterations                    8 blocks of d × r in memory
+solver     flops                                                   memory
+woodbury   n²·(non-zeros per column) to build, n³/3 to factor      n × n
+primal     d²·(non-zeros per row) to build, d³/3 to factor         d × d
+cg         4·nnz·r per iteration                                   8 blocks of d × r
 """
 
 from __future__ import annotations
@@ -15,33 +16,31 @@ from bigfs import engine
 from bigfs.engine import format_bytes
 from bigfs.types import IntArray
 
-DENSE = 2e10  # flops a second of a Cholesky factorization, on two cores of 2024
-SPARSE = 3e8  # flops a second of products of sparse matrices
-TASK = 3e-3  # seconds to hand one tile to a worker
-# of CG, with its diagonal preconditioner, when nothing is known of the conditioning
+DENSE_FLOPS = 2e10  # flops per second of a Cholesky factorization, on two cores of 2024
+SPARSE_FLOPS = 3e8  # flops per second of products of sparse matrices
+TASK_SECONDS = 3e-3  # to hand one tile to a worker
+# Iterations to expect of CG with its diagonal preconditioner if the conditioning is unknown.
 ITERATIONS = 50
-WAYS = ("woodbury", "primal", "cg")
+SOLVERS = ("woodbury", "primal", "cg")
 
 
-class Cost(NamedTuple):
-    """Projected seconds of one prepare and solve, and bytes in one process."""
+class SolverCost(NamedTuple):
+    """Projected seconds of one `prepare` and `solve`, and bytes in one process."""
 
     seconds: float
     bytes: int
 
 
-class Plan(NamedTuple):
-    """The way chosen, what it is projected to take, the same of every way, and the reason in
-    words.
-    """
+class RidgePlan(NamedTuple):
+    """The chosen solver, its cost, the costs of all solvers, and the reason in words."""
 
-    way: str
-    cost: Cost
-    costs: dict[str, Cost]
+    solver: str
+    cost: SolverCost
+    costs: dict[str, SolverCost]
     why: str
 
 
-def project(
+def project_costs(
     n: int,
     d: int,
     counts: IntArray,
@@ -51,54 +50,82 @@ def project(
     e: int = 0,
     root: bool = False,
     iterations: int = ITERATIONS,
-) -> dict[str, Cost]:
-    """Time and memory of each way: n × d with `counts` non-zeros a column, r right-hand sides,
-    `tiles` tiles that are not in this process, e non-zeros in F; `root`: M has to be factored for
-    Woodbury; `iterations` of CG to expect.
+) -> dict[str, SolverCost]:
+    """Project the cost of each solver.
+
+    Parameters
+    ----------
+    n, d : int
+        Shape of X.
+    counts : ndarray of shape (d,)
+        Number of non-zeros per column.
+    r : int
+        Number of right-hand sides.
+    tiles : int, default=0
+        Number of tiles that are not in this process.
+    workers : int, default=1
+        Number of workers.
+    e : int, default=0
+        Number of non-zeros of F.
+    root : bool, default=False
+        Whether Woodbury has to factor M.
+    iterations : int, default=50
+        Iterations of CG to expect.
+
+    Returns
+    -------
+    dict
+        The cost by the name of the solver.
     """
     nnz = float(counts.sum())
     # multiply-adds of XXᵀ; those of XᵀX are nnz²/n or more
     overlap = float(np.sum(counts.astype(float) ** 2))
-    wait = TASK * tiles / workers
-    low = (e * nnz / n) ** 2 / n if root else 0.0  # (FᵀX)ᵀ(FᵀX), with as many columns in F as rows
-    product = 4 * (nnz + e) * r / SPARSE + 2 * wait
+    wait = TASK_SECONDS * tiles / workers
+    low = (e * nnz / n) ** 2 / n if root else 0.0  # (FᵀX)ᵀ(FᵀX), for F of n columns
+    product = 4 * (nnz + e) * r / SPARSE_FLOPS + 2 * wait
     return {
-        "woodbury": Cost(
-            2 * min(overlap / SPARSE, n * n * d / DENSE)
-            + (5 if root else 1) * n**3 / 3 / DENSE
+        "woodbury": SolverCost(
+            2 * min(overlap / SPARSE_FLOPS, n * n * d / DENSE_FLOPS)
+            + (5 if root else 1) * n**3 / 3 / DENSE_FLOPS
             + 3 * product,
             (40 if root else 24) * n * n,
         ),
-        "primal": Cost(
-            2 * min((nnz**2 / n + low) / SPARSE, n * d * d / DENSE)
-            + d**3 / 3 / DENSE
+        "primal": SolverCost(
+            2 * min((nnz**2 / n + low) / SPARSE_FLOPS, n * d * d / DENSE_FLOPS)
+            + d**3 / 3 / DENSE_FLOPS
             + 2 * product,
             24 * d * d,
         ),
-        "cg": Cost((1 + iterations) * product, 64 * d * r + 16 * n * r),
+        "cg": SolverCost((1 + iterations) * product, 64 * d * r + 16 * n * r),
     }
 
 
-def choose(costs: dict[str, Cost], solver: str = "auto", limit: int | None = None) -> Plan:
-    """The quickest way that fits in `limit` bytes, or the way asked for.
+def choose_solver(
+    costs: dict[str, SolverCost], solver: str = "auto", limit: int | None = None
+) -> RidgePlan:
+    """Return a plan with the fastest solver that fits in `limit` bytes, or with the requested one.
 
     Raises
     ------
-    NotEnoughMemory : the way asked for, or every way, passes the limit.
+    NotEnoughMemory
+        The requested solver, or every solver, exceeds the limit.
     """
-    if solver not in (*WAYS, "auto"):
-        raise ValueError(f"solver must be one of {', '.join(WAYS)} or auto; got {solver!r}")
+    if solver not in (*SOLVERS, "auto"):
+        raise ValueError(f"solver must be one of {', '.join(SOLVERS)} or auto; got {solver!r}")
     limit = engine.memory_limit() if limit is None else limit
-    fitting = {way: cost for way, cost in costs.items() if cost.bytes <= limit}
-    way = (
-        solver
-        if solver != "auto"
-        else min(fitting or costs, key=lambda w: costs[w].seconds if fitting else costs[w].bytes)
+    fitting = {name: cost for name, cost in costs.items() if cost.bytes <= limit}
+    if solver != "auto":
+        chosen = solver
+    elif fitting:
+        chosen = min(fitting, key=lambda name: fitting[name].seconds)
+    else:
+        chosen = min(costs, key=lambda name: costs[name].bytes)
+    engine.require_memory(costs[chosen].bytes, f"the ridge solve by {chosen}", limit)
+    table = ", ".join(
+        f"{name} {cost.seconds:.2g} s in {format_bytes(cost.bytes)}" for name, cost in costs.items()
     )
-    engine.require_memory(costs[way].bytes, f"the ridge solve by {way}", limit)
-    table = ", ".join(f"{w} {c.seconds:.2g} s in {format_bytes(c.bytes)}" for w, c in costs.items())
-    left = [w for w in costs if w not in fitting]
+    too_large = [name for name in costs if name not in fitting]
     why = f"{'requested' if solver != 'auto' else 'the least time'} among {table}" + (
-        f". Does not fit in memory: {', '.join(left)}" if left else ""
+        f". Does not fit in memory: {', '.join(too_large)}" if too_large else ""
     )
-    return Plan(way, costs[way], costs, why)
+    return RidgePlan(chosen, costs[chosen], costs, why)

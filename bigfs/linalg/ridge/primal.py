@@ -1,4 +1,4 @@
-"""The primal way: XᵀMX, d × d, by tiles of rows; one Cholesky for each diag u."""
+"""The primal solver: XᵀMX (d × d) from tiles of rows, and one Cholesky factor per u."""
 
 from __future__ import annotations
 
@@ -9,60 +9,60 @@ import scipy.linalg as la
 import scipy.sparse as sp
 
 from bigfs import engine
-from bigfs.linalg.ridge.operator import Middle
+from bigfs.linalg.ridge.operator import SampleOperator
 from bigfs.matrix import Block, Matrix
 from bigfs.types import FloatArray
-from bigfs.validation import factorized
+from bigfs.validation import explain_singular
 
 
-def gram(X: Matrix, middle: Middle) -> FloatArray:
-    """XᵀMX, dense d × d: Σ blockᵀ diag(m) block over tiles of rows, less (FᵀX)ᵀ(FᵀX).
+def gram(X: Matrix, M: SampleOperator) -> FloatArray:
+    """Return XᵀMX, dense d × d: Σ blockᵀ diag(m) block over tiles of rows, less (FᵀX)ᵀ(FᵀX).
 
-    One or two passes.
+    Reads X once, or twice if M has an F.
     """
     n, d = X.shape
     G = np.zeros((d, d))
-    tiles = X.row_tiles or X._rows_required()
-    m = np.ones(n) if middle.m is None else middle.m
+    tiles = X.row_tiles or X.require_row_tiles()
+    m = np.ones(n) if M.m is None else M.m
     FtX: Any = 0
-    for k in range(0, len(tiles), engine.n_workers()):  # a few at a time: each part is d × d
-        some = Matrix(X.shape, rows=tiles[k : k + engine.n_workers()], local=X.local)
-        for part in some.map_rows(_gram, each=[[m[t.start : t.stop] for t in some.row_tiles]]):
+    for k in range(0, len(tiles), engine.n_workers()):  # few at a time, as each part is d × d
+        batch = Matrix(X.shape, rows=tiles[k : k + engine.n_workers()], local=X.local)
+        for part in batch.map_rows(_gram, each=[[m[t.start : t.stop] for t in batch.row_tiles]]):
             G += part
-        if middle.F is not None:
-            for part in some.map_rows(
-                _projected, each=[[middle.F[t.start : t.stop] for t in some.row_tiles]]
+        if M.F is not None:
+            for part in batch.map_rows(
+                _projected, each=[[M.F[t.start : t.stop] for t in batch.row_tiles]]
             ):
                 FtX = FtX + part
-    X.passes += 1 + (middle.F is not None)
-    if middle.F is not None:
+    X.passes += 1 + (M.F is not None)
+    if M.F is not None:
         low = FtX.T @ FtX
         G -= low.toarray() if sp.issparse(low) else low
     return G
 
 
 class Primal:
-    """Cholesky of XᵀMX + diag u, over the features of finite u."""
+    """Cholesky factor of XᵀMX + diag u over the active features, those with finite u."""
 
     def __init__(self, G: FloatArray, u: FloatArray) -> None:
-        self.on = np.flatnonzero(np.isfinite(u))
-        self.u = u[self.on]
-        self.G = G if len(self.on) == len(u) else G[np.ix_(self.on, self.on)]
+        self.active = np.flatnonzero(np.isfinite(u))
+        self.u = u[self.active]
+        self.G = G if len(self.active) == len(u) else G[np.ix_(self.active, self.active)]
         A = self.scale(self.G)
         A.flat[:: len(A) + 1] += 1
-        with factorized("the ridge system"):
+        with explain_singular("the ridge system"):
             self.factor = la.cho_factor(A, overwrite_a=True, check_finite=False)
 
     def scale(self, G: FloatArray) -> FloatArray:
-        """u^-½ G u^-½: scaled so, the Cholesky does not see how far apart the weights are."""
+        """Return u^-½ G u^-½, which stays well scaled however far apart the weights are."""
         s = self.u**-0.5
         return s[:, None] * G * s
 
     def solve(self, rhs: FloatArray) -> FloatArray:
-        """(XᵀMX + diag u)⁻¹ rhs; zero where u is infinite."""
+        """Return (XᵀMX + diag u)⁻¹ rhs, zero where u is infinite."""
         s = self.u[:, None] ** -0.5
         W = np.zeros(rhs.shape)
-        W[self.on] = s * la.cho_solve(self.factor, s * rhs[self.on], check_finite=False)
+        W[self.active] = s * la.cho_solve(self.factor, s * rhs[self.active], check_finite=False)
         return W
 
 
@@ -75,5 +75,5 @@ def _gram(block: Block, start: int, stop: int, m: FloatArray) -> FloatArray:
 
 
 def _projected(block: Block, start: int, stop: int, F: Any) -> Any:
-    """Fᵀ block: its sum is FᵀX, e × d, sparse where both are."""
+    """Return Fᵀ block, sparse if both are. The sum over tiles is FᵀX, e × d."""
     return F.T @ block.astype(np.float64)

@@ -1,6 +1,6 @@
-"""The features still in play.
+"""The working set of active features.
 
-Once they fit in memory they are gathered there, and later solves read nothing else.
+Once its columns fit in memory they are gathered, and later solves no longer read the corpus.
 """
 
 from __future__ import annotations
@@ -10,115 +10,129 @@ from typing import Any
 import numpy as np
 
 from bigfs import engine
-from bigfs.linalg.ridge import Middle, Ridge, Solution
+from bigfs.linalg.ridge import Ridge, SampleOperator, Solution
 from bigfs.linalg.ridge.plan import ITERATIONS
 from bigfs.matrix import Matrix
 from bigfs.types import FloatArray, IntArray
 
-SHARE = 0.25  # of the memory limit that a gathered working set may take
-DENSE = 0.3  # share of non-zeros from which a dense array is smaller and faster
+MEMORY_SHARE = 0.25  # share of the memory limit that a gathered working set may take
+DENSE_ABOVE = 0.3  # share of non-zeros above which a dense array is smaller and faster
 
 
 class WorkingSet:
-    """Ridge solves over the features of finite u, gathered in memory where they fit.
+    """Solve ridge systems over the active features, those with finite u.
 
-    Parameters are those of `Ridge`; a plan is made anew for each set of features.
+    Their columns are gathered in memory if they fit. Each set of features has a plan of its own.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The samples.
+    **ridge : object
+        Parameters of `Ridge`.
 
     Attributes
     ----------
-    plans : the way used for each working set so far: (number of features, gathered, `Plan`).
+    plans : list of dict
+        One entry per working set so far: the number of "features", whether they were "gathered",
+        and the "plan".
     """
 
     def __init__(self, X: Matrix, **ridge: Any) -> None:
-        self.whole, self._ridge_options = X, ridge
-        self._index: IntArray | None = None  # of the columns gathered; None: the whole matrix
-        self._middle: Middle | None = None
+        self.full, self._ridge_options = X, ridge
+        self._index: IntArray | None = None  # of the gathered columns; None: the full matrix
+        self._M: SampleOperator | None = None
         self._ridge: Ridge | None = None
         self._iterations = ITERATIONS
         self.plans: list[dict[str, Any]] = []
 
     def solve(
-        self, middle: Middle, u: FloatArray, T: FloatArray, start: FloatArray | None = None
+        self, M: SampleOperator, u: FloatArray, T: FloatArray, start: FloatArray | None = None
     ) -> Solution:
-        """(XᵀMX + diag u)⁻¹ XᵀT for u (d,), inf for what is left out, whose rows of W are zero."""
-        on = np.flatnonzero(np.isfinite(u))
-        ridge = self._at(on, middle)
+        """Return W = (XᵀMX + diag u)⁻¹ XᵀT for u of shape (d,).
+
+        A weight inf drops its feature, and its row of W is zero.
+        """
+        active = np.flatnonzero(np.isfinite(u))
+        ridge = self._ridge_on(active, M)
         if self._index is None:
-            solved = ridge.prepare(u).solve(T, start)
-            self._note(solved, start)
-            return solved
-        solved = ridge.prepare(u[on]).solve(T, None if start is None else start[on])
-        self._note(solved, start)
+            solution = ridge.prepare(u).solve(T, start)
+            self._record_iterations(solution, start)
+            return solution
+        solution = ridge.prepare(u[active]).solve(T, None if start is None else start[active])
+        self._record_iterations(solution, start)
         W = np.zeros((len(u), T.shape[1]))
-        W[on] = solved.W
-        return Solution(W, solved.residuals, solved.iterations)
+        W[active] = solution.W
+        return Solution(W, solution.residuals, solution.iterations)
 
     def times(self, W: FloatArray) -> FloatArray:
-        """X W for a W that is zero outside the working set."""
-        return self.whole @ W if self._index is None else self.X @ W[self._index]
+        """Return X W for a W that is zero outside the working set."""
+        return self.full @ W if self._index is None else self.X @ W[self._index]
 
     def transposed_times(self, V: FloatArray) -> FloatArray:
-        """XᵀV on the working set, d × r; zero on what was left out and not gathered."""
+        """Return XᵀV (d × r). Rows of features that were not gathered are zero."""
         if self._index is None:
             return self.X.T @ V
-        G = np.zeros((self.whole.shape[1], V.shape[1]))
+        G = np.zeros((self.full.shape[1], V.shape[1]))
         G[self._index] = self.X.T @ V
         return G
 
     @property
     def X(self) -> Matrix:
-        """The matrix that solves run on."""
-        return self.whole if self._ridge is None else self._ridge.X
+        """The matrix of the last solve: the gathered columns, or the full matrix."""
+        return self.full if self._ridge is None else self._ridge.X
 
-    def _at(self, on: IntArray, middle: Middle) -> Ridge:
-        before, index = self._ridge, self._index
-        same = before is not None and (
-            not self._fits(on) if index is None else np.array_equal(on, index)
+    def _ridge_on(self, active: IntArray, M: SampleOperator) -> Ridge:
+        """Return the last ridge if it serves these features and M, else a new one."""
+        last, last_index = self._ridge, self._index
+        same = last is not None and (
+            not self._fits(active) if last_index is None else np.array_equal(active, last_index)
         )
-        if before is not None and same and middle is self._middle:
-            return before
-        X = self.X if same else self._gather(on)
-        ridge = Ridge(X, middle, iterations=self._iterations, **self._ridge_options)
-        if before is not None and middle is self._middle:
-            ridge.narrow(before, index, self._index)
+        if last is not None and same and M is self._M:
+            return last
+        X = self.X if same else self._gather(active)
+        ridge = Ridge(X, M, iterations=self._iterations, **self._ridge_options)
+        if last is not None and M is self._M:
+            ridge.reuse_gram_of(last, last_index, self._index)
         if not same:
             self.plans.append(
-                {"features": len(on), "gathered": self._index is not None, "plan": ridge.plan}
+                {"features": len(active), "gathered": self._index is not None, "plan": ridge.plan}
             )
-        self._ridge, self._middle = ridge, middle
+        self._ridge, self._M = ridge, M
         return ridge
 
-    def _note(self, solved: Solution, start: FloatArray | None) -> None:
-        """What the next plan may expect of CG: as many iterations as the last solve that began at
-        an answer.
-        """
+    def _record_iterations(self, solution: Solution, start: FloatArray | None) -> None:
+        """Expect as many CG iterations in the next plan as in the last solve with a warm start."""
         if (
             start is not None
             and start.any()
             and self._ridge is not None
-            and self._ridge.plan.way == "cg"
+            and self._ridge.plan.solver == "cg"
         ):
-            self._iterations = max(solved.iterations, 1)
+            self._iterations = max(solution.iterations, 1)
 
-    def _bytes(self, on: IntArray) -> int:
-        """Of those columns in both layouts, in float64, or dense."""
-        return min(24 * int(self.whole.stats.counts[on].sum()), 8 * self.whole.shape[0] * len(on))
+    def _bytes(self, active: IntArray) -> int:
+        """Return the bytes of these columns in float64: in both sparse layouts, or dense."""
+        return min(
+            24 * int(self.full.stats.nnz[active].sum()), 8 * self.full.shape[0] * len(active)
+        )
 
-    def _fits(self, on: IntArray) -> bool:
-        return self._bytes(on) <= SHARE * (
+    def _fits(self, active: IntArray) -> bool:
+        return self._bytes(active) <= MEMORY_SHARE * (
             self._ridge_options.get("limit") or engine.memory_limit()
         )
 
-    def _gather(self, on: IntArray) -> Matrix:
-        if not self._fits(on):
+    def _gather(self, active: IntArray) -> Matrix:
+        """Gather these columns if they fit, else return the full matrix."""
+        if not self._fits(active):
             self._index = None
-            return self.whole
-        if self._index is not None and np.isin(on, self._index, assume_unique=True).all():
-            columns = self.X.columns(np.searchsorted(self._index, on))
+            return self.full
+        if self._index is not None and np.isin(active, self._index, assume_unique=True).all():
+            columns = self.X.columns(np.searchsorted(self._index, active))
         else:
-            columns = self.whole.columns(on)
-        self._index = on
-        dense = columns.nnz > DENSE * columns.shape[0] * max(columns.shape[1], 1)
+            columns = self.full.columns(active)
+        self._index = active
+        dense = columns.nnz > DENSE_ABOVE * columns.shape[0] * max(columns.shape[1], 1)
         return Matrix.from_array(
             columns.toarray().astype(np.float64) if dense else columns.astype(np.float64)
         )

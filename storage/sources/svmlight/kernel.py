@@ -1,5 +1,6 @@
-"""The svmlight grammar as one compiled loop over bytes: label[,label…] [qid:n] index:value … [#
-comment].
+"""The svmlight grammar as one compiled loop over bytes.
+
+A line is ``label[,label…] [qid:n] index:value … [# comment]``.
 """
 
 from __future__ import annotations
@@ -12,16 +13,28 @@ from numba import njit
 from bigfs.types import AnyArray
 
 BAD_LABEL, BAD_INDEX, ORDER, BAD_VALUE, NOT_FINITE, ZERO_INDEX = 1, 2, 3, 4, 5, 6
-SPACE, TAB, RETURN, NEWLINE, COLON, COMMA, HASH, DOT = 32, 9, 13, 10, 58, 44, 35, 46
-POWERS = np.array([float(f"1e{k}") for k in range(309)])  # each rounded once; 10.0**k is not
-TINY = 1e-300  # stands for numbers too small to scale: they are 0 in float32, and are not 0
-SURE = 2.0**-50  # our value is three roundings off at most
+SPACE, TAB, RETURN, NEWLINE = ord(" "), ord("\t"), ord("\r"), ord("\n")
+COLON, COMMA, HASH, DOT = ord(":"), ord(","), ord("#"), ord(".")
+PLUS, MINUS, ZERO, NINE = ord("+"), ord("-"), ord("0"), ord("9")
+SMALL_E, LARGE_E = ord("e"), ord("E")
+SMALL_Q, SMALL_I, SMALL_D = ord("q"), ord("i"), ord("d")
+
+MAX_INDEX = 2**31 - 2  # of a column, from 0
+BEYOND = 1 << 40  # an index stops growing here
+MAX_DIGITS = 19  # of a mantissa, which always fit in 64 bits
+MAX_EXPONENT = 9999  # a written exponent stops growing here
+MAX_EXACT_MANTISSA, MAX_EXACT_POWER = 1 << 53, 22  # up to these, float64 holds both exactly
+POWERS = np.array([float(f"1e{k}") for k in range(309)])  # correctly rounded, as 10.0**k is not
+MAX_POWER = 308
+TINY = 1e-300  # stands for numbers too small to scale, which are 0 in float32 but not 0
+ERROR = 2.0**-50  # bound of the relative error of a value, which is rounded three times
 
 
 @njit(cache=True, nogil=True)
 def count(raw: AnyArray) -> tuple[int, int]:
-    """Upper bounds: lines, and colons or commas."""
-    lines, marks = 1, 1
+    """Return upper bounds of the number of lines, and of the number of colons and commas."""
+    lines = 1
+    marks = 1
     for byte in raw:
         if byte == NEWLINE:
             lines += 1
@@ -30,156 +43,199 @@ def count(raw: AnyArray) -> tuple[int, int]:
     return lines, marks
 
 
+@njit(cache=True, nogil=True, inline="always")
+def is_digit(byte: int) -> bool:
+    return ZERO <= byte <= NINE
+
+
+@njit(cache=True, nogil=True, inline="always")
+def is_blank(byte: int) -> bool:
+    return byte in (SPACE, TAB, RETURN)
+
+
+@njit(cache=True, nogil=True)
+def skip_blanks(raw: AnyArray, i: int) -> int:
+    """Return the place of the next byte that is no blank."""
+    while i < len(raw) and is_blank(raw[i]):
+        i += 1
+    return i
+
+
+@njit(cache=True, nogil=True)
+def find_newline(raw: AnyArray, i: int) -> int:
+    """Return the place of the next line end, or the end of the bytes."""
+    while i < len(raw) and raw[i] != NEWLINE:
+        i += 1
+    return i
+
+
+@njit(cache=True, nogil=True)
+def ends_token(raw: AnyArray, i: int) -> bool:
+    """Return whether a token ends before byte `i`."""
+    return i >= len(raw) or raw[i] == NEWLINE or raw[i] == HASH or is_blank(raw[i])
+
+
+@njit(cache=True, nogil=True)
+def is_query(raw: AnyArray, i: int) -> bool:
+    """Return whether the token at byte `i` begins with ``qid:``."""
+    return (
+        raw[i] == SMALL_Q
+        and i + 4 <= len(raw)
+        and raw[i + 1] == SMALL_I
+        and raw[i + 2] == SMALL_D
+        and raw[i + 3] == COLON
+    )
+
+
 @njit(cache=True, nogil=True)
 def number(raw: AnyArray, i: int) -> tuple[int, float, bool, bool]:
-    """Where the number at `i` ends (`i` itself: there is none), its value, and whether its float32
-    and its float64 are certain.
+    """Parse the number at byte `i`.
+
+    Returns
+    -------
+    end : int
+        Where the number ends. `i` itself if there is none.
+    value : float
+        The number.
+    sure : bool
+        Whether float32 of the value is certainly right.
+    exact : bool
+        Whether the value itself is certainly right.
     """
-    start, n = i, len(raw)
-    negative = raw[i] == 45
-    if negative or raw[i] == 43:
+    start = i
+    n = len(raw)
+    negative = raw[i] == MINUS
+    if negative or raw[i] == PLUS:
         i += 1
-    mantissa, digits, exponent, seen = np.uint64(0), 0, 0, False
-    while i < n and (48 <= raw[i] <= 57):
+    mantissa = np.uint64(0)
+    digits = 0
+    exponent = 0
+    seen = False
+    while i < n and is_digit(raw[i]):
         seen = True
-        if digits < 19:
-            mantissa = mantissa * np.uint64(10) + np.uint64(raw[i] - 48)
+        if digits < MAX_DIGITS:
+            mantissa = mantissa * np.uint64(10) + np.uint64(raw[i] - ZERO)
             digits += mantissa != 0
         else:
             exponent += 1
         i += 1
     if i < n and raw[i] == DOT:
         i += 1
-        while i < n and (48 <= raw[i] <= 57):
+        while i < n and is_digit(raw[i]):
             seen = True
-            if digits < 19:
-                mantissa = mantissa * np.uint64(10) + np.uint64(raw[i] - 48)
+            if digits < MAX_DIGITS:
+                mantissa = mantissa * np.uint64(10) + np.uint64(raw[i] - ZERO)
                 digits += mantissa != 0
                 exponent -= 1
             i += 1
     if not seen:
         return start, 0.0, True, True
-    if i < n and (raw[i] == 101 or raw[i] == 69):
-        j, power, below, given = i + 1, 0, False, False
-        if j < n and (raw[j] == 45 or raw[j] == 43):
-            below = raw[j] == 45
-            j += 1
-        while j < n and (48 <= raw[j] <= 57):
-            power = min(power * 10 + int(raw[j] - 48), 9999)
-            given = True
-            j += 1
-        if not given:
+    if i < n and (raw[i] == SMALL_E or raw[i] == LARGE_E):
+        i += 1
+        below_one = False
+        if i < n and (raw[i] == MINUS or raw[i] == PLUS):
+            below_one = raw[i] == MINUS
+            i += 1
+        if i >= n or not is_digit(raw[i]):
             return start, 0.0, True, True
-        exponent += -power if below else power
-        i = j
+        power = 0
+        while i < n and is_digit(raw[i]):
+            power = min(power * 10 + int(raw[i] - ZERO), MAX_EXPONENT)
+            i += 1
+        exponent += -power if below_one else power
     value = float(mantissa)
-    exact = mantissa < np.uint64(1 << 53) and -22 <= exponent <= 22
-    if exponent > 308 or exponent < -308:  # float32 is far from both; float64 may hold it after all
-        value, exact = (
-            (np.inf if exponent > 0 and mantissa != 0 else TINY if mantissa != 0 else 0.0),
-            mantissa == 0,
-        )
+    exact = (
+        mantissa < np.uint64(MAX_EXACT_MANTISSA) and -MAX_EXACT_POWER <= exponent <= MAX_EXACT_POWER
+    )
+    if exponent > MAX_POWER or exponent < -MAX_POWER:
+        # far outside of float32, while float64 may hold it after all
+        exact = mantissa == 0
+        if mantissa == 0:
+            value = 0.0
+        else:
+            value = np.inf if exponent > 0 else TINY
     elif exponent >= 0:
         value *= POWERS[exponent]
     else:
         value /= POWERS[-exponent]
     value = -value if negative else value
-    sure = exact or np.float32(value * (1 - SURE)) == np.float32(value * (1 + SURE))
+    sure = exact or np.float32(value * (1 - ERROR)) == np.float32(value * (1 + ERROR))
     return i, value, sure, exact  # type: ignore[return-value]  # NumPy's booleans
 
 
 @njit(cache=True, nogil=True)
-def ends(raw: AnyArray, i: int) -> bool:
-    """Whether a token ends here."""
-    return (
-        i >= len(raw)
-        or raw[i] == SPACE
-        or raw[i] == NEWLINE
-        or raw[i] == TAB
-        or raw[i] == RETURN
-        or raw[i] == HASH
-    )
-
-
-@njit(cache=True, nogil=True)
 def parse(raw: AnyArray, base: int, lines: int, marks: int) -> Any:
-    """(code, where, labels, label counts, unsure labels, indptr, indices, values, unsure): code 0,
-    or what is bad at byte `where`.
+    """Parse whole lines.
 
-    The unsure ones are (place in the array, byte where the number begins), to be read again with
-    care.
+    Parameters
+    ----------
+    raw : ndarray of uint8
+        The lines.
+    base : int
+        The smallest index, 0 or 1.
+    lines, marks : int
+        What `count` returned.
+
+    Returns
+    -------
+    code : int
+        0, or what is wrong with the token at byte `where`.
+    where : int
+        The place of the wrong token.
+    labels : ndarray of float
+        The labels of all lines.
+    label_counts : ndarray of int32
+        The labels per line.
+    unsure_labels : list of tuple of int
+        (place in `labels`, place of its first byte) of each label that float64 may hold inexactly.
+    indptr, indices, values : ndarray
+        The entries in CSR, from column 0.
+    unsure : list of tuple of int
+        (place in `values`, place of its first byte) of each value whose float32 is unsure.
     """
-    labels, label_counts = np.empty(lines + marks), np.zeros(lines, dtype=np.int32)
+    n = len(raw)
+    labels = np.empty(lines + marks)
+    label_counts = np.zeros(lines, dtype=np.int32)
     indptr = np.zeros(lines + 1, dtype=np.int64)
-    indices, values = np.empty(marks, dtype=np.int32), np.empty(marks, dtype=np.float32)
-    unsure, unsure_labels = [(0, 0) for _ in range(0)], [(0, 0) for _ in range(0)]
-    i, n, rows, label, entry, code = 0, len(raw), 0, 0, 0, 0
+    indices = np.empty(marks, dtype=np.int32)
+    values = np.empty(marks, dtype=np.float32)
+    unsure = [(0, 0) for _ in range(0)]
+    unsure_labels = [(0, 0) for _ in range(0)]
+    i = 0
+    rows = 0
+    label = 0
+    entry = 0
+    code = 0
+    token = 0
     while i < n and code == 0:
-        while i < n and (raw[i] == SPACE or raw[i] == TAB or raw[i] == RETURN):
-            i += 1
+        i = skip_blanks(raw, i)
         if i >= n:
             break
         if raw[i] == NEWLINE or raw[i] == HASH:
-            while i < n and raw[i] != NEWLINE:
-                i += 1
-            i += 1
+            i = find_newline(raw, i) + 1
             continue
-        first, last, token = True, -1, i
-        while code == 0:  # one token a round, to the end of the line
-            while i < n and (raw[i] == SPACE or raw[i] == TAB or raw[i] == RETURN):
-                i += 1
+        first = True
+        last = -1
+        while code == 0:  # one token per round, to the end of the line
+            i = skip_blanks(raw, i)
             if i < n and raw[i] == HASH:
-                while i < n and raw[i] != NEWLINE:
-                    i += 1
+                i = find_newline(raw, i)
             if i >= n or raw[i] == NEWLINE:
                 i += 1
                 break
             token = i
-            if (
-                raw[i] == 113
-                and i + 4 <= n
-                and raw[i + 1] == 105
-                and raw[i + 2] == 100
-                and raw[i + 3] == COLON
-            ):
-                while not ends(raw, i):
+            if is_query(raw, i):
+                while not ends_token(raw, i):
                     i += 1
                 first = False
-                continue
-            if not first:
-                index, i = 0, i
-                while i < n and 48 <= raw[i] <= 57:
-                    index = min(index * 10 + int(raw[i] - 48), 1 << 40)
-                    i += 1
-                if i == token or i >= n or raw[i] != COLON or index - base > 2147483646:
-                    code = BAD_INDEX
-                elif index < base:
-                    code = ZERO_INDEX
-                elif index <= last:
-                    code = ORDER
-                else:
-                    last, begin = index, i + 1
-                    i, value, sure, _ = (
-                        number(raw, begin) if begin < n else (begin, 0.0, True, True)
-                    )
-                    single = np.float32(value)
-                    if i == begin or not ends(raw, i):
-                        code = BAD_VALUE
-                    elif sure and (not np.isfinite(single) or (single == 0 and value != 0)):
-                        code = NOT_FINITE
-                    else:
-                        if not sure:
-                            unsure.append((entry, begin))
-                        indices[entry], values[entry] = index - base, single
-                        entry += 1
-            else:
+            elif first:
                 first = False
-                j, value, _, _ = number(raw, i)
-                if j < n and raw[j] == COLON and j > i:
-                    continue  # no label on this line: its first token is an entry already
+                end, value, _, _ = number(raw, i)
+                if end < n and raw[end] == COLON and end > i:
+                    continue  # a line without a label: its first token is an entry
                 while True:
-                    j, value, _, exact = number(raw, i)
-                    if j == i or not (ends(raw, j) or raw[j] == COMMA):
+                    end, value, _, exact = number(raw, i)
+                    if end == i or not (ends_token(raw, end) or raw[end] == COMMA):
                         code = BAD_LABEL
                         break
                     if not exact:
@@ -187,13 +243,41 @@ def parse(raw: AnyArray, base: int, lines: int, marks: int) -> Any:
                     labels[label] = value
                     label += 1
                     label_counts[rows] += 1
-                    i = j
-                    if ends(raw, i):
+                    i = end
+                    if ends_token(raw, i):
                         break
                     i += 1  # the comma
                     if i >= n:
                         code = BAD_LABEL
                         break
+            else:
+                index = 0
+                while i < n and is_digit(raw[i]):
+                    index = min(index * 10 + int(raw[i] - ZERO), BEYOND)
+                    i += 1
+                if i == token or i >= n or raw[i] != COLON or index - base > MAX_INDEX:
+                    code = BAD_INDEX
+                elif index < base:
+                    code = ZERO_INDEX
+                elif index <= last:
+                    code = ORDER
+                else:
+                    last = index
+                    begin = i + 1
+                    i, value, sure, _ = (
+                        number(raw, begin) if begin < n else (begin, 0.0, True, True)
+                    )
+                    single = np.float32(value)
+                    if i == begin or not ends_token(raw, i):
+                        code = BAD_VALUE
+                    elif sure and (not np.isfinite(single) or (single == 0 and value != 0)):
+                        code = NOT_FINITE
+                    else:
+                        if not sure:
+                            unsure.append((entry, begin))
+                        indices[entry] = index - base
+                        values[entry] = single
+                        entry += 1
         rows += 1
         indptr[rows] = entry
     entries = indptr[: rows + 1], indices[:entry], values[:entry], unsure

@@ -1,6 +1,4 @@
-"""svmlight / LIBSVM files: plain ones are cut by byte ranges, compressed ones are decompressed
-first.
-"""
+"""svmlight (LIBSVM) files, cut by byte ranges. Compressed ones are decompressed first."""
 
 from __future__ import annotations
 
@@ -20,34 +18,39 @@ from storage.sources import labels as label_rules
 from storage.sources.base import MatrixSource, Rows, byte_ranges, decompress, head, is_compressed
 
 NUMBER = rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-# what is meant as one: the parser says what is wrong in it
+# a line that is meant as svmlight; the parser reports what is wrong in it
 LINE = re.compile(rb"\s*[^\s:]*(?:\s+qid:\d+)?(?:\s+[^\s:]+:\S+)+\s*(?:#.*)?")
 ZERO = re.compile(rb"(?m)^[^#\n]*?(?:^|[ \t])0+:")
 HEAD = 1 << 22
-WRONG = (
+MESSAGES = (
     "",
     "a label must be a number, or numbers joined by commas",
     "an entry must be index:value with a whole index",
     "indices must increase along a line",
     "a value must be a finite number",
-    gate.FITS,
+    gate.MUST_FIT,
     "indices begin at 1: say zero_based=True if this file counts from 0",
 )
 
 
 @dataclass
 class Svmlight(MatrixSource):
-    """One sample a line: ``label[,label…] [qid:n] index:value … [# comment]``.
+    """One sample per line: ``label[,label…] [qid:n] index:value … [# comment]``.
 
     Parameters
     ----------
-    path : plain, .gz, .bz2 or .xz.
-    zero_based : whether indices count from 0; None: from 0 if the first 4 MB hold an index 0, else
-        from 1 (an index 0 further on is then an error, never a guess).
-    n_features : d, if trailing columns may be empty; None: the largest index.
-    target : "class", "real" or "multilabel"; None: whole numbers are classes, others real targets,
-        and lines with several labels or none make it multi-label.
-    unlabelled : the number that means "none", as 0 or -1; default: no label does.
+    path : str
+        The file, plain, .gz, .bz2 or .xz.
+    zero_based : bool or None, default=None
+        Whether indices count from 0. None takes 0 if the first 4 MB hold an index 0, else 1. An
+        index 0 further on is then an error.
+    n_features : int or None, default=None
+        d, if trailing columns may be empty. None takes the largest index.
+    target : {"class", "real", "multilabel"} or None, default=None
+        Kind of the target. None takes "multilabel" if some lines have several labels or none,
+        "class" if all labels are whole numbers, else "real".
+    unlabeled : str or None, default=None
+        The number that means "none", such as 0 or -1. By default no label does.
     """
 
     format = "svmlight"
@@ -55,17 +58,17 @@ class Svmlight(MatrixSource):
     zero_based: bool | None = None
     n_features: int | None = None
     target: str | None = None
-    unlabelled: str | None = None
+    unlabeled: str | None = None
     plain: str = field(default="", repr=False)  # the decompressed file
 
     def __post_init__(self) -> None:
         try:
             self.none = (
-                np.nan if self.unlabelled is None else label_rules.number(str(self.unlabelled))
+                np.nan if self.unlabeled is None else label_rules.parse_number(str(self.unlabeled))
             )
         except ValueError:
             raise SourceError(
-                f"svmlight labels are numbers: unlabelled={self.unlabelled!r} must be a number"
+                f"svmlight labels are numbers: unlabeled={self.unlabeled!r} must be a number"
             ) from None
 
     @classmethod
@@ -75,7 +78,7 @@ class Svmlight(MatrixSource):
             for line in head.splitlines()[:51]
             if line.strip() and not line.lstrip().startswith(b"#")
         ]
-        lines = lines[:-1] or lines  # the last one may be cut
+        lines = lines[:-1] or lines  # the head may end inside the last line
         return 2 * sum(LINE.fullmatch(line) is not None for line in lines) > len(lines)
 
     def fingerprint(self) -> str:
@@ -85,7 +88,7 @@ class Svmlight(MatrixSource):
             self.zero_based,
             self.n_features,
             self.target,
-            self.unlabelled,
+            self.unlabeled,
         )
 
     def unpacked(self, scratch: Path) -> Svmlight:
@@ -111,22 +114,25 @@ class Svmlight(MatrixSource):
         from storage.sources.svmlight import kernel  # compiled at its first use
 
         start, raw = self._lines(piece)
-        code, where, labels, counts, again, indptr, indices, values, unsure = kernel.parse(
+        code, where, labels, counts, unsure_labels, indptr, indices, values, unsure = kernel.parse(
             np.frombuffer(raw, dtype=np.uint8),
             0 if self.zero_based else 1,
             *kernel.count(np.frombuffer(raw, dtype=np.uint8)),
         )
         if code:
-            raise SourceError(self._complaint(code, start, raw, where))
-        for entry, begin in unsure:  # too near the middle of two float32 numbers
+            raise SourceError(self._error_message(code, start, raw, where))
+        for entry, begin in unsure:  # too close to the middle between two float32 numbers
             value = float(_number_at(raw, begin))
-            if not gate.single(value):
-                raise SourceError(self._complaint(5, start, raw, begin))
+            if not gate.value_fits_float32(value):
+                raise SourceError(self._error_message(5, start, raw, begin))
             values[entry] = value
-        numbers = {label: label_rules.number(_number_at(raw, begin)) for label, begin in again}
-        for label, begin in again:
+        numbers = {
+            label: label_rules.parse_number(_number_at(raw, begin))
+            for label, begin in unsure_labels
+        }
+        for label, begin in unsure_labels:
             if numbers[label] in (np.inf, -np.inf):
-                raise SourceError(self._complaint(1, start, raw, begin))
+                raise SourceError(self._error_message(1, start, raw, begin))
         width = int(indices.max()) + 1 if len(indices) else 0
         if self.n_features is not None and width > self.n_features:
             raise SourceError(
@@ -134,10 +140,10 @@ class Svmlight(MatrixSource):
                 f"n_features={self.n_features}: raise n_features"
             )
         X = sp.csr_array((values, indices, indptr), shape=(len(counts), width))
-        return Rows(X, self._targets(labels, numbers, counts))
+        return Rows(X, self._packed_labels(labels, numbers, counts))
 
     def _lines(self, piece: tuple[int, int]) -> tuple[int, bytes]:
-        """Where they begin, and the lines that begin inside the range."""
+        """Return where the lines begin, and the lines that begin inside the range."""
         start, stop = piece
         with open(self.plain, "rb") as file:
             if start:
@@ -154,7 +160,7 @@ class Svmlight(MatrixSource):
                 raw += rest
             return start, raw
 
-    def _complaint(self, code: int, start: int, raw: bytes, where: int) -> str:
+    def _error_message(self, code: int, start: int, raw: bytes, where: int) -> str:
         line = 1 + raw.count(b"\n", 0, where)
         with open(self.plain, "rb") as file:
             while start > 0:
@@ -163,13 +169,13 @@ class Svmlight(MatrixSource):
                 start -= len(block)
         token = re.match(rb"[^\s#]*", raw[where : where + 40])
         came = token[0].decode("latin-1") if token else ""
-        return f"{self.path}, line {line}: {WRONG[code]}; got {came!r}"
+        return f"{self.path}, line {line}: {MESSAGES[code]}; got {came!r}"
 
-    def _targets(self, labels: Any, exact: dict[int, int | float], counts: Any) -> Any:
-        """The labels as `Rows` holds them; those in `exact` are better than their floats."""
+    def _packed_labels(self, labels: Any, exact: dict[int, int | float], counts: Any) -> Any:
+        """Return the labels as `Rows.y` holds them. `exact` replaces some inexact floats."""
         single = self.target != "multilabel" and (counts == 1).all()
         if single and all(
-            isinstance(v, float) or abs(v) <= label_rules.EXACT
+            isinstance(v, float) or abs(v) <= label_rules.MAX_EXACT
             for v in (*exact.values(), self.none)
         ):
             labels[list(exact)] = list(exact.values())

@@ -12,8 +12,8 @@ from bigfs.types import AnyArray
 from storage.sources.synthetic.text import SHAPE_STREAM, stream
 
 
-class Images(NamedTuple):
-    """The constants of one generated stack of images."""
+class ImageSpec(NamedTuple):
+    """Constants of one generated stack of images."""
 
     n: int
     shape: tuple[int, int]
@@ -22,13 +22,11 @@ class Images(NamedTuple):
 
 
 class ImageGenerator:
-    """Smooth faces under changing light: only the pixels of an oval tell the class; the rest is
-    background.
-    """
+    """Generate smooth faces under changing light. Only an oval of pixels depends on the class."""
 
     feature_names = None
 
-    def __init__(self, spec: Images, seed: int) -> None:
+    def __init__(self, spec: ImageSpec, seed: int) -> None:
         self.spec, self.seed = spec, seed
         M, N = spec.shape
         self.n_features, self.bytes_per_row = M * N, 8.0 * M * N
@@ -45,7 +43,7 @@ class ImageGenerator:
         rng = stream(seed, SHAPE_STREAM)
         # (c, M, N)
         faces = np.tensordot(rng.normal(size=(len(spec.classes), 36)) * amplitude, waves, 1)
-        # columns first, as MATLAB has them
+        # columns first, as in MATLAB
         self.faces = (0.5 + 0.12 * faces * oval).reshape(len(spec.classes), -1, order="F")
         self.light = np.stack([down, right]).reshape(2, -1, order="F")
         self.planted = np.flatnonzero(oval.ravel(order="F"))

@@ -1,15 +1,15 @@
-"""How generated corpora are generated: each block of rows a pure function of (constants, seed,
-block).
+"""Generated text: each block of rows is a pure function of the constants, the seed and its number.
 
-A document of class y has a log-normal number of tokens. A token is, with the document's topical
-share, one of its topic's planted terms (a quarter of them: of one other topic's), and else a term
-of the background, whose rank r follows Zipf's law with a cutoff, p(r) ∝ (r + shift)^−exponent.
-The continuous law has its inverse in closed form, so no table of d entries is needed, and columns
-are ranks scattered by an affine bijection of 0 … d − 1. Values are 1 + log(count), times the idf of
-the document frequencies that the model itself has (no second pass), in rows of unit length.
+A document of class y has a log-normal number of tokens. A token is topical with the probability of
+the document's topical share. It is then a planted term of the document's topic, or, for a quarter
+of the topical tokens, of one other topic. Otherwise it is a background term, whose rank r follows
+Zipf's law with a cutoff, p(r) ∝ (r + shift)^−exponent. The continuous law has a closed-form
+inverse, so no table of d entries is needed. An affine bijection of 0 … d − 1 maps ranks to columns.
+Values are 1 + log(count), times the idf that the model itself gives (without a second pass), in
+rows of unit length.
 
-Each fixed block of rows has its own counter-based stream, Philox keyed by (seed, block): the bytes
-do not depend on who generates which rows.
+Each fixed block of rows has its own counter-based stream, Philox with the key (seed, block), so the
+bytes do not depend on which process generates which rows.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from scipy.special import ndtri
 
 from bigfs.types import AnyArray, FloatArray, IntArray
 
-OTHER = 0.25  # of a document's topical tokens: they belong to one other topic
-SLOTS = 4096  # to which the weights of a topic's terms are rounded
-SHAPE_STREAM = 2**64 - 1  # the Philox key of what all blocks share
+OTHER = 0.25  # share of a document's topical tokens that belong to one other topic
+SLOTS = 4096  # the weights of a topic's terms are multiples of 1 / SLOTS
+SHAPE_STREAM = 2**64 - 1  # the key of the stream that all blocks share
 
 
 def stream(seed: int, key: int) -> np.random.Generator:
@@ -36,19 +36,35 @@ def stream(seed: int, key: int) -> np.random.Generator:
 # --- documents ----------------------------------------------------------------------------------
 
 
-class Text(NamedTuple):
-    """The constants of one generated text corpus.
+class TextSpec(NamedTuple):
+    """Constants of one generated text corpus.
 
-    n, d : rows and terms of the real one.
-    classes : names, and `prior`: their probabilities (None: equal).
-    nnz : distinct terms a row, on average, of the real one; `tokens` (mean) is solved for it.
-    tokens, spread : mean number of tokens, and the standard deviation of its logarithm.
-    exponent, shift : of the background's Zipf law; the shift is the cutoff.
-    planted : informative terms a class, `share` of tokens that are topical, on average.
-    idf : whether values are weighted by it, as in the real one.
-    block : rows a random stream (about 2^18 tokens).
-    split : mark three documents of five "train", the others "test".
-    words : of each class, what its planted terms are called; None: no feature has a name.
+    Attributes
+    ----------
+    n, d : int
+        Numbers of rows and terms of the real corpus.
+    classes : sequence of str
+        Names of the classes.
+    nnz : float
+        Mean number of distinct terms per row of the real corpus. `tokens` is solved for it.
+    tokens, spread : float
+        Mean number of tokens per document, and standard deviation of its logarithm.
+    exponent, shift : float
+        Exponent and cutoff of the background's Zipf law.
+    planted : int
+        Number of informative terms per class.
+    share : float
+        Mean share of topical tokens.
+    block : int
+        Rows per random stream (about 2^18 tokens).
+    prior : sequence of float or None
+        Probabilities of the classes. None takes equal ones.
+    idf : bool
+        Whether values are weighted by the idf, as in the real corpus.
+    split : bool
+        Whether three of five documents are marked "train" and the others "test".
+    words : sequence of sequences of str or None
+        Names of the planted terms per class. None names no feature.
     """
 
     n: int
@@ -69,11 +85,12 @@ class Text(NamedTuple):
 
 
 class TextGenerator:
-    """The documents of one corpus and seed; keeps only what a block needs, nothing of n or (but for
-    idf) d.
+    """Generate the documents of one corpus and seed.
+
+    Memory depends neither on n nor, without idf and names, on d.
     """
 
-    def __init__(self, spec: Text, seed: int) -> None:
+    def __init__(self, spec: TextSpec, seed: int) -> None:
         self.spec, self.seed = spec, seed
         c, d = len(spec.classes), spec.d
         rng = stream(seed, SHAPE_STREAM)
@@ -100,20 +117,21 @@ class TextGenerator:
 
     @cached_property
     def _law(self) -> tuple[float, float, float]:
-        """Power, low end and width: rank = (low + u · width)^(1/power) − shift."""
+        """Power, low end and width of the law: rank = (low + u · width)^(1/power) − shift."""
         power = 1 - self.spec.exponent
         low = self.spec.shift**power
         return power, low, (self.spec.d + self.spec.shift) ** power - low
 
     def background(self, rank: AnyArray) -> FloatArray:
-        """The background's probability of a rank."""
+        """Return the probability of a rank in the background."""
         power, _, width = self._law
         edge = rank + self.spec.shift
         return ((edge + 1) ** power - edge**power) / width
 
     def document_frequency(self, rank: AnyArray) -> FloatArray:
-        """The share of documents that hold the term of a rank, by the model (32 lengths; the mean
-        share of topical tokens).
+        """Return the share of documents that hold the term of a rank, by the model.
+
+        It takes 32 lengths of documents and the mean share of topical tokens.
         """
         c = len(self.spec.classes)
         lengths = self._lengths(ndtri((np.arange(32) + 0.5) / 32))
@@ -125,13 +143,15 @@ class TextGenerator:
         )
         hit = rank[order[at]] == self.topic_ranks.ravel()
         topic, term = (index.ravel()[hit] for index in np.indices(self.topic_ranks.shape))
-        own = np.arange(c)[:, None] == topic  # (c, hits)
-        mine = (
-            np.where(own, 1 - OTHER, OTHER / (c - 1))
+        same_topic = np.arange(c)[:, None] == topic  # (c, hits)
+        topical = (
+            np.where(same_topic, 1 - OTHER, OTHER / (c - 1))
             * self.share[:, None]
             * self.topic_weights[term]
         )
-        present = self.background(self.topic_ranks.ravel()[hit]) * (1 - self.share[:, None]) + mine
+        present = (
+            self.background(self.topic_ranks.ravel()[hit]) * (1 - self.share[:, None]) + topical
+        )
         frequency[order[at[hit]]] = self.prior @ np.mean(
             [-np.expm1(-length * present) for length in lengths], axis=0
         )
@@ -139,7 +159,7 @@ class TextGenerator:
 
     @cached_property
     def _idf(self) -> FloatArray:
-        """By column: 1 − log(document frequency)."""
+        """1 − log(document frequency) per column."""
         ranks = np.arange(self.spec.d)
         idf = np.empty(self.spec.d)
         idf[self._column(ranks)] = 1 - np.log(self.document_frequency(ranks))
@@ -175,8 +195,9 @@ class TextGenerator:
     def _ranks(
         self, u: AnyArray, row: AnyArray, y: AnyArray, other: AnyArray, share: AnyArray
     ) -> IntArray:
-        """A rank for each token from one uniform number: below its row's share it picks a topic's
-        term, above it a background one.
+        """Return a rank for each token, from one uniform number per token.
+
+        A number below the row's share picks a term of a topic, one above it a background term.
         """
         power, low, width = self._law
         mine = share[row]
@@ -195,9 +216,7 @@ class TextGenerator:
 
     @cached_property
     def feature_names(self) -> list[str] | None:
-        """Words: the planted terms are English and of their topic, the others are made of
-        syllables.
-        """
+        """English words of their topic for planted terms, and syllables for the others."""
         if self.spec.words is None:
             return None
         syllables = [onset + vowel for onset in "bdfgklmnprstvz" for vowel in "aeiou"]

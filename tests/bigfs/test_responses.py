@@ -30,11 +30,11 @@ def test_pca(text):
     T = responses.pca(Matrix.from_array(X), 3)
     np.testing.assert_allclose(T.T @ T, np.eye(3), atol=1e-10)
     values = leading(Xc @ Xc.T, 3)[1]
-    # the SVD's own tolerance
+    # the SVD's in_class tolerance
     np.testing.assert_allclose(np.sum((Xc.T @ T) ** 2, axis=0), values, rtol=1e-3)
 
 
-def test_cca_is_the_projection_on_the_centred_targets(rng):
+def test_cca_is_the_projection_on_the_centered_targets(rng):
     Y = rng.normal(size=(40, 3))
     Y = np.column_stack([Y, Y[:, 0] - Y[:, 1]])  # rank 3
     Yc = Y - Y.mean(axis=0)
@@ -64,10 +64,10 @@ def test_lpp(graph):
     )
 
 
-def test_hsl_with_one_hyperedge_a_label(rng):
+def test_hsl_with_one_hyperedge_per_label(rng):
     Y = (rng.random((30, 4)) < 0.4).astype(float)
     Y[:4] = np.eye(4)
-    Y[5] = 0  # an unlabelled sample
+    Y[5] = 0  # an unlabeled sample
     Dv, De = Y.sum(axis=1), Y.sum(axis=0)
     root = np.where(Dv > 0, 1 / np.sqrt(np.maximum(Dv, 1)), 0)
     S = root[:, None] * (Y / De) @ Y.T * root
@@ -78,7 +78,7 @@ def test_hsl_with_one_hyperedge_a_label(rng):
     assert not T[5].any()
 
 
-@pytest.mark.parametrize("share", [1.0, 0.3], ids=["all labelled", "few labelled"])
+@pytest.mark.parametrize("share", [1.0, 0.3], ids=["all labeled", "few labeled"])
 def test_sda(text, graph, share):
     _, y = text
     rng = np.random.default_rng(0)
@@ -86,8 +86,8 @@ def test_sda(text, graph, share):
     beta, A = 0.7, graph.toarray()
     Wb = np.zeros((120, 120))
     for c in range(4):
-        own = codes == c
-        Wb[np.ix_(own, own)] = 1 / own.sum()
+        in_class = codes == c
+        Wb[np.ix_(in_class, in_class)] = 1 / in_class.sum()
     scale = np.sqrt(1 + beta * A.sum(axis=1))
     S = (Wb + beta * A) / np.outer(scale, scale)
     constant = scale / np.linalg.norm(scale)

@@ -1,0 +1,187 @@
+"""Codes of JGSC and RJGSC: joint graph sparse coding [Zhu, Li, Zhang, Ju, Wu, IEEE TNNLS 2016].
+
+    JGSC    min_S ‖Xᵀ − BS‖²    + α tr(S L Sᵀ) + λ‖S‖₂,₁     [eq. 6; Table I has the losses swapped]
+    RJGSC   min_S ‖Xᵀ − BS‖₂,₁ + α tr(S L Sᵀ) + λ‖S‖₂,₁                       [eq. 7]
+
+B (d × m) are bases learned from X (`dictionary`), S (m × n) the codes, and L the Laplacian of the
+samples' kNN graph. The ℓ2,1 norms are smoothed, Σ √(‖·‖² + ε), and majorized with the weights
+
+    c_i = 1/(2√(‖s_i‖² + ε)),    d_j = 1/(2√(‖(Xᵀ − BS)_j‖² + ε')),  or d_j = 1 for JGSC
+
+Each step solves one Sylvester equation and never raises the objective:
+
+    (BᵀDB + λC) S + S (αL) = BᵀDXᵀ
+
+With BᵀDB + λC = UΣUᵀ (m × m), the rows of UᵀS solve m sparse systems (σ_i I + αL) t = e_i. The
+norms of the residuals need products only: ‖x_j‖² − 2 b_j S x_j + b_j SSᵀ b_jᵀ.
+
+The code keeps the codes as n × m: its `S` is the paper's Sᵀ.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+
+from bigfs.linalg.shifted_cg import solve_shifted
+from bigfs.matrix import Matrix
+from bigfs.result import Record, Result, iterate
+from bigfs.types import FloatArray
+
+SMOOTHING = 1e-4  # √ε over the norm of a typical code row, √ε' over that of a typical column of X
+SYLVESTER_TOL = 1e-9  # relative residual of each solve
+
+
+# --- problem ------------------------------------------------------------------------------------
+
+
+class LossTerms(NamedTuple):
+    """The terms of the loss at some codes, majorized with the weights d that belong to them."""
+
+    H: FloatArray  # m × m: BᵀDB
+    R: FloatArray  # n × m: XDB
+    d: FloatArray  # (d,)
+    value: float  # of the loss
+
+
+class Loss(Protocol):
+    """A loss of the codes, with its terms at S. None stands for S = 0."""
+
+    def terms(self, S: FloatArray | None) -> LossTerms: ...
+
+
+class SquaredLoss:
+    """‖Xᵀ − BS‖². It reads the data once in all."""
+
+    def __init__(self, X: Matrix, B: FloatArray) -> None:
+        self.total = float(X.stats.sums_of_squares.sum())
+        self.at_zero = LossTerms(B.T @ B, np.asarray(X @ B), np.ones(len(B)), self.total)
+
+    def terms(self, S: FloatArray | None) -> LossTerms:
+        """Return the terms at S."""
+        if S is None:
+            return self.at_zero
+        value = self.total - 2 * np.vdot(S, self.at_zero.R) + np.vdot(S @ self.at_zero.H, S)
+        return self.at_zero._replace(value=float(value))
+
+
+class L21Loss:
+    """‖Xᵀ − BS‖₂,₁, one norm per feature. It reads the data twice per step."""
+
+    def __init__(self, X: Matrix, B: FloatArray) -> None:
+        self.X, self.B, self.squares = X, B, X.stats.sums_of_squares
+        self.epsilon = max(SMOOTHING**2 * float(np.mean(self.squares)), np.finfo(float).tiny)
+
+    def terms(self, S: FloatArray | None) -> LossTerms:
+        """Return the terms at S."""
+        squares = self.squares
+        if S is not None:
+            squares = (
+                squares - 2 * row_dots(self.B, self.X.T @ S) + row_dots(self.B @ (S.T @ S), self.B)
+            )
+        norms = np.sqrt(np.maximum(squares, 0) + self.epsilon)
+        d = 0.5 / norms
+        DB = d[:, None] * self.B
+        return LossTerms(self.B.T @ DB, np.asarray(self.X @ DB), d, float(norms.sum()))
+
+
+def row_dots(A: FloatArray, B: FloatArray) -> FloatArray:
+    """Return the scalar product of each row of A with that of B."""
+    return np.asarray(np.einsum("jm,jm->j", A, B))
+
+
+class CodingProblem(NamedTuple):
+    """The loss, the graph and the penalties."""
+
+    loss: Loss
+    L: sp.csr_array  # n × n
+    alpha: float
+    lam: float
+    epsilon: float
+
+    def norms(self, S: FloatArray) -> FloatArray:
+        """Return √(‖s_i‖² + ε) of each atom."""
+        return np.sqrt(np.einsum("nm,nm->m", S, S) + self.epsilon)
+
+
+# --- step ---------------------------------------------------------------------------------------
+
+
+class CodingState(NamedTuple):
+    """Codes, and the terms of the loss and the weights that belong to them."""
+
+    S: FloatArray  # n × m
+    c: FloatArray  # (m,)
+    H: FloatArray
+    R: FloatArray
+    d: FloatArray
+    objective: float
+    violation: float  # ‖gradient‖ / ‖gradient's data part‖ of the smoothed objective
+    sylvester: float  # ‖S(H + λC) + αLS − R‖ / ‖R‖ of the last solve, at the weights it was given
+
+
+def solve_sylvester(
+    H: FloatArray, L: sp.csr_array, alpha: float, R: FloatArray, start: FloatArray
+) -> tuple[FloatArray, float]:
+    """Return S (n × m) with SH + αLS = R, and its relative residual.
+
+    H (m × m) is positive definite.
+    """
+    sigmas, U = scipy.linalg.eigh(H)
+    # rounding may leave a tiny negative one
+    sigmas = np.maximum(sigmas, np.finfo(float).eps * sigmas[-1])
+    S = solve_shifted(L, alpha, sigmas, R @ U, start @ U, tol=SYLVESTER_TOL).T @ U.T
+    return S, float(np.linalg.norm(S @ H + alpha * (L @ S) - R) / np.linalg.norm(R))
+
+
+def irls_step(problem: CodingProblem, state: CodingState) -> CodingState:
+    """Solve one Sylvester equation, then take the weights that belong to its solution."""
+    weighted_H = state.H + np.diag(problem.lam * state.c)
+    S, residual = solve_sylvester(weighted_H, problem.L, problem.alpha, state.R, state.S)
+    terms, norms, LS = problem.loss.terms(S), problem.norms(S), problem.L @ S
+    c = 0.5 / norms
+    objective = (
+        terms.value + problem.alpha * float(np.vdot(S, LS)) + problem.lam * float(norms.sum())
+    )
+    gradient = S @ terms.H + problem.alpha * LS + problem.lam * c * S - terms.R
+    violation = float(np.linalg.norm(gradient) / np.linalg.norm(terms.R))
+    return CodingState(S, c, terms.H, terms.R, terms.d, objective, violation, residual)
+
+
+def fit_codes(
+    loss: Loss, L: sp.csr_array, alpha: float, lam: float, tol: float, max_iter: int, name: str
+) -> Result[CodingState]:
+    """Code every sample, from c = 1 and the terms of the loss at S = 0."""
+    at_zero = loss.terms(None)
+    n, m = at_zero.R.shape
+    if not at_zero.R.any():
+        raise ValueError(
+            "no sample shares a feature with the atoms, so every code is "
+            "zero: check X and the dictionary"
+        )
+    typical_H = max(np.trace(at_zero.H) / m, np.finfo(float).tiny)
+    typical_row = float(np.linalg.norm(at_zero.R) / np.sqrt(m) / typical_H)
+    problem = CodingProblem(loss, L, alpha, lam, (SMOOTHING * typical_row) ** 2)
+    start = CodingState(
+        np.zeros((n, m)), np.ones(m), at_zero.H, at_zero.R, at_zero.d, np.inf, np.inf, np.inf
+    )
+    return iterate(
+        lambda state: irls_step(problem, state),
+        start,
+        measure=_measure,
+        stop="violation",
+        tol=tol,
+        max_iter=max_iter,
+        name=name,
+    )
+
+
+def _measure(state: CodingState) -> Record:
+    return {
+        "objective": state.objective,
+        "violation": state.violation,
+        "sylvester": state.sylvester,
+    }

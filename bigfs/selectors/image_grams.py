@@ -1,0 +1,160 @@
+"""Grams of images on one side, from their covariance or from the images themselves.
+
+With X_i the M × N sample i, C = XcᵀXc the covariance of the pixels, and V_r (N × k) of class r, the
+Gram of F_r = [X_iv_1; …; X_iv_k], centered, is
+
+    F_r L_c F_rᵀ = (V_r ⊗ I)ᵀ C (V_r ⊗ I)          kM × kM
+
+Where C (d × d) fits in memory, one pass over the data serves every round (`CovarianceGrams`).
+Otherwise each call sums the Grams over the tiles (`SampleGrams`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs import engine
+from bigfs.matrix import Matrix
+from bigfs.types import FloatArray
+
+CLASSES_PER_TASK = 8
+DENSE_ROWS = 256  # samples that are dense at once
+
+
+class ImageLayout(NamedTuple):
+    """How a row of X is an M × N image."""
+
+    M: int
+    N: int
+    order: str  # "C": pixel (i, j) is column iN + j; "F", MATLAB's: column jM + i
+
+    def fold(self, Z: FloatArray) -> FloatArray:
+        """Return Z (…, MN) as images (…, M, N)."""
+        shape = Z.shape[:-1]
+        if self.order == "C":
+            return Z.reshape(*shape, self.M, self.N)
+        return Z.reshape(*shape, self.N, self.M).swapaxes(-1, -2)
+
+    def flatten(self, P: FloatArray) -> FloatArray:
+        """Return images (…, M, N) as (…, MN), in the order of the columns of X."""
+        P = P if self.order == "C" else P.swapaxes(-1, -2)
+        return P.reshape(*P.shape[:-2], self.M * self.N)
+
+
+class GramSource(Protocol):
+    """The Grams that a half round needs."""
+
+    @property
+    def route(self) -> str:
+        """The name of the source in the stats of a run."""
+
+    def grams(self, V: FloatArray, transpose: bool) -> FloatArray:
+        """Return the Grams of F_r (c × kM × kM).
+
+        With `transpose`, V holds the U_r (M × k), and the Grams are those of [X_iᵀu_1; …]
+        (c × kN × kN).
+        """
+
+
+class CovarianceGrams(NamedTuple):
+    """Grams from C = XcᵀXc, in 2·MN·N·k(M + k) flops per class, without reading the data."""
+
+    C: FloatArray  # M × N × M × N
+
+    @property
+    def route(self) -> str:
+        """The name of the source in the stats of a run."""
+        return "covariance"
+
+    def grams(self, V: FloatArray, transpose: bool) -> FloatArray:
+        """Return the Grams of F_r, or of its transposed form."""
+        C = self.C.transpose(1, 0, 3, 2) if transpose else self.C
+        parts = engine.map_tiles(_contract, class_groups(V), np.ascontiguousarray(C))
+        return np.concatenate(parts)
+
+
+class SampleGrams(NamedTuple):
+    """Grams summed over the tiles, in 2·n·kM(N + kM) flops per class and a pass over X.
+
+    No d × d array is formed.
+    """
+
+    X: Matrix
+    mu: FloatArray
+    layout: ImageLayout
+
+    @property
+    def route(self) -> str:
+        """The name of the source in the stats of a run."""
+        return "samples"
+
+    def grams(self, V: FloatArray, transpose: bool) -> FloatArray:
+        """Return the Grams of F_r, or of its transposed form."""
+        return np.asarray(self.X.reduce_rows(_grams_of_tile, self.mu, V, self.layout, transpose))
+
+
+def covariance_grams(X: Matrix, layout: ImageLayout) -> CovarianceGrams:
+    """Compute C, in one pass over X."""
+    C = X.reduce_rows(_covariance_of_tile, X.means, label="covariance")
+    folded = layout.fold(layout.fold(C).transpose(1, 2, 0)).transpose(2, 3, 0, 1)
+    return CovarianceGrams(np.ascontiguousarray(folded))
+
+
+def class_groups(stack: FloatArray) -> list[FloatArray]:
+    """Return a stack over the classes as one part per task."""
+    return [
+        stack[first : first + CLASSES_PER_TASK] for first in range(0, len(stack), CLASSES_PER_TASK)
+    ]
+
+
+def _contract(V: FloatArray, C: FloatArray) -> FloatArray:
+    """Return (V_r ⊗ I)ᵀ C (V_r ⊗ I) for g classes, from V (g × N × k) and C (M × N × M × N).
+
+    The blocks are ordered by column of V.
+    """
+    M, N = C.shape[:2]
+    g, _, k = V.shape
+    right = C.reshape(M * N * M, N) @ V.transpose(1, 0, 2).reshape(N, g * k)
+    right = np.ascontiguousarray(right.reshape(M, N, M, g, k).transpose(3, 1, 0, 2, 4)).reshape(
+        g, N, M * M * k
+    )
+    both = V.transpose(0, 2, 1) @ right  # g × k × (M, M, k)
+    return both.reshape(g, k, M, M, k).transpose(0, 1, 2, 4, 3).reshape(g, k * M, k * M)
+
+
+def _grams_of_tile(
+    block: Any,
+    start: int,
+    stop: int,
+    mu: FloatArray,
+    V: FloatArray,
+    layout: ImageLayout,
+    transpose: bool,
+) -> FloatArray:
+    size, k = (layout.N if transpose else layout.M), V.shape[2]
+    total = np.zeros((len(V), k * size, k * size))
+    for first in range(0, stop - start, DENSE_ROWS):
+        images = layout.fold(_centered_rows(block, first, mu))
+        images = np.ascontiguousarray(images.swapaxes(-1, -2) if transpose else images)
+        for r, Vr in enumerate(V):
+            F = (images @ Vr).swapaxes(-1, -2).reshape(len(images), k * size)
+            total[r] += F.T @ F
+    return total
+
+
+def _covariance_of_tile(block: Any, start: int, stop: int, mu: FloatArray) -> FloatArray:
+    """Return Σ (x_i − μ)(x_i − μ)ᵀ over the tile."""
+    total = np.zeros((len(mu), len(mu)))
+    for first in range(0, stop - start, DENSE_ROWS):
+        Xc = _centered_rows(block, first, mu)
+        total += Xc.T @ Xc
+    return total
+
+
+def _centered_rows(block: Any, first: int, mu: FloatArray) -> FloatArray:
+    """Return `DENSE_ROWS` rows of a tile, dense and centered."""
+    rows = block[first : first + DENSE_ROWS]
+    return (rows.toarray() if sp.issparse(rows) else np.asarray(rows)) - mu

@@ -1,0 +1,134 @@
+"""Tiles of a matrix, and the functions that `Matrix` runs on their blocks.
+
+A tile is a small key with `start`, `stop` and `load()`. It stands for the rows or the columns
+[start, stop) of a matrix. `load()` returns its block, an array with these rows or columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs import engine
+from bigfs.types import AnyArray
+from bigfs.validation import check_block
+
+# A block: a csr or csc array, or a dense ndarray.
+Block = Any
+# Columns are gathered from this many tiles at a time: at most 8 × 2²¹ values, or 128 MB, with the
+# default tiles of a store.
+TILES_PER_BATCH = 8
+
+
+@dataclass(frozen=True)
+class BlockTile:
+    """A tile that holds its block: an array in memory, or the lazy block of a Dask array.
+
+    `verified` says that the block is known to be finite and canonical.
+    """
+
+    start: int
+    stop: int
+    block: Any
+    verified: bool = False
+
+    def load(self) -> Block:
+        return self.block
+
+
+@dataclass(frozen=True)
+class RowSubsetTile:
+    """Some rows of another tile. `rows` counts from the first row of that tile."""
+
+    start: int
+    stop: int
+    tile: Any
+    rows: AnyArray
+    verified: ClassVar[bool] = True
+
+    def load(self) -> Block:
+        return engine.load(self.tile)[self.rows]
+
+
+def block_tiles(X: Any, axis: int, size: int | None) -> list[BlockTile]:
+    """Cut an array that was checked along an axis into tiles of `size` rows or columns."""
+    length = X.shape[axis]
+    starts = range(0, length, size or max(length, 1))
+    bounds = [(a, min(a + (size or length), length)) for a in starts]
+    return [BlockTile(a, b, X[a:b] if axis == 0 else X[:, a:b], verified=True) for a, b in bounds]
+
+
+def batches(tiles: Sequence[Any]) -> list[slice]:
+    """Cut a sequence of tiles into batches.
+
+    Gathered columns wait in the memory of the workers until the driver has them. A batch bounds
+    how many wait.
+    """
+    return [slice(a, a + TILES_PER_BATCH) for a in range(0, len(tiles), TILES_PER_BATCH)]
+
+
+class OnBlock:
+    """Turn a function of a block into a function of a tile. It pickles if `fn` does."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.__name__ = getattr(fn, "__name__", "block").strip("_")
+
+    def __call__(self, tile: Any, *operands: Any) -> Any:
+        return self.fn(engine.load(tile), tile.start, tile.stop, *operands)
+
+
+# --- functions of a block ---------------------------------------------------------------------
+
+
+def times(block: Block, start: int, stop: int, W: AnyArray) -> AnyArray:
+    """block @ W."""
+    return np.asarray(block @ W)
+
+
+def transposed_times(block: Block, start: int, stop: int, V: AnyArray) -> AnyArray:
+    """blockᵀ @ V."""
+    return np.asarray(block.T @ V)
+
+
+def take_columns(block: Block, start: int, stop: int, index: AnyArray) -> Block:
+    """Return columns of a block of rows."""
+    return block[:, index]
+
+
+def read_columns(tile: Any, index: AnyArray) -> sp.csc_array:
+    """Return columns of a tile of columns.
+
+    Only their bytes are read, if the tile can do that and is not cached anyway.
+    """
+    if hasattr(tile, "columns") and not engine.is_cached(tile):
+        return (
+            tile.columns(index)
+            if getattr(tile, "verified", False)
+            else sp.csc_array(check_block(tile.columns(index)))
+        )
+    return sp.csc_array(engine.load(tile)[:, index])
+
+
+def column_stats(block: Block, start: int, stop: int) -> AnyArray:
+    """Return Σ x, Σ x² and the number of non-zeros per column, float64 of shape (3, width)."""
+    with np.errstate(over="ignore", under="ignore"):  # `Matrix.stats` refuses what is too large
+        if not sp.issparse(block):
+            block = np.asarray(block, dtype=np.float64)
+            return np.stack(
+                [block.sum(axis=0), (block**2).sum(axis=0), np.count_nonzero(block, axis=0)]
+            )
+        entries = sp.coo_array(block)
+        values, width = entries.data.astype(np.float64), block.shape[1]
+        column = entries.coords[1]
+        return np.stack(
+            [
+                np.bincount(column, weights=values, minlength=width),
+                np.bincount(column, weights=values**2, minlength=width),
+                np.bincount(column[values != 0], minlength=width),
+            ]
+        )

@@ -1,0 +1,111 @@
+"""run.json of a run directory: what it has to hold, and how it is read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from storage.replacing import DAMAGED, RunError, undamaged
+
+VERSION = 2  # version 1 wrote the cells of its CSV files without the mark of `storage.sheets`
+
+
+class _Stage(BaseModel):
+    stage: str
+    seconds: float
+    peak_memory: dict[str, int]
+
+
+class _Point(BaseModel):
+    """A point of a curve. Its other fields are scores."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, float]
+
+    method: str
+    n_features: int
+
+
+class _Measured(BaseModel):
+    metrics: list[str] = ["accuracy"]
+
+
+class _Parameters(BaseModel):
+    store: str
+    method: str
+    features: int
+    parameters: dict[str, Any]
+
+
+class _Metadata(BaseModel):
+    """The fields of run.json that the program reads again."""
+
+    model_config = ConfigDict(strict=True)
+
+    version: int
+    parameters: _Parameters
+    stages: list[_Stage] = []
+    history: list[dict[str, float]] = []
+    curves: list[_Point] = []
+    measured: _Measured = _Measured()
+    profile: list[list[float]] = []
+    hints: list[str] = []
+    resumed: dict[str, int] = {}
+    status: str = ""
+    evaluation: str = ""
+
+    @model_validator(mode="after")
+    def _require_scores(self) -> Self:
+        for i, point in enumerate(self.curves):
+            for metric in self.measured.metrics:
+                if metric not in point.__pydantic_extra__:
+                    raise PydanticCustomError("score", f"curves.{i} has no {metric}")
+        return self
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """Read and check the run.json of a run directory.
+
+    Raises
+    ------
+    RunError
+        There is no run, its run.json is damaged, or a newer version wrote it.
+    """
+    file = path / "run.json"
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise RunError(
+            f"{path} is not a run directory, as it has no run.json: make one with "
+            f"`bigfs select` or `bigfs run`"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise RunError(f"{file} is damaged ({error}): repeat the run") from error
+    with undamaged(file):
+        metadata = json.loads(text)
+        newer = isinstance(metadata["version"], int) and metadata["version"] > VERSION
+    if newer:
+        raise RunError(
+            f"{path} was written by a newer bigfs (format {metadata['version']}; this "
+            f"one reads up to {VERSION}): upgrade bigfs"
+        )
+    try:
+        _Metadata.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(step) for step in first["loc"])
+        fault = f"{field}: {first['msg']}" if field else first["msg"]
+        raise RunError(f"{file} is damaged ({fault}): repeat the run") from error
+    return dict(metadata)
+
+
+def read_parameters(path: Path) -> Any:
+    """Return the parameters of an unfinished run, or None if its run.json can't be read."""
+    try:
+        return json.loads((path / "run.json").read_text(encoding="utf-8"))["parameters"]
+    except DAMAGED:
+        return None

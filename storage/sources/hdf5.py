@@ -1,0 +1,50 @@
+"""HDF5 files by h5py, which is an optional extra."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from storage.errors import SourceError
+
+
+@contextlib.contextmanager
+def open_hdf5(path: str) -> Iterator[Any]:
+    """Open an HDF5 file that holds all its data itself.
+
+    Raises
+    ------
+    SourceError
+        Some data lie in other files, or h5py is not installed. Nothing is read before.
+    """
+    with need_h5py(path).File(path, "r") as file:
+        _require_self_contained(file, path)
+        yield file
+
+
+def _require_self_contained(file: Any, path: str) -> None:
+    import h5py
+
+    def elsewhere(name: str, link: Any) -> str | None:
+        """Return what lies in another file, or None. The first text ends the visit."""
+        if isinstance(link, h5py.ExternalLink):
+            return f"{name} is a link to {link.filename}"
+        thing = file.get(name) if isinstance(link, h5py.HardLink) else None
+        if isinstance(thing, h5py.Dataset) and (thing.external or thing.is_virtual):
+            return f"{name} has its values in other files"
+        return None
+
+    if complaint := file.visititems_links(elsewhere):
+        raise SourceError(f"{path}: {complaint}: copy them into the file")
+
+
+def need_h5py(path: str) -> Any:
+    """Import h5py, or say how to install it."""
+    try:
+        import h5py
+    except ModuleNotFoundError:
+        raise SourceError(
+            f"{path} is an HDF5 file and needs h5py: pip install 'bigfs[hdf5]'"
+        ) from None
+    return h5py

@@ -1,0 +1,100 @@
+"""What to stage, with which settings, and under which name the store is kept."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from storage import fingerprint as identities
+from storage.errors import StoreError
+from storage.fingerprint import fingerprint_of
+from storage.format import manifest as manifests
+from storage.sources import find
+from storage.sources.base import Source, TextSource
+from storage.staging.vectorize import Weighting
+
+
+class Plan(NamedTuple):
+    """A source, its staging settings and its store.
+
+    `fingerprint` is that of the source when the plan was made. `key` stands for the source and the
+    settings.
+    """
+
+    source: Source
+    fingerprint: str
+    weighting: Weighting
+    settings: dict[str, Any]
+    key: str
+    uri: str
+
+
+def make_plan(
+    source: str | os.PathLike[str] | Source,
+    store: str | os.PathLike[str] | None,
+    *,
+    format: str | None,
+    min_df: int | float,
+    sublinear_tf: bool,
+    hashing: int | None,
+    tile_rows: int | None,
+    **options: Any,
+) -> Plan:
+    """Return the plan for the parameters of `storage.stage`."""
+    if not isinstance(source, Source):
+        source = find(str(source), format=format, **options)
+    weighting = Weighting(min_df, sublinear_tf, hashing)
+    settings: dict[str, Any] = {"tile_rows": tile_rows}
+    if isinstance(source, TextSource):
+        settings |= weighting.__dict__
+    fingerprint = source.fingerprint()
+    key = key_of(source, fingerprint, settings)
+    uri = manifests.absolute(store or default_store(source, key))
+    plan = Plan(source, fingerprint, weighting, settings, key, uri)
+    if store is None and not manifests.exists(uri):
+        earlier = manifests.absolute(default_store(source, legacy_key(plan)))
+        return plan._replace(uri=earlier) if manifests.exists(earlier) else plan
+    return plan
+
+
+def key_of(source: Source, fingerprint: str, settings: dict[str, Any]) -> str:
+    """Return the key of a source and its settings: equal keys mean equal stores."""
+    return fingerprint_of(source.format, fingerprint, manifests.VERSION, sorted(settings.items()))
+
+
+def legacy_key(plan: Plan) -> str:
+    """Return the key that rule 1 gives, so that stores of earlier versions are reused."""
+    with identities.first_rule():
+        return key_of(plan.source, plan.source.fingerprint(), plan.settings)
+
+
+def default_store(source: Source, key: str) -> Path:
+    """Return the store's path if the user names none."""
+    stem = re.sub(r"[^\w.-]+", "-", Path(source.path).name.split(".")[0] or "corpus")
+    return Path(".bigfs") / f"{stem}-{key[:12]}.zarr"
+
+
+def is_staged(plan: Plan) -> bool:
+    """Return whether the store of a plan is there already.
+
+    Raises
+    ------
+    StoreError
+        Its name is taken by a file, or by the store of another plan.
+    """
+    if not manifests.exists(plan.uri):
+        if "://" not in plan.uri and os.path.exists(plan.uri):
+            raise StoreError(
+                f"{plan.uri} exists and is not a store: give another name or remove it"
+            )
+        return False
+    manifest = manifests.manifest_of(plan.uri)
+    by_rule_1 = "identity" not in manifest.source
+    if manifest.key != (legacy_key(plan) if by_rule_1 else plan.key):
+        raise StoreError(
+            f"{plan.uri} holds {manifest.source['uri']}, which has changed since or "
+            f"was staged with other settings: give another name or remove it"
+        )
+    return True

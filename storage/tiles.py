@@ -1,0 +1,136 @@
+"""The tiles of a store's matrix: what tasks get, and how its chunks become sparse arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs.types import AnyArray
+from storage.format import verified as verified_reads
+
+
+@dataclass(frozen=True)
+class StoreRef:
+    """Refer to a store by its URI and the hash of its content. Picklable."""
+
+    uri: str
+    content: str
+
+    def read(self, path: str, start: int = 0, stop: int | None = None) -> AnyArray:
+        return verified_reads.read(self.uri, self.content, path, start, stop)
+
+    def chunk(self, path: str) -> int:
+        return int(verified_reads.array(self.uri, self.content, path).chunks[0])
+
+
+@dataclass(frozen=True)
+class RowTile:
+    """Rows of the store from `first` on; they are rows [start, stop) of the matrix."""
+
+    store: StoreRef
+    first: int
+    start: int
+    stop: int
+    d: int
+    verified: ClassVar[bool] = True  # its values were checked when they were staged
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (self.store, "rows", self.first, self.stop - self.start)
+
+    def load(self) -> sp.csr_array:
+        indptr = self.store.read("X/indptr", self.first, self.first + self.stop - self.start + 1)
+        a, b = int(indptr[0]), int(indptr[-1])
+        data, indices = self.store.read("X/data", a, b), self.store.read("X/indices", a, b)
+        return sp.csr_array(
+            (data, indices, (indptr - a).astype(np.int32)), shape=(self.stop - self.start, self.d)
+        )
+
+    def cut(self, low: int, high: int) -> RowTile:
+        """The tile of its rows [low, high); only the chunks that hold them are read."""
+        return RowTile(self.store, self.first + low, self.start + low, self.start + high, self.d)
+
+
+@dataclass(frozen=True)
+class ColumnTile:
+    """Columns [start, stop) of some segments, one below the other.
+
+    `lengths`: the segments' rows.
+    """
+
+    store: StoreRef
+    segments: tuple[str, ...]
+    lengths: tuple[int, ...]
+    start: int
+    stop: int
+    verified: ClassVar[bool] = True
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (self.store, "columns", self.segments, self.start)
+
+    def load(self) -> sp.csc_array:
+        return self.columns(np.arange(self.stop - self.start))
+
+    def columns(self, index: AnyArray) -> sp.csc_array:
+        """Some of the tile's columns (increasing); only the chunks that hold them are read."""
+        index = np.asarray(index)
+        parts = [self._read(f"uns/columns/{name}", index) for name in self.segments]
+        firsts = np.cumsum([0, *self.lengths])
+        if len(parts) == 1:
+            data, rows, indptr = parts[0]
+        else:
+            data, rows, indptr = _stack(
+                [
+                    (d, r + np.int32(first), p)
+                    for (d, r, p), first in zip(parts, firsts, strict=False)
+                ]
+            )
+        return sp.csc_array(
+            (data, rows, indptr.astype(np.int32)), shape=(int(firsts[-1]), len(index))
+        )
+
+    def _read(self, path: str, index: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
+        """Data, rows and indptr of the columns in one segment."""
+        edges = self.store.read(f"{path}/indptr", self.start, self.stop + 1)
+        starts, stops = edges[index], edges[index + 1]
+        indptr = np.concatenate([[0], np.cumsum(stops - starts)])
+        data, rows = np.empty(indptr[-1], dtype=np.float32), np.empty(indptr[-1], dtype=np.int32)
+        for a, b in _runs(starts, stops, self.store.chunk(f"{path}/data")):
+            begin = starts[a]
+            wanted: Any = slice(None)  # all that lies there, unless some columns are left out
+            if not np.array_equal(starts[a + 1 : b], stops[a : b - 1]):
+                wanted = np.repeat(
+                    starts[a:b] - begin - indptr[a:b], np.diff(indptr[a : b + 1])
+                ) + np.arange(indptr[a], indptr[b])
+            for name, out in (("data", data), ("indices", rows)):
+                out[indptr[a] : indptr[b]] = self.store.read(
+                    f"{path}/{name}", int(begin), int(stops[b - 1])
+                )[wanted]
+        return data, rows, indptr
+
+
+def _runs(starts: AnyArray, stops: AnyArray, chunk: int) -> Iterator[tuple[int, int]]:
+    """Runs [a, b) of columns between which no whole chunk lies."""
+    if not len(starts):
+        return
+    gaps = np.flatnonzero(starts[1:] // chunk > np.maximum(stops[:-1] - 1, 0) // chunk + 1) + 1
+    yield from zip([0, *gaps.tolist()], [*gaps.tolist(), len(starts)], strict=True)
+
+
+def _stack(
+    parts: Sequence[tuple[AnyArray, AnyArray, AnyArray]],
+) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """CSC blocks one below the other."""
+    indptr = np.sum([p for _, _, p in parts], axis=0)
+    data, rows = np.empty(indptr[-1], dtype=parts[0][0].dtype), np.empty(indptr[-1], dtype=np.int32)
+    begin = indptr[:-1].copy()
+    for values, indices, own in parts:
+        where = np.repeat(begin - own[:-1], np.diff(own)) + np.arange(own[-1])
+        data[where], rows[where] = values, indices
+        begin += np.diff(own)
+    return data, rows, indptr
