@@ -22,7 +22,7 @@ from prefect.artifacts import (
 
 from bigfs import engine
 from bigfs.evaluation import METRIC_NAMES
-from flows.report import metric_names, metrics_of, pictures, score_table
+from flows.report import metric_names, metrics_of, pictures, score_table, status_text
 from storage.runs import Run
 
 TOP = 25
@@ -82,7 +82,7 @@ def show_curves(run: Run) -> None:
 
 def show_summary(run: Run) -> None:
     about = run.metadata
-    lines = [f"## {_title(run)}", "", f"{about['status']}.", ""]
+    lines = [f"## {_title(run)}", "", f"{status_text(about)}.", ""]
     lines += _score_lines(run)
     lines += ["| stage | seconds |", "| --- | --: |"]
     lines += [f"| {s['stage']} | {s['seconds']:.1f} |" for s in about.get("stages", [])]

@@ -78,7 +78,7 @@ def make_plan(corpus: Any, train: Any, method: Method, folds: int = FOLDS) -> Pl
         )
     splits = stratified_folds(train.X, train.y, folds)
     measured |= {"folds": len(splits), "untested": int(labeled.sum()) - len(testable)}
-    if work(train.X, method) * len(splits) <= MAX_WORK:
+    if selection_work(train.X, method) * len(splits) <= MAX_WORK:
         return Plan(splits, measured | {"how": "nested folds"})
     held_out = splits[0]
     sizes = {"train": held_out.X_train.shape[0], "test": held_out.X_test.shape[0]}
@@ -92,7 +92,7 @@ def _has_targets(y: Any) -> bool:
     return bool(y.nnz) if target_kind(y) == "multilabel" else bool(labeled_rows(y).any())
 
 
-def work(X: Any, method: Method) -> float:
+def selection_work(X: Any, method: Method) -> float:
     """Estimate the number of multiplications of one selection, by pairs of samples or by passes."""
     return float(X.nnz) * (method.pairs * X.shape[0] or PASSES)
 

@@ -1,6 +1,4 @@
-"""Options for reading a source and for the Dask cluster, shared by Prefect's form and the command
-line.
-"""
+"""Options of the staging and of the Dask cluster, for Prefect's form and the command line."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The Prefect flows: the main job (stage → graph → select → evaluate → report) and its stages one
-by one.
+"""The Prefect flows: the main job (stage → graph → select → evaluate → report) and single stages.
 
 Tasks pass URIs and paths. One Dask cluster serves them all: the flow opens it (or connects to the
 engine's scheduler) and each stage submits its own graph, so nothing waits inside a busy worker.

@@ -142,6 +142,16 @@ def gaps(about: dict[str, Any]) -> dict[str, float]:
     }
 
 
+def status_text(about: dict[str, Any]) -> str:
+    """Return the status of a run with its gaps, for the terminal and Prefect."""
+    words = {
+        "relaxation": "relaxation",
+        "features": f"{about['parameters']['features']:,} features",
+    }
+    parts = [f"gap of the {words[name]} {100 * gap:.2f} %" for name, gap in gaps(about).items()]
+    return f"{about['status']}{' (' + ', '.join(parts) + ')' if parts else ''}"
+
+
 def corpus_facts(corpus: Any) -> dict[str, Any]:
     """Return the facts about a corpus that the report shows."""
     n, d = corpus.X.shape

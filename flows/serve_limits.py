@@ -1,6 +1,4 @@
-"""Limits on the runs of `bigfs serve`, because anybody who reaches the API can request other
-parameters.
-"""
+"""Limits on the runs of `bigfs serve`: whoever reaches the API can ask for other parameters."""
 
 from __future__ import annotations
 

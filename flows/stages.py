@@ -41,8 +41,9 @@ def time_stage(stage: str) -> Iterator[dict[str, Any]]:
 
 
 def process_memory() -> dict[str, int]:
-    """Return the peak resident bytes of this process and the workers, and the current bytes of
-    Prefect's server.
+    """Return the resident bytes of the processes.
+
+    They are the peaks of this process and the workers, and the current bytes of Prefect's server.
     """
     peaks = engine.peak_memory()
     for child in psutil.Process().children(recursive=True):
@@ -172,8 +173,7 @@ def _write_selection(run: Run, selector: Any, method: str, features: int, corpus
 def evaluate(
     run: Run, *, baselines: Sequence[str] | None = None, folds: int = evaluation.FOLDS
 ) -> list[Point]:
-    """Score the method of a run, simple baselines and all features on samples that were not used to
-    select features.
+    """Score a run, simple baselines and all features on samples that did not select features.
 
     These are the test samples of the corpus. Without any, features are selected again inside folds,
     or without one held-out share (`flows.evaluation`). A killed evaluation resumes after its last
@@ -219,8 +219,9 @@ def evaluate(
 def _points(
     run: Run, corpus: Any, train: Any, plan: evaluation.Plan, names: Sequence[str]
 ) -> list[Point]:
-    """Return the points of the curves. Sets the number of selections that did not converge in
-    `plan.measured`.
+    """Return the points of the curves.
+
+    `plan.measured` gets the number of selections that did not converge.
     """
     request, m = run.metadata["parameters"], len(run.selected)
     counts = sorted({max(1, round(share * m)) for share in SHARES})
@@ -281,8 +282,6 @@ def evaluate_again(path: str) -> Path:
 
 
 def _profile(run: Run, corpus: Any, top: int = 300) -> list[list[float]]:
-    """Return how far the mean of each class stands out in the best features, for the report's term
-    table.
-    """
+    """Return how far the mean of each class stands out in the best features, for the report."""
     train, index = selection.training_part(corpus), run.selected[:top]
     return np.round(class_profile(train.X, train.y, index, len(corpus.class_names)), 3).tolist()

@@ -1,5 +1,4 @@
-"""A private certificate authority for one Dask cluster, and the certificate that its machines and
-users share.
+"""A private certificate authority for one Dask cluster, and the certificate that its users share.
 
 Dask does not check host names, so it trusts every holder of a certificate of the authority. Each
 cluster therefore gets its own authority. Give the folder only to people who may run code on the
@@ -103,8 +102,9 @@ def make_certificates(
 
 
 def environment(folder: str | Path) -> dict[str, str]:
-    """Return the variables that make `dask scheduler` and `dask worker` accept only holders of the
-    certificate in the folder.
+    """Return the variables that make a Dask cluster accept only holders of the certificate.
+
+    They are read by `dask scheduler` and `dask worker`.
     """
     folder = Path(folder).absolute()
     variables = {

@@ -10,8 +10,8 @@ import pytest
 import scipy.sparse as sp
 
 from bigfs import engine
-from tests.helpers.commands import bigfs  # noqa: F401
-from tests.helpers.processes import prefect, prefect_server, tls_cluster  # noqa: F401
+from tests.helpers.commands import bigfs  # noqa: F401, a fixture
+from tests.helpers.processes import prefect, prefect_server, tls_cluster  # noqa: F401, fixtures
 
 REAL = Path(os.environ.get("BIGFS_TEST_DATA") or Path(__file__).parents[2] / "shared" / "data")
 

@@ -87,7 +87,7 @@ class MutualInformation(_ByColumn):
         Mask of the chosen features.
     n_features_in_ : int
         Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X is a data frame whose column names are strings.
     result_ : bigfs.result.Result
         Status, and the number of passes over X in `stats`.
@@ -175,7 +175,7 @@ class Gini(_ByColumn):
         Mask of the chosen features.
     n_features_in_ : int
         Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X is a data frame whose column names are strings.
     result_ : bigfs.result.Result
         Status, and the number of passes over X in `stats`.

@@ -80,7 +80,7 @@ class RJGSC(JGSC):
         Status and history of the dictionary learning. None where the atoms were given.
     n_features_in_ : int
         Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X is a data frame whose column names are strings.
 
     See Also

@@ -50,7 +50,7 @@ class RLSR(SRLSR):
         Mask of the chosen features.
     n_features_in_ : int
         Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X is a data frame whose column names are strings.
     theta_ : ndarray of shape (n_features,)
         Share of each feature in the classifier, on the simplex.

@@ -114,7 +114,7 @@ def print_record(record: dict[str, Any], as_json: bool, text: str) -> None:
 
 
 def print_run(path: str, as_json: bool) -> None:
-    from flows.report import gaps, metric_names, score_table
+    from flows.report import metric_names, score_table, status_text
     from storage.runs import Run
 
     run = Run.open(path)
@@ -138,15 +138,8 @@ def print_run(path: str, as_json: bool) -> None:
             )
     if "evaluation" in run.metadata:
         out_console.print(run.metadata["evaluation"], highlight=False, markup=False, soft_wrap=True)
-    certified = gaps(run.metadata)
-    words = {
-        "relaxation": "relaxation",
-        "features": f"{run.metadata['parameters']['features']:,} features",
-    }
-    gap = ", ".join(f"gap of the {words[name]} {100 * certified[name]:.2f} %" for name in certified)
-    method, status = run.metadata["parameters"]["method"], run.metadata["status"]
     out_console.print(
-        f"{method}: {status}{f' ({gap})' if gap else ''}",
+        f"{run.metadata['parameters']['method']}: {status_text(run.metadata)}",
         highlight=False,
         soft_wrap=True,
     )

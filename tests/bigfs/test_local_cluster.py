@@ -52,7 +52,7 @@ for address in sys.argv[2:]:
     }.items():
         try:
             answers[f"{name} {address}"] = f"answered {attempt()}"
-        except Exception as error:
+        except Exception as error:  # whatever refuses the connection is the answer
             answers[f"{name} {address}"] = type(error).__name__
 print(json.dumps(answers))
 """

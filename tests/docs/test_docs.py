@@ -24,7 +24,7 @@ PAGES = sorted(
     if not {"_build", "auto_examples", "generated"} & set(p.relative_to(DOCS).parts)
 )
 README = (ROOT / "README.md").read_text()
-COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # it is a group
 
 
 def blocks(text, language):

@@ -179,7 +179,7 @@ def test_whether_folds_are_too_much_is_counted(method):
     class Counted:
         shape, nnz = (20_000, 100_000), 2_500_000
 
-    heavy = evaluation.work(Counted, METHODS[method]) * 5 > evaluation.MAX_WORK
+    heavy = evaluation.selection_work(Counted, METHODS[method]) * 5 > evaluation.MAX_WORK
     assert heavy is bool(METHODS[method].pairs)
 
 
