@@ -120,8 +120,8 @@ class LaplacianScore(Selector):
         self.weights = weights
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        neighbours = knn(X, min(self.n_neighbors, X.shape[0] - 1), metric=self.metric)
-        A = affinity(neighbours, self.weights)
+        neighbors = knn(X, min(self.n_neighbors, X.shape[0] - 1), metric=self.metric)
+        A = affinity(neighbors, self.weights)
         degree = np.asarray(A.sum(axis=1)).ravel()
         self.scores_ = np.concatenate(_by_columns(X, A, degree))
         self.result_ = Result(self.scores_, Status.EXACT)
