@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = {"cluster": "engine", "Matrix": "matrix"}
+_MODULES = {"cluster": "engine", "Matrix": "matrix"}
 
 __all__ = [
     "ANOVA",
@@ -48,12 +48,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The public names, each imported when it is first asked for: the command line's help loads no
-    library.
-    """
+    """Import a public name when it is first used, so that the command's help loads no library."""
     if name not in __all__:
         raise AttributeError(f"module 'bigfs' has no attribute {name!r}")
-    return getattr(import_module(f"bigfs.{_ROOMS.get(name, 'selectors')}"), name)
+    return getattr(import_module(f"bigfs.{_MODULES.get(name, 'selectors')}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,13 +1,12 @@
-"""How good a selection is, measured apart from the method that made it, on samples that the method
-never saw.
+"""The quality of a selection, measured on samples that the method never saw.
 
-A linear model is trained on the chosen columns of the training rows and predicts the test rows.
-What it gets right is counted per split and added up over the splits (a `tally`), so folds are
-pooled and a killed evaluation goes on:
+A linear model is trained on the chosen columns of the training rows and predicts the test rows. Its
+right answers are counted per split (a `FoldTally`) and summed over the splits, so that folds are
+pooled and a killed evaluation can resume:
 
     classes       accuracy = right / n                                     linear SVM
     label sets    F1 = 2 TP / (2 TP + FP + FN), over all labels together   one linear SVM per label
-                  (micro) or as the mean of the labels' own (macro)
+                  (micro), or the mean of the F1 of each label (macro)
     real values   R² = 1 − Σ (y − ŷ)² / Σ (y − mean of the training y)²    ridge regression
 """
 
@@ -30,42 +29,38 @@ from bigfs.result import Checkpoint, NotConverged
 from bigfs.splits import Split, labeled_rows, target_kind
 from bigfs.types import FloatArray, IntArray
 
-Index = IntArray
-Rankings = Mapping[str, Mapping[int, Index]]
-BYTES_A_VALUE = 40  # liblinear's float64 copy, its nodes, and ours
+Rankings = Mapping[str, Mapping[int, IntArray]]
+BYTES_PER_VALUE = 40  # liblinear's float64 copy, its nodes, and our copy
 ALL = "all features"
 METRICS = {"class": ("accuracy",), "multilabel": ("micro_f1", "macro_f1"), "real": ("r2",)}
 METRIC_NAMES = {"accuracy": "accuracy", "micro_f1": "micro F1", "macro_f1": "macro F1", "r2": "R²"}
 
 
 class Point(NamedTuple):
-    """The scores, by metric, with the best `n_features` of a method (all of them for `method` "all
-    features").
-    """
+    """A point of a curve: the scores with the best features of a method."""
 
-    method: str
+    method: str  # "all features" stands for no selection
     n_features: int
-    scores: dict[str, float]
+    scores: dict[str, float]  # by metric
 
 
 class FoldTally(NamedTuple):
-    """What one split counted, one entry per point of the curves; plain fields, so that a checkpoint
-    can keep it.
+    """The counts of one split, with one entry per point of the curves.
+
+    Its fields are plain, so that a checkpoint can keep it.
     """
 
     methods: tuple[str, ...]
-    counts: tuple[int, ...]
+    counts: tuple[int, ...]  # numbers of features
     tallies: tuple[FloatArray, ...]
     not_converged: int  # selections that ended before their tolerance
 
 
-class Measured(NamedTuple):
-    """The points of the curves, and how many of the selections behind them ended before their
-    tolerance.
-    """
+class Evaluation(NamedTuple):
+    """The points of the curves."""
 
     points: list[Point]
-    not_converged: int
+    not_converged: int  # selections behind them that ended before their tolerance
 
 
 # --- measuring ------------------------------------------------------------------------------------
@@ -77,7 +72,7 @@ def measure(
     *,
     with_all: bool = True,
     checkpoint: Checkpoint | None = None,
-) -> Measured:
+) -> Evaluation:
     """Score the features that `rank` chooses from each split's training rows on the split's test
     rows.
 
@@ -95,50 +90,51 @@ def measure(
 
     Returns
     -------
-    Measured
+    Evaluation
         The splits pooled: right answers are added up before they become a score.
     """
     tallies = []
     for number, split in enumerate(splits, 1):
         name = f"evaluate fold {number} of {len(splits)}"
         saved = checkpoint.load(name) if checkpoint is not None else None
-        tally = (
-            FoldTally(*saved[0]) if saved is not None else _counted(number, split, rank, with_all)
-        )
-        if checkpoint is not None and saved is None:
-            checkpoint.save(name, tally, [])
+        if saved is not None:
+            tally = FoldTally(*saved[0])
+        else:
+            tally = _tally_with_warnings(number, split, rank, with_all)
+            if checkpoint is not None:
+                checkpoint.save(name, tally, [])
         tallies.append(tally)
         if len(splits) > 1:
             engine.show_progress("evaluation folds", number, len(splits))
-    return Measured(
-        pooled(tallies, target_kind(splits[0].y_test)),
+    return Evaluation(
+        pool(tallies, target_kind(splits[0].y_test)),
         sum(tally.not_converged for tally in tallies),
     )
 
 
-def _counted(
+def _tally_with_warnings(
     number: int, split: Split, rank: Callable[[int, Split], Rankings], with_all: bool
 ) -> FoldTally:
-    """The tally of one split, with the number of warnings that a selection gave up."""
+    """Return the tally of one split, with the number of selections that did not converge."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NotConverged)
         rankings = rank(number, split)
     for other in (w for w in caught if not issubclass(w.category, NotConverged)):
         warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
-    return tally_of(split, rankings, with_all=with_all)._replace(
+    return tally_split(split, rankings, with_all=with_all)._replace(
         not_converged=sum(issubclass(w.category, NotConverged) for w in caught)
     )
 
 
-def tally_of(split: Split, rankings: Rankings, *, with_all: bool = True) -> FoldTally:
-    """Count what a linear model gets right on each method's features, one task per set of features.
+def tally_split(split: Split, rankings: Rankings, *, with_all: bool = True) -> FoldTally:
+    """Count the right answers of a linear model on each set of features, one task per set.
 
     Parameters
     ----------
     split : Split
         Where to train and to test.
     rankings : mapping
-        For each method, for several m, the indices of its m features. Sets that occur twice are
+        For each method, for several m, the indices of its m features. A set that occurs twice is
         fitted once.
     with_all : bool, default=True
         Also fit on all features.
@@ -146,25 +142,26 @@ def tally_of(split: Split, rankings: Rankings, *, with_all: bool = True) -> Fold
     Returns
     -------
     FoldTally
+        The counts. No warning is counted yet.
     """
-    wanted = [
+    requested = [
         (name, len(index), np.sort(index))
         for name, sets in rankings.items()
         for index in sets.values()
     ]
     if with_all:
-        wanted.append((ALL, split.X_train.shape[1], np.arange(split.X_train.shape[1])))
-    distinct = {index.tobytes(): index for *_, index in wanted}
+        requested.append((ALL, split.X_train.shape[1], np.arange(split.X_train.shape[1])))
+    distinct = {index.tobytes(): index for *_, index in requested}
     largest_first = dict(sorted(distinct.items(), key=lambda item: -len(item[1])))
-    counted = engine.map_tiles(
+    tallies = engine.map_tiles(
         _tally, list(largest_first.values()), split, local=split.X_train.local, label="evaluate"
     )
-    by_set = dict(zip(largest_first, counted, strict=True))
-    names, sizes, sets = zip(*wanted, strict=True)
+    by_set = dict(zip(largest_first, tallies, strict=True))
+    names, sizes, sets = zip(*requested, strict=True)
     return FoldTally(names, sizes, tuple(by_set[index.tobytes()] for index in sets), 0)
 
 
-def pooled(tallies: Sequence[FoldTally], kind: str) -> list[Point]:
+def pool(tallies: Sequence[FoldTally], kind: str) -> list[Point]:
     """Return the curves' points from the sums of the splits' tallies."""
     first = tallies[0]
     totals = [
@@ -178,11 +175,11 @@ def pooled(tallies: Sequence[FoldTally], kind: str) -> list[Point]:
 
 def fits_in_memory(X: Matrix) -> bool:
     """Return whether a linear model on every feature fits in half of one process's memory."""
-    return X.nnz * BYTES_A_VALUE + X.shape[1] * 64 < engine.memory_limit() / 2
+    return X.nnz * BYTES_PER_VALUE + X.shape[1] * 64 < engine.memory_limit() / 2
 
 
 def is_non_negative(X: Matrix) -> bool:
-    """Return whether no value is below zero; one pass at most."""
+    """Return whether no value is below zero. It takes one pass over X at most."""
     if X.stats.sums.min(initial=0) < 0:
         return False
     return all(X.map_columns(_non_negative) if X.column_tiles else X.map_rows(_non_negative))
@@ -192,36 +189,36 @@ def _non_negative(block: Block, start: int, stop: int) -> bool:
     return bool((block.data if sp.issparse(block) else block).min(initial=0) >= 0)
 
 
-def _tally(index: Index, split: Split) -> FloatArray:
-    """What a model on these columns gets right, as counts or sums that add up over splits."""
-    known, tested = labeled_rows(split.y_train), labeled_rows(split.y_test)
-    Z, Z_test = split.X_train.columns(index).tocsr(), split.X_test.columns(index).tocsr()
-    Z, y = (Z, split.y_train) if known.all() else (Z[known], split.y_train[known])
-    Z_test, y_test = (
-        (Z_test, split.y_test) if tested.all() else (Z_test[tested], split.y_test[tested])
-    )
+def _tally(index: IntArray, split: Split) -> FloatArray:
+    """Count the right answers of a model on these columns, as numbers that add up over splits."""
+    Z, y = _labeled_part(split.X_train.columns(index).tocsr(), split.y_train)
+    Z_test, y_test = _labeled_part(split.X_test.columns(index).tocsr(), split.y_test)
     kind = target_kind(y)
     if kind == "multilabel":
-        return _right_labels(Z, y, Z_test, y_test)
-    return (
-        _residuals(Z, y, Z_test, y_test) if kind == "real" else _right_classes(Z, y, Z_test, y_test)
-    )
+        return _count_labels(Z, y, Z_test, y_test)
+    if kind == "real":
+        return _sum_residuals(Z, y, Z_test, y_test)
+    return _count_classes(Z, y, Z_test, y_test)
+
+
+def _labeled_part(Z: Any, y: Any) -> tuple[Any, Any]:
+    """Return the labeled rows and their labels."""
+    is_labeled = labeled_rows(y)
+    return (Z, y) if is_labeled.all() else (Z[is_labeled], y[is_labeled])
 
 
 def _svm() -> LinearSVC:
     return LinearSVC(random_state=0, max_iter=10_000)
 
 
-def _right_classes(Z: Any, y: Index, Z_test: Any, y_test: Index) -> FloatArray:
-    """(2,): right answers, answers."""
-    return np.array(
-        [np.count_nonzero(_svm().fit(Z, y).predict(Z_test) == y_test), len(y_test)],
-        dtype=np.float64,
-    )
+def _count_classes(Z: Any, y: IntArray, Z_test: Any, y_test: IntArray) -> FloatArray:
+    """Return the number of right answers and that of all answers."""
+    right = np.count_nonzero(_svm().fit(Z, y).predict(Z_test) == y_test)
+    return np.array([right, len(y_test)], dtype=np.float64)
 
 
-def _right_labels(Z: Any, Y: Any, Z_test: Any, Y_test: Any) -> FloatArray:
-    """3 × c: true positives, false positives and false negatives of each label.
+def _count_labels(Z: Any, Y: Any, Z_test: Any, Y_test: Any) -> FloatArray:
+    """Return the true positives, false positives and false negatives of each label (3 × c).
 
     A label that all training rows agree on needs no model.
     """
@@ -229,21 +226,19 @@ def _right_labels(Z: Any, Y: Any, Z_test: Any, Y_test: Any) -> FloatArray:
     counts = np.zeros((3, Y.shape[1]))
     for j in range(Y.shape[1]):
         y, truth = Y[:, [j]].toarray().ravel() > 0, Y_test[:, [j]].toarray().ravel() > 0
-        answer = (
-            _svm().fit(Z, y).predict(Z_test)
-            if 0 < np.count_nonzero(y) < n
-            else np.full(len(truth), y.all())
-        )
-        counts[:, j] = [
-            np.count_nonzero(part) for part in (answer & truth, answer & ~truth, ~answer & truth)
-        ]
+        if 0 < np.count_nonzero(y) < n:
+            answer = _svm().fit(Z, y).predict(Z_test)
+        else:
+            answer = np.full(len(truth), y.all())
+        cases = (answer & truth, answer & ~truth, ~answer & truth)
+        counts[:, j] = [np.count_nonzero(case) for case in cases]
     return counts
 
 
-def _residuals(Z: Any, y: FloatArray, Z_test: Any, y_test: FloatArray) -> FloatArray:
-    """(2,): Σ (y − ŷ)² and Σ (y − mean of the training y)².
+def _sum_residuals(Z: Any, y: FloatArray, Z_test: Any, y_test: FloatArray) -> FloatArray:
+    """Return Σ (y − ŷ)² and Σ (y − mean of the training y)².
 
-    Columns are scaled to unit variance, so that the penalty suits them all.
+    Columns are scaled to unit variance, so that one penalty suits them all.
     """
     model = make_pipeline(StandardScaler(with_mean=False), Ridge()).fit(Z.astype(np.float64), y)
     return np.array(
@@ -259,33 +254,31 @@ def _scores(total: FloatArray, kind: str) -> dict[str, float]:
         return {"accuracy": float(total[0] / total[1])}
     if kind == "real":
         return {"r2": float(1 - total[0] / total[1]) if total[1] > 0 else 0.0}
-    there = total[0] + total[2] > 0  # labels that some test sample has
+    is_tested = total[0] + total[2] > 0  # labels that some test sample has
     return {
         "micro_f1": float(_f1(total.sum(axis=1))),
-        "macro_f1": float(np.mean(_f1(total[:, there]))) if there.any() else 0.0,
+        "macro_f1": float(np.mean(_f1(total[:, is_tested]))) if is_tested.any() else 0.0,
     }
 
 
 def _f1(counts: FloatArray) -> FloatArray:
-    """F1 of true positives, false positives and false negatives; 0 where there is nothing to find
-    and nothing was found.
-    """
+    """Return F1 from true positives, false positives and false negatives, and 0 if all are zero."""
     right, errors = 2 * counts[0], counts[1] + counts[2]
     return np.asarray(right / np.maximum(right + errors, 1))
 
 
-# --- what a selection is like ---------------------------------------------------------------------
+# --- properties of a selection --------------------------------------------------------------------
 
 
-def class_profile(X: Matrix, y: Any, index: Index, n_classes: int) -> FloatArray:
-    """Return how far each class's (or label's) mean of a feature lies from the mean of all.
+def class_profile(X: Matrix, y: Any, index: IntArray, n_classes: int) -> FloatArray:
+    """Return the distance of each class's (or label's) mean of a feature from the mean of all.
 
     Parameters
     ----------
     X : Matrix
         The samples.
     y : ndarray or sparse array
-        Class codes, −1 for unlabelled, or an (n, c) indicator of label sets.
+        Class codes, −1 for unlabeled, or an (n, c) indicator of label sets.
     index : ndarray
         The features.
     n_classes : int
@@ -294,11 +287,11 @@ def class_profile(X: Matrix, y: Any, index: Index, n_classes: int) -> FloatArray
     Returns
     -------
     ndarray of shape (len(index), c)
-        In units of the feature's standard deviation: what a selected feature speaks for.
+        The distances, in units of the feature's standard deviation.
     """
     Z = X.columns(index).tocsc().astype(np.float64)
-    known = labeled_rows(y)
-    Z, y = Z[known], y[known]
+    is_labeled = labeled_rows(y)
+    Z, y = Z[is_labeled], y[is_labeled]
     Y = (
         sp.csr_array(y, dtype=np.float64)
         if y.ndim == 2
@@ -313,20 +306,23 @@ def class_profile(X: Matrix, y: Any, index: Index, n_classes: int) -> FloatArray
     )
 
 
-def explained_variance(X: Any, index: Index) -> float:
-    """Share of the variance that the chosen features explain, all of them together: 1 − ‖Xc − Xc[:,
-    index] W‖² / ‖Xc‖².
+def explained_variance(X: Any, index: IntArray) -> float:
+    """Return the share of the variance that the chosen features explain together.
 
-    W is the least-squares regression of every feature on the chosen ones.
+    It is 1 − ‖Xc − Xc[:, index] W‖² / ‖Xc‖² with W the least-squares regression of every feature on
+    the chosen ones.
 
     Parameters
     ----------
-    X : (n, d) array, scipy.sparse matrix or `Matrix`.
-    index : the m chosen features. What is dense is m × m, and the n × m columns' orthonormal basis.
+    X : array-like, sparse matrix or Matrix of shape (n, d)
+        The samples.
+    index : ndarray of shape (m,)
+        The chosen features. An orthonormal basis of their columns (n × m) is dense in memory.
 
     Returns
     -------
-    Between 0, for no feature or constant ones, and 1; 1 where X does not vary at all.
+    float
+        Between 0, for no feature or constant ones, and 1. It is 1 where X does not vary at all.
     """
     X = X if isinstance(X, Matrix) else Matrix.from_array(X)
     total = float(X.stats.sums_of_squares.sum() - X.shape[0] * np.sum(X.means**2))
@@ -343,11 +339,20 @@ def explained_variance(X: Any, index: Index) -> float:
 
 
 def redundancy_rate(Z: Any) -> float:
-    """Mean absolute correlation of the pairs of columns of Z (n × m), dense or sparse; 0 is no
-    redundancy, 1 all the same.
+    """Return the mean absolute correlation of the pairs of columns of Z.
 
-    Constant columns correlate with nothing. [Zhao, Wang, Liu, AAAI 2010, without the sign.] m × m
-    is formed.
+    This is the redundancy rate of Zhao, Wang and Liu (AAAI 2010), without the sign. Constant
+    columns correlate with nothing.
+
+    Parameters
+    ----------
+    Z : array-like or sparse matrix of shape (n, m)
+        The columns. Their correlations (m × m) are formed.
+
+    Returns
+    -------
+    float
+        0 for no redundancy, 1 for columns that are all the same up to scale and shift.
     """
     Z = sp.csc_array(Z, dtype=np.float64) if sp.issparse(Z) else np.asarray(Z, dtype=np.float64)
     n, m = Z.shape

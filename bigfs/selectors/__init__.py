@@ -1,4 +1,4 @@
-"""One file a method, read top-down: formula → problem → step → estimator."""
+"""The methods, one file each, to read top-down: formula, problem, step, estimator."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Labels(NamedTuple):
 
     @property
     def is_labeled(self) -> BoolArray:
-        """The mask of the labelled samples."""
+        """The mask of the labeled samples."""
         return self.codes >= 0
 
 

@@ -271,8 +271,8 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         return learned.value.D
 
     def _laplacian(self, X: Matrix) -> sp.csr_array:
-        neighbours = knn(X, min(self.n_neighbors, X.shape[0] - 1), metric=self.metric)
-        return laplacian(affinity(neighbours, self.weights))
+        neighbors = knn(X, min(self.n_neighbors, X.shape[0] - 1), metric=self.metric)
+        return laplacian(affinity(neighbors, self.weights))
 
     def _coder(self, B: FloatArray, state: CodingState) -> FloatArray:
         """Return the columns of DB(BᵀDB + λC)⁻¹ that belong to the kept atoms."""

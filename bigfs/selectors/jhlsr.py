@@ -419,10 +419,10 @@ class JHLSR(Selector):
                     "hyperedges='labels' needs labeled samples in y; use 'lasso' or 'knn'"
                 )
             return label_hyperedges(y.codes)
-        neighbours = knn(X, k, metric=self.metric)
+        neighbors = knn(X, k, metric=self.metric)
         if self.hyperedges == "knn":
-            return neighbour_hyperedges(neighbours)
-        return lasso_hyperedges(X, neighbours)
+            return neighbour_hyperedges(neighbors)
+        return lasso_hyperedges(X, neighbors)
 
 
 def _edges(index: NDArray[np.int32]) -> Hypergraph:

@@ -1,16 +1,18 @@
-"""Laplacian score [He, Cai, Niyogi, NIPS 2005]: features that are smooth over the samples' kNN
-graph.
+"""Laplacian score [He, Cai, Niyogi, NIPS 2005]: smooth features over the samples' kNN graph.
 
-    L_j = f̃ᵀ(D − A)f̃ / f̃ᵀDf̃,      f̃ = f − (fᵀD1 / 1ᵀD1) 1,   f the feature's column
-                                                                                       [eq. 4 and 5]
+    L_j = f̃ᵀ(D − A)f̃ / f̃ᵀDf̃,      f̃ = f − (fᵀD1 / 1ᵀD1) 1                   [eq. 4 and 5]
 
-A is the affinity, D its degrees. With μ = fᵀD1 / 1ᵀD1 and v = 1ᵀD1 the centred forms need no
-centred column: f̃ᵀDf̃ = fᵀDf − μ²v, f̃ᵀAf̃ = fᵀAf − μ²v. A small L_j is good; `scores_` is 1 − L_j
-= f̃ᵀAf̃ / f̃ᵀDf̃.
+f is the column of feature j, A the affinity, and D its degrees. With μ = fᵀD1 / 1ᵀD1 and v = 1ᵀD1
+no centered column is needed:
+
+    f̃ᵀDf̃ = fᵀDf − μ²v,    f̃ᵀAf̃ = fᵀAf − μ²v
+
+A small L_j is good. `scores_` is 1 − L_j = f̃ᵀAf̃ / f̃ᵀDf̃.
 """
 
 from __future__ import annotations
 
+import itertools
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -25,10 +27,10 @@ from bigfs.result import Result, Status
 from bigfs.selectors.base import Selector
 from bigfs.types import FloatArray
 
-WIDTH = 512  # columns whose neighbour averages are held at once
-# of the memory, for columns gathered from a matrix by rows; bytes of one entry
-SHARE, ENTRY = 0.05, 12
-CONSTANT = 1e-12  # f̃ᵀDf̃ over fᵀDf: below it a column is constant but for rounding
+STRIP_COLUMNS = 512  # columns whose neighbor averages are held at once
+MEMORY_SHARE = 0.05  # for columns gathered from a matrix by rows
+BYTES_PER_ENTRY = 12  # a float64 value and an int32 index
+ROUNDING = 1e-12  # a column is constant but for rounding if f̃ᵀDf̃ is below this share of fᵀDf
 
 
 class LaplacianScore(Selector):
@@ -118,44 +120,47 @@ class LaplacianScore(Selector):
         self.weights = weights
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        neighbours = knn(X, min(self.n_neighbors, X.shape[0] - 1), metric=self.metric)
-        A = affinity(neighbours, self.weights)
+        neighbors = knn(X, min(self.n_neighbors, X.shape[0] - 1), metric=self.metric)
+        A = affinity(neighbors, self.weights)
         degree = np.asarray(A.sum(axis=1)).ravel()
         self.scores_ = np.concatenate(_by_columns(X, A, degree))
         self.result_ = Result(self.scores_, Status.EXACT)
 
 
 def _by_columns(X: Matrix, A: sp.csr_array, degree: FloatArray) -> list[FloatArray]:
-    """The scores by tiles of columns, or, of a matrix by rows, by as many columns at a time as fit
-    in memory.
+    """Return the scores of each tile of columns.
+
+    A matrix by rows has no such tiles. Its columns are gathered, as many at a time as fit in
+    memory.
     """
     if X.column_tiles:
         return X.map_columns(_scores, A, degree, label="Laplacian score")
-    room = SHARE * engine.memory_limit() / ENTRY
-    strip = np.cumsum(X.stats.nnz) // room
-    cuts = [0, *(np.flatnonzero(np.diff(strip)) + 1).tolist(), X.shape[1]]
-    X.passes += len(cuts) - 1
+    entries_at_once = MEMORY_SHARE * engine.memory_limit() / BYTES_PER_ENTRY
+    strip_numbers = np.cumsum(X.stats.nnz) // entries_at_once
+    bounds = [0, *(np.flatnonzero(np.diff(strip_numbers)) + 1).tolist(), X.shape[1]]
+    X.passes += len(bounds) - 1
     return [
-        _scores(X.columns(np.arange(a, b)), a, b, A, degree)
-        for a, b in zip(cuts, cuts[1:], strict=False)
+        _scores(X.columns(np.arange(start, stop)), start, stop, A, degree)
+        for start, stop in itertools.pairwise(bounds)
     ]
 
 
 def _scores(block: Any, start: int, stop: int, A: sp.csr_array, degree: FloatArray) -> FloatArray:
-    """1 − L_j of a tile of columns (n × width)."""
+    """Return 1 − L_j of a tile of columns (n × width)."""
     volume, parts = degree.sum(), []
-    for a in range(0, stop - start, WIDTH):
-        F = block[:, a : a + WIDTH]
+    for first in range(0, stop - start, STRIP_COLUMNS):
+        F = block[:, first : first + STRIP_COLUMNS]
         F = sp.csc_array(F, dtype=np.float64) if sp.issparse(F) else np.asarray(F, dtype=np.float64)
         fAf = _column_sums(F * (A @ F))
         fDf = _column_sums(F * F, degree)
         shift = _column_sums(F, degree) ** 2 / volume if volume else np.zeros_like(fDf)  # μ²v
-        spread = fDf - shift
-        varies = spread > CONSTANT * fDf
-        parts.append(np.divide(fAf - shift, spread, out=np.full_like(fDf, -1.0), where=varies))
+        variance = fDf - shift
+        varies = variance > ROUNDING * fDf
+        parts.append(np.divide(fAf - shift, variance, out=np.full_like(fDf, -1.0), where=varies))
     return np.concatenate(parts)
 
 
 def _column_sums(Z: Any, weights: FloatArray | None = None) -> FloatArray:
-    ones = np.ones(Z.shape[0]) if weights is None else weights
-    return np.asarray(Z.T @ ones)
+    """Return the weighted sum of each column."""
+    weights = np.ones(Z.shape[0]) if weights is None else weights
+    return np.asarray(Z.T @ weights)

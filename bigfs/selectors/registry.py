@@ -20,26 +20,19 @@ from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
 
 
 class Method(NamedTuple):
-    """Entry of a method: its constructor, its description, and the attribute with its feature
-    scores.
-    """
+    """The entry of a method."""
 
-    make: Callable[..., Any]
-    about: str
-    scores: str = "scores_"
-    graph: bool = False  # uses the kNN graph, passed as the parameter `graph`
-    # the kinds of target that it learns from; empty if unsupervised
-    targets: tuple[str, ...] = ("class",)
+    make: Callable[..., Any]  # its constructor
+    about: str  # its description
+    scores: str = "scores_"  # the attribute that holds the score of each feature
+    graph: bool = False  # whether it takes the kNN graph as the parameter `graph`
+    targets: tuple[str, ...] = ("class",)  # kinds of target it learns from; empty: unsupervised
     # rough number of passes over all pairs of samples; 0: the work grows with the stored values
     pairs: int = 0
 
 
-JOINT: dict[str, Any] = {"pairs": 10}  # solves for graph, codes or labels and features in turn
-
-
+JOINT: dict[str, Any] = {"pairs": 10}  # solves for the graph, codes or labels in turn
 ON_GRAPH: dict[str, Any] = {"graph": True, "pairs": 1}
-
-
 UNSUPERVISED: dict[str, Any] = {"targets": ()}
 
 

@@ -146,7 +146,7 @@ class SRLSRProblem:
     def duality_gap(
         self, largest_correlation: float, Y: FloatArray, V: FloatArray, objective: float
     ) -> float:
-        """Return the relative gap to the bound that V gives, max_j ‖x_jᵀV‖ being known."""
+        """Return the relative gap to the bound that V gives, from max_j ‖x_jᵀV‖."""
         labeled = self.is_labeled
         a = 2 * np.sum(V[labeled] * Y[labeled]) + 2 * np.sum(V[~labeled].min(axis=1))
         q = np.sum(V**2) + largest_correlation**2 / self.gamma

@@ -1,12 +1,14 @@
-"""Scores of one feature at a time from its sums per class: one pass over X for all of them, none
-where the store has them.
+"""Scores of one feature at a time from its sums per class: Fisher, ANOVA and χ².
 
     SSB_j = Σ_c n_c (x̄_cj − x̄_j)²      between classes
     SSW_j = Σ_i x_ij² − Σ_c n_c x̄_cj²   within classes
-    Fisher score = SSB / SSW      ANOVA F = (SSB/(c−1)) / (SSW/(n−c))      χ² = Σ_c (O_c − E_c)² /
-        E_c
 
-Fisher's and ANOVA's differ by a constant factor, so they rank alike.
+    Fisher score = SSB / SSW
+    ANOVA F      = (SSB/(c−1)) / (SSW/(n−c))
+    χ²           = Σ_c (O_c − E_c)² / E_c
+
+The scores of Fisher and ANOVA differ by a constant factor, so they rank alike. All scores take one
+pass over X, or none where the store has the sums.
 """
 
 from __future__ import annotations
@@ -27,38 +29,38 @@ from bigfs.validation import require_magnitude
 NEGATIVE = "Negative values in data: chi2 needs non-negative features, use anova or fisher"
 
 
-class _ClassSums(Selector):
-    """A score of each column's class sums. Unlabelled samples of a store are left out."""
+class _ClassSumsSelector(Selector):
+    """Scores each column by its class sums. Unlabeled samples of a store are left out."""
 
-    _positive = False  # negative values are refused
+    _non_negative = False  # whether negative values are refused
 
     def __init__(self, *, n_features_to_select: int | float | None = None) -> None:
         self.n_features_to_select = n_features_to_select
 
     def _fit(self, X: Matrix, y: Labels) -> None:
         classes, codes = at_least_two(y)
-        Y, before = one_hot(codes, len(classes)), X.passes
+        Y, passes_before = one_hot(codes, len(classes)), X.passes
         stored = X.class_stats(np.where(codes >= 0, classes[codes], codes))
-        sums_of = _non_negative_class_sums if self._positive else _class_sums
+        sums_of = _non_negative_class_sums if self._non_negative else _class_sums
         if stored is not None:
             sums = np.column_stack([stored.sums[:, classes], stored.sums_of_squares.sum(axis=1)])
         elif X.column_tiles:
-            parts = X.map_columns(sums_of, Y)
-            sums = np.concatenate(parts)
+            sums = np.concatenate(X.map_columns(sums_of, Y))
         else:
-            sums = X.reduce_rows(sums_of, each=[[Y[t.start : t.stop] for t in X.row_tiles]])
+            Y_of_tiles = [Y[tile.start : tile.stop] for tile in X.row_tiles]
+            sums = X.reduce_rows(sums_of, each=[Y_of_tiles])
         require_magnitude(sums[:, -1], sums.any(axis=1))
         self.scores_ = self._score(sums[:, :-1], sums[:, -1], Y.sum(axis=0))
         self.result_: Result[FloatArray] = Result(
-            self.scores_, Status.EXACT, stats={"passes": X.passes - before}
+            self.scores_, Status.EXACT, stats={"passes": X.passes - passes_before}
         )
 
     @abstractmethod
     def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
-        """From Σ_{i∈c} x_ij (d × c), Σ_i x_ij² (d) and n_c."""
+        """Return the scores from Σ_{i∈c} x_ij (d × c), Σ_i x_ij² (d,) and n_c (c,)."""
 
 
-class Fisher(_ClassSums):
+class Fisher(_ClassSumsSelector):
     """Score each feature by its variance between classes over that within classes.
 
     The score is infinite for a feature that is constant within each class and differs between
@@ -116,7 +118,7 @@ class Fisher(_ClassSums):
         return _ratio(between, within)
 
 
-class ANOVA(_ClassSums):
+class ANOVA(_ClassSumsSelector):
     """Score each feature by the F statistic of a one-way analysis of variance.
 
     The scores are those of `sklearn.feature_selection.f_classif`. A feature that is constant within
@@ -151,8 +153,9 @@ class ANOVA(_ClassSums):
     SparGE : Choose features together instead of one at a time.
 
     Notes
-    ----- With n samples in c classes, F is (n − c)/(c − 1) times the Fisher score. It needs one
-    pass over X, or none over a store, which holds the sums per class.
+    -----
+    With n samples in c classes, F is (n − c)/(c − 1) times the Fisher score. It needs one pass over
+    X, or none over a store, which holds the sums per class.
 
     Examples
     --------
@@ -172,7 +175,7 @@ class ANOVA(_ClassSums):
         return _ratio(between / (c - 1), within / max(n - c, 1))
 
 
-class Chi2(_ClassSums):
+class Chi2(_ClassSumsSelector):
     """Score each non-negative feature by its χ² statistic with the class.
 
     The scores are those of `sklearn.feature_selection.chi2`. Negative values are refused. Unlabeled
@@ -206,8 +209,9 @@ class Chi2(_ClassSums):
     SparGE : Choose features together instead of one at a time.
 
     Notes
-    ----- With O_c the sum of the feature in class c, and E_c its total times the share of class c
-    among the samples, the score is::
+    -----
+    With O_c the sum of the feature in class c, and E_c its total times the share of class c among
+    the samples, the score is::
 
         Σ_c (O_c − E_c)² / E_c
 
@@ -225,7 +229,7 @@ class Chi2(_ClassSums):
     array([ 10.8,   3.7, 116.3,  67. ])
     """
 
-    _positive = True
+    _non_negative = True
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -240,11 +244,12 @@ class Chi2(_ClassSums):
 
 
 def _class_sums(block: Any, start: int, stop: int, Y: FloatArray) -> FloatArray:
-    """width × (c + 1): the column's sum in each class, then its sum of squares over the labelled
-    rows.
+    """Return the sum of each column in each class, and last its sum of squares (width × c + 1).
+
+    Unlabeled rows are zero in Y and do not count.
     """
     block = block.astype(np.float64)
-    # `require_magnitude` refuses what is too large
+    # `require_magnitude` refuses values that are too large
     with np.errstate(over="ignore", under="ignore"):
         squared = block.multiply(block) if sp.issparse(block) else block * block
         return np.column_stack([block.T @ Y, squared.T @ Y.sum(axis=1)])
@@ -259,6 +264,7 @@ def _non_negative_class_sums(block: Any, start: int, stop: int, Y: FloatArray) -
 def _sums_of_squares(
     sums: FloatArray, squares: FloatArray, sizes: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
+    """Return SSB and SSW, with 0 for what is only rounding."""
     explained = (sums**2 / sizes).sum(axis=1)
     between = explained - sums.sum(axis=1) ** 2 / sizes.sum()
     within = squares - explained
@@ -267,5 +273,5 @@ def _sums_of_squares(
 
 
 def _ratio(a: FloatArray, b: FloatArray) -> FloatArray:
-    """a/b with 0/0 = 0 and a/0 = ∞."""
+    """Return a/b, with 0/0 = 0 and a/0 = ∞."""
     return np.divide(a, b, out=np.where(a > 0, np.inf, 0.0), where=b > 0)

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 
 from bigfs import Matrix
-from bigfs.evaluation import METRICS, class_profile, is_non_negative, measure, pooled, tally_of
+from bigfs.evaluation import METRICS, class_profile, is_non_negative, measure, pool, tally_split
 from bigfs.result import NotConverged
 from bigfs.splits import Split, stratified_folds, target_kind, varies
 
@@ -25,7 +25,7 @@ def test_accuracy_is_a_linear_svm_on_those_columns(text, split):
     chosen = {"a": {3: np.array([0, 6, 3]), 6: np.arange(6)}, "b": {3: np.array([6, 3, 0])}}
     points = {
         (p.method, p.n_features): p.scores["accuracy"]
-        for p in pooled([tally_of(split, chosen)], "class")
+        for p in pool([tally_split(split, chosen)], "class")
     }
     for index in (np.array([0, 3, 6]), np.arange(6)):
         expected = (
@@ -38,7 +38,7 @@ def test_accuracy_is_a_linear_svm_on_those_columns(text, split):
     assert ("all features", 80) in points
 
 
-def test_the_svm_never_takes_unlabelled_rows_for_a_class(text, split):
+def test_the_svm_never_takes_unlabeled_rows_for_a_class(text, split):
     chosen = {"a": {6: np.arange(6)}}
     hidden = split._replace(
         y_train=np.where(np.arange(80) % 4, split.y_train, -1),
@@ -51,7 +51,9 @@ def test_the_svm_never_takes_unlabelled_rows_for_a_class(text, split):
         split.X_test.take_rows(tested),
         split.y_test[tested],
     )
-    assert pooled([tally_of(hidden, chosen)], "class") == pooled([tally_of(fewer, chosen)], "class")
+    assert pool([tally_split(hidden, chosen)], "class") == pool(
+        [tally_split(fewer, chosen)], "class"
+    )
 
 
 def test_folds_are_stratified_and_never_test_what_they_cannot_learn(text):
@@ -108,7 +110,10 @@ def test_folds_are_pooled_by_what_they_got_right(text, kind):
     assert [number for number, _ in seen] == [1, 2, 3, 4]
     assert stopped == 0
     total = np.sum(
-        [tally_of(fold, {"a": {12: np.arange(12)}}, with_all=False).tallies[0] for fold in folds],
+        [
+            tally_split(fold, {"a": {12: np.arange(12)}}, with_all=False).tallies[0]
+            for fold in folds
+        ],
         axis=0,
     )
     [point] = points
