@@ -1,4 +1,4 @@
-"""Corpora in Zarr: formats in, chunks out."""
+"""Corpora in Zarr: read many formats, and store them in chunks by rows and by columns."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from storage.opening import open
     from storage.staging.stage import stage, staged
 
-_ROOMS = {
+_MODULES = {
     "appending": ("append",),
     "corpus": ("Corpus",),
     "opening": ("open",),
@@ -41,15 +41,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The public names, each imported when it is first asked for: a worker that reads tiles loads
-    no format.
-    """
-    for room, names in _ROOMS.items():
+    """Import a public name when it is first used: a worker that reads tiles loads no format."""
+    for module, names in _MODULES.items():
         if name in names:
-            return getattr(import_module(f"storage.{room}"), name)
+            return getattr(import_module(f"storage.{module}"), name)
     raise AttributeError(f"module 'storage' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    """Return the public names: tab completion shows them before they are imported."""
+    """Return the public names, so that tab completion shows them before they are imported."""
     return sorted({*__all__, "__doc__"})

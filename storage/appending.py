@@ -23,7 +23,7 @@ from storage.corpus import Corpus, require_staged
 from storage.errors import SourceError, StoreError
 from storage.fingerprint import fingerprint_of
 from storage.format import manifest
-from storage.format.manifest import PER_ROW, STRINGS, Segment
+from storage.format.manifest import ROW_CHUNK, STRING_CHUNK, Segment
 from storage.format.writer import Writer, publish
 from storage.opening import open as open_corpus
 from storage.sources import find
@@ -246,8 +246,8 @@ def _merged_target(corpus: Corpus, source: Source, spills: Sequence[Spill]) -> T
 def _stored_targets(corpus: Corpus, target: Target) -> Iterator[Any]:
     """Yield the targets that the store holds already, in parts."""
     n, store = corpus.manifest.shape[0], corpus.store
-    for a in range(0, n, PER_ROW):
-        b = min(a + PER_ROW, n)
+    for a in range(0, n, ROW_CHUNK):
+        b = min(a + ROW_CHUNK, n)
         if target.kind == "multilabel":
             indptr = store.read("obsm/labels/indptr", a, b + 1)
             indices = store.read("obsm/labels/indices", int(indptr[0]), int(indptr[-1]))
@@ -266,7 +266,10 @@ def _sample_names(corpus: Corpus, spills: Sequence[Spill], n: int) -> tables.Par
     before, store = corpus.manifest.shape[0], corpus.store
     new = tables.names_of(spills) or (lambda: tables.row_numbers(before, n))
     return lambda: chain(
-        (store.read("obs/_index", a, min(a + STRINGS, before)) for a in range(0, before, STRINGS)),
+        (
+            store.read("obs/_index", a, min(a + STRING_CHUNK, before))
+            for a in range(0, before, STRING_CHUNK)
+        ),
         new(),
     )
 

@@ -203,7 +203,7 @@ def _get(file: File, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     ownership.require_lock_file(folder / ".lock")
     with disk.naming_full_disk(folder), FileLock(folder / ".lock"):
-        recorded = _recorded(folder / REGISTRY)
+        recorded = _read_registry(folder / REGISTRY)
         known = file.checksum or recorded.get(file.name)
         path = folder / file.name
         if path.exists() and known and not _matches(path, known):
@@ -211,7 +211,7 @@ def _get(file: File, folder: Path) -> Path:
                 f"{path} is not the file that {file.url} had (checksum {known}): remove it and repeat the command"
             )
         if not path.exists():
-            _pooched(file, known, folder)
+            _download(file, known, folder)
         if known is None:
             recorded[file.name] = pooch.file_hash(str(path))
             (folder / REGISTRY).write_text(
@@ -220,7 +220,7 @@ def _get(file: File, folder: Path) -> Path:
     return path
 
 
-def _recorded(registry: Path) -> dict[str, str]:
+def _read_registry(registry: Path) -> dict[str, str]:
     """The checksums that were recorded, by file."""
     if not registry.exists():
         return {}
@@ -237,7 +237,7 @@ def _matches(path: Path, known: str) -> bool:
     return bool(pooch.file_hash(str(path), alg=algorithm or "sha256") == value)
 
 
-def _pooched(file: File, known: str | None, folder: Path) -> None:
+def _download(file: File, known: str | None, folder: Path) -> None:
     manager = pooch.create(
         path=folder,
         base_url="",
@@ -247,7 +247,7 @@ def _pooched(file: File, known: str | None, folder: Path) -> None:
     )
     try:
         with _quiet():
-            manager.fetch(file.name, downloader=_resuming(folder / f"{file.name}.part"))
+            manager.fetch(file.name, downloader=_resuming_downloader(folder / f"{file.name}.part"))
     except (requests.RequestException, OSError) as error:
         if disk.is_full(error):
             raise
@@ -274,7 +274,7 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _resuming(part: Path) -> Callable[[str, Any, Any], None]:
+def _resuming_downloader(part: Path) -> Callable[[str, Any, Any], None]:
     """A downloader for pooch that goes on where a broken one stopped.
 
     It asks for the rest of the same version only (If-Range with the server's ETag or date), and starts

@@ -74,9 +74,9 @@ def require_staged(corpus: CorpusView) -> Corpus:
 
 
 class FeatureNames(Sequence[str]):
-    """d names, read when asked for; of a corpus without names, the column numbers.
+    """The d feature names, read as they are asked for, or the column numbers without names.
 
-    An integer gives a str, an array of indices or a slice an array of str.
+    An integer index gives a str. A slice or an array of indices gives an array of str.
     """
 
     def __init__(self, store: StoreRef, size: int, named: bool) -> None:
@@ -101,11 +101,11 @@ class FeatureNames(Sequence[str]):
         chunk = self.store.chunk("var/_index")
         names = np.empty(len(index), dtype=object)
         for c in np.unique(index // chunk):
-            mine = np.flatnonzero(index // chunk == c)
+            here = np.flatnonzero(index // chunk == c)
             block = self.store.read(
                 "var/_index", int(c) * chunk, min((int(c) + 1) * chunk, self.size)
             )
-            names[mine] = block[index[mine] - c * chunk].astype(object)
+            names[here] = block[index[here] - c * chunk].astype(object)
         return names
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
@@ -215,8 +215,10 @@ class Corpus:
         """
         chosen = [s for s in self.segments if s.split == split]
         if not chosen:
-            there = ", ".join(self.splits) or "no split"
-            raise StoreError(f"{self.uri} has no rows of split {split!r}; it has {there}")
+            raise StoreError(
+                f"{self.uri} has no rows of split {split!r}; it has "
+                f"{', '.join(self.splits) or 'no split'}"
+            )
         return Corpus(self.uri, self.manifest, chosen)
 
     @cached_property
@@ -253,7 +255,7 @@ class Corpus:
         ]
 
     def _stats(self) -> Stats:
-        """Of the segments, added in their order."""
+        """Add up the statistics of the segments, in their order."""
         d = self.manifest.shape[1]
         sums, squares, counts = np.zeros(d), np.zeros(d), np.zeros(d, dtype=np.int64)
         for s in self.segments:
@@ -263,23 +265,20 @@ class Corpus:
         return Stats(sums, squares, counts)
 
     def _class_stats(self, codes: AnyArray) -> ClassStats | None:
-        """Of all classes of the store, if the codes are its own and every segment has them."""
+        """Add up the statistics per class, if `codes` is y and every segment has them."""
         if self.manifest.target != "class" or not np.array_equal(codes, self.y):
             return None
-        d, c, there = (
-            self.manifest.shape[1],
-            len(self.class_names),
-            manifests.checksums_of(self.uri, self.manifest.content),
-        )
-        found = ClassStats(np.zeros((d, c)), np.zeros((d, c)), np.zeros((d, c), dtype=np.int64))
+        d, c = self.manifest.shape[1], len(self.class_names)
+        documents = manifests.checksums_of(self.uri, self.manifest.content)
+        stats = ClassStats(np.zeros((d, c)), np.zeros((d, c)), np.zeros((d, c), dtype=np.int64))
         for path in (f"uns/statistics/{s.name}/classes" for s in self.segments):
-            if f"{path}/zarr.json" not in there:
+            if f"{path}/zarr.json" not in documents:
                 return None
-            for name, total in zip(("sums", "squares", "counts"), found, strict=True):
+            for name, total in zip(("sums", "squares", "counts"), stats, strict=True):
                 part = self.store.read(f"{path}/{name}").reshape(d, -1)
-                # a segment knows the classes that there were when it came
+                # a segment holds the classes that there were when it was written
                 total[:, : part.shape[1]] += part
-        return found
+        return stats
 
     @cached_property
     def y(self) -> Any:
@@ -337,8 +336,8 @@ class Corpus:
         settings, the key, the content hash and the version. "fingerprint", "sample_shape" and
         "planted" come from the source.
         """
-        told = {k: v for k, v in asdict(self.manifest).items() if not k.endswith("bounds")}
-        told["sample_shape"] = self.manifest.source["sample_shape"]
-        told["planted"] = self.manifest.source["planted"]
-        told["fingerprint"] = self.manifest.source["fingerprint"]
-        return told
+        metadata = {k: v for k, v in asdict(self.manifest).items() if not k.endswith("bounds")}
+        metadata["sample_shape"] = self.manifest.source["sample_shape"]
+        metadata["planted"] = self.manifest.source["planted"]
+        metadata["fingerprint"] = self.manifest.source["fingerprint"]
+        return metadata

@@ -1,4 +1,4 @@
-"""What can go wrong between a source and a store; every message is one plain line."""
+"""Errors of sources and stores. Every message is one plain line."""
 
 
 class StoreError(ValueError):

@@ -256,7 +256,7 @@ def _write(target: str, corpus: Corpus, settings: dict[str, Any]) -> None:
     writer.group("uns", "dict")
     for path, dtype, none in (("index", np.int32, -1), ("distance", np.float64, np.inf)):
         zarr.create_array(
-            writer.recorded,
+            writer.recorder,
             name=path,
             shape=shape,
             dtype=dtype,

@@ -1,4 +1,4 @@
-"""`check`: everything a store holds, verified. `info`: what it is, as plain data."""
+"""`check` verifies everything that a store holds. `info` describes a store as plain data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from storage.format import verified
 from storage.opening import open as open_corpus
 from storage.tiles import StoreRef
 
-DOCUMENTS = 64  # a task
+DOCUMENTS = 64  # per task
 
 
 class Report(NamedTuple):
@@ -97,10 +97,10 @@ def check(uri: str | os.PathLike[str]) -> Report:
     parts = [keys[i : i + DOCUMENTS] for i in range(0, len(keys), DOCUMENTS)]
     problems = [
         line
-        for found in engine.map_tiles(
+        for lines in engine.map_tiles(
             _check_documents, parts, corpus.store, label="check documents"
         )
-        for line in found
+        for line in lines
     ]
     if not problems:
         for tiles in (corpus.X.row_tiles, corpus.X.column_tiles):
@@ -119,20 +119,17 @@ def _check_documents(keys: list[str], store: StoreRef) -> list[str]:
         try:
             document = manifests.get(store.uri, key)
         except FileNotFoundError:
-            problems.append(f"{verified.where(key)} is missing")
+            problems.append(f"{verified.document_name(key)} is missing")
             continue
-        own = document[-4:] == google_crc32c.value(document[:-4]).to_bytes(
-            4, "little"
-        ) or key.endswith("zarr.json")
-        if not own or manifests.checksum(key, document) != checksums[key]:
-            problems.append(f"{verified.where(key)} is damaged")
+        crc = google_crc32c.value(document[:-4]).to_bytes(4, "little")
+        consistent = key.endswith("zarr.json") or document[-4:] == crc
+        if not consistent or manifests.checksum(key, document) != checksums[key]:
+            problems.append(f"{verified.document_name(key)} is damaged")
     return problems
 
 
 def _check_tile(tile: Any) -> str | None:
-    """Whether the tile's indices are in bounds and increase, and its values are finite and not
-    zero.
-    """
+    """Return the fault of a tile, or None if its indices and values are as they must be."""
     block = tile.load()
     name = f"{block.format} tile [{tile.start}, {tile.stop})"
     inside = block.nnz == 0 or (
@@ -226,7 +223,7 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _sizes(uri: str) -> dict[str, int]:
-    """Bytes on disk: by rows, by columns, and the rest."""
+    """Return the bytes on disk by rows, by columns, and of the rest."""
     fs, base = fsspec.core.url_to_fs(uri)
     sizes = {"by rows": 0, "by columns": 0, "names, labels and statistics": 0}
     for path, size in fs.du(base, total=False).items():

@@ -29,7 +29,7 @@ class StoreRef:
 
 @dataclass(frozen=True)
 class RowTile:
-    """Rows of the store from `first` on; they are rows [start, stop) of the matrix."""
+    """Rows [start, stop) of the matrix, which the store holds from row `first` on."""
 
     store: StoreRef
     first: int
@@ -51,7 +51,7 @@ class RowTile:
         )
 
     def cut(self, low: int, high: int) -> RowTile:
-        """The tile of its rows [low, high); only the chunks that hold them are read."""
+        """Return a tile of rows [low, high) of this one. Only the chunks with them are read."""
         return RowTile(self.store, self.first + low, self.start + low, self.start + high, self.d)
 
 
@@ -59,7 +59,7 @@ class RowTile:
 class ColumnTile:
     """Columns [start, stop) of some segments, one below the other.
 
-    `lengths`: the segments' rows.
+    `lengths` holds the number of rows per segment.
     """
 
     store: StoreRef
@@ -77,7 +77,7 @@ class ColumnTile:
         return self.columns(np.arange(self.stop - self.start))
 
     def columns(self, index: AnyArray) -> sp.csc_array:
-        """Some of the tile's columns (increasing); only the chunks that hold them are read."""
+        """Read some columns of the tile (increasing). Only the chunks with them are read."""
         index = np.asarray(index)
         parts = [self._read(f"uns/columns/{name}", index) for name in self.segments]
         firsts = np.cumsum([0, *self.lengths])
@@ -95,14 +95,14 @@ class ColumnTile:
         )
 
     def _read(self, path: str, index: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray]:
-        """Data, rows and indptr of the columns in one segment."""
+        """Read data, rows and indptr of some columns of one segment."""
         edges = self.store.read(f"{path}/indptr", self.start, self.stop + 1)
         starts, stops = edges[index], edges[index + 1]
         indptr = np.concatenate([[0], np.cumsum(stops - starts)])
         data, rows = np.empty(indptr[-1], dtype=np.float32), np.empty(indptr[-1], dtype=np.int32)
         for a, b in _runs(starts, stops, self.store.chunk(f"{path}/data")):
             begin = starts[a]
-            wanted: Any = slice(None)  # all that lies there, unless some columns are left out
+            wanted: Any = slice(None)  # all that is read, unless some columns are left out
             if not np.array_equal(starts[a + 1 : b], stops[a : b - 1]):
                 wanted = np.repeat(
                     starts[a:b] - begin - indptr[a:b], np.diff(indptr[a : b + 1])
@@ -115,7 +115,7 @@ class ColumnTile:
 
 
 def _runs(starts: AnyArray, stops: AnyArray, chunk: int) -> Iterator[tuple[int, int]]:
-    """Runs [a, b) of columns between which no whole chunk lies."""
+    """Yield runs [a, b) of columns that are read at once, as no whole chunk lies between them."""
     if not len(starts):
         return
     gaps = np.flatnonzero(starts[1:] // chunk > np.maximum(stops[:-1] - 1, 0) // chunk + 1) + 1
@@ -125,12 +125,12 @@ def _runs(starts: AnyArray, stops: AnyArray, chunk: int) -> Iterator[tuple[int, 
 def _stack(
     parts: Sequence[tuple[AnyArray, AnyArray, AnyArray]],
 ) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """CSC blocks one below the other."""
+    """Stack CSC blocks, given as (data, rows, indptr), one below the other."""
     indptr = np.sum([p for _, _, p in parts], axis=0)
     data, rows = np.empty(indptr[-1], dtype=parts[0][0].dtype), np.empty(indptr[-1], dtype=np.int32)
     begin = indptr[:-1].copy()
-    for values, indices, own in parts:
-        where = np.repeat(begin - own[:-1], np.diff(own)) + np.arange(own[-1])
+    for values, indices, ends in parts:
+        where = np.repeat(begin - ends[:-1], np.diff(ends)) + np.arange(ends[-1])
         data[where], rows[where] = values, indices
-        begin += np.diff(own)
+        begin += np.diff(ends)
     return data, rows, indptr

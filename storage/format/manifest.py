@@ -1,17 +1,17 @@
-"""How a store lies in Zarr: a group in AnnData's published layout, with our manifest in its
-attributes.
+"""The layout of a store: a Zarr group in AnnData's published layout, with our manifest as an
+attribute.
 
     zarr.json                   AnnData's root; its attribute "bigfs" is the manifest, written last
     X/                          csr_matrix: data, indices, indptr; all rows, training rows first
     obs/  var/  obsm/           labels, splits, sample names; feature names and idf; label sets
     uns/columns/<segment>/      csc_matrix of one segment of rows, all columns
-    uns/statistics/<segment>/   sums, squares of its columns
-    uns/checksums/              a JSON text: the checksum of every document; its hash is in the
-        manifest
+    uns/statistics/<segment>/   sums and sums of squares of its columns
+    uns/checksums/              a JSON text with the checksum of every document; the manifest holds
+                                its hash
 
-The column layout is kept by segments of rows (one a split, one more for every append), so that a
-split is a choice of segments and appending writes a segment. Zarr reads a missing chunk as zeros
-and a swapped one as numbers; here every document is looked up in the checksums as it is read.
+The layout by columns is kept per segment of rows: one per split, and one more for every append.
+So a split is a choice of segments, and appending writes a segment. Zarr reads a missing chunk as
+zeros and a swapped one as numbers. Here every document is compared with its checksum as it is read.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from storage.format import validation
 
 VERSION = 1
 MANIFEST, CHECKSUMS = "zarr.json", "uns/checksums"
-CHUNK = 1 << 18  # values: 1 MB of float32 or int32
-# values a chunk of what there is one of per row or column; names
-PER_ROW, PER_COLUMN, STRINGS = 1 << 18, 1 << 16, 1 << 15
+CHUNK = 1 << 18  # values per chunk: 1 MB of float32 or int32
+# values per chunk of arrays with one value per row, with one per column, and of strings
+ROW_CHUNK, COLUMN_CHUNK, STRING_CHUNK = 1 << 18, 1 << 16, 1 << 15
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Rows [start, stop) whose columns are stored together; all of one split."""
+    """Rows [start, stop) of one split, whose columns are stored together."""
 
     name: str
     split: str | None
@@ -51,7 +51,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a store is. `key` says of what it was made: equal keys, equal stores."""
+    """Metadata of a store. `key` stands for source and settings: equal keys mean equal stores."""
 
     key: str
     shape: tuple[int, int]
@@ -61,7 +61,7 @@ class Manifest:
     row_bounds: tuple[int, ...]
     column_bounds: tuple[int, ...]
     named: tuple[bool, bool]  # whether samples and features have names
-    source: dict[str, Any]  # uri, format, fingerprint, and what the source told of itself
+    source: dict[str, Any]  # uri, format, fingerprint and other facts about the source
     settings: dict[str, Any]
     content: str = ""  # the hash of the checksums, hence of everything stored
     version: int = VERSION
@@ -71,7 +71,7 @@ class Manifest:
 
 
 def absolute(uri: str | os.PathLike[str]) -> str:
-    """A URL as it is; a path from the root, because workers may run elsewhere."""
+    """Return a URL as it is, and a path from the root, because workers may run elsewhere."""
     uri = str(uri).removeprefix("file://")
     if "://" not in uri:
         return os.path.abspath(uri)
@@ -88,6 +88,7 @@ def absolute(uri: str | os.PathLike[str]) -> str:
 
 
 def store_at(uri: str, *, read_only: bool = False) -> Store:
+    """Return the Zarr store at a path or URL."""
     return (
         FsspecStore.from_url(uri, read_only=read_only)
         if "://" in uri
@@ -96,17 +97,19 @@ def store_at(uri: str, *, read_only: bool = False) -> Store:
 
 
 def put(uri: str, name: str, document: bytes) -> None:
+    """Write a document of a store."""
     with fsspec.open(f"{uri}/{name}", "wb") as file:
         file.write(document)
 
 
 def get(uri: str, name: str) -> bytes:
+    """Read a document of a store."""
     with fsspec.open(f"{uri}/{name}", "rb") as file:
         return file.read()
 
 
 def exists(uri: str) -> bool:
-    """Whether a finished store is there; true of a damaged one too."""
+    """Return whether a finished store is there, damaged or not."""
     try:
         return b'"bigfs"' in get(uri, MANIFEST)
     except (FileNotFoundError, NotADirectoryError):
@@ -118,8 +121,9 @@ def exists(uri: str) -> bool:
 
 
 def _clients_errors() -> tuple[type[Exception], ...]:
-    """What clients of object stores raise for a server that does not answer or credentials that are
-    not there: no OSError.
+    """Return the errors of clients of object stores that are no OSError.
+
+    They mean that a server does not answer, or that credentials are missing.
     """
     kinds = {"botocore.exceptions": "BotoCoreError", "aiohttp": "ClientError"}
     return tuple(
@@ -130,13 +134,14 @@ def _clients_errors() -> tuple[type[Exception], ...]:
 
 
 def digest(document: bytes) -> str:
+    """Return the hash of a document."""
     return hashlib.blake2b(document, digest_size=16).hexdigest()
 
 
 def checksum(key: str, document: Any) -> str:
-    """Of bytes, or a buffer of Zarr's.
+    """Return the checksum of a document, given as bytes or as a buffer of Zarr's.
 
-    A chunk ends with its own CRC-32C, which its codec verifies; other documents are hashed.
+    A chunk ends with its own CRC-32C, which its codec verifies. Other documents are hashed.
     """
     part = document if key.endswith("zarr.json") else document[-4:]
     part = part if isinstance(part, bytes) else part.to_bytes()
@@ -147,12 +152,14 @@ def checksum(key: str, document: Any) -> str:
 
 
 def manifest_of(uri: str) -> Manifest:
-    """The manifest of a finished store.
+    """Read the manifest of a finished store.
 
     Raises
     ------
-    StoreError : nothing there, not a store, or one of a newer version.
-    Damaged : the manifest is not what was written.
+    StoreError
+        Nothing is there, or no store, or one of a newer version.
+    Damaged
+        The manifest is not what was written.
     """
     body = sealed(uri)
     if "segments" not in body:
@@ -172,7 +179,7 @@ def manifest_of(uri: str) -> Manifest:
 
 
 def sealed(uri: str) -> dict[str, Any]:
-    """What `seal` wrote; raises as `manifest_of`."""
+    """Read what `seal` wrote. Raises the errors of `manifest_of`."""
     if not exists(uri):
         fs, path = fsspec.core.url_to_fs(uri)
         what = (
@@ -183,11 +190,11 @@ def sealed(uri: str) -> dict[str, Any]:
         raise StoreError(f"{uri} {what}")
     try:
         document = validation.parse(get(uri, MANIFEST))
-        told = document["attributes"]["bigfs"]
+        metadata = document["attributes"]["bigfs"]
         body, expected, version = (
-            told["manifest"],
-            told.pop("checksum"),
-            told["manifest"]["version"],
+            metadata["manifest"],
+            metadata.pop("checksum"),
+            metadata["manifest"]["version"],
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Damaged(
@@ -204,17 +211,19 @@ def sealed(uri: str) -> dict[str, Any]:
 
 
 def canonical(document: dict[str, Any]) -> bytes:
+    """Return a JSON document with sorted keys and no spaces."""
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
 @lru_cache(maxsize=8)
 def checksums_of(uri: str, content: str) -> dict[str, str]:
+    """Read the checksum of every document, by its key."""
     try:
         raw = get(uri, f"{CHECKSUMS}/c/0")
     except FileNotFoundError:
-        raise lost(uri, content, f"array {CHECKSUMS} is missing") from None
+        raise lost_document(uri, content, f"array {CHECKSUMS} is missing") from None
     if digest(raw) != content:
-        raise lost(uri, content, f"array {CHECKSUMS} is damaged")
+        raise lost_document(uri, content, f"array {CHECKSUMS} is damaged")
     try:
         listed = validation.parse(raw)
         validation.require_checksums(listed)
@@ -225,9 +234,8 @@ def checksums_of(uri: str, content: str) -> dict[str, str]:
     return listed
 
 
-def lost(uri: str, content: str, what: str) -> StoreError:
-    """Return the error for a document that is not what it was: the store was removed, was replaced,
-    or is damaged.
+def lost_document(uri: str, content: str, what: str) -> StoreError:
+    """Return the error for a changed document: the store was removed, was replaced or is damaged.
 
     Parameters
     ----------
@@ -236,7 +244,7 @@ def lost(uri: str, content: str, what: str) -> StoreError:
     content : str
         The hash of its content when it was opened.
     what : str
-        The document and what is wrong with it.
+        The document and its fault.
 
     Returns
     -------
@@ -250,6 +258,3 @@ def lost(uri: str, content: str, what: str) -> StoreError:
     if sealed(uri).get("content") != content:
         return StoreError(f"{uri} was replaced while it was in use: repeat the command")
     return Damaged(f"{uri}: {what}: restore it or stage again")
-
-
-# --- reading, never a wrong number ----------------------------------------------------------------

@@ -1,6 +1,4 @@
-"""Whether a store's own documents are what bigfs writes: a forged or foreign one is refused before
-anything acts on it.
-"""
+"""Checks of a store's own documents. A forged or foreign one is refused before anything uses it."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-# codecs that make numbers and texts of bytes; others (pickle) may make anything
+# codecs that decode bytes to numbers and text; others, such as pickle, may run code
 CODECS = {
     *("blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd"),
     *("adler32", "crc32", "crc32c", "fletcher32", "jenkins_lookup3"),
@@ -27,14 +25,20 @@ CODECS = {
     ),
     *("sharding_indexed", "vlen-bytes", "vlen-utf8"),
 }
-# where Zarr's metadata name codecs
+# fields of Zarr's metadata that name codecs
 LISTS = ("codecs", "compressor", "compressors", "filters", "index_codecs")
 FIELDS = {
     *("key", "shape", "nnz", "target", "segments", "row_bounds", "column_bounds"),
     *("named", "source", "settings", "content", "version"),
 }
 TARGETS = (None, "class", "real", "multilabel")
-TOLD = {"uri", "format", "fingerprint", "sample_shape", "planted"}  # what a source says of itself
+SOURCE_FIELDS = {
+    "uri",
+    "format",
+    "fingerprint",
+    "sample_shape",
+    "planted",
+}  # of the source
 
 
 def parse(document: bytes) -> dict[str, Any]:
@@ -65,8 +69,7 @@ def parse(document: bytes) -> dict[str, Any]:
 
 
 def require_manifest(body: dict[str, Any]) -> None:
-    """Refuse a manifest whose fields contradict one another or are of other types than bigfs
-    writes.
+    """Refuse a manifest with contradicting fields, or with types that bigfs does not write.
 
     Parameters
     ----------
@@ -85,7 +88,7 @@ def require_manifest(body: dict[str, Any]) -> None:
     _require(body, "column_bounds", lambda value: _are_bounds(value, d))
     _require(body, "named", lambda value: all(isinstance(v, bool) for v in value), length=2)
     _require(body, "segments", lambda value: _are_segments(value, n))
-    _require(body, "source", lambda value: isinstance(value, dict) and set(value) >= TOLD)
+    _require(body, "source", lambda value: isinstance(value, dict) and set(value) >= SOURCE_FIELDS)
     _require(body, "settings", lambda value: isinstance(value, dict) and "tile_rows" in value)
     for name in ("key", "content"):
         _require(body, name, lambda value: isinstance(value, str))
@@ -135,12 +138,13 @@ def _are_bounds(value: Any, end: int) -> bool:
 
 
 def _are_segments(value: Any, n: int) -> bool:
-    """Whether they follow one another over all rows; a name is a number, since it becomes part of a
-    path.
+    """Return whether segments follow one another over all rows.
+
+    The name of a segment must be its number, because it becomes part of a path.
     """
     if not isinstance(value, list | tuple) or not value:
         return False
-    at = 0
+    row = 0
     for i, segment in enumerate(value):
         if (
             not isinstance(segment, dict)
@@ -152,10 +156,10 @@ def _are_segments(value: Any, n: int) -> bool:
             [segment["start"], segment["stop"], segment["nnz"]]
         ):
             return False
-        if segment["start"] != at or segment["stop"] < at:
+        if segment["start"] != row or segment["stop"] < row:
             return False
-        at = segment["stop"]
-    return bool(at == n)
+        row = segment["stop"]
+    return bool(row == n)
 
 
 def require_checksums(listed: dict[str, Any]) -> None:
@@ -177,12 +181,12 @@ def require_checksums(listed: dict[str, Any]) -> None:
 
 
 def require_codecs(key: str, document: Any) -> None:
-    """Refuse metadata of Zarr that name a codec which may run code.
+    """Refuse Zarr metadata that name a codec which may run code.
 
     Parameters
     ----------
     key : str
-        The document's name in its store. Other documents than metadata pass.
+        The name of the document in its store. Documents other than metadata pass.
     document : Buffer
         The document, as Zarr has it.
 
@@ -199,7 +203,7 @@ def require_codecs(key: str, document: Any) -> None:
 
 
 def _codecs(value: Any) -> Iterator[Any]:
-    """The names of all codecs in metadata, also in consolidated ones and in shards."""
+    """Yield the names of all codecs in metadata, also in consolidated ones and in shards."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if name == "attributes":

@@ -1,4 +1,4 @@
-"""Reads of a store, never a wrong number: every document is compared with its checksum."""
+"""Reads of a store that never give a wrong number: every document is checked as it is read."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from zarr.storage import WrapperStore
 from bigfs.types import AnyArray
 from storage.errors import Damaged, StoreError
 from storage.format import validation
-from storage.format.manifest import checksum, checksums_of, lost, store_at
+from storage.format.manifest import checksum, checksums_of, lost_document, store_at
 
 
-class Verified(WrapperStore[Store]):
-    """Compares every document read with its checksum: a missing or exchanged one is an error."""
+class VerifiedStore(WrapperStore[Store]):
+    """Compare every document read with its checksum. A missing or swapped one is an error."""
 
     def __init__(self, store: Store, uri: str = "", content: str = "") -> None:
         super().__init__(store)
         self.uri, self.content = uri, content
         self.checksums = checksums_of(uri, content) if content else {}
 
-    def _with_store(self, store: Store) -> Verified:
-        return Verified(store, self.uri, self.content)
+    def _with_store(self, store: Store) -> VerifiedStore:
+        return VerifiedStore(store, self.uri, self.content)
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         value = await self._store.get(key, prototype, byte_range)
         expected = self.checksums.get(key)
         if value is None and expected is not None:
-            raise lost(self.uri, self.content, f"{where(key)} is missing")
+            raise lost_document(self.uri, self.content, f"{document_name(key)} is missing")
         if expected is not None and byte_range is None and checksum(key, value) != expected:
-            raise lost(self.uri, self.content, f"{where(key)} is damaged")
+            raise lost_document(self.uri, self.content, f"{document_name(key)} is damaged")
         if value is not None:
             try:
                 validation.require_codecs(key, value)
@@ -42,32 +42,33 @@ class Verified(WrapperStore[Store]):
         return value
 
 
-def where(key: str) -> str:
-    """A document's key in words."""
+def document_name(key: str) -> str:
+    """Return the name of a document for messages."""
     array, is_chunk, chunk = key.partition("/c/")
     return f"chunk {chunk} of array {array}" if is_chunk else f"document {key}"
 
 
 @lru_cache(maxsize=8)
 def root(uri: str, content: str) -> zarr.Group:
-    """The store's group, for reading; kept open in each process."""
-    verified = Verified(store_at(uri, read_only=True), uri, content)
+    """Open the group of a store for reading. Each process keeps it open."""
+    verified = VerifiedStore(store_at(uri, read_only=True), uri, content)
     return zarr.open_group(verified, mode="r", zarr_format=3, use_consolidated=False)
 
 
 @lru_cache(maxsize=64)
 def array(uri: str, content: str, path: str) -> zarr.Array[Any]:
+    """Open an array of a store for reading."""
     try:
         found = root(uri, content)[path]
     except KeyError:
-        raise lost(uri, content, f"array {path} is missing") from None
+        raise lost_document(uri, content, f"array {path} is missing") from None
     if not isinstance(found, zarr.Array):
         raise Damaged(f"{uri}: {path} is not an array: restore it or stage again")
     return found
 
 
 def read(uri: str, content: str, path: str, start: int = 0, stop: int | None = None) -> AnyArray:
-    """Values [start, stop) of a 1-d array; a chunk that fails its checksum is named."""
+    """Read values [start, stop) of a 1-d array. The error names a damaged chunk."""
     source = array(uri, content, path)
     stop = source.shape[0] if stop is None else stop
     if stop <= start:

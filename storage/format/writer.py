@@ -1,6 +1,4 @@
-"""Writing a store: arrays and groups with their AnnData encodings, the checksum of every document,
-and the manifest last.
-"""
+"""Write a store: arrays and groups with AnnData encodings, their checksums, the manifest last."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from storage.format.manifest import (
     CHECKSUMS,
     CHUNK,
     MANIFEST,
-    STRINGS,
+    STRING_CHUNK,
     Manifest,
     canonical,
     checksum,
@@ -28,15 +26,15 @@ from storage.format.manifest import (
     store_at,
 )
 
-HELD = 8  # chunks that a stream of numbers holds
-# LZ4 writes five times as fast as zstd and reads twice as fast, and the store is a tenth larger;
-# names are worth zstd.
-# By bits, floats get a tenth smaller; integers are smaller and faster by bytes.
+CHUNKS_HELD = 8  # by a stream of numbers
+# LZ4 writes five times as fast as zstd and reads twice as fast, for a store that is a tenth larger.
+# Strings take zstd. Shuffling bits makes floats a tenth smaller; integers are smaller and faster
+# with shuffled bytes.
 CODEC: dict[str, tuple[Any, int, Any]] = {"f": ("lz4", 5, "bitshuffle"), "i": ("lz4", 5, "shuffle")}
 
 
-class Recorded(WrapperStore[Store]):
-    """Notes the checksum of every document written through it."""
+class ChecksumRecorder(WrapperStore[Store]):
+    """Keep the checksum of every document written through this store."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -47,26 +45,26 @@ class Recorded(WrapperStore[Store]):
         await self._store.set(key, value)
 
     async def set_if_not_exists(self, key: str, value: Any) -> None:
-        # an array's parents: a group there keeps its attributes
+        # Zarr creates the parents of an array so; a group that is there keeps its attributes
         if not await self._store.exists(key):
             await self.set(key, value)
 
 
 class Writer:
-    """The arrays and groups of a store that is being built, with their AnnData encodings."""
+    """Write the arrays and groups of a store that is being built, with their AnnData encodings."""
 
     def __init__(self, uri: str, chunk: int = CHUNK) -> None:
         self.uri, self.chunk = uri, chunk
-        self.recorded = Recorded(store_at(uri))
+        self.recorder = ChecksumRecorder(store_at(uri))
 
     @property
     def checksums(self) -> dict[str, str]:
-        return self.recorded.checksums
+        return self.recorder.checksums
 
     def group(self, path: str, encoding: str, version: str = "0.1.0", **attributes: Any) -> None:
         attributes = {"encoding-type": encoding, "encoding-version": version, **attributes}
         zarr.create_group(
-            self.recorded, path=path, zarr_format=3, overwrite=False, attributes=attributes
+            self.recorder, path=path, zarr_format=3, overwrite=False, attributes=attributes
         )
 
     def create(
@@ -78,10 +76,10 @@ class Writer:
         encoding: str = "array",
         compressors: Any = None,
     ) -> None:
-        """An empty array, to be filled by `fill`."""
+        """Create an array that `fill` fills."""
         name, level, shuffle = CODEC.get(np.dtype(dtype).kind, ("zstd", 3, "shuffle"))
         zarr.create_array(
-            self.recorded,
+            self.recorder,
             name=path,
             shape=(length,),
             dtype=dtype,
@@ -96,16 +94,16 @@ class Writer:
         )
 
     def extend(self, path: str, length: int) -> None:
-        """Make an array longer; its chunks stay."""
-        zarr.open_array(self.recorded, path=path, mode="r+", zarr_format=3).resize((length,))
+        """Make an array longer. Its chunks stay."""
+        zarr.open_array(self.recorder, path=path, mode="r+", zarr_format=3).resize((length,))
 
     def attribute(self, path: str, **attributes: Any) -> None:
         zarr.open_group(
-            self.recorded, path=path, mode="r+", zarr_format=3, use_consolidated=False
+            self.recorder, path=path, mode="r+", zarr_format=3, use_consolidated=False
         ).attrs.update(attributes)
 
     def write(self, path: str, values: Any, chunk: int | None = None) -> None:
-        """A whole array: numbers or strings."""
+        """Write a whole array of numbers or strings."""
         values = np.asarray(values)
         self.stream(
             path, len(values), str if values.dtype.kind in "OUST" else values.dtype, [values], chunk
@@ -119,50 +117,54 @@ class Writer:
         parts: Iterable[AnyArray],
         chunk: int | None = None,
     ) -> None:
-        """A whole array from parts of any length, in order; some chunks are held at a time."""
+        """Write a whole array from parts of any length, in order. Memory holds some chunks."""
         text = dtype is str
         self.create(
-            path, length, dtype, STRINGS if text else chunk, "string-array" if text else "array"
+            path,
+            length,
+            dtype,
+            STRING_CHUNK if text else chunk,
+            "string-array" if text else "array",
         )
         self.append(path, 0, parts)
 
     def append(self, path: str, start: int, parts: Iterable[AnyArray]) -> None:
-        """The values of an array from `start` on, from parts of any length."""
-        target = unpublished(self.uri, path)
-        held = target.chunks[0] * (1 if target.dtype.kind in "OUST" else HELD)
-        for at, values in _regrouped(parts, start, held):
-            self.checksums.update(fill(self.uri, path, at, values))
+        """Write the values of an array from `start` on, from parts of any length."""
+        target = open_unpublished(self.uri, path)
+        held = target.chunks[0] * (1 if target.dtype.kind in "OUST" else CHUNKS_HELD)
+        for first, values in _regroup(parts, start, held):
+            self.checksums.update(fill(self.uri, path, first, values))
 
 
-def _regrouped(parts: Iterable[AnyArray], start: int, size: int) -> Iterator[tuple[int, AnyArray]]:
-    """(place, values): the parts joined and cut where places are multiples of `size`."""
+def _regroup(parts: Iterable[AnyArray], start: int, size: int) -> Iterator[tuple[int, AnyArray]]:
+    """Join parts and cut them at multiples of `size`. Yields (index of first value, values)."""
     held: list[AnyArray] = []
-    at, room = start, size - start % size
+    first, room = start, size - start % size
     for part in parts:
         while len(part):
             held.append(part[:room])
             part, room = part[room:], room - len(held[-1])
             if not room:
                 values = np.concatenate(held) if len(held) > 1 else held[0]
-                yield at, values
-                at, room, held = at + len(values), size, []
+                yield first, values
+                first, room, held = first + len(values), size, []
     if held:
-        yield at, np.concatenate(held)
+        yield first, np.concatenate(held)
 
 
 def fill(uri: str, path: str, start: int, values: AnyArray) -> dict[str, str]:
-    """Write whole chunks of an array from `start` on; returns their checksums."""
-    recorded = Recorded(store_at(uri))
-    target = zarr.open_array(recorded, path=path, mode="r+", zarr_format=3)
+    """Write whole chunks of an array from `start` on. Returns their checksums."""
+    recorder = ChecksumRecorder(store_at(uri))
+    target = zarr.open_array(recorder, path=path, mode="r+", zarr_format=3)
     if len(values):
         target[start : start + len(values)] = (
             values.astype(object) if values.dtype.kind == "U" else values
         )
-    return recorded.checksums
+    return recorder.checksums
 
 
-def unpublished(uri: str, path: str) -> zarr.Array[Any]:
-    """An array of a store that is being built."""
+def open_unpublished(uri: str, path: str) -> zarr.Array[Any]:
+    """Open an array of a store that is being built."""
     return zarr.open_array(store_at(uri, read_only=True), path=path, mode="r", zarr_format=3)
 
 
@@ -170,23 +172,23 @@ def unpublished(uri: str, path: str) -> zarr.Array[Any]:
 
 
 def publish(writer: Writer, manifest: Manifest) -> Manifest:
-    """Write the checksums and then the manifest, with which the store exists."""
+    """Write the checksums and then the manifest, which makes the store exist."""
     return replace(manifest, content=seal(writer, asdict(manifest)))
 
 
 def seal(writer: Writer, body: dict[str, Any]) -> str:
-    """Write the checksums, then `body` with their hash as its `content`; returns the hash."""
+    """Write the checksums, then `body` with their hash as its `content`. Returns the hash."""
     uri, checksums = writer.uri, writer.checksums
-    checksums.pop(MANIFEST, None)  # of the group without a manifest that Zarr made above our arrays
-    own = f"{CHECKSUMS}/zarr.json"
-    length = len(_listed(checksums | {own: digest(b"")}))
+    checksums.pop(MANIFEST, None)  # Zarr made the root group; its document is replaced below
+    array_key = f"{CHECKSUMS}/zarr.json"
+    length = len(_listed(checksums | {array_key: digest(b"")}))
     writer.create(CHECKSUMS, length, np.uint8, chunk=length, compressors=())
     listed = _listed(checksums)
     fill(uri, CHECKSUMS, 0, np.frombuffer(listed, dtype=np.uint8))
-    told: dict[str, Any] = {"manifest": body | {"content": digest(listed)}}
-    attributes = {"encoding-type": "anndata", "encoding-version": "0.1.0", "bigfs": told}
+    metadata: dict[str, Any] = {"manifest": body | {"content": digest(listed)}}
+    attributes = {"encoding-type": "anndata", "encoding-version": "0.1.0", "bigfs": metadata}
     document: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
-    told["checksum"] = digest(canonical(document))
+    metadata["checksum"] = digest(canonical(document))
     put(uri, MANIFEST, canonical(document))
     return digest(listed)
 

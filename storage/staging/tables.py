@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bigfs.types import AnyArray
-from storage.format.manifest import PER_COLUMN, PER_ROW, STRINGS, Segment
+from storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK, STRING_CHUNK, Segment
 from storage.format.writer import Writer
 from storage.staging import labels
 from storage.staging.labels import Target
@@ -36,7 +36,7 @@ def write_samples(
     if target.kind == "class":
         write_categories(writer, "obs/label", n, y(), target.class_names)
     elif target.kind == "real":
-        writer.stream("obs/label", n, np.float64, y(), PER_ROW)
+        writer.stream("obs/label", n, np.float64, y(), ROW_CHUNK)
     elif target.kind == "multilabel":
         write_sets(writer, n, y, target.class_names)
     if segments[0].split:
@@ -63,7 +63,8 @@ def names_of(spills: Sequence[Spill]) -> Parts | None:
 def row_numbers(start: int, stop: int) -> Iterator[AnyArray]:
     """Yield the numbers start … stop − 1 as text: the names of rows or columns without names."""
     return (
-        np.arange(a, min(a + STRINGS, stop)).astype(np.str_) for a in range(start, stop, STRINGS)
+        np.arange(a, min(a + STRING_CHUNK, stop)).astype(np.str_)
+        for a in range(start, stop, STRING_CHUNK)
     )
 
 
@@ -75,7 +76,9 @@ def write_categories(
         np.int8 if len(categories) < 128 else np.int16 if len(categories) < 1 << 15 else np.int32
     )
     writer.group(path, "categorical", "0.2.0", ordered=False)
-    writer.stream(f"{path}/codes", n, smallest, (part.astype(smallest) for part in codes), PER_ROW)
+    writer.stream(
+        f"{path}/codes", n, smallest, (part.astype(smallest) for part in codes), ROW_CHUNK
+    )
     writer.write(f"{path}/categories", np.array(categories, dtype=object))
 
 
@@ -89,21 +92,21 @@ def write_sets(writer: Writer, n: int, sets: Parts, class_names: Sequence[str]) 
         count,
         np.int8,
         (np.ones(part.nnz, dtype=np.int8) for part in sets()),
-        PER_ROW,
+        ROW_CHUNK,
     )
     writer.stream(
         "obsm/labels/indices",
         count,
         np.int32,
         (part.indices.astype(np.int32) for part in sets()),
-        PER_ROW,
+        ROW_CHUNK,
     )
     writer.stream(
         "obsm/labels/indptr",
         n + 1,
         np.int64,
         running_indptr(np.diff(part.indptr) for part in sets()),
-        PER_ROW,
+        ROW_CHUNK,
     )
     writer.write("uns/class_names", np.array(class_names, dtype=object))
 
@@ -147,17 +150,20 @@ def write_features(
             "var/_index",
             d,
             str,
-            (np.asarray(names[a : a + STRINGS], dtype=object) for a in range(0, d, STRINGS)),
+            (
+                np.asarray(names[a : a + STRING_CHUNK], dtype=object)
+                for a in range(0, d, STRING_CHUNK)
+            ),
         )
     else:
         writer.stream("var/_index", d, str, row_numbers(0, d))
     if idf is not None:
-        writer.write("var/idf", idf, PER_COLUMN)
+        writer.write("var/idf", idf, COLUMN_CHUNK)
     return names is not None or terms is not None
 
 
 def _term_lines(path: str) -> Iterator[AnyArray]:
     """Yield the lines of a file, some at a time."""
     with open(path, encoding="utf-8", newline="\n") as lines:
-        while some := [line[:-1] for line in islice(lines, STRINGS)]:
+        while some := [line[:-1] for line in islice(lines, STRING_CHUNK)]:
             yield np.array(some, dtype=object)

@@ -17,8 +17,8 @@ import numpy as np
 from bigfs import engine
 from bigfs.types import AnyArray
 from storage.format import manifest
-from storage.format.manifest import PER_COLUMN, PER_ROW
-from storage.format.writer import Writer, fill, unpublished
+from storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK
+from storage.format.writer import Writer, fill, open_unpublished
 from storage.staging import kernels
 from storage.staging.scratch import Spill, lengths_of, open_array, open_columns
 from storage.staging.tables import running_indptr
@@ -70,7 +70,7 @@ def write_rows(
     writer.create("X/data", nnz, np.float32)
     writer.create("X/indices", nnz, np.int32)
     fill_rows(writer, spills, 0, chunks)
-    writer.stream("X/indptr", shape[0] + 1, np.int64, running_indptr(lengths_of(spills)), PER_ROW)
+    writer.stream("X/indptr", shape[0] + 1, np.int64, running_indptr(lengths_of(spills)), ROW_CHUNK)
 
 
 def fill_rows(writer: Writer, spills: Sequence[Spill], before: int, chunks: int) -> None:
@@ -150,7 +150,7 @@ def write_columns(
     edges = np.array([(task.start, task.stop - 1) for task in tasks], dtype=np.int64).reshape(-1)
     columns, starts = np.zeros_like(edges), np.zeros_like(edges)
     counts = _running_counts(blocks, shape[1], edges, columns, starts)
-    writer.stream(f"{path}/indptr", shape[1] + 1, np.int64, counts, PER_COLUMN)
+    writer.stream(f"{path}/indptr", shape[1] + 1, np.int64, counts, COLUMN_CHUNK)
     spans = [
         ColumnSpan(int(first), int(last) + 1, task.start - int(head), task.stop - int(tail))
         for task, (first, last), (head, tail) in zip(
@@ -195,16 +195,16 @@ def _running_counts(
 
 def counts_of(writer: Writer, segments: Sequence[manifest.Segment], d: int) -> Iterator[AnyArray]:
     """Yield the non-zeros per column of all segments, some chunks of columns at a time."""
-    indptrs = [unpublished(writer.uri, f"uns/columns/{s.name}/indptr") for s in segments]
-    for first in range(0, d, 8 * PER_COLUMN):
-        last = min(first + 8 * PER_COLUMN, d)
+    indptrs = [open_unpublished(writer.uri, f"uns/columns/{s.name}/indptr") for s in segments]
+    for first in range(0, d, 8 * COLUMN_CHUNK):
+        last = min(first + 8 * COLUMN_CHUNK, d)
         yield sum(np.diff(indptr[first : last + 1]) for indptr in indptrs)  # type: ignore[misc]  # sum's start is a 0
 
 
 def _write_columns(
     task: EntryRange, span: ColumnSpan, uri: str, path: str, listing: str
 ) -> dict[str, str]:
-    present, cursor = _occupied_columns(unpublished(uri, f"{path}/indptr"), span)
+    present, cursor = _occupied_columns(open_unpublished(uri, f"{path}/indptr"), span)
     cursor -= task.start
     cursor[0] = 0  # the range may begin inside its first column
     size = task.stop - task.start
@@ -317,7 +317,7 @@ def write_statistics(
 
 def statistics_width(d: int, classes: int) -> int:
     """Return the columns per chunk: tens of chunks for all workers, each of bounded size."""
-    return min(PER_COLUMN, max(1 << 13, d // 32), max(1, (1 << 21) // max(classes, 1)))
+    return min(COLUMN_CHUNK, max(1 << 13, d // 32), max(1, (1 << 21) // max(classes, 1)))
 
 
 def _write_sums(
@@ -331,7 +331,7 @@ def _write_sums(
         np.zeros((width, classes), dtype=np.int32),
     )
     code = (
-        np.asarray(unpublished(uri, "obs/label/codes")[segment.start : segment.stop])
+        np.asarray(open_unpublished(uri, "obs/label/codes")[segment.start : segment.stop])
         if classes
         else sums
     )

@@ -164,13 +164,13 @@ def test_a_gather_reads_only_the_chunks_that_hold_its_columns(store, monkeypatch
     corpus = storage.open(store)
     index = np.array([3, 4, 977, 5000, 12_345, 19_999])
     expected = corpus.X.columns(np.arange(corpus.X.shape[1]))[:, index].toarray()
-    read, get = set(), verified.Verified.get
+    read, get = set(), verified.VerifiedStore.get
 
     async def noted(self, key, *given, **more):
         read.add(key)
         return await get(self, key, *given, **more)
 
-    monkeypatch.setattr(verified.Verified, "get", noted)
+    monkeypatch.setattr(verified.VerifiedStore, "get", noted)
     engine.clear_cache()
     np.testing.assert_array_equal(corpus.X.columns(index).toarray(), expected)
     chunks = {key for key in read if "/c/" in key and key.split("/")[-3] in ("data", "indices")}
