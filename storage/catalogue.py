@@ -1,8 +1,8 @@
-"""Public corpora by name: their shape, their home, and how they get here.
+"""Public corpora by name: their shapes, their URLs, and their download.
 
-Files come by pooch into one folder (`data_folder`): verified, and resumed when the connection broke
-off, if the server can send ranges. A checksum of None was never published: it is recorded in the
-folder's registry.txt when the file first lies there, and verified from then on.
+Pooch downloads files to one folder (`data_folder`) and verifies them. A download that broke off is
+resumed if the server can send ranges. If no checksum was published, that of the first download is
+recorded in the folder's registry.txt and verified from then on.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from storage.errors import SourceError
 
 REGISTRY = "registry.txt"
 RECORD = re.compile(r"(?P<name>.+) (?P<checksum>[0-9a-f]{64})")
-RETRIES = 2  # of a broken connection, before the user is asked
-FOLDER = "BIGFS_DATA"  # the environment variable that names another folder
+RETRIES = 2  # of a broken connection
+FOLDER = "BIGFS_DATA"  # environment variable with the name of another folder
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
 SCIKIT_FEATURE = "https://jundongl.github.io/scikit-feature/files/datasets"
-FIGSHARE = "https://ndownloader.figshare.com/files"  # where scikit-learn's fetchers get theirs
+FIGSHARE = "https://ndownloader.figshare.com/files"  # as in scikit-learn's fetchers
 
 
 class File(NamedTuple):
-    """One file to fetch; `checksum` as pooch writes it (sha256, or "md5:…")."""
+    """One file to download. `checksum` is in pooch's form (sha256, or "md5:…")."""
 
     url: str
     name: str
@@ -43,7 +43,7 @@ class File(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A corpus: `shape` (n, d) over all its files; `topics` is the name of the file with the labels, if they lie apart."""
+    """A corpus. `shape` is (n, d) over all files. `topics` names the file of labels, if it is separate."""
 
     title: str
     shape: tuple[int, int]
@@ -171,17 +171,18 @@ ENTRIES: dict[str, Entry] = {
 
 
 def data_folder() -> Path:
-    """Where fetched files lie: $BIGFS_DATA, else the user's cache folder for bigfs."""
+    """Return the folder of downloaded files: $BIGFS_DATA, else the user's cache folder for bigfs."""
     return Path(os.environ.get(FOLDER) or pooch.os_cache("bigfs"))
 
 
 def fetch(name: str) -> list[Path]:
-    """The files of a catalogued corpus, in its entry's order; what is not in `data_folder` yet is downloaded.
+    """Return the files of a corpus in the order of its entry, and download those that are missing.
 
     Raises
     ------
-    SourceError : no such name; a file can't be had (the message says what to put where); a file that
-        is not the one that was published or recorded.
+    SourceError
+        The name is unknown, a file cannot be downloaded (the message says where to put it), or a
+        file is not the one that was published or recorded.
     """
     if name not in ENTRIES:
         raise SourceError(f"unknown corpus {name!r}; the corpora are {', '.join(ENTRIES)}")
@@ -189,9 +190,9 @@ def fetch(name: str) -> list[Path]:
 
 
 def download(url: str) -> Path:
-    """The file behind an http(s) URL, kept in `data_folder`."""
+    """Download the file behind an http(s) URL to `data_folder`, unless it is there."""
     name = re.sub(r"\s", "-", urlsplit(url).path.rpartition("/")[2]) or "download"
-    if name == REGISTRY or name.startswith("."):  # our own files beside it
+    if name == REGISTRY or name.startswith("."):  # not the name of our own files there
         name = f"download-{name}"
     return _get(
         File(url, name),
@@ -204,15 +205,15 @@ def _get(file: File, folder: Path) -> Path:
     ownership.require_lock_file(folder / ".lock")
     with disk.naming_full_disk(folder), FileLock(folder / ".lock"):
         recorded = _read_registry(folder / REGISTRY)
-        known = file.checksum or recorded.get(file.name)
+        checksum = file.checksum or recorded.get(file.name)
         path = folder / file.name
-        if path.exists() and known and not _matches(path, known):
+        if path.exists() and checksum and not _matches(path, checksum):
             raise SourceError(
-                f"{path} is not the file that {file.url} had (checksum {known}): remove it and repeat the command"
+                f"{path} is not the file that {file.url} had (checksum {checksum}): remove it and repeat the command"
             )
         if not path.exists():
-            _download(file, known, folder)
-        if known is None:
+            _download(file, checksum, folder)
+        if checksum is None:
             recorded[file.name] = pooch.file_hash(str(path))
             (folder / REGISTRY).write_text(
                 "".join(f"{name} {checksum}\n" for name, checksum in sorted(recorded.items()))
@@ -221,7 +222,7 @@ def _get(file: File, folder: Path) -> Path:
 
 
 def _read_registry(registry: Path) -> dict[str, str]:
-    """The checksums that were recorded, by file."""
+    """Read the recorded checksums by the names of the files."""
     if not registry.exists():
         return {}
     lines = [RECORD.fullmatch(line) for line in registry.read_text(errors="replace").splitlines()]
@@ -232,16 +233,16 @@ def _read_registry(registry: Path) -> dict[str, str]:
     return {line["name"]: line["checksum"] for line in lines if line}
 
 
-def _matches(path: Path, known: str) -> bool:
-    algorithm, _, value = known.rpartition(":")
+def _matches(path: Path, checksum: str) -> bool:
+    algorithm, _, value = checksum.rpartition(":")
     return bool(pooch.file_hash(str(path), alg=algorithm or "sha256") == value)
 
 
-def _download(file: File, known: str | None, folder: Path) -> None:
+def _download(file: File, checksum: str | None, folder: Path) -> None:
     manager = pooch.create(
         path=folder,
         base_url="",
-        registry={file.name: known},
+        registry={file.name: checksum},
         urls={file.name: file.url},
         retry_if_failed=RETRIES,
     )
@@ -256,9 +257,9 @@ def _download(file: File, known: str | None, folder: Path) -> None:
             f"{file.name} cannot be downloaded from {host} ({type(error).__name__}): repeat the command to resume, "
             f"or download {file.url} yourself and put it at {folder / file.name}"
         ) from error
-    except ValueError as error:  # pooch's word for a checksum that differs
+    except ValueError as error:  # pooch raises it if the checksum differs
         raise SourceError(
-            f"{file.url} did not send the published file (checksum {known} expected): repeat the command, or report it"
+            f"{file.url} did not send the published file (checksum {checksum} expected): repeat the command, or report it"
         ) from error
 
 
@@ -275,10 +276,10 @@ def _quiet() -> Iterator[None]:
 
 
 def _resuming_downloader(part: Path) -> Callable[[str, Any, Any], None]:
-    """A downloader for pooch that goes on where a broken one stopped.
+    """Return a downloader for pooch that goes on where a broken download stopped.
 
-    It asks for the rest of the same version only (If-Range with the server's ETag or date), and starts
-    anew where the server gives neither or can't send ranges.
+    It asks for the rest of the same version only (If-Range with the server's ETag or date). It starts
+    anew if the server gives neither, or can't send ranges.
     """
     version = part.with_name(f"{part.name}.version")
 

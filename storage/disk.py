@@ -1,7 +1,7 @@
-"""Arrays onto disks that may be full, and back: .npy files and nothing else.
+"""Write and read .npy files, also on disks that are full.
 
-NumPy's own error for a full disk has no number and reads like a damaged file. A process that fills
-a mapped file on a full disk is killed by the system; here the room for the file is taken first.
+NumPy's own error for a full disk has no errno and reads like a damaged file. The system kills a
+process that fills a mapped file on a full disk, so the space for the file is allocated first.
 `np.load` takes a file that begins like a zip archive for one, and leaves it open if it is none.
 """
 
@@ -37,16 +37,14 @@ def save(path: str | os.PathLike[str], values: AnyArray) -> None:
     Raises
     ------
     OSError
-        As the system raises it, with its number.
+        The system's error, with its errno.
     """
     with open(path, "wb") as file:
         np.lib.format.write_array(_Plain(file), np.asarray(values), allow_pickle=False)
 
 
 class _Plain:
-    """A file that NumPy does not know as one: it then writes through Python, whose errors have
-    numbers.
-    """
+    """A file that NumPy does not take for one: it then writes through Python, with its errors."""
 
     def __init__(self, file: Any) -> None:
         self.write = file.write
@@ -86,7 +84,7 @@ def map_file(path: str | os.PathLike[str]) -> np.memmap[Any, Any]:
     Returns
     -------
     memmap
-        For reading only.
+        The array, read-only.
 
     Raises
     ------
@@ -99,23 +97,23 @@ def map_file(path: str | os.PathLike[str]) -> np.memmap[Any, Any]:
 def allocate(
     path: str | os.PathLike[str], dtype: Any, shape: tuple[int, ...], *, fortran_order: bool = False
 ) -> np.memmap[Any, Any]:
-    """Make a mapped .npy file whose room on the disk is taken already.
+    """Make a mapped .npy file with its space on the disk allocated.
 
     Parameters
     ----------
     path : str or path
         The file.
     dtype : dtype
-        Of the values.
+        Type of the values.
     shape : tuple of int
-        Of the array, which is zero at first.
+        Shape of the array.
     fortran_order : bool, default=False
-        Whether columns lie together.
+        Whether the array is stored by columns.
 
     Returns
     -------
     memmap
-        For reading and writing.
+        The array of zeros, for reading and writing.
 
     Raises
     ------
@@ -139,7 +137,7 @@ def naming_full_disk(*folders: Path) -> Iterator[None]:
     Parameters
     ----------
     *folders : Path
-        What the block writes to; the one with the least room is named.
+        The folders that the block writes to. The message names the fullest.
 
     Raises
     ------

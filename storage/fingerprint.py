@@ -1,13 +1,12 @@
-"""What tells one version of a source from another: a hash of its content, so that neither a name
-nor a date can deceive.
+"""The identity of a source: a hash of its content, independent of names and dates.
 
-Files of up to `WHOLE` bytes and `FILES` files together are hashed whole. Hashing takes some seconds
-for a gigabyte in the system's cache, a small part of staging it. Beyond that, blocks at fixed
-places stand for the content: the first, the last and `BLOCKS` between, of up to `FILES` files
-spread over the list. The absolute path, sizes and modification times then count too.
+Up to `FILES` files of up to `WHOLE` bytes together are hashed whole. This takes some seconds per
+gigabyte in the system's cache, a small part of staging it. Larger sources are hashed in blocks at
+fixed places: the first, the last and `BLOCKS` between, of up to `FILES` files spread over the list.
+Their absolute paths, sizes and modification times then count too.
 
-A process hashes files once: it looks again where their size, their dates (also the one that the
-system alone sets) or their inode changed.
+A process hashes files once. It hashes them again if their size, a date (also the one that only the
+system sets) or their inode changed.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ from typing import Any
 WHOLE = 1 << 30  # bytes
 FILES = 20_000
 BLOCK, BLOCKS = 1 << 20, 64
-VERSION = 2  # of the rule; version 1 took the base name, the size and the modification time
+VERSION = 2  # of the rule; rule 1 took the base name, the size and the modification time
 
 _first_rule: ContextVar[bool] = ContextVar("first_rule", default=False)
 _known: dict[str, str] = {}  # state of the files → their identity
 
 
 def fingerprint_of(*settings: object) -> str:
-    """A short hash of settings whose repr says all there is to say."""
+    """Return a short hash of settings, which their repr must describe fully."""
     return hashlib.blake2b(repr(settings).encode(), digest_size=12).hexdigest()
 
 
 @contextlib.contextmanager
 def first_rule() -> Iterator[None]:
-    """Identify files by rule 1 in the block: what stores of earlier versions were named after."""
+    """Identify files by rule 1 inside the block, as earlier versions did to name stores."""
     token = _first_rule.set(True)
     try:
         yield
@@ -45,7 +44,7 @@ def first_rule() -> Iterator[None]:
 
 
 def identity_of(paths: Iterable[str | Path], root: str | None = None) -> Any:
-    """Return what tells one version of some files from another.
+    """Return the identity of some files.
 
     Parameters
     ----------
@@ -59,10 +58,12 @@ def identity_of(paths: Iterable[str | Path], root: str | None = None) -> Any:
     str or list
         A hash; by rule 1 the list of (name, size, modification time).
 
-    Notes ----- Equal files are equal wherever they lie if they are hashed whole. Measured on a busy
-    machine of 2 cores, files in the system's cache: 3.9 s for a file of 1 GB (270 MB/s), 0.4 s for
-    one of 4 GB by its blocks, 0.07 s for the 20 Newsgroups archive (9 MB) and 2.2 s for its folder
-    of 18,846 files (36 MB), of which listing the folder takes half.
+    Notes
+    -----
+    Files that are hashed whole have the same identity wherever they lie. Measured on a busy machine
+    of 2 cores, with files in the system's cache: 3.9 s for a file of 1 GB (270 MB/s), 0.4 s for one
+    of 4 GB by its blocks, 0.07 s for the 20 Newsgroups archive (9 MB), and 2.2 s for its folder of
+    18,846 files (36 MB), of which listing the folder takes half.
     """
     files = [
         (Path(p).relative_to(root).as_posix() if root else Path(p).name, str(p), os.stat(p))
@@ -94,7 +95,7 @@ def _identity(files: list[tuple[str, str, os.stat_result]]) -> str:
 
 
 def _content(path: str, size: int, total: int) -> str:
-    """The hash of a file, or of its blocks where it is one of many or a large one."""
+    """Return the hash of a file, or of its blocks if it is large and the files are too."""
     content = hashlib.blake2b(digest_size=16)
     with open(path, "rb") as file:
         if total <= WHOLE or size <= BLOCK:

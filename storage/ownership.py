@@ -1,8 +1,7 @@
-"""Which folders the program made: it deletes those, and nothing else.
+"""Folders that the program made. It deletes those and nothing else.
 
-A folder of ours holds a marker file. The marker is written first and deleted last, so that what a
-killed process leaves is still known as ours. A folder may also be the URL of a place in an object
-store.
+Such a folder holds a marker file. The marker is written first and deleted last, so that the remains
+of a killed process are recognized. A folder may also be a URL in an object store.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ WORDS = b"bigfs works in this folder. It may delete the folder and all that it h
 
 
 def claim(folder: str | os.PathLike[str]) -> None:
-    """Make a folder and mark it as ours. A folder that is ours already stays as it is.
+    """Make a folder and mark it as ours, unless it is ours already.
 
     Parameters
     ----------
@@ -71,7 +70,7 @@ def is_ours(folder: str | os.PathLike[str]) -> bool:
 
 
 def discard(folder: str | os.PathLike[str]) -> None:
-    """Delete a folder of ours with all that it holds; one that does not exist is no error.
+    """Delete a folder of ours with all that it holds, if it exists.
 
     A file that can't be deleted now keeps the folder marked, and the next call deletes it.
 
@@ -109,7 +108,7 @@ def discard(folder: str | os.PathLike[str]) -> None:
 
 
 def release(folder: str | os.PathLike[str]) -> None:
-    """Delete the marker alone: the folder is the user's from now on.
+    """Delete the marker alone. From now on the folder is the user's.
 
     Parameters
     ----------
@@ -121,12 +120,12 @@ def release(folder: str | os.PathLike[str]) -> None:
 
 
 def in_the_way(path: str | os.PathLike[str]) -> StoreError:
-    """Return the error for something that the program did not make, at a name that it needs.
+    """Return the error for a file or folder of others at a name that the program needs.
 
     Parameters
     ----------
     path : str or path
-        What is there.
+        The file or folder.
 
     Returns
     -------
@@ -139,7 +138,7 @@ def in_the_way(path: str | os.PathLike[str]) -> StoreError:
 
 
 def require_lock_file(path: str | os.PathLike[str]) -> None:
-    """Refuse to lock a file with content: a lock file is always empty, and locking empties it.
+    """Refuse to lock a file with content, because locking empties it.
 
     Parameters
     ----------
@@ -149,7 +148,7 @@ def require_lock_file(path: str | os.PathLike[str]) -> None:
     Raises
     ------
     StoreError
-        Something else has that name.
+        Something other than a lock file has that name.
     """
     if os.path.lexists(path) and (
         os.path.islink(path) or not os.path.isfile(path) or os.path.getsize(path)
