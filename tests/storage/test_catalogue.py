@@ -242,7 +242,7 @@ def test_rcv1_takes_its_topics_from_their_own_file(site, monkeypatch, tmp_path):
     site.files["/topics.gz"] = (gzip.compress(b"E11 2286 1\n"), '"2"')
     (tmp_path / "data" / "topical" / "topics.gz").unlink()
     (tmp_path / "data" / "topical" / "registry.txt").unlink()
-    sources.joined._about.cache_clear()
+    sources.joined._read_topics.cache_clear()
     source = sources.find("topical").unpacked(tmp_path)
     with pytest.raises(SourceError, match="no topic for document 2287"):
         source.read(source.pieces(10**6)[0])
