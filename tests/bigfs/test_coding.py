@@ -2,15 +2,14 @@
 is the same to the bit.
 """
 
-import warnings
-
 import numpy as np
 import pytest
 
 import storage
 from bigfs import JGSC, RJGSC, SMR, engine
-from bigfs.result import NotConverged, observed
+from bigfs.result import observed
 from storage.runs import Checkpoint
+from tests.helpers.fitting import fit_few_steps
 
 pytestmark = pytest.mark.slow
 
@@ -39,9 +38,7 @@ def stores(tmp_path_factory):
 def fit(method, uri):
     corpus = storage.open(uri)
     assert len(corpus.X.row_tiles) > 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConverged)  # a few steps are compared
-        return METHODS[method]().fit(corpus.X, corpus.y)
+    return fit_few_steps(METHODS[method](), corpus.X, corpus.y)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from bigfs.coding import dictionary
 from bigfs.coding.dictionary import NoSpams, default_atoms, learn_atoms
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, observed
+from tests.helpers.fitting import MemoryCheckpoint
 
 pytestmark = pytest.mark.slow
 
@@ -167,32 +168,13 @@ def test_atoms_are_in_the_unit_ball_and_the_history_counts_batches(signals):
     assert np.isfinite(result.value.D).all()
 
 
-class FailingCheckpoint:
-    """A checkpoint that fails after some saves, as a killed process does."""
-
-    def __init__(self, fail_after):
-        self.saved, self.saves_left = {}, fail_after
-
-    def load(self, name):
-        return self.saved.get(name)
-
-    def save(self, name, state, history):
-        self.saved[name] = (
-            tuple(np.array(field) if isinstance(field, np.ndarray) else field for field in state),
-            list(history),
-        )
-        self.saves_left -= 1
-        if self.saves_left == 0:
-            raise KeyboardInterrupt
-
-
 def test_interrupted_run_resumes_to_the_same_atoms(signals):
     X, settings = (
         Matrix.from_array(signals),
         {"n_atoms": 10, "batch_rows": 200, "epochs": 1, "seed": 0},
     )
     straight = learn_atoms(X, **settings).value.D
-    checkpoint = FailingCheckpoint(fail_after=3)
+    checkpoint = MemoryCheckpoint(die_after=3)
     with pytest.raises(KeyboardInterrupt), observed(checkpoint=checkpoint):
         learn_atoms(X, **settings)
     seen = []

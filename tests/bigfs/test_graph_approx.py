@@ -91,7 +91,7 @@ def made_of(X, alike=0.3, screen=SCREEN):
     return sketch.sketch(exact_kernels.side(narrow(X), 0), sketch.beside(screen), alike)
 
 
-def dense(made: sketch.Sketch, screen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def dense_sketch(made: sketch.Sketch, screen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(rows over the screen, rows over the other columns), whole numbers."""
     n = len(made.unit)
     whole = sp.csr_array(
@@ -114,7 +114,7 @@ def definition(
     """(score over the screen with what is expected, score over all columns), of all pairs, as they
     are compared.
     """
-    inside, beside = dense(made, screen)
+    inside, beside = dense_sketch(made, screen)
     expected = made.expected.astype(int)
     screened, whole = (
         inside @ inside.T + np.outer(expected, expected),
@@ -338,7 +338,7 @@ def test_a_sketch_is_each_row_in_eight_bits(words):
     expected = np.minimum(
         words.toarray() * sketch_kernels.LEVELS / np.where(norm > 0, norm, 1)[:, None], 127
     ).astype(np.int8)
-    inside, beside = dense(made, SCREEN)
+    inside, beside = dense_sketch(made, SCREEN)
     # a quotient on a whole number may round either way
     assert np.mean(inside + beside != expected) < 1e-3
     assert not inside[:, ~SCREEN].any()
@@ -351,7 +351,9 @@ def test_a_sketch_is_each_row_in_eight_bits(words):
     pieces = [sketch.sketch(side, sketch.beside(SCREEN), 0.3) for side in sides]
     for field, whole_field in zip(sketch.joined(pieces), made, strict=True):
         np.testing.assert_array_equal(field, whole_field)
-    for part, whole_part in zip(dense(made.cut(10, 25), SCREEN), (inside, beside), strict=True):
+    for part, whole_part in zip(
+        dense_sketch(made.cut(10, 25), SCREEN), (inside, beside), strict=True
+    ):
         np.testing.assert_array_equal(part, whole_part[10:25])
 
 

@@ -1,7 +1,5 @@
 """JGSC and RJGSC against dense formulas, optimality conditions and limits."""
 
-import warnings
-
 import numpy as np
 import pytest
 import scipy.linalg
@@ -13,7 +11,8 @@ from bigfs.coding import codes
 from bigfs.coding.codes import L21Loss, SquaredLoss
 from bigfs.graph import affinity, knn, laplacian
 from bigfs.matrix import Matrix
-from bigfs.result import NotConverged, Status
+from bigfs.result import Status
+from tests.helpers.fitting import fit_few_steps
 
 BOTH = pytest.mark.parametrize("Method", [JGSC, RJGSC])
 
@@ -40,10 +39,7 @@ def fit(Method, X, atoms, **parameters):
         "lam": 1.0,
         "n_features_to_select": len(atoms),
     }
-    with warnings.catch_warnings():
-        # the tests look at states before and after convergence
-        warnings.simplefilter("ignore", NotConverged)
-        return Method(**{**settings, **parameters}).fit(X)
+    return fit_few_steps(Method(**{**settings, **parameters}), X)
 
 
 def dense_sylvester(H, L, alpha, R):

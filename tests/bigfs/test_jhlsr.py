@@ -2,8 +2,6 @@
 hypergraphs.
 """
 
-import warnings
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -12,8 +10,9 @@ from bigfs.embedding import kernels
 from bigfs.graph.hypergraph import Hypergraph
 from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix
-from bigfs.result import NotConverged, Status, observed
+from bigfs.result import Status, observed
 from bigfs.selectors.jhlsr import EPSILON, JHLSR
+from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
 
 
 def data(n=30, d=12, seed=0, labeled=None, constant=1.0):
@@ -48,7 +47,7 @@ def pairwise_descent(q, mu, gamma):
     return w
 
 
-def dense(X, y, H, mu, lam, gamma, rounds, learn=True):
+def dense_jhlsr(X, y, H, mu, lam, gamma, rounds, learn=True):
     """The loop with dense matrices, explicit L_H and no working set."""
     X = X.toarray()
     n, d = X.shape
@@ -72,10 +71,7 @@ def dense(X, y, H, mu, lam, gamma, rounds, learn=True):
 
 
 def fit(X, y, **parameters):
-    with warnings.catch_warnings():
-        # a number of rounds is asked for, not a tolerance
-        warnings.simplefilter("ignore", NotConverged)
-        return JHLSR(**parameters).fit(X, y)
+    return fit_few_steps(JHLSR(**parameters), X, y)
 
 
 @pytest.mark.parametrize("variant", ["joint", "hyper"])
@@ -85,7 +81,7 @@ def fit(X, y, **parameters):
 @pytest.mark.parametrize("solver", [*SOLVERS, "auto"])
 def test_equals_the_dense_loop(solver, n, d, labeled, variant):
     X, y, H = data(n, d, labeled=labeled)
-    S, w, objective = dense(X, y, H, 0.8, 0.3, 0.05, 6, learn=variant == "joint")
+    S, w, objective = dense_jhlsr(X, y, H, 0.8, 0.3, 0.05, 6, learn=variant == "joint")
     exact = {"solver": solver, "solver_tol": 1e-13, "solver_max_iter": 500, "max_iter": 6, "tol": 0}
     model = fit(X, y, mu=0.8, lam=0.3, gamma=0.05, hyperedges=H, variant=variant, **exact)
     np.testing.assert_allclose(model.coef_, S, atol=1e-6 * np.abs(S).max())
@@ -202,15 +198,6 @@ def test_same_class_factor_is_the_kernel():
 
 
 def test_resumes_from_a_checkpoint():
-    class MemoryCheckpoint:
-        saved = None
-
-        def load(self, name):
-            return self.saved
-
-        def save(self, name, state, history):
-            self.saved = (tuple(state), list(history))
-
     X, y, H = data()
     whole = fit(X, y, hyperedges=H, max_iter=9, tol=0)
     with observed(checkpoint=MemoryCheckpoint()):

@@ -9,7 +9,7 @@ from bigfs.matrix import Matrix
 from bigfs.selectors.laplacian_score import LaplacianScore
 
 
-def dense(X, A):
+def dense_laplacian_score(X, A):
     """L_j = f̃ᵀLf̃ / f̃ᵀDf̃ with every matrix formed."""
     D, one = np.diag(A.sum(axis=1)), np.ones(len(A))
     scores = []
@@ -23,7 +23,7 @@ def dense(X, A):
 def test_is_the_definition(text, metric):
     X, _ = text
     A = affinity(knn(Matrix.from_array(X), 6, metric=metric), "heat").toarray()
-    expected = 1 - dense(X.toarray().astype(float), A)
+    expected = 1 - dense_laplacian_score(X.toarray().astype(float), A)
     for form in (X, X.toarray(), Matrix.from_array(X, tile_rows=50, tile_columns=33)):
         model = LaplacianScore(n_neighbors=6, metric=metric).fit(form)
         # X is float32; kNN squares it

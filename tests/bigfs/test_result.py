@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bigfs.result import NotConverged, Status, iterate, observed
+from tests.helpers.fitting import MemoryCheckpoint
 
 
 class Halving(NamedTuple):
@@ -24,17 +25,6 @@ def run(step=step, **options):
         "name": "halving",
     }
     return iterate(step, Halving(np.ones(2), 0), **settings | options)
-
-
-class Memory:
-    def __init__(self):
-        self.kept = {}
-
-    def load(self, name):
-        return self.kept.get(name)
-
-    def save(self, name, state, history):
-        self.kept[name] = (tuple(state), list(history))
 
 
 def test_stops_at_the_tolerance():
@@ -60,7 +50,7 @@ def test_nan_ends_the_run():
 
 
 def test_a_killed_run_goes_on_from_its_checkpoint():
-    memory, seen = Memory(), []
+    memory, seen = MemoryCheckpoint(), []
 
     def dies(state):
         if state.steps == 4:
@@ -79,7 +69,7 @@ def test_a_killed_run_goes_on_from_its_checkpoint():
 
 
 def test_inner_loops_are_not_observed():
-    memory = Memory()
+    memory = MemoryCheckpoint()
 
     def outer(state):
         run(name="inner")
@@ -87,4 +77,4 @@ def test_inner_loops_are_not_observed():
 
     with observed(checkpoint=memory):
         run(step=outer)
-    assert set(memory.kept) == {"halving"}
+    assert set(memory.saved) == {"halving"}

@@ -60,7 +60,7 @@ def middles(n, seed=1):
     }
 
 
-def dense(X, M, u, T):
+def dense_ridge(X, M, u, T):
     X = X.toarray()
     on = np.isfinite(u)
     W = np.zeros((len(u), T.shape[1]))
@@ -90,7 +90,7 @@ def test_each_solver_equals_the_dense_formula(solver, shape, middle):
         .prepare(u)
         .solve(T)
     )
-    W = dense(X, oracle, u, T)
+    W = dense_ridge(X, oracle, u, T)
     # conditioning 1e6 or so times rounding
     assert np.abs(solved.W - W).max() <= 1e-8 * np.abs(W).max()
     assert not solved.W[[2, 7]].any()  # empty, and off
@@ -204,7 +204,7 @@ def test_passes_are_counted():
     m = Matrix.from_array(X)
     for solver, prepare, solve in (("primal", 1, 3), ("woodbury", 1, 7)):
         ridge = Ridge(m, centering(40), solver=solver)
-        ridge.squares  # noqa: B018
+        ridge.squares  # noqa: B018, computed before passes are counted
         m.passes = 0
         prepared = ridge.prepare(u)
         assert m.passes == prepare + (solver == "primal")  # the Gram of FᵀX is a second pass
@@ -246,7 +246,7 @@ def test_a_working_set_is_streamed_until_it_fits_and_the_answers_agree(solver):
         (np.where(np.arange(15) == 5, u, np.inf), True),
     ):
         solved = working.solve(middle, weights, T, None)
-        W = dense(X, middle.dense(40), weights, T)
+        W = dense_ridge(X, middle.dense(40), weights, T)
         np.testing.assert_allclose(solved.W, W, atol=1e-8 * np.abs(W).max())
         np.testing.assert_allclose(working.times(solved.W), X @ solved.W, atol=1e-12)
         on = np.isfinite(weights)
@@ -256,7 +256,7 @@ def test_a_working_set_is_streamed_until_it_fits_and_the_answers_agree(solver):
     working.solve(middle, weights, T)
     assert whole.passes == 0  # gathered: the corpus is not read again
     returned = working.solve(middle, few, T)  # a feature that was left out comes back
-    np.testing.assert_allclose(returned.W, dense(X, middle.dense(40), few, T), atol=1e-8)
+    np.testing.assert_allclose(returned.W, dense_ridge(X, middle.dense(40), few, T), atol=1e-8)
 
 
 def test_the_gram_matrix_of_a_narrower_set_is_cut_from_the_wider(rng):
@@ -268,7 +268,7 @@ def test_the_gram_matrix_of_a_narrower_set_is_cut_from_the_wider(rng):
     solved = working.solve(middle, narrow, T)
     # statistics for the plan, and the solve's three; none for a Gram matrix
     assert working.X.passes == 1 + 3
-    np.testing.assert_allclose(solved.W, dense(X, middle.dense(40), narrow, T), atol=1e-8)
+    np.testing.assert_allclose(solved.W, dense_ridge(X, middle.dense(40), narrow, T), atol=1e-8)
 
 
 # --- the plan -----------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """SMR against dense formulas, closed forms in its limits, and RFS-like convex optima."""
 
-import warnings
-
 import numpy as np
 import pytest
 import scipy.io
@@ -12,6 +10,7 @@ from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, Status
 from bigfs.selectors.smr import SMR
+from tests.helpers.fitting import fit_few_steps
 
 M, N, CLASSES = 6, 5, 3
 
@@ -81,9 +80,7 @@ def dense_smr(X, y, alpha, k, p, zeta, rounds):
 
 
 def fit(X, y, **parameters):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConverged)  # a fixed number of rounds is compared
-        return SMR(**{"sample_shape": (M, N), **parameters}).fit(X, y)
+    return fit_few_steps(SMR(**{"sample_shape": (M, N), **parameters}), X, y)
 
 
 @pytest.mark.parametrize("gram", ["covariance", "samples"])

@@ -12,6 +12,7 @@ from bigfs.cutting_plane.loop import Relaxation, cutting_plane, largest_scores
 from bigfs.embedding.responses import lda, one_hot
 from bigfs.graph import affinity, knn
 from bigfs.result import NotConverged, Status, observed
+from tests.helpers.fitting import MemoryCheckpoint
 
 
 def dense_centered(X):
@@ -172,27 +173,11 @@ def test_unlabeled_samples_take_no_part(text):
     )
 
 
-class FailingCheckpoint:
-    """A checkpoint in memory that breaks off after some saves."""
-
-    def __init__(self, saves):
-        self.state, self.saves = None, saves
-
-    def load(self, name):
-        return self.state
-
-    def save(self, name, state, history):
-        self.state = (tuple(state), list(history))
-        self.saves -= 1
-        if self.saves == 0:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize("after", [1, 3, 100])
 def test_killed_run_resumes_to_the_same_answer(text, after):
     X, y = text
     whole = SparGE(n_features_to_select=5, tol=1e-3).fit(X, y)
-    checkpoint = FailingCheckpoint(after)
+    checkpoint = MemoryCheckpoint(die_after=after)
     with contextlib.suppress(KeyboardInterrupt), observed(checkpoint=checkpoint):
         SparGE(n_features_to_select=5, tol=1e-3).fit(X, y)
     with observed(checkpoint=checkpoint):

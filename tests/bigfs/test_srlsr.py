@@ -2,8 +2,6 @@
 against bounds.
 """
 
-import warnings
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -13,7 +11,8 @@ from bigfs import RLSR, SRLSR
 from bigfs.linalg.prox import project_simplex
 from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix
-from bigfs.result import NotConverged, Status, observed
+from bigfs.result import Status, observed
+from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
 
 
 def data(n=40, d=15, c=3, seed=0, labeled=None):
@@ -34,7 +33,7 @@ def data(n=40, d=15, c=3, seed=0, labeled=None):
     return sp.csr_array(X), y
 
 
-def dense(X, y, p, gamma, rounds):
+def dense_srlsr(X, y, p, gamma, rounds):
     """The loop on dense arrays, with no working set, no warm start and none of our solvers."""
     X = X.toarray()
     n, d = X.shape
@@ -60,10 +59,7 @@ def dense(X, y, p, gamma, rounds):
 
 
 def fit(cls, X, y, **parameters):
-    with warnings.catch_warnings():
-        # a number of rounds is asked for, not a tolerance
-        warnings.simplefilter("ignore", NotConverged)
-        return cls(**parameters).fit(X, y)
+    return fit_few_steps(cls(**parameters), X, y)
 
 
 @pytest.mark.parametrize("p", [1.0, 0.7, 0.5])
@@ -73,7 +69,7 @@ def fit(cls, X, y, **parameters):
 @pytest.mark.parametrize("solver", [*SOLVERS, "auto"])
 def test_equals_the_dense_loop(solver, n, d, labeled, p):
     X, y = data(n, d, labeled=labeled)
-    W, b, Y, theta, objective = dense(X, y, p, 0.05, 6)
+    W, b, Y, theta, objective = dense_srlsr(X, y, p, 0.05, 6)
     model = fit(
         SRLSR,
         X,
@@ -200,15 +196,6 @@ def test_predicts_and_completes_labels():
 
 
 def test_resumes_from_a_checkpoint():
-    class MemoryCheckpoint:
-        saved = None
-
-        def load(self, name):
-            return self.saved
-
-        def save(self, name, state, history):
-            self.saved = (tuple(state), list(history))
-
     X, y = data(40, 20, labeled=5)
     whole = fit(SRLSR, X, y, gamma=0.01, max_iter=9, tol=0)
     kept = MemoryCheckpoint()

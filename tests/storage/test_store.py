@@ -17,6 +17,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 import storage
 from bigfs import engine
 from storage.staging.bounds import bounds
+from tests.helpers.stores import dense_tiles
 
 
 @pytest.fixture(scope="session")
@@ -48,10 +49,6 @@ def folder(documents, tmp_path_factory):
     return path
 
 
-def dense(tiles, axis):
-    return np.concatenate([tile.load().toarray() for tile in tiles], axis=axis)
-
-
 def by_sklearn(documents, **options):
     """TfidfVectorizer fitted on the training half: train rows, then test rows, in order of name."""
     halves = [
@@ -71,9 +68,11 @@ def test_text_is_what_tfidfvectorizer_makes(documents, folder, tmp_path, tile_ro
     expected = sp.vstack([train, test]).toarray().astype(np.float32)
     assert list(corpus.feature_names[:]) == list(vectorizer.get_feature_names_out())
     for tiles, axis in ((corpus.X.row_tiles, 0), (corpus.X.column_tiles, 1)):
-        np.testing.assert_allclose(dense(tiles, axis), expected, rtol=2e-7)  # one float32 rounding
+        np.testing.assert_allclose(
+            dense_tiles(tiles, axis), expected, rtol=2e-7
+        )  # one float32 rounding
     part = corpus.part("test")
-    np.testing.assert_allclose(dense(part.X.column_tiles, 1), test.toarray(), rtol=2e-7)
+    np.testing.assert_allclose(dense_tiles(part.X.column_tiles, 1), test.toarray(), rtol=2e-7)
     np.testing.assert_allclose(part.X.stats.sums, test.sum(axis=0).A1, rtol=1e-6)
     np.testing.assert_array_equal(part.X.stats.nnz, (test != 0).sum(axis=0).A1)
     assert part.X.passes == 0
@@ -111,7 +110,7 @@ def test_an_archive_holds_the_same_corpus(documents, folder, tmp_path, kind):
 
 def test_gathered_columns_and_names(folder, tmp_path, rng):
     corpus = storage.open(storage.stage(folder, tmp_path / "a.zarr", tile_rows=9))
-    X, index = dense(corpus.X.row_tiles, 0), rng.permutation(corpus.X.shape[1])[:17]
+    X, index = dense_tiles(corpus.X.row_tiles, 0), rng.permutation(corpus.X.shape[1])[:17]
     assert len(corpus.X.column_tiles) > 3
     np.testing.assert_array_equal(corpus.X.columns(index).toarray(), X[:, index])
     np.testing.assert_array_equal(
@@ -145,7 +144,7 @@ def test_vocabularies_are_merged_in_a_tree(folder, tmp_path, monkeypatch):
 
 def test_hashing_needs_no_vocabulary(documents, folder, tmp_path):
     corpus = storage.open(storage.stage(folder, tmp_path / "a.zarr", hashing=1 << 10))
-    X = dense(corpus.X.row_tiles, 0)
+    X = dense_tiles(corpus.X.row_tiles, 0)
     assert X.shape[1] == 1024
     norms = np.linalg.norm(X, axis=1)
     np.testing.assert_allclose(norms[norms > 0], 1, rtol=1e-6)
@@ -181,7 +180,9 @@ def test_a_store_in_an_object_store(documents, folder, tmp_path):
     uri = storage.stage(folder, "memory://bucket/animals.zarr", scratch=tmp_path / "scratch")
     remote = storage.open(uri)
     assert remote.spec["content"] == local.spec["content"]
-    np.testing.assert_array_equal(dense(remote.X.column_tiles, 1), dense(local.X.column_tiles, 1))
+    np.testing.assert_array_equal(
+        dense_tiles(remote.X.column_tiles, 1), dense_tiles(local.X.column_tiles, 1)
+    )
     assert storage.check(uri).problems == []
     assert storage.staged(folder, uri) == uri
     assert os.listdir(tmp_path / "scratch") == []

@@ -14,34 +14,13 @@ import storage
 from bigfs import ANOVA
 from storage import ownership
 from storage.errors import SourceError, StoreError
-
-
-def write_svmlight(path, seed, rows, classes=2, d=50):
-    rng = np.random.default_rng(seed)
-    lines = []
-    for _ in range(rows):
-        columns = np.flatnonzero(rng.random(d) < 0.3) + 1
-        lines.append(
-            f"{rng.integers(classes)} "
-            + " ".join(
-                f"{c}:{v:.3f}" for c, v in zip(columns, rng.random(len(columns)), strict=True)
-            )
-        )
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
-
-def dense(corpus, layout):
-    tiles = corpus.X.row_tiles if layout == "rows" else corpus.X.column_tiles
-    return np.concatenate(
-        [tile.load().toarray() for tile in tiles], axis=0 if layout == "rows" else 1
-    )
+from tests.helpers.stores import dense_tiles, write_svmlight
 
 
 def test_a_store_that_grew_is_the_store_of_everything(tmp_path):
     first, second = (
-        write_svmlight(tmp_path / "1", 1, 500),
-        write_svmlight(tmp_path / "2", 2, 300, classes=3),
+        write_svmlight(tmp_path / "1", 500, 1, n_classes=2, d=50),
+        write_svmlight(tmp_path / "2", 300, 2, n_classes=3, d=50),
     )
     (tmp_path / "both").write_text(first.read_text() + second.read_text())
     uri = storage.stage(first, tmp_path / "a.zarr", tile_rows=60, n_features=50)
@@ -53,8 +32,10 @@ def test_a_store_that_grew_is_the_store_of_everything(tmp_path):
             storage.stage(tmp_path / "both", tmp_path / "b.zarr", tile_rows=60, n_features=50)
         ),
     )
-    for layout in ("rows", "columns"):
-        np.testing.assert_array_equal(dense(grown, layout), dense(whole, layout))
+    for tiles, axis in (("row_tiles", 0), ("column_tiles", 1)):
+        np.testing.assert_array_equal(
+            *(dense_tiles(getattr(corpus.X, tiles), axis) for corpus in (grown, whole))
+        )
     # added in two parts
     np.testing.assert_allclose(grown.X.stats.sums, whole.X.stats.sums, rtol=1e-12)
     np.testing.assert_array_equal(grown.X.stats.nnz, whole.X.stats.nnz)
@@ -74,11 +55,14 @@ def test_a_store_that_grew_is_the_store_of_everything(tmp_path):
 
 def test_statistics_by_class_are_stored_and_save_a_pass(tmp_path):
     uri = storage.stage(
-        write_svmlight(tmp_path / "1", 1, 500), tmp_path / "a.zarr", tile_rows=60, n_features=50
+        write_svmlight(tmp_path / "1", 500, 1, n_classes=2, d=50),
+        tmp_path / "a.zarr",
+        tile_rows=60,
+        n_features=50,
     )
-    storage.append(write_svmlight(tmp_path / "2", 2, 300, classes=3), uri)  # a class more
+    storage.append(write_svmlight(tmp_path / "2", 300, 2, n_classes=3, d=50), uri)  # a class more
     corpus = storage.open(uri)
-    X, y = dense(corpus, "rows").astype(np.float64), corpus.y
+    X, y = dense_tiles(corpus.X.row_tiles, 0).astype(np.float64), corpus.y
     stored = corpus.X.class_stats(y)
     for c in range(3):
         np.testing.assert_allclose(stored.sums[:, c], X[y == c].sum(axis=0), rtol=1e-12)
@@ -118,14 +102,16 @@ def test_text_joins_in_the_stores_vocabulary(tmp_path):
     expected = sp.vstack(
         [vectorizer.transform(texts["test"]), vectorizer.transform(texts["new"])]
     ).toarray()
-    np.testing.assert_allclose(dense(grown, "rows"), expected, rtol=2e-7)
-    np.testing.assert_allclose(dense(grown, "columns"), expected, rtol=2e-7)
+    np.testing.assert_allclose(dense_tiles(grown.X.row_tiles, 0), expected, rtol=2e-7)
+    np.testing.assert_allclose(dense_tiles(grown.X.column_tiles, 1), expected, rtol=2e-7)
     assert list(grown.sample_names) == ["x-test/c0/0", "x-test/c1/1", "c0/0", "c1/1"]
     assert storage.open(uri).part("train").X.shape[0] == 4
 
 
 def test_what_does_not_fit_is_refused_and_changes_nothing(tmp_path):
-    uri = storage.stage(write_svmlight(tmp_path / "1", 1, 50), tmp_path / "a.zarr")
+    uri = storage.stage(
+        write_svmlight(tmp_path / "1", 50, 1, n_classes=2, d=50), tmp_path / "a.zarr"
+    )
     content = storage.open(uri).spec["content"]
     (tmp_path / "wide").write_text("1 99:1\n")
     (tmp_path / "real").write_text("1.5 2:1\n0 1:1\n")
@@ -141,7 +127,9 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(tmp_path):
 
 
 def test_an_exchange_that_was_killed_is_finished_by_the_next_run(tmp_path):
-    uri = storage.stage(write_svmlight(tmp_path / "1", 1, 50), tmp_path / "a.zarr")
+    uri = storage.stage(
+        write_svmlight(tmp_path / "1", 50, 1, n_classes=2, d=50), tmp_path / "a.zarr"
+    )
     ownership.claim(tmp_path / ".a.zarr.staging")
     shutil.move(uri, tmp_path / ".a.zarr.staging" / "old")  # killed between the two renames
     assert storage.stage(tmp_path / "1", uri) == uri
@@ -150,12 +138,14 @@ def test_an_exchange_that_was_killed_is_finished_by_the_next_run(tmp_path):
 
 
 def test_append_refuses_a_store_with_files_that_are_not_its_own(tmp_path):
-    uri = storage.stage(write_svmlight(tmp_path / "1", 1, 50), tmp_path / "a.zarr")
+    uri = storage.stage(
+        write_svmlight(tmp_path / "1", 50, 1, n_classes=2, d=50), tmp_path / "a.zarr"
+    )
     (Path(uri) / "obs" / "notes.txt").write_text("mine")
     with pytest.raises(
         StoreError, match=r"a\.zarr holds obs/notes\.txt, which " r"bigfs did not write"
     ):
-        storage.append(write_svmlight(tmp_path / "2", 2, 9), uri)
+        storage.append(write_svmlight(tmp_path / "2", 9, 2, n_classes=2, d=50), uri)
     assert (Path(uri) / "obs" / "notes.txt").read_text() == "mine"
     (Path(uri) / "obs" / "notes.txt").unlink()
     storage.append(tmp_path / "2", uri)

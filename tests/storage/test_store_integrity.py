@@ -19,21 +19,7 @@ import storage
 from bigfs import engine
 from storage.errors import Damaged, StoreError
 from storage.format import manifest, verified, writer
-
-
-def write_svmlight(path, rows, seed=0):
-    rng = np.random.default_rng(seed)
-    with open(path, "w") as out:
-        for _ in range(rows):
-            columns = np.flatnonzero(rng.random(40) < 0.2) + 1
-            out.write(
-                f"{rng.integers(3)} "
-                + " ".join(
-                    f"{c}:{v:.4f}"
-                    for c, v in zip(columns, rng.random(len(columns)) + 0.1, strict=True)
-                )
-            )
-            out.write("\n")
+from tests.helpers.stores import write_svmlight
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import storage
 from bigfs import engine
 from bigfs.selectors import ANOVA
 from storage.errors import Damaged, SourceError, StoreError
+from tests.helpers.stores import write_svmlight
 
 pytestmark = pytest.mark.process
 
@@ -57,18 +58,6 @@ def close_clients():
                 fs.loop, asyncio.wait_for, leave, 5
             )
     s3fs.S3FileSystem.clear_instance_cache()
-
-
-def write_svmlight(path, rows, seed=0):
-    rng = np.random.default_rng(seed)
-    with open(path, "w") as out:
-        for _ in range(rows):
-            columns = np.flatnonzero(rng.random(40) < 0.2) + 1
-            entries = (
-                f"{c}:{v:.4f}" for c, v in zip(columns, rng.random(len(columns)) + 0.1, strict=True)
-            )
-            out.write(f"{rng.integers(3)} {' '.join(entries)}\n")
-    return path
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -1,0 +1,32 @@
+"""Fitting for a few steps, and checkpoints in memory."""
+
+import warnings
+
+import numpy as np
+
+from bigfs.result import NotConverged
+
+
+def fit_few_steps(selector, X, y=None):
+    """Fit where a number of steps is asked for and not a tolerance: no warning at the limit."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConverged)
+        return selector.fit(X, y)
+
+
+class MemoryCheckpoint:
+    """A checkpoint in memory. It raises KeyboardInterrupt after `die_after` saves, as if killed."""
+
+    def __init__(self, die_after=None):
+        self.saved, self.saves_left = {}, die_after
+
+    def load(self, name):
+        return self.saved.get(name)
+
+    def save(self, name, state, history):
+        copies = (np.array(part) if isinstance(part, np.ndarray) else part for part in state)
+        self.saved[name] = (tuple(copies), list(history))
+        if self.saves_left is not None:
+            self.saves_left -= 1
+            if self.saves_left == 0:
+                raise KeyboardInterrupt

@@ -1,0 +1,20 @@
+"""Sources to stage, and what their stores hold."""
+
+import numpy as np
+
+
+def write_svmlight(path, rows, seed=0, *, n_classes=3, d=40):
+    """Write random rows in svmlight's format, a fifth of d columns each. Returns the path."""
+    rng = np.random.default_rng(seed)
+    with path.open("w") as file:
+        for _ in range(rows):
+            columns = np.flatnonzero(rng.random(d) < 0.2) + 1
+            values = rng.random(len(columns)) + 0.1
+            entries = (f"{c}:{v:.4f}" for c, v in zip(columns, values, strict=True))
+            file.write(f"{rng.integers(n_classes)} {' '.join(entries)}\n")
+    return path
+
+
+def dense_tiles(tiles, axis):
+    """The values of tiles side by side, as a dense array."""
+    return np.concatenate([tile.load().toarray() for tile in tiles], axis=axis)
