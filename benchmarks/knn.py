@@ -21,7 +21,7 @@ from rich.table import Table
 
 import storage
 from bigfs import engine
-from bigfs.graph import Neighbours, knn, stream_knn
+from bigfs.graph import Neighbors, knn, stream_knn
 
 app = typer.Typer(help=__doc__)
 K = 10
@@ -146,9 +146,7 @@ def on_workers(client: Any, run: Any) -> tuple[Any, float, float]:
     return timed(run, lambda: sum(client.run(time.process_time).values()))
 
 
-def measured(
-    run: Any, whole: sp.csr_matrix, found: Neighbours
-) -> tuple[float, float, float, float]:
+def measured(run: Any, whole: sp.csr_matrix, found: Neighbors) -> tuple[float, float, float, float]:
     index, seconds, used = timed(lambda: run(whole))
     return (
         seconds,
@@ -184,7 +182,7 @@ def normalized(X: Any) -> sp.csr_matrix:
     return normalize(sp.csr_matrix(sp.vstack([tile.load() for tile in X.row_tiles])))
 
 
-def kept(found: Neighbours, true: Neighbours) -> float:
+def kept(found: Neighbors, true: Neighbors) -> float:
     both = [
         len(np.intersect1d(a[a >= 0], b[b >= 0]))
         for a, b in zip(found.index, true.index, strict=True)

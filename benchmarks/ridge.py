@@ -33,7 +33,7 @@ from sklearn.svm import LinearSVC
 import storage
 from bigfs import RLSR, SRLSR, engine
 from bigfs.graph import knn
-from bigfs.graph.hypergraph import lasso_hyperedges, neighbour_hyperedges
+from bigfs.graph.hypergraph import lasso_hyperedges, neighbor_hyperedges
 from bigfs.linalg.ridge import Ridge, centering
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged
@@ -109,9 +109,7 @@ def one(
             start = time.perf_counter()
             near = knn(data.X, 10)
             graph = (
-                neighbour_hyperedges(near)
-                if hyperedges == "knn"
-                else lasso_hyperedges(data.X, near)
+                neighbor_hyperedges(near) if hyperedges == "knn" else lasso_hyperedges(data.X, near)
             )
             waited = time.perf_counter() - start
         model: Any = (

@@ -17,8 +17,8 @@ import numpy as np
 import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec
 
-from bigfs.graph import Neighbours, stream_knn
-from bigfs.graph.row_blocks import GRAIN
+from bigfs.graph import Neighbors, stream_knn
+from bigfs.graph.row_blocks import ROW_ALIGNMENT
 from bigfs.types import AnyArray
 from storage.corpus import Corpus, CorpusView, require_staged
 from storage.errors import Damaged, StoreError
@@ -73,7 +73,7 @@ class Graph:
     content: str
     made: bool = field(default=False, compare=False)  # by this call; False: found
 
-    def neighbours(self, start: int = 0, stop: int | None = None) -> Neighbours:
+    def neighbours(self, start: int = 0, stop: int | None = None) -> Neighbors:
         """Read the neighbors of a range of samples into memory.
 
         Parameters
@@ -85,7 +85,7 @@ class Graph:
 
         Returns
         -------
-        Neighbours
+        Neighbors
             The neighbors of the samples [start, stop).
 
         Raises
@@ -97,7 +97,7 @@ class Graph:
             verified.read(self.uri, self.content, path, start, stop)
             for path in ("index", "distance")
         )
-        return Neighbours(index, distance, self.info["metric"], self.info)
+        return Neighbors(index, distance, self.info["metric"], self.info)
 
 
 def graph(
@@ -260,7 +260,7 @@ def _write(target: str, corpus: Corpus, settings: dict[str, Any]) -> None:
             name=path,
             shape=shape,
             dtype=dtype,
-            chunks=(min(GRAIN, shape[0]), shape[1]),
+            chunks=(min(ROW_ALIGNMENT, shape[0]), shape[1]),
             fill_value=none,
             compressors=(BloscCodec(cname="zstd", clevel=3, shuffle="shuffle"), Crc32cCodec()),
             filters=None,

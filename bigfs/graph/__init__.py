@@ -1,4 +1,7 @@
-"""Graphs of the samples: k nearest neighbours by tile, affinities, Laplacians."""
+"""Graphs of the samples: k nearest neighbors by tile, affinities, Laplacians."""
+
+import warnings
+from typing import Any
 
 from bigfs.graph.affinities import (
     Components,
@@ -8,12 +11,12 @@ from bigfs.graph.affinities import (
     laplacian,
     laplacian_operator,
 )
-from bigfs.graph.neighbors import Metric, Neighbours, knn, stream_knn
+from bigfs.graph.neighbors import Metric, Neighbors, knn, stream_knn
 
 __all__ = [
     "Components",
     "Metric",
-    "Neighbours",
+    "Neighbors",
     "Weights",
     "affinity",
     "components",
@@ -22,3 +25,15 @@ __all__ = [
     "laplacian_operator",
     "stream_knn",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return `Neighbors` under its name of version 0.1, with a warning."""
+    if name == "Neighbours":
+        warnings.warn(
+            "bigfs.graph.Neighbours is now bigfs.graph.Neighbors; the old name goes in version 0.2",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return Neighbors
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,4 @@
-"""From neighbours to a weighted graph: affinity A (n × n, sparse), its Laplacians, its
-components.
-"""
+"""Weighted graphs from neighbors: the affinity A (n × n, sparse), its Laplacians and components."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator
 
-from bigfs.graph.neighbors import Neighbours
+from bigfs.graph.neighbors import Neighbors
 from bigfs.types import AnyArray
 
 Weights = Literal["binary", "cosine", "heat"]
@@ -20,44 +18,55 @@ Kind = Literal["plain", "normalized", "random-walk"]
 
 
 def affinity(
-    neighbours: Neighbours,
+    neighbors: Neighbors,
     weights: Weights = "binary",
     *,
     width: float | None = None,
     symmetrize: Literal["or", "and"] = "or",
 ) -> sp.csr_array:
-    """The symmetric affinity A (n × n csr, float64, zero diagonal) of a kNN graph.
+    """Return the symmetric affinity A of a kNN graph.
 
     Parameters
     ----------
-    weights : "binary" (1), "cosine" (1 − distance; for a graph of the cosine metric), or "heat"
-        (exp(−d²/2t²), with d the distance of the graph's metric).
-    width : t of the heat kernel; default: the mean distance to a neighbour.
-    symmetrize : an edge where either end has the other among its neighbours ("or", the larger
-        weight), or where both have ("and").
+    neighbors : Neighbors
+        The kNN graph.
+    weights : {"binary", "cosine", "heat"}, default="binary"
+        Weight of an edge: 1, 1 − distance (for the cosine metric only), or exp(−d²/2t²) with d the
+        distance.
+    width : float or None, default=None
+        Width t of the heat kernel. None takes the mean distance to a neighbor.
+    symmetrize : {"or", "and"}, default="or"
+        "or" makes an edge if either end has the other among its neighbors, and takes the larger
+        weight. "and" makes an edge if both have.
+
+    Returns
+    -------
+    csr_array of shape (n, n)
+        A in float64 with a zero diagonal.
 
     Raises
     ------
-    ValueError : for cosine weights of a Euclidean graph, or a width that is not positive.
+    ValueError
+        The weights are cosine and the metric is not, or the width is not positive.
     """
-    n = len(neighbours.index)
-    known = neighbours.index >= 0
-    distance = neighbours.distance[known]
+    n = len(neighbors.index)
+    is_neighbor = neighbors.index >= 0
+    distance = neighbors.distance[is_neighbor]
     if weights == "binary":
         values = np.ones(len(distance))
     elif weights == "cosine":
-        if neighbours.metric != "cosine":
+        if neighbors.metric != "cosine":
             raise ValueError(
                 f"cosine weights need a graph of the cosine metric; got "
-                f'{neighbours.metric}: use "binary" or "heat"'
+                f'{neighbors.metric}: use "binary" or "heat"'
             )
         values = 1.0 - distance
     elif weights == "heat":
         values = _heat(distance, width)
     else:
         raise ValueError(f'weights must be "binary", "cosine" or "heat"; got {weights!r}')
-    indptr = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
-    A = sp.csr_array((values, neighbours.index[known], indptr), shape=(n, n))
+    indptr = np.concatenate([[0], np.cumsum(is_neighbor.sum(axis=1))])
+    A = sp.csr_array((values, neighbors.index[is_neighbor], indptr), shape=(n, n))
     if symmetrize not in ("or", "and"):
         raise ValueError(f'symmetrize must be "or" or "and"; got {symmetrize!r}')
     A = sp.csr_array(A.maximum(A.T) if symmetrize == "or" else A.minimum(A.T))
@@ -69,7 +78,7 @@ def affinity(
 def _heat(distance: AnyArray, width: float | None) -> AnyArray:
     if width is None:
         width = float(distance.mean()) if len(distance) else 1.0
-        if width == 0:  # every neighbour is a duplicate
+        if width == 0:  # every neighbor is a duplicate
             return np.ones_like(distance)
     elif not width > 0:
         raise ValueError(f"the width of the heat kernel must be positive; got {width}")
@@ -77,10 +86,10 @@ def _heat(distance: AnyArray, width: float | None) -> AnyArray:
 
 
 def laplacian(A: sp.csr_array, kind: Kind = "plain") -> sp.csr_array:
-    """L (n × n csr) of a symmetric affinity.
+    """Return the Laplacian L (n × n csr) of a symmetric affinity.
 
-    "plain": D − A.  "normalized": I − D^-½ A D^-½.  "random-walk": I − D⁻¹A. A vertex without edges
-    has a zero row in all three, so 0 is an eigenvalue once for each connected component.
+    "plain" is D − A, "normalized" is I − D^-½ A D^-½, and "random-walk" is I − D⁻¹A. A vertex
+    without edges has a zero row in all three, so 0 is an eigenvalue once per connected component.
     """
     degree, left, right = _scales(A, kind)
     diagonal = degree if kind == "plain" else (degree > 0).astype(np.float64)
@@ -88,20 +97,20 @@ def laplacian(A: sp.csr_array, kind: Kind = "plain") -> sp.csr_array:
 
 
 def laplacian_operator(A: sp.csr_array, kind: Kind = "plain") -> LinearOperator:
-    """`laplacian(A, kind)` through products with A; nothing is copied."""
+    """Return `laplacian(A, kind)` as an operator that multiplies by A and copies nothing."""
     degree, left, right = _scales(A, kind)
     diagonal = degree if kind == "plain" else (degree > 0).astype(np.float64)
 
     def times(V: AnyArray) -> AnyArray:
-        tall = V.reshape(V.shape[0], -1)
+        columns = V.reshape(V.shape[0], -1)
         return np.asarray(
-            diagonal[:, None] * tall - left[:, None] * (A @ (right[:, None] * tall))
+            diagonal[:, None] * columns - left[:, None] * (A @ (right[:, None] * columns))
         ).reshape(V.shape)
 
     def transposed(V: AnyArray) -> AnyArray:
-        tall = V.reshape(V.shape[0], -1)
+        columns = V.reshape(V.shape[0], -1)
         return np.asarray(
-            diagonal[:, None] * tall - right[:, None] * (A @ (left[:, None] * tall))
+            diagonal[:, None] * columns - right[:, None] * (A @ (left[:, None] * columns))
         ).reshape(V.shape)
 
     return LinearOperator(
@@ -115,7 +124,7 @@ def laplacian_operator(A: sp.csr_array, kind: Kind = "plain") -> LinearOperator:
 
 
 def _scales(A: sp.csr_array, kind: Kind) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """D's diagonal, and the diagonals left and right of A in the Laplacian."""
+    """Return the diagonal of D, and the diagonals to the left and right of A in the Laplacian."""
     degree = np.asarray(A.sum(axis=1), dtype=np.float64).ravel()
     ones = np.ones_like(degree)
     if kind == "plain":
@@ -130,21 +139,20 @@ def _scales(A: sp.csr_array, kind: Kind) -> tuple[AnyArray, AnyArray, AnyArray]:
 
 @dataclass(frozen=True)
 class Components:
-    """Connected components: their count, each sample's component, their sizes, vertices without
-    edges.
+    """The connected components of a graph.
 
-    With c components a Laplacian has eigenvalue 0 c times, and its null vectors tell only the
-    components apart: an embedding drops all c and describes each component by itself.
+    With c components a Laplacian has c eigenvalues 0, and their eigenvectors only tell the
+    components apart. So an embedding drops all c and describes each component by itself.
     """
 
     count: int
-    labels: AnyArray
-    sizes: AnyArray
-    isolated: int
+    labels: AnyArray  # (n,) the component of each vertex
+    sizes: AnyArray  # (count,)
+    isolated: int  # number of vertices without edges
 
 
 def components(A: sp.csr_array) -> Components:
-    """The connected components of a symmetric affinity."""
+    """Find the connected components of a symmetric affinity."""
     count, labels = connected_components(A, directed=False)
     sizes = np.bincount(labels, minlength=count)
     return Components(int(count), labels, sizes, int(np.sum(np.diff(sp.csr_array(A).indptr) == 0)))

@@ -1,4 +1,4 @@
-"""What a graph costs, predicted from the column counts alone."""
+"""The cost of a graph, predicted from the numbers of non-zeros per column alone."""
 
 from __future__ import annotations
 
@@ -11,63 +11,78 @@ from bigfs.graph.kernels import exact
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray
 
-# seconds of one core: a multiply-add by posting list, a pair compared (measured)
-SPARSE, SCAN = 0.85e-9, 0.2e-9
-SKETCH_SPARSE, SKETCH_SCAN = 0.49e-9, 0.1e-9  # the same of sketches (measured)
-# a pair that passes a screen, a multiply-add of its other columns (measured)
-PASSED, COMPLETED = 70e-9, 0.7e-9
-# a candidate compared; what a row costs besides: reading, sample, sketches (measured)
-COMPARED, SKETCHED = 500e-9, 20e-6
-# seconds of one core: "auto" goes exact; not counted in workers, so that they don't change the
-# graph
+# Seconds on one core, all measured.
+# The exact graph: a multiply-add by posting list, and a compared pair.
+MULTIPLY_ADD = 0.85e-9
+PAIR = 0.2e-9
+# Sketches: the same, a pair that passes, and a multiply-add of its other columns.
+SKETCH_MULTIPLY_ADD = 0.49e-9
+SKETCH_PAIR = 0.1e-9
+PASSING_PAIR = 70e-9
+OTHER_MULTIPLY_ADD = 0.7e-9
+# A candidate that is compared exactly, and a row apart from that (reading, sample, sketch).
+CANDIDATE = 500e-9
+SKETCHED_ROW = 20e-6
+# "auto" takes the exact graph up to this many seconds on one core. Workers do not count, so that
+# they do not change the graph.
 EXACT_BELOW = 600.0
 
 
-class Cost(NamedTuple):
-    """Predicted for the exact graph. `multiply_adds` is Σ df²/2: each pair of rows once."""
+class GraphCost(NamedTuple):
+    """Predicted cost of the exact graph."""
 
-    multiply_adds: float
-    seconds: float  # of one core
+    multiply_adds: float  # Σ df²/2: each pair of rows once
+    seconds: float  # on one core
     row_bytes: float  # of an average row as csr, in single precision as stores have it
 
 
-def predict(X: Matrix) -> Cost:
-    """From the stored column counts, or one pass where they are not known."""
-    n, counts = X.shape[0], X.stats.nnz.astype(np.float64)
-    return Cost(products(counts), seconds(counts, n), float(8.0 * counts.sum() / n + 4))
+def predict(X: Matrix) -> GraphCost:
+    """Predict the cost of the exact graph. Reads X once if its column statistics are unknown."""
+    n = X.shape[0]
+    counts = X.stats.nnz.astype(np.float64)
+    row_bytes = float(8.0 * counts.sum() / n + 4)
+    return GraphCost(multiply_adds(counts), exact_seconds(counts, n), row_bytes)
 
 
-def products(counts: AnyArray) -> float:
-    """Multiply-adds of all pairs of rows, for columns with so many non-zeros."""
+def multiply_adds(counts: AnyArray) -> float:
+    """Return the number of multiply-adds of all pairs of rows, from the non-zeros per column."""
     return float((counts**2).sum() / 2)
 
 
-def seconds(counts: AnyArray, n: int) -> float:
-    """A dense line costs as much as a posting list of the share `kernel.DENSE`."""
-    work = np.minimum(counts**2, counts * n * exact.DENSE).sum() / 2
-    return float(work * SPARSE + n * (n - 1) / 2 * SCAN)
+def exact_seconds(counts: AnyArray, n: int) -> float:
+    """Return the seconds of the exact graph on one core.
 
-
-def sketch_costs(counts: AnyArray, n: int) -> AnyArray:
-    """Of each column in eight bits, in multiply-adds: a dense line costs as much as a posting list
-    of the share `sketch.DENSE`.
+    A dense line costs as much as a posting list of the share `exact.DENSE_SHARE` of the rows.
     """
-    return np.asarray(np.minimum(counts**2, counts * n * sketch.DENSE) / 2)
+    work = np.minimum(counts**2, counts * n * exact.DENSE_SHARE).sum() / 2
+    return float(work * MULTIPLY_ADD + n * (n - 1) / 2 * PAIR)
 
 
-def sketch_cost(
-    counts: AnyArray, screen: AnyArray, n: int, passing: float, candidates: int
+def column_costs(counts: AnyArray, n: int) -> AnyArray:
+    """Return the multiply-adds of each column in eight bits.
+
+    A dense line costs as much as a posting list of the share `sketch.DENSE_SHARE` of the rows.
+    """
+    return np.asarray(np.minimum(counts**2, counts * n * sketch.DENSE_SHARE) / 2)
+
+
+def approximate_cost(
+    counts: AnyArray, screen: AnyArray, n: int, n_passing: float, candidates: int
 ) -> tuple[float, float]:
-    """(multiply-adds, seconds) of the approximate graph: the columns of the screen (mask) for all
-    pairs, the others for those that pass, so many of each row.
+    """Predict the multiply-adds and the seconds of the approximate graph.
+
+    Screened columns are multiplied for every pair of rows, the others only for the `n_passing`
+    pairs per row that pass the screen.
     """
-    others = passing * counts[~screen].sum()
-    pairs = sketch_costs(counts[screen], n).sum() * SKETCH_SPARSE + n * (n - 1) / 2 * SKETCH_SCAN
-    rows = n * (SKETCHED + passing * PASSED + candidates * COMPARED)
-    return products(counts[screen]) + others, float(pairs + others * COMPLETED + rows)
+    others = n_passing * counts[~screen].sum()
+    pairs = column_costs(counts[screen], n).sum() * SKETCH_MULTIPLY_ADD
+    pairs += n * (n - 1) / 2 * SKETCH_PAIR
+    rows = n * (SKETCHED_ROW + n_passing * PASSING_PAIR + candidates * CANDIDATE)
+    seconds = float(pairs + others * OTHER_MULTIPLY_ADD + rows)
+    return multiply_adds(counts[screen]) + others, seconds
 
 
-def choose(cost: Cost) -> tuple[str, str]:
+def choose_method(cost: GraphCost) -> tuple[str, str]:
     """Return the method that "auto" selects, and the reason in words."""
     predicted = (
         f"the exact graph is predicted to take {cost.seconds:.0f} s on one core "

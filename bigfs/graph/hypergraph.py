@@ -1,11 +1,10 @@
-"""Hypergraphs of the samples: incidence H, weights w, and L_H(w) through H.
+"""Hypergraphs of the samples: incidence H, weights w, and products with the Laplacian L_H(w).
 
     L_H(w) = I − D_v^-½ H diag(w) D_e⁻¹ Hᵀ D_v^-½          JHLSR eq. 14, corrected
         (docs/methods/jhlsr.md)
 
-H is n × e with H[i, e] = 1 where sample i is in hyperedge e. D_v and D_e are the **unweighted** row
-and column sums of H, so that L_H is positive semi-definite for every w with 0 ≤ w ≤ 1, and linear
-in w.
+H is n × e with H[i, e] = 1 if sample i is in hyperedge e. D_v and D_e are the **unweighted** row
+and column sums of H. So L_H is linear in w, and positive semi-definite for every w with 0 ≤ w ≤ 1.
 """
 
 from __future__ import annotations
@@ -23,33 +22,44 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lars_path_gram
 
 from bigfs import engine
-from bigfs.graph import Neighbours
+from bigfs.graph import Neighbors
 from bigfs.graph.cost import predict
-from bigfs.graph.row_blocks import Rows, block_size, cut
+from bigfs.graph.row_blocks import RowBlock, block_size, row_blocks
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray
 
-# of the one that empties the model; JHLSR, section 3.2
+# Lasso penalties, as shares of the smallest penalty that empties the model (JHLSR, section 3.2).
 PENALTIES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-SHARE = 0.1  # of a process's memory, for the rows that one task's regressions need
+MEMORY_SHARE = 0.1  # share of a process's memory for the rows that one task's regressions need
 
 
 @dataclass(frozen=True)
 class Hypergraph:
-    """H (n × e csr of zeros and ones) and w (e), the hyperedges' weights: ones unless they are
-    given.
-    """
+    """The incidence H and the weights w of a hypergraph. `Hypergraph.of` checks them."""
 
-    H: sp.csr_array
-    w: AnyArray
+    H: sp.csr_array  # n × e, zeros and ones
+    w: AnyArray  # (e,)
 
     @classmethod
     def of(cls, H: Any, w: Any = None) -> Hypergraph:
-        """From any sparse or dense incidence; a non-zero is a membership.
+        """Make a hypergraph from a sparse or dense incidence.
+
+        Parameters
+        ----------
+        H : array-like or sparse matrix of shape (n, e)
+            Incidence. A non-zero is a membership.
+        w : array-like of shape (e,) or None, default=None
+            Weights of the hyperedges. None is all ones.
+
+        Returns
+        -------
+        Hypergraph
+            The hypergraph.
 
         Raises
         ------
-        ValueError : for a hyperedge without samples, or weights of another length, negative or not
+        ValueError
+            A hyperedge has no samples, or the weights have another length, are negative or are not
             finite.
         """
         H = sp.csr_array(H, dtype=np.float64)
@@ -69,22 +79,22 @@ class Hypergraph:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(samples, hyperedges)."""
+        """Numbers of samples and hyperedges."""
         return self.H.shape
 
     @cached_property
     def vertex_degrees(self) -> AnyArray:
-        """The diagonal of D_v (n): in how many hyperedges a sample is."""
+        """The diagonal of D_v (n): the number of hyperedges of each sample."""
         return np.asarray(self.H.sum(axis=1))
 
     @cached_property
     def edge_degrees(self) -> AnyArray:
-        """The diagonal of D_e (e), δ: how many samples a hyperedge has."""
+        """The diagonal δ of D_e (e): the number of samples of each hyperedge."""
         return np.asarray(self.H.sum(axis=0))
 
     @cached_property
     def root(self) -> AnyArray:
-        """The diagonal of D_v^-½ (n); 0 for a sample in no hyperedge."""
+        """The diagonal of D_v^-½ (n), 0 for a sample in no hyperedge."""
         degree = self.vertex_degrees
         return np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
 
@@ -93,12 +103,12 @@ class Hypergraph:
         return sp.csr_array(self.H.T)
 
     def similarity(self, w: AnyArray | None = None) -> LinearOperator:
-        """D_v^-½ H diag(w) D_e⁻¹ Hᵀ D_v^-½ = I − L_H(w), through H."""
-        share = (self.w if w is None else w) / self.edge_degrees
+        """Return D_v^-½ H diag(w) D_e⁻¹ Hᵀ D_v^-½ = I − L_H(w) as an operator."""
+        weights = (self.w if w is None else w) / self.edge_degrees
 
         def times(V: AnyArray) -> AnyArray:
-            tall = V.reshape(V.shape[0], -1)
-            inner = share[:, None] * (self._transposed @ (self.root[:, None] * tall))
+            columns = V.reshape(V.shape[0], -1)
+            inner = weights[:, None] * (self._transposed @ (self.root[:, None] * columns))
             return np.asarray(self.root[:, None] * (self.H @ inner)).reshape(V.shape)
 
         n = self.H.shape[0]
@@ -107,28 +117,34 @@ class Hypergraph:
         )
 
     def laplacian(self, w: AnyArray | None = None) -> LinearOperator:
-        """L_H(w) (n × n) through H; never formed."""
-        near = self.similarity(w)
+        """Return L_H(w) (n × n) as an operator. It is never formed."""
+        similarity = self.similarity(w)
 
         def times(V: AnyArray) -> AnyArray:
-            return np.asarray(V - near @ V)
+            return np.asarray(V - similarity @ V)
 
         return LinearOperator(
-            near.shape, dtype=np.float64, matvec=times, matmat=times, rmatvec=times, rmatmat=times
+            similarity.shape,
+            dtype=np.float64,
+            matvec=times,
+            matmat=times,
+            rmatvec=times,
+            rmatmat=times,
         )
 
     def sparse_laplacian(self, w: AnyArray | None = None) -> sp.csr_array:
-        """L_H(w) formed: every two samples of a hyperedge are a non-zero.
+        """Form L_H(w). Every two samples of a hyperedge are a non-zero.
 
         For small data and tests.
         """
         G = sp.diags_array(self.root) @ self.H
-        share = (self.w if w is None else w) / self.edge_degrees
-        return sp.csr_array(sp.eye_array(self.H.shape[0]) - G @ sp.diags_array(share) @ G.T)
+        weights = (self.w if w is None else w) / self.edge_degrees
+        return sp.csr_array(sp.eye_array(self.H.shape[0]) - G @ sp.diags_array(weights) @ G.T)
 
-    def gathered(self, P: AnyArray) -> AnyArray:
-        """q (e) of P (n × r): q_e = ‖(Pᵀ D_v^-½ H)_e‖² / δ_e, so that tr(Pᵀ L_H(w) P) = ‖P‖² −
-        wᵀq.
+    def edge_energies(self, P: AnyArray) -> AnyArray:
+        """Return q (e) for P (n × r): q_e = ‖(Pᵀ D_v^-½ H)_e‖² / δ_e.
+
+        Then tr(Pᵀ L_H(w) P) = ‖P‖² − wᵀq.
         """
         inner = self._transposed @ (self.root[:, None] * P.reshape(P.shape[0], -1))
         return np.asarray((inner**2).sum(axis=1) / self.edge_degrees)
@@ -138,52 +154,59 @@ class Hypergraph:
 
 
 def label_hyperedges(codes: AnyArray) -> Hypergraph:
-    """One hyperedge per class number: its samples. −1 is unlabelled, in no hyperedge."""
+    """Make one hyperedge per class, of its samples. A sample of code −1 is in no hyperedge."""
     codes = np.asarray(codes)
-    known = np.flatnonzero(codes >= 0)
-    classes, column = np.unique(codes[known], return_inverse=True)
+    labeled = np.flatnonzero(codes >= 0)
+    classes, column = np.unique(codes[labeled], return_inverse=True)
     return Hypergraph.of(
-        sp.csr_array((np.ones(len(known)), (known, column)), shape=(len(codes), len(classes)))
+        sp.csr_array((np.ones(len(labeled)), (labeled, column)), shape=(len(codes), len(classes)))
     )
 
 
-def neighbour_hyperedges(neighbours: Neighbours) -> Hypergraph:
-    """One hyperedge a sample: itself and its k nearest; none for a sample without neighbours."""
-    n = len(neighbours.index)
-    i, m = np.nonzero(neighbours.index >= 0)
+def neighbor_hyperedges(neighbors: Neighbors) -> Hypergraph:
+    """Make one hyperedge per sample with neighbors, of itself and its k nearest."""
+    n = len(neighbors.index)
+    i, m = np.nonzero(neighbors.index >= 0)
     heads, edge = np.unique(i, return_inverse=True)
-    rows = np.concatenate([heads, neighbours.index[i, m]])
+    rows = np.concatenate([heads, neighbors.index[i, m]])
     columns = np.concatenate([np.arange(len(heads)), edge])
     return Hypergraph.of(sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, len(heads))))
 
 
 def lasso_hyperedges(
-    X: Matrix, candidates: Neighbours | None, penalties: tuple[float, ...] = PENALTIES
+    X: Matrix, candidates: Neighbors | None, penalties: tuple[float, ...] = PENALTIES
 ) -> Hypergraph:
-    """ℓ1 hyperedges (JHLSR eq.
-
-    13): each sample regressed on its candidates, one hyperedge a penalty.
+    """Make ℓ1 hyperedges: regress each sample on its candidates, once per penalty (JHLSR eq. 13).
 
         min_β ½‖x_i − Σ_j β_j x_j‖² + ρ λ_i ‖β‖₁      λ_i = max_j |x_jᵀx_i|, which empties the model
 
-    One LARS path a sample gives all penalties ρ. The non-zero coefficients and the sample itself
-    are the hyperedge; its first weight is w_e = Σ_{j∈e} exp(−‖x_i − x_j‖²/σ²), σ the mean distance
-    to a member, scaled to sum 1. A sample orthogonal to all its candidates (an empty row) makes no
-    hyperedge.
+    One LARS path per sample gives all penalties ρ. A hyperedge consists of the sample and the
+    candidates with non-zero coefficients. Its weight is w_e = Σ_{j∈e} exp(−‖x_i − x_j‖²/σ²), where
+    σ is the mean distance to a member. The weights are scaled to sum to 1. A sample that is
+    orthogonal to all its candidates, such as an empty row, has no hyperedge.
 
     Parameters
     ----------
-    X : n × d, with its layout by rows; as it is, neither centred nor scaled.
-    candidates : the neighbours to choose from (`knn(X, 50)`): screening by correlation. A member of
-        the
-        full model that is not among them is lost. None: all n − 1 others, n × n in memory.
-    penalties : ρ, each in (0, 1).
+    X : Matrix of shape (n, d)
+        The samples, with the layout by rows. They are neither centered nor scaled.
+    candidates : Neighbors or None
+        Candidates of each sample, such as `knn(X, 50)`. A member of the full model that is not
+        among them is missed. None takes all n − 1 other samples, with n × n in memory.
+    penalties : tuple of float, default=(0.1, …, 0.9)
+        Penalties ρ, each in (0, 1).
+
+    Returns
+    -------
+    Hypergraph
+        The hyperedges with their weights.
 
     Raises
     ------
-    ValueError : for penalties outside (0, 1), candidates of another number of samples, or when no
-        sample makes a hyperedge.
-    NotEnoughMemory : without candidates, if n × n does not fit.
+    ValueError
+        A penalty is outside (0, 1), the candidates are for another number of samples, or no sample
+        has a hyperedge.
+    NotEnoughMemory
+        There are no candidates, and n × n does not fit.
     """
     n = X.shape[0]
     if not penalties or not all(0 < rho < 1 for rho in penalties):
@@ -197,51 +220,67 @@ def lasso_hyperedges(
             f"{len(candidates.index)}: compute them on the same data"
         )
     k = n - 1 if candidates is None else candidates.index.shape[1]
-    own, everyone = _portions(X, k)
-    index = [None if candidates is None else candidates.index[r.start : r.stop] for r in own]
+    blocks, all_blocks = _regression_blocks(X, k)
+    index = [None if candidates is None else candidates.index[b.start : b.stop] for b in blocks]
     parts = engine.map_tiles(
         _hyperedges,
-        own,
-        everyone,
+        blocks,
+        all_blocks,
         sorted(penalties, reverse=True),
         each=[index],
         local=X.local,
         label="hyperedges",
     )
-    X.passes += len(own)
+    X.passes += len(blocks)
     sizes, members, squares = (np.concatenate(part) for part in zip(*parts, strict=True))
     if not len(sizes):
         raise ValueError("no two samples share a feature, so there are no hyperedges: check X")
     column = np.repeat(np.arange(len(sizes)), sizes)
     H = sp.csr_array((np.ones(len(members)), (members, column)), shape=(n, len(sizes)))
     sigma = np.sqrt(squares[squares >= 0]).mean()
-    near = np.exp(-np.maximum(squares, 0) / sigma**2) if sigma > 0 else np.ones(len(squares))
-    w = np.bincount(column, weights=near)
+    heat = np.exp(-np.maximum(squares, 0) / sigma**2) if sigma > 0 else np.ones(len(squares))
+    w = np.bincount(column, weights=heat)
     return Hypergraph.of(H, w / w.sum())
 
 
-def _portions(X: Matrix, k: int) -> tuple[list[Rows], list[Rows]]:
-    """Rows that one task regresses, and all rows in blocks, where it finds their candidates."""
+def _regression_blocks(X: Matrix, k: int) -> tuple[list[RowBlock], list[RowBlock]]:
+    """Return a block of samples per task, and all rows in blocks, which hold the candidates."""
     cost, n = predict(X), X.shape[0]
-    one = (k + 1) * cost.row_bytes
+    one = (k + 1) * cost.row_bytes  # bytes of one sample with its candidates
     engine.require_memory(
-        int(min(one, n * cost.row_bytes) / SHARE) + 8 * k * k,
+        int(min(one, n * cost.row_bytes) / MEMORY_SHARE) + 8 * k * k,
         f"one sample's regression on {k} candidates",
     )
-    rows = max(int(SHARE * engine.memory_limit() / one), 1)
-    return cut(X, min(rows, -(-n // (4 * engine.n_workers())))), cut(X, block_size(n, 0, cost))
+    rows = max(int(MEMORY_SHARE * engine.memory_limit() / one), 1)
+    rows = min(rows, -(-n // (4 * engine.n_workers())))
+    return row_blocks(X, rows), row_blocks(X, block_size(n, 0, cost))
 
 
 # --- tasks --------------------------------------------------------------------------------------
 
 
 def _hyperedges(
-    own: Rows, index: AnyArray | None, everyone: list[Rows], penalties: list[float]
+    block: RowBlock, index: AnyArray | None, all_blocks: list[RowBlock], penalties: list[float]
 ) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """(size of each hyperedge, its members, their ‖x_i − x_j‖²; −1 for the sample i itself)."""
-    numbers = np.arange(own.start, own.stop)
-    problems = _among_all(numbers, everyone) if index is None else _among(index, numbers, everyone)
-    sizes, members, squares = [0], [np.empty(0, dtype=np.int64)], [np.empty(0)]
+    """Return the hyperedges of the samples of a block.
+
+    Returns
+    -------
+    sizes : ndarray of int64
+        Number of members of each hyperedge.
+    members : ndarray of int64
+        The members of all hyperedges, one after the other.
+    squares : ndarray of float64
+        ‖x_i − x_j‖² of each member j, −1 for the sample i itself.
+    """
+    numbers = np.arange(block.start, block.stop)
+    if index is None:
+        problems = _problems_with_all(numbers, all_blocks)
+    else:
+        problems = _problems(index, numbers, all_blocks)
+    sizes = [0]
+    members = [np.empty(0, dtype=np.int64)]
+    squares = [np.empty(0)]
     for i, others, K in problems:
         G, b, norm = K[:-1, :-1], K[:-1, -1], K[-1, -1]
         for support in lasso_supports(G, b, penalties):
@@ -253,64 +292,66 @@ def _hyperedges(
     return np.array(sizes[1:], dtype=np.int64), np.concatenate(members), np.concatenate(squares)
 
 
-# a sample, its candidates in increasing order, the Gram matrix of both, the sample last
-Problem = tuple[int, AnyArray, AnyArray]
+# A sample, its candidates in increasing order, and the Gram matrix of both, the sample last.
+LassoProblem = tuple[int, AnyArray, AnyArray]
 
 
-def _among(index: AnyArray, numbers: AnyArray, everyone: list[Rows]) -> Iterator[Problem]:
-    """Each sample with its candidates."""
+def _problems(
+    index: AnyArray, numbers: AnyArray, all_blocks: list[RowBlock]
+) -> Iterator[LassoProblem]:
+    """Yield the regression of each sample on its candidates."""
     needed = np.unique(np.concatenate([numbers, index[index >= 0]]))
-    C = _gather(everyone, needed)
+    C = _gather(all_blocks, needed)
     for i, row in zip(numbers, index, strict=True):
         others = np.sort(row[row >= 0])
         rows = C[np.searchsorted(needed, np.append(others, i))]
         yield i, others, (rows @ rows.T).toarray()
 
 
-def _among_all(numbers: AnyArray, everyone: list[Rows]) -> Iterator[Problem]:
-    """Each sample with all others, from one n × n Gram matrix."""
-    C = _gather(everyone, None)
+def _problems_with_all(numbers: AnyArray, all_blocks: list[RowBlock]) -> Iterator[LassoProblem]:
+    """Yield the regression of each sample on all others, from one n × n Gram matrix."""
+    C = _gather(all_blocks, None)
     K = (C @ C.T).toarray()
     for i in numbers:
         others = np.delete(np.arange(len(K)), i)
-        at = np.append(others, i)
-        yield i, others, K[np.ix_(at, at)]
+        samples = np.append(others, i)
+        yield i, others, K[np.ix_(samples, samples)]
 
 
-def _gather(everyone: list[Rows], needed: AnyArray | None) -> sp.csr_array:
-    """The rows `needed` (sorted), or all, in float64."""
+def _gather(blocks: list[RowBlock], needed: AnyArray | None) -> sp.csr_array:
+    """Gather the rows of increasing numbers, or all rows, in float64."""
     parts = []
-    for rows in everyone:
+    for block in blocks:
         if needed is None:
-            parts.append(rows.load())
+            parts.append(block.load())
         else:
-            low, high = np.searchsorted(needed, [rows.start, rows.stop])
+            low, high = np.searchsorted(needed, [block.start, block.stop])
             if high > low:
-                parts.append(rows.load()[needed[low:high] - rows.start])
+                parts.append(block.load()[needed[low:high] - block.start])
     return sp.csr_array(sp.vstack(parts, format="csr"), dtype=np.float64)
 
 
 def lasso_supports(G: AnyArray, b: AnyArray, penalties: list[float]) -> list[AnyArray]:
-    """The non-zeros of the lasso at each relative penalty (decreasing), from one LARS path."""
+    """Return the support of the lasso at each relative penalty (decreasing), from one LARS path."""
     largest = np.abs(b).max(initial=0.0)
     if largest == 0:
         return []
-    # the supports do not depend on it; LARS compares with absolute numbers
+    # LARS compares with absolute numbers, and the supports do not depend on the scale
     unit = 2.0 ** -np.round(np.log2(largest))
     G, b, largest = G * unit, b * unit, largest * unit
     with warnings.catch_warnings():
-        # Of candidates that are equal LARS keeps one and warns: still a solution of the lasso
+        # LARS keeps one of several equal candidates and warns. That still solves the lasso.
         warnings.simplefilter("ignore", ConvergenceWarning)
         knots, _, path = lars_path_gram(
             Xy=b, Gram=G, n_samples=1, method="lasso", alpha_min=penalties[-1] * largest
         )
     supports = []
     for rho in penalties:
-        # first knot at or below the penalty
-        after = min(np.searchsorted(-knots, -rho * largest), len(knots) - 1)
-        # between two knots the coefficients are linear, so a support is that of either end
-        crossed = (path[:, after] != 0) | (path[:, after - 1] != 0)
+        # the first knot at or below the penalty
+        knot = min(np.searchsorted(-knots, -rho * largest), len(knots) - 1)
+        # between two knots the coefficients are linear, so their support is that of either end
+        crossed = (path[:, knot] != 0) | (path[:, knot - 1] != 0)
         supports.append(
-            np.flatnonzero(crossed if knots[after] < rho * largest else path[:, after] != 0)
+            np.flatnonzero(crossed if knots[knot] < rho * largest else path[:, knot] != 0)
         )
     return supports

@@ -1,15 +1,15 @@
-"""The k nearest neighbours of every row, a pair of row blocks at a time.
+"""The k nearest neighbors of every row, from pairs of row blocks.
 
     cosine      1 − xᵢ·xⱼ / (‖xᵢ‖‖xⱼ‖)
     euclidean   ‖xᵢ − xⱼ‖ = √(‖xᵢ‖² + ‖xⱼ‖² − 2 xᵢ·xⱼ)
 
-The rows are cut into blocks sized from the memory limit. Each is searched by itself; then the
-blocks meet in rounds, as in a tournament: two blocks are one task, whose products serve the lists
-of both, and which hands them on to the next. A list's order (distance, then index) is total, so
-neither the blocks nor the rounds show in the result.
+The rows are cut into blocks that are sized from the memory limit. Each block is searched by itself.
+Then all pairs of blocks are compared in rounds, as in a round-robin tournament. A pair is one task,
+whose products serve the lists of both blocks. The order of a list (distance, then index) is total,
+so the result depends neither on the blocks nor on the rounds.
 
-"approx" makes these rounds with sketches of the rows, for the candidates, and then compares those
-exactly: `approx.py`.
+"approx" runs the same rounds on sketches of the rows. They give candidates, which are then compared
+exactly (`bigfs.graph.approx`).
 """
 
 from __future__ import annotations
@@ -25,34 +25,39 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.graph import sketch
-from bigfs.graph.approx import RecallMissed, Rule, candidates_of, rule_for
-from bigfs.graph.cost import choose, predict
+from bigfs.graph.approx import RecallMissed, ScreenPlan, candidate_tasks, choose_screen
+from bigfs.graph.cost import choose_method, predict
 from bigfs.graph.kernels import exact
-from bigfs.graph.kernels.exact import Lists
-from bigfs.graph.row_blocks import Rows, block_size, cut
-from bigfs.graph.sample import Sample, sample_of
-from bigfs.graph.schedule import tournament
-from bigfs.graph.sketch import Best
+from bigfs.graph.kernels.exact import NeighborLists
+from bigfs.graph.kernels.sketch import CandidateLists
+from bigfs.graph.row_blocks import RowBlock, block_size, row_blocks
+from bigfs.graph.sample import Sample, draw_sample
+from bigfs.graph.schedule import all_pairs
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray
 
 Metric = Literal["cosine", "euclidean"]
 Method = Literal["exact", "approx", "auto"]
-# start, stop, index, distance: of finished rows
+# Called as sink(start, stop, index, distance) with finished rows.
 Sink = Callable[[int, int, AnyArray, AnyArray], Any]
 
 
 @dataclass(frozen=True)
-class Neighbours:
-    """The k nearest neighbours of n samples, nearest first; equal distances by lower index.
+class Neighbors:
+    """The k nearest neighbors of n samples, nearest first, equal distances by lower index.
 
-    Attributes
+    Parameters
     ----------
-    index : (n, k) int32, −1 where a sample has fewer than k (cosine: rows that share nothing).
-    distance : (n, k) float64: 1 − cosine, or the Euclidean distance; inf where there is none.
-    metric : "cosine" or "euclidean".
-    info : how it was found and why so: `method`, `why`, `predicted` cost; approximate: `recall` and
-        its sample.
+    index : ndarray of int32 of shape (n, k)
+        Row numbers of the neighbors. −1 where a sample has fewer than k, which happens with the
+        cosine metric if rows share nothing.
+    distance : ndarray of float64 of shape (n, k)
+        1 − cosine, or the Euclidean distance. inf where a neighbor is missing.
+    metric : {"cosine", "euclidean"}
+        Metric of the distances.
+    info : dict, default={}
+        How the graph was computed: `method`, the reason `why`, the `predicted` cost, and for an
+        approximate graph the estimated `recall` and the size of its sample.
     """
 
     index: AnyArray
@@ -70,37 +75,52 @@ def knn(
     recall: float = 0.95,
     candidates: int | None = None,
     block_rows: int | None = None,
-) -> Neighbours:
-    """The k nearest other rows of every row of X, in memory (n × k × 12 bytes).
+) -> Neighbors:
+    """Find the k nearest other rows of every row of X, in memory (n × k × 12 bytes).
 
     Parameters
     ----------
-    X : n × d, with its layout by rows.
-    metric : "cosine" finds rows of positive cosine only: a row that shares no term with another is
-        isolated, and gets index −1. "euclidean" finds k for every row. No row is its own neighbour.
-    method : "exact"; "approx" (candidates by sketches of the rows, see `approx.py`); "auto" takes
-        the exact one while its predicted cost is below ten minutes of one core, and says why in
-        `info`.
-    recall, candidates : of "approx": the share of true neighbours to find, which decides what is
-    left
-        out; and how many candidates a row are compared exactly; default: half as many again as k,
-        eight bits err little.
-    block_rows : rows of a block; default: sized from the memory limit. Not seen in the result.
+    X : Matrix of shape (n, d)
+        The samples, with the layout by rows.
+    k : int, default=10
+        Number of neighbors per row.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        "cosine" finds only rows of positive cosine. A row that shares no term with another one is
+        isolated and gets the index −1. "euclidean" finds k neighbors of every row. No row is its
+        own neighbor.
+    method : {"exact", "approx", "auto"}, default="exact"
+        "approx" finds candidates by sketches of the rows. "auto" takes "exact" while its predicted
+        cost is below ten minutes on one core. `info` has the reason.
+    recall : float, default=0.95
+        Share of the true neighbors that "approx" must find. It decides how many products are left
+        out.
+    candidates : int or None, default=None
+        Candidates per row that "approx" compares exactly. None takes 3k/2, because eight bits err
+        little.
+    block_rows : int or None, default=None
+        Rows per block. None derives it from the memory limit. It does not change the result.
+
+    Returns
+    -------
+    Neighbors
+        The neighbors of every row.
 
     Raises
     ------
-    ValueError : k outside 1 … n − 1, an unknown metric or method, a matrix without rows, a recall
-        that the candidates do not reach.
-    NotEnoughMemory : if the blocks, or the n × k result, do not fit.
+    ValueError
+        k is not in 1 … n − 1, the metric or the method is unknown, the matrix has no layout by
+        rows, or the candidates miss the recall.
+    NotEnoughMemory
+        The blocks, or the n × k result, do not fit in memory.
     """
     engine.require_memory(
         X.shape[0] * k * 12 * 2,
-        f"a graph of {X.shape[0]} × {k} neighbours in memory (a store needs less)",
+        f"a graph of {X.shape[0]} × {k} neighbors in memory (a store needs less)",
     )
     parts, info = stream_knn(
         X,
         k,
-        _keep,
+        _collect,
         metric=metric,
         method=method,
         recall=recall,
@@ -108,7 +128,7 @@ def knn(
         block_rows=block_rows,
     )
     index, distance = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Neighbours(index, distance, metric, info)
+    return Neighbors(index, distance, metric, info)
 
 
 def stream_knn(
@@ -122,123 +142,153 @@ def stream_knn(
     candidates: int | None = None,
     block_rows: int | None = None,
 ) -> tuple[list[Any], dict[str, Any]]:
-    """`knn`, each block of finished rows handed to `sink(start, stop, index, distance)` where it
-    was computed.
+    """Run `knn` and hand each block of finished rows to a function in the process that computed it.
 
-    The sink travels to the workers, so it must pickle. A block starts at a multiple of 4096 rows
-    (unless `block_rows` says otherwise), and may be handed over twice, with the same bits, when a
-    worker dies.
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The samples, with the layout by rows.
+    k : int
+        Number of neighbors per row.
+    sink : callable
+        Called as ``sink(start, stop, index, distance)`` for the rows [start, stop). It travels to
+        the workers, so it must pickle. `start` is a multiple of 4096 unless `block_rows` says
+        otherwise. If a worker dies, a block may be handed over twice, with the same bits.
+    metric, method, recall, candidates, block_rows
+        As in `knn`.
 
     Returns
     -------
-    What the sink returned, in row order, and `Neighbours.info`.
+    results : list
+        What `sink` returned, in the order of the rows.
+    info : dict
+        As in `Neighbors.info`.
     """
     _check(X, k, metric, method)
-    cost, candidates = predict(X), k + k // 2 if candidates is None else candidates
+    n = X.shape[0]
+    cost = predict(X)
+    if candidates is None:
+        candidates = k + k // 2
     info: dict[str, Any] = {"k": k, "metric": metric, "predicted": cost._asdict()}
-    way, why = (method, "requested") if method != "auto" else choose(cost)
-    if way == "approx":
+    chosen, why = (method, "requested") if method != "auto" else choose_method(cost)
+    if chosen == "approx":
         if engine.client() is not None and not X.local:
-            _compile(X.shape[1] > sketch.NARROW)
-        rows = cut(X, block_rows or block_size(X.shape[0], 8 * candidates, cost))
+            _fill_kernel_cache(X.shape[1] > sketch.MAX_NARROW_COLUMNS)
+        blocks = row_blocks(X, block_rows or block_size(n, 8 * candidates, cost))
         try:
-            sample = sample_of(X, rows, k)
-            rule = rule_for(X, rows, sample, k, metric, recall=recall, candidates=candidates)
+            sample = draw_sample(X, blocks, k)
+            plan = choose_screen(X, blocks, sample, k, metric, recall=recall, candidates=candidates)
             if method == "auto":
-                rule.require_gain(cost)
+                plan.require_faster_than(cost)
         except RecallMissed as error:
             if method == "approx":
                 raise
-            way, why = "exact", f"{why}, but {error}"
+            chosen, why = "exact", f"{why}, but {error}"
         else:
-            return _approximate(X, rows, sample, k, metric, rule, sink), info | {
-                "method": way,
-                "why": why,
-            } | rule.info()
-    rows = cut(X, block_rows or block_size(X.shape[0], 24 * k, cost))
-    return _exact(X, rows, k, metric, sink), info | {"method": way, "why": why}
+            results = _approximate(X, blocks, sample, k, metric, plan, sink)
+            return results, info | {"method": chosen, "why": why} | plan.info()
+    blocks = row_blocks(X, block_rows or block_size(n, 24 * k, cost))
+    return _exact(X, blocks, k, metric, sink), info | {"method": chosen, "why": why}
 
 
 @cache
-def _compile(wide: bool) -> None:
-    """The kernels in numba's cache on disk, by a graph of a few rows: a worker that compiles keeps
-    120 MB more than one that loads them.
+def _fill_kernel_cache(wide: bool) -> None:
+    """Compile the kernels into numba's cache on disk with a graph of a few rows.
+
+    A worker that compiles them holds 120 MB more than one that loads them.
     """
     rows = sp.csr_array(np.random.default_rng(0).random((40, 8), dtype=np.float32))
-    rows.resize(40, 2 * sketch.NARROW if wide else 8)
-    # nobody is shown its progress
+    rows.resize(40, 2 * sketch.MAX_NARROW_COLUMNS if wide else 8)
+    # an empty context shows no progress
     Context().run(knn, Matrix.from_array(rows), 3, method="approx", recall=0.1)
 
 
-def _exact(X: Matrix, rows: list[Rows], k: int, metric: Metric, sink: Sink) -> list[Any]:
+def _exact(X: Matrix, blocks: list[RowBlock], k: int, metric: Metric, sink: Sink) -> list[Any]:
     operands = k, metric == "cosine"
-    lists, steps = tournament(
-        X, rows, engine.lazy_tiles(_inside, rows, *operands, local=X.local), _meet, *operands
-    )
+    start = engine.lazy_tiles(_within_block, blocks, *operands, local=X.local)
+    lists, tasks = all_pairs(X, blocks, start, _compare, *operands)
     return engine.map_tiles(
         _finish,
-        rows,
+        blocks,
         metric,
         sink,
         each=[lists],
         local=X.local,
-        label="neighbours",
-        progress_tasks=steps,
+        label="neighbors",
+        progress_tasks=tasks,
     )
 
 
 def _approximate(
-    X: Matrix, rows: list[Rows], sample: Sample, k: int, metric: Metric, rule: Rule, sink: Sink
+    X: Matrix,
+    blocks: list[RowBlock],
+    sample: Sample,
+    k: int,
+    metric: Metric,
+    plan: ScreenPlan,
+    sink: Sink,
 ) -> list[Any]:
-    candidates, steps = candidates_of(X, rows, sample, rule, metric == "cosine")
-    X.passes += len(rows)
+    candidates, tasks = candidate_tasks(X, blocks, sample, plan, metric == "cosine")
+    X.passes += len(blocks)
     return engine.map_tiles(
-        _compare,
-        rows,
-        rows,
+        _rerank,
+        blocks,
+        blocks,
         k,
         metric,
         sink,
         each=[candidates],
         local=X.local,
-        label="neighbours",
-        progress_tasks=steps,
+        label="neighbors",
+        progress_tasks=tasks,
     )
 
 
 # --- tasks --------------------------------------------------------------------------------------
 
 
-def _inside(rows: Rows, k: int, cosine: bool) -> Lists:
-    return exact.inside(exact.side(rows.load(), rows.start), k, cosine)
-
-
-def _meet(
-    pair: tuple[Rows, Rows], of_a: Lists, of_b: Lists, _: int, cosine: bool
-) -> tuple[Lists, Lists]:
-    A, B = (exact.side(rows.load(), rows.start) for rows in pair)
-    return exact.between(A, B, of_a, of_b, cosine)
+def _within_block(block: RowBlock, k: int, cosine: bool) -> NeighborLists:
+    return exact.within_block(exact.kernel_block(block.load(), block.start), k, cosine)
 
 
 def _compare(
-    own: Rows, candidates: Best, others: list[Rows], k: int, metric: Metric, sink: Sink
+    pair: tuple[RowBlock, RowBlock],
+    lists_a: NeighborLists,
+    lists_b: NeighborLists,
+    _: int,
+    cosine: bool,
+) -> tuple[NeighborLists, NeighborLists]:
+    A, B = (exact.kernel_block(block.load(), block.start) for block in pair)
+    return exact.between_blocks(A, B, lists_a, lists_b, cosine)
+
+
+def _rerank(
+    block: RowBlock,
+    candidates: CandidateLists,
+    all_blocks: list[RowBlock],
+    k: int,
+    metric: Metric,
+    sink: Sink,
 ) -> Any:
-    """The candidates of a block compared by all their columns, block by block."""
-    A, lists = exact.side(own.load(), own.start), exact.empty(own.stop - own.start, k)
-    found = np.sort(sketch.found(candidates.codes), axis=1)
-    for rows in others:
-        exact.rerank(A, found, exact.side(rows.load(), rows.start), lists, metric == "cosine")
-    return _finish(own, lists, metric, sink)
+    """Compare the candidates of a block over all columns, block by block."""
+    A = exact.kernel_block(block.load(), block.start)
+    lists = exact.empty_lists(block.stop - block.start, k)
+    index = np.sort(sketch.candidate_rows(candidates.codes), axis=1)
+    for other in all_blocks:
+        B = exact.kernel_block(other.load(), other.start)
+        exact.rerank(A, index, B, lists, metric == "cosine")
+    return _finish(block, lists, metric, sink)
 
 
-def _finish(rows: Rows, lists: Lists, metric: Metric, sink: Sink) -> Any:
-    index = np.where(lists.found == exact.NONE, -1, lists.found)
-    return sink(
-        rows.start, rows.stop, index, lists.key if metric == "cosine" else np.sqrt(lists.key)
-    )
+def _finish(block: RowBlock, lists: NeighborLists, metric: Metric, sink: Sink) -> Any:
+    index = np.where(lists.neighbor == exact.NO_NEIGHBOR, -1, lists.neighbor)
+    distance = lists.key if metric == "cosine" else np.sqrt(lists.key)
+    return sink(block.start, block.stop, index, distance)
 
 
-def _keep(start: int, stop: int, index: AnyArray, distance: AnyArray) -> tuple[AnyArray, AnyArray]:
+def _collect(
+    start: int, stop: int, index: AnyArray, distance: AnyArray
+) -> tuple[AnyArray, AnyArray]:
     return index, distance
 
 

@@ -1,4 +1,4 @@
-"""Blocks of rows: cut anew from a matrix's tiles, sized from the memory limit."""
+"""Blocks of rows, cut from the tiles of a matrix and sized from the memory limit."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
-from bigfs.graph.cost import Cost
+from bigfs.graph.cost import GraphCost
 from bigfs.matrix import Matrix
 from bigfs.validation import canonical
 
-GRAIN = 4096  # blocks start at multiples of it, so that a chunk of a stored graph has one writer
-SHARE = 0.04  # of a process's memory for one block with its lists: a task has two, and their copies
-BLOCKS_PER_WORKER = 4  # at least: half as many pairs of blocks are worked on at a time
+# Blocks start at multiples of this, so that each chunk of a stored graph has one writer.
+ROW_ALIGNMENT = 4096
+# Share of a process's memory for one block with its lists. A task holds two blocks and copies.
+MEMORY_SHARE = 0.04
+# Minimum number of blocks per worker. Half as many pairs of blocks are compared at a time.
+BLOCKS_PER_WORKER = 4
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows [start, stop), cut from the tiles that hold them: (tile, first, last) in the tile's own
-    rows.
+class RowBlock:
+    """The rows [start, stop) of a matrix.
+
+    `parts` holds (tile, first, last) for each tile with some of them, in rows of the tile.
     """
 
     start: int
@@ -30,64 +34,74 @@ class Rows:
     parts: tuple[tuple[Any, int, int], ...]
 
     def load(self) -> sp.csr_array:
-        """Canonical csr in float32 or float64, with 32-bit column numbers."""
+        """Load the rows as a canonical csr array of float32 or float64 with 32-bit indices."""
         loaded = [rows for _, rows in self.pieces()]
-        return loaded[0] if len(loaded) == 1 else stacked(loaded)
+        return loaded[0] if len(loaded) == 1 else stack_rows(loaded)
 
-    def pieces(self, keep: bool = True) -> Iterator[tuple[int, sp.csr_array]]:
-        """(number of the first row, rows) of each tile's share, for what need not have all of them
-        at once.
+    def pieces(self, cache: bool = True) -> Iterator[tuple[int, sp.csr_array]]:
+        """Yield the number of the first row and the rows of each tile's part.
 
-        `keep`: in this process, while there is room (`engine.load`); for what is read again.
+        Parameters
+        ----------
+        cache : bool, default=True
+            Whether what is read may stay in the cache of this process, because it is read again.
+
+        Yields
+        ------
+        tuple of int and csr_array
+            The number of the first row in the whole matrix, and the rows.
         """
         start = self.start
         for tile, first, last in self.parts:
-            yield start, narrow(_load(tile, first, last, keep))
+            yield start, as_kernel_csr(_load(tile, first, last, cache))
             start += last - first
 
 
-def cut(X: Matrix, size: int) -> list[Rows]:
-    """X's rows in blocks of `size`."""
+def row_blocks(X: Matrix, size: int) -> list[RowBlock]:
+    """Cut the rows of X into blocks of `size` rows."""
     if not X.row_tiles:
         raise ValueError(
-            "neighbours need rows, but the matrix has only the layout by columns: "
+            "neighbors need rows, but the matrix has only the layout by columns: "
             "stage it with the layout by rows"
         )
     bounds = [t.start for t in X.row_tiles] + [X.shape[0]]
-    made = []
+    blocks = []
     for start in range(0, X.shape[0], size):
         stop = min(start + size, X.shape[0])
         first, last = np.searchsorted(bounds, [start, stop - 1], side="right") - 1
-        inside = X.row_tiles[first : last + 1]
-        made.append(
-            Rows(
-                start,
-                stop,
-                tuple((t, max(start - t.start, 0), min(stop, t.stop) - t.start) for t in inside),
-            )
+        parts = tuple(
+            (t, max(start - t.start, 0), min(stop, t.stop) - t.start)
+            for t in X.row_tiles[first : last + 1]
         )
-    return made
+        blocks.append(RowBlock(start, stop, parts))
+    return blocks
 
 
-def block_size(n: int, listed: int, cost: Cost) -> int:
-    """Rows of a block: so many that a pair of them, with lists of `listed` bytes a row, fits in
-    memory, and that all workers have some.
+def block_size(n: int, list_bytes: int, cost: GraphCost) -> int:
+    """Return the number of rows per block.
+
+    Two blocks with their lists (`list_bytes` bytes per row) fit in memory, and every worker gets at
+    least one block.
     """
-    row = cost.row_bytes + listed
-    engine.require_memory(int(GRAIN * row / SHARE), f"neighbours of {GRAIN} rows at a time")
+    row_bytes = cost.row_bytes + list_bytes
+    engine.require_memory(
+        int(ROW_ALIGNMENT * row_bytes / MEMORY_SHARE),
+        f"neighbors of {ROW_ALIGNMENT} rows at a time",
+    )
     most = n if engine.client() is None else n / (BLOCKS_PER_WORKER * engine.n_workers())
-    return max(int(min(SHARE * engine.memory_limit() / row, most)) // GRAIN, 1) * GRAIN
+    rows = int(min(MEMORY_SHARE * engine.memory_limit() / row_bytes, most))
+    return max(rows // ROW_ALIGNMENT, 1) * ROW_ALIGNMENT
 
 
-def _load(tile: Any, low: int, high: int, keep: bool) -> Any:
+def _load(tile: Any, low: int, high: int, cache: bool) -> Any:
     if not hasattr(tile, "cut"):
         return engine.load(tile)[low:high]
     part = tile.cut(low, high)
-    return engine.load(part) if keep else part.load()
+    return engine.load(part) if cache else part.load()
 
 
-def narrow(block: Any) -> sp.csr_array:
-    """Canonical csr with 32-bit indices, as the kernels take it."""
+def as_kernel_csr(block: Any) -> sp.csr_array:
+    """Return rows as a canonical csr array of float32 or float64 with 32-bit indices."""
     block = canonical(sp.csr_array(block))
     if block.dtype not in (np.float32, np.float64):
         block = block.astype(np.float64)
@@ -98,8 +112,8 @@ def narrow(block: Any) -> sp.csr_array:
     )
 
 
-def stacked(parts: list[sp.csr_array]) -> sp.csr_array:
-    """As scipy's vstack, which would make the numbers 64 bits wide."""
+def stack_rows(parts: list[sp.csr_array]) -> sp.csr_array:
+    """Stack csr arrays as `scipy.sparse.vstack` does, but with 32-bit indices."""
     starts = np.cumsum([0, *(part.nnz for part in parts)], dtype=np.int32)
     indptr = np.concatenate(
         [
@@ -107,7 +121,6 @@ def stacked(parts: list[sp.csr_array]) -> sp.csr_array:
             *(part.indptr[1:] + start for part, start in zip(parts, starts[:-1], strict=True)),
         ]
     )
-    data, indices = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("data", "indices")
-    )
+    data = np.concatenate([part.data for part in parts])
+    indices = np.concatenate([part.indices for part in parts])
     return sp.csr_array((data, indices, indptr), (len(indptr) - 1, parts[0].shape[1]))

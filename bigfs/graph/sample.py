@@ -1,10 +1,9 @@
-"""A sample of the rows: what few of them have in common with a row, and what a screen keeps of the
-neighbours of some.
-"""
+"""A random sample of rows, to set thresholds and estimate the recall of a screen."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,177 +11,213 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.graph import sketch
 from bigfs.graph.kernels import exact
-from bigfs.graph.kernels import sketch as sketch_kernels
-from bigfs.graph.kernels.exact import Lists
-from bigfs.graph.row_blocks import Rows, stacked
-from bigfs.graph.sketch import Best, Sketch
+from bigfs.graph.kernels.exact import NeighborLists
+from bigfs.graph.kernels.sketch import MAX_ROW_ID, CandidateLists, Sketch, split_products
+from bigfs.graph.row_blocks import RowBlock, stack_rows
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray
 
-# sampled rows whose neighbours are found: the first half chooses a screen, the second measures its
-# recall
-MEASURED = 768
-ONE_IN = 32  # of the rows is in the sample
-ENTRIES = 1 << 21  # non-zeros of the sample, at most
-OF_PAIRS = 1 << 22  # non-zeros of the measured rows' neighbours, at most
+# Sampled rows whose exact neighbors are computed. The first half chooses a screen, the second half
+# estimates its recall.
+N_MEASURED = 768
+ROWS_PER_SAMPLED_ROW = 32
+MAX_SAMPLE_ENTRIES = 1 << 21  # non-zeros of the sample
+MAX_NEIGHBOR_ENTRIES = 1 << 22  # non-zeros of the neighbors of the measured rows
 SEED = 0
-# the number of a sampled row beyond all blocks: it is nobody's itself
-LATER = np.iinfo(np.int32).max
+# Row number of a sampled row in a kernel. No block has it, so no row is taken for its own neighbor.
+SAMPLE_ROW_ID = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows of a matrix of n rows, by increasing number; the neighbours of those at `measured` are
-    to be found.
-    """
+    """Sampled rows of a matrix of `n` rows, by increasing number."""
 
     rows: sp.csr_array
-    numbers: AnyArray
-    measured: AnyArray
+    numbers: AnyArray  # their numbers in the whole matrix
+    measured: AnyArray  # positions in the sample of the rows whose exact neighbors are computed
     n: int
 
 
-def sample_of(X: Matrix, rows: list[Rows], k: int) -> Sample:
-    """A sample of the rows, of which k neighbours are to be found of some: the same whatever the
-    blocks.
-    """
-    n, entries = X.shape[0], max(X.stats.nnz.sum() / X.shape[0], 1)  # of a row
-    size = max(min(max(n / ONE_IN, MEASURED), ENTRIES / entries, sketch.STRIP), 2)
-    some = max(min(MEASURED, OF_PAIRS / (k * entries)), 2)
+def draw_sample(X: Matrix, blocks: list[RowBlock], k: int) -> Sample:
+    """Draw a sample of the rows for a graph of k neighbors. It does not depend on the blocks."""
+    n = X.shape[0]
+    entries_per_row = max(X.stats.nnz.sum() / n, 1)
+    size = max(n / ROWS_PER_SAMPLED_ROW, N_MEASURED)
+    size = max(min(size, MAX_SAMPLE_ENTRIES / entries_per_row, sketch.STRIP_ROWS), 2)
+    n_measured = max(min(N_MEASURED, MAX_NEIGHBOR_ENTRIES / (k * entries_per_row)), 2)
     drawn = np.random.default_rng(SEED).permutation(n)[: int(size)]
     numbers = np.sort(drawn)
-    return Sample(
-        _gather(X, rows, numbers), numbers, np.searchsorted(numbers, drawn[: int(some)]), n
-    )
+    measured = np.searchsorted(numbers, drawn[: int(n_measured)])
+    return Sample(_gather(X, blocks, numbers), numbers, measured, n)
+
+
+class ScreenEstimate(NamedTuple):
+    """What the sample says about a screen."""
+
+    # mean cosine of neighbors over the other columns, weighted by norms, from the first half
+    residual_cosine: float
+    n_found: AnyArray  # (ranks, measured rows): neighbors that pass and are candidates
+    n_passing: AnyArray  # (ranks,): estimated number of rows that pass, per row
 
 
 @dataclass(frozen=True)
-class Measured:
-    """The measured rows' true neighbours, a pair each: what a screen would keep of them."""
+class MeasuredNeighbors:
+    """The exact neighbors of the measured rows, as pairs of a row and a neighbor."""
 
     sample: Sample
-    row: AnyArray  # of each pair: its place among the measured rows
-    there: AnyArray  # of each pair: whether it is among the row's candidates if every pair passes
-    ours: Sketch  # of each pair: the row, in all its columns
-    theirs: Sketch  # of each pair: the neighbour
+    row: AnyArray  # (pairs,): position of the pair's row among the measured rows
+    # (pairs,): whether the neighbor is a candidate if every column is screened
+    is_candidate: AnyArray
+    rows: Sketch  # the pair's row, with all columns screened
+    neighbors: Sketch  # the pair's neighbor, the same
     cosine: bool
 
     @property
-    def true(self) -> AnyArray:
-        """How many neighbours each measured row has."""
+    def n_true(self) -> AnyArray:
+        """Number of exact neighbors of each measured row."""
         return np.bincount(self.row, minlength=len(self.sample.measured))
 
-    def by(self, screen: AnyArray, ranks: list[int]) -> tuple[float, AnyArray, AnyArray]:
-        """For a screen (mask of columns).
-
-        Returns
-        -------
-        alike : the mean cosine of neighbours over the other columns, weighted by their norms; of
-            the first half.
-        held : (ranks, rows), how many neighbours pass, and are candidates then.
-        passing : (ranks,), how many rows pass for a measured row, as the sample says.
-        """
-        within, beside, squares, other_squares = sketch.split(self.ours, self.theirs, screen)
-        first = self.row < len(self.sample.measured) // 2
-        lengths = np.sqrt(squares * other_squares)[first].sum()
-        alike = float(np.clip(beside[first].sum() / lengths, 0, 1)) if lengths > 0 else 0.0
-        scores = sketch.scores(
-            within, squares, other_squares, alike, self.ours, self.theirs, self.cosine
+    def estimate(self, screen: AnyArray, ranks: list[int]) -> ScreenEstimate:
+        """Estimate what a screen (mask of columns) finds with the thresholds of each rank."""
+        products, other_products, other_squares_a, other_squares_b = split_products(
+            self.rows, self.neighbors, screen
         )
-        asked, reached = _asked(self.sample, screen, alike, ranks, self.cosine)
-        of_row = sp.csr_array(
-            (self.there.astype(int), (self.row, np.arange(len(self.row)))),
-            shape=(len(asked), len(self.row)),
+        in_first_half = self.row < len(self.sample.measured) // 2
+        norms = np.sqrt(other_squares_a * other_squares_b)[in_first_half].sum()
+        residual_cosine = (
+            float(np.clip(other_products[in_first_half].sum() / norms, 0, 1)) if norms > 0 else 0.0
         )
-        held = of_row @ (scores[:, None] >= asked[self.row])
-        return alike, held.T, reached.mean(axis=0) * self.sample.n / len(self.sample.numbers)
+        scores = sketch.screened_scores(
+            products,
+            other_squares_a,
+            other_squares_b,
+            residual_cosine,
+            self.rows,
+            self.neighbors,
+            self.cosine,
+        )
+        thresholds, n_reaching = _thresholds(
+            self.sample, screen, residual_cosine, ranks, self.cosine
+        )
+        candidates_by_row = sp.csr_array(
+            (self.is_candidate.astype(int), (self.row, np.arange(len(self.row)))),
+            shape=(len(thresholds), len(self.row)),
+        )
+        n_found = candidates_by_row @ (scores[:, None] >= thresholds[self.row])
+        n_passing = n_reaching.mean(axis=0) * self.sample.n / len(self.sample.numbers)
+        return ScreenEstimate(residual_cosine, n_found.T, n_passing)
 
 
-def measured(
-    X: Matrix, rows: list[Rows], sample: Sample, k: int, candidates: int, rank: int, cosine: bool
-) -> Measured:
-    """Find the neighbours of the sample's measured rows; and their candidates by all columns, of
-    pairs that so many sampled rows reach.
+def measure_neighbors(
+    X: Matrix,
+    blocks: list[RowBlock],
+    sample: Sample,
+    k: int,
+    candidates: int,
+    rank: int,
+    cosine: bool,
+) -> MeasuredNeighbors:
+    """Compute the exact neighbors of each measured row, and its candidates with every column.
+
+    The candidates are those it would have if every column were screened with the threshold of rank
+    `rank`. Reads X once, and the rows of the neighbors again.
     """
     X.passes += 1
-    every, numbers, own = (
-        np.ones(X.shape[1], bool),
-        sample.numbers[sample.measured],
-        sample.rows[sample.measured],
-    )
-    asked = _asked(sample, every, 0.0, [rank], cosine)[0][:, 0]
-    runs = min(len(rows), 2 * engine.n_workers())
+    all_columns = np.ones(X.shape[1], bool)
+    numbers = sample.numbers[sample.measured]
+    measured_rows = sample.rows[sample.measured]
+    thresholds = _thresholds(sample, all_columns, 0.0, [rank], cosine)[0][:, 0]
+    n_tasks = min(len(blocks), 2 * engine.n_workers())
     codes, lists = engine.reduce_tiles(
         _search,
-        [rows[run::runs] for run in range(runs)],
-        *(own, asked, k, candidates, cosine),
-        combine=_merged,
+        [blocks[task::n_tasks] for task in range(n_tasks)],
+        *(measured_rows, thresholds, k, candidates, cosine),
+        combine=_merge,
         local=X.local,
         label="recall",
     )
-    true, best = _pairs(lists.found, numbers), _pairs(sketch.found(codes), numbers)
-    row, (others, place) = true >> 32, np.unique(true & sketch_kernels.LAST, return_inverse=True)
-    pairs = own[row], _gather(X, rows, others)[place]
-    ours, theirs = (sketch.sketch(exact.side(side, 0), sketch.beside(every), 0.0) for side in pairs)
-    return Measured(sample, row, np.isin(true, best), ours, theirs, cosine)
-
-
-def _asked(
-    sample: Sample, screen: AnyArray, alike: float, ranks: list[int], cosine: bool
-) -> tuple[AnyArray, AnyArray]:
-    """What the measured rows ask of a pair, and how many sampled rows have it (rows, ranks)."""
-    place, own = sketch.beside(screen), sample.measured
-    among, some = (
-        sketch.sketch(exact.side(rows, LATER), place, alike)
-        for rows in (sample.rows, sample.rows[own])
+    true_pairs = _pair_codes(lists.neighbor, numbers)
+    candidate_pairs = _pair_codes(sketch.candidate_rows(codes), numbers)
+    row = true_pairs >> 32
+    neighbors, position = np.unique(true_pairs & MAX_ROW_ID, return_inverse=True)
+    rows_of_pairs, neighbors_of_pairs = (
+        sketch.sketch_rows(exact.kernel_block(rows, 0), sketch.unscreened_index(all_columns), 0.0)
+        for rows in (measured_rows[row], _gather(X, blocks, neighbors)[position])
     )
-    return sketch.asked(some, sample.numbers[own], among, sample.numbers, ranks, cosine)
+    return MeasuredNeighbors(
+        sample,
+        row,
+        np.isin(true_pairs, candidate_pairs),
+        rows_of_pairs,
+        neighbors_of_pairs,
+        cosine,
+    )
+
+
+def _thresholds(
+    sample: Sample, screen: AnyArray, residual_cosine: float, ranks: list[int], cosine: bool
+) -> tuple[AnyArray, AnyArray]:
+    """Return the measured rows' thresholds per rank, and how many sampled rows reach them."""
+    unscreened = sketch.unscreened_index(screen)
+    all_rows, measured_rows = (
+        sketch.sketch_rows(exact.kernel_block(rows, SAMPLE_ROW_ID), unscreened, residual_cosine)
+        for rows in (sample.rows, sample.rows[sample.measured])
+    )
+    numbers = sample.numbers[sample.measured]
+    return sketch.sample_thresholds(measured_rows, numbers, all_rows, sample.numbers, ranks, cosine)
 
 
 # --- tasks --------------------------------------------------------------------------------------
 
 
 def _search(
-    run: list[Rows], own: sp.csr_array, asked: AnyArray, k: int, candidates: int, cosine: bool
-) -> tuple[AnyArray, Lists]:
-    """In some blocks the candidates and the neighbours of rows; one more of each, because they meet
-    themselves.
+    blocks: list[RowBlock],
+    measured_rows: sp.csr_array,
+    thresholds: AnyArray,
+    k: int,
+    candidates: int,
+    cosine: bool,
+) -> tuple[AnyArray, NeighborLists]:
+    """Search some blocks for the candidates and the neighbors of the measured rows.
+
+    The lists have room for one more, because a row may meet itself.
     """
-    ours, (n, d) = exact.side(own, LATER), own.shape
-    every = sketch.beside(np.ones(d, bool))
-    asking, best = (
-        sketch.sketch(ours, every, 0.0),
-        Best(np.full((n, candidates + 1), sketch.NOBODY), asked),
-    )
-    true = exact.opened(ours, exact.empty(n, k + 1), cosine)
-    for rows in run:
-        theirs = exact.side(rows.load(), rows.start)
-        exact.scan(ours, theirs, true, exact.closed(theirs, cosine), cosine)
-        sketch.search(asking, sketch.sketch(theirs, every, 0.0), best, cosine)
-    return best.codes, true.lists
+    n, d = measured_rows.shape
+    A = exact.kernel_block(measured_rows, SAMPLE_ROW_ID)
+    unscreened = sketch.unscreened_index(np.ones(d, bool))
+    A_sketch = sketch.sketch_rows(A, unscreened, 0.0)
+    lists = CandidateLists(np.full((n, candidates + 1), sketch.EMPTY_CODE), thresholds)
+    state = exact.search_state(A, exact.empty_lists(n, k + 1), cosine)
+    for block in blocks:
+        B = exact.kernel_block(block.load(), block.start)
+        exact.scan(A, B, state, exact.rejecting_state(B, cosine), cosine)
+        sketch.search(A_sketch, sketch.sketch_rows(B, unscreened, 0.0), lists, cosine)
+    return lists.codes, state.lists
 
 
-def _merged(parts: list[tuple[AnyArray, Lists]]) -> tuple[AnyArray, Lists]:
+def _merge(parts: list[tuple[AnyArray, NeighborLists]]) -> tuple[AnyArray, NeighborLists]:
+    """Merge the results of several tasks for the same rows."""
     codes, lists = zip(*parts, strict=True)
     best = np.sort(np.hstack(codes), axis=1)[:, : -codes[0].shape[1] - 1 : -1]
     return best, exact.merge(list(lists), lists[0].key.shape[1])
 
 
-def _pairs(found: AnyArray, numbers: AnyArray) -> AnyArray:
-    """(place of the measured row << 32) + neighbour, without the rows themselves and what is not
-    there.
+def _pair_codes(index: AnyArray, numbers: AnyArray) -> AnyArray:
+    """Return (position of the measured row << 32) + neighbor for each entry of its lists.
+
+    The row itself and missing neighbors are left out.
     """
-    others = (found != numbers[:, None]) & (found != exact.NONE)
-    others &= np.cumsum(others, axis=1) < found.shape[1]
-    return ((np.arange(len(numbers))[:, None] << 32) + found)[others]
+    is_neighbor = (index != numbers[:, None]) & (index != exact.NO_NEIGHBOR)
+    is_neighbor &= np.cumsum(is_neighbor, axis=1) < index.shape[1]
+    return ((np.arange(len(numbers))[:, None] << 32) + index)[is_neighbor]
 
 
-def _gather(X: Matrix, rows: list[Rows], numbers: AnyArray) -> sp.csr_array:
-    """The rows of these increasing numbers."""
+def _gather(X: Matrix, blocks: list[RowBlock], numbers: AnyArray) -> sp.csr_array:
+    """Gather the rows of these increasing numbers."""
     X.passes += 1
-    inside = [numbers[(numbers >= r.start) & (numbers < r.stop)] for r in rows]
-    return stacked(engine.map_tiles(_take, rows, each=[inside], local=X.local))
+    by_block = [numbers[(numbers >= b.start) & (numbers < b.stop)] for b in blocks]
+    return stack_rows(engine.map_tiles(_take, blocks, each=[by_block], local=X.local))
 
 
-def _take(rows: Rows, numbers: AnyArray) -> sp.csr_array:
-    return rows.load()[numbers - rows.start]
+def _take(block: RowBlock, numbers: AnyArray) -> sp.csr_array:
+    return block.load()[numbers - block.start]

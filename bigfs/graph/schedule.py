@@ -1,6 +1,4 @@
-"""Blocks of rows that all meet each other, a pair at a time, each with one list that is handed
-on.
-"""
+"""The order in which all pairs of row blocks are compared. Each block has one list of results."""
 
 from __future__ import annotations
 
@@ -8,38 +6,64 @@ from collections.abc import Callable
 from typing import Any
 
 from bigfs import engine
-from bigfs.graph.row_blocks import Rows
+from bigfs.graph.row_blocks import RowBlock
 from bigfs.matrix import Matrix
 
 
-def tournament(
-    X: Matrix, rows: list[Rows], lists: list[Any], meet: Callable[..., Any], *operands: Any
+def all_pairs(
+    X: Matrix,
+    blocks: list[RowBlock],
+    lists: list[Any],
+    compare: Callable[..., Any],
+    *operands: Any,
 ) -> tuple[list[Any], list[Any]]:
-    """(the blocks' lists when each has met all others, and every task on the way), not run.
+    """Return the tasks that compare all pairs of blocks, without running them.
 
-    `lists`: what each block starts with, lazy; two meet by ``meet(pair, of_a, of_b, *operands)``,
-    which returns both lists. Operands travel once a round, unless they are `engine.shared_operand`.
+    Parameters
+    ----------
+    X : Matrix
+        The matrix of the blocks. Its passes are counted.
+    blocks : list of RowBlock
+        The blocks.
+    lists : list of Delayed
+        The lists that each block starts with.
+    compare : callable
+        Called as ``compare(pair, lists_a, lists_b, *operands)``. It returns the lists of both.
+    *operands : object
+        Operands of each comparison. They travel once per round, or once in all as an
+        `engine.shared_operand`.
+
+    Returns
+    -------
+    lists : list of Delayed
+        The lists of each block after it was compared with all others.
+    tasks : list of Delayed
+        Every task on which they depend.
     """
-    lists, steps = list(lists), list(lists)
-    for meetings in rounds(len(rows)):
-        pairs = [(rows[i], rows[j]) for i, j in meetings]
-        known = [[lists[i] for i, _ in meetings], [lists[j] for _, j in meetings]]
-        met: list[Any] = engine.lazy_tiles(meet, pairs, *operands, each=known, local=X.local)
-        steps += met
-        for (i, j), both in zip(meetings, met, strict=True):
+    lists, tasks = list(lists), list(lists)
+    for pairs in round_robin(len(blocks)):
+        block_pairs = [(blocks[i], blocks[j]) for i, j in pairs]
+        list_pairs = [[lists[i] for i, _ in pairs], [lists[j] for _, j in pairs]]
+        compared: list[Any] = engine.lazy_tiles(
+            compare, block_pairs, *operands, each=list_pairs, local=X.local
+        )
+        tasks += compared
+        for (i, j), both in zip(pairs, compared, strict=True):
             lists[i], lists[j] = both[0], both[1]
-    X.passes += len(rows)  # b blocks, each loaded for b meetings
-    return lists, steps
+    X.passes += len(blocks)  # each of b blocks is loaded for b comparisons
+    return lists, tasks
 
 
-def rounds(b: int) -> list[list[tuple[int, int]]]:
-    """The b(b−1)/2 pairs i < j in rounds, in each of which everyone meets one other (with b odd,
-    one rests).
+def round_robin(b: int) -> list[list[tuple[int, int]]]:
+    """Return the b(b−1)/2 pairs i < j in rounds, as a round-robin tournament does.
+
+    In each round every number is in one pair. If b is odd, one number is in none.
     """
     ring = list(range(b + b % 2))
-    half, made = len(ring) // 2, []
+    half = len(ring) // 2
+    rounds = []
     for _ in range(len(ring) - 1):
         pairs = zip(ring[:half], reversed(ring[half:]), strict=True)
-        made.append([(min(pair), max(pair)) for pair in pairs if max(pair) < b])
+        rounds.append([(min(pair), max(pair)) for pair in pairs if max(pair) < b])
         ring = [ring[0], ring[-1], *ring[1:-1]]
-    return made
+    return rounds

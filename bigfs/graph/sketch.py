@@ -1,257 +1,249 @@
-"""The hot spot of approximate kNN: every pair of rows of two blocks in eight bits, and the q best
-of each row.
+"""Sketches of rows in eight bits, and the q best candidates of each row by them.
 
-A sketch is a block of rows in quanta of ‖x‖/181, so that the sum of a pair of rows fits in sixteen
-bits. Its columns are of two kinds. Those of the screen are multiplied for all pairs, by posting
-lists and dense lines as in `kernel.py`. A pair whose sum over the screen reaches what either row
-asks is completed by the other columns, which are few and frequent, and offered to the lists of
-both.
+A sketch holds a block of rows in quanta of ‖x‖/181, so the sum of a pair of rows fits in sixteen
+bits. The screened columns are multiplied for every pair, by posting lists and dense lines as in
+`kernels.exact`. A pair passes if its sum over them reaches the threshold of either row. For passing
+pairs the other columns, which are few and frequent, are added. The pair is then offered to the
+lists of both rows.
 
-What a row asks is the sum that a fixed sample of rows says few will reach: it is known beforehand,
-so most pairs cost one comparison, and which are completed depends neither on the blocks nor on
-their order. A row's best are kept as one integer each, the score above and the other row below, in
-decreasing order: of equal scores the lower row first.
+A row's threshold is fixed beforehand from a sample, so most pairs are rejected by one comparison,
+and the set of passing pairs does not depend on the blocks or their order. A candidate is stored as
+one integer, with the score in the upper half and the other row in the lower half. The lists
+decrease, and of equal scores the lower row comes first.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from bigfs.graph.kernels.exact import Side, invert
+from bigfs.graph.kernels import sketch as kernels
+from bigfs.graph.kernels.exact import InvertedStrip, KernelBlock, invert
 from bigfs.graph.kernels.sketch import (
-    LAST,
     LEVELS,
-    MOST,
-    _asked,
-    _meet,
-    _quantized,
-    _scores,
-    _split,
+    MAX_ROW_ID,
+    UNREACHABLE_SUM,
+    CandidateLists,
+    Sketch,
 )
 from bigfs.types import AnyArray
 
-# rows whose sums gather together: a short posting list costs more to find than to add (measured)
-STRIP = 24576
-DENSE = 0.04  # a term in this share of a strip's rows is cheaper as a dense line (measured)
-NARROW = 1 << 16  # columns whose numbers fit in sixteen bits
-LEFT_OUT = 1 << 24  # columns beside the screen, at most: a number and a value share 32 bits
-NOBODY = np.iinfo(np.int64).min
-CLOSED = np.iinfo(np.int64).max
+# Rows of a strip: a short posting list costs more to find than to add (measured).
+STRIP_ROWS = 24576
+# A term in more than this share of a strip's rows is cheaper as a dense line (measured).
+DENSE_SHARE = 0.04
+MAX_NARROW_COLUMNS = 1 << 16  # up to this many columns, their numbers fit in sixteen bits
+MAX_UNSCREENED = 1 << 24  # other columns at most: a number and a value share 32 bits
+EMPTY_CODE = np.iinfo(np.int64).min  # code of a missing candidate
+REJECT_ALL_CODE = np.iinfo(np.int64).max  # a list of this code rejects every candidate
 
 
-class Sketch(NamedTuple):
-    """Rows in eight bits; the first is number `first` of the whole matrix.
+def unscreened_index(screen: AnyArray) -> AnyArray:
+    """Number the columns outside a screen.
 
-    `indptr`, `indices` (16 bits where they fit), `data` (int8): csr of the screen; `columns`: of
-    the whole matrix. `others`, `packed`: starts and entries of the `beside` other columns, 256 ·
-    column's number among them + value (as uint8). `expected` (int8): the product of two rows' is
-    what their other columns are expected to add. `unit`, `half` (float32): a row's quantum, and
-    ‖x‖²/2.
+    Parameters
+    ----------
+    screen : ndarray of bool of shape (d,)
+        Mask of the screened columns. Other columns beyond `MAX_UNSCREENED` are added to it.
+
+    Returns
+    -------
+    ndarray of int32 of shape (d,)
+        The number of each column among the others, −1 for a screened column.
     """
-
-    indptr: AnyArray
-    indices: AnyArray
-    data: AnyArray
-    others: AnyArray
-    packed: AnyArray
-    columns: int
-    beside: int
-    expected: AnyArray
-    first: int
-    unit: AnyArray
-    half: AnyArray
-
-    def cut(self, low: int, high: int) -> Sketch:
-        (start, stop), (after, end) = self.indptr[[low, high]], self.others[[low, high]]
-        indptr, others = self.indptr[low : high + 1] - start, self.others[low : high + 1] - after
-        screen = indptr, self.indices[start:stop], self.data[start:stop]
-        expected, unit, half = (rows[low:high] for rows in (self.expected, self.unit, self.half))
-        return Sketch(
-            *screen,
-            others,
-            self.packed[after:end],
-            self.columns,
-            self.beside,
-            expected,
-            self.first + low,
-            unit,
-            half,
-        )
-
-
-class Best(NamedTuple):
-    """The lists of a block's rows: `codes` (rows × q int64), and `asked` (rows, int32): the score
-    that a pair must reach.
-    """
-
-    codes: AnyArray
-    asked: AnyArray
-
-    def part(self, low: int, high: int) -> Best:
-        return Best(self.codes[low:high], self.asked[low:high])
-
-
-def beside(screen: AnyArray) -> AnyArray:
-    """For a screen (mask of columns): (d,) int32, the numbers of the other columns, −1 for its own
-    (and for those beyond `LEFT_OUT`).
-    """
-    screen = screen | (np.cumsum(~screen) > LEFT_OUT)
+    screen = screen | (np.cumsum(~screen) > MAX_UNSCREENED)
     return np.where(screen, -1, np.cumsum(~screen) - 1).astype(np.int32)
 
 
-def sketch(block: Side, place: AnyArray, alike: float) -> Sketch:
-    """The block in eight bits, rounded towards zero.
+def sketch_rows(block: KernelBlock, unscreened: AnyArray, residual_cosine: float) -> Sketch:
+    """Return a block in eight bits, rounded towards zero.
 
-    `place`: which columns are of the screen, see `beside`; `alike`: the cosine that two rows' other
-    columns are expected to have.
+    Parameters
+    ----------
+    block : KernelBlock
+        The rows.
+    unscreened : ndarray of int32 of shape (d,)
+        Numbers of the other columns, from `unscreened_index`.
+    residual_cosine : float
+        Cosine that two neighbors are expected to have over the other columns.
+
+    Returns
+    -------
+    Sketch
+        The rows in eight bits.
     """
     unit = np.sqrt(block.squares) / LEVELS
-    small = np.uint16 if len(place) <= NARROW else np.int32
-    room = np.empty(block.rows.nnz, small)
-    indptr, indices, data, others, packed, squares = _quantized(
-        block.rows.indptr, block.rows.indices, block.rows.data, unit, place, room
-    )
-    sizes = len(place), int(place.max(initial=-1)) + 1
-    expected, half = _expected(squares, alike), (block.squares / 2).astype(np.float32)
-    return Sketch(
-        indptr,
-        indices,
-        data,
-        others,
-        packed,
-        *sizes,
-        expected,
-        block.first,
-        unit.astype(np.float32),
-        half,
-    )
-
-
-def _expected(squares: AnyArray, alike: float) -> AnyArray:
-    return np.minimum(np.sqrt(alike * squares), 127).astype(np.int8)
-
-
-def joined(parts: list[Sketch]) -> Sketch:
-    """Sketches of rows that follow each other, as one."""
-    indices, data, packed, expected, unit, half = (
-        np.concatenate([getattr(part, name) for part in parts])
-        for name in ("indices", "data", "packed", "expected", "unit", "half")
-    )
-    indptr, others = (
-        _continued([getattr(part, name) for part in parts]) for name in ("indptr", "others")
+    column_type = np.uint16 if len(unscreened) <= MAX_NARROW_COLUMNS else np.int32
+    column_buffer = np.empty(len(block.indices), column_type)
+    indptr, indices, data, other_indptr, packed, other_squares = kernels.quantize(
+        block.indptr, block.indices, block.data, unit, unscreened, column_buffer
     )
     return Sketch(
-        indptr,
-        indices,
-        data,
-        others,
-        packed,
-        parts[0].columns,
-        parts[0].beside,
-        expected,
-        parts[0].first,
-        unit,
-        half,
+        indptr=indptr,
+        indices=indices,
+        data=data,
+        other_indptr=other_indptr,
+        packed=packed,
+        n_columns=len(unscreened),
+        n_unscreened=int(unscreened.max(initial=-1)) + 1,
+        residual_estimate=_residual_estimate(other_squares, residual_cosine),
+        first=block.first,
+        unit=unit.astype(np.float32),
+        half=(block.squares / 2).astype(np.float32),
     )
 
 
-def _continued(starts: list[AnyArray]) -> AnyArray:
-    sizes = np.cumsum([0, *(part[-1] for part in starts)])
+def _residual_estimate(other_squares: AnyArray, residual_cosine: float) -> AnyArray:
+    """Return per row the factor whose products estimate what the other columns add to a pair."""
+    return np.minimum(np.sqrt(residual_cosine * other_squares), 127).astype(np.int8)
+
+
+def concatenate(parts: list[Sketch]) -> Sketch:
+    """Join the sketches of consecutive rows."""
+    joined: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("indices", "data", "packed", "residual_estimate", "unit", "half")
+    }
+    bounds: dict[str, Any] = {
+        name: _join_bounds([getattr(part, name) for part in parts])
+        for name in ("indptr", "other_indptr")
+    }
+    return parts[0]._replace(**joined, **bounds)
+
+
+def _join_bounds(parts: list[AnyArray]) -> AnyArray:
+    offsets = np.cumsum([0, *(part[-1] for part in parts)])
     return np.concatenate(
-        [[0], *(part[1:] + size for part, size in zip(starts, sizes[:-1], strict=True))]
+        [[0], *(part[1:] + offset for part, offset in zip(parts, offsets[:-1], strict=True))]
     )
 
 
-def found(codes: AnyArray) -> AnyArray:
-    """The numbers of the rows in such lists, int32; `LAST` where there is none."""
-    return np.where(codes == NOBODY, LAST, LAST - (codes & LAST)).astype(np.int32)
+def candidate_rows(codes: AnyArray) -> AnyArray:
+    """Return the row numbers of candidate codes (int32), `MAX_ROW_ID` for a missing candidate."""
+    return np.where(codes == EMPTY_CODE, MAX_ROW_ID, MAX_ROW_ID - (codes & MAX_ROW_ID)).astype(
+        np.int32
+    )
 
 
-def asked(
-    A: Sketch, numbers: AnyArray, sample: Sketch, sampled: AnyArray, ranks: list[int], cosine: bool
+def sample_thresholds(
+    A: Sketch,
+    numbers: AnyArray,
+    sample: Sketch,
+    sample_numbers: AnyArray,
+    ranks: list[int],
+    cosine: bool,
 ) -> tuple[AnyArray, AnyArray]:
-    """(rows, ranks) int32: the highest score over the screen that so many rows of a sample reach,
-    and how many do.
+    """Return each row's threshold per rank, and how many sampled rows reach it.
 
-    `numbers`: of A's rows in the whole matrix; `sampled`: of the sample's, increasing. A row does
-    not count itself.
+    The threshold of rank r is the r-th largest score over the screen that the row has with the
+    sampled rows. A row is not compared with itself.
+
+    Parameters
+    ----------
+    A : Sketch
+        The rows.
+    numbers : ndarray of int
+        Their numbers in the whole matrix.
+    sample : Sketch
+        The sampled rows.
+    sample_numbers : ndarray of int
+        Their numbers in the whole matrix, increasing.
+    ranks : list of int
+        The ranks.
+    cosine : bool
+        Whether the metric is the cosine.
+
+    Returns
+    -------
+    thresholds, n_reaching : ndarray of int32 of shape (rows, len(ranks))
+        The thresholds, and the numbers of sampled rows that reach them.
     """
-    itself = np.searchsorted(sampled, numbers)
-    itself = np.where(sampled[np.minimum(itself, len(sampled) - 1)] == numbers, itself, -1)
-    return _asked(A, itself, sample, _turned(sample), np.array(ranks), cosine)
+    position = np.searchsorted(sample_numbers, numbers)
+    is_sampled = sample_numbers[np.minimum(position, len(sample_numbers) - 1)] == numbers
+    itself = np.where(is_sampled, position, -1)
+    return kernels.sample_thresholds(A, itself, sample, _invert(sample), np.array(ranks), cosine)
 
 
-def inside(A: Sketch, asked: AnyArray, q: int, cosine: bool) -> Best:
-    """The q best of each row within its own block."""
-    n = len(A.unit)
-    best = Best(np.full((n, q), NOBODY), asked)
-    for low in range(0, n, STRIP):
-        high = min(low + STRIP, n)
-        strip, theirs = A.cut(low, high), best.part(low, high)
-        turned = _turned(strip)
-        _meet(strip, strip, turned, theirs, theirs, cosine, True)
-        _meet(A.cut(high, n), strip, turned, best.part(high, n), theirs, cosine, False)
-    return best
+def within_block(A: Sketch, thresholds: AnyArray, q: int, cosine: bool) -> CandidateLists:
+    """Return the q best candidates of each row within its own block."""
+    rows = len(A.unit)
+    lists = CandidateLists(np.full((rows, q), EMPTY_CODE), thresholds)
+    for low, high in _strips(rows):
+        strip, strip_lists = A.rows_between(low, high), lists.rows_between(low, high)
+        inverted = _invert(strip)
+        kernels.compare_with_strip(strip, strip, inverted, strip_lists, strip_lists, cosine, True)
+        kernels.compare_with_strip(
+            A.rows_between(high, rows),
+            strip,
+            inverted,
+            lists.rows_between(high, rows),
+            strip_lists,
+            cosine,
+            False,
+        )
+    return lists
 
 
-def meet(A: Sketch, B: Sketch, of_a: Best, of_b: Best, cosine: bool) -> tuple[Best, Best]:
-    """The lists of both blocks, as they are when each has met the other."""
-    mine, theirs = (Best(best.codes.copy(), best.asked) for best in (of_a, of_b))
-    _search(A, B, mine, theirs, cosine)
-    return mine, theirs
+def between_blocks(
+    A: Sketch, B: Sketch, lists_a: CandidateLists, lists_b: CandidateLists, cosine: bool
+) -> tuple[CandidateLists, CandidateLists]:
+    """Return the lists of both blocks after all pairs of A and B."""
+    new_a = lists_a._replace(codes=lists_a.codes.copy())
+    new_b = lists_b._replace(codes=lists_b.codes.copy())
+    _compare(A, B, new_a, new_b, cosine)
+    return new_a, new_b
 
 
-def search(A: Sketch, B: Sketch, of_a: Best, cosine: bool) -> None:
-    """Offer all of B to A's lists, and nothing to B's."""
-    n = len(B.unit)
-    _search(
-        A,
-        B,
-        of_a,
-        Best(np.full((n, 1), CLOSED), np.full(n, MOST if cosine else LAST, np.int32)),
-        cosine,
-    )
+def search(A: Sketch, B: Sketch, lists: CandidateLists, cosine: bool) -> None:
+    """Offer all rows of B to the lists of A, in place, and nothing to B."""
+    rows = len(B.unit)
+    unreachable = np.full(rows, UNREACHABLE_SUM if cosine else MAX_ROW_ID, np.int32)
+    rejecting = CandidateLists(np.full((rows, 1), REJECT_ALL_CODE), unreachable)
+    _compare(A, B, lists, rejecting, cosine)
 
 
-def _search(A: Sketch, B: Sketch, mine: Best, theirs: Best, cosine: bool) -> None:
-    for low in range(0, len(B.unit), STRIP):
-        high = min(low + STRIP, len(B.unit))
-        strip = B.cut(low, high)
-        _meet(A, strip, _turned(strip), mine, theirs.part(low, high), cosine, False)
+def _compare(
+    A: Sketch, B: Sketch, lists_a: CandidateLists, lists_b: CandidateLists, cosine: bool
+) -> None:
+    for low, high in _strips(len(B.unit)):
+        strip = B.rows_between(low, high)
+        kernels.compare_with_strip(
+            A, strip, _invert(strip), lists_a, lists_b.rows_between(low, high), cosine, False
+        )
 
 
-def _turned(strip: Sketch) -> Any:
+def _strips(rows: int) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of the strips of a block."""
+    for low in range(0, rows, STRIP_ROWS):
+        yield low, min(low + STRIP_ROWS, rows)
+
+
+def _invert(strip: Sketch) -> InvertedStrip:
+    """Store the screened columns of a strip by term."""
     rows = len(strip.unit)
-    return invert(strip.indptr, strip.indices, strip.data, 0, rows, strip.columns, DENSE * rows)
+    inverted: InvertedStrip = invert(
+        strip.indptr, strip.indices, strip.data, 0, rows, strip.n_columns, DENSE_SHARE * rows
+    )
+    return inverted
 
 
-def split(A: Sketch, B: Sketch, screen: AnyArray) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
-    """Each row of A with the same row of B: products over a screen (mask), over the other columns,
-    and both rows' squares over these.
-
-    A and B have all their columns as a screen.
-    """
-    return _split(A.indptr, A.indices, A.data, B.indptr, B.indices, B.data, screen)
-
-
-def scores(
-    within: AnyArray,
-    squares: AnyArray,
-    other_squares: AnyArray,
-    alike: float,
+def screened_scores(
+    products: AnyArray,
+    other_squares_a: AnyArray,
+    other_squares_b: AnyArray,
+    residual_cosine: float,
     A: Sketch,
     B: Sketch,
     cosine: bool,
 ) -> AnyArray:
-    """What such pairs (see `split`) score over the screen."""
-    ours, theirs = (_expected(part, alike).astype(np.int32) for part in (squares, other_squares))
-    return (
-        within + ours * theirs
-        if cosine
-        else _scores(within + ours * theirs, A.unit, A.half, B.unit, B.half)
+    """Return the scores over a screen of the pairs of `kernels.split_products`."""
+    estimate_a, estimate_b = (
+        _residual_estimate(squares, residual_cosine).astype(np.int32)
+        for squares in (other_squares_a, other_squares_b)
     )
-
-
-# --- compiled -----------------------------------------------------------------------------------
+    sums = products + estimate_a * estimate_b
+    if cosine:
+        return sums
+    return np.asarray(kernels.distances_of_pairs(sums, A.unit, A.half, B.unit, B.half))

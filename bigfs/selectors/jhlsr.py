@@ -42,7 +42,7 @@ from bigfs.graph.hypergraph import (
     Hypergraph,
     label_hyperedges,
     lasso_hyperedges,
-    neighbour_hyperedges,
+    neighbor_hyperedges,
 )
 from bigfs.linalg.prox import project_simplex, row_norms
 from bigfs.linalg.ridge import SOLVERS, SampleOperator, laplacian
@@ -109,7 +109,7 @@ class JHLSRProblem:
         S, norms = solution.W, row_norms(solution.W)
         smooth_norms = np.sqrt(norms**2 + EPSILON)
         P = working_set.times(S)
-        q = self.hypergraph.gathered(P)
+        q = self.hypergraph.edge_energies(P)
         w = project_simplex(self.mu * q / (2 * self.gamma)) if self.learn_w else state.w
         loss = np.sum(self.labeled[:, None] * (P - self.T) ** 2)
         smoothness = np.sum(P**2) - w @ q
@@ -421,7 +421,7 @@ class JHLSR(Selector):
             return label_hyperedges(y.codes)
         neighbors = knn(X, k, metric=self.metric)
         if self.hyperedges == "knn":
-            return neighbour_hyperedges(neighbors)
+            return neighbor_hyperedges(neighbors)
         return lasso_hyperedges(X, neighbors)
 
 

@@ -23,8 +23,8 @@ from threadpoolctl import threadpool_limits
 from bigfs.cutting_plane.columns import ROUNDING, GatheredColumns
 from bigfs.cutting_plane.loop import CuttingPlaneState, Relaxation, cutting_plane, solve_jointly
 from bigfs.embedding import responses
-from bigfs.graph import Neighbours, affinity, knn
-from bigfs.graph.hypergraph import neighbour_hyperedges
+from bigfs.graph import Neighbors, affinity, knn
+from bigfs.graph.hypergraph import neighbor_hyperedges
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.result import Result
@@ -63,7 +63,7 @@ class SparGE(Selector):
     metric : {"cosine", "euclidean"}, default="cosine"
         Distance of the kNN graph. The edges have cosine weights for "cosine" and heat weights for
         "euclidean".
-    graph : sparse matrix of shape (n_samples, n_samples), Neighbours or None, default=None
+    graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
         Affinity, or neighbors, to use for "lpp" and "sda" instead of a new kNN graph.
     weighting : {"uniform", "degree"}, default="uniform"
         Weights of the samples in the regression for "lpp" and "sda". "uniform" is Table 1 of [1]_.
@@ -154,7 +154,7 @@ class SparGE(Selector):
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "metric": [StrOptions({"cosine", "euclidean"})],
-        "graph": [HasMethods("tocsr"), Neighbours, None],
+        "graph": [HasMethods("tocsr"), Neighbors, None],
         "weighting": [StrOptions({"uniform", "degree"})],
         "beta": [Interval(Real, 0, None, closed="neither")],
         "ranking": [StrOptions({"elimination", "weights"})],
@@ -335,7 +335,7 @@ class SparGE(Selector):
         if self.embedding == "pca":
             return X, responses.pca(X, self._n_components(X), tol=self.tol / 4), None
         if self.embedding == "hsl":
-            hypergraph = neighbour_hyperedges(knn(X, self.n_neighbors, metric=self.metric))
+            hypergraph = neighbor_hyperedges(knn(X, self.n_neighbors, metric=self.metric))
             return X, responses.hsl_neighbors(hypergraph, self._n_components(X)), None
         A = self._affinity(X)
         degree = np.asarray(A.sum(axis=1)).ravel()
@@ -352,7 +352,7 @@ class SparGE(Selector):
         graph = self.graph
         if graph is None:
             graph = knn(X, self.n_neighbors, metric=self.metric)
-        if isinstance(graph, Neighbours):
+        if isinstance(graph, Neighbors):
             return affinity(graph, weights="cosine" if graph.metric == "cosine" else "heat")
         if graph.shape != (X.shape[0], X.shape[0]):
             raise ValueError(

@@ -56,7 +56,7 @@ class SparGECV(SparGE):
     metric : {"cosine", "euclidean"}, default="cosine"
         Distance of the kNN graph. The edges have cosine weights for "cosine" and heat weights for
         "euclidean".
-    graph : sparse matrix of shape (n_samples, n_samples), Neighbours or None, default=None
+    graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
         Affinity, or neighbors, to use for "lpp" and "sda" instead of a new kNN graph.
     weighting : {"uniform", "degree"}, default="uniform"
         Weights of the samples in the regression for "lpp" and "sda". "uniform" is Table 1 of [1]_.

@@ -1,4 +1,4 @@
-"""Neighbours against scikit-learn's brute force, weights and Laplacians against dense formulas."""
+"""Neighbors against scikit-learn's brute force, weights and Laplacians against dense formulas."""
 
 import itertools
 import os
@@ -15,14 +15,14 @@ from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestNeighbors
 
 from bigfs import engine, graph
-from bigfs.graph.row_blocks import cut
-from bigfs.graph.schedule import rounds
+from bigfs.graph.row_blocks import row_blocks
+from bigfs.graph.schedule import round_robin
 from bigfs.matrix import Matrix
 
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 @pytest.mark.parametrize("k", [1, 7, 299])
-def test_neighbours_equal_brute_force(words, metric, k):
+def test_neighbors_equal_brute_force(words, metric, k):
     found = graph.knn(Matrix.from_array(words), k, metric=metric)
     dense = words.toarray().astype(float)
     D = pairwise_distances(dense, metric=metric)
@@ -37,7 +37,7 @@ def test_neighbours_equal_brute_force(words, metric, k):
     assert len(np.unique(i * 300 + found.index[i, m])) == len(i)  # nobody twice
 
 
-def test_neighbours_of_dense_rows_equal_scikit_learn(rng):
+def test_neighbors_of_dense_rows_equal_scikit_learn(rng):
     X = rng.normal(size=(200, 16))
     found = graph.knn(Matrix.from_array(X), 10, metric="euclidean")
     distance, index = NearestNeighbors(n_neighbors=10, algorithm="kd_tree").fit(X).kneighbors()
@@ -59,7 +59,7 @@ def test_the_cut_does_not_change_a_bit(words, metric):
         np.testing.assert_array_equal(other.distance, whole.distance)
 
 
-def test_permuting_rows_permutes_neighbours(words, rng):
+def test_permuting_rows_permutes_neighbors(words, rng):
     order = rng.permutation(300)
     here, there = (
         graph.knn(Matrix.from_array(words), 5),
@@ -71,8 +71,8 @@ def test_permuting_rows_permutes_neighbours(words, rng):
 def test_strips_and_dense_lines_do_not_change_a_bit(words, monkeypatch):
     whole = graph.knn(Matrix.from_array(words), 6)
     for strip, dense in [(16, 0.0), (33, 2.0), (300, 0.3)]:
-        monkeypatch.setattr(graph.kernels.exact, "STRIP", strip)
-        monkeypatch.setattr(graph.kernels.exact, "DENSE", dense)
+        monkeypatch.setattr(graph.kernels.exact, "STRIP_ROWS", strip)
+        monkeypatch.setattr(graph.kernels.exact, "DENSE_SHARE", dense)
         other = graph.knn(Matrix.from_array(words), 6)
         np.testing.assert_array_equal(other.index, whole.index)
         np.testing.assert_array_equal(other.distance, whole.distance)
@@ -87,7 +87,7 @@ def test_duplicates_are_at_zero_and_ties_go_to_the_lower_index(metric, rng):
     np.testing.assert_array_equal(found.index, others)
 
 
-def test_empty_and_isolated_rows_have_no_cosine_neighbours():
+def test_empty_and_isolated_rows_have_no_cosine_neighbors():
     X = sp.csr_array(np.array([[1, 2, 0, 0], [0, 0, 0, 0], [2, 1, 0, 0], [0, 0, 0, 5.0]]))
     found = graph.knn(Matrix.from_array(X), 2)
     np.testing.assert_array_equal(found.index, [[2, -1], [-1, -1], [0, -1], [-1, -1]])
@@ -113,7 +113,7 @@ def test_what_comes_unsorted_repeated_or_as_integers_is_put_in_order(words):
         shape=coarse.shape,
     )
     order = np.argsort(twice.coords[0], kind="stable")
-    messy.data, messy.indices = twice.data[order][::1], twice.coords[1][order]
+    messy.data, messy.indices = twice.data[order], twice.coords[1][order]
     here, there = graph.knn(Matrix.from_array(coarse), 5), graph.knn(Matrix.from_array(messy), 5)
     np.testing.assert_array_equal(here.index, there.index)
     np.testing.assert_array_equal(here.distance, there.distance)
@@ -193,12 +193,12 @@ def test_progress_counts_blocks_their_meetings_and_their_results(words):
     seen = []
     with engine.progress(lambda *call: seen.append(call)):
         graph.knn(Matrix.from_array(words), 6, block_rows=100)
-    assert seen == [("neighbours", done, 3 + 3 + 3) for done in range(1, 10)]
+    assert seen == [("neighbors", done, 3 + 3 + 3) for done in range(1, 10)]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 13])
 def test_in_rounds_every_two_blocks_meet_once(count):
-    made = rounds(count)
+    made = round_robin(count)
     assert sorted(pair for meetings in made for pair in meetings) == list(
         itertools.combinations(range(count), 2)
     )
@@ -280,7 +280,14 @@ def test_a_block_s_numbers_are_of_32_bits_however_it_is_cut(words):
     """64 bits would take half as much memory again, and a kernel of their own."""
     wide = words.copy()
     wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
-    for block in cut(Matrix.from_array(wide, tile_rows=70), 128):
+    for block in row_blocks(Matrix.from_array(wide, tile_rows=70), 128):
         loaded = block.load()
         assert loaded.indices.dtype == loaded.indptr.dtype == np.int32
         np.testing.assert_array_equal(loaded.toarray(), words.toarray()[block.start : block.stop])
+
+
+def test_the_old_spelling_of_neighbors_warns_and_still_works():
+    with pytest.warns(DeprecationWarning, match=r"is now bigfs\.graph\.Neighbors"):
+        assert graph.Neighbours is graph.Neighbors
+    with pytest.raises(AttributeError, match="no attribute 'Neighbourhood'"):
+        graph.Neighbourhood  # noqa: B018

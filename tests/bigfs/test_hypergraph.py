@@ -13,7 +13,7 @@ from bigfs.graph.hypergraph import (
     Hypergraph,
     label_hyperedges,
     lasso_hyperedges,
-    neighbour_hyperedges,
+    neighbor_hyperedges,
 )
 from bigfs.matrix import Matrix
 
@@ -51,7 +51,7 @@ def test_the_laplacian_is_semi_definite_on_the_simplex(hypergraph, rng):
 def test_the_trace_is_linear_in_w(hypergraph, rng):
     P, w = rng.normal(size=(40, 3)), rng.dirichlet(np.ones(13))
     trace = np.trace(P.T @ dense_laplacian(hypergraph.H.toarray(), w) @ P)
-    assert np.sum(P**2) - w @ hypergraph.gathered(P) == pytest.approx(trace, rel=1e-12)
+    assert np.sum(P**2) - w @ hypergraph.edge_energies(P) == pytest.approx(trace, rel=1e-12)
 
 
 def test_label_hyperedges():
@@ -59,10 +59,10 @@ def test_label_hyperedges():
     np.testing.assert_array_equal(labels.H.toarray(), [[0, 1], [0, 0], [1, 0], [0, 1], [1, 0]])
 
 
-def test_neighbour_hyperedges(text):
+def test_neighbor_hyperedges(text):
     X = sp.csr_array(sp.vstack([text[0], sp.csr_array((1, 80))]))  # an empty last row
     found = knn(Matrix.from_array(X), 5)
-    edges = neighbour_hyperedges(found).H.toarray()
+    edges = neighbor_hyperedges(found).H.toarray()
     assert edges.shape == (121, 120)
     for i in range(120):
         np.testing.assert_array_equal(

@@ -13,7 +13,7 @@ from bigfs.embedding.spectral import (
     randomized_svd,
 )
 from bigfs.graph import affinity, components, knn, laplacian
-from bigfs.graph.hypergraph import Hypergraph, neighbour_hyperedges
+from bigfs.graph.hypergraph import Hypergraph, neighbor_hyperedges
 from bigfs.matrix import Centered, Matrix
 from bigfs.result import NotConverged, Status
 
@@ -80,7 +80,7 @@ def test_equal_eigenvalues_are_degenerate(algorithm):
 
 
 def test_hypergraph_embedding_equals_the_dense_one(text, algorithm, rng):
-    hypergraph = neighbour_hyperedges(knn(Matrix.from_array(text[0]), 6))
+    hypergraph = neighbor_hyperedges(knn(Matrix.from_array(text[0]), 6))
     values = np.sort(np.linalg.eigvalsh(hypergraph.sparse_laplacian().toarray()))
     result = hypergraph_embedding(hypergraph, 4)
     np.testing.assert_allclose(1 - result.value.values, values[1:5], atol=1e-9)

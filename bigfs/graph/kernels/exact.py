@@ -1,13 +1,13 @@
-"""The hot spot of kNN: every pair of rows of two blocks, and the k best of each row.
+"""The kernel of exact kNN: all pairs of rows of two blocks, and the k nearest rows of each row.
 
-The second block is cut into strips of a few thousand rows. A strip is held by term: a posting list
-of its rows for a rare term, a dense line for a frequent one. A row's products with the whole strip
-gather in one short array of float64 that stays in the first-level cache; then one vectorized
-comparison marks the few that can enter a list, the row's own or the other's: a pair is multiplied
-once.
+The second block is cut into strips of a few thousand rows. A strip is stored by term. A rare term
+has a posting list of the strip's rows. A frequent term has a dense line with one value per row. The
+products of one row with the whole strip accumulate in a short float64 array that stays in the
+first-level cache. One vectorized comparison then marks the few that can enter a list, either the
+list of this row or that of the other row. So each pair is multiplied once.
 
-A pair's terms are added in increasing order whatever the blocks and the strips, so its distance has
-the same bits wherever it is computed, and from either side.
+The terms of a pair are added in increasing order whatever the blocks and strips are. So a distance
+has the same bits wherever it is computed, and from either side.
 """
 
 from __future__ import annotations
@@ -20,140 +20,135 @@ import scipy.sparse as sp
 
 from bigfs.types import AnyArray
 
-STRIP = 4096  # rows; their sums stay in a first-level cache
-DENSE = 0.12  # a term in this share of a strip's rows is cheaper as a dense line (measured)
-NONE = np.iinfo(np.int32).max  # no neighbour: loses every tie
+STRIP_ROWS = 4096  # rows of a strip; their sums stay in a first-level cache
+# A term in more than this share of a strip's rows is cheaper as a dense line (measured).
+DENSE_SHARE = 0.12
+NO_NEIGHBOR = np.iinfo(np.int32).max  # row number of a missing neighbor, which loses every tie
 TINY = np.finfo(np.float64).tiny
-# a squared norm, or a product of two, below which double precision has too few digits
-EMPTY = 1e-290
-SLACK = 1e-12  # of a cosine: the quick comparison rounds differently from the distance itself
+# Squared norms, and products of two of them, have too few digits below this value.
+MIN_SQUARED_NORM = 1e-290
+# The quick comparison of cosines rounds differently from the distance itself. It allows for this.
+COSINE_SLACK = 1e-12
 
 _jit = numba.njit(nogil=True, cache=True)
 
 
-class Lists(NamedTuple):
-    """The k nearest of each row so far, nearest first; equal distances by lower index.
+class NeighborLists(NamedTuple):
+    """The k nearest rows of each row so far, nearest first, equal distances by lower row number."""
 
-    `key` (rows × k, float64): 1 − cosine, or the squared Euclidean distance; inf where there is
-    none. `found` (rows × k, int32): row numbers of the whole matrix; `NONE` where there is none.
-    """
-
+    # (rows, k) float64: 1 − cosine, or the squared Euclidean distance; inf for a missing neighbor
     key: AnyArray
-    found: AnyArray
+    # (rows, k) int32: row numbers in the whole matrix; NO_NEIGHBOR for a missing neighbor
+    neighbor: AnyArray
 
 
-def empty(rows: int, k: int) -> Lists:
-    return Lists(np.full((rows, k), np.inf), np.full((rows, k), NONE, dtype=np.int32))
+class KernelBlock(NamedTuple):
+    """A block of rows as the arrays of a csr matrix, with their squared norms."""
+
+    indptr: AnyArray
+    indices: AnyArray
+    data: AnyArray
+    n_columns: int
+    first: int  # number of the first row in the whole matrix
+    squares: AnyArray  # (rows,) ‖x‖²
 
 
-class Side(NamedTuple):
-    """A block of rows for the kernel; `first` is the number of its first row in the whole
-    matrix.
-    """
+class InvertedStrip(NamedTuple):
+    """A strip of rows, stored by term."""
 
-    rows: sp.csr_array
+    start: AnyArray  # (n_columns + 1,) where the posting list of each term starts
+    line: AnyArray  # (n_columns,) number of a frequent term's dense line, −1 for a rare term
+    lines: AnyArray  # (dense lines, strip rows) values of the frequent terms
+    rows: AnyArray  # row of each posting, counted from the strip's first row
+    values: AnyArray  # value of each posting
+
+
+class SearchState(NamedTuple):
+    """The lists of a block and what `scan` needs to update them."""
+
     first: int
-    squares: AnyArray  # ‖x‖²
+    lists: NeighborLists
+    squares: AnyArray
+    scale: AnyArray  # 1/‖x‖ for cosines, 0 for an empty row; 1 for Euclidean distances
+    shift: AnyArray  # 0 for cosines; ‖x‖²/2 for Euclidean distances
+    threshold: AnyArray  # a scaled and shifted product may enter the row's list if it reaches this
 
 
-def side(rows: sp.csr_array, first: int) -> Side:
-    return Side(rows, first, _squares(rows.indptr, rows.data))
+def empty_lists(rows: int, k: int) -> NeighborLists:
+    """Return lists without neighbors."""
+    return NeighborLists(
+        np.full((rows, k), np.inf), np.full((rows, k), NO_NEIGHBOR, dtype=np.int32)
+    )
 
 
-def inside(A: Side, k: int, cosine: bool) -> Lists:
-    """The k nearest of each row within its own block."""
-    state = opened(A, empty(A.rows.shape[0], k), cosine)
+def kernel_block(rows: sp.csr_array, first: int) -> KernelBlock:
+    """Return rows as the kernels take them. `first` is their first number in the whole matrix."""
+    squares = _squared_norms(rows.indptr, rows.data)
+    return KernelBlock(rows.indptr, rows.indices, rows.data, rows.shape[1], first, squares)
+
+
+def within_block(A: KernelBlock, k: int, cosine: bool) -> NeighborLists:
+    """Return the k nearest rows of each row within its own block."""
+    state = search_state(A, empty_lists(len(A.squares), k), cosine)
     scan(A, A, state, state, cosine)
     return state.lists
 
 
-def between(A: Side, B: Side, of_a: Lists, of_b: Lists, cosine: bool) -> tuple[Lists, Lists]:
-    """The lists of both blocks, as they are when each has met the other.
-
-    A's rows are the lower ones.
-    """
-    a, b = opened(A, of_a, cosine), opened(B, of_b, cosine)
+def between_blocks(
+    A: KernelBlock, B: KernelBlock, lists_a: NeighborLists, lists_b: NeighborLists, cosine: bool
+) -> tuple[NeighborLists, NeighborLists]:
+    """Return the lists of both blocks after all pairs of A and B. A has the lower row numbers."""
+    a, b = search_state(A, lists_a, cosine), search_state(B, lists_b, cosine)
     scan(A, B, a, b, cosine)
     return a.lists, b.lists
 
 
-def scan(A: Side, B: Side, of_a: State, of_b: State, cosine: bool) -> None:
-    """All pairs of A and B offered to the lists of both."""
-    rows, other = A.rows, B.rows
-    for low in range(0, other.shape[0], STRIP):
-        high = min(low + STRIP, other.shape[0])
-        strip = invert(
-            other.indptr, other.indices, other.data, low, high, other.shape[1], DENSE * (high - low)
-        )
-        _scan(rows.indptr, rows.indices, rows.data, low, high, strip, of_a, of_b, cosine, B is A)
+def scan(A: KernelBlock, B: KernelBlock, a: SearchState, b: SearchState, cosine: bool) -> None:
+    """Offer all pairs of A and B to the lists of both."""
+    rows = len(B.squares)
+    for low in range(0, rows, STRIP_ROWS):
+        high = min(low + STRIP_ROWS, rows)
+        max_postings = DENSE_SHARE * (high - low)
+        strip = invert(B.indptr, B.indices, B.data, low, high, B.n_columns, max_postings)
+        _scan_strip(A, low, high, strip, a, b, cosine, B is A)
 
 
-def rerank(A: Side, found: AnyArray, B: Side, lists: Lists, cosine: bool) -> None:
-    """Offer to each row of A its candidates `found` (rows × c, increasing numbers of the whole
-    matrix) that lie in B.
-    """
-    a, b = A.rows, B.rows
-    _rerank(
-        a.indptr,
-        a.indices,
-        a.data,
-        A.squares,
-        found,
-        b.indptr,
-        b.indices,
-        b.data,
-        B.squares,
-        B.first,
-        a.shape[1],
-        lists,
-        cosine,
-    )
-
-
-def merge(parts: list[Lists], k: int) -> Lists:
-    """The k nearest of several lists of the same rows."""
-    merged = empty(parts[0].key.shape[0], k)
+def merge(parts: list[NeighborLists], k: int) -> NeighborLists:
+    """Return the k nearest of several lists of the same rows."""
+    merged = empty_lists(parts[0].key.shape[0], k)
     for part in parts:
-        _merge(part.key, part.found, merged.key, merged.found)
+        _merge(part, merged)
     return merged
 
 
-class State(NamedTuple):
-    """What `scan` knows of a block's rows: their lists, what turns sums into distances, what may
-    still enter.
-    """
-
-    first: int
-    lists: Lists
-    squares: AnyArray
-    scale: AnyArray  # 1/‖x‖ for cosines, 0 for an empty row; else 1
-    shift: AnyArray  # 0 for cosines; else ‖x‖²/2
-    cut: AnyArray  # a product that reaches it, scaled and shifted, may enter the row's list
-
-
-def opened(block: Side, known: Lists, cosine: bool) -> State:
-    """A copy of the lists `known`, for `scan` to go on with."""
+def search_state(block: KernelBlock, lists: NeighborLists, cosine: bool) -> SearchState:
+    """Return a state that starts from a copy of `lists`."""
     norm = np.sqrt(block.squares)
-    scale = (
-        np.divide(1.0, norm, out=np.zeros_like(norm), where=block.squares > EMPTY)
-        if cosine
-        else np.ones_like(norm)
-    )
-    shift = np.zeros_like(norm) if cosine else block.squares / 2
-    cut = _cuts(known.key[:, -1], cosine)
-    lists = Lists(known.key.copy(), known.found.copy())
-    return State(block.first, lists, block.squares, scale, shift, cut)
+    if cosine:
+        nonempty = block.squares > MIN_SQUARED_NORM
+        scale = np.divide(1.0, norm, out=np.zeros_like(norm), where=nonempty)
+        shift = np.zeros_like(norm)
+    else:
+        scale = np.ones_like(norm)
+        shift = block.squares / 2
+    threshold = _thresholds(lists.key[:, -1], cosine)
+    copies = NeighborLists(lists.key.copy(), lists.neighbor.copy())
+    return SearchState(block.first, copies, block.squares, scale, shift, threshold)
 
 
-def closed(block: Side, cosine: bool) -> State:
-    """Lists that nothing enters: for a `scan` that only one side asks for."""
-    state = opened(block, empty(len(block.squares), 1), cosine)
-    state.lists.key[:], state.cut[:] = -np.inf, np.inf
+def rejecting_state(block: KernelBlock, cosine: bool) -> SearchState:
+    """Return a state whose lists reject every candidate, for a one-sided `scan`."""
+    state = search_state(block, empty_lists(len(block.squares), 1), cosine)
+    state.lists.key[:] = -np.inf
+    state.threshold[:] = np.inf
     return state
 
 
+# --- compiled ---------------------------------------------------------------------------------
+
+
 @_jit
-def _squares(indptr, data):
+def _squared_norms(indptr: AnyArray, data: AnyArray) -> AnyArray:
     squares = np.zeros(len(indptr) - 1)
     for i in range(len(squares)):
         for p in range(indptr[i], indptr[i + 1]):
@@ -162,101 +157,142 @@ def _squares(indptr, data):
 
 
 @_jit
-def invert(indptr, indices, data, low, high, d, frequent):
-    """Rows [low, high) by term: (start of each posting list, line of each frequent term or −1,
-    lines, rows, values).
+def invert(
+    indptr: AnyArray,
+    indices: AnyArray,
+    data: AnyArray,
+    low: int,
+    high: int,
+    n_columns: int,
+    max_postings: float,
+) -> InvertedStrip:
+    """Store the rows [low, high) of a csr matrix by term.
+
+    A term with more than `max_postings` entries gets a dense line.
     """
-    count = np.zeros(d, np.int64)
+    count = np.zeros(n_columns, np.int64)
     for p in range(indptr[low], indptr[high]):
         count[indices[p]] += 1
-    # unsigned: no test for negative indices
-    line, start, lines = np.full(d, -1, np.int32), np.zeros(d + 1, np.uint32), 0
-    for t in range(d):
+    line = np.full(n_columns, -1, np.int32)
+    start = np.zeros(n_columns + 1, np.uint32)  # unsigned: no test for negative indices
+    n_lines = 0
+    for t in range(n_columns):
         start[t + 1] = start[t]
-        if count[t] > frequent:
-            line[t] = lines
-            lines += 1
+        if count[t] > max_postings:
+            line[t] = n_lines
+            n_lines += 1
         else:
             start[t + 1] += count[t]
-    dense = np.zeros((lines, high - low), data.dtype)
-    rows, values = np.empty(start[d], np.uint16), np.empty(start[d], data.dtype)
+    lines = np.zeros((n_lines, high - low), data.dtype)
+    rows = np.empty(start[n_columns], np.uint16)
+    values = np.empty(start[n_columns], data.dtype)
     free = start.copy()
     for j in range(low, high):
         for p in range(indptr[j], indptr[j + 1]):
             t = indices[p]
             if line[t] >= 0:
-                dense[line[t], j - low] = data[p]
+                lines[line[t], j - low] = data[p]
             else:
                 rows[free[t]] = j - low
                 values[free[t]] = data[p]
                 free[t] += 1
-    return start, line, dense, rows, values
+    return InvertedStrip(start, line, lines, rows, values)
 
 
 @_jit
-def _scan(indptr, indices, data, low, high, strip, a, b, cosine, same):
-    """Every row of `a` with the strip [low, high) of `b`; inside one block, each pair once (i <
-    j).
+def _scan_strip(
+    A: KernelBlock,
+    low: int,
+    high: int,
+    strip: InvertedStrip,
+    a: SearchState,
+    b: SearchState,
+    cosine: bool,
+    same: bool,
+) -> None:
+    """Compare every row of A with the strip [low, high) of B.
+
+    If A and B are the same block, each pair i < j is offered once.
     """
-    start, line, dense, rows, values = strip
+    indptr, indices, data = A.indptr, A.indices, A.data
+    start, line, lines, rows, values = strip
     width = high - low
-    sums, may = np.zeros(width), _marks(width)
-    scales, shifts, cuts = b.scale[low:high], b.shift[low:high], b.cut[low:high]
-    for i in range(min(len(indptr) - 1, high - 1) if same else len(indptr) - 1):
+    sums = np.zeros(width)
+    may_enter = _marks(width)
+    scales, shifts, thresholds = b.scale[low:high], b.shift[low:high], b.threshold[low:high]
+    n_rows = min(len(indptr) - 1, high - 1) if same else len(indptr) - 1
+    for i in range(n_rows):
         for p in range(indptr[i], indptr[i + 1]):
             t, x = indices[p], np.float64(data[p])
             if line[t] >= 0:
-                frequent = dense[line[t]]
+                dense = lines[line[t]]
                 for j in range(width):
-                    sums[j] += x * frequent[j]
+                    sums[j] += x * dense[j]
             else:
                 for q in range(start[t], start[t + 1]):
                     sums[rows[q]] += x * values[q]
-        _mark(may, sums, a.scale[i], a.shift[i], a.cut[i], scales, shifts, cuts)
-        _offer(sums, may, max(i + 1 - low, 0) if same else 0, low, i, a, b, cosine)
+        _mark(may_enter, sums, a.scale[i], a.shift[i], a.threshold[i], scales, shifts, thresholds)
+        _offer(sums, may_enter, max(i + 1 - low, 0) if same else 0, low, i, a, b, cosine)
         sums[:] = 0
 
 
 @_jit
-def _marks(width):
+def _marks(width: int) -> AnyArray:
+    """Return zeroed marks for `width` rows, padded to whole groups of eight."""
     return np.zeros(-(-width // 8) * 8, np.uint8)
 
 
 @_jit
-def _mark(may, sums, scale, shift, mine, scales, shifts, cuts):
-    """Which sums may enter a list: all are compared at once."""
+def _mark(
+    may_enter: AnyArray,
+    sums: AnyArray,
+    scale: float,
+    shift: float,
+    threshold: float,
+    scales: AnyArray,
+    shifts: AnyArray,
+    thresholds: AnyArray,
+) -> None:
+    """Mark the sums that may enter a list. All are compared at once, without a branch."""
     for j in range(len(sums)):
-        may[j] = sums[j] * scale * scales[j] - (shift + shifts[j]) >= min(mine, cuts[j])
+        may_enter[j] = sums[j] * scale * scales[j] - (shift + shifts[j]) >= min(
+            threshold, thresholds[j]
+        )
 
 
 @_jit
-def _offer(sums, may, first, low, i, a, b, cosine):
-    """Row i's marked sums, from `first` on, to both lists."""
-    square, number, other = a.squares[i], a.first + i, b.first + low
-    # arrays as locals: a tuple's fields cost in the loop
-    near, near_found, cut = a.lists.key, a.lists.found, a.cut
-    far, far_found, cuts, squares = (
-        b.lists.key[low:],
-        b.lists.found[low:],
-        b.cut[low:],
-        b.squares[low:],
-    )
-    eights = may.view(np.uint64)
-    eight = marked(eights, 0)
+def _offer(
+    sums: AnyArray,
+    may_enter: AnyArray,
+    first: int,
+    low: int,
+    i: int,
+    a: SearchState,
+    b: SearchState,
+    cosine: bool,
+) -> None:
+    """Offer the marked sums of row i, from position `first` on, to both lists."""
+    square, number, strip_number = a.squares[i], a.first + i, b.first + low
+    # arrays as locals: in the loop, the fields of a tuple cost time
+    key_a, neighbor_a, threshold_a = a.lists.key, a.lists.neighbor, a.threshold
+    key_b, neighbor_b, threshold_b = b.lists.key[low:], b.lists.neighbor[low:], b.threshold[low:]
+    squares_b = b.squares[low:]
+    eights = may_enter.view(np.uint64)
+    eight = _next_marked(eights, 0)
     while eight < len(eights):
         for j in range(max(8 * eight, first), min(8 * eight + 8, len(sums))):
-            if may[j]:
-                key = _key(sums[j], square, squares[j], cosine)
-                if _push(near, near_found, i, key, other + j):
-                    cut[i] = max(cut[i], _cut(near[i, -1], cosine))
-                if _push(far, far_found, j, key, number):
-                    cuts[j] = max(cuts[j], _cut(far[j, -1], cosine))
-        eight = marked(eights, eight + 1)
+            if may_enter[j]:
+                key = _key(sums[j], square, squares_b[j], cosine)
+                if _insert(key_a, neighbor_a, i, key, strip_number + j):
+                    threshold_a[i] = max(threshold_a[i], _threshold(key_a[i, -1], cosine))
+                if _insert(key_b, neighbor_b, j, key, number):
+                    threshold_b[j] = max(threshold_b[j], _threshold(key_b[j, -1], cosine))
+        eight = _next_marked(eights, eight + 1)
 
 
 @_jit
-def marked(eights, e):
-    """The next that is not zero, from e on."""
+def _next_marked(eights: AnyArray, e: int) -> int:
+    """Return the position of the first non-zero element from e on, or the length."""
     while e + 8 <= len(eights) and not (
         eights[e]
         | eights[e + 1]
@@ -274,61 +310,79 @@ def marked(eights, e):
 
 
 @_jit
-def _key(total, square, other, cosine):
-    # the square root of the product, not the product of the roots: a duplicate is at 0 exactly
+def _key(product: float, square_a: float, square_b: float, cosine: bool) -> float:
+    """Return 1 − cosine, or the squared Euclidean distance, of two rows.
+
+    The root of the product of the squares, not the product of their roots, puts a duplicate at
+    exactly 0.
+    """
     if cosine:
-        both = square * other
-        return max(
-            0.0, 1.0 - total / (np.sqrt(both) if both > EMPTY else np.sqrt(square) * np.sqrt(other))
-        )
-    return max(0.0, square + other - 2.0 * total)
+        both = square_a * square_b
+        norms = np.sqrt(both) if both > MIN_SQUARED_NORM else np.sqrt(square_a) * np.sqrt(square_b)
+        return max(0.0, 1.0 - product / norms)
+    return max(0.0, square_a + square_b - 2.0 * product)
 
 
 @_jit
-def _cut(worst, cosine):
-    return max(TINY, 1.0 - worst - SLACK) if cosine else -worst / 2.0
+def _threshold(worst_key: float, cosine: bool) -> float:
+    """Return the smallest scaled and shifted product that may enter a list with this last key."""
+    return max(TINY, 1.0 - worst_key - COSINE_SLACK) if cosine else -worst_key / 2.0
 
 
 @_jit
-def _cuts(worst, cosine):
-    return np.array([_cut(key, cosine) for key in worst])
+def _thresholds(worst_keys: AnyArray, cosine: bool) -> AnyArray:
+    return np.array([_threshold(key, cosine) for key in worst_keys])
 
 
 @_jit
-def _push(key, found, i, new, number):
-    """Insert into row i's sorted list; whether it entered."""
-    m = key.shape[1] - 1
-    if new > key[i, m] or (new == key[i, m] and number >= found[i, m]):
+def _insert(keys: AnyArray, ids: AnyArray, i: int, new_key: float, number: int) -> bool:
+    """Insert a neighbor into the sorted list of row i. Return whether it entered.
+
+    Numba orders variables by their names. With `neighbors` in place of `ids` this function is not
+    inlined, and the kernel takes three times as long while the lists fill.
+    """
+    m = keys.shape[1] - 1
+    if new_key > keys[i, m] or (new_key == keys[i, m] and number >= ids[i, m]):
         return False
-    while m > 0 and (key[i, m - 1] > new or (key[i, m - 1] == new and found[i, m - 1] > number)):
-        key[i, m], found[i, m] = key[i, m - 1], found[i, m - 1]
+    while m > 0 and (
+        keys[i, m - 1] > new_key or (keys[i, m - 1] == new_key and ids[i, m - 1] > number)
+    ):
+        keys[i, m] = keys[i, m - 1]
+        ids[i, m] = ids[i, m - 1]
         m -= 1
-    key[i, m], found[i, m] = new, number
+    keys[i, m] = new_key
+    ids[i, m] = number
     return True
 
 
 @_jit
-def _merge(key, found, into_key, into_found):
-    for i in range(key.shape[0]):
-        for m in range(key.shape[1]):
-            if not _push(into_key, into_found, i, key[i, m], found[i, m]):
+def _merge(part: NeighborLists, merged: NeighborLists) -> None:
+    for i in range(part.key.shape[0]):
+        for m in range(part.key.shape[1]):
+            if not _insert(merged.key, merged.neighbor, i, part.key[i, m], part.neighbor[i, m]):
                 break
 
 
 @_jit
-def _rerank(ap, ai, ax, squares, found, bp, bi, bx, others, first, d, lists, cosine):
-    row = np.zeros(d, ax.dtype)
-    for i in range(found.shape[0]):
-        for p in range(ap[i], ap[i + 1]):
-            row[ai[p]] = ax[p]
-        low, high = np.searchsorted(found[i], np.array([first, first + len(others)]))
-        for j in found[i, low:high] - first:
-            total = 0.0
-            for q in range(bp[j], bp[j + 1]):
-                total += np.float64(row[bi[q]]) * np.float64(bx[q])
-            if not cosine or (total > 0 and min(squares[i], others[j]) > EMPTY):
-                _push(
-                    lists.key, lists.found, i, _key(total, squares[i], others[j], cosine), first + j
-                )
-        for p in range(ap[i], ap[i + 1]):
-            row[ai[p]] = 0
+def rerank(
+    A: KernelBlock, candidates: AnyArray, B: KernelBlock, lists: NeighborLists, cosine: bool
+) -> None:
+    """Offer to each row of A those of its candidates that lie in B.
+
+    `candidates` has the shape (rows, c), with increasing row numbers of the whole matrix.
+    """
+    row = np.zeros(A.n_columns, A.data.dtype)  # the current row of A, dense
+    bounds = np.array([B.first, B.first + len(B.squares)])
+    for i in range(candidates.shape[0]):
+        for p in range(A.indptr[i], A.indptr[i + 1]):
+            row[A.indices[p]] = A.data[p]
+        low, high = np.searchsorted(candidates[i], bounds)
+        for j in candidates[i, low:high] - B.first:
+            product = 0.0
+            for q in range(B.indptr[j], B.indptr[j + 1]):
+                product += np.float64(row[B.indices[q]]) * np.float64(B.data[q])
+            if not cosine or (product > 0 and min(A.squares[i], B.squares[j]) > MIN_SQUARED_NORM):
+                key = _key(product, A.squares[i], B.squares[j], cosine)
+                _insert(lists.key, lists.neighbor, i, key, B.first + j)
+        for p in range(A.indptr[i], A.indptr[i + 1]):
+            row[A.indices[p]] = 0

@@ -1,99 +1,224 @@
-"""The compiled kernels of `bigfs.graph.sketch`."""
+"""The kernels of approximate kNN: all pairs of rows of two blocks in eight bits.
+
+A row i of block A meets a strip of block B, whose rows are stored by term. The columns are of two
+kinds. Screened columns are multiplied for every pair. The other columns are multiplied only for the
+pairs that pass.
+
+                    screened columns               other columns
+              ┌──────────────────────────────┬──────────────────────────┐
+    row i     │ values x of its terms        │ packed values            │
+    of A      └──────────────────────────────┴──────────────────────────┘
+                    │                              │
+                    │ every pair (i, j)            │ passing pairs only
+                    ▼                              ▼
+              ┌──────────────────────────────┬──────────────────────────┐
+    strip     │ rare terms: posting lists    │ packed values of row j,  │
+    of B      │ frequent terms: dense lines  │ read once for all its    │
+    (rows j)  │                              │ waiting pairs            │
+              └──────────────────────────────┴──────────────────────────┘
+                    │                              │
+                    ▼                              ▼
+     sums[j] = products + residual estimate ──▶ score ──▶ the lists of i and j
+                    │ compared with
+                    ▼
+     min(threshold of i, threshold of j): most pairs end here
+"""
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
-from bigfs.graph.kernels.exact import NONE
+from bigfs.graph.kernels.exact import NO_NEIGHBOR, InvertedStrip
+from bigfs.types import AnyArray
 
-LEVELS = 181  # the product of two rows is at most 181² < 2¹⁵, by Cauchy and Schwarz
+LEVELS = 181  # by Cauchy and Schwarz a product of two rows is at most 181², less than 2¹⁵
+MAX_WAITING = 1 << 17  # passing pairs that wait to be completed together
+UNREACHABLE_SUM = LEVELS * LEVELS + 1  # larger than every sum of a pair
+MAX_ROW_ID = NO_NEIGHBOR  # larger than every row number
 
-
-WAITING = 1 << 17  # pairs that wait to be completed
-
-
-MOST = LEVELS * LEVELS + 1  # a sum that no pair has
-
-
-LAST = NONE  # above all numbers of rows
-
+Int = int | np.integer[Any]
 
 _jit = numba.njit(nogil=True, cache=True)
 
 
-@_jit
-def _quantized(indptr, indices, data, unit, place, room):
-    """csr of int8 of the screen (`room`: for its column numbers), and the other columns packed;
-    what becomes zero left out.
+class Sketch(NamedTuple):
+    """Rows in eight bits, in quanta of ‖x‖/181.
+
+    The screened columns are a csr matrix. The other columns are packed, with one uint32 per entry:
+    256 times the column's number among the others, plus the value as uint8.
     """
-    starts, values, q = np.zeros(len(indptr), np.int64), np.empty(len(indices), np.int8), 0
-    others, packed, r = np.zeros(len(indptr), np.int64), np.empty(len(indices), np.uint32), 0
-    squares = np.zeros(len(unit))  # of the other columns, in quanta
-    for i in range(len(unit)):
+
+    indptr: AnyArray  # (rows + 1,) int64
+    indices: AnyArray  # column numbers, uint16 if they fit, else int32
+    data: AnyArray  # int8
+    other_indptr: AnyArray  # (rows + 1,) int64: bounds of each row in `packed`
+    packed: AnyArray  # uint32
+    n_columns: int  # of the whole matrix
+    n_unscreened: int  # other columns
+    # (rows,) int8: residual_estimate[i] · residual_estimate[j] estimates the product of the rows
+    # i and j over the other columns
+    residual_estimate: AnyArray
+    first: int  # number of the first row in the whole matrix
+    unit: AnyArray  # (rows,) float32: the quantum of each row
+    half: AnyArray  # (rows,) float32: ‖x‖²/2
+
+    def rows_between(self, low: int, high: int) -> Sketch:
+        """Return the sketch of the rows [low, high)."""
+        start, stop = self.indptr[[low, high]]
+        other_start, other_stop = self.other_indptr[[low, high]]
+        return self._replace(
+            indptr=self.indptr[low : high + 1] - start,
+            indices=self.indices[start:stop],
+            data=self.data[start:stop],
+            other_indptr=self.other_indptr[low : high + 1] - other_start,
+            packed=self.packed[other_start:other_stop],
+            residual_estimate=self.residual_estimate[low:high],
+            first=self.first + low,
+            unit=self.unit[low:high],
+            half=self.half[low:high],
+        )
+
+
+class CandidateLists(NamedTuple):
+    """The best candidates of each row of a block, and the scores that pairs must reach."""
+
+    # (rows, q) int64, decreasing: the score in the upper half, the other row in the lower half
+    codes: AnyArray
+    thresholds: AnyArray  # (rows,) int32
+
+    def rows_between(self, low: int, high: int) -> CandidateLists:
+        """Return the lists of the rows [low, high), as views."""
+        return CandidateLists(self.codes[low:high], self.thresholds[low:high])
+
+
+@_jit
+def quantize(
+    indptr: AnyArray,
+    indices: AnyArray,
+    data: AnyArray,
+    unit: AnyArray,
+    unscreened: AnyArray,
+    column_buffer: AnyArray,
+) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray, AnyArray, AnyArray]:
+    """Divide the rows of a csr matrix by their quanta and split them by kind of column.
+
+    Entries that become zero are left out. `column_buffer` gives the type of the column numbers and
+    has room for all of them.
+
+    Returns
+    -------
+    indptr, indices, data
+        The screened columns as a csr matrix of int8.
+    other_indptr, packed
+        The other columns, where an entry has its column's number among them times 256, plus its
+        value as uint8.
+    other_squares
+        Each row's squared norm over the other columns, in quanta.
+    """
+    n_rows = len(unit)
+    starts = np.zeros(len(indptr), np.int64)
+    values = np.empty(len(indices), np.int8)
+    n_values = 0
+    other_starts = np.zeros(len(indptr), np.int64)
+    packed = np.empty(len(indices), np.uint32)
+    n_packed = 0
+    other_squares = np.zeros(n_rows)
+    for i in range(n_rows):
         for p in range(indptr[i], indptr[i + 1]):
             if abs(data[p]) >= unit[i] > 0:
-                value, number = (
-                    np.int8(min(max(np.float64(data[p]) / unit[i], -127.0), 127.0)),
-                    place[indices[p]],
-                )
+                value = np.int8(min(max(np.float64(data[p]) / unit[i], -127.0), 127.0))
+                number = unscreened[indices[p]]
                 if number < 0:
-                    room[q], values[q] = indices[p], value
-                    q += 1
+                    column_buffer[n_values] = indices[p]
+                    values[n_values] = value
+                    n_values += 1
                 else:
-                    packed[r] = (np.uint32(number) << np.uint32(8)) | np.uint8(value)
-                    squares[i] += np.float64(value) * np.float64(value)
-                    r += 1
-        starts[i + 1], others[i + 1] = q, r
-    return starts, room[:q].copy(), values[:q].copy(), others, packed[:r].copy(), squares
+                    packed[n_packed] = (np.uint32(number) << np.uint32(8)) | np.uint8(value)
+                    other_squares[i] += np.float64(value) * np.float64(value)
+                    n_packed += 1
+        starts[i + 1] = n_values
+        other_starts[i + 1] = n_packed
+    return (
+        starts,
+        column_buffer[:n_values].copy(),
+        values[:n_values].copy(),
+        other_starts,
+        packed[:n_packed].copy(),
+        other_squares,
+    )
 
 
 @_jit
-def _meet(A, B, turned, of_a, of_b, cosine, same):
-    """Every row of A with a strip of B; one strip with itself (`same`): each pair once.
+def compare_with_strip(
+    A: Sketch,
+    B: Sketch,
+    strip: InvertedStrip,
+    lists_a: CandidateLists,
+    lists_b: CandidateLists,
+    cosine: bool,
+    same: bool,
+) -> None:
+    """Compare every row of A with the strip B. If they are `same`, each pair i < j is taken once.
 
-    Pairs that pass wait to be completed together.
+    Passing pairs wait and are completed together.
     """
-    width, last, first = len(B.unit), len(A.unit) - 1, 0
-    sums, far, terms = _room(A, B)
-    begin, asked, sums_asked = turned[0].copy(), of_b.asked, of_b.asked.astype(np.int16)
-    may = np.zeros(-(-width // 64) * 64, np.uint8)
-    some, hits = np.empty(len(may) // 8, np.int64), np.empty(len(may), np.int64)
-    passed, count = np.empty((WAITING + width, 3), np.int32), 0
+    width = len(B.unit)
+    last = len(A.unit) - 1
+    first = 0
+    sums, distances, terms = _buffers(A, B)
+    begin = strip.start.copy()
+    thresholds = lists_b.thresholds
+    sum_thresholds = lists_b.thresholds.astype(np.int16)
+    may_pass = np.zeros(-(-width // 64) * 64, np.uint8)
+    marked_eights = np.empty(len(may_pass) // 8, np.int64)
+    hits = np.empty(len(may_pass), np.int64)
+    waiting = np.empty((MAX_WAITING + width, 3), np.int32)
+    n_waiting = 0
     for i in range(len(A.unit)):
         if same:
-            first, sums[i] = i + 1, 0
-        _add(sums, A, i, B, turned, begin, terms, first, same)
+            first = i + 1
+            sums[i] = 0
+        _add_products(sums, A, i, B, strip, begin, terms, first, same)
         if cosine:
-            _mark(may, sums, np.int16(of_a.asked[i]), sums_asked)
+            _mark(may_pass, sums, np.int16(lists_a.thresholds[i]), sum_thresholds)
         else:
-            _distances(far, sums, A.unit[i], A.half[i], B.unit, B.half)
-            _mark(may, far, of_a.asked[i], asked)
-        for j in hits[: _hits(may, some, hits)]:
-            passed[count, 0], passed[count, 1], passed[count, 2] = j, i, sums[j]
-            count += j >= first
-        if count >= WAITING or i == last:
-            _complete(passed[:count], A, B, of_a.codes, of_b.codes, cosine)
-            count = 0
+            _distances(distances, sums, A.unit[i], A.half[i], B.unit, B.half)
+            _mark(may_pass, distances, lists_a.thresholds[i], thresholds)
+        for j in hits[: find_marked(may_pass, marked_eights, hits)]:
+            waiting[n_waiting, 0] = j
+            waiting[n_waiting, 1] = i
+            waiting[n_waiting, 2] = sums[j]
+            n_waiting += j >= first
+        if n_waiting >= MAX_WAITING or i == last:
+            _complete(waiting[:n_waiting], A, B, lists_a.codes, lists_b.codes, cosine)
+            n_waiting = 0
 
 
 @_jit
-def _complete(passed, A, B, mine, theirs, cosine):
-    """Pairs (row of B, row of A, sum over the screen and what is expected) completed by the other
-    columns, and offered to both lists.
+def _complete(
+    waiting: AnyArray, A: Sketch, B: Sketch, codes_a: AnyArray, codes_b: AnyArray, cosine: bool
+) -> None:
+    """Add the other columns of the waiting pairs and offer the pairs to both lists.
 
-    In the order of B's rows: each is read once, and A's are few enough for the cache.
+    A pair is (row of B, row of A, sum with the residual estimate). The pairs are taken in the order
+    of B's rows. So each row of B is read once, and the rows of A are few enough for the cache.
     """
-    start, pairs = _by_first(passed, len(B.unit))
-    row, others, packed = np.zeros(A.beside, np.int32), A.others, A.packed
+    start, pairs = _group_by_row(waiting, len(B.unit))
+    row = np.zeros(A.n_unscreened, np.int32)  # the current row of B, dense
+    other_indptr, packed = A.other_indptr, A.packed
     for j in range(len(B.unit)):
         if start[j] < start[j + 1]:
-            for p in range(B.others[j], B.others[j + 1]):
+            for p in range(B.other_indptr[j], B.other_indptr[j + 1]):
                 row[B.packed[p] >> np.uint32(8)] = np.int8(B.packed[p])
             for w in range(start[j], start[j + 1]):
                 i = pairs[w, 0]
-                total = pairs[w, 1] - np.int32(A.expected[i]) * np.int32(B.expected[j])
-                for p in range(others[i], others[i + 1]):
+                total = pairs[w, 1] - np.int32(A.residual_estimate[i]) * np.int32(
+                    B.residual_estimate[j]
+                )
+                for p in range(other_indptr[i], other_indptr[i + 1]):
                     total += row[packed[p] >> np.uint32(8)] * np.int8(packed[p])
                 score = (
                     total
@@ -101,193 +226,256 @@ def _complete(passed, A, B, mine, theirs, cosine):
                     else _distance(total, A.unit[i], A.half[i], B.unit[j], B.half[j])
                 )
                 if score > 0 or not cosine:
-                    _insert(mine, i, _code(score, B.first + j))
-                    _insert(theirs, j, _code(score, A.first + i))
-            for p in range(B.others[j], B.others[j + 1]):
+                    _insert(codes_a, i, _code(score, B.first + j))
+                    _insert(codes_b, j, _code(score, A.first + i))
+            for p in range(B.other_indptr[j], B.other_indptr[j + 1]):
                 row[B.packed[p] >> np.uint32(8)] = 0
 
 
 @_jit
-def _by_first(passed, rows):
-    """(where each row's pairs start, the pairs in the order of these rows)"""
-    start, pairs = np.zeros(rows + 2, np.int64), np.empty((len(passed), 2), np.int32)
-    for w in range(len(passed)):
-        start[passed[w, 0] + 2] += 1
+def _group_by_row(waiting: AnyArray, n_rows: int) -> tuple[AnyArray, AnyArray]:
+    """Return where the pairs of each row of B start, and the pairs in the order of these rows."""
+    start = np.zeros(n_rows + 2, np.int64)
+    pairs = np.empty((len(waiting), 2), np.int32)
+    for w in range(len(waiting)):
+        start[waiting[w, 0] + 2] += 1
     start = np.cumsum(start)
-    for w in range(len(passed)):
-        to = start[passed[w, 0] + 1]
-        pairs[to, 0], pairs[to, 1] = passed[w, 1], passed[w, 2]
-        start[passed[w, 0] + 1] += 1
+    for w in range(len(waiting)):
+        position = start[waiting[w, 0] + 1]
+        pairs[position, 0] = waiting[w, 1]
+        pairs[position, 1] = waiting[w, 2]
+        start[waiting[w, 0] + 1] += 1
     return start, pairs
 
 
 @_jit
-def _room(A, B):
-    """(sums, scores, and of one row: the posting lists' bounds and factors, the dense lines and
-    theirs)
+def _buffers(
+    A: Sketch, B: Sketch
+) -> tuple[AnyArray, AnyArray, tuple[AnyArray, AnyArray, AnyArray, AnyArray]]:
+    """Return the buffers of a comparison: sums and distances of a strip, and a row's terms.
+
+    The terms are the bounds of the posting lists, their factors, the numbers of the dense lines,
+    and their factors.
     """
-    width, longest = len(B.unit), 0
+    width = len(B.unit)
+    longest = 0
     for i in range(len(A.unit)):
         longest = max(longest, A.indptr[i + 1] - A.indptr[i])
-    lists, lines = np.empty((longest, 2), np.uint32), np.empty(longest, np.int32)
+    list_bounds = np.empty((longest, 2), np.uint32)
+    list_factors = np.empty(longest, np.int8)
+    line_numbers = np.empty(longest, np.int32)
+    line_factors = np.empty(longest, np.int8)
     return (
         np.zeros(width, np.int16),
         np.zeros(width, np.int32),
-        (lists, np.empty(longest, np.int8), lines, np.empty(longest, np.int8)),
+        (list_bounds, list_factors, line_numbers, line_factors),
     )
 
 
 @_jit
-def _add(sums, A, i, B, turned, begin, terms, first, same):
-    """A row's products with a strip, from its row `first` on, over the screen, and what is expected
-    of the other columns.
+def _add_products(
+    sums: AnyArray,
+    A: Sketch,
+    i: Int,
+    B: Sketch,
+    strip: InvertedStrip,
+    begin: AnyArray,
+    terms: tuple[AnyArray, AnyArray, AnyArray, AnyArray],
+    first: Int,
+    same: bool,
+) -> None:
+    """Set the sums of row i with a strip, from the strip's row `first` on.
 
-    Sums of integers don't depend on their order: posting lists come first, then dense lines, four
-    at a time. In a strip with itself (`same`) row i is the first that is left of its posting lists
-    (`begin`).
+    A sum is the product over the screened columns plus the residual estimate. Sums of integers do
+    not depend on their order, so posting lists come first, then dense lines, four at a time. If the
+    strip holds the same rows (`same`), row i is the first that is left of its posting lists, which
+    start at `begin`.
     """
-    start, line, dense, rows, values = turned
-    lists, factors, lines, weights = terms
-    rare, frequent, expected, later, theirs = 0, 0, A.expected[i], sums[first:], B.expected[first:]
+    start, line, lines, rows, values = strip
+    list_bounds, list_factors, line_numbers, line_factors = terms
+    n_lists = 0
+    n_lines = 0
+    estimate = A.residual_estimate[i]
+    later = sums[first:]
+    estimates = B.residual_estimate[first:]
     for j in range(len(later)):
-        later[j] = expected * theirs[j]
+        later[j] = estimate * estimates[j]
     for p in range(A.indptr[i], A.indptr[i + 1]):
         t, x = A.indices[p], A.data[p]
         if line[t] >= 0:
-            lines[frequent], weights[frequent] = line[t], x
-            frequent += 1
+            line_numbers[n_lines] = line[t]
+            line_factors[n_lines] = x
+            n_lines += 1
         else:
             begin[t] += np.uint32(same)
-            lists[rare, 0], lists[rare, 1], factors[rare] = begin[t], start[t + 1], x
-            rare += 1
-    for r in range(rare):
-        x = factors[r]
-        for q in range(lists[r, 0], lists[r, 1]):
+            list_bounds[n_lists, 0] = begin[t]
+            list_bounds[n_lists, 1] = start[t + 1]
+            list_factors[n_lists] = x
+            n_lists += 1
+    for r in range(n_lists):
+        x = list_factors[r]
+        for q in range(list_bounds[r, 0], list_bounds[r, 1]):
             sums[rows[q]] += x * values[q]
     f = 0
-    while f + 4 <= frequent:
-        a, b, c, d = (
-            dense[lines[f], first:],
-            dense[lines[f + 1], first:],
-            dense[lines[f + 2], first:],
-            dense[lines[f + 3], first:],
+    while f + 4 <= n_lines:
+        line0 = lines[line_numbers[f], first:]
+        line1 = lines[line_numbers[f + 1], first:]
+        line2 = lines[line_numbers[f + 2], first:]
+        line3 = lines[line_numbers[f + 3], first:]
+        x0, x1, x2, x3 = (
+            line_factors[f],
+            line_factors[f + 1],
+            line_factors[f + 2],
+            line_factors[f + 3],
         )
-        w, x, y, z = weights[f], weights[f + 1], weights[f + 2], weights[f + 3]
         for j in range(len(later)):
-            later[j] += w * a[j] + x * b[j] + y * c[j] + z * d[j]
+            later[j] += x0 * line0[j] + x1 * line1[j] + x2 * line2[j] + x3 * line3[j]
         f += 4
-    for g in range(f, frequent):
-        w, a = weights[g], dense[lines[g], first:]
+    for g in range(f, n_lines):
+        x0 = line_factors[g]
+        line0 = lines[line_numbers[g], first:]
         for j in range(len(later)):
-            later[j] += w * a[j]
+            later[j] += x0 * line0[j]
 
 
 @_jit
-def _mark(may, scores, mine, asked):
+def _mark(may_pass: AnyArray, scores: AnyArray, threshold: Int, thresholds: AnyArray) -> None:
+    """Mark the scores that reach the threshold of either row, without a branch."""
     for j in range(len(scores)):
-        may[j] = scores[j] >= min(mine, asked[j])
+        may_pass[j] = scores[j] >= min(threshold, thresholds[j])
 
 
 @_jit
-def _hits(may, some, hits):
-    """Where `may` is set: how many, the first of `hits`.
+def find_marked(may_pass: AnyArray, marked_eights: AnyArray, hits: AnyArray) -> Int:
+    """Write the positions where `may_pass` is non-zero to `hits` and return their number.
 
-    In steps without a branch that can't be foretold: by 64, by 8, then each.
+    Scans 64, then 8, then 1 byte at a time without unpredictable branches.
     """
-    eights, groups = may.view(np.uint64), len(may) // 64
-    a, b, c, d, e, f, g, h = [eights[k * groups : (k + 1) * groups] for k in range(8)]
-    count = 0
+    eights = may_pass.view(np.uint64)
+    groups = len(may_pass) // 64
+    part0, part1, part2, part3, part4, part5, part6, part7 = [
+        eights[k * groups : (k + 1) * groups] for k in range(8)
+    ]
+    n_groups = 0
     for k in range(groups):
-        hits[count] = k
-        count += (a[k] | b[k] | c[k] | d[k] | e[k] | f[k] | g[k] | h[k]) != 0
-    marked = 0
-    for k in hits[:count]:
+        hits[n_groups] = k
+        n_groups += (
+            part0[k] | part1[k] | part2[k] | part3[k] | part4[k] | part5[k] | part6[k] | part7[k]
+        ) != 0
+    n_eights = 0
+    for k in hits[:n_groups]:
         for eight in range(k, 8 * groups, groups):
-            some[marked] = eight
-            marked += eights[eight] != 0
-    count = 0
-    for eight in some[:marked]:
+            marked_eights[n_eights] = eight
+            n_eights += eights[eight] != 0
+    n_hits = 0
+    for eight in marked_eights[:n_eights]:
         for j in range(8 * eight, 8 * eight + 8):
-            hits[count] = j
-            count += may[j]
-    return count
+            hits[n_hits] = j
+            n_hits += may_pass[j]
+    return n_hits
 
 
 @_jit
-def _code(score, number):
-    return (np.int64(score) << 32) + (LAST - number)
+def _code(score: Int, number: Int) -> Int:
+    """Return one integer that orders by score, then by lower row number."""
+    return (np.int64(score) << 32) + (MAX_ROW_ID - number)
 
 
 @_jit
-def _insert(codes, i, new):
+def _insert(codes: AnyArray, i: Int, code: Int) -> None:
+    """Insert a code into the decreasing list of row i, if it is large enough."""
     m = codes.shape[1] - 1
-    if new > codes[i, m]:
-        while m > 0 and codes[i, m - 1] < new:
+    if code > codes[i, m]:
+        while m > 0 and codes[i, m - 1] < code:
             codes[i, m] = codes[i, m - 1]
             m -= 1
-        codes[i, m] = new
+        codes[i, m] = code
 
 
 @_jit
-def _distances(far, sums, unit, half, units, halves):
+def _distances(
+    distances: AnyArray,
+    sums: AnyArray,
+    unit: float,
+    half: float,
+    units: AnyArray,
+    halves: AnyArray,
+) -> None:
+    """Set the scores of one row with a strip for the Euclidean metric."""
     for j in range(len(sums)):
-        far[j] = _distance(sums[j], unit, half, units[j], halves[j])
+        distances[j] = _distance(sums[j], unit, half, units[j], halves[j])
 
 
 @_jit
-def _distance(total, unit, half, other_unit, other_half):
-    """x·y − ‖x‖²/2 − ‖y‖²/2, as an integer in the order of these floats."""
-    bits = np.float32(np.float32(total) * (unit * other_unit) - (half + other_half)).view(np.int32)
-    return bits ^ ((bits >> 31) & LAST)
+def _distance(product: Int, unit_a: float, half_a: float, unit_b: float, half_b: float) -> Int:
+    """Return x·y − ‖x‖²/2 − ‖y‖²/2 as an integer that orders as this float does."""
+    bits = np.float32(np.float32(product) * (unit_a * unit_b) - (half_a + half_b)).view(np.int32)
+    return bits ^ ((bits >> 31) & MAX_ROW_ID)
 
 
 @_jit
-def _scores(sums, units, halves, other_units, other_halves):
-    made = np.empty(len(sums), np.int32)
+def distances_of_pairs(
+    sums: AnyArray, units_a: AnyArray, halves_a: AnyArray, units_b: AnyArray, halves_b: AnyArray
+) -> AnyArray:
+    """Return the Euclidean scores of pairs, one per element of the arrays."""
+    scores = np.empty(len(sums), np.int32)
     for i in range(len(sums)):
-        made[i] = _distance(sums[i], units[i], halves[i], other_units[i], other_halves[i])
-    return made
+        scores[i] = _distance(sums[i], units_a[i], halves_a[i], units_b[i], halves_b[i])
+    return scores
 
 
 @_jit
-def _asked(A, itself, sample, turned, ranks, cosine):
-    low, high = (1, MOST) if cosine else (1 - LAST, LAST)
-    made, reached, guess = (
-        np.empty((len(A.unit), len(ranks)), np.int32),
-        np.empty((len(A.unit), len(ranks)), np.int32),
-        np.int64(low),
-    )
-    sums, far, terms = _room(A, sample)
+def sample_thresholds(
+    A: Sketch, itself: AnyArray, sample: Sketch, strip: InvertedStrip, ranks: AnyArray, cosine: bool
+) -> tuple[AnyArray, AnyArray]:
+    """Return each row's threshold per rank, and how many sampled rows reach it.
+
+    The threshold of rank r is the r-th largest score with the sampled rows. `itself` has the
+    position of each row in the sample, or −1. A row is not compared with itself.
+    """
+    if cosine:
+        low, high = 1, UNREACHABLE_SUM
+    else:
+        low, high = 1 - MAX_ROW_ID, MAX_ROW_ID
+    thresholds = np.empty((len(A.unit), len(ranks)), np.int32)
+    n_reaching = np.empty((len(A.unit), len(ranks)), np.int32)
+    guess: Int = np.int64(low)
+    sums, distances, terms = _buffers(A, sample)
     for i in range(len(A.unit)):
-        _add(sums, A, i, sample, turned, turned[0], terms, 0, False)
+        _add_products(sums, A, i, sample, strip, strip.start, terms, 0, False)
         if cosine:
             if itself[i] >= 0:
                 sums[itself[i]] = 0
             for r in range(len(ranks)):
-                made[i, r] = guess = _reached(sums, ranks[r], low, high, guess)
-                reached[i, r] = _count(sums, np.int16(guess))
+                guess = _rank_score(sums, ranks[r], low, high, guess)
+                thresholds[i, r] = guess
+                n_reaching[i, r] = _count_reaching(sums, np.int16(guess))
         else:
-            _distances(far, sums, A.unit[i], A.half[i], sample.unit, sample.half)
+            _distances(distances, sums, A.unit[i], A.half[i], sample.unit, sample.half)
             if itself[i] >= 0:
-                far[itself[i]] = -LAST
+                distances[itself[i]] = -MAX_ROW_ID
             for r in range(len(ranks)):
-                made[i, r] = guess = _reached(far, ranks[r], low, high, guess)
-                reached[i, r] = _count(far, np.int32(guess))
-    return made, reached
+                guess = _rank_score(distances, ranks[r], low, high, guess)
+                thresholds[i, r] = guess
+                n_reaching[i, r] = _count_reaching(distances, np.int32(guess))
+    return thresholds, n_reaching
 
 
 @_jit
-def _reached(scores, rank, low, high, guess):
-    """The highest that `rank` of them reach; `low` where fewer do.
+def _rank_score(scores: AnyArray, rank: Int, low: Int, high: Int, guess: Int) -> Int:
+    """Return the largest value that `rank` of the scores reach, or `low` if fewer reach it.
 
-    Found from a guess in steps that double, then by halves.
+    The search starts at a guess. Its steps double until they enclose the value, then halve.
     """
-    step, middle = 16, min(max(guess, low + 1), high - 1)
+    step = 16
+    middle = min(max(guess, low + 1), high - 1)
     while high - low > 1:
-        if _count(scores, scores.dtype.type(middle)) >= rank:
-            low, middle = middle, middle + step
+        if _count_reaching(scores, scores.dtype.type(middle)) >= rank:
+            low = middle
+            middle += step
         else:
-            high, middle = middle, middle - step
+            high = middle
+            middle -= step
         step *= 2
         if not low < middle < high:
             middle = (low + high) // 2
@@ -295,29 +483,42 @@ def _reached(scores, rank, low, high, guess):
 
 
 @_jit
-def _count(scores, least):
-    count = np.int16(0)  # a strip's rows fit
+def _count_reaching(scores: AnyArray, threshold: Int) -> Int:
+    count = np.int16(0)  # the rows of a strip fit
     for j in range(len(scores)):
-        count = np.int16(count + np.int16(scores[j] >= least))
+        count = np.int16(count + np.int16(scores[j] >= threshold))
     return count
 
 
 @_jit
-def _split(ap, ai, ax, bp, bi, bx, screen):
-    n = len(ap) - 1
-    made, of_a, of_b, row = (
-        np.zeros((2, n), np.int32),
-        np.zeros(n),
-        np.zeros(n),
-        np.zeros(len(screen), np.int32),
-    )
-    for i in range(n):
-        for p in range(ap[i], ap[i + 1]):
-            row[ai[p]] = ax[p]
-            of_a[i] += 0 if screen[ai[p]] else np.float64(ax[p]) ** 2
-        for q in range(bp[i], bp[i + 1]):
-            made[0 if screen[bi[q]] else 1, i] += row[bi[q]] * bx[q]
-            of_b[i] += 0 if screen[bi[q]] else np.float64(bx[q]) ** 2
-        for p in range(ap[i], ap[i + 1]):
-            row[ai[p]] = 0
-    return made[0], made[1], of_a, of_b
+def split_products(
+    A: Sketch, B: Sketch, screen: AnyArray
+) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
+    """Return the products of each row of A with the same row of B, split by a mask of columns.
+
+    A and B must have all their columns screened.
+
+    Returns
+    -------
+    screened_products, other_products
+        Products over the columns of the mask, and over the others.
+    other_squares_a, other_squares_b
+        Squared norms of the rows of A and B over the other columns.
+    """
+    n_rows = len(A.unit)
+    products = np.zeros((2, n_rows), np.int32)
+    other_squares_a = np.zeros(n_rows)
+    other_squares_b = np.zeros(n_rows)
+    row = np.zeros(len(screen), np.int32)  # the current row of A, dense
+    for i in range(n_rows):
+        for p in range(A.indptr[i], A.indptr[i + 1]):
+            t, x = A.indices[p], A.data[p]
+            row[t] = x
+            other_squares_a[i] += 0 if screen[t] else np.float64(x) ** 2
+        for q in range(B.indptr[i], B.indptr[i + 1]):
+            t, x = B.indices[q], B.data[q]
+            products[0 if screen[t] else 1, i] += row[t] * x
+            other_squares_b[i] += 0 if screen[t] else np.float64(x) ** 2
+        for p in range(A.indptr[i], A.indptr[i + 1]):
+            row[A.indices[p]] = 0
+    return products[0], products[1], other_squares_a, other_squares_b
