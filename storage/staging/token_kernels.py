@@ -33,21 +33,49 @@ def count(raw: AnyArray, bounds: AnyArray, folded: AnyArray) -> Any:
     """
     documents = len(bounds) - 1
     room = FIRST_TERMS
-    slots = np.full(2 * room, FREE, dtype=np.int64)  # upper half of the hash, number of the term
-    mask = np.uint64(2 * room - 1)
+    slots = np.full(2 * room, FREE, dtype=np.int64)
     hashes = np.empty(room, dtype=np.uint64)
     starts = np.zeros(room + 1, dtype=np.int64)
-    entry_of = np.empty(room, dtype=np.int64)  # a term's last entry
+    entry_of = np.empty(room, dtype=np.int64)
     terms = np.empty(len(raw) // 2 * 3 + 8, dtype=np.uint8)  # two bytes may become three
     most = (len(raw) + documents) // 3 + 1  # two characters and what ends them
     indices = np.empty(most, dtype=np.int32)
     counts = np.empty(most, dtype=np.int32)
     indptr = np.zeros(documents + 1, dtype=np.int64)
-    size, entries = 0, 0
-    for document in range(documents):
-        row = entries
-        i, stop = bounds[document], bounds[document + 1]
+    place = (0, 0, 0, 0, 0)
+    while True:
+        table = slots, hashes, starts, entry_of, terms
+        place = fill(raw, bounds, folded, table, (indptr, indices, counts), place)
+        document, _, _, entries, size = place
+        if document == documents:
+            break
+        room *= 2
+        slots = placed(hashes, size, 2 * room)
+        hashes = longer(hashes, room)
+        starts = longer(starts, room + 1)
+        entry_of = longer(entry_of, room)
+    return terms[: starts[size]], starts[: size + 1], indptr, indices[:entries], counts[:entries]
+
+
+@njit(cache=True, nogil=True)
+def fill(
+    raw: AnyArray, bounds: AnyArray, folded: AnyArray, table: Any, matrix: Any, place: Any
+) -> Any:
+    """Count tokens from a place on, until the table is full.
+
+    The table is: slots (upper bits of a term's hash, its number), hashes, starts, last entry of
+    each term, terms. A place is: document, byte, first entry of the document, entries, terms.
+    """
+    slots, hashes, starts, entry_of, terms = table
+    indptr, indices, counts = matrix
+    document, i, row, entries, size = place
+    room = len(hashes)
+    mask = np.uint64(len(slots) - 1)
+    while document < len(bounds) - 1:
+        stop = bounds[document + 1]
         while i < stop:
+            if size == room:
+                return document, i, row, entries, size
             begin = starts[size]
             end, length, code = begin, 0, SEED
             while i < stop:  # one token
@@ -70,29 +98,26 @@ def count(raw: AnyArray, bounds: AnyArray, folded: AnyArray) -> Any:
             if length < 2:
                 continue
             code ^= code >> HALF
-            tag = np.int64(code >> HALF) << 32
+            tag = upper(code)
             slot = code & mask
             term = FREE
             while slots[slot] != FREE:
-                found = slots[slot]
-                if found & ~LOW == tag and same(terms, starts, found & LOW, begin, end):
-                    term = found & LOW
-                    break
+                other = slots[slot] & LOW
+                if slots[slot] >> 32 == tag and starts[other + 1] - starts[other] == end - begin:
+                    k = 0
+                    while k < end - begin and terms[starts[other] + k] == terms[begin + k]:
+                        k += 1
+                    if k == end - begin:
+                        term = other
+                        break
                 slot = (slot + np.uint64(1)) & mask
             if term == FREE:
                 term = size
-                slots[slot] = tag | term
+                slots[slot] = tag << 32 | term
                 hashes[term] = code
                 entry_of[term] = FREE
                 size += 1
                 starts[size] = end
-                if size == room:
-                    room *= 2
-                    mask = np.uint64(2 * room - 1)
-                    slots = placed(hashes, size, mask)
-                    hashes = longer(hashes, room)
-                    starts = longer(starts, room + 1)
-                    entry_of = longer(entry_of, room)
             if entry_of[term] >= row:
                 counts[entry_of[term]] += 1
             else:
@@ -100,8 +125,10 @@ def count(raw: AnyArray, bounds: AnyArray, folded: AnyArray) -> Any:
                 indices[entries] = term
                 counts[entries] = 1
                 entries += 1
-        indptr[document + 1] = entries
-    return terms[: starts[size]], starts[: size + 1], indptr, indices[:entries], counts[:entries]
+        document += 1
+        indptr[document] = entries
+        row = entries
+    return document, i, row, entries, size
 
 
 @njit(cache=True, nogil=True)
@@ -141,27 +168,22 @@ def encode(c: Any, out: AnyArray, end: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def same(terms: AnyArray, starts: AnyArray, term: int, begin: int, end: int) -> bool:
-    """Whether ``terms[begin:end]`` are the bytes of a term."""
-    start = starts[term]
-    if starts[term + 1] - start != end - begin:
-        return False
-    for k in range(end - begin):  # noqa: SIM110, a generator is no kernel
-        if terms[start + k] != terms[begin + k]:
-            return False
-    return True
-
-
-@njit(cache=True, nogil=True)
-def placed(hashes: AnyArray, size: int, mask: Any) -> AnyArray:
+def placed(hashes: AnyArray, size: int, n_slots: int) -> AnyArray:
     """A larger table of the same terms."""
-    slots = np.full(np.int64(mask) + 1, FREE, dtype=np.int64)
+    slots = np.full(n_slots, FREE, dtype=np.int64)
+    mask = np.uint64(n_slots - 1)
     for term in range(size):
         slot = hashes[term] & mask
         while slots[slot] != FREE:
             slot = (slot + np.uint64(1)) & mask
-        slots[slot] = np.int64(hashes[term] >> HALF) << 32 | term
+        slots[slot] = upper(hashes[term]) << 32 | term
     return slots
+
+
+@njit(cache=True, nogil=True)
+def upper(code: Any) -> Any:
+    """31 bits of a hash, which with the number of a term behind them are never `FREE`."""
+    return np.int64(code >> np.uint64(33))
 
 
 @njit(cache=True, nogil=True)
