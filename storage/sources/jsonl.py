@@ -11,9 +11,10 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
+import orjson
 import scipy.sparse as sp
 
 from storage.errors import SourceError
@@ -27,7 +28,12 @@ WITH_FEATURES = re.compile(rb'(?<!\\)"features"\s*:\s*\{')
 
 
 class Lines(Cut):
-    """What both kinds share: cutting by bytes, and a parser whose errors name the line."""
+    """What both kinds share: cutting by bytes, and a parser whose errors name the line.
+
+    flat : whether the fields are mostly texts and whole numbers, which orjson reads faster.
+    """
+
+    flat: ClassVar[bool] = False
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
         return byte_ranges(self.length(), size)
@@ -56,9 +62,11 @@ class Lines(Cut):
                 f"write one object per line"
             )
         try:
-            found = json.loads(
-                line, parse_constant=_no_constant, object_pairs_hook=_without_repeats
-            )
+            found = _parse_flat(line) if self.flat else None
+            if found is None:
+                found = json.loads(
+                    line, parse_constant=_no_constant, object_pairs_hook=_without_repeats
+                )
         except RecursionError:
             raise SourceError(f"{place}: the object is nested too deeply") from None
         except ValueError as error:
@@ -90,6 +98,29 @@ class Place:
         return f"{self.source.path}, line {before + 1}"
 
 
+def _parse_flat(line: bytes) -> dict[str, Any] | None:
+    """Parse a line with orjson, or return None where `json` might find something else in it.
+
+    orjson keeps the last of several fields with one name, reads whole numbers of more than 64 bits
+    as floats, and refuses some of what `json` reads. Every field has one colon outside the texts,
+    so the colons show repeats, unless one is written as an escape.
+    """
+    try:
+        found = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(found, dict) or b"\\u003" in line:
+        return None
+    colons = len(found)
+    for name, value in found.items():
+        colons += name.count(":")
+        if isinstance(value, str):
+            colons += value.count(":")
+        elif not (value is None or isinstance(value, int)):
+            return None
+    return found if line.count(b":") == colons else None
+
+
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     named = dict(pairs)
     if len(named) < len(pairs):
@@ -113,6 +144,7 @@ class JsonLines(Lines, TextSource):
     """
 
     format = "jsonl"
+    flat = True
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
