@@ -49,11 +49,13 @@ class Lines(Cut):
                 file.seek(start - 1)
                 while (rest := file.readline(1 << 16)) and not rest.endswith(b"\n"):
                     pass
-            while (at := file.tell()) < stop and (line := file.readline(limit)):
-                self.require_room(len(line), Place(self, at))
-                if line.strip():
-                    place = Place(self, at)
+            at = file.tell()
+            while at < stop and (line := file.readline(limit)):
+                place = Place(self, at)
+                self.require_room(len(line), place)
+                if not line.isspace():
                     yield self._parse(line, place), place
+                at += len(line)
 
     def _parse(self, line: bytes, place: Place) -> dict[str, Any]:
         if len(line) >= LINE_LIMIT:

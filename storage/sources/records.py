@@ -88,7 +88,7 @@ def _characters(text: str) -> str:
     """The text with a ? for each lone half of a surrogate pair, which is no character and has no
     bytes in UTF-8.
     """
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 class Cut(Fields):
