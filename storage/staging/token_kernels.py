@@ -251,6 +251,21 @@ def sort_columns(
     return indices, counts, df
 
 
+@njit(cache=True, nogil=True)
+def unit_rows(indptr: AnyArray, values: AnyArray) -> None:
+    """Divide the values of each row by its norm, as scikit-learn's `normalize` does to the bit. A
+    row of zeros stays.
+    """
+    for row in range(len(indptr) - 1):
+        square = 0.0
+        for entry in range(indptr[row], indptr[row + 1]):
+            square += values[entry] * values[entry]
+        if square > 0:
+            norm = np.sqrt(square)
+            for entry in range(indptr[row], indptr[row + 1]):
+                values[entry] /= norm
+
+
 # --- vocabularies ---------------------------------------------------------------------------------
 
 

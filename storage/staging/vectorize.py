@@ -25,6 +25,7 @@ from storage.errors import SourceError
 from storage.sources.base import Label, TextSource
 from storage.staging.labels import save_labels
 from storage.staging.scratch import Labels, Spill, open_array, save, save_names, spill
+from storage.staging.token_kernels import unit_rows
 from storage.staging.tokenize import Documents
 from storage.staging.vocabularies import columns, merged
 
@@ -186,8 +187,6 @@ def _save_idf(df: AnyArray, n: int, scratch: Path) -> str:
 
 
 def _weigh(part: Counted, vocabulary: Vocabulary, sublinear_tf: bool) -> Spill:
-    from sklearn.preprocessing import normalize
-
     counts, indptr = np.array(open_array(part.path, "counts")), open_array(part.path, "indptr")
     column = _columns_of(part, vocabulary)[open_array(part.path, "indices")]
     kept = column >= 0
@@ -195,8 +194,9 @@ def _weigh(part: Counted, vocabulary: Vocabulary, sublinear_tf: bool) -> Spill:
     tf = counts[kept].astype(np.float64)
     idf = open_array(vocabulary.idf, "idf")
     weights = (np.log(tf) + 1.0 if sublinear_tf else tf) * idf[column[kept]]
+    unit_rows(lengths, weights)
     X = sp.csr_array((weights, column[kept], lengths), shape=(part.rows, vocabulary.size))
-    return spill(part.path, normalize(X), part.split, part.labels, named=True)
+    return spill(part.path, X, part.split, part.labels, named=True)
 
 
 def _columns_of(part: Counted, vocabulary: Vocabulary) -> AnyArray:

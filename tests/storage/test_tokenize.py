@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.preprocessing import normalize
 
 import storage
 from storage.staging import token_kernels, tokenize, vocabularies
@@ -144,6 +145,16 @@ def test_every_document_of_20_newsgroups(real_data):
         texts = [tar.extractfile(m).read().decode("latin-1") for m in tar if m.isfile()]
     assert len(texts) == 18_846
     assert_same(counted(texts), by_analyzer(texts))
+
+
+def test_rows_have_the_norms_of_scikit_learn(rng):
+    X = sp.random_array((200, 300), density=0.3, format="csr", rng=rng)
+    X.data[:] = 10.0 ** rng.uniform(-3, 3, X.nnz)
+    X.data[X.indptr[7] : X.indptr[8]] = 0
+    X.data[X.indptr[8] : X.indptr[9]] = 1e-160  # their squares are denormal
+    expected = normalize(X)
+    token_kernels.unit_rows(X.indptr, X.data)
+    np.testing.assert_array_equal(X.data, expected.data)
 
 
 # --- vocabularies ---------------------------------------------------------------------------------
