@@ -11,9 +11,10 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
+import orjson
 import scipy.sparse as sp
 
 from storage.errors import SourceError
@@ -27,7 +28,15 @@ WITH_FEATURES = re.compile(rb'(?<!\\)"features"\s*:\s*\{')
 
 
 class JsonLinesFile(ByteRangeFile):
-    """A file of JSON objects, cut by bytes. Errors name the line."""
+    """A file of JSON objects, cut by bytes. Errors name the line.
+
+    Attributes
+    ----------
+    flat : bool
+        Whether the fields are mostly texts and whole numbers, which orjson reads faster.
+    """
+
+    flat: ClassVar[bool] = False
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
         return byte_ranges(self.length(), size)
@@ -43,11 +52,13 @@ class JsonLinesFile(ByteRangeFile):
                 file.seek(start - 1)
                 while (rest := file.readline(1 << 16)) and not rest.endswith(b"\n"):
                     pass
-            while (offset := file.tell()) < stop and (line := file.readline(limit)):
+            offset = file.tell()
+            while offset < stop and (line := file.readline(limit)):
                 place = LinePosition(self, offset)
                 self.require_room(len(line), place)
-                if line.strip():
+                if not line.isspace():
                     yield self._parse(line, place), place
+                offset += len(line)
 
     def _parse(self, line: bytes, place: LinePosition) -> dict[str, Any]:
         if len(line) >= LINE_LIMIT:
@@ -56,9 +67,11 @@ class JsonLinesFile(ByteRangeFile):
                 f"write one object per line"
             )
         try:
-            record = json.loads(
-                line, parse_constant=_no_constant, object_pairs_hook=_without_repeats
-            )
+            record = _parse_flat(line) if self.flat else None
+            if record is None:
+                record = json.loads(
+                    line, parse_constant=_no_constant, object_pairs_hook=_without_repeats
+                )
         except RecursionError:
             raise SourceError(f"{place}: the object is nested too deeply") from None
         except ValueError as error:
@@ -91,6 +104,29 @@ class LinePosition:
         return f"{self.source.path}, line {before + 1}"
 
 
+def _parse_flat(line: bytes) -> dict[str, Any] | None:
+    """Parse a line with orjson, or return None where `json` might find something else in it.
+
+    orjson keeps the last of several fields with one name, reads whole numbers of more than 64 bits
+    as floats, and refuses some of what `json` reads. Every field has one colon outside the texts,
+    so the colons show repeats, unless one is written as an escape.
+    """
+    try:
+        found = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(found, dict) or b"\\u003" in line:
+        return None
+    colons = len(found)
+    for name, value in found.items():
+        colons += name.count(":")
+        if isinstance(value, str):
+            colons += value.count(":")
+        elif not (value is None or isinstance(value, int)):
+            return None
+    return found if line.count(b":") == colons else None
+
+
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     named = dict(pairs)
     if len(named) < len(pairs):
@@ -114,6 +150,7 @@ class JsonLines(JsonLinesFile, TextSource):
     """
 
     format = "jsonl"
+    flat = True
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:

@@ -93,7 +93,7 @@ class RecordFile(Source):
 
 def _characters(text: str) -> str:
     """Replace each lone half of a surrogate pair by a ?, as it has no bytes in UTF-8."""
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 class ByteRangeFile(RecordFile):

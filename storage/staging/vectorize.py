@@ -11,13 +11,9 @@ memory.
 
 from __future__ import annotations
 
-import heapq
 import itertools
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,9 +23,12 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.types import AnyArray
 from storage.errors import SourceError
-from storage.sources.base import Document, TextSource
+from storage.sources.base import Label, TextSource
 from storage.staging.labels import save_labels
 from storage.staging.scratch import LabelKind, Spill, open_array, save, save_names, spill
+from storage.staging.token_kernels import unit_rows
+from storage.staging.tokenize import Documents
+from storage.staging.vocabularies import find_columns, merge_files
 
 MERGE_FAN_IN = 128  # vocabularies, and so open files, per merge
 
@@ -108,76 +107,49 @@ def count(
 
 
 def _count(piece: Any, target: str, source: TextSource, weighting: Weighting) -> list[CountedBlock]:
-    by_split: dict[str | None, list[Document]] = {}
-    for document in source.read(piece):
-        by_split.setdefault(document.split, []).append(document)
+    by_split: dict[str | None, _Half] = {}
+    for text, label, split, name in source.read(piece):
+        half = by_split.setdefault(split, _Half(Documents(), [], []))
+        half.documents.add(text)
+        half.labels.append(label)
+        half.names.append(name)
     return [
-        _count_documents(f"{target}-{split}", split, documents, weighting)
-        for split, documents in by_split.items()
+        _count_documents(f"{target}-{split}", split, half, weighting)
+        for split, half in by_split.items()
     ]
 
 
-def _count_documents(
-    path: str, split: str | None, documents: list[Document], weighting: Weighting
-) -> CountedBlock:
-    from sklearn.feature_extraction.text import CountVectorizer  # takes 60 MB
+class _Half(NamedTuple):
+    """The documents of one split of a piece."""
 
-    analyze = CountVectorizer().build_analyzer()
-    column: dict[str, int] = {}
-    indices: list[int] = []
-    counts: list[int] = []
-    lengths: list[int] = []
-    for document in documents:
-        tf = Counter(analyze(document.text))
-        indices.extend(column.setdefault(term, len(column)) for term in tf)
-        counts.extend(tf.values())
-        lengths.append(len(tf))
-    terms = sorted(column)
-    rank = np.empty(len(terms), dtype=np.int64)
-    rank[[column[term] for term in terms]] = np.arange(len(terms))
-    X = sp.csr_array(
-        (
-            np.array(counts, dtype=np.int32),
-            rank[np.array(indices, dtype=np.int64)],
-            np.cumsum([0, *lengths]),
-        ),
-        shape=(len(documents), len(terms)),
-    )
+    documents: Documents
+    labels: list[Label]
+    names: list[str]
+
+
+def _count_documents(
+    path: str, split: str | None, half: _Half, weighting: Weighting
+) -> CountedBlock:
+    rows = len(half.documents)
+    lines, indptr, indices, counts, df = counted = half.documents.counted()
     if weighting.hashing:
         from sklearn.utils import murmurhash3_32
 
-        hashed = [murmurhash3_32(term, positive=True) % weighting.hashing for term in terms]
+        hashed = [murmurhash3_32(t, positive=True) % weighting.hashing for t in counted.terms()]
         present, position = np.unique(np.array(hashed, dtype=np.int64), return_inverse=True)
-        X = sp.csr_array(
-            (X.data, position[X.indices], X.indptr), shape=(len(documents), len(present))
-        )
+        X = sp.csr_array((counts, position[indices], indptr), shape=(rows, len(present)))
         X.sum_duplicates()
+        indptr, indices, counts = X.indptr, X.indices.astype(np.int32), X.data
+        df = np.bincount(indices, minlength=len(present)).astype(np.int32)
         save(path, hashed=present)
     else:
-        Path(f"{path}.terms").write_text(
-            "".join(f"{term}\n" for term in terms), encoding="utf-8", newline=""
-        )
-    X.sort_indices()
-    df = np.bincount(X.indices, minlength=X.shape[1]).astype(np.int32)
-    save(path, counts=X.data, indices=X.indices.astype(np.int32), indptr=X.indptr, df=df)
-    save_names(path, [d.name for d in documents])
-    return CountedBlock(
-        path, split, len(documents), save_labels(path, [d.label for d in documents])
-    )
+        Path(f"{path}.terms").write_bytes(lines.data)
+    save(path, counts=counts, indices=indices, indptr=indptr, df=df)
+    save_names(path, half.names)
+    return CountedBlock(path, split, rows, save_labels(path, half.labels))
 
 
 # --- merge ----------------------------------------------------------------------------------------
-
-
-def _read_terms(path: str) -> Iterator[str]:
-    with open(path, encoding="utf-8", newline="\n") as lines:
-        for line in lines:
-            yield line[:-1]
-
-
-def _with_df(path: str, counts: bool) -> Iterator[tuple[str, int]]:
-    df = np.array(open_array(path, "df")) * counts
-    return zip(_read_terms(f"{path}.terms"), df.tolist(), strict=True)
 
 
 def _merge(
@@ -192,32 +164,15 @@ def _merge(
         if len(parts) <= MERGE_FAN_IN:
             break
         groups = [parts[i : i + MERGE_FAN_IN] for i in range(0, len(parts), MERGE_FAN_IN)]
-        merged = [str(scratch / f"merged-{level}-{i}") for i in range(len(groups))]
-        engine.map_tiles(_merge_group, groups, each=[merged], label="merge terms")
-        parts = [(path, True) for path in merged]
-    df = _merge_files(parts, scratch / "vocabulary.terms", max(least, 1))
+        targets = [str(scratch / f"merged-{level}-{i}") for i in range(len(groups))]
+        engine.map_tiles(_merge_group, groups, each=[targets], label="merge terms")
+        parts = [(path, True) for path in targets]
+    df = merge_files(parts, scratch / "vocabulary.terms", max(least, 1))
     return Vocabulary(len(df), str(scratch / "vocabulary.terms"), _save_idf(df, n, scratch))
 
 
 def _merge_group(parts: list[tuple[str, bool]], target: str) -> None:
-    save(target, df=_merge_files(parts, Path(f"{target}.terms"), 0))
-
-
-def _merge_files(parts: Sequence[tuple[str, bool]], terms: Path, least: float) -> AnyArray:
-    """Write the sorted terms of some vocabularies that occur in at least `least` documents.
-
-    Returns the document frequency per term.
-    """
-    frequencies = []
-    with open(terms, "w", encoding="utf-8", newline="") as out:
-        for term, group in groupby(
-            heapq.merge(*(_with_df(*part) for part in parts), key=itemgetter(0)), key=itemgetter(0)
-        ):
-            df = sum(count for _, count in group)
-            if df >= least:
-                out.write(f"{term}\n")
-                frequencies.append(df)
-    return np.array(frequencies, dtype=np.int64)
+    save(target, df=merge_files(parts, Path(f"{target}.terms"), 0))
 
 
 def _hashed_merge(size: int) -> Callable[..., Vocabulary]:
@@ -243,8 +198,6 @@ def _save_idf(df: AnyArray, n: int, scratch: Path) -> str:
 
 
 def _weigh(part: CountedBlock, vocabulary: Vocabulary, sublinear_tf: bool) -> Spill:
-    from sklearn.preprocessing import normalize
-
     counts, indptr = np.array(open_array(part.path, "counts")), open_array(part.path, "indptr")
     column = _columns_of(part, vocabulary)[open_array(part.path, "indices")]
     kept = column >= 0
@@ -252,18 +205,14 @@ def _weigh(part: CountedBlock, vocabulary: Vocabulary, sublinear_tf: bool) -> Sp
     tf = counts[kept].astype(np.float64)
     idf = open_array(vocabulary.idf, "idf")
     weights = (np.log(tf) + 1.0 if sublinear_tf else tf) * idf[column[kept]]
+    unit_rows(lengths, weights)
     X = sp.csr_array((weights, column[kept], lengths), shape=(part.rows, vocabulary.size))
-    return spill(part.path, normalize(X), part.split, part.labels, named=True)
+    return spill(part.path, X, part.split, part.labels, named=True)
 
 
 def _columns_of(part: CountedBlock, vocabulary: Vocabulary) -> AnyArray:
     """Return the column of each term of a block, −1 for terms outside the vocabulary."""
     if vocabulary.terms is None:
         return np.array(open_array(part.path, "hashed"))
-    index = {term: i for i, term in enumerate(_read_terms(f"{part.path}.terms"))}
-    column = np.full(len(index), -1, dtype=np.int64)
-    for j, term in enumerate(_read_terms(vocabulary.terms)):
-        i = index.get(term)
-        if i is not None:
-            column[i] = j
-    return column
+    lines = np.fromfile(f"{part.path}.terms", dtype=np.uint8)
+    return find_columns(lines, len(open_array(part.path, "df")), vocabulary.terms)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from storage import sources
+from storage.sources import jsonl
 from tests.helpers.sources import SIZES, documents_of, refused, rows_of
 
 TEXTS = [
@@ -166,6 +167,30 @@ def test_bad_documents_in_json(tmp_path, line, message):
     path = tmp_path / "bad.jsonl"
     path.write_text('{"text": "fine"}\n' + line + "\n")
     refused(path, message, tmp_path, size=5)
+
+
+@pytest.mark.parametrize(
+    ("line", "fast"),
+    [
+        ('{"text": "a: b", "label": "x", "id": 7}', True),
+        ('{"text": "€ \\u20ac \\" \\n", "split": null, "label": true}', True),
+        ('{"text": "x", "text": "x"}', False),
+        ('{"text": "x", "text": "a:"}', False),
+        ('{"text": "x", "te\\u0078t": "x"}', False),
+        ('{"text": "x", "text\\u003a": "x"}', False),
+        ('{"text": "x", "label": 123456789012345678901}', False),
+        ('{"text": "x", "label": 0.5}', False),
+        ('{"text": "x", "label": ["a"]}', False),
+        ('{"text": "\\ud800"}', False),
+        ('{"text": "x", "label": NaN}', False),
+        ("[1]", False),
+        ('{"text": "x"', False),
+    ],
+)
+def test_what_the_fast_parser_reads(line, fast):
+    """The other lines are left to `json`, as what they mean or how they are refused may differ."""
+    found = jsonl._parse_flat(line.encode())
+    assert found == (json.loads(line) if fast else None)
 
 
 @pytest.mark.parametrize(

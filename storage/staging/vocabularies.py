@@ -1,0 +1,134 @@
+"""Sorted vocabularies in files of one term a line: merged as streams, and looked up in one another.
+
+A file is read some whole lines at a time, so no vocabulary is held.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from bigfs.types import AnyArray, IntArray
+from storage.staging import token_kernels as kernels
+from storage.staging.scratch import open_array
+
+CHUNK = 1 << 15  # bytes of each vocabulary that are merged at a time
+LONG_CHUNK = 1 << 20  # bytes of a vocabulary in which terms are looked up
+KEY = 8  # bytes that a key reads, maybe beyond the last newline
+
+
+def merge_files(parts: Sequence[tuple[str, bool]], terms: Path, least: float) -> IntArray:
+    """Write the terms that are in at least `least` documents of some vocabularies, sorted.
+
+    Parameters
+    ----------
+    parts : sequence of (str, bool)
+        Path of each vocabulary, and whether its documents count.
+    terms : Path
+        The file to write.
+    least : float
+        Least number of documents.
+
+    Returns
+    -------
+    ndarray of shape (n_terms,)
+        Number of documents with each term.
+    """
+    df = [np.empty(0, dtype=np.int64)]
+    with contextlib.ExitStack() as stack, open(terms, "wb") as out:
+        files = [stack.enter_context(open(f"{path}.terms", "rb")) for path, _ in parts]
+        streams = Streams(files, [(open_array(path, "df"), counts) for path, counts in parts])
+        need, last, last_df = 0, 0, 0
+        while need >= 0:
+            need, end, size, last, last_df = kernels.merge(
+                *(streams.lines, streams.at, streams.stop, streams.df, streams.df_at),
+                *(float(least), streams.out, streams.out_df, last, last_df),
+            )
+            out.write(streams.out[:end].data)
+            df.append(streams.out_df[:size].copy())
+            streams.out[:last] = streams.out[end : end + last].copy()  # it may come again
+            if need >= 0:
+                streams.read(need)
+    return np.concatenate(df)
+
+
+class Streams:
+    """The next lines of some vocabularies, and the numbers of their documents.
+
+    Vocabulary k goes on with the bytes at[k] … stop[k] of `lines` and from df_at[k] on in `df`.
+    """
+
+    def __init__(self, files: Sequence[IO[bytes]], df: Sequence[tuple[AnyArray, bool]]) -> None:
+        self.files, self.all_df = files, df
+        self.terms_read = [0] * len(files)
+        self.lines = self.out = np.zeros(0, dtype=np.uint8)
+        self.df = self.out_df = np.zeros(0, dtype=np.int64)
+        self.starts, self.df_starts, self.room = np.zeros((3, len(files)), dtype=np.int64)
+        self.at, self.stop, self.df_at = np.zeros((3, len(files)), dtype=np.int64)
+        self._give_room(np.arange(len(files)), CHUNK + (CHUNK >> 3))
+        for k in range(len(files)):
+            self.read(k)
+
+    def _give_room(self, which: AnyArray, size: int) -> None:
+        """Give some vocabularies a new place of `size` bytes, behind all others."""
+        terms = size // 3 + 1  # two characters and a newline
+        place = np.arange(len(which))
+        self.starts[which] = len(self.lines) + size * place
+        self.df_starts[which] = len(self.df) + terms * place
+        self.room[which] = size
+        self.lines = np.concatenate([self.lines, np.zeros(size * len(which), dtype=np.uint8)])
+        self.df = np.concatenate([self.df, np.zeros(terms * len(which), dtype=np.int64)])
+        before = self.out
+        self.out = np.zeros(2 * len(self.lines), dtype=np.uint8)  # all lines, and the last term
+        self.out[: len(before)] = before
+        self.out_df = np.zeros(len(self.df) + 1, dtype=np.int64)
+
+    def read(self, k: int) -> None:
+        """Read vocabulary k on."""
+        lines = whole_lines(self.files[k], CHUNK)
+        if len(lines) + KEY > self.room[k]:
+            self._give_room(np.array([k]), len(lines) + KEY)
+        begin, df_begin = self.starts[k], self.df_starts[k]
+        self.lines[begin : begin + len(lines)] = np.frombuffer(lines, dtype=np.uint8)
+        df, counts = self.all_df[k]
+        first, size = self.terms_read[k], lines.count(b"\n")
+        self.df[df_begin : df_begin + size] = df[first : first + size] * counts
+        self.at[k], self.stop[k], self.df_at[k] = begin, begin + len(lines), df_begin
+        self.terms_read[k] += size
+
+
+def find_columns(lines: AnyArray, size: int, vocabulary: str) -> IntArray:
+    """Look up sorted terms in a vocabulary.
+
+    Parameters
+    ----------
+    lines : ndarray of shape (n_bytes,)
+        The terms, each with a newline behind it.
+    size : int
+        Number of terms.
+    vocabulary : str
+        File of the vocabulary.
+
+    Returns
+    -------
+    ndarray of shape (size,)
+        Position of each term in the vocabulary, −1 where it is not there.
+    """
+    found = np.full(size, -1, dtype=np.int64)
+    at, term, first = 0, 0, 0
+    with open(vocabulary, "rb") as file:
+        while at < len(lines) and (some := whole_lines(file, LONG_CHUNK)):
+            at, term, first = kernels.match(
+                lines, at, term, np.frombuffer(some, dtype=np.uint8), first, found
+            )
+    return found
+
+
+def whole_lines(file: IO[bytes], size: int) -> bytes:
+    """About `size` bytes, to the end of a line. Empty at the end of the file."""
+    lines = file.read(size)
+    return lines + file.readline() if lines else lines

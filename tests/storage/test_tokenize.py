@@ -1,0 +1,303 @@
+"""Token counts are those of scikit-learn's analyzer on every text; vocabularies merge as sets."""
+
+import heapq
+import itertools
+import sys
+import tarfile
+from collections import Counter
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.preprocessing import normalize
+
+import storage
+from storage.staging import token_kernels, tokenize, vocabularies
+from storage.staging.scratch import save
+from storage.staging.tokenize import Counts, Documents
+
+ANALYZE = CountVectorizer().build_analyzer()
+
+
+def counted(texts):
+    documents = Documents()
+    for text in texts:
+        documents.add(text)
+    return documents.counted()
+
+
+def by_analyzer(texts):
+    """The same by scikit-learn's analyzer and a Counter."""
+    tf = [Counter(ANALYZE(text)) for text in texts]
+    terms = sorted(set().union(*tf))
+    rank = {term: j for j, term in enumerate(terms)}
+    rows = [sorted((rank[term], count) for term, count in row.items()) for row in tf]
+    flat = np.array([pair for row in rows for pair in row], dtype=np.int32).reshape(-1, 2)
+    return Counts(
+        np.frombuffer("".join(f"{term}\n" for term in terms).encode(), dtype=np.uint8),
+        np.cumsum([0, *map(len, rows)]),
+        flat[:, 0],
+        flat[:, 1],
+        np.bincount(flat[:, 0], minlength=len(terms)).astype(np.int32),
+    )
+
+
+def assert_same(found, expected):
+    for name, a, b in zip(Counts._fields, found, expected, strict=True):
+        assert a.dtype == b.dtype, name
+        np.testing.assert_array_equal(a, b, err_msg=name)
+
+
+CASES = [
+    [],
+    [""],
+    ["", "", ""],
+    ["a"],
+    ["ab"],
+    ["a b c d"],
+    ["The cat, the CAT; a cat's tail"],
+    ["don't can’t rock'n'roll"],
+    ["snake_case __init__ _ __ _a a_"],
+    ["x1 1x 12 1 3.14 1,000"],
+    ["٣٤ ४५ １２ Ⅷ Ⅷⅷ ²³ ½¾ 一二"],
+    ["cafe\u0301 café CAFÉ CAFE\u0301"],  # a combining mark is no word character
+    ["Straße STRASSE ẞß ßß"],
+    ["İstanbul ISTANBUL ıstanbul İİ iİi"],
+    ["ΑΣ ΑΣΑ ΣΣ Σ ΑΣ' 'ΑΣ ΑΣ\u0301 Α\u00adΣ ς σς"],
+    ["plain", "ΟΔΟΣ and ΌΔΟΣ plain", "İI", "plain again"],
+    ["ǅ ǅǆ Ǆǅ ﬁﬁ ŉŉ"],
+    ["\u212a\u212a \u212bx ȺȾ \u1e9e\u1e9e"],  # lower case is shorter or longer in UTF-8
+    ["\U00010400\U00010428 \U0001d54f\U0001d54f 𠀀𠀁 \U0001e900\U0001e922"],
+    ["👍🏽 ok👍ok 👩‍👩‍👧 a👍 ❤️"],
+    ["नमस्ते दुनिया किताब", "ab\u200dcd ab\u200ccd ab\u200bcd ab\u00adcd"],
+    ["שלום עולם", "مرحبا بالعالم", "สวัสดีชาวโลก", "中文 字 中文", "ひらがな カタカナ", "한국어 한"],
+    ["a\x00b ab\x00cd", "ab\x1cab\x85ab\u2028ab\xa0ab", "ab\tcd\r\nef\x0bgh\x0c"],
+    ["\ufeffBOM bom", "\ufffd\ufffd ab\ufffdcd", "\uffff\uffff ab\ufffecd"],
+    ["ab\ud800cd \udfff\udfff", "\ud83d\ude00 ef"],  # lone surrogates
+    ["abcdefgh abcdefghi abcdefgh0 abcdefg abcdefghabcdefgh abcdefghabcdefghi"],
+    ["x" * 100_000 + " " + "x" * 100_001 + " y"],
+    [" ".join(f"w{i}" for i in range(10_000)), "w1 w1 w9999", "w0"],
+]
+
+
+@pytest.mark.parametrize("texts", CASES, ids=range(len(CASES)))
+def test_counts_are_those_of_the_analyzer(texts):
+    assert_same(counted(texts), by_analyzer(texts))
+
+
+def test_every_character_beside_letters():
+    """At the beginning, at the end and alone, of all 1,114,112."""
+    texts = [
+        "".join(f"x{c} {c}X {c}{c}," for c in map(chr, range(start, start + 4096)))
+        for start in range(0, sys.maxunicode + 1, 4096)
+    ]
+    documents = Documents()
+    for text in texts:
+        documents.add(text)
+    found = documents.counted()
+    terms = found.terms()
+    for i, text in enumerate(texts):
+        row = slice(found.indptr[i], found.indptr[i + 1])
+        tf = Counter(ANALYZE(text))
+        assert {
+            terms[j].decode(): n
+            for j, n in zip(found.indices[row], found.counts[row].tolist(), strict=True)
+        } == tf
+
+
+def test_lower_case_twice_is_lower_case():
+    """What a document is lower-cased for in Python stays so in the kernel."""
+    text = "".join(map(chr, range(sys.maxunicode + 1)))
+    assert text.lower().lower() == text.lower()
+    assert tokenize.tables().special == "İΣ"
+
+
+PLANES = st.sampled_from(range(17)).flatmap(
+    lambda plane: st.characters(min_codepoint=plane << 16, max_codepoint=(plane << 16) | 0xFFFF)
+)
+LETTERS = st.sampled_from("aAbB1_ '.ßİiıΣσςÉé\u0301\u200dKȺ中Ⅷ\n")
+TEXTS = st.lists(st.text(LETTERS | PLANES | st.characters(), max_size=40), max_size=8)
+
+
+@settings(max_examples=400, deadline=None)
+@given(TEXTS)
+@example(["ΑΣ", "aΣ\ud800"])
+def test_any_text_has_the_analyzers_tokens(texts):
+    assert_same(counted(texts), by_analyzer(texts))
+
+
+def test_terms_with_one_hash_are_told_apart(monkeypatch):
+    """As plain Python, with a hash that is the same for all."""
+    monkeypatch.setattr(token_kernels, "PRIME", np.uint64(0))
+    monkeypatch.setattr(token_kernels, "FIRST_TERMS", 4)  # and the table grows
+    for name in ("count", "fill"):
+        monkeypatch.setattr(token_kernels, name, getattr(token_kernels, name).py_func)
+    texts = ["ab ba ab aab baa abb", "Été ab cd ef gh ij kl mn", "", "ab éa"]
+    assert_same(counted(texts), by_analyzer(texts))
+
+
+@pytest.mark.slow
+def test_every_document_of_20_newsgroups(real_data):
+    with tarfile.open(real_data / "20news-bydate.tar.xz") as tar:
+        texts = [tar.extractfile(m).read().decode("latin-1") for m in tar if m.isfile()]
+    assert len(texts) == 18_846
+    assert_same(counted(texts), by_analyzer(texts))
+
+
+def test_rows_have_the_norms_of_scikit_learn(rng):
+    X = sp.random_array((200, 300), density=0.3, format="csr", rng=rng)
+    X.data[:] = 10.0 ** rng.uniform(-3, 3, X.nnz)
+    X.data[X.indptr[7] : X.indptr[8]] = 0
+    X.data[X.indptr[8] : X.indptr[9]] = 1e-160  # their squares are denormal
+    expected = normalize(X)
+    token_kernels.unit_rows(X.indptr, X.data)
+    np.testing.assert_array_equal(X.data, expected.data)
+
+
+# --- vocabularies ---------------------------------------------------------------------------------
+
+
+def by_heap(parts, least):
+    """The merge of ``[(terms, df), …]`` in Python."""
+    streams = (zip(terms, df, strict=True) for terms, df in parts)
+    groups = itertools.groupby(heapq.merge(*streams), key=lambda pair: pair[0])
+    found = [(term, sum(df for _, df in group)) for term, group in groups]
+    return [(term, df) for term, df in found if df >= least]
+
+
+def written(folder, parts, counts=None):
+    """Vocabularies in files, as `merged` takes them."""
+    paths = [str(folder / f"part-{k}") for k in range(len(parts))]
+    for path, (terms, df) in zip(paths, parts, strict=True):
+        with open(f"{path}.terms", "w", encoding="utf-8", newline="") as out:
+            out.writelines(f"{term}\n" for term in terms)
+        save(path, df=np.array(df, dtype=np.int32))
+    return list(zip(paths, counts or [True] * len(parts), strict=True))
+
+
+WORDS = st.text("abé中𠀀", min_size=2, max_size=12)
+PARTS = st.lists(
+    st.dictionaries(WORDS, st.integers(1, 3), max_size=30).map(
+        lambda df: (sorted(df), [df[term] for term in sorted(df)])
+    ),
+    min_size=1,
+    max_size=9,
+)
+
+
+@pytest.mark.parametrize("chunk", [1, 16, 1 << 15])
+@settings(max_examples=60, deadline=None)
+@given(parts=PARTS, least=st.sampled_from([0, 1, 2, 2.5, 4]))
+def test_vocabularies_merge_as_streams_of_pairs(tmp_path_factory, chunk, parts, least):
+    folder = tmp_path_factory.mktemp("merge")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vocabularies, "CHUNK", chunk)
+        df = vocabularies.merge_files(written(folder, parts), folder / "all.terms", least)
+    terms = (folder / "all.terms").read_text(encoding="utf-8").split("\n")[:-1]
+    assert list(zip(terms, df.tolist(), strict=True)) == by_heap(parts, least)
+
+
+def test_a_vocabulary_that_does_not_count_adds_its_terms_only(tmp_path):
+    parts = written(tmp_path, [(["ab", "cd"], [1, 2]), (["ab", "ef"], [4, 8])], [True, False])
+    df = vocabularies.merge_files(parts, tmp_path / "all.terms", 0)
+    assert (tmp_path / "all.terms").read_text() == "ab\ncd\nef\n"
+    assert df.tolist() == [1, 2, 0]
+    assert vocabularies.merge_files(parts, tmp_path / "some.terms", 1).tolist() == [1, 2]
+    assert (tmp_path / "some.terms").read_text() == "ab\ncd\n"
+
+
+def test_terms_longer_than_a_chunk_merge(tmp_path):
+    long = ["x" * 70_000, "x" * 70_001, "x" * 200_000]
+    parts = written(tmp_path, [(["ab", *long], [1, 2, 3, 4]), ([*long[::2], "yz"], [5, 6, 7])])
+    assert vocabularies.merge_files(parts, tmp_path / "all.terms", 2).tolist() == [7, 3, 10, 7]
+    assert (tmp_path / "all.terms").read_text().split() == [*long, "yz"]
+
+
+@pytest.mark.parametrize("chunk", [1, 16, 1 << 20])
+@settings(max_examples=60, deadline=None)
+@given(own=st.sets(WORDS), every=st.sets(WORDS))
+def test_terms_are_found_in_a_vocabulary(tmp_path_factory, chunk, own, every):
+    path = tmp_path_factory.mktemp("columns") / "all.terms"
+    path.write_bytes("".join(f"{term}\n" for term in sorted(every)).encode())
+    lines = np.frombuffer("".join(f"{term}\n" for term in sorted(own)).encode(), dtype=np.uint8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vocabularies, "LONG_CHUNK", chunk)
+        found = vocabularies.find_columns(lines, len(own), str(path))
+    column = {term: j for j, term in enumerate(sorted(every))}
+    assert found.tolist() == [column.get(term, -1) for term in sorted(own)]
+
+
+# --- the store ------------------------------------------------------------------------------------
+
+
+class AnalyzedDocuments:
+    """`Documents` by scikit-learn's analyzer."""
+
+    def __init__(self):
+        self.texts = []
+
+    def __len__(self):
+        return len(self.texts)
+
+    def add(self, text):
+        self.texts.append(text)
+
+    def counted(self):
+        return by_analyzer(self.texts)
+
+
+def merged_in_python(parts, terms, least):
+    """`vocabularies.merge_files` by `heapq`."""
+    loaded = []
+    for path, counts in parts:
+        with open(f"{path}.terms", encoding="utf-8", newline="\n") as lines:
+            df = np.load(f"{path}.df.npy") * counts
+            loaded.append(([line[:-1] for line in lines], df.tolist()))
+    kept = by_heap(loaded, least)
+    with open(terms, "w", encoding="utf-8", newline="") as out:
+        out.writelines(f"{term}\n" for term, _ in kept)
+    return np.array([df for _, df in kept], dtype=np.int64)
+
+
+def columns_in_python(lines, size, vocabulary):
+    """`vocabularies.find_columns` by a dictionary."""
+    with open(vocabulary, encoding="utf-8", newline="\n") as every:
+        column = {line: j for j, line in enumerate(every)}
+    own = lines.tobytes().decode().splitlines(keepends=True)
+    assert len(own) == size
+    return np.array([column.get(term, -1) for term in own], dtype=np.int64)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"min_df": 1}, {"min_df": 0.1}, {"sublinear_tf": False}, {"hashing": 64}],
+    ids=str,
+)
+def test_a_store_has_the_same_bytes_by_either_way(tmp_path, monkeypatch, rng, options):
+    words = [" ".join(texts) for texts in CASES if "\ud800" not in "".join(texts)]
+    for split, label, i in itertools.product(("train", "test"), ("a", "b"), range(20)):
+        path = tmp_path / "texts" / split / label / f"{i}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        chosen = rng.permutation(" ".join(words[: i + 3]).split())[: rng.integers(200)]
+        path.write_text(" ".join(chosen), encoding="utf-8")
+    monkeypatch.setattr("storage.staging.build.TEXT_PIECE", 3000)
+    monkeypatch.setattr("storage.staging.vectorize.MERGE_FAN_IN", 3)
+    fast = storage.open(storage.stage(tmp_path / "texts", tmp_path / "fast.zarr", **options))
+    monkeypatch.setattr("storage.staging.vectorize.Documents", AnalyzedDocuments)
+    monkeypatch.setattr("storage.staging.vectorize.merged", merged_in_python)
+    monkeypatch.setattr("storage.staging.vectorize.columns", columns_in_python)
+    slow = storage.open(storage.stage(tmp_path / "texts", tmp_path / "slow.zarr", **options))
+    assert fast.X.shape[1] > 30
+    assert sp.vstack([tile.load() for tile in fast.X.row_tiles]).nnz > 500
+    assert fast.spec["content"] == slow.spec["content"]
+    names = sorted(
+        p.relative_to(fast.uri) for p in (tmp_path / "fast.zarr").rglob("c/*") if p.is_file()
+    )
+    assert len(names) > 10
+    for name in names:
+        assert (tmp_path / "fast.zarr" / name).read_bytes() == (
+            tmp_path / "slow.zarr" / name
+        ).read_bytes(), name
