@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -15,10 +17,13 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 UNLABELED = -1
+MEMORY_SHARE = 0.05  # for columns gathered from a matrix by rows
+BYTES_PER_ENTRY = 12  # a float64 value and an int32 index
 ARRAY_CHECKS: dict[str, Any] = {  # of scikit-learn; `Matrix` looks for NaN and infinity
     "accept_sparse": ["csr", "csc"],
     "dtype": [np.float64, np.float32],
@@ -225,6 +230,24 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
     def _get_support_mask(self) -> BoolArray:
         check_is_fitted(self)
         return self.support_
+
+
+def map_all_columns(X: Matrix, fn: Callable[..., Any], *shared: Any, label: str) -> list[Any]:
+    """Call `fn(block, start, stop, *shared)` on all columns, whatever the layout of X.
+
+    A matrix by rows alone has no tiles of columns. Its columns are gathered, as many at a time as
+    fit in memory, with a pass for each batch.
+    """
+    if X.column_tiles:
+        return X.map_columns(fn, *shared, label=label)
+    entries_at_once = MEMORY_SHARE * engine.memory_limit() / BYTES_PER_ENTRY
+    batch_numbers = np.cumsum(X.stats.nnz) // entries_at_once
+    bounds = [0, *(np.flatnonzero(np.diff(batch_numbers)) + 1).tolist(), X.shape[1]]
+    X.passes += len(bounds) - 1
+    return [
+        fn(X.columns(np.arange(start, stop)), start, stop, *shared)
+        for start, stop in itertools.pairwise(bounds)
+    ]
 
 
 def is_dask(X: Any) -> bool:

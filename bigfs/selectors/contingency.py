@@ -9,7 +9,6 @@ pass over the columns.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -18,15 +17,12 @@ import scipy.sparse as sp
 from numba import njit
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors.base import Labels, Selector, at_least_two
+from bigfs.selectors.base import Labels, Selector, at_least_two, map_all_columns
 from bigfs.types import FloatArray, IntArray
 
 DENSE_BINS = 10  # of "auto" for a matrix of which at least half of the values are stored
-GATHER_SHARE = 0.1  # of the memory limit: columns gathered together where there are only rows
-ENTRY_BYTES = 24  # a gathered entry: its value and row, and the copy that is sorted by columns
 
 
 class _ByColumn(Selector):
@@ -36,14 +32,9 @@ class _ByColumn(Selector):
         classes, codes = at_least_two(y)
         before = X.passes
         parameters = (codes, len(classes), *self._parameters(X))
-        if X.column_tiles:
-            parts = X.map_columns(self._score_block, *parameters, label="scores")
-        else:
-            parts = [
-                self._score_block(X.columns(index), index[0], index[-1] + 1, *parameters)
-                for index in _column_batches(X)
-            ]
-        self.scores_ = np.concatenate(parts)
+        self.scores_ = np.concatenate(
+            map_all_columns(X, self._score_block, *parameters, label="scores")
+        )
         self.result_: Result[FloatArray] = Result(
             self.scores_, Status.EXACT, stats={"passes": X.passes - before}
         )
@@ -233,19 +224,6 @@ def _labeled_columns(block: Any, codes: IntArray) -> sp.csc_array:
 def _class_sizes(codes: IntArray, n_classes: int) -> IntArray:
     sizes: IntArray = np.bincount(codes[codes >= 0], minlength=n_classes)
     return sizes
-
-
-def _column_batches(X: Matrix) -> Iterator[IntArray]:
-    """Runs of columns whose entries fit in memory together."""
-    room = GATHER_SHARE * engine.memory_limit()
-    batch = np.cumsum(X.stats.nnz * ENTRY_BYTES) // max(room, 1)
-    for first, last in _runs(batch):
-        yield np.arange(first, last)
-
-
-def _runs(values: FloatArray) -> Iterator[tuple[int, int]]:
-    bounds = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
-    yield from zip(bounds, bounds[1:], strict=False)
 
 
 @njit(nogil=True, cache=True)

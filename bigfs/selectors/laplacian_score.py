@@ -12,7 +12,6 @@ A small L_j is good. `scores_` is 1 − L_j = f̃ᵀAf̃ / f̃ᵀDf̃.
 
 from __future__ import annotations
 
-import itertools
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -20,16 +19,13 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bigfs import engine
 from bigfs.graph import Metric, Weights, affinity, knn
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors.base import Selector
+from bigfs.selectors.base import Selector, map_all_columns
 from bigfs.types import FloatArray
 
 STRIP_COLUMNS = 512  # columns whose neighbor averages are held at once
-MEMORY_SHARE = 0.05  # for columns gathered from a matrix by rows
-BYTES_PER_ENTRY = 12  # a float64 value and an int32 index
 ROUNDING = 1e-12  # a column is constant but for rounding if f̃ᵀDf̃ is below this share of fᵀDf
 
 
@@ -123,26 +119,10 @@ class LaplacianScore(Selector):
         neighbors = knn(X, min(self.n_neighbors, X.shape[0] - 1), metric=self.metric)
         A = affinity(neighbors, self.weights)
         degree = np.asarray(A.sum(axis=1)).ravel()
-        self.scores_ = np.concatenate(_by_columns(X, A, degree))
+        self.scores_ = np.concatenate(
+            map_all_columns(X, _scores, A, degree, label="Laplacian score")
+        )
         self.result_ = Result(self.scores_, Status.EXACT)
-
-
-def _by_columns(X: Matrix, A: sp.csr_array, degree: FloatArray) -> list[FloatArray]:
-    """Return the scores of each tile of columns.
-
-    A matrix by rows has no such tiles. Its columns are gathered, as many at a time as fit in
-    memory.
-    """
-    if X.column_tiles:
-        return X.map_columns(_scores, A, degree, label="Laplacian score")
-    entries_at_once = MEMORY_SHARE * engine.memory_limit() / BYTES_PER_ENTRY
-    strip_numbers = np.cumsum(X.stats.nnz) // entries_at_once
-    bounds = [0, *(np.flatnonzero(np.diff(strip_numbers)) + 1).tolist(), X.shape[1]]
-    X.passes += len(bounds) - 1
-    return [
-        _scores(X.columns(np.arange(start, stop)), start, stop, A, degree)
-        for start, stop in itertools.pairwise(bounds)
-    ]
 
 
 def _scores(block: Any, start: int, stop: int, A: sp.csr_array, degree: FloatArray) -> FloatArray:

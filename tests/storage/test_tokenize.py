@@ -287,8 +287,8 @@ def test_a_store_has_the_same_bytes_by_either_way(tmp_path, monkeypatch, rng, op
     monkeypatch.setattr("storage.staging.vectorize.MERGE_FAN_IN", 3)
     fast = storage.open(storage.stage(tmp_path / "texts", tmp_path / "fast.zarr", **options))
     monkeypatch.setattr("storage.staging.vectorize.Documents", AnalyzedDocuments)
-    monkeypatch.setattr("storage.staging.vectorize.merged", merged_in_python)
-    monkeypatch.setattr("storage.staging.vectorize.columns", columns_in_python)
+    monkeypatch.setattr("storage.staging.vectorize.merge_files", merged_in_python)
+    monkeypatch.setattr("storage.staging.vectorize.find_columns", columns_in_python)
     slow = storage.open(storage.stage(tmp_path / "texts", tmp_path / "slow.zarr", **options))
     assert fast.X.shape[1] > 30
     assert sp.vstack([tile.load() for tile in fast.X.row_tiles]).nnz > 500
