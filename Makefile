@@ -4,6 +4,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 PARALLEL := --numprocesses 2 --dist loadfile
+# these wait for servers a third of the time; in the order of the files, so that a long one is not last
+PROCESSES := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: run test quick check docs clean
 
@@ -12,7 +14,7 @@ run: .venv/.installed
 
 test: .venv/.installed
 	$(BIN)/pytest -m "not process" $(PARALLEL)
-	$(BIN)/pytest -m process
+	$(BIN)/pytest -m process $(PROCESSES)
 
 quick: .venv/.installed
 	$(BIN)/pytest -m "not process and not slow" $(PARALLEL)

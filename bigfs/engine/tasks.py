@@ -237,7 +237,8 @@ def _cancel(futures: Sequence[Any]) -> None:
     step must not do so before.
     """
     keys, end = [future.key for future in futures], time.monotonic() + CANCEL_SECONDS
-    with contextlib.suppress(OSError, TimeoutError):  # a lost cluster: the caller's error says so
+    # if the cluster is lost, the caller's error says so
+    with contextlib.suppress(OSError, TimeoutError, RuntimeError):
         client().cancel(futures)
         while any(client().run(_runs_any, keys).values()) and time.monotonic() < end:
             time.sleep(0.05)

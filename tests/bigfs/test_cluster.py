@@ -30,7 +30,7 @@ TILES = {"tile_rows": 1500}  # 6 tiles
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """9000 documents: 3 blocks of the graph."""
-    return write_corpus(tmp_path_factory.mktemp("corpus") / "corpus.svm", seed=3, rows=9000)
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "corpus.jsonl", seed=3, rows=9000)
 
 
 @pytest.fixture(scope="module")

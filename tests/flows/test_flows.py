@@ -29,7 +29,7 @@ ALL = ["stage", "select", "evaluate", "finish"]
 
 @pytest.fixture
 def corpus(tmp_path):
-    return write_corpus(tmp_path / "corpus.svm", seed=3)
+    return write_corpus(tmp_path / "corpus.jsonl", seed=3)
 
 
 @pytest.fixture
@@ -342,7 +342,7 @@ def nothing_left(tmp_path, monkeypatch):
         "bigfs.engine.cluster", lambda *_, **__: pytest.fail("a cluster was started")
     )
     yield
-    assert {p.name for p in tmp_path.iterdir()} <= {"corpus.svm", "results", "runs"}
+    assert {p.name for p in tmp_path.iterdir()} <= {"corpus.jsonl", "results", "runs"}
     assert [p.name for p in tmp_path.glob("runs/*")] in ([], ["taken"])
 
 

@@ -97,13 +97,13 @@ def test_the_slurm_script_runs_where_srun_just_runs_its_command(prefect_server, 
     for name, line in commands.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
         (tmp_path / name).chmod(0o755)
-    write_corpus(tmp_path / "corpus.svm", seed=3)
+    write_corpus(tmp_path / "corpus.jsonl", seed=3)
     path = os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]])
     env = prefect_server.env | {"PATH": path, "SLURM_MEM_PER_CPU": "1000"}
     command = [
         "bash",
         ROOT / "deploy" / "slurm" / "bigfs.sbatch",
-        "corpus.svm",
+        "corpus.jsonl",
         "--features",
         "12",
         "--out",
@@ -135,13 +135,13 @@ def deployed(prefect, tmp_path):
     """
     from prefect.blocks.system import Secret
 
-    write_corpus(tmp_path / "corpus.svm", seed=3)
+    write_corpus(tmp_path / "corpus.jsonl", seed=3)
     Secret(value=CANARY).save("store-key", overwrite=True)
     plan = yaml.safe_load((ROOT / "deploy" / "prefect.yaml").read_text())
     nightly, weekly = plan["deployments"]
     for deployment in plan["deployments"]:
         deployment["parameters"] |= {
-            "source": str(tmp_path / "corpus.svm"),
+            "source": str(tmp_path / "corpus.jsonl"),
             "engine": {"workers": 0},
         }
     nightly["schedules"] = [{"interval": 10, "active": True}]
@@ -348,7 +348,7 @@ def asked_for(url, secret, **parameters):
 def test_serve_runs_by_its_schedule_behind_its_secret_and_takes_its_server_with_it(tmp_path):
     home = tmp_path / "served"
     home.mkdir()
-    write_corpus(home / "corpus.svm", seed=3)
+    write_corpus(home / "corpus.jsonl", seed=3)
     port = free_port()
     url = f"http://127.0.0.1:{port}/api"
     env = environment(
@@ -362,7 +362,7 @@ def test_serve_runs_by_its_schedule_behind_its_secret_and_takes_its_server_with_
         "-m",
         "flows",
         "serve",
-        "corpus.svm",
+        "corpus.jsonl",
         "--cron",
         "* * * * * */5",
         "--features",

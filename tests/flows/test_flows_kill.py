@@ -21,7 +21,7 @@ COMMAND = [
     "-m",
     "flows",
     "run",
-    "corpus.svm",
+    "corpus.jsonl",
     "--method",
     "sparge-lpp",
     "--features",
@@ -37,7 +37,7 @@ def uninterrupted(tmp_path_factory):
     """The answer of a run that nobody kills."""
     home = tmp_path_factory.mktemp("whole")
     store = stages.stage(
-        write_corpus(home / "corpus.svm", seed=3, rows=9000),
+        write_corpus(home / "corpus.jsonl", seed=3, rows=9000),
         str(home / "s.zarr"),
         {"tile_rows": 1500},
     )["store"]
@@ -69,7 +69,7 @@ def in_the_method(home):
 def test_a_killed_run_goes_on(prefect_server, uninterrupted, tmp_path, there, said):
     env = prefect_server.env | {"PREFECT_LOGGING_LEVEL": "INFO", "AWS_SECRET_ACCESS_KEY": CANARY}
     env["PREFECT_LOCAL_STORAGE_PATH"] = str(tmp_path / "results")
-    write_corpus(tmp_path / "corpus.svm", seed=3, rows=9000)
+    write_corpus(tmp_path / "corpus.jsonl", seed=3, rows=9000)
     first = start(COMMAND, tmp_path / "first.log", env, tmp_path)
     until(
         lambda: there(tmp_path) or first.poll() is not None,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import psutil
 
 from flows.options import Engine, Staging
-from tests.helpers.processes import PREFECT_WARNS
+from tests.helpers.processes import PREFECT_WARNS, write_corpus
 
 pytestmark = PREFECT_WARNS
 RUNS, SETTLED = 24, 3  # caches and pools fill in the first runs
@@ -32,10 +32,10 @@ def held(pid):
     return Held(sum(p.memory_info().rss for p in tree) / 1e6, files, connections)
 
 
-def test_runs_in_a_row_hold_no_more_than_the_first(prefect, tls_cluster):
+def test_runs_in_a_row_hold_no_more_than_the_first(prefect, tls_cluster, tmp_path):
     from flows.pipeline import pipeline
 
-    corpus = "synthetic:newswire?rows=200&seed=3"  # with a test half: evaluated without folds
+    corpus = write_corpus(tmp_path / "corpus.jsonl", seed=3)
     engine = Engine(scheduler=tls_cluster.address, tls=str(tls_cluster.tls))
     pids = {"server": prefect.process.pid, "scheduler": tls_cluster.scheduler.pid}
     pids |= {f"worker {i}": worker.pid for i, worker in enumerate(tls_cluster.workers)}

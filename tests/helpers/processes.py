@@ -4,6 +4,7 @@ ports.
 """
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -29,9 +30,10 @@ PREFECT_WARNS = pytest.mark.filterwarnings(
 
 
 def write_corpus(path, seed, rows=200):
-    """Documents of 60 terms in svmlight's format; in each of 3 classes 4 terms are frequent.
+    """Documents of 60 terms; in each of 3 classes 4 terms are frequent.
 
-    Returns its path.
+    A name that ends in .jsonl gives JSON Lines with a test half of one document in thirty, so that
+    a run needs no folds. Any other name gives svmlight's format. Returns its path.
     """
     rng = np.random.default_rng(seed)
     y = np.arange(rows) % 3
@@ -39,6 +41,17 @@ def write_corpus(path, seed, rows=200):
     for c in range(3):
         rate[c, 4 * c : 4 * c + 4] = 2.0
     counts = rng.poisson(rate[y])
+    if path.suffix == ".jsonl":
+        records = (
+            {
+                "features": {str(j): int(v) for j, v in enumerate(row) if v},
+                "label": int(c),
+                "split": "test" if i % 30 == 29 else "train",
+            }
+            for i, (c, row) in enumerate(zip(y, counts, strict=True))
+        )
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))
+        return str(path)
     lines = (
         f"{c} " + " ".join(f"{j + 1}:{v}" for j, v in enumerate(row) if v)
         for c, row in zip(y, counts, strict=True)
