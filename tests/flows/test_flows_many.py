@@ -1,4 +1,4 @@
-"""Two dozen runs in a row on one server and one cluster: each process stays within a bound."""
+"""Sixteen runs in a row on one server and one cluster: each process stays within a bound."""
 
 import gc
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from flows.options import Engine, Staging
 from tests.helpers.processes import PREFECT_WARNS, write_corpus
 
 pytestmark = PREFECT_WARNS
-RUNS, SETTLED = 24, 3  # caches and pools fill in the first runs
+RUNS, SETTLED = 16, 2  # caches and pools fill in the first runs
 
 
 class Held(NamedTuple):
@@ -20,7 +20,7 @@ class Held(NamedTuple):
     connections: int
 
 
-# More than in the first runs: a leak of one per run would be 12 or more. Files and connections are
+# More than in the first runs: a leak of one per run would be 8 or more. Files and connections are
 # compared where they are fewest, because the server's pool of database connections (three files
 # each) and kept-alive requests come and go.
 BOUND = Held(mb=20, files=2, connections=2)
