@@ -26,7 +26,7 @@ DENSE_BINS = 10  # of "auto" for a matrix of which at least half of the values a
 
 
 class _ByColumn(Selector):
-    """A score of each column's values and the classes of their samples."""
+    """Base of the scores from a column's values and the classes of its samples."""
 
     def _fit(self, X: Matrix, y: Labels) -> None:
         classes, codes = at_least_two(y)
@@ -40,7 +40,7 @@ class _ByColumn(Selector):
         )
 
     def _parameters(self, X: Matrix) -> tuple[Any, ...]:
-        """What the score of a block needs beside the classes."""
+        """Return the further arguments of `_score_block`."""
         return ()
 
     @staticmethod
@@ -48,7 +48,7 @@ class _ByColumn(Selector):
     def _score_block(
         block: Any, start: int, stop: int, codes: IntArray, n_classes: int, *parameters: Any
     ) -> FloatArray:
-        """The scores of the block's columns."""
+        """Return the scores of the block's columns."""
 
 
 class MutualInformation(_ByColumn):
@@ -126,7 +126,7 @@ class MutualInformation(_ByColumn):
         self.n_bins = n_bins
 
     def _parameters(self, X: Matrix) -> tuple[Any, ...]:
-        sparse = 2 * X.nnz < X.shape[0] * X.shape[1]  # asks for the statistics: magnitudes too
+        sparse = 2 * X.nnz < X.shape[0] * X.shape[1]  # `nnz` also checks the magnitudes
         if self.n_bins == "auto":
             return (1 if sparse else DENSE_BINS,)
         return (int(self.n_bins),)
@@ -214,7 +214,7 @@ class Gini(_ByColumn):
 
 
 def _labeled_columns(block: Any, codes: IntArray) -> sp.csc_array:
-    """The block by columns, without entries that are zero or of unlabeled samples."""
+    """Return the block by columns, without the entries that are zero or of unlabeled samples."""
     Z = sp.coo_array(block)
     kept = (Z.data != 0) & (codes[Z.coords[0]] >= 0)
     rows, columns = Z.coords[0][kept], Z.coords[1][kept]

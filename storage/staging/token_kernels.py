@@ -1,7 +1,7 @@
-"""The inner loops of text: count the tokens of documents, and merge sorted vocabularies.
+"""The compiled kernels of text: count the tokens of documents, and merge sorted vocabularies.
 
-A vocabulary is its terms in UTF-8, each with a newline behind it. Terms hold only word characters,
-all above the newline, so the order of these bytes is that of the terms as Python compares them.
+A vocabulary is a list of terms in UTF-8, each followed by a newline. Terms hold only word
+characters, which are all greater than the newline. So the bytes sort as Python sorts the terms.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ FIRST_TERMS = 1 << 11  # room for terms at first
 
 @njit(cache=True, nogil=True)
 def count(raw: AnyArray, bounds: AnyArray, folded: AnyArray) -> Any:
-    """Count the tokens of each document: (terms, starts, indptr, indices, counts).
+    """Count the tokens of each document. Return (terms, starts, indptr, indices, counts).
 
-    `raw` holds valid UTF-8, document i in ``raw[bounds[i]:bounds[i + 1]]``. `folded` maps each code
-    point to its lower case, or to 0 where that is no word character. A token is a maximal run of
-    two word characters or more. Term j is ``terms[starts[j]:starts[j + 1]]``, in order of first
-    appearance, as are the entries of a row.
+    `raw` holds valid UTF-8, with document i in ``raw[bounds[i]:bounds[i + 1]]``. `folded` maps each
+    code point to its lower case, or to 0 if that is no word character. A token is a longest run of
+    at least two word characters. Term j is ``terms[starts[j]:starts[j + 1]]``. Terms, and the
+    entries of a row, are in the order of their first appearance.
     """
     documents = len(bounds) - 1
     room = FIRST_TERMS
@@ -61,10 +61,11 @@ def count(raw: AnyArray, bounds: AnyArray, folded: AnyArray) -> Any:
 def fill(
     raw: AnyArray, bounds: AnyArray, folded: AnyArray, table: Any, matrix: Any, place: Any
 ) -> Any:
-    """Count tokens from a place on, until the table is full.
+    """Count tokens from `place` on until the table is full. Return the place where it stopped.
 
-    The table is: slots (upper bits of a term's hash, its number), hashes, starts, last entry of
-    each term, terms. A place is: document, byte, first entry of the document, entries, terms.
+    `table` is (slots, hashes, starts, entry_of, terms). A slot holds the upper bits of a term's
+    hash and its number, and `entry_of` the last entry of each term. `place` is (document, byte,
+    first entry of the document, number of entries, number of terms).
     """
     slots, hashes, starts, entry_of, terms = table
     indptr, indices, counts = matrix
@@ -133,7 +134,7 @@ def fill(
 
 @njit(cache=True, nogil=True)
 def character(raw: AnyArray, i: int) -> Any:
-    """Where the character of several bytes at `i` ends, and its code point."""
+    """Return where the multi-byte character at `i` ends, and its code point."""
     byte = np.int64(raw[i])
     second = np.int64(raw[i + 1]) & 0x3F
     if byte < 0xE0:
@@ -147,7 +148,7 @@ def character(raw: AnyArray, i: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def encode(c: Any, out: AnyArray, end: int) -> int:
-    """Write a code point in UTF-8 at `end`. Returns where it ends."""
+    """Write a code point in UTF-8 at `end`. Return its own end."""
     if c < 0x80:
         out[end] = c
         return end + 1
@@ -169,7 +170,7 @@ def encode(c: Any, out: AnyArray, end: int) -> int:
 
 @njit(cache=True, nogil=True)
 def placed(hashes: AnyArray, size: int, n_slots: int) -> AnyArray:
-    """A larger table of the same terms."""
+    """Return the slots of a larger table with the same terms."""
     slots = np.full(n_slots, FREE, dtype=np.int64)
     mask = np.uint64(n_slots - 1)
     for term in range(size):
@@ -182,12 +183,13 @@ def placed(hashes: AnyArray, size: int, n_slots: int) -> AnyArray:
 
 @njit(cache=True, nogil=True)
 def upper(code: Any) -> Any:
-    """31 bits of a hash, which with the number of a term behind them are never `FREE`."""
+    """Return the upper 31 bits of a hash. With a term's number below them they are never FREE."""
     return np.int64(code >> np.uint64(33))
 
 
 @njit(cache=True, nogil=True)
 def longer(values: AnyArray, length: int) -> AnyArray:
+    """Return a copy of a larger length. The new elements are not set."""
     out = np.empty(length, dtype=values.dtype)
     out[: len(values)] = values
     return out
@@ -195,7 +197,7 @@ def longer(values: AnyArray, length: int) -> AnyArray:
 
 @njit(cache=True, nogil=True)
 def sort_keys(terms: AnyArray, starts: AnyArray) -> AnyArray:
-    """The first eight bytes of each term as a number, with zeros behind shorter ones."""
+    """Return the first eight bytes of each term as a number. Shorter terms are padded by zeros."""
     keys = np.empty(len(starts) - 1, dtype=np.uint64)
     for j in range(len(keys)):
         key = np.uint64(0)
@@ -209,7 +211,7 @@ def sort_keys(terms: AnyArray, starts: AnyArray) -> AnyArray:
 
 @njit(cache=True, nogil=True)
 def lines_of(terms: AnyArray, starts: AnyArray, order: AnyArray) -> AnyArray:
-    """The terms in an order, each with a newline behind it."""
+    """Return the terms in the given order, each followed by a newline."""
     out = np.empty(len(terms) + len(order), dtype=np.uint8)
     end = 0
     for j in order:
@@ -225,8 +227,9 @@ def lines_of(terms: AnyArray, starts: AnyArray, order: AnyArray) -> AnyArray:
 def sort_columns(
     indptr: AnyArray, indices: AnyArray, counts: AnyArray, rank: AnyArray
 ) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """Number the columns by `rank` and sort them in each row, by transposing twice: (indices,
-    counts, df).
+    """Number the columns by `rank` and sort them in each row. Return (indices, counts, df).
+
+    Two transpositions do both.
     """
     df = np.zeros(len(rank), dtype=np.int32)
     for j in indices:
@@ -253,8 +256,9 @@ def sort_columns(
 
 @njit(cache=True, nogil=True)
 def unit_rows(indptr: AnyArray, values: AnyArray) -> None:
-    """Divide the values of each row by its norm, as scikit-learn's `normalize` does to the bit. A
-    row of zeros stays.
+    """Divide the values of each row by its norm, with the same bits as scikit-learn's `normalize`.
+
+    A row of zeros stays.
     """
     for row in range(len(indptr) - 1):
         square = 0.0
@@ -282,15 +286,15 @@ def merge(
     last: int,
     last_df: int,
 ) -> tuple[int, int, int, int, int]:
-    """Merge sorted vocabularies until one has to be read on.
+    """Merge sorted vocabularies until the lines of one are used up.
 
-    Vocabulary k goes on with ``lines[at[k]:stop[k]]``, whose terms are in ``df[df_at[k]]`` …
-    documents. It has ended where that is empty. A term is written to `out`, and its number of
-    documents to `out_df`, if that is at least `least`. The greatest term so far may come again:
-    ``out[:last]`` holds it, `last_df` is its number of documents.
+    Vocabulary k continues with ``lines[at[k]:stop[k]]``, and its document frequencies with
+    ``df[df_at[k]:]``. It has ended if that range of lines is empty. A term is written to `out` and
+    its document frequency to `out_df` if the frequency is at least `least`. The greatest term so
+    far may come again. ``out[:last]`` holds it, and `last_df` its frequency.
 
-    Returns (vocabulary that has to be read on, or −1; bytes written; terms written; `last` and
-    `last_df` of the term behind them).
+    Returns (number of the vocabulary to read, or −1 at the end, bytes written, terms written,
+    `last` and `last_df` of the term after them).
     """
     heap = np.empty(len(at), dtype=np.int64)
     keys = np.zeros(len(at), dtype=np.uint64)
@@ -337,7 +341,7 @@ def merge(
 
 @njit(cache=True, nogil=True)
 def line_key(lines: AnyArray, begin: int) -> Any:
-    """The first eight bytes of a line as a number, with zeros from its end on."""
+    """Return the first eight bytes of a line as a number, padded by zeros."""
     key = np.uint64(0)
     ended = False
     for k in range(8):
@@ -352,7 +356,7 @@ def line_key(lines: AnyArray, begin: int) -> Any:
 def sift(
     heap: AnyArray, size: int, place: int, keys: AnyArray, lines: AnyArray, at: AnyArray
 ) -> None:
-    """Let the vocabulary at `place` of the heap sink below those whose next terms are smaller."""
+    """Move the vocabulary at `place` of the heap below those with smaller next terms."""
     k = heap[place]
     while True:
         child = 2 * place + 1
@@ -369,7 +373,7 @@ def sift(
 
 @njit(cache=True, nogil=True)
 def precedes(a: int, b: int, keys: AnyArray, lines: AnyArray, at: AnyArray) -> bool:
-    """Whether vocabulary a's next term is smaller than b's."""
+    """Return whether the next term of vocabulary a is smaller than that of b."""
     if keys[a] != keys[b] or keys[a] & np.uint64(0xFF) == 0:  # 0: the keys hold the whole terms
         return bool(keys[a] < keys[b])
     i, j = at[a] + 8, at[b] + 8
@@ -383,10 +387,10 @@ def precedes(a: int, b: int, keys: AnyArray, lines: AnyArray, at: AnyArray) -> b
 def match(
     own: AnyArray, at: int, term: int, lines: AnyArray, first: int, column: AnyArray
 ) -> tuple[int, int, int]:
-    """Find a block's terms, from its term number `term` at byte `at` on, among some `lines` of the
-    vocabulary that begin with column `first`, and write their columns.
+    """Look up the terms of a block in some `lines` of the vocabulary, and write their columns.
 
-    Returns the block's place and term to go on with, and the next column.
+    The block continues with term number `term` at byte `at` of `own`. The lines begin with column
+    `first`. Returns the byte, the term and the column to continue with.
     """
     j = 0
     while j < len(lines) and at < len(own):

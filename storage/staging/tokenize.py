@@ -1,12 +1,12 @@
-"""Token counts of documents, exactly as scikit-learn's CountVectorizer has them by default.
+"""Count the tokens of documents exactly as scikit-learn's CountVectorizer does by default.
 
-    lower case     as `str.lower`, of every character by a table of all code points
-    tokens         as ``(?u)\\b\\w\\w+\\b``: the longest runs of two word characters or more
-    terms          found by a hash, told apart by their bytes, sorted by code points
+    lower case     that of `str.lower`, from a table of all code points
+    token          a match of ``(?u)\\b\\w\\w+\\b``: a longest run of at least two word characters
+    term           found by a hash, told apart by its bytes, sorted by code points
 
-The tables come from Python's own `str.lower` and `re`. The few characters whose lower case is two
-characters or depends on their neighbors ("İ", "Σ") are not in them: Python lower-cases the whole
-document first. Lower-casing twice changes nothing, so the tokens are the same.
+The tables are built with Python's own `str.lower` and `re`. They cannot hold the few characters
+whose lower case is two characters or depends on their neighbors ("İ", "Σ"). Python lower-cases a
+document with one of these first. Lower-casing twice changes nothing, so the tokens are the same.
 """
 
 from __future__ import annotations
@@ -23,40 +23,32 @@ from bigfs.types import AnyArray
 from storage.staging import token_kernels as kernels
 
 CHARACTERS = sys.maxunicode + 1
-PAGE = 1 << 8  # code points that are tried together
+PAGE = 1 << 8  # code points that are lower-cased together
 
 
 class Tables(NamedTuple):
-    """What Python says of characters.
+    """The characters of Unicode as Python treats them."""
 
-    folded : (0x110000,) lower case of each code point, 0 where that is no word character.
-    special : the characters whose lower case is no single character, or depends on others.
-    """
-
-    folded: AnyArray
-    special: str
+    folded: AnyArray  # (0x110000,): lower case of each code point, 0 if it is no word character
+    special: str  # characters whose lower case is not one character, or depends on others
 
 
 class Counts(NamedTuple):
-    """Token counts of n documents with u distinct terms.
+    """Token counts of n documents with u distinct terms, as an n × u csr matrix."""
 
-    lines : the sorted terms in UTF-8, each with a newline behind it.
-    indptr, indices, counts : the n × u csr matrix of counts, sorted in each row.
-    df : (u,) the number of documents with each term.
-    """
-
-    lines: AnyArray
-    indptr: AnyArray
-    indices: AnyArray
-    counts: AnyArray
-    df: AnyArray
+    lines: AnyArray  # the sorted terms in UTF-8, each followed by a newline
+    indptr: AnyArray  # (n + 1,)
+    indices: AnyArray  # (nnz,), sorted in each row
+    counts: AnyArray  # (nnz,)
+    df: AnyArray  # (u,): number of documents with each term
 
     def terms(self) -> list[bytes]:
+        """Return the terms as a list."""
         return self.lines.tobytes().split(b"\n")[:-1]
 
 
 class Documents:
-    """Documents one after the other, in UTF-8."""
+    """A buffer of documents in UTF-8."""
 
     def __init__(self) -> None:
         self.raw = bytearray()
@@ -66,6 +58,7 @@ class Documents:
         return len(self.bounds) - 1
 
     def add(self, text: str) -> None:
+        """Append a document."""
         if not text.isascii() and any(c in text for c in tables().special):
             text = text.lower()
         self.raw += text.encode("utf-8", "surrogatepass")
@@ -84,7 +77,10 @@ class Documents:
 
 
 def sorted_terms(terms: AnyArray, starts: AnyArray) -> AnyArray:
-    """The order of the terms: by their first eight bytes, and those that share them by all."""
+    """Return the order that sorts the terms.
+
+    They are sorted by their first eight bytes, and terms that share these by all bytes.
+    """
     keys = kernels.sort_keys(terms, starts)
     order = np.argsort(keys)
     keys = keys[order]
@@ -99,7 +95,7 @@ def sorted_terms(terms: AnyArray, starts: AnyArray) -> AnyArray:
 
 @cache
 def tables() -> Tables:
-    """The tables, made once in a process."""
+    """Return the tables. A process builds them once."""
     lowered = np.arange(CHARACTERS, dtype=np.int32)
     special = []
     text = _text(lowered)

@@ -1,6 +1,6 @@
-"""Sorted vocabularies in files of one term a line: merged as streams, and looked up in one another.
+"""Merge sorted vocabularies, and look terms up in them. A file holds one term per line.
 
-A file is read some whole lines at a time, so no vocabulary is held.
+A file is read a few whole lines at a time, so no vocabulary is held in memory.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from bigfs.types import AnyArray, IntArray
 from storage.staging import token_kernels as kernels
 from storage.staging.scratch import open_array
 
-CHUNK = 1 << 15  # bytes of each vocabulary that are merged at a time
-LONG_CHUNK = 1 << 20  # bytes of a vocabulary in which terms are looked up
+CHUNK = 1 << 15  # bytes read of each vocabulary at a time to merge
+LONG_CHUNK = 1 << 20  # bytes read of a vocabulary at a time to look terms up
 KEY = 8  # bytes that a key reads, maybe beyond the last newline
 
 
 def merge_files(parts: Sequence[tuple[str, bool]], terms: Path, least: float) -> IntArray:
-    """Write the terms that are in at least `least` documents of some vocabularies, sorted.
+    """Write the sorted terms of some vocabularies that occur in at least `least` documents.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ def merge_files(parts: Sequence[tuple[str, bool]], terms: Path, least: float) ->
 
 
 class Streams:
-    """The next lines of some vocabularies, and the numbers of their documents.
+    """The next lines of some vocabularies, with their document frequencies.
 
-    Vocabulary k goes on with the bytes at[k] … stop[k] of `lines` and from df_at[k] on in `df`.
+    Vocabulary k continues with ``lines[at[k]:stop[k]]`` and ``df[df_at[k]:]``.
     """
 
     def __init__(self, files: Sequence[IO[bytes]], df: Sequence[tuple[AnyArray, bool]]) -> None:
@@ -74,7 +74,7 @@ class Streams:
             self.read(k)
 
     def _give_room(self, which: AnyArray, size: int) -> None:
-        """Give some vocabularies a new place of `size` bytes, behind all others."""
+        """Give some vocabularies `size` bytes each, after all others."""
         terms = size // 3 + 1  # two characters and a newline
         place = np.arange(len(which))
         self.starts[which] = len(self.lines) + size * place
@@ -88,7 +88,7 @@ class Streams:
         self.out_df = np.zeros(len(self.df) + 1, dtype=np.int64)
 
     def read(self, k: int) -> None:
-        """Read vocabulary k on."""
+        """Read the next lines of vocabulary k."""
         lines = whole_lines(self.files[k], CHUNK)
         if len(lines) + KEY > self.room[k]:
             self._give_room(np.array([k]), len(lines) + KEY)
@@ -107,7 +107,7 @@ def find_columns(lines: AnyArray, size: int, vocabulary: str) -> IntArray:
     Parameters
     ----------
     lines : ndarray of shape (n_bytes,)
-        The terms, each with a newline behind it.
+        The terms, each followed by a newline.
     size : int
         Number of terms.
     vocabulary : str
@@ -116,7 +116,7 @@ def find_columns(lines: AnyArray, size: int, vocabulary: str) -> IntArray:
     Returns
     -------
     ndarray of shape (size,)
-        Position of each term in the vocabulary, −1 where it is not there.
+        Position of each term in the vocabulary, or −1.
     """
     found = np.full(size, -1, dtype=np.int64)
     at, term, first = 0, 0, 0
@@ -129,6 +129,6 @@ def find_columns(lines: AnyArray, size: int, vocabulary: str) -> IntArray:
 
 
 def whole_lines(file: IO[bytes], size: int) -> bytes:
-    """About `size` bytes, to the end of a line. Empty at the end of the file."""
+    """Read about `size` bytes, to the end of a line. Empty at the end of the file."""
     lines = file.read(size)
     return lines + file.readline() if lines else lines
