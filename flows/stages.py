@@ -114,7 +114,7 @@ def select(
     train = selection.training_part(corpus)
     graph = next((stage["graph"] for stage in earlier if "graph" in stage), None)
     if graph is not None:
-        selector.set_params(graph=storage.open_graph(graph).neighbours())
+        selector.set_params(graph=storage.open_graph(graph).neighbors())
     request = {
         "store": corpus.uri,
         "method": method,

@@ -10,6 +10,7 @@ The same settings find the same graph. It lies in
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,7 +33,7 @@ from storage.staging.exchange import building
 class Graph:
     """Refer to a kNN graph that is stored beside its corpus.
 
-    `graph` and `open_graph` return it. The neighbors are read by `neighbours`.
+    `graph` and `open_graph` return it. The neighbors are read by `neighbors`.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ class Graph:
     >>> graph = storage.graph(storage.open(uri), k=3)
     >>> graph.shape, graph.made
     ((100, 3), True)
-    >>> graph.neighbours(0, 10).index.shape
+    >>> graph.neighbors(0, 10).index.shape
     (10, 3)
     >>> folder.cleanup()
     """
@@ -73,7 +74,7 @@ class Graph:
     content: str
     made: bool = field(default=False, compare=False)  # by this call; False: found
 
-    def neighbours(self, start: int = 0, stop: int | None = None) -> Neighbors:
+    def neighbors(self, start: int = 0, stop: int | None = None) -> Neighbors:
         """Read the neighbors of a range of samples into memory.
 
         Parameters
@@ -98,6 +99,28 @@ class Graph:
             for path in ("index", "distance")
         )
         return Neighbors(index, distance, self.info["metric"], self.info)
+
+    def neighbours(self, start: int = 0, stop: int | None = None) -> Neighbors:
+        """Call `neighbors` by its name in version 0.1.
+
+        Parameters
+        ----------
+        start : int, default=0
+            First sample.
+        stop : int or None, default=None
+            End of the range. None reads up to the last sample.
+
+        Returns
+        -------
+        Neighbors
+            The neighbors of the samples [start, stop).
+        """
+        warnings.warn(
+            "Graph.neighbours is now Graph.neighbors; the old name goes in version 0.2",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.neighbors(start, stop)
 
 
 def graph(

@@ -182,3 +182,5 @@ def _discard_remote(url: str) -> None:
     if others := [key for key in _keys(url) if not key.endswith(f"/{MARKER}")]:
         fs.rm(others)
     release(url)
+    if _keys(url):
+        _mark(url)  # a task that was not over yet wrote once more

@@ -28,12 +28,15 @@ def _itself(block, start, stop):
 def test_a_stored_graph_equals_the_one_in_memory_and_is_reused(corpus, monkeypatch):
     expected = graph.knn(Matrix.from_array(whole(corpus)), 7)
     stored = graphs.graph(corpus, 7, method="exact")
-    found = stored.neighbours()
+    found = stored.neighbors()
     np.testing.assert_array_equal(found.index, expected.index)
     np.testing.assert_array_equal(found.distance, expected.distance)
     assert found.info["method"] == "exact"
     assert stored.shape == (9000, 7)
-    some = stored.neighbours(4000, 5000)
+    with pytest.warns(DeprecationWarning, match=r"Graph\.neighbors"):
+        old_name = stored.neighbours(0, 10)
+    np.testing.assert_array_equal(old_name.index, expected.index[:10])
+    some = stored.neighbors(4000, 5000)
     np.testing.assert_array_equal(some.index, expected.index[4000:5000])
     monkeypatch.setattr(graphs, "stream_knn", None)  # a second computation would fail
     assert graphs.graph(corpus, 7, method="exact") == stored
@@ -50,12 +53,12 @@ def test_other_settings_and_other_rows_are_other_graphs(corpus):
 @pytest.mark.process
 @pytest.mark.parametrize("method", ["exact", "approx"])
 def test_workers_write_the_same_graph(corpus, tmp_path, method):
-    here = graphs.graph(corpus, 5, method=method).neighbours()
+    here = graphs.graph(corpus, 5, method=method).neighbors()
     there = storage.open(
         storage.stage("synthetic:newswire?rows=9000", tmp_path / "again.zarr", tile_rows=700)
     )
     with engine.cluster(workers=2, memory_limit="1GB"):
-        found = graphs.graph(there, 5, method=method).neighbours()
+        found = graphs.graph(there, 5, method=method).neighbors()
     np.testing.assert_array_equal(found.index, here.index)
     np.testing.assert_array_equal(found.distance, here.distance)
     assert found.info == here.info
@@ -84,10 +87,10 @@ def test_what_is_damaged_or_newer_says_so(corpus, tmp_path):
     kept = chunk.read_bytes()
     chunk.unlink()
     with pytest.raises(storage.Damaged, match="array distance"):
-        stored.neighbours()
+        stored.neighbors()
     chunk.write_bytes(bytes([kept[0] ^ 255]) + kept[1:])
     with pytest.raises(storage.Damaged, match="array distance"):
-        stored.neighbours()
+        stored.neighbors()
     manifest = root / "zarr.json"
     manifest.write_text(manifest.read_text().replace('"k":3', '"k":4'))
     with pytest.raises(storage.Damaged, match="manifest"):

@@ -110,18 +110,18 @@ def test_a_lock_file_is_empty_or_refused(tmp_path):
             ownership.require_lock_file(tmp_path / name)
 
 
-def test_a_discard_that_meets_a_late_writer_leaves_a_folder_that_is_ours(tmp_path, monkeypatch):
+def test_a_discard_that_meets_a_late_writer_leaves_a_folder_that_is_ours(place, monkeypatch):
     """A worker's task may write once more after its run has failed."""
-    folder, release = tmp_path / "work", ownership.release
-    ownership.claim(folder)
+    release = ownership.release
+    ownership.claim(place)
 
     def release_and_write(path):
         release(path)
-        (folder / "new").mkdir()
+        put(place, "new")
 
     monkeypatch.setattr(ownership, "release", release_and_write)
-    ownership.discard(folder)
-    assert ownership.is_ours(folder)
+    ownership.discard(place)
+    assert ownership.is_ours(place)
     monkeypatch.undo()
-    ownership.discard(folder)
-    assert not folder.exists()
+    ownership.discard(place)
+    assert names(place) == []
