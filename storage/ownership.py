@@ -72,7 +72,8 @@ def is_ours(folder: str | os.PathLike[str]) -> bool:
 def discard(folder: str | os.PathLike[str]) -> None:
     """Delete a folder of ours with all that it holds, if it exists.
 
-    A file that can't be deleted now keeps the folder marked, and the next call deletes it.
+    A file that can't be deleted now keeps the folder marked, and the next call deletes it. An empty
+    folder stays: a process that was killed before it wrote the marker may have left it.
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ def discard(folder: str | os.PathLike[str]) -> None:
     StoreError
         The program did not make the folder.
     """
-    if not _exists(folder):
+    if not _exists(folder) or _is_empty(folder):
         return
     if not is_ours(folder):
         raise in_the_way(folder)

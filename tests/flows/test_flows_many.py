@@ -23,7 +23,7 @@ class Held(NamedTuple):
 # More than in the first runs: a leak of one per run would be 8 or more. Files and connections are
 # compared where they are fewest, because the server's pool of database connections (three files
 # each) and kept-alive requests come and go.
-BOUND = Held(mb=20, files=2, connections=2)
+BOUND = Held(mb=9, files=2, connections=2)
 
 
 def held(pid):

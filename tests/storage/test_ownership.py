@@ -98,6 +98,13 @@ def test_an_empty_folder_is_taken_over(tmp_path):
     assert ownership.is_ours(tmp_path / "work")
 
 
+def test_a_process_killed_before_it_wrote_the_marker_blocks_nobody(tmp_path):
+    (tmp_path / "work").mkdir()
+    ownership.discard(tmp_path / "work")
+    ownership.claim(tmp_path / "work")
+    assert ownership.is_ours(tmp_path / "work")
+
+
 def test_a_lock_file_is_empty_or_refused(tmp_path):
     ownership.require_lock_file(tmp_path / "new")
     (tmp_path / "empty").touch()
