@@ -4,8 +4,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 PARALLEL := --numprocesses 2 --dist loadfile
-# these wait for servers a third of the time; in the order of the files, so that a long one is not last
-PROCESSES := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+# these wait for servers half of the time; in the order of the files, so that a long one is not last
+PROCESSES := --numprocesses 4 --dist loadfile --no-loadscope-reorder
+
+# Python compiles a module where it is first imported, which is sooner than all of them at once. It
+# must keep what it compiled, because the tests start many processes.
+unexport PYTHONDONTWRITEBYTECODE
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint deploy/constraints.txt
 
 .PHONY: run test quick check docs clean
 
@@ -25,11 +30,12 @@ check: .venv/.installed
 	$(BIN)/mypy
 
 docs: .venv/.installed
+	$(INSTALL) --editable ".[docs]"
 	$(BIN)/sphinx-build --fail-on-warning --keep-going -b html docs docs/_build/html
 
 .venv/.installed: pyproject.toml deploy/constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint deploy/constraints.txt --editable ".[jgsc,dev,docs]"
+	$(INSTALL) --editable ".[jgsc,dev]"
 	touch $@
 
 clean:

@@ -1,7 +1,7 @@
 """Count the functions that four things pass on their way through the project.
 
 The functions of a journey are those of the project on the call stack whenever one of its ends is
-called. Everything runs in one process. Another version is counted in its own folder.
+called, lambdas too. Everything runs in one process. Another version is counted in its own folder.
 
 python benchmarks/journeys.py [FOLDER]
 """
@@ -25,7 +25,8 @@ def functions(frame: FrameType | None) -> Iterator[tuple[str, str]]:
     """Module and name of the project's functions on a call stack, the innermost first."""
     while frame is not None:
         code = frame.f_code
-        if code.co_filename.startswith(PACKAGES) and "<" not in code.co_name:
+        counted = code.co_name == "<lambda>" or "<" not in code.co_name
+        if code.co_filename.startswith(PACKAGES) and counted:
             yield os.path.relpath(code.co_filename, ROOT), code.co_qualname
         frame = frame.f_back
 

@@ -238,7 +238,11 @@ class Matrix:
         list
             The results in the order of the tiles. The matrix is read once.
         """
-        return self._map(self.require_row_tiles(), fn, shared, each, label)
+        over = self.require_row_tiles()
+        self.passes += 1
+        return engine.map_tiles(
+            OnBlock(fn), over, *shared, each=each, local=self.local, label=label
+        )
 
     def map_columns(
         self,
@@ -266,7 +270,11 @@ class Matrix:
         list
             The results in the order of the tiles. The matrix is read once.
         """
-        return self._map(self.require_column_tiles(), fn, shared, each, label)
+        over = self.require_column_tiles()
+        self.passes += 1
+        return engine.map_tiles(
+            OnBlock(fn), over, *shared, each=each, local=self.local, label=label
+        )
 
     def reduce_rows(
         self,
@@ -296,7 +304,11 @@ class Matrix:
         object
             The sum of the results. The matrix is read once.
         """
-        return self._reduce(self.require_row_tiles(), fn, shared, each, label)
+        over = self.require_row_tiles()
+        self.passes += 1
+        return engine.reduce_tiles(
+            OnBlock(fn), over, *shared, each=each, local=self.local, label=label
+        )
 
     def reduce_columns(
         self,
@@ -326,19 +338,7 @@ class Matrix:
         object
             The sum of the results. The matrix is read once.
         """
-        return self._reduce(self.require_column_tiles(), fn, shared, each, label)
-
-    def _map(
-        self, over: Sequence[Any], fn: Any, shared: Any, each: Any, label: str | None
-    ) -> list[Any]:
-        self.passes += 1
-        return engine.map_tiles(
-            OnBlock(fn), over, *shared, each=each, local=self.local, label=label
-        )
-
-    def _reduce(
-        self, over: Sequence[Any], fn: Any, shared: Any, each: Any, label: str | None
-    ) -> Any:
+        over = self.require_column_tiles()
         self.passes += 1
         return engine.reduce_tiles(
             OnBlock(fn), over, *shared, each=each, local=self.local, label=label

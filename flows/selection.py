@@ -1,4 +1,4 @@
-"""The selector of a run: made by the name of its method, checked against a corpus, and fitted."""
+"""The selector of a run: made by the name of its method, and checked against a corpus."""
 
 from __future__ import annotations
 
@@ -119,17 +119,17 @@ def training_part(corpus: Any) -> Any:
     return corpus if corpus.split is None else corpus.part("train")
 
 
-def fit_selector(selector: Any, method: str, X: Any, y: Any) -> Any:
-    """Fit the selector to the part of the target that its method can learn from.
+def usable(selector: Any, method: str, X: Any, y: Any) -> tuple[Any, Any]:
+    """Return the samples and the target that a method can learn from.
 
-    An unsupervised method gets no target. Rows without a real-valued target are left out.
+    The target is None for an unsupervised method. Rows without a real-valued target are left out.
     """
     kind, labeled = target_kind(y), labeled_rows(y)
     if kind not in get_method(method).targets or not (labeled.any() or needs_target(selector)):
-        return selector.fit(X)
+        return X, None
     if kind == "real" and not labeled.all():
-        return selector.fit(X.take_rows(labeled), y[labeled])
-    return selector.fit(X, y)
+        return X.take_rows(labeled), y[labeled]
+    return X, y
 
 
 def ranking(selector: Any, method: str, features: int) -> Any:

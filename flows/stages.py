@@ -126,7 +126,7 @@ def select(
     with abandon_on_error(run), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", NotConverged)
         with time_stage("select") as record, observed(checkpoint=checkpoint):
-            selection.fit_selector(selector, method, train.X, train.y)
+            selector.fit(*selection.usable(selector, method, train.X, train.y))
         with run.transaction():
             _write_selection(run, selector, method, features, corpus)
             run.update_metadata(
@@ -234,12 +234,8 @@ def _points(
             if name not in best:
                 parameters = request["parameters"] if name == request["method"] else {}
                 with observed(checkpoint=run.checkpoint(*identity, number, name)):
-                    selector = selection.fit_selector(
-                        selection.selector_for(corpus, name, m, parameters),
-                        name,
-                        split.X_train,
-                        split.y_train,
-                    )
+                    selector = selection.selector_for(corpus, name, m, parameters)
+                    selector.fit(*selection.usable(selector, name, split.X_train, split.y_train))
                 best[name] = selection.ranking(selector, name, m)
         return {name: {k: index[:k] for k in counts} for name, index in best.items()}
 

@@ -27,23 +27,27 @@ def load(tile: Any) -> Any:
     """
     if not hasattr(tile, "load"):
         return tile  # the array itself
-    key = getattr(tile, "key", None)
-    return _load(tile) if key is None else get_cached(key, lambda: _load(tile))
-
-
-def _load(tile: Any) -> Any:
-    return tile.load() if getattr(tile, "verified", False) else check_block(tile.load())
+    key: Any = getattr(tile, "key", None)
+    if (entry := _cache.get(key)) is not None:
+        return entry[0]
+    block = tile.load()
+    if not getattr(tile, "verified", False):
+        block = check_block(block)
+    return block if key is None else _keep(key, block)
 
 
 def get_cached(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    """Return the value cached under `key`, computing it with `make()` if absent.
-
-    A computed value is cached if there is room. Values of other corpora, whose keys have a
-    different first part, are evicted for it.
-    """
+    """Return the value cached under `key`, computing it with `make()` if absent."""
     if (entry := _cache.get(key)) is not None:
         return entry[0]
-    value = make()
+    return _keep(key, make())
+
+
+def _keep(key: tuple[Any, ...], value: Any) -> Any:
+    """Cache a value if there is room, and return it.
+
+    Values of other corpora, whose keys have a different first part, are evicted for it.
+    """
     size = nbytes(value)
     # copies of the dict: the task of another thread may clear the cache meanwhile
     for stale in [k for k in list(_cache) if k[0] != key[0]]:

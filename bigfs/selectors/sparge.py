@@ -205,7 +205,8 @@ class SparGE(Selector):
     def _fit(self, X: Matrix, y: Any) -> None:
         # BLAS rounds by its number of threads; the answer must not
         with threadpool_limits(1, user_api="blas"):
-            problem = self._problem(self._data(X, y), y)
+            data = self._data(X, y)
+            problem = Relaxation(data, self._count(X.shape[1]), self._gamma(data, y))
             result = cutting_plane(
                 problem, solver=self.solver, tol=self.tol, max_iter=self.max_iter
             )
@@ -252,7 +253,10 @@ class SparGE(Selector):
         with threadpool_limits(1, user_api="blas"):
             path = {m: template._with_n_features(m) for m in sizes}
             data = template._data(matrix, y)
-            problems = [path[m]._problem(data, y) for m in sizes]
+            problems = [
+                Relaxation(data, path[m]._count(matrix.shape[1]), path[m]._gamma(data, y))
+                for m in sizes
+            ]
             results = solve_jointly(
                 problems,
                 solver=self.solver,
@@ -283,14 +287,9 @@ class SparGE(Selector):
             )
         return GatheredColumns(X, T, omega)
 
-    def _problem(self, data: GatheredColumns, y: Any) -> Relaxation:
-        """Return the relaxation for this selector's size, on columns that problems share."""
-        m = self._count(data.X.shape[1])
-        return Relaxation(data, m, self._gamma(data, y, m) * total_variance(data.X))
-
-    def _gamma(self, data: GatheredColumns, y: Any, m: int) -> float:
-        """Return γ in units of the samples' mean squared distance to their mean."""
-        return self.gamma
+    def _gamma(self, data: GatheredColumns, y: Any) -> float:
+        """Return γ, which is given in units of the samples' mean squared distance to their mean."""
+        return self.gamma * total_variance(data.X)
 
     def _select(self, problem: Relaxation, result: Result[CuttingPlaneState]) -> None:
         """Score the features by a nested order, from the weighted union of the relaxation."""

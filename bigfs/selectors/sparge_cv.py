@@ -186,7 +186,8 @@ class SparGECV(SparGE):
         if not len(gammas) or not np.issubdtype(gammas.dtype, np.number) or not gammas.min() > 0:
             raise ValueError(f"gammas must hold one or more positive numbers; got {self.gammas}")
 
-    def _gamma(self, data: GatheredColumns, y: Any, m: int) -> float:
+    def _gamma(self, data: GatheredColumns, y: Any) -> float:
+        m = self._count(data.X.shape[1])
         gammas = np.asarray(self.gammas, dtype=np.float64).ravel()
         unit = total_variance(data.X)
         folds = [_training_data(data, train) for train, _ in self._folds(data.T, y)]
@@ -208,7 +209,7 @@ class SparGECV(SparGE):
         least = np.argmin(means)
         threshold = means[least] + deviations[least] / np.sqrt(len(folds))
         self.gamma_ = float(gammas[means <= threshold].max())
-        return self.gamma_
+        return self.gamma_ * unit
 
     def _folds(self, T: FloatArray, y: Any) -> Any:
         """Return the pairs of training and test samples, stratified where there are classes."""

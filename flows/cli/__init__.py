@@ -53,22 +53,19 @@ for command in (
 def main() -> None:
     """Run the command line; an error is one line on stderr and a non-zero exit status."""
     with signals.handle_signals():
-        status = _run()
+        try:
+            status = app(standalone_mode=False)
+        except (TyperException, ValueError, OSError, MemoryError, ClusterLost) as error:
+            if state["debug"]:
+                raise
+            status = _say(error)
         if status == INTERRUPTED:
             raise KeyboardInterrupt
-    sys.exit(status)
+    sys.exit(status if isinstance(status, int) else 0)
 
 
-def _run() -> int:
-    """Run one command. Returns its exit status."""
-    try:
-        status = app(standalone_mode=False)
-    except (TyperException, ValueError, OSError, MemoryError, ClusterLost) as error:
-        if state["debug"]:
-            raise
-        usage = isinstance(error, TyperException)
-        say = getattr(error, "format_message", error.__str__)
-        text = say() or type(error).__name__
-        print(f"bigfs: {' '.join(text.split())}", file=sys.stderr)
-        return 2 if usage else 1
-    return status if isinstance(status, int) else 0
+def _say(error: Exception) -> int:
+    """Say in one line what is wrong. Returns the exit status."""
+    message = getattr(error, "format_message", error.__str__)() or type(error).__name__
+    print(f"bigfs: {' '.join(message.split())}", file=sys.stderr)
+    return 2 if isinstance(error, TyperException) else 1

@@ -150,20 +150,18 @@ def _read_piece(piece: Any, path: str, source: MatrixSource) -> list[Spill]:
     rows = source.read(piece)
     # our own formats refuse such values earlier and name the line
     gate.require_values(rows.X, lambda row: f"{source.path}: row {row} of the part {piece}")
-    if rows.split is None:
-        return [_spill_rows(path, rows, None)]
-    chosen = {split: np.flatnonzero(rows.split == split) for split in ("train", "test")}
+    parts: list[tuple[str, str | None, Rows]] = [(path, None, rows)]
+    if rows.split is not None:
+        chosen = {split: np.flatnonzero(rows.split == split) for split in ("train", "test")}
+        parts = [
+            (f"{path}-{split}", split, take_rows(rows, index))
+            for split, index in chosen.items()
+            if len(index)
+        ]
     return [
-        _spill_rows(f"{path}-{split}", take_rows(rows, index), split)
-        for split, index in chosen.items()
-        if len(index)
+        spill(to, part.X, split, labels.save_labels(to, part.y), save_names(to, part.names))
+        for to, split, part in parts
     ]
-
-
-def _spill_rows(path: str, rows: Rows, split: str | None) -> Spill:
-    return spill(
-        path, rows.X, split, labels.save_labels(path, rows.y), save_names(path, rows.names)
-    )
 
 
 def order_by_split(spills: Sequence[Spill]) -> tuple[list[Segment], list[Spill]]:

@@ -125,11 +125,11 @@ def test_every_selection_sees_its_folds_training_rows_only(home, monkeypatch):
     run = stages.select(store, "r", method="sparge-lpp", features=10, earlier=[graph])
     seen = []
 
-    def noted(selector, method, X, y, fitted=selection.fit_selector):
+    def noted(selector, method, X, y, usable=selection.usable):
         seen.append((method, X.shape[0], selector.get_params().get("graph")))
-        return fitted(selector, method, X, y)
+        return usable(selector, method, X, y)
 
-    monkeypatch.setattr(selection, "fit_selector", noted)
+    monkeypatch.setattr(selection, "usable", noted)
     stages.evaluate(run)
     assert {rows for _, rows, _ in seen} == {48}
     assert {given for *_, given in seen} == {None}
@@ -188,23 +188,23 @@ def test_a_killed_evaluation_goes_on_after_the_last_fold(home, monkeypatch):
     whole = finished(source, "sparge-lda", 10, out="whole")
     store, fits, done = whole.metadata["parameters"]["store"], [], []
 
-    def dies(selector, method, X, y, fitted=selection.fit_selector):
+    def dies(selector, method, X, y, usable=selection.usable):
         fits.append(method)
         if fits.count("sparge-lda") == 4:
             raise KeyboardInterrupt
-        return fitted(selector, method, X, y)
+        return usable(selector, method, X, y)
 
     run = stages.select(store, "killed", method="sparge-lda", features=10)
     with monkeypatch.context() as patched:
-        patched.setattr(selection, "fit_selector", dies)
+        patched.setattr(selection, "usable", dies)
         with pytest.raises(KeyboardInterrupt):
             stages.evaluate(run)
     again = Run.open_unfinished("killed")
     monkeypatch.setattr(
         selection,
-        "fit_selector",
-        lambda s, method, X, y, fitted=selection.fit_selector: (
-            done.append(method) or fitted(s, method, X, y)
+        "usable",
+        lambda s, method, X, y, usable=selection.usable: (
+            done.append(method) or usable(s, method, X, y)
         ),
     )
     stages.evaluate(again)
