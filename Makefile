@@ -4,8 +4,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 PARALLEL := --numprocesses 2 --dist loadfile
-# these wait for servers half of the time; in the order of the files, so that a long one is not last
-PROCESSES := --numprocesses 4 --dist loadfile --no-loadscope-reorder
+# these wait for servers a third of the time; in the order of the files, so that a long one is not last
+PROCESSES := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 # Python compiles a module where it is first imported, which is sooner than all of them at once. It
 # must keep what it compiled, because the tests start many processes.

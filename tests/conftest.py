@@ -2,7 +2,9 @@
 lie.
 """
 
+import atexit
 import os
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +78,14 @@ def allow_memory(monkeypatch):
 
 
 SERVERS = {"prefect", "prefect_server", "tls_cluster", "readme_folder"}
+
+
+def pytest_configure():
+    """Give the processes of the tests a folder that they share."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        folder = tempfile.TemporaryDirectory(prefix="bigfs-tests-")
+        atexit.register(folder.cleanup)
+        os.environ["BIGFS_TESTS_FOLDER"] = folder.name
 
 
 def pytest_collection_modifyitems(items):

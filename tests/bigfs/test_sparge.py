@@ -8,7 +8,14 @@ import pytest
 
 from bigfs import Matrix, SparGE, engine
 from bigfs.cutting_plane.columns import GatheredColumns
-from bigfs.cutting_plane.loop import Relaxation, cutting_plane, largest_scores
+from bigfs.cutting_plane.loop import (
+    Relaxation,
+    add_set,
+    certify,
+    cutting_plane,
+    initial_state,
+    largest_scores,
+)
 from bigfs.embedding.responses import lda, one_hot
 from bigfs.graph import affinity, knn
 from bigfs.result import NotConverged, Status, observed
@@ -58,6 +65,47 @@ def test_bounds_bracket_the_relaxation_and_meet(text, m):
     assert all(r["lower"] <= cuts.upper * (1 + 1e-12) for r in result.history)
     assert all(r["upper"] >= lower * (1 - 1e-12) for r in result.history)
     assert all(b["upper"] <= a["upper"] * (1 + 1e-9) for a, b in itertools.pairwise(result.history))
+
+
+@pytest.mark.parametrize("weights", [None, "some"])
+def test_inner_certificate_is_the_dense_one_of_the_gathered_columns(text, weights, rng):
+    X, y = text
+    omega = None if weights is None else rng.uniform(0.5, 2, X.shape[0])
+    T = lda(y, 4)
+    if omega is not None:
+        T = T - np.outer(omega, omega @ T / (omega @ omega))
+    problem = Relaxation(GatheredColumns(Matrix.from_array(X), T, omega), 6, 0.5)
+    [state] = certify([problem], [initial_state(problem)])
+    state = add_set(problem, state, state.next_set, "newton", 1e-9)
+    [state] = certify([problem], [state])
+    chosen, bound = problem.inner_certificate(state)
+
+    w = np.ones(X.shape[0]) if omega is None else omega
+    dense = X.toarray().astype(float)
+    Xc = w[:, None] * (dense - (w**2 @ dense) / (w @ w))
+    V = T - Xc[:, state.features] @ state.W
+    s = np.sum((Xc[:, state.gathered].T @ V) ** 2, axis=1)
+    best = np.argsort(-s, kind="stable")[:6]
+    np.testing.assert_array_equal(chosen, state.gathered[best])
+    a, b = np.vdot(V, T), np.vdot(V, V) + s[best].sum() / 0.5
+    assert bound == pytest.approx(a**2 / (2 * b), rel=1e-10)
+    assert len(state.gathered) > 6  # the second pass found others
+
+
+def test_cuts_inside_save_passes_and_end_at_the_same_optimum(text, monkeypatch):
+    X, y = text
+
+    def fitted():
+        problem = Relaxation(GatheredColumns(Matrix.from_array(X), lda(y, 4)), 8, 0.2)
+        return cutting_plane(problem, solver="newton", tol=1e-6, max_iter=100)
+
+    with_cuts = fitted()
+    monkeypatch.setattr(Relaxation, "is_cheap_inside", lambda self, state: False)
+    without = fitted()
+    assert with_cuts.converged
+    assert without.converged
+    assert len(with_cuts.history) < len(without.history)
+    assert with_cuts.value.upper == pytest.approx(without.value.upper, rel=2e-6)
 
 
 def test_the_relaxation_bounds_every_subset(text):

@@ -203,7 +203,7 @@ def test_a_gather_reads_only_the_chunks_that_hold_its_columns(store, monkeypatch
 @pytest.mark.process
 def test_a_worker_killed_in_a_pass_changes_nothing(store):
     corpus = storage.open(store)
-    whole = SparGE(n_features_to_select=30, tol=1e-3).fit(corpus.X, corpus.y)
+    whole = SparGE(n_features_to_select=30, tol=1e-6).fit(corpus.X, corpus.y)
     killed, passes = [], []
     with engine.cluster(workers=2, memory_limit="1GB") as client:
         first = min(client.run(os.getpid).values())
@@ -217,7 +217,7 @@ def test_a_worker_killed_in_a_pass_changes_nothing(store):
                 killed.append(first)
 
         with engine.progress(strike):
-            other = SparGE(n_features_to_select=30, tol=1e-3).fit(corpus.X, corpus.y)
+            other = SparGE(n_features_to_select=30, tol=1e-6).fit(corpus.X, corpus.y)
     assert killed
     np.testing.assert_array_equal(other.scores_, whole.scores_)
     assert other.result_.history == whole.result_.history
@@ -241,14 +241,14 @@ def die(name, record):
         os._exit(9)
 watch = die if sys.argv[3] == "dies" else note
 with observed(watch, Run.begin(sys.argv[2], {}).checkpoint("store")):
-    selector = SparGE(n_features_to_select=30, tol=1e-3).fit(corpus.X, corpus.y)
+    selector = SparGE(n_features_to_select=30, tol=1e-6).fit(corpus.X, corpus.y)
 print(*selector.selected_)
 """
 
 
 def test_a_process_killed_between_cuts_goes_on_without_repeating_one(store, tmp_path):
     corpus = storage.open(store)
-    whole = SparGE(n_features_to_select=30, tol=1e-3).fit(corpus.X, corpus.y)
+    whole = SparGE(n_features_to_select=30, tol=1e-6).fit(corpus.X, corpus.y)
     assert whole.n_iter_ > 5
 
     def run(how):

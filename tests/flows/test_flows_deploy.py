@@ -28,6 +28,7 @@ from tests.helpers.processes import (
     client,
     environment,
     free_port,
+    give_database,
     start,
     stop,
     until,
@@ -349,6 +350,7 @@ def test_serve_runs_by_its_schedule_behind_its_secret_and_takes_its_server_with_
     home = tmp_path / "served"
     home.mkdir()
     write_corpus(home / "corpus.jsonl", seed=3)
+    give_database(tmp_path / "prefect")
     port = free_port()
     url = f"http://127.0.0.1:{port}/api"
     env = environment(

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from flows import signals, stages
-from tests.helpers.processes import environment, until, write_corpus
+from tests.helpers.processes import environment, give_database, until, write_corpus
 
 pytestmark = pytest.mark.process
 
@@ -38,6 +38,7 @@ METHOD = [
 def home(tmp_path_factory):
     """A folder with a corpus and its store."""
     home = tmp_path_factory.mktemp("signals")
+    give_database(home / "prefect")
     stages.stage(
         write_corpus(home / "corpus.svm", seed=3, rows=9000),
         str(home / "s.zarr"),

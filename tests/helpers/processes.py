@@ -6,8 +6,10 @@ ports.
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -19,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import psutil
 import pytest
+from filelock import FileLock
 
 ROOT = Path(__file__).parents[2]
 # this and the next: what must never be found in a log or a run's files
@@ -147,9 +150,32 @@ def healthy(url):
     return False
 
 
+def give_database(home):
+    """Put an empty Prefect database into a folder.
+
+    Prefect takes ten seconds for it. It is made once for all processes of the tests.
+    """
+    template = Path(os.environ["BIGFS_TESTS_FOLDER"])
+    with FileLock(template / "lock"):
+        if not (template / "prefect.db").exists():
+            making = template / "making"
+            subprocess.run(
+                [sys.executable, "-m", "prefect", "server", "database", "upgrade", "--yes"],
+                env=environment(making),
+                check=True,
+                capture_output=True,
+            )
+            with contextlib.closing(sqlite3.connect(making / "prefect.db")) as database:
+                database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            os.rename(making / "prefect.db", template / "prefect.db")
+    home.mkdir(exist_ok=True)
+    shutil.copy(template / "prefect.db", home)
+
+
 @contextlib.contextmanager
 def prefect_process(home, auth=AUTH):
     """`prefect server start`, with a quick scheduler."""
+    give_database(home)
     port = free_port()
     url = f"http://127.0.0.1:{port}/api"
     server = environment(
