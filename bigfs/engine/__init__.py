@@ -9,14 +9,14 @@ Outside a `cluster(...)` block the user's current `distributed.Client` runs the 
 client they run serially in this process.
 """
 
+from dask.utils import format_bytes, parse_bytes
+
 from bigfs.engine.cache import clear_cache, get_cached, is_cached, load
 from bigfs.engine.clusters import ClusterLost, client, cluster, n_workers, quiet_dask
 from bigfs.engine.memory import (
     NotEnoughMemory,
-    format_bytes,
     limit_memory,
     memory_limit,
-    parse_bytes,
     peak_memory,
     require_memory,
 )

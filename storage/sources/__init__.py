@@ -109,7 +109,7 @@ def _construct(kind: Any, path: str, options: dict[str, Any]) -> Source:
         name: _convert_option(value, str(parameters[name].annotation), name)
         for name, value in options.items()
     }
-    return kind(path, **options)  # type: ignore[no-any-return]  # of a registry
+    return kind(path, **options)
 
 
 def _convert_option(value: Any, wanted: str, name: str) -> Any:

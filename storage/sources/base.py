@@ -235,7 +235,7 @@ def open_decompressed(path: str | Path) -> IO[bytes]:
         start = file.read(6)
     for magic, open_compressed in COMPRESSED.items():
         if start.startswith(magic):
-            return open_compressed(path, "rb")  # type: ignore[return-value, operator]  # the modules' types differ
+            return open_compressed(path, "rb")  # type: ignore[operator]  # the modules' types differ
     return open(path, "rb")
 
 

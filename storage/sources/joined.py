@@ -109,7 +109,7 @@ class Topics(MatrixSource):
         document = np.asarray(rows.y, dtype=np.int64)
         first, last = (
             np.searchsorted(topics.document, document, side) for side in ("left", "right")
-        )  # type: ignore[call-overload]  # sides
+        )  # sides
         labels = [
             tuple(sorted(topics.names[t] for t in topics.topic[a:b]))
             for a, b in zip(first, last, strict=True)

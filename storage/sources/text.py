@@ -207,11 +207,11 @@ class Text(TextSource):
             at, last = -1, "its first member"
             while (member := tar.next()) is not None:
                 tar.members.clear()  # type: ignore[attr-defined]  # it keeps a kilobyte for each
-                if tar.offset <= at:  # type: ignore[attr-defined]  # a negative size would lead back for ever
+                if tar.offset <= at:  # a negative size would lead back for ever
                     raise SourceError(
                         f"{self.path} is broken: the header of {_as_text(member.name)} is bad"
                     )
-                at, last = tar.offset, _as_text(member.name)  # type: ignore[attr-defined]  # the next header
+                at, last = tar.offset, _as_text(member.name)  # the next header
                 if _is_hidden(member.name):
                     continue
                 if member.issym():
@@ -228,7 +228,7 @@ class Text(TextSource):
                     yield member.name, 0, 0, member.linkname
                 elif member.isfile():
                     yield member.name, member.size, member.offset_data, ""
-            self._require_end(file, tar.offset, last)  # type: ignore[attr-defined]  # where the end should be
+            self._require_end(file, tar.offset, last)  # where the end should be
 
     def _require_end(self, file: io.BufferedReader, offset: int, last: str) -> None:
         """Refuse a tar that does not end with blocks of zeros.
