@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine, tiles
-from bigfs.tiles import Block, BlockTile, OnBlock, RowSubsetTile
+from bigfs.tiles import Block, BlockTile, OnBlock, OnGroup, RowSubsetTile
 from bigfs.types import AnyArray
 from bigfs.validation import check_block, require_magnitude
 
@@ -342,6 +342,51 @@ class Matrix:
         self.passes += 1
         return engine.reduce_tiles(
             OnBlock(fn), over, *shared, each=each, local=self.local, label=label
+        )
+
+    def reduce_row_groups(
+        self,
+        fn: Callable[..., Any],
+        n_groups: int,
+        *shared: Any,
+        each: Sequence[Sequence[Any]] = (),
+        label: str | None = None,
+    ) -> Any:
+        """Sum a function over the tiles of rows, with fewer and larger tasks.
+
+        It is `reduce_rows` for large results: a task sums them over consecutive tiles, so that few
+        of them exist at a time.
+
+        Parameters
+        ----------
+        fn : callable
+            Called as ``fn(block, start, stop, *each_i, *shared)``, as in `reduce_rows`.
+        n_groups : int
+            Largest number of tasks. The rounding of the sum depends on it, and not on the workers.
+        *shared : object
+            Arguments that are the same for every tile.
+        each : sequence of sequence, default=()
+            Arguments with one value per tile, in the order of the tiles.
+        label : str or None, default=None
+            Name of the step in the progress display. None shows no progress.
+
+        Returns
+        -------
+        object
+            The sum of the results. The matrix is read once.
+        """
+        over = self.require_row_tiles()
+        self.passes += 1
+        size = -(-len(over) // n_groups)
+        starts = range(0, len(over), size)
+        own = list(zip(*each, strict=True)) if each else [()] * len(over)
+        return engine.reduce_tiles(
+            OnGroup(fn),
+            [over[a : a + size] for a in starts],
+            *shared,
+            each=[[own[a : a + size] for a in starts]],
+            local=self.local,
+            label=label,
         )
 
     def require_row_tiles(self) -> Sequence[Any]:

@@ -82,6 +82,23 @@ class OnBlock:
         return self.fn(engine.load(tile), tile.start, tile.stop, *operands)
 
 
+class OnGroup:
+    """Turn a function of a block into a function of a group of tiles, which sums its results."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = OnBlock(fn)
+        self.__name__ = self.fn.__name__
+
+    def __call__(
+        self, group: Sequence[Any], each: Sequence[tuple[Any, ...]], *shared: Any
+    ) -> AnyArray:
+        first, *others = zip(group, each, strict=True)
+        total: AnyArray = self.fn(first[0], *first[1], *shared)
+        for tile, own in others:
+            total += self.fn(tile, *own, *shared)
+        return total
+
+
 # --- functions of a block ---------------------------------------------------------------------
 
 

@@ -8,13 +8,17 @@ over the u gathered columns. When columns are added, only their own products are
 
 With weights ω of the samples, Xc is diag(ω)(X − 1μᵀ) with μ the weighted means. Nothing is centered
 in place: XcᵀV = Xᵀ `center`(V).
+
+`GatheredColumns` holds the columns and the response in this process. `TiledColumns`
+(`bigfs.cutting_plane.tiled_columns`) leaves them in the tiles of rows.
 """
 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,15 +34,33 @@ STRIP_ROWS = 256  # samples written out as dense rows at a time
 ROUNDING = 1e-12
 
 
-class GatheredColumns:
-    """The gathered columns of X, with G, B and the means of the columns.
+class Residual(NamedTuple):
+    """The residual V = T − XcW of some weights."""
+
+    V: FloatArray | None  # n × r, made so that XcᵀV = XᵀV; None if only tasks make it, by tile
+    a: float  # tr(VᵀT)
+    norm2: float  # ‖V‖²
+
+
+class Products(NamedTuple):
+    """The products of new columns with all columns, not centered."""
+
+    gram: FloatArray  # u × new: Zᵀ diag(ω²) Z_new
+    sums: FloatArray  # new: Z_newᵀω²
+    B: FloatArray  # new × r: Z_newᵀ `center`(T)
+
+
+class Columns(ABC):
+    """G, B and the means of gathered columns. A subclass computes their products.
 
     Parameters
     ----------
     X : Matrix of shape (n, d)
         The samples.
-    T : ndarray of shape (n, r)
-        The response.
+    r : int
+        Width of the response T.
+    T_norm2 : float
+        ‖T‖².
     omega : ndarray of shape (n,), default=None
         Weights ω of the samples. None means that all are one.
 
@@ -46,8 +68,6 @@ class GatheredColumns:
     ----------
     features : ndarray of shape (u,)
         Indices of the gathered columns, increasing.
-    Z : csc_array of shape (n, u)
-        The gathered columns, not centered.
     mu : ndarray of shape (u,)
         Their means.
     G, B : ndarray of shape (u, u) and (u, r)
@@ -56,18 +76,25 @@ class GatheredColumns:
         Mask of the constant columns.
     """
 
-    def __init__(self, X: Matrix, T: FloatArray, omega: FloatArray | None = None) -> None:
-        self.X, self.T = X, T
+    def __init__(self, X: Matrix, r: int, T_norm2: float, omega: FloatArray | None) -> None:
+        self.X, self.r, self.T_norm2 = X, r, T_norm2
         self.uniform = omega is None
         self.omega = np.ones(X.shape[0]) if omega is None else omega
         self.omega_norm2 = float(self.omega @ self.omega)
         self._passes_before = X.passes
         self.features: IntArray = np.empty(0, dtype=np.int64)
-        self.Z = sp.csc_array((X.shape[0], 0), dtype=np.float32)
         self.mu: FloatArray = np.empty(0)
         self.G: FloatArray = np.empty((0, 0))
-        self.B: FloatArray = np.empty((0, T.shape[1]))
+        self.B: FloatArray = np.empty((0, r))
         self.constant: BoolArray = np.empty(0, dtype=bool)
+
+    @abstractmethod
+    def _products(self, union: IntArray, new: IntArray) -> Products:
+        """Return the products of the columns `new` with those of `union`, which includes them."""
+
+    @abstractmethod
+    def residual(self, W: FloatArray, features: IntArray) -> Residual:
+        """Return the residual for the weights W of gathered features."""
 
     @property
     def passes(self) -> int:
@@ -79,18 +106,14 @@ class GatheredColumns:
         new = np.setdiff1d(features, self.features)
         if not len(new):
             return
-        Z_new = self.X.columns(new)
-        Z_new.sort_indices()
         union = np.union1d(self.features, new)
         old_positions = np.searchsorted(union, self.features)
         new_positions = np.searchsorted(union, new)
         order = np.argsort(np.append(old_positions, new_positions))  # of [old, new] in the union
 
-        Z = sp.csc_array(sp.hstack([self.Z, Z_new], format="csc")[:, order])
-        mu_new = (Z_new.T @ self.omega**2) / self.omega_norm2
+        G_new, sums, B_new = self._products(union, new)
+        mu_new = sums / self.omega_norm2
         mu = np.append(self.mu, mu_new)[order]
-
-        G_new = sparse_gram(self._weighted(Z), self._weighted(Z_new))  # u × new
         diagonal = (new_positions, np.arange(len(new)))
         sums_of_squares = G_new[diagonal]
         G_new -= self.omega_norm2 * np.outer(mu, mu_new)
@@ -103,28 +126,11 @@ class GatheredColumns:
         G[:, new_positions] = G_new
         G[new_positions] = G_new.T
 
-        B_new = np.where(constant_new[:, None], 0, Z_new.T @ self.center(self.T))
+        B_new[constant_new] = 0
         B = np.concatenate([self.B, B_new])[order]
 
-        self.features, self.Z, self.mu, self.constant = union, Z, mu, constant
+        self.features, self.mu, self.constant = union, mu, constant
         self.G, self.B = G, B
-
-    def center(self, V: FloatArray) -> FloatArray:
-        """Return ω(V − ω(ωᵀV)/‖ω‖²), with which XcᵀV = Xᵀ `center`(V)."""
-        return self.omega[:, None] * (V - np.outer(self.omega, self.omega @ V / self.omega_norm2))
-
-    def _weighted(self, Z: Any) -> Any:
-        """Return diag(ω) Z."""
-        if self.uniform:
-            return Z
-        return sp.csc_array((Z.data * self.omega[Z.indices], Z.indices, Z.indptr), shape=Z.shape)
-
-    def residual(self, W: FloatArray, features: IntArray) -> FloatArray:
-        """Return V = T − XcW for the weights W of gathered features."""
-        positions = self.positions(features)
-        W_gathered = np.zeros((len(self.features), W.shape[1]))
-        W_gathered[positions] = W
-        return self.T - self.omega[:, None] * (self.Z @ W_gathered - self.mu[positions] @ W)
 
     def gram(self, features: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return G and B of gathered features."""
@@ -138,14 +144,67 @@ class GatheredColumns:
         return np.searchsorted(self.features, features)
 
 
-def sparse_gram(Z: Any, Z_new: Any) -> FloatArray:
+class GatheredColumns(Columns):
+    """The gathered columns of X and the response, in this process.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The samples.
+    T : ndarray of shape (n, r)
+        The response.
+    omega : ndarray of shape (n,), default=None
+        Weights ω of the samples. None means that all are one.
+
+    Attributes
+    ----------
+    Z : csc_array of shape (n, u)
+        The gathered columns, not centered.
+    """
+
+    def __init__(self, X: Matrix, T: FloatArray, omega: FloatArray | None = None) -> None:
+        super().__init__(X, T.shape[1], float(np.vdot(T, T)), omega)
+        self.T = T
+        self.Z = sp.csc_array((X.shape[0], 0), dtype=np.float32)
+
+    def _products(self, union: IntArray, new: IntArray) -> Products:
+        Z_new = self.X.columns(new)
+        Z_new.sort_indices()
+        order = np.argsort(np.append(self.features, new))
+        self.Z = sp.csc_array(sp.hstack([self.Z, Z_new], format="csc")[:, order])
+        return Products(
+            sparse_gram(self._weighted(self.Z), self._weighted(Z_new)),
+            Z_new.T @ self.omega**2,
+            Z_new.T @ self.center(self.T),
+        )
+
+    def residual(self, W: FloatArray, features: IntArray) -> Residual:
+        """Return the residual for the weights W of gathered features."""
+        positions = self.positions(features)
+        W_gathered = np.zeros((len(self.features), W.shape[1]))
+        W_gathered[positions] = W
+        V = self.T - self.omega[:, None] * (self.Z @ W_gathered - self.mu[positions] @ W)
+        return Residual(self.center(V), float(np.vdot(V, self.T)), float(np.vdot(V, V)))
+
+    def center(self, V: FloatArray) -> FloatArray:
+        """Return ω(V − ω(ωᵀV)/‖ω‖²), with which XcᵀV = Xᵀ `center`(V)."""
+        return self.omega[:, None] * (V - np.outer(self.omega, self.omega @ V / self.omega_norm2))
+
+    def _weighted(self, Z: Any) -> Any:
+        """Return diag(ω) Z."""
+        if self.uniform:
+            return Z
+        return sp.csc_array((Z.data * self.omega[Z.indices], Z.indices, Z.indptr), shape=Z.shape)
+
+
+def sparse_gram(Z: Any, Z_new: Any, threads: int | None = None) -> FloatArray:
     """Return ZᵀZ_new, dense, for csc columns with sorted samples.
 
     Each entry is summed sample after sample. Its bits therefore do not depend on the other columns
     of the call, nor on which of the two columns is in Z.
     """
     rows = Z_new.tocsr()
-    out, threads = np.zeros((Z.shape[1], Z_new.shape[1])), os.cpu_count() or 1
+    out, threads = np.zeros((Z.shape[1], Z_new.shape[1])), threads or os.cpu_count() or 1
     by_column, by_row = (Z.indptr, Z.indices, Z.data), (rows.indptr, rows.indices, rows.data)
     is_dense = Z_new.nnz > DENSE_SHARE * Z_new.shape[0] * Z_new.shape[1]
     kernel = _gram_by_strips if is_dense else _gram_by_entries

@@ -31,9 +31,10 @@ import scipy.sparse as sp
 from numba import njit
 
 from bigfs.cutting_plane import master_solvers
-from bigfs.cutting_plane.columns import GatheredColumns
+from bigfs.cutting_plane.columns import Columns, Residual
 from bigfs.cutting_plane.elimination import Elimination, eliminate
 from bigfs.cutting_plane.restricted_master import Factor, RestrictedMaster
+from bigfs.cutting_plane.tiled_columns import TiledColumns
 from bigfs.linalg.prox import row_norms
 from bigfs.result import Record, Result, Status, iterate
 from bigfs.types import FloatArray, IntArray
@@ -62,9 +63,9 @@ class Relaxation:
     Several relaxations may share `data`.
     """
 
-    def __init__(self, data: GatheredColumns, m: int, gamma: float) -> None:
+    def __init__(self, data: Columns, m: int, gamma: float) -> None:
         self.data, self.m, self.gamma = data, m, gamma
-        self.T_norm2 = float(np.vdot(data.T, data.T))
+        self.T_norm2 = data.T_norm2
         self.last_factor: tuple[IntArray, Factor] | None = None  # and the features it stands for
 
     def master(self, sets: Sequence[IntArray]) -> tuple[RestrictedMaster, IntArray]:
@@ -96,14 +97,10 @@ class Relaxation:
         G, B = self.data.gram(features)
         return features, eliminate(G, B, self.T_norm2, self.gamma, pauses=(self.m,))
 
-    def lower_bound(self, V: FloatArray, s: FloatArray) -> float:
-        """Return the bound that V gives, with its m largest s_j."""
-        return self._bound(float(np.vdot(V, self.data.T)), float(np.vdot(V, V)), s)
-
-    def _bound(self, a: float, V_norm2: float, s: FloatArray) -> float:
+    def lower_bound(self, residual: Residual, s: FloatArray) -> float:
         """Return a²/(2b), a = tr(VᵀT), b = ‖V‖² + (Σ of the m largest s_j)/γ."""
-        b = V_norm2 + float(s.sum()) / self.gamma
-        return a**2 / (2 * b) if b > 0 else 0.0
+        b = residual.norm2 + float(s.sum()) / self.gamma
+        return residual.a**2 / (2 * b) if b > 0 else 0.0
 
     def inner_certificate(self, state: CuttingPlaneState) -> tuple[IntArray, float]:
         """Return the next set among the gathered features, and a bound of the relaxation on them.
@@ -117,15 +114,15 @@ class Relaxation:
         s = row_norms(C) ** 2
         best = np.argsort(-s, kind="stable")[: self.m]
         a = self.T_norm2 - float(np.vdot(B[positions], state.W))
-        bound = self._bound(a, a - float(np.vdot(state.W, C[positions])), s[best])
-        return state.gathered[best], bound
+        residual = Residual(None, a, a - float(np.vdot(state.W, C[positions])))
+        return state.gathered[best], self.lower_bound(residual, s[best])
 
     def is_cheap_inside(self, state: CuttingPlaneState) -> bool:
         """Return whether a cut on the gathered columns takes less than twice the time of a pass.
 
         Both are predicted from counts alone, so the answer does not depend on a clock.
         """
-        u, r = len(state.gathered), self.data.T.shape[1]
+        u, r = len(state.gathered), self.data.r
         cut = FACTOR_SECONDS * u**3 + PRODUCT_SECONDS * u**2 * (r + 3)
         one_pass = PASS_SECONDS + ENTRY_SECONDS * self.data.X.nnz * (r + 4)
         return cut < 2 * one_pass
@@ -135,19 +132,25 @@ class Relaxation:
 
 
 def largest_scores(
-    problems: Sequence[Relaxation], residuals: Sequence[FloatArray]
+    problems: Sequence[Relaxation],
+    states: Sequence[CuttingPlaneState],
+    residuals: Sequence[Residual],
 ) -> list[tuple[IntArray, FloatArray]]:
     """Return, for each problem, the features of the m largest s_j = ‖(XcᵀV)_j‖², and these s_j.
 
     They come best first. One pass over X serves all problems.
     """
-    X, sizes = problems[0].data.X, [problem.m for problem in problems]
-    V = np.hstack([problem.data.center(V) for problem, V in zip(problems, residuals, strict=True)])
-    ends = np.cumsum([V.shape[1] for V in residuals])
-    if X.column_tiles:
-        tiles = X.map_columns(_largest_of_tile, V, ends, sizes, label="scores")
+    data, sizes = problems[0].data, [problem.m for problem in problems]
+    ends = np.cumsum([problem.data.r for problem in problems])
+    if isinstance(data, TiledColumns):
+        products = data.residual_products([(state.features, state.W) for state in states])
+        tiles = [_largest(_group_norms2(products, ends), 0, sizes)]
     else:
-        tiles = [_largest(_group_norms2(X.T @ V, ends), 0, sizes)]
+        V = np.hstack([residual.V for residual in residuals if residual.V is not None])
+        if data.X.column_tiles:
+            tiles = data.X.map_columns(_largest_of_tile, V, ends, sizes, label="scores")
+        else:
+            tiles = [_largest(_group_norms2(data.X.T @ V, ends), 0, sizes)]
     result = []
     for k, m in enumerate(sizes):
         features = np.concatenate([tile[k][0] for tile in tiles])
@@ -244,7 +247,7 @@ def contains(sets: Sequence[IntArray], features: IntArray) -> bool:
 def initial_state(problem: Relaxation) -> CuttingPlaneState:
     """Return the state at V = T, without any set. The first pass gives the first one."""
     empty = np.empty(0, dtype=np.int64)
-    W = np.empty((0, problem.data.T.shape[1]))
+    W = np.empty((0, problem.data.r))
     return CuttingPlaneState((), np.empty(0), empty, W, empty, empty, problem.T_norm2 / 2, 0.0)
 
 
@@ -303,14 +306,14 @@ def certify(
         problem.data.residual(state.W, state.features)
         for problem, state in zip(problems, states, strict=True)
     ]
-    scores = largest_scores(problems, residuals)
+    scores = largest_scores(problems, states, residuals)
     return [
         state._replace(
             next_set=next_set,
             gathered=np.union1d(state.gathered, next_set),
-            lower=max(state.lower, problem.lower_bound(V, s)),
+            lower=max(state.lower, problem.lower_bound(residual, s)),
         )
-        for problem, state, V, (next_set, s) in zip(
+        for problem, state, residual, (next_set, s) in zip(
             problems, states, residuals, scores, strict=True
         )
     ]

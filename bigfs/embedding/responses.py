@@ -28,7 +28,12 @@ def one_hot(codes: IntArray, c: int) -> FloatArray:
 
 
 def lda(codes: IntArray, c: int) -> FloatArray:
-    """Return T (n × c−1) of linear discriminant analysis, in closed form.
+    """Return T (n × c−1) of linear discriminant analysis, in closed form."""
+    return lda_factor(codes, c)[codes]
+
+
+def lda_factor(codes: IntArray, c: int) -> FloatArray:
+    """Return C (c × c−1) with T = YC for the indicators Y of the classes.
 
     S = Y(YᵀY)⁻¹Yᵀ, taken between the centered indicators. The factor H = (I − 11ᵀ/n) Y diag(n_c)^-½
     has c − 1 singular values, and all are one. So T = Y diag(n_c)^-½ U, with U an orthonormal basis
@@ -40,7 +45,7 @@ def lda(codes: IntArray, c: int) -> FloatArray:
     root = np.sqrt(sizes)
     basis = np.linalg.qr(np.column_stack([root, np.eye(c)[:, : c - 1]]))[0]
     U = basis[:, 1:] * np.sign(np.diag(basis)[1:] + 0.5)  # signs that do not depend on LAPACK
-    return (U / root[:, None])[codes]
+    return U / root[:, None]
 
 
 def pca(X: Matrix, r: int, *, tol: float = 1e-3, seed: int = 0) -> FloatArray:
@@ -85,6 +90,22 @@ def cca(Y: FloatArray) -> FloatArray:
     if s.size == 0 or s[0] <= 0:
         raise ValueError("the targets are constant: cca needs targets that vary")
     return spectral.fix_signs(U[:, s > NEGLIGIBLE * s[0]])
+
+
+def cca_factor(Y: sp.csr_array) -> tuple[FloatArray, FloatArray]:
+    """Return C (q × rank) and the shift with which T = YC − 1 shiftᵀ, for sparse targets Y (n × q).
+
+    They come from the q × q matrix YcᵀYc. Its small eigenvalues are less exact than singular values
+    of Yc, so directions below the square root of `NEGLIGIBLE` are dropped.
+    """
+    means = np.asarray(Y.mean(axis=0)).ravel()
+    squares, vectors = np.linalg.eigh((Y.T @ Y).toarray() - Y.shape[0] * np.outer(means, means))
+    squares, vectors = squares[::-1], vectors[:, ::-1]
+    if not len(squares) or squares[0] <= 0:
+        raise ValueError("the targets are constant: cca needs targets that vary")
+    kept = squares > NEGLIGIBLE * squares[0]
+    C = spectral.fix_signs(vectors[:, kept]) / np.sqrt(squares[kept])
+    return C, means @ C
 
 
 def lpp(A: sp.csr_array, r: int) -> FloatArray:

@@ -20,8 +20,9 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from threadpoolctl import threadpool_limits
 
-from bigfs.cutting_plane.columns import ROUNDING, GatheredColumns
+from bigfs.cutting_plane.columns import ROUNDING, Columns, GatheredColumns
 from bigfs.cutting_plane.loop import CuttingPlaneState, Relaxation, cutting_plane, solve_jointly
+from bigfs.cutting_plane.tiled_columns import SUMS_BYTES, FactoredResponse, TiledColumns
 from bigfs.embedding import responses
 from bigfs.graph import Neighbors, affinity, knn
 from bigfs.graph.hypergraph import neighbor_hyperedges
@@ -31,6 +32,7 @@ from bigfs.result import Result
 from bigfs.selectors.base import N_FEATURES, Selector, at_least_two, labels_of
 from bigfs.types import FloatArray
 
+LARGE_RESPONSE = 32 << 20  # bytes of T from which it is made tile by tile
 TIE_BREAK = 1e-12  # by which equal costs of elimination are set apart, relative and per rank
 
 
@@ -194,6 +196,8 @@ class SparGE(Selector):
         self.tol = tol
         self.max_iter = max_iter
 
+    _in_tiles = True  # a large response is made tile by tile
+
     @property
     def _supervised(self) -> bool:  # type: ignore[override]  # elsewhere a constant of the class
         return self.embedding in ("lda", "cca", "sda")
@@ -277,17 +281,31 @@ class SparGE(Selector):
 
     # --- the problem ---
 
-    def _data(self, X: Matrix, y: Any) -> GatheredColumns:
+    def _data(self, X: Matrix, y: Any) -> Columns:
         """Return the data of the regression, without any column yet."""
+        if (factored := self._factored_response(X, y)) is not None:
+            return TiledColumns(*factored)
         X, T, omega = self._response(X, y)
         if not T.any():
             raise ValueError(
                 f"the embedding {self.embedding!r} is empty, because nothing "
                 f"separates the samples: check X and y"
             )
+        if self._is_large(X, T.shape[1]):
+            response = FactoredResponse(T, None, np.zeros(T.shape[1]), float(np.vdot(T, T)))
+            return TiledColumns(X, response, omega)
         return GatheredColumns(X, T, omega)
 
-    def _gamma(self, data: GatheredColumns, y: Any) -> float:
+    def _is_large(self, X: Matrix, r: int) -> bool:
+        """Return whether the response is too large to be whole in one process.
+
+        The rule uses the shape alone, so that the answer does not depend on the memory limit.
+        """
+        n, d = X.shape
+        has_room = 8 * d * r <= SUMS_BYTES // 8
+        return self._in_tiles and bool(X.row_tiles) and has_room and 8 * n * r > LARGE_RESPONSE
+
+    def _gamma(self, data: Columns, y: Any) -> float:
         """Return γ, which is given in units of the samples' mean squared distance to their mean."""
         return self.gamma * total_variance(data.X)
 
@@ -318,6 +336,23 @@ class SparGE(Selector):
 
     # --- the response ---
 
+    def _factored_response(self, X: Matrix, y: Any) -> tuple[Matrix, FactoredResponse] | None:
+        """Return the samples that take part, and T of large lda and cca as factors, else None."""
+        if self.embedding == "lda":
+            classes, codes = at_least_two(y)
+            n, c = int(y.is_labeled.sum()), len(classes)
+            if not self._is_large(X, c - 1):
+                return None
+            C, codes = responses.lda_factor(codes[y.is_labeled], c), codes[y.is_labeled]
+            Y = sp.csr_array((np.ones(n), codes, np.arange(n + 1)), shape=(n, c))
+            norm2 = float(np.bincount(codes, minlength=c) @ row_norms(C) ** 2)
+            labeled_X = X if n == X.shape[0] else X.take_rows(y.is_labeled)
+            return labeled_X, FactoredResponse(Y, C, np.zeros(c - 1), norm2)
+        if self.embedding == "cca" and sp.issparse(y) and self._is_large(X, y.shape[1]):
+            C, shift = responses.cca_factor(y)
+            return X, FactoredResponse(y, C, shift, float(C.shape[1]))
+        return None
+
     def _response(self, X: Matrix, y: Any) -> tuple[Matrix, FloatArray, FloatArray | None]:
         """Return the samples that take part, T, and the weights ω of their residuals.
 
@@ -328,7 +363,7 @@ class SparGE(Selector):
             labeled_X = X if y.is_labeled.all() else X.take_rows(y.is_labeled)
             return labeled_X, responses.lda(codes[y.is_labeled], len(classes)), None
         if self.embedding == "cca":
-            return X, responses.cca(y), None
+            return X, responses.cca(y.toarray() if sp.issparse(y) else y), None
         if self.embedding == "hsl" and y is not None:
             return X, responses.hsl_labels(y), None
         if self.embedding == "pca":
@@ -371,6 +406,8 @@ class SparGE(Selector):
         """
         if self.embedding not in ("cca", "hsl"):
             return super()._check_y(y, is_coded)
+        if sp.issparse(y) and self.embedding == "cca":
+            return sp.csr_array(y, dtype=np.float64)
         y = y.toarray() if sp.issparse(y) else np.asarray(y)
         y = y if y.ndim == 2 and y.shape[1] > 1 else y.ravel()
         if y.ndim == 2 or (np.issubdtype(y.dtype, np.floating) and np.any(y != np.round(y))):

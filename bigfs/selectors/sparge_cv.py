@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import solve
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from bigfs.cutting_plane.columns import GatheredColumns
+from bigfs.cutting_plane.columns import Columns, GatheredColumns
 from bigfs.cutting_plane.loop import CuttingPlaneState, Relaxation, solve_jointly
 from bigfs.selectors.sparge import SparGE, total_variance
 from bigfs.types import FloatArray, IntArray
@@ -180,13 +180,16 @@ class SparGECV(SparGE):
         self.tol = tol
         self.max_iter = max_iter
 
+    _in_tiles = False  # the folds weigh the samples of one response
+
     def _validate_params(self) -> None:
         super()._validate_params()
         gammas = np.asarray(self.gammas).ravel()
         if not len(gammas) or not np.issubdtype(gammas.dtype, np.number) or not gammas.min() > 0:
             raise ValueError(f"gammas must hold one or more positive numbers; got {self.gammas}")
 
-    def _gamma(self, data: GatheredColumns, y: Any) -> float:
+    def _gamma(self, data: Columns, y: Any) -> float:
+        assert isinstance(data, GatheredColumns)
         m = self._count(data.X.shape[1])
         gammas = np.asarray(self.gammas, dtype=np.float64).ravel()
         unit = total_variance(data.X)
@@ -245,6 +248,7 @@ def _loss(
     The ridge has the best of the penalties.
     """
     training, is_test = problem.data, problem.data.omega == 0
+    assert isinstance(training, GatheredColumns)
     features, elimination = problem.eliminate_to_m(state)
     chosen = np.sort(features[elimination.order[: problem.m]])
     positions, (G, B) = training.positions(chosen), training.gram(chosen)

@@ -5,10 +5,14 @@ columns.
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
-from bigfs import Matrix
+from bigfs import Matrix, SparGE
 from bigfs.cutting_plane import columns
 from bigfs.cutting_plane.columns import GatheredColumns, sparse_gram
+from bigfs.cutting_plane.tiled_columns import FactoredResponse, TiledColumns
+from bigfs.embedding.responses import lda, lda_factor, one_hot
+from bigfs.selectors import sparge
 
 
 @pytest.mark.parametrize("density", [0.01, 0.2, 1.0])
@@ -52,9 +56,61 @@ def test_gathered_columns_do_not_depend_on_the_order_of_adding(rng, weights):
     np.testing.assert_allclose(in_two_calls.B, Xc.T @ T, atol=1e-12)
     np.testing.assert_allclose(dense.T @ in_two_calls.center(T), Xc.T @ T, atol=1e-12)
     W = rng.normal(size=(2, 3))
-    np.testing.assert_allclose(
-        in_two_calls.residual(W, np.array([5, 29])), T - Xc[:, [1, 3]] @ W, atol=1e-12
-    )
+    V, residual = T - Xc[:, [1, 3]] @ W, in_two_calls.residual(W, np.array([5, 29]))
+    np.testing.assert_allclose(dense.T @ residual.V, Xc.T @ V, atol=1e-12)
+    assert residual.a == pytest.approx(np.vdot(V, T))
+    assert residual.norm2 == pytest.approx(np.vdot(V, V))
     G, B = in_two_calls.gram(np.array([5, 29]))
     np.testing.assert_allclose(G, (Xc.T @ Xc)[np.ix_([1, 3], [1, 3])], atol=1e-12)
     np.testing.assert_allclose(B, (Xc.T @ T)[[1, 3]], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("weights", "is_factored"), [(None, True), (None, False), ("some", False)]
+)
+def test_tiled_columns_are_those_in_memory(text, rng, weights, is_factored):
+    X, y = text
+    omega = None if weights is None else rng.uniform(0.5, 2, X.shape[0])
+    T = lda(y, 4)
+    if is_factored:
+        Y = sp.csr_array(one_hot(y, 4))
+        response = FactoredResponse(Y, lda_factor(y, 4), np.zeros(3), 3.0)
+    else:
+        response = FactoredResponse(T, None, np.zeros(3), float(np.vdot(T, T)))
+    matrix = Matrix.from_array(X, tile_rows=17)
+    whole, tiled = GatheredColumns(matrix, T, omega), TiledColumns(matrix, response, omega)
+    for features in (np.array([3, 5, 40]), np.array([1, 3, 60, 79]), np.array([5])):
+        for data in (whole, tiled):
+            data.add(features)
+        for name in ("features", "mu", "G", "B", "constant"):
+            np.testing.assert_allclose(getattr(tiled, name), getattr(whole, name), atol=1e-12)
+    weights_of = [(np.array([1, 5, 60]), rng.normal(size=(3, 3))), (np.array([3]), np.ones((1, 3)))]
+    residuals = [whole.residual(W, features) for features, W in weights_of]
+    products = tiled.residual_products(weights_of)
+    for k, ((features, W), residual) in enumerate(zip(weights_of, residuals, strict=True)):
+        expected = X.T @ residual.V
+        np.testing.assert_allclose(products[:, 3 * k : 3 * k + 3], expected, atol=1e-12)
+        tiled_residual = tiled.residual(W, features)
+        assert tiled_residual.a == pytest.approx(residual.a)
+        assert tiled_residual.norm2 == pytest.approx(residual.norm2)
+
+
+@pytest.mark.parametrize("embedding", ["lda", "cca", "lpp", "sda"])
+def test_a_response_in_tiles_gives_the_same_features(text, embedding, monkeypatch):
+    X, y = text
+    if embedding == "sda":
+        y = np.where(np.arange(len(y)) % 3 == 0, y, -1)
+    if embedding == "cca":
+        y = sp.csr_array(one_hot(y, 4) + (np.arange(480).reshape(-1, 4)% 7 == 0))
+    matrix = Matrix.from_array(X, tile_rows=17)
+    selector = SparGE(embedding=embedding, n_features_to_select=9, tol=1e-6)
+    whole = clone(selector).fit(matrix, y)
+    monkeypatch.setattr(sparge, "LARGE_RESPONSE", 0)
+    gathers = []
+    monkeypatch.setattr(
+        TiledColumns, "add", lambda self, f, add=TiledColumns.add: (gathers.append(f), add(self, f))
+    )
+    tiled = clone(selector).fit(matrix, y)
+    assert gathers
+    np.testing.assert_array_equal(tiled.selected_, whole.selected_)
+    np.testing.assert_allclose(tiled.scores_, whole.scores_, rtol=1e-6, atol=1e-12)

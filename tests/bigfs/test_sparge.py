@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bigfs import Matrix, SparGE, engine
-from bigfs.cutting_plane.columns import GatheredColumns
+from bigfs.cutting_plane.columns import GatheredColumns, Residual
 from bigfs.cutting_plane.loop import (
     Relaxation,
     add_set,
@@ -168,7 +168,9 @@ def test_weighted_samples_equal_a_dense_weighted_problem(text):
     mean = omega**2 @ dense / np.sum(omega**2)
     weighted = omega[:, None] * (dense - mean)
     data = GatheredColumns(Matrix.from_array(X), T, omega)
-    [(index, s)] = largest_scores([Relaxation(data, 5, 0.5)], [T])
+    problem = Relaxation(data, 5, 0.5)
+    residual = Residual(data.center(T), 0.0, 0.0)
+    [(index, s)] = largest_scores([problem], [initial_state(problem)], [residual])
     np.testing.assert_allclose(
         s, np.sort(np.sum((weighted.T @ T) ** 2, axis=1))[::-1][:5], rtol=1e-9
     )
@@ -178,7 +180,10 @@ def test_weighted_samples_equal_a_dense_weighted_problem(text):
     np.testing.assert_allclose(data.G, Z.T @ Z, atol=1e-9)
     np.testing.assert_allclose(data.B, Z.T @ T, atol=1e-9)
     W = rng.normal(size=(5, 2))
-    np.testing.assert_allclose(data.residual(W, data.features), T - Z @ W, atol=1e-9)
+    V, residual = T - Z @ W, data.residual(W, data.features)
+    np.testing.assert_allclose(dense.T @ residual.V, weighted.T @ V, atol=1e-9)
+    assert residual.a == pytest.approx(np.vdot(V, T))
+    assert residual.norm2 == pytest.approx(np.vdot(V, V))
 
 
 def test_scale_of_the_data_does_not_matter(text):

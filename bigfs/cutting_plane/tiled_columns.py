@@ -1,0 +1,187 @@
+"""The products of gathered columns where neither they nor the response fit into one process.
+
+The columns stay in the tiles of rows. A task makes the rows of T and of V that it needs, so nothing
+of size n × r exists as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs.cutting_plane.columns import Columns, Products, Residual, sparse_gram
+from bigfs.matrix import Matrix
+from bigfs.types import AnyArray, FloatArray, IntArray
+
+# Bytes of all sums that tasks return in one pass. It sets how many tiles a task adds up.
+SUMS_BYTES = 512 << 20
+
+
+@dataclass(frozen=True)
+class FactoredResponse:
+    """The response T = YC − 1shiftᵀ, whose rows are computed when they are needed.
+
+    Parameters
+    ----------
+    Y : csr_array of shape (n, q), or ndarray of shape (n, r)
+        Indicators or targets; without C, the response itself.
+    C : ndarray of shape (q, r), or None
+        The factor.
+    shift : ndarray of shape (r,)
+        What is taken from each row.
+    norm2 : float
+        ‖T‖².
+    """
+
+    Y: Any
+    C: FloatArray | None
+    shift: FloatArray
+    norm2: float
+
+
+class TiledColumns(Columns):
+    """Products of the gathered columns, from passes over the tiles of rows.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The samples, with tiles of rows.
+    response : FactoredResponse
+        The response T (n × r).
+    omega : ndarray of shape (n,), default=None
+        Weights ω of the samples. None means that all are one.
+    """
+
+    def __init__(
+        self, X: Matrix, response: FactoredResponse, omega: FloatArray | None = None
+    ) -> None:
+        super().__init__(X, len(response.shift), response.norm2, omega)
+        rows = [slice(tile.start, tile.stop) for tile in X.require_row_tiles()]
+        # ωᵀT/‖ω‖²: what `center` takes from T. It is zero for a factored response.
+        mean = response.shift * 0 if response.C is not None else self._mean(response)
+        self._T = [(response.Y[r], self.omega[r] if omega is not None else None) for r in rows]
+        self._shared = (response.C, response.shift, mean)
+
+    def _mean(self, response: FactoredResponse) -> FloatArray:
+        return self.omega @ (response.Y - response.shift) / self.omega_norm2
+
+    def _products(self, union: IntArray, new: IntArray) -> Products:
+        columns, new_positions = _lookup(self.X.shape[1], union), np.searchsorted(union, new)
+        size = 8 * len(new) * (len(union) + self.r + 1)
+        sums = self._sum(_products_of_tile, size, columns, new_positions, label="gather")
+        gram, sums, B = np.split(sums, [len(union), len(union) + 1])
+        return Products(gram, sums[0], np.ascontiguousarray(B.T))
+
+    def residual(self, W: FloatArray, features: IntArray) -> Residual:
+        """Return the residual for the weights W of gathered features, without its V."""
+        G, B = self.gram(features)
+        a = self.T_norm2 - float(np.vdot(B, W))
+        return Residual(None, a, a - float(np.vdot(W, B - G @ W)))
+
+    def residual_products(self, weights: Sequence[tuple[IntArray, FloatArray]]) -> FloatArray:
+        """Return XcᵀV for the residuals V of several weights, one beside the other.
+
+        Parameters
+        ----------
+        weights : sequence of (features, W)
+            Gathered features and their weights.
+
+        Returns
+        -------
+        ndarray of shape (d, number of weights · r)
+            The products, from one pass.
+        """
+        d, K = self.X.shape[1], len(weights)
+        union = np.unique(np.concatenate([features for features, _ in weights]))
+        W = np.zeros((len(union), K * self.r))
+        for k, (features, W_k) in enumerate(weights):
+            W[np.searchsorted(union, features), k * self.r : (k + 1) * self.r] = W_k
+        means = self.mu[self.positions(union)] @ W
+        columns = _lookup(d, union)
+        return self._sum(
+            _residual_products_of_tile, 8 * d * K * self.r, columns, W, means, label="scores"
+        )
+
+    def _sum(self, fn: Any, size: int, *operands: Any, label: str) -> FloatArray:
+        """Sum a function of a tile's block over all tiles, if it returns `size` bytes."""
+        n_sums = max(8, SUMS_BYTES // max(size, 1))
+        total: FloatArray = self.X.reduce_row_groups(
+            fn, n_sums, *operands, *self._shared, each=[self._T], label=label
+        )
+        return total
+
+
+def _lookup(d: int, features: IntArray) -> AnyArray:
+    """Return the position of each feature among `features`, −1 for the others."""
+    positions = np.full(d, -1, dtype=np.int32)
+    positions[features] = np.arange(len(features))
+    return positions
+
+
+def _take(block: Any, columns: AnyArray) -> Any:
+    """Return the columns of a csr block with a position that is not negative, at that position."""
+    block = sp.csr_array(block)
+    positions = columns[block.indices]
+    taken = positions >= 0
+    counts = np.concatenate([[0], np.cumsum(taken)])[block.indptr]
+    return sp.csr_array(
+        (block.data[taken], positions[taken], counts), shape=(block.shape[0], columns.max() + 1)
+    )
+
+
+def _rows_of_T(
+    Y: Any, omega: FloatArray | None, C: FloatArray | None, shift: FloatArray, mean: FloatArray
+) -> FloatArray:
+    """Return rows of `center`(T), without the factor ω outside."""
+    T = np.asarray((Y if C is None else Y @ C) - shift, dtype=np.float64)
+    return T - mean if omega is None else T - np.outer(omega, mean)
+
+
+def _products_of_tile(
+    block: Any,
+    start: int,
+    stop: int,
+    rows: tuple[Any, FloatArray | None],
+    columns: AnyArray,
+    new_positions: IntArray,
+    C: FloatArray | None,
+    shift: FloatArray,
+    mean: FloatArray,
+) -> FloatArray:
+    """Return Zᵀdiag(ω²)Z_new, ω²ᵀZ_new and (Z_newᵀ `center`(T))ᵀ, one below the other."""
+    Y, omega = rows
+    Z = sp.csc_array(_take(block, columns)).astype(np.float64)
+    if omega is not None:
+        Z = sp.csc_array(sp.diags_array(omega) @ Z)
+    Z_new = Z[:, new_positions]
+    T = _rows_of_T(Y, omega, C, shift, mean)
+    sums = Z_new.sum(axis=0) if omega is None else omega @ Z_new
+    return np.vstack([sparse_gram(Z, Z_new, threads=1), sums[None], (Z_new.T @ T).T])
+
+
+def _residual_products_of_tile(
+    block: Any,
+    start: int,
+    stop: int,
+    rows: tuple[Any, FloatArray | None],
+    columns: AnyArray,
+    W: FloatArray,
+    means: FloatArray,
+    C: FloatArray | None,
+    shift: FloatArray,
+    mean: FloatArray,
+) -> FloatArray:
+    """Return blockᵀ `center`(V) for the tile's rows of V."""
+    Y, omega = rows
+    fitted = _take(block, columns) @ W - means
+    T = _rows_of_T(Y, omega, C, shift, mean)
+    V = np.tile(T, W.shape[1] // T.shape[1])
+    if omega is None:
+        V -= fitted
+    else:
+        V = omega[:, None] * (V - omega[:, None] * fitted)
+    return np.asarray(block.T @ V)
