@@ -121,9 +121,12 @@ class Bench:
         }
         if done["report"]:
             return "done"
-        if not any(path.suffix != ".lock" for path in self.work.glob(".bigfs/*")):
-            return "start-up"
-        return next(name for name in STAGES if not done[name])
+        began = {
+            "stage": any(path.suffix != ".lock" for path in self.work.glob(".bigfs/*")),
+            "graph": any(self.work.glob(".bigfs/*.graphs/.*.staging")),
+        }
+        stage = next(name for name in STAGES if not done[name])
+        return stage if began.get(stage, partial.exists()) else "start-up"
 
     def clear(self, stage: str) -> None:
         """Take away what `stage` and the stages after it left."""

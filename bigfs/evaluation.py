@@ -25,15 +25,13 @@ from sklearn.svm import LinearSVC
 
 from bigfs import engine
 from bigfs.matrix import Block, Centered, Matrix, gram
-from bigfs.result import Checkpoint, NotConverged
+from bigfs.result import ALL, Checkpoint, NotConverged
 from bigfs.splits import Split, labeled_rows, target_kind
 from bigfs.types import FloatArray, IntArray
 
 Rankings = Mapping[str, Mapping[int, IntArray]]
 BYTES_PER_VALUE = 40  # liblinear's float64 copy, its nodes, and our copy
-ALL = "all features"
 METRICS = {"class": ("accuracy",), "multilabel": ("micro_f1", "macro_f1"), "real": ("r2",)}
-METRIC_NAMES = {"accuracy": "accuracy", "micro_f1": "micro F1", "macro_f1": "macro F1", "r2": "R²"}
 
 
 class Point(NamedTuple):

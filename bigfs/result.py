@@ -14,6 +14,7 @@ import numpy as np
 
 State = TypeVar("State")
 Record = dict[str, float]
+ALL = "all features"  # in the place of a method, in a curve
 
 
 class Status(StrEnum):

@@ -21,8 +21,8 @@ from prefect.artifacts import (
 )
 
 from bigfs import engine
-from bigfs.evaluation import METRIC_NAMES
-from flows.report import metric_names, metrics_of, pictures, score_table, status_text
+from flows.report import pictures
+from flows.summary import METRIC_NAMES, metric_names, metrics_of, score_table, status_text
 from storage.runs import Run
 
 TOP = 25

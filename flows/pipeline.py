@@ -11,7 +11,6 @@ import logging
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -21,7 +20,7 @@ from prefect.states import Completed, State
 
 import storage
 from flows import parameters as form
-from flows import selection, stages, tasks
+from flows import reuse, selection, stages, tasks
 from flows.locks import AlreadyRunning, exclusive
 from flows.options import Engine, Staging
 from flows.serve_limits import require_allowed
@@ -84,7 +83,7 @@ def pipeline(
     flows.sweep.sweep : Compare methods, numbers of features and parameters.
     """
     settings, engine = settings or Staging(), engine or Engine()
-    run_dir = out or stages.default_out(source, method, features)
+    run_dir = out or reuse.default_out(source, method, features)
     require_allowed(engine, source, store, out)
     selection.require_parameters(method, features, parameters or {})
     require_out(run_dir)
@@ -226,7 +225,7 @@ def stage_cached(
         source,
         store_plan.uri,
         staging,
-        tasks.content_key(store_plan.key, store_plan.uri),
+        reuse.content_key(store_plan.key, store_plan.uri),
     )
     return {**record, "reused": reused}
 
@@ -246,10 +245,10 @@ def run_stages(
     Returns the directory of the run.
     """
     recover(out)
-    key = tasks.content_key(content, store, out, method, features, parameters)
-    run = tasks.find_run(out, key)
+    key = reuse.content_key(content, store, out, method, features, parameters)
+    run = reuse.find_run(out, key)
     about = {} if run is None else run.metadata
-    complete = "curves" in about and (Path(out) / "report.html").exists()
+    complete = run is not None and reuse.is_whole(run)
     selection.selector_for(storage.open(store), method, features, parameters)
     # the graph lies beside the store and serves every run
     if selection.get_method(method).graph and (options.fresh or "status" not in about):

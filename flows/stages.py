@@ -8,7 +8,6 @@ on Dask.
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -51,18 +50,6 @@ def process_memory() -> dict[str, int]:
             if "flows.server" in child.cmdline():
                 peaks["prefect server"] = child.memory_info().rss
     return peaks
-
-
-def default_out(source: str, method: str, features: int) -> str:
-    return str(Path("runs") / f"{source_name(source)}-{method}-{features}")
-
-
-def source_name(source: str) -> str:
-    """Return a file name for a source: the last part of its path without suffixes."""
-    name = source.rstrip("/").rsplit("/", 1)[-1]
-    for suffix in (".gz", ".bz2", ".xz", ".zip", ".tar", ".tgz", ".svm", ".libsvm", ".txt"):
-        name = name.removesuffix(suffix)
-    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "corpus"
 
 
 def stage(

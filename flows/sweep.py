@@ -15,7 +15,7 @@ from sklearn.model_selection import ParameterGrid
 import storage
 from bigfs.evaluation import METRICS
 from flows import parameters as form
-from flows import selection, stages, tasks
+from flows import selection, tasks
 from flows.options import Engine, Staging
 from flows.pipeline import (
     SKIPPED,
@@ -25,6 +25,7 @@ from flows.pipeline import (
     skip_if_busy,
     stage_cached,
 )
+from flows.reuse import digest, source_name
 from flows.serve_limits import require_allowed
 from storage import sheets
 from storage.ownership import in_the_way
@@ -45,7 +46,7 @@ class Cell(NamedTuple):
     def name(self) -> str:
         """Directory name of the run; it differs for other parameters."""
         return f"{self.method}-{self.features}" + (
-            f"-{tasks.digest(self.parameters)[:8]}" if self.parameters else ""
+            f"-{digest(self.parameters)[:8]}" if self.parameters else ""
         )
 
 
@@ -124,7 +125,7 @@ def sweep(
     """
     settings, engine = settings or Staging(), engine or Engine()
     require_allowed(engine, source, store, out)
-    folder = Path(out or f"runs/{stages.source_name(source)}-sweep")
+    folder = Path(out or f"runs/{source_name(source)}-sweep")
     options = tasks.TaskOptions(fresh, timeout, engine.staging_memory)
     runs = list(make_cells(methods, features, grid or {}))
     require_table(folder / "sweep.csv")

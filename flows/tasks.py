@@ -7,23 +7,16 @@ exist, so each task is called through `run_cached`, which checks.
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import hashlib
-import json
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from prefect import get_run_logger, runtime, task
 from prefect.settings import get_current_settings
 from prefect.tasks import Task, exponential_backoff
 
-import bigfs
-import flows
-import storage
 from flows import artifacts, stages
+from flows.reuse import find_run
 from storage.errors import StoreError
 from storage.runs import Run, RunError
 
@@ -147,42 +140,11 @@ def run_cached(
     return result
 
 
-def find_run(out: str, key: str) -> Run | None:
-    """Return the run of this content at `out`, finished or partial, or None."""
-    for open_run in (Run.open_unfinished, Run.open):
-        with contextlib.suppress(RunError):
-            run = open_run(out)
-            if run.metadata.get("key") == key:
-                return run
-    return None
-
-
 def _require_run(out: str, key: str) -> Run:
     run = find_run(out, key)
     if run is None:
         raise RunError(f"{out} was removed or replaced during the run: repeat the command")
     return run
-
-
-def content_key(*parts: Any) -> str:
-    """Return the cache key of a stage: a hash of its inputs and of the program's source."""
-    return digest([*parts, _source_hash()])[:24]
-
-
-def digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
-
-
-@cache
-def _source_hash() -> str:
-    """Hash the source of the packages, so that a changed program never reuses the results of an old
-    one.
-    """
-    source = hashlib.sha256()
-    for package in (bigfs, storage, flows):
-        for file in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
-            source.update(file.read_bytes())
-    return source.hexdigest()
 
 
 def _flow_run_info() -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Annotated
 
 import typer
@@ -53,13 +54,20 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run the whole job as a Prefect flow: stage, graph, select, evaluate, report."""
-    from flows import selection, stages
+    from flows import reuse
     from storage.runs import require_out
     from storage.sources import find
 
-    parameters = parse_parameters(set_)
+    parameters, settings = parse_parameters(set_), staging.model_dump()
+    run_dir = out or reuse.default_out(source, method, features)
+    if not fresh and reuse.is_done(source, store, run_dir, method, features, parameters, settings):
+        print_run(run_dir, as_json)
+        print(f"bigfs: {run_dir} has this result already (--fresh repeats it)", file=sys.stderr)
+        return
+    from flows import selection
+
     selection.require_parameters(method, features, parameters)
-    require_out(out or stages.default_out(source, method, features))
+    require_out(run_dir)
     find(source, format=staging.format)  # an unreadable source is an error before anything starts
     with quiet_prefect(state["debug"]), show_progress(as_json):
         from flows.pipeline import pipeline

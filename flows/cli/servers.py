@@ -76,8 +76,8 @@ def serve(
     engine: Engine,
 ) -> None:
     """Repeat the whole job on a cron schedule until stopped."""
+    from flows.reuse import source_name
     from flows.selection import require_parameters
-    from flows.stages import source_name
 
     parameters = parse_parameters(set_)
     require_parameters(method, features, parameters)

@@ -65,9 +65,7 @@ def test_gathered_columns_do_not_depend_on_the_order_of_adding(rng, weights):
     np.testing.assert_allclose(B, (Xc.T @ T)[[1, 3]], atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("weights", "is_factored"), [(None, True), (None, False), ("some", False)]
-)
+@pytest.mark.parametrize(("weights", "is_factored"), [(None, True), (None, False), ("some", False)])
 def test_tiled_columns_are_those_in_memory(text, rng, weights, is_factored):
     X, y = text
     omega = None if weights is None else rng.uniform(0.5, 2, X.shape[0])
@@ -101,7 +99,7 @@ def test_a_response_in_tiles_gives_the_same_features(text, embedding, monkeypatc
     if embedding == "sda":
         y = np.where(np.arange(len(y)) % 3 == 0, y, -1)
     if embedding == "cca":
-        y = sp.csr_array(one_hot(y, 4) + (np.arange(480).reshape(-1, 4)% 7 == 0))
+        y = sp.csr_array(one_hot(y, 4) + (np.arange(480).reshape(-1, 4) % 7 == 0))
     matrix = Matrix.from_array(X, tile_rows=17)
     selector = SparGE(embedding=embedding, n_features_to_select=9, tol=1e-6)
     whole = clone(selector).fit(matrix, y)

@@ -1,0 +1,94 @@
+"""Names and keys of runs, by which the results of earlier ones are found again.
+
+It imports neither Prefect nor scikit-learn, so a command that has nothing to do ends at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import bigfs
+import flows
+import storage
+from storage.runs import Run, RunError
+from storage.staging.plan import is_staged, make_plan
+
+
+def default_out(source: str, method: str, features: int) -> str:
+    return str(Path("runs") / f"{source_name(source)}-{method}-{features}")
+
+
+def source_name(source: str) -> str:
+    """Return a file name for a source: the last part of its path without suffixes."""
+    name = source.rstrip("/").rsplit("/", 1)[-1]
+    for suffix in (".gz", ".bz2", ".xz", ".zip", ".tar", ".tgz", ".svm", ".libsvm", ".txt"):
+        name = name.removesuffix(suffix)
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "corpus"
+
+
+def is_done(
+    source: str,
+    store: str | None,
+    out: str,
+    method: str,
+    features: int,
+    parameters: dict[str, Any],
+    settings: dict[str, Any],
+) -> bool:
+    """Return whether the run at `out` is finished, and of this source and these choices.
+
+    The source is looked at only if there is such a run.
+    """
+    try:
+        run = Run.open(out)
+    except RunError:
+        return False
+    if not is_whole(run):
+        return False
+    plan = make_plan(source, store, **settings)
+    if not is_staged(plan):
+        return False
+    found = find_run(out, content_key(plan.key, plan.uri, out, method, features, parameters))
+    return found is not None and found.path == run.path
+
+
+def is_whole(run: Run) -> bool:
+    """Return whether a run has its scores and its report."""
+    return "curves" in run.metadata and (run.path / "report.html").exists()
+
+
+def find_run(out: str, key: str) -> Run | None:
+    """Return the run of this content at `out`, finished or partial, or None."""
+    for open_run in (Run.open_unfinished, Run.open):
+        with contextlib.suppress(RunError):
+            run = open_run(out)
+            if run.metadata.get("key") == key:
+                return run
+    return None
+
+
+def content_key(*parts: Any) -> str:
+    """Return the cache key of a stage: a hash of its inputs and of the program's source."""
+    return digest([*parts, _source_hash()])[:24]
+
+
+def digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+
+@cache
+def _source_hash() -> str:
+    """Hash the source of the packages, so that a changed program never reuses the results of an old
+    one.
+    """
+    source = hashlib.sha256()
+    for package in (bigfs, storage, flows):
+        for file in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
+            source.update(file.read_bytes())
+    return source.hexdigest()

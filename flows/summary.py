@@ -1,0 +1,67 @@
+"""The scores and the certificate of a run as text, for the terminal, the report and Prefect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bigfs.result import ALL
+
+METRIC_NAMES = {"accuracy": "accuracy", "micro_f1": "micro F1", "macro_f1": "macro F1", "r2": "R²"}
+
+
+def metrics_of(about: dict[str, Any]) -> list[str]:
+    """Return the metrics of a run. The first one is drawn."""
+    return list(about.get("measured", {}).get("metrics", ["accuracy"]))
+
+
+def metric_names(about: dict[str, Any]) -> str:
+    """Return the names of the metrics: "accuracy", "micro F1 / macro F1" or "R²"."""
+    return " / ".join(METRIC_NAMES[key] for key in metrics_of(about))
+
+
+def score_table(about: dict[str, Any], digits: int | None = None) -> dict[str, Any] | None:
+    """Return the curves as a table of text for the terminal and the report, None if nothing was
+    measured.
+    """
+    curves, metrics = about.get("curves", []), metrics_of(about)
+    digits = digits or (4 if len(metrics) == 1 else 3)  # two metrics in a cell must fit a terminal
+    if not curves:
+        return None
+    cells = {
+        (p["method"], p["n_features"]): " / ".join(f"{p[key]:.{digits}f}" for key in metrics)
+        for p in curves
+    }
+    with_all = next(
+        ((p["n_features"], cells[ALL, p["n_features"]]) for p in curves if p["method"] == ALL), None
+    )
+    counts = sorted({m for method, m in cells if method != ALL})
+    methods = [method for method in dict.fromkeys(method for method, _ in cells) if method != ALL]
+    return {
+        "counts": counts,
+        "rows": [(name, [cells.get((name, k), "–") for k in counts]) for name in methods],
+        "all": with_all,
+    }
+
+
+def gaps(about: dict[str, Any]) -> dict[str, float]:
+    """Return the certified gaps of a run, as far as its method has them.
+
+    "relaxation" is the relative distance between the bounds of the relaxation's optimum.
+    "features" is the share of the objective that another set of as many features can save at most.
+    """
+    history = about.get("history") or [{}]
+    gap, objective_gap = history[-1].get("gap"), about.get("stats", {}).get("objective_gap")
+    return {
+        **({} if gap is None else {"relaxation": gap}),
+        **({} if objective_gap is None else {"features": max(objective_gap, 0.0)}),
+    }
+
+
+def status_text(about: dict[str, Any]) -> str:
+    """Return the status of a run with its gaps, for the terminal and Prefect."""
+    words = {
+        "relaxation": "relaxation",
+        "features": f"{about['parameters']['features']:,} features",
+    }
+    parts = [f"gap of the {words[name]} {100 * gap:.2f} %" for name, gap in gaps(about).items()]
+    return f"{about['status']}{' (' + ', '.join(parts) + ')' if parts else ''}"

@@ -1,0 +1,68 @@
+"""A run whose result is there: found again without a server, and not where anything has changed."""
+
+import pytest
+
+from flows import reuse, stages
+from flows.cli import runs
+from flows.options import Staging
+from tests.helpers.commands import fails
+from tests.helpers.processes import write_corpus
+
+JOB = {"method": "anova", "features": 12, "parameters": {}}
+
+
+@pytest.fixture
+def done(tmp_path, monkeypatch):
+    """A finished run, as a flow leaves it. Gives the source's path."""
+    monkeypatch.chdir(tmp_path)
+    source = write_corpus(tmp_path / "corpus.jsonl", seed=3)
+    plan = reuse.make_plan(source, None, **Staging().model_dump())
+    stages.stage(source, plan.uri)
+    run = stages.select(plan.uri, "runs/r", **JOB)
+    run.update_metadata(
+        key=reuse.content_key(plan.key, plan.uri, "runs/r", *JOB.values()),
+    )
+    stages.evaluate(run)
+    stages.finish(run)
+    return source
+
+
+@pytest.fixture(autouse=True)
+def no_server(monkeypatch):
+    def refuse(*_):
+        raise ValueError("a server was asked for")
+
+    monkeypatch.setattr(runs, "quiet_prefect", refuse)
+
+
+def test_the_same_run_again_starts_no_server(done, bigfs):
+    command = ("run", done, "--method", "anova", "--features", 12, "--out", "runs/r")
+    status, out, err = bigfs(*command)
+    assert status == 0
+    assert out.startswith("accuracy with")
+    assert err.strip() == "bigfs: runs/r has this result already (--fresh repeats it)"
+    status, out, _ = bigfs(*command, "--json")
+    assert status == 0
+    assert out.startswith('{"run": "runs/r"')
+    fails(bigfs(*command, "--fresh"), "a server was asked for")
+
+
+def test_what_has_changed_is_done_again(done, bigfs, tmp_path):
+    command = ("run", done, "--out", "runs/r", "--method")
+    fails(bigfs(*command, "anova", "--features", 11), "a server was asked for")
+    fails(bigfs(*command, "fisher", "--features", 12), "a server was asked for")
+    fails(bigfs(*command, "anova", "--features", 12, "--tile-rows", 50), "a server was asked for")
+    (tmp_path / "runs" / "r" / "report.html").rename(tmp_path / "report.html")
+    fails(bigfs(*command, "anova", "--features", 12), "a server was asked for")
+    (tmp_path / "report.html").rename(tmp_path / "runs" / "r" / "report.html")
+    assert bigfs(*command, "anova", "--features", 12)[0] == 0
+    write_corpus(tmp_path / "corpus.jsonl", seed=4)
+    fails(bigfs(*command, "anova", "--features", 12), "a server was asked for")
+
+
+def test_an_unfinished_run_of_the_same_job_is_gone_on_with(done, bigfs):
+    plan = reuse.make_plan(done, None, **Staging().model_dump())
+    again = stages.select(plan.uri, "runs/r", **JOB)
+    again.update_metadata(key=reuse.content_key(plan.key, plan.uri, "runs/r", *JOB.values()))
+    command = ("run", done, "--method", "anova", "--features", 12, "--out", "runs/r")
+    fails(bigfs(*command), "a server was asked for")
