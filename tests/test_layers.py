@@ -35,7 +35,8 @@ LAYERS: dict[str, list[set[str]]] = {
         {"appending", "graphs", "integrity"},
     ],
     "flows": [
-        {"files", "locks", "signals", "report", "evaluation", "selection", "transform"},
+        {"files", "locks", "signals", "summary", "reuse", "evaluation", "selection", "transform"},
+        {"report"},
         {"options", "server", "tls"},
         {"serve_limits", "stages", "artifacts"},
         {"parameters", "tasks"},
