@@ -101,7 +101,14 @@ class SameOriginOnly:
 
 
 @contextlib.contextmanager
-def run_server(home: Path, port: int = 0, *, secret: str, temporary: bool = False) -> Iterator[str]:
+def run_server(
+    home: Path,
+    port: int = 0,
+    *,
+    secret: str,
+    temporary: bool = False,
+    meanwhile: Callable[[], object] | None = None,
+) -> Iterator[str]:
     """Run a Prefect server for the block, and let this process and its children use it.
 
     Parameters
@@ -114,6 +121,8 @@ def run_server(home: Path, port: int = 0, *, secret: str, temporary: bool = Fals
         ``user:password``. It travels in the environment.
     temporary : bool, default=False
         Whether the server lives for one run: it has no pages and no scheduler.
+    meanwhile : callable, default=None
+        Called while the server starts.
 
     Yields
     ------
@@ -150,6 +159,8 @@ def run_server(home: Path, port: int = 0, *, secret: str, temporary: bool = Fals
         ) as server,
     ):
         try:
+            if meanwhile is not None:
+                meanwhile()
             with _use_server(
                 f"http://{HOST}:{_read_port(server, errors, port)}/api", secret, pages=not temporary
             ) as address:

@@ -28,8 +28,11 @@ from flows.options import Engine
 
 
 @contextlib.contextmanager
-def progress_bars(enabled: bool = True) -> Iterator[None]:
-    """Show the progress of `bigfs` on stderr inside the block."""
+def progress_bars(enabled: bool = True, first: str | None = None) -> Iterator[None]:
+    """Show the progress of `bigfs` on stderr inside the block.
+
+    `first` names what happens before the first step. Its line ends there.
+    """
     if not enabled:
         yield
         return
@@ -47,9 +50,12 @@ def progress_bars(enabled: bool = True) -> Iterator[None]:
     )
     with Progress(*columns, console=Console(stderr=True, markup=False, emoji=False)) as display:
         rows: dict[str, TaskID] = {}
+        waiting = [display.add_task(first, total=None, detail="")] if first else []
 
         def get_row(name: str, total: float | None) -> TaskID:
             if name not in rows:
+                while waiting:
+                    display.update(waiting.pop(), completed=1, total=1)
                 rows[name] = display.add_task(name, total=total, detail="")
             return rows[name]
 
@@ -83,8 +89,8 @@ def readable(value: Any) -> str:
 
 
 @contextmanager
-def show_progress(as_json: bool) -> Iterator[None]:
-    with progress_bars(enabled=not as_json):
+def show_progress(as_json: bool, first: str | None = None) -> Iterator[None]:
+    with progress_bars(not as_json, first):
         yield
 
 

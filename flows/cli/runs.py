@@ -69,7 +69,7 @@ def run(
     selection.require_parameters(method, features, parameters)
     require_out(run_dir)
     find(source, format=staging.format)  # an unreadable source is an error before anything starts
-    with quiet_prefect(state["debug"]), show_progress(as_json):
+    with show_progress(as_json, "start-up"), quiet_prefect(state["debug"]):
         from flows.pipeline import pipeline
 
         path = pipeline(

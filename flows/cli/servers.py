@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -120,7 +120,7 @@ def serve(
 @contextlib.contextmanager
 def quiet_prefect(debug: bool) -> Iterator[None]:
     """Run a Prefect server for one flow of the command line, without log lines between the
-    progress bars.
+    progress bars. The flow is imported while the server starts.
     """
     from platformdirs import user_cache_path
 
@@ -130,12 +130,21 @@ def quiet_prefect(debug: bool) -> Iterator[None]:
     }
     if not debug:  # before distributed is imported: Prefect routes its lines to the console
         quiet_dask()
-    with _server(user_cache_path("bigfs"), None, **levels):
+    with _server(user_cache_path("bigfs"), None, _import_flow, **levels):
         yield
 
 
+def _import_flow() -> None:
+    import flows.pipeline  # noqa: F401
+
+
 @contextlib.contextmanager
-def _server(data: Path, port: int | None, **environment: str) -> Iterator[str]:
+def _server(
+    data: Path,
+    port: int | None,
+    meanwhile: Callable[[], object] | None = None,
+    **environment: str,
+) -> Iterator[str]:
     """Yield the address of the Prefect server in the environment, or start one for the block.
 
     With a port the server offers pages and schedules, protected by this user's secret. Without a
@@ -156,7 +165,7 @@ def _server(data: Path, port: int | None, **environment: str) -> Iterator[str]:
     from flows.server import new_secret, run_server, user_secret
 
     if port is None:
-        with run_server(home, secret=new_secret(), temporary=True) as address:
+        with run_server(home, secret=new_secret(), temporary=True, meanwhile=meanwhile) as address:
             yield address
         return
     secret = os.environ.get("PREFECT_SERVER_API_AUTH_STRING")
