@@ -360,7 +360,8 @@ class Matrix:
         Parameters
         ----------
         fn : callable
-            Called as ``fn(block, start, stop, *each_i, *shared)``, as in `reduce_rows`.
+            Called as ``fn(block, start, stop, *each_i, *shared, total)``. `total` is its result for
+            the tile before, or None for the first one, and it returns the sum with its own.
         n_groups : int
             Largest number of tasks. The rounding of the sum depends on it, and not on the workers.
         *shared : object

@@ -83,7 +83,10 @@ class OnBlock:
 
 
 class OnGroup:
-    """Turn a function of a block into a function of a group of tiles, which sums its results."""
+    """Turn a function of a block into a function of a group of tiles.
+
+    Its last argument is the sum over the tiles before, or None. It returns the sum with its own.
+    """
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = OnBlock(fn)
@@ -92,11 +95,10 @@ class OnGroup:
     def __call__(
         self, group: Sequence[Any], each: Sequence[tuple[Any, ...]], *shared: Any
     ) -> AnyArray:
-        first, *others = zip(group, each, strict=True)
-        total: AnyArray = self.fn(first[0], *first[1], *shared)
-        for tile, own in others:
-            total += self.fn(tile, *own, *shared)
-        return total
+        total: Any = None
+        for tile, own in zip(group, each, strict=True):
+            total = self.fn(tile, *own, *shared, total)
+        return np.asarray(total)
 
 
 # --- functions of a block ---------------------------------------------------------------------

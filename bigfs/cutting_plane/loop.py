@@ -48,6 +48,7 @@ MASTER_TOL_SHARE = 1e-2  # of the cutting plane's own tolerance: no master is so
 INNER_GAP_SHARE = 1 / 3
 # Below this share of the tolerance there is nothing to gain before the next pass.
 INNER_TOL_SHARE = 0.5
+MAX_INNER_CUTS = 3  # between two passes, so that `max_iter` bounds the work
 # Seconds (measured), to weigh a cut on the gathered columns against a pass: per u³, per u²(r + 3);
 # for a pass with its gather: in all, and per entry · (r + 4).
 FACTOR_SECONDS, PRODUCT_SECONDS = 1e-11, 1.5e-9
@@ -257,16 +258,17 @@ def add_sets(
     """Add the next set of the last pass, then sets of gathered features while that is cheap."""
     target = max(INNER_GAP_SHARE * state.gap, INNER_TOL_SHARE * tol)
     gap, lower, next_set = state.gap, 0.0, state.next_set
-    while True:
+    for _ in range(MAX_INNER_CUTS + 1):
         master_tol = max(MASTER_TOL_SHARE * tol, MASTER_GAP_SHARE * gap)
         state = add_set(problem, state, next_set, solver, master_tol)
         if not problem.is_cheap_inside(state):
-            return state
+            break
         next_set, bound = problem.inner_certificate(state)
         lower = max(lower, bound)
         gap = relative_gap(state.upper, lower)
         if gap <= target or contains(state.sets, next_set):
-            return state
+            break
+    return state
 
 
 def add_set(

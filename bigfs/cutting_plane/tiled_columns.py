@@ -12,13 +12,16 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numba import njit
 
 from bigfs.cutting_plane.columns import Columns, Products, Residual, sparse_gram
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 # Bytes of all sums that tasks return in one pass. It sets how many tiles a task adds up.
-SUMS_BYTES = 512 << 20
+SUMS_BYTES = 160 << 20
+MIN_SUMS = 4  # even if they take more
+STRIP_ROWS = 2048  # rows of T made at a time
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ class TiledColumns(Columns):
 
     def _sum(self, fn: Any, size: int, *operands: Any, label: str) -> FloatArray:
         """Sum a function of a tile's block over all tiles, if it returns `size` bytes."""
-        n_sums = max(8, SUMS_BYTES // max(size, 1))
+        n_sums = max(MIN_SUMS, SUMS_BYTES // max(size, 1))
         total: FloatArray = self.X.reduce_row_groups(
             fn, n_sums, *operands, *self._shared, each=[self._T], label=label
         )
@@ -151,8 +154,9 @@ def _products_of_tile(
     C: FloatArray | None,
     shift: FloatArray,
     mean: FloatArray,
+    total: FloatArray | None,
 ) -> FloatArray:
-    """Return Zᵀdiag(ω²)Z_new, ω²ᵀZ_new and (Z_newᵀ `center`(T))ᵀ, one below the other."""
+    """Add Zᵀdiag(ω²)Z_new, ω²ᵀZ_new and (Z_newᵀ `center`(T))ᵀ, one below the other."""
     Y, omega = rows
     Z = sp.csc_array(_take(block, columns)).astype(np.float64)
     if omega is not None:
@@ -160,7 +164,8 @@ def _products_of_tile(
     Z_new = Z[:, new_positions]
     T = _rows_of_T(Y, omega, C, shift, mean)
     sums = Z_new.sum(axis=0) if omega is None else omega @ Z_new
-    return np.vstack([sparse_gram(Z, Z_new, threads=1), sums[None], (Z_new.T @ T).T])
+    products = np.vstack([sparse_gram(Z, Z_new, threads=1), sums[None], (Z_new.T @ T).T])
+    return products if total is None else np.add(total, products, out=total)
 
 
 def _residual_products_of_tile(
@@ -174,14 +179,48 @@ def _residual_products_of_tile(
     C: FloatArray | None,
     shift: FloatArray,
     mean: FloatArray,
+    total: FloatArray | None,
 ) -> FloatArray:
-    """Return blockᵀ `center`(V) for the tile's rows of V."""
+    """Add blockᵀ `center`(V) for the tile's rows of V."""
     Y, omega = rows
-    fitted = _take(block, columns) @ W - means
-    T = _rows_of_T(Y, omega, C, shift, mean)
-    V = np.tile(T, W.shape[1] // T.shape[1])
-    if omega is None:
-        V -= fitted
-    else:
-        V = omega[:, None] * (V - omega[:, None] * fitted)
-    return np.asarray(block.T @ V)
+    X = sp.csr_array(block)
+    if total is None:
+        total = np.zeros((X.shape[1], W.shape[1]))
+    for first in range(0, X.shape[0], STRIP_ROWS):
+        strip = slice(first, min(first + STRIP_ROWS, X.shape[0]))
+        weights = np.ones(strip.stop - first) if omega is None else omega[strip]
+        T = _rows_of_T(Y[strip], None if omega is None else weights, C, shift, mean)
+        indptr = X.indptr[first : strip.stop + 1]
+        _add_residual_products(indptr, X.indices, X.data, columns, T, weights, W, means, total)
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _add_residual_products(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    columns: AnyArray,
+    T: FloatArray,
+    weights: FloatArray,
+    W: FloatArray,
+    means: FloatArray,
+    total: FloatArray,
+) -> None:
+    """Add Xᵀ diag(ω)(T − diag(ω)(ZW − means)), one row after the other, with T repeated."""
+    r = T.shape[1]
+    fitted, v = np.empty(W.shape[1]), np.empty(W.shape[1])
+    for i in range(len(T)):
+        for c in range(len(fitted)):
+            fitted[c] = -means[c]
+        for p in range(indptr[i], indptr[i + 1]):
+            k, x = columns[indices[p]], np.float64(data[p])
+            if k >= 0:
+                for c in range(len(fitted)):
+                    fitted[c] += x * W[k, c]
+        for c in range(len(v)):
+            v[c] = weights[i] * (T[i, c % r] - weights[i] * fitted[c])
+        for p in range(indptr[i], indptr[i + 1]):
+            j, x = indices[p], np.float64(data[p])
+            for c in range(len(v)):
+                total[j, c] += x * v[c]

@@ -302,7 +302,7 @@ class SparGE(Selector):
         The rule uses the shape alone, so that the answer does not depend on the memory limit.
         """
         n, d = X.shape
-        has_room = 8 * d * r <= SUMS_BYTES // 8
+        has_room = 8 * d * r <= SUMS_BYTES // 2
         return self._in_tiles and bool(X.row_tiles) and has_room and 8 * n * r > LARGE_RESPONSE
 
     def _gamma(self, data: Columns, y: Any) -> float:
