@@ -49,6 +49,7 @@ INNER_GAP_SHARE = 1 / 3
 # Below this share of the tolerance there is nothing to gain before the next pass.
 INNER_TOL_SHARE = 0.5
 MAX_INNER_CUTS = 3  # between two passes, so that `max_iter` bounds the work
+MIN_PASS_NNZ = 100_000  # a pass over fewer entries is not worth saving
 # Seconds (measured), to weigh a cut on the gathered columns against a pass: per u³, per u²(r + 3);
 # for a pass with its gather: in all, and per entry · (r + 4).
 FACTOR_SECONDS, PRODUCT_SECONDS = 1e-11, 1.5e-9
@@ -123,9 +124,12 @@ class Relaxation:
 
         Both are predicted from counts alone, so the answer does not depend on a clock.
         """
+        nnz = self.data.X.nnz
+        if nnz < MIN_PASS_NNZ:
+            return False
         u, r = len(state.gathered), self.data.r
         cut = FACTOR_SECONDS * u**3 + PRODUCT_SECONDS * u**2 * (r + 3)
-        one_pass = PASS_SECONDS + ENTRY_SECONDS * self.data.X.nnz * (r + 4)
+        one_pass = PASS_SECONDS + ENTRY_SECONDS * nnz * (r + 4)
         return cut < 2 * one_pass
 
 
@@ -255,13 +259,16 @@ def initial_state(problem: Relaxation) -> CuttingPlaneState:
 def add_sets(
     problem: Relaxation, state: CuttingPlaneState, solver: str, tol: float
 ) -> CuttingPlaneState:
-    """Add the next set of the last pass, then sets of gathered features while that is cheap."""
+    """Add the next set of the last pass, then sets of gathered features while that is cheap.
+
+    It is not with the solvers other than newton, which are slow where sets overlap.
+    """
     target = max(INNER_GAP_SHARE * state.gap, INNER_TOL_SHARE * tol)
     gap, lower, next_set = state.gap, 0.0, state.next_set
     for _ in range(MAX_INNER_CUTS + 1):
         master_tol = max(MASTER_TOL_SHARE * tol, MASTER_GAP_SHARE * gap)
         state = add_set(problem, state, next_set, solver, master_tol)
-        if not problem.is_cheap_inside(state):
+        if solver not in ("auto", "newton") or not problem.is_cheap_inside(state):
             break
         next_set, bound = problem.inner_certificate(state)
         lower = max(lower, bound)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bigfs import Matrix, SparGE, engine
+from bigfs.cutting_plane import loop
 from bigfs.cutting_plane.columns import GatheredColumns, Residual
 from bigfs.cutting_plane.loop import (
     Relaxation,
@@ -99,9 +100,9 @@ def test_cuts_inside_save_passes_and_end_at_the_same_optimum(text, monkeypatch):
         problem = Relaxation(GatheredColumns(Matrix.from_array(X), lda(y, 4)), 8, 0.2)
         return cutting_plane(problem, solver="newton", tol=1e-6, max_iter=100)
 
-    with_cuts = fitted()
-    monkeypatch.setattr(Relaxation, "is_cheap_inside", lambda self, state: False)
     without = fitted()
+    monkeypatch.setattr(loop, "MIN_PASS_NNZ", 0)
+    with_cuts = fitted()
     assert with_cuts.converged
     assert without.converged
     assert len(with_cuts.history) < len(without.history)
