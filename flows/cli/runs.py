@@ -60,6 +60,7 @@ def run(
 
     parameters, settings = parse_parameters(set_), staging.model_dump()
     run_dir = out or reuse.default_out(source, method, features)
+    require_out(run_dir)
     if not fresh and reuse.is_done(source, store, run_dir, method, features, parameters, settings):
         print_run(run_dir, as_json)
         print(f"bigfs: {run_dir} has this result already (--fresh repeats it)", file=sys.stderr)
@@ -67,7 +68,6 @@ def run(
     from flows import selection
 
     selection.require_parameters(method, features, parameters)
-    require_out(run_dir)
     find(source, format=staging.format)  # an unreadable source is an error before anything starts
     with show_progress(as_json, "start-up"), quiet_prefect(state["debug"]):
         from flows.pipeline import pipeline
