@@ -6,6 +6,7 @@ ports.
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -67,9 +68,14 @@ def write_corpus(path, seed, rows=200):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Return a port that nobody uses, below those that the kernel gives to connections.
+
+    One of those could be taken again before the server that it is for has started.
+    """
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", random.SystemRandom().randrange(20_000, 32_000)))
+            return probe.getsockname()[1]
 
 
 def until(true, what, seconds=90, every=0.05):
