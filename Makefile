@@ -29,13 +29,16 @@ check: .venv/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: .venv/.installed
-	$(INSTALL) --editable ".[docs]"
+docs: .venv/.docs-installed
 	$(BIN)/sphinx-build --fail-on-warning --keep-going -b html docs docs/_build/html
 
 .venv/.installed: pyproject.toml deploy/constraints.txt
 	$(PYTHON) -m venv .venv
 	$(INSTALL) --editable ".[jgsc,dev]"
+	touch $@
+
+.venv/.docs-installed: .venv/.installed
+	$(INSTALL) --editable ".[docs]"
 	touch $@
 
 clean:

@@ -55,12 +55,13 @@ def is_done(
     if not is_staged(plan):
         return False
     found = find_run(out, content_key(plan.key, plan.uri, out, method, features, parameters))
-    return found is not None and found.path == run.path
+    return found is not None and is_whole(found)
 
 
 def is_whole(run: Run) -> bool:
-    """Return whether a run has its scores and its report."""
-    return "curves" in run.metadata and (run.path / "report.html").exists()
+    """Return whether a run is finished and has its scores and its report."""
+    has_report = (run.path / "report.html").exists()
+    return run.path == run.final and "curves" in run.metadata and has_report
 
 
 def find_run(out: str, key: str) -> Run | None:
@@ -75,7 +76,7 @@ def find_run(out: str, key: str) -> Run | None:
 
 def content_key(*parts: Any) -> str:
     """Return the cache key of a stage: a hash of its inputs and of the program's source."""
-    return digest([*parts, _source_hash()])[:24]
+    return digest([*parts, source_hash()])[:24]
 
 
 def digest(value: Any) -> str:
@@ -83,7 +84,7 @@ def digest(value: Any) -> str:
 
 
 @cache
-def _source_hash() -> str:
+def source_hash() -> str:
     """Hash the source of the packages, so that a changed program never reuses the results of an old
     one.
     """

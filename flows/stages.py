@@ -25,6 +25,7 @@ from bigfs.result import NotConverged, observed
 from bigfs.splits import Split
 from flows import evaluation, selection
 from flows.report import corpus_facts, write_report
+from flows.reuse import source_hash
 from storage.runs import Run
 
 SHARES = (0.1, 0.2, 0.5, 1.0)  # of the features request for: the points of an accuracy curve
@@ -109,7 +110,7 @@ def select(
         "parameters": parameters or {},
     }
     run = Run.begin(out, request)
-    checkpoint = run.checkpoint(request, corpus.spec["fingerprint"])
+    checkpoint = run.checkpoint(request, corpus.spec["fingerprint"], source_hash())
     with abandon_on_error(run), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", NotConverged)
         with time_stage("select") as record, observed(checkpoint=checkpoint):
@@ -213,7 +214,14 @@ def _points(
     request, m = run.metadata["parameters"], len(run.selected)
     counts = sorted({max(1, round(share * m)) for share in SHARES})
     with_all = fits_in_memory(train.X)
-    identity = [request, corpus.spec["content"], plan.measured, list(names), with_all]
+    identity = [
+        request,
+        corpus.spec["content"],
+        plan.measured,
+        list(names),
+        with_all,
+        source_hash(),
+    ]
 
     def rank(number: int, split: Split) -> dict[str, dict[int, Any]]:
         best = {request["method"]: run.selected} if plan.measured["how"] == "test half" else {}

@@ -41,6 +41,12 @@ class Residual(NamedTuple):
     a: float  # tr(VᵀT)
     norm2: float  # ‖V‖²
 
+    @classmethod
+    def from_products(cls, T_norm2: float, B: FloatArray, C: FloatArray, W: FloatArray) -> Residual:
+        """Return it without V, from B = ZᵀT and C = B − GW over the features of W."""
+        a = T_norm2 - float(np.vdot(B, W))
+        return cls(None, a, a - float(np.vdot(W, C)))
+
 
 class Products(NamedTuple):
     """The products of new columns with all columns, not centered."""

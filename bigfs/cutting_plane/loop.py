@@ -115,8 +115,7 @@ class Relaxation:
         C = B - G[:, positions] @ state.W
         s = row_norms(C) ** 2
         best = np.argsort(-s, kind="stable")[: self.m]
-        a = self.T_norm2 - float(np.vdot(B[positions], state.W))
-        residual = Residual(None, a, a - float(np.vdot(state.W, C[positions])))
+        residual = Residual.from_products(self.T_norm2, B[positions], C[positions], state.W)
         return state.gathered[best], self.lower_bound(residual, s[best])
 
     def is_cheap_inside(self, state: CuttingPlaneState) -> bool:
@@ -148,8 +147,12 @@ def largest_scores(
     data, sizes = problems[0].data, [problem.m for problem in problems]
     ends = np.cumsum([problem.data.r for problem in problems])
     if isinstance(data, TiledColumns):
-        products = data.residual_products([(state.features, state.W) for state in states])
-        tiles = [_largest(_group_norms2(products, ends), 0, sizes)]
+        weights, step = [(state.features, state.W) for state in states], data.weights_per_pass
+        norms2 = [
+            _group_norms2(data.residual_products(weights[k : k + step]), ends[:step])
+            for k in range(0, len(weights), step)
+        ]
+        tiles = [_largest(np.hstack(norms2), 0, sizes)]
     else:
         V = np.hstack([residual.V for residual in residuals if residual.V is not None])
         if data.X.column_tiles:

@@ -1,7 +1,7 @@
-"""The products of gathered columns where neither they nor the response fit into one process.
+"""The products of gathered columns where these and the residual are too large for one process.
 
-The columns stay in the tiles of rows. A task makes the rows of T and of V that it needs, so nothing
-of size n × r exists as a whole.
+The columns stay in the tiles of rows. A task makes the rows of V that it needs, and the rows of T
+if T is given by its factors, so V never exists as a whole.
 """
 
 from __future__ import annotations
@@ -64,13 +64,11 @@ class TiledColumns(Columns):
     ) -> None:
         super().__init__(X, len(response.shift), response.norm2, omega)
         rows = [slice(tile.start, tile.stop) for tile in X.require_row_tiles()]
-        # ωᵀT/‖ω‖²: what `center` takes from T. It is zero for a factored response.
-        mean = response.shift * 0 if response.C is not None else self._mean(response)
+        mean = np.zeros(self.r)  # ωᵀT/‖ω‖²: what `center` takes from T
+        if response.C is None:
+            mean = self.omega @ (response.Y - response.shift) / self.omega_norm2
         self._T = [(response.Y[r], self.omega[r] if omega is not None else None) for r in rows]
         self._shared = (response.C, response.shift, mean)
-
-    def _mean(self, response: FactoredResponse) -> FloatArray:
-        return self.omega @ (response.Y - response.shift) / self.omega_norm2
 
     def _products(self, union: IntArray, new: IntArray) -> Products:
         columns, new_positions = _lookup(self.X.shape[1], union), np.searchsorted(union, new)
@@ -82,8 +80,12 @@ class TiledColumns(Columns):
     def residual(self, W: FloatArray, features: IntArray) -> Residual:
         """Return the residual for the weights W of gathered features, without its V."""
         G, B = self.gram(features)
-        a = self.T_norm2 - float(np.vdot(B, W))
-        return Residual(None, a, a - float(np.vdot(W, B - G @ W)))
+        return Residual.from_products(self.T_norm2, B, B - G @ W, W)
+
+    @property
+    def weights_per_pass(self) -> int:
+        """How many weights `residual_products` takes at a time, so that its sums stay small."""
+        return max(1, SUMS_BYTES // 2 // (8 * self.X.shape[1] * self.r))
 
     def residual_products(self, weights: Sequence[tuple[IntArray, FloatArray]]) -> FloatArray:
         """Return XcᵀV for the residuals V of several weights, one beside the other.

@@ -135,7 +135,7 @@ def quiet_prefect(debug: bool) -> Iterator[None]:
 
 
 def _import_flow() -> None:
-    import flows.pipeline  # noqa: F401
+    import flows.pipeline  # noqa: F401, used by the command once the server is there
 
 
 @contextlib.contextmanager

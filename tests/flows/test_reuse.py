@@ -1,5 +1,7 @@
 """A run whose result is there: found again without a server, and not where anything has changed."""
 
+from pathlib import Path
+
 import pytest
 
 from flows import reuse, stages
@@ -64,5 +66,30 @@ def test_an_unfinished_run_of_the_same_job_is_gone_on_with(done, bigfs):
     plan = reuse.make_plan(done, None, **Staging().model_dump())
     again = stages.select(plan.uri, "runs/r", **JOB)
     again.update_metadata(key=reuse.content_key(plan.key, plan.uri, "runs/r", *JOB.values()))
+    stages.evaluate(again)
+    stages.report(again)  # and it is killed before it gets its name
+    assert not reuse.is_whole(again)
     command = ("run", done, "--method", "anova", "--features", 12, "--out", "runs/r")
     fails(bigfs(*command), "a server was asked for")
+
+
+def test_a_checkpoint_of_another_version_is_not_resumed(done, monkeypatch):
+    """Its states may have other fields."""
+    plan = reuse.make_plan(done, None, **Staging().model_dump())
+    job = {"method": "sparge-lda", "features": 12, "parameters": {"tol": 1e-6}}
+
+    def is_killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stages, "_write_selection", is_killed)
+        with pytest.raises(KeyboardInterrupt):
+            stages.select(plan.uri, "runs/other", **job)
+    assert list(Path("runs").glob(".other.run-partial/checkpoints/sparge-*.npz"))
+    with monkeypatch.context() as patched:
+        patched.setattr(stages, "source_hash", lambda: "another version")
+        patched.setattr(stages, "_write_selection", is_killed)
+        with pytest.raises(KeyboardInterrupt):
+            stages.select(plan.uri, "runs/other", **job)
+    assert len(list(Path("runs").glob(".other.run-partial/checkpoints/sparge-*.npz"))) == 2
+    assert stages.select(plan.uri, "runs/other", **job).metadata["resumed"]
