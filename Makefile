@@ -4,8 +4,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 PARALLEL := --numprocesses 2 --dist loadfile
-# these wait for servers a third of the time; in the order of the files, so that a long one is not last
-PROCESSES := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+# These wait for servers a third of the time. They run in the order of the files, so that a long one is
+# not last. Servers and clusters share the machine with all else on it: a test that fails runs once
+# more, and the summary names it.
+PROCESSES := --numprocesses 3 --dist loadfile --no-loadscope-reorder --reruns 1 -r fER
 
 # Python compiles a module where it is first imported, which is sooner than all of them at once. It
 # must keep what it compiled, because the tests start many processes.
