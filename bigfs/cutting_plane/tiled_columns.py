@@ -21,7 +21,7 @@ from bigfs.types import AnyArray, FloatArray, IntArray
 # Bytes of all sums that tasks return in one pass. It sets how many tiles a task adds up.
 SUMS_BYTES = 160 << 20
 MIN_SUMS = 4  # even if they take more
-STRIP_ROWS = 2048  # rows of T made at a time
+STRIP_ROWS = 4096  # rows of T and V made at a time (measured)
 
 
 @dataclass(frozen=True)
@@ -192,13 +192,15 @@ def _residual_products_of_tile(
         strip = slice(first, min(first + STRIP_ROWS, X.shape[0]))
         weights = np.ones(strip.stop - first) if omega is None else omega[strip]
         T = _rows_of_T(Y[strip], None if omega is None else weights, C, shift, mean)
-        indptr = X.indptr[first : strip.stop + 1]
-        _add_residual_products(indptr, X.indices, X.data, columns, T, weights, W, means, total)
+        rows = X[strip]
+        V = _residual_rows(rows.indptr, rows.indices, rows.data, columns, T, weights, W, means)
+        by_column = sp.csc_array(rows)
+        _add_products(by_column.indptr, by_column.indices, by_column.data, V, total)
     return total
 
 
 @njit(nogil=True, cache=True)
-def _add_residual_products(
+def _residual_rows(
     indptr: IntArray,
     indices: IntArray,
     data: FloatArray,
@@ -207,22 +209,37 @@ def _add_residual_products(
     weights: FloatArray,
     W: FloatArray,
     means: FloatArray,
-    total: FloatArray,
-) -> None:
-    """Add Xᵀ diag(ω)(T − diag(ω)(ZW − means)), one row after the other, with T repeated."""
+) -> FloatArray:
+    """Return diag(ω)(T − diag(ω)(ZW − means)), with T repeated for each W."""
     r = T.shape[1]
-    fitted, v = np.empty(W.shape[1]), np.empty(W.shape[1])
+    V = np.empty((len(T), W.shape[1]))
     for i in range(len(T)):
-        for c in range(len(fitted)):
-            fitted[c] = -means[c]
+        v = V[i]
+        for c in range(len(v)):
+            v[c] = -means[c]
         for p in range(indptr[i], indptr[i + 1]):
             k, x = columns[indices[p]], np.float64(data[p])
             if k >= 0:
-                for c in range(len(fitted)):
-                    fitted[c] += x * W[k, c]
+                for c in range(len(v)):
+                    v[c] += x * W[k, c]
         for c in range(len(v)):
-            v[c] = weights[i] * (T[i, c % r] - weights[i] * fitted[c])
-        for p in range(indptr[i], indptr[i + 1]):
-            j, x = indices[p], np.float64(data[p])
-            for c in range(len(v)):
-                total[j, c] += x * v[c]
+            v[c] = weights[i] * (T[i, c % r] - weights[i] * v[c])
+    return V
+
+
+@njit(nogil=True, cache=True)
+def _add_products(
+    indptr: IntArray, rows: IntArray, data: FloatArray, V: FloatArray, total: FloatArray
+) -> None:
+    """Add XᵀV by columns: V stays in the cache, and `total` is touched once a column."""
+    product = np.empty(V.shape[1])
+    for j in range(len(indptr) - 1):
+        if indptr[j] == indptr[j + 1]:
+            continue
+        product[:] = 0
+        for p in range(indptr[j], indptr[j + 1]):
+            v, x = V[rows[p]], np.float64(data[p])
+            for c in range(len(product)):
+                product[c] += x * v[c]
+        for c in range(len(product)):
+            total[j, c] += product[c]
