@@ -82,6 +82,8 @@ class Columns(ABC):
         Mask of the constant columns.
     """
 
+    sets_per_pass = 1  # how many sets of m features a pass gathers
+
     def __init__(self, X: Matrix, r: int, T_norm2: float, omega: FloatArray | None) -> None:
         self.X, self.r, self.T_norm2 = X, r, T_norm2
         self.uniform = omega is None
@@ -122,7 +124,8 @@ class Columns(ABC):
         mu = np.append(self.mu, mu_new)[order]
         diagonal = (new_positions, np.arange(len(new)))
         sums_of_squares = G_new[diagonal]
-        G_new -= self.omega_norm2 * np.outer(mu, mu_new)
+        for j, mu_j in enumerate(mu_new):
+            G_new[:, j] -= self.omega_norm2 * (mu * mu_j)
         constant_new = G_new[diagonal] <= ROUNDING * sums_of_squares
         constant = np.append(self.constant, constant_new)[order]
         G_new[constant] = 0

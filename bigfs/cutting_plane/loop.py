@@ -49,6 +49,7 @@ INNER_GAP_SHARE = 1 / 3
 # Below this share of the tolerance there is nothing to gain before the next pass.
 INNER_TOL_SHARE = 0.5
 MAX_INNER_CUTS = 3  # between two passes, so that `max_iter` bounds the work
+MOST = 0.75  # of the gathered features
 MIN_PASS_NNZ = 100_000  # a pass over fewer entries is not worth saving
 # Seconds (measured), to weigh a cut on the gathered columns against a pass: per u³, per u²(r + 3);
 # for a pass with its gather: in all, and per entry · (r + 4).
@@ -70,10 +71,17 @@ class Relaxation:
         self.T_norm2 = data.T_norm2
         self.last_factor: tuple[IntArray, Factor] | None = None  # and the features it stands for
 
-    def master(self, sets: Sequence[IntArray]) -> tuple[RestrictedMaster, IntArray]:
-        """Return the master over `sets`, and the features that its rows stand for."""
+    def master(
+        self, sets: Sequence[IntArray], gathered: IntArray
+    ) -> tuple[RestrictedMaster, IntArray]:
+        """Return the master over `sets`, and the features that its rows stand for.
+
+        These are all gathered ones if the sets hold most of them, because G is not copied then.
+        """
         features = np.unique(np.concatenate(sets))
         self.data.add(features)
+        if len(features) >= MOST * len(gathered):
+            features = gathered
         positions = tuple(np.searchsorted(features, np.sort(s)) for s in sets)
         G, B = self.data.gram(features)
         return RestrictedMaster(G, B, self.T_norm2, self.gamma, positions), features
@@ -112,7 +120,9 @@ class Relaxation:
         self.data.add(state.gathered)  # a resumed run has gathered nothing yet
         G, B = self.data.gram(state.gathered)
         positions = np.searchsorted(state.gathered, state.features)
-        C = B - G[:, positions] @ state.W
+        W = np.zeros_like(B)
+        W[positions] = state.W
+        C = B - G @ W
         s = row_norms(C) ** 2
         best = np.argsort(-s, kind="stable")[: self.m]
         residual = Residual.from_products(self.T_norm2, B[positions], C[positions], state.W)
@@ -140,11 +150,12 @@ def largest_scores(
     states: Sequence[CuttingPlaneState],
     residuals: Sequence[Residual],
 ) -> list[tuple[IntArray, FloatArray]]:
-    """Return, for each problem, the features of the m largest s_j = ‖(XcᵀV)_j‖², and these s_j.
+    """Return, for each problem, the features of the largest s_j = ‖(XcᵀV)_j‖², and these s_j.
 
-    They come best first. One pass over X serves all problems.
+    They come best first, m for each set that a pass gathers. One pass over X serves all problems.
     """
-    data, sizes = problems[0].data, [problem.m for problem in problems]
+    data = problems[0].data
+    sizes = [problem.m * data.sets_per_pass for problem in problems]
     ends = np.cumsum([problem.data.r for problem in problems])
     if isinstance(data, TiledColumns):
         weights, step = [(state.features, state.W) for state in states], data.weights_per_pass
@@ -160,10 +171,10 @@ def largest_scores(
         else:
             tiles = [_largest(_group_norms2(data.X.T @ V, ends), 0, sizes)]
     result = []
-    for k, m in enumerate(sizes):
+    for k, size in enumerate(sizes):
         features = np.concatenate([tile[k][0] for tile in tiles])
         s = np.concatenate([tile[k][1] for tile in tiles])
-        best = np.lexsort((features, -s))[:m]
+        best = np.lexsort((features, -s))[:size]
         result.append((features[best], s[best]))
     return result
 
@@ -266,6 +277,7 @@ def add_sets(
 
     It is not with the solvers other than newton, which are slow where sets overlap.
     """
+    problem.data.add(state.gathered)
     target = max(INNER_GAP_SHARE * state.gap, INNER_TOL_SHARE * tol)
     gap, lower, next_set = state.gap, 0.0, state.next_set
     for _ in range(MAX_INNER_CUTS + 1):
@@ -286,7 +298,7 @@ def add_set(
 ) -> CuttingPlaneState:
     """Add a set, solve the master to `tol`, and drop the sets without weight."""
     sets = (*state.sets, new_set)
-    master, features = problem.master(sets)
+    master, features = problem.master(sets, state.gathered)
     eta = np.append(state.eta, 0.0 if state.sets else 1.0)
     W = np.zeros_like(master.B)
     W[np.searchsorted(features, state.features)] = state.W
@@ -321,11 +333,11 @@ def certify(
     scores = largest_scores(problems, states, residuals)
     return [
         state._replace(
-            next_set=next_set,
-            gathered=np.union1d(state.gathered, next_set),
-            lower=max(state.lower, problem.lower_bound(residual, s)),
+            next_set=found[: problem.m],
+            gathered=np.union1d(state.gathered, found),
+            lower=max(state.lower, problem.lower_bound(residual, s[: problem.m])),
         )
-        for problem, state, residual, (next_set, s) in zip(
+        for problem, state, residual, (found, s) in zip(
             problems, states, residuals, scores, strict=True
         )
     ]

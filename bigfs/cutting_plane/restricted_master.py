@@ -27,6 +27,9 @@ MASTER_TOL = 1e-9
 MIN_SIZE_FLOAT32 = 512
 # condition of K up to which each refinement of such a factor gains two digits or more
 MAX_COND_FLOAT32 = 1e4
+# width from which taking the rows of a set out of G saves more than it costs
+MIN_WIDTH_ROWS = 8
+STRIP = 128  # rows of K made at a time
 # tolerance of the ridge problem, as a share of the master's, which counts as 0.01 at most
 RIDGE_TOL_SHARE, MAX_RIDGE_TOL = 1e-3, 1e-2
 
@@ -47,7 +50,7 @@ class Factor(NamedTuple):
     active: IntArray  # the columns with d > 0, over which K is taken
     d: FloatArray  # of the active columns
     root: FloatArray  # the diagonal of R, as a column
-    lower: AnyArray
+    upper: AnyArray
 
 
 class RidgeAtEta(NamedTuple):
@@ -91,23 +94,39 @@ def ridge_at(
 def _factorize(G: FloatArray, d: FloatArray, active: IntArray, gamma: float) -> Factor:
     """Factorize K, in single precision where that pays and K's condition allows a refinement."""
     root = np.sqrt(d[active] / gamma)
-    G = G if len(active) == len(G) else G[np.ix_(active, active)]
-    K = _system(G, root, np.float32 if len(active) >= MIN_SIZE_FLOAT32 else np.float64)
+    K, norm = _system(
+        G, active, root, np.float32 if len(active) >= MIN_SIZE_FLOAT32 else np.float64
+    )
     # the Frobenius norm is above the largest eigenvalue; the least is 1
-    if K.dtype == np.float32 and np.linalg.norm(K) > MAX_COND_FLOAT32:
-        K = _system(G, root, np.float64)
+    if K.dtype == np.float32 and norm > MAX_COND_FLOAT32:
+        del K
+        K, _ = _system(G, active, root, np.float64)
     with explain_singular("SparGE's ridge system"):
-        lower, _ = cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)
-    return Factor(active, d[active], root[:, None], lower)
+        # LAPACK reads K by columns, where its lower triangle is the upper one
+        upper, _ = cho_factor(K.T, lower=False, overwrite_a=True, check_finite=False)
+    return Factor(active, d[active], root[:, None], upper)
 
 
-def _system(G: FloatArray, root: FloatArray, dtype: Any) -> AnyArray:
-    """Return K = I + RGR."""
-    K = np.empty(G.shape, dtype)
-    np.multiply(G, root, out=K, casting="same_kind")
-    K *= root[:, None].astype(dtype)
-    K[np.diag_indices_from(K)] += 1
-    return K
+def _system(
+    G: FloatArray, active: IntArray, root: FloatArray, dtype: Any
+) -> tuple[AnyArray, float]:
+    """Return the lower triangle of K = I + RGR over the active columns, and K's Frobenius norm.
+
+    What is above the triangle is not written, and thus takes no memory.
+    """
+    u, norm2, is_all = len(active), 0.0, len(active) == len(G)
+    K = np.empty((u, u), dtype)
+    for first in range(0, u, STRIP):
+        last = min(first + STRIP, u)
+        strip = K[first:last, :last]
+        rows = G[first:last] if is_all else G[np.ix_(active[first:last], active[:last])]
+        np.multiply(rows[:, :last], root[:last], out=strip, casting="same_kind")
+        strip *= root[first:last, None].astype(dtype)
+        diagonal = np.arange(last - first)
+        strip[diagonal, first + diagonal] += 1
+        norm2 += 2 * float(np.linalg.norm(strip)) ** 2
+        norm2 -= float(np.linalg.norm(strip[:, first:])) ** 2
+    return K, float(np.sqrt(norm2))
 
 
 def _solve(
@@ -118,7 +137,7 @@ def _solve(
     W is refined until the residual of K, in double precision, is at most `tol` relative to RB, or
     no longer halves.
     """
-    active, _, root, lower = factor
+    active, _, root, upper = factor
     target = root * B[active]
     w = W[active] / root
     GW = G @ W if W.any() else W
@@ -128,7 +147,7 @@ def _solve(
         size = float(np.linalg.norm(residual))
         if size <= tol * np.linalg.norm(target) or size > size_before / 2:
             return W, GW, float(np.vdot(target, w) + np.vdot(residual, w))
-        w = w + cho_solve((lower, True), residual.astype(lower.dtype), check_finite=False)
+        w = w + cho_solve((upper, False), residual.astype(upper.dtype), check_finite=False)
         W = np.zeros_like(B)
         W[active] = root * w
         GW = G @ W
@@ -138,18 +157,29 @@ def _solve(
 def hessian(master: RestrictedMaster, ridge: RidgeAtEta) -> FloatArray:
     """Return ∂²J/∂η_t∂η_t' = tr(R_tᵀ M R_t')/γ², M = XcᵤᵀK⁻¹Xcᵤ and R_t the rows of C in set t."""
     G, B, _, gamma, sets = master
-    n_sets, r = len(sets), B.shape[1]
-    R = np.zeros((len(B), n_sets, r))
+    active, _, root, upper = ridge.factor
+    r = B.shape[1]
+    products = np.empty((len(sets), len(sets)))
+    F = np.empty((len(sets), r, len(active)), upper.dtype)  # by set, so that it is solved in place
     for t, members in enumerate(sets):
-        R[members, t] = ridge.C[members]
-    stacked = R.reshape(len(B), -1)  # all R_t, one beside the other
-    GR = G @ stacked
-    active, _, root, lower = ridge.factor
-    F = solve_triangular(
-        lower, (root * GR[active]).astype(lower.dtype), lower=True, check_finite=False
+        GR = _times_rows(G, members, ridge.C[members])
+        products[t] = [np.vdot(ridge.C[others], GR[others]) for others in sets]
+        F[t] = (root * GR[active]).T
+    solve_triangular(
+        upper, F.reshape(-1, len(active)).T, trans="T", overwrite_b=True, check_finite=False
     )
-    blocks = (stacked.T @ GR - F.T @ F).reshape(n_sets, r, n_sets, r)
-    return np.einsum("tjsj->ts", blocks) / gamma**2
+    by_set = F.reshape(len(sets), -1)
+    hessian: FloatArray = (products - by_set @ by_set.T) / gamma**2
+    return hessian
+
+
+def _times_rows(G: FloatArray, members: IntArray, R: FloatArray) -> FloatArray:
+    """Return GR for the R that has these rows at `members` and zeros elsewhere."""
+    if R.shape[1] >= MIN_WIDTH_ROWS:
+        return np.asarray(G[members].T @ R)
+    all_rows = np.zeros((len(G), R.shape[1]))
+    all_rows[members] = R
+    return np.asarray(G @ all_rows)
 
 
 def coverage(sets: tuple[IntArray, ...], eta: FloatArray, u: int) -> FloatArray:

@@ -59,6 +59,9 @@ class TiledColumns(Columns):
         Weights ω of the samples. None means that all are one.
     """
 
+    # A pass makes r products per entry, so it is dear beside a cut on the gathered columns.
+    sets_per_pass = 3
+
     def __init__(
         self, X: Matrix, response: FactoredResponse, omega: FloatArray | None = None
     ) -> None:
@@ -192,9 +195,9 @@ def _residual_products_of_tile(
         strip = slice(first, min(first + STRIP_ROWS, X.shape[0]))
         weights = np.ones(strip.stop - first) if omega is None else omega[strip]
         T = _rows_of_T(Y[strip], None if omega is None else weights, C, shift, mean)
-        rows = X[strip]
-        V = _residual_rows(rows.indptr, rows.indices, rows.data, columns, T, weights, W, means)
-        by_column = sp.csc_array(rows)
+        Z = X[strip]
+        V = _residual_rows(Z.indptr, Z.indices, Z.data, columns, T, weights, W, means)
+        by_column = sp.csc_array(Z)
         _add_products(by_column.indptr, by_column.indices, by_column.data, V, total)
     return total
 

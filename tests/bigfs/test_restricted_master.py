@@ -91,7 +91,7 @@ def test_single_precision_is_refined_to_double_or_not_used(gamma, precision):
     X, T, master = problem(6, n=300, u=MIN_SIZE_FLOAT32 + 10, k=3, size=400, gamma=gamma)
     eta = np.array([0.5, 0.3, 0.2])
     ridge = ridge_at(master, eta)
-    assert ridge.factor.lower.dtype == precision
+    assert ridge.factor.upper.dtype == precision
     d = np.array(
         [
             sum(w for s, w in zip(master.sets, eta, strict=True) if j in s)

@@ -96,9 +96,9 @@ def test_inner_certificate_is_the_dense_one_of_the_gathered_columns(text, weight
 def test_cuts_inside_save_passes_and_end_at_the_same_optimum(text, monkeypatch):
     X, y = text
 
-    def fitted():
+    def fitted(tol=1e-6):
         problem = Relaxation(GatheredColumns(Matrix.from_array(X), lda(y, 4)), 8, 0.2)
-        return cutting_plane(problem, solver="newton", tol=1e-6, max_iter=100)
+        return cutting_plane(problem, solver="newton", tol=tol, max_iter=100)
 
     without = fitted()
     monkeypatch.setattr(loop, "MIN_PASS_NNZ", 0)
@@ -107,6 +107,13 @@ def test_cuts_inside_save_passes_and_end_at_the_same_optimum(text, monkeypatch):
     assert without.converged
     assert len(with_cuts.history) < len(without.history)
     assert with_cuts.value.upper == pytest.approx(without.value.upper, rel=2e-6)
+    one_set = fitted(tol=0.01)
+    monkeypatch.setattr(GatheredColumns, "sets_per_pass", 3)
+    three_sets = fitted(tol=0.01)
+    assert three_sets.converged
+    assert len(three_sets.history) < len(one_set.history)
+    assert len(three_sets.value.next_set) == 8
+    assert three_sets.value.upper == pytest.approx(without.value.upper, rel=0.01)
 
 
 def test_the_relaxation_bounds_every_subset(text):
