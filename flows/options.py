@@ -43,6 +43,14 @@ def count_or_share(value: int | float | str) -> int | float:
     raise ValueError(f"must be a whole number of at least 1 or a share in (0, 1]; got {value}")
 
 
+def _ordered(ngram_range: tuple[int, int]) -> tuple[int, int]:
+    if not 1 <= ngram_range[0] <= ngram_range[1]:
+        raise ValueError(
+            f"ngram_range must be two whole numbers from 1 on, the least first; got {ngram_range}"
+        )
+    return ngram_range
+
+
 class Staging(BaseModel):
     """Options for reading a source. A format may add options of its own."""
 
@@ -59,6 +67,26 @@ class Staging(BaseModel):
         ),
         AfterValidator(count_or_share),
     ] = 2
+    max_df: Annotated[
+        int | float,
+        Field(
+            description="drop terms that occur in more documents: a count, or a "
+            "share of the documents such as 0.5"
+        ),
+        AfterValidator(count_or_share),
+    ] = 1.0
+    ngram_range: Annotated[
+        tuple[int, int],
+        Field(description="least and greatest number of tokens of a term"),
+        AfterValidator(_ordered),
+    ] = (1, 1)
+    stop_words: Annotated[
+        str | list[str] | None,
+        Field(
+            description='tokens to leave out: "english" (the list of scikit-learn), or a file '
+            "with one word per line"
+        ),
+    ] = None
     sublinear_tf: Annotated[
         bool, Field(description="replace each term count tf by 1 + log(tf)")
     ] = True
@@ -72,6 +100,12 @@ class Staging(BaseModel):
         int | None,
         Field(ge=1, description="rows per tile (default: chosen from the number of non-zeros)"),
     ] = None
+
+    @property
+    def stop_words_file(self) -> str | None:
+        """The file that `stop_words` names."""
+        named = isinstance(self.stop_words, str) and self.stop_words != "english"
+        return str(self.stop_words) if named else None
 
 
 def _size(memory_limit: str) -> str:

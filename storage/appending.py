@@ -32,7 +32,8 @@ from storage.staging import build, exchange, labels, tables, transpose
 from storage.staging.bounds import row_bounds
 from storage.staging.labels import Target
 from storage.staging.scratch import Spill, lengths_of, save
-from storage.staging.vectorize import Vocabulary, Weighting, count, weigh
+from storage.staging.vectorize import Vocabulary, count, weigh
+from storage.staging.weighting import Weighting
 
 REWRITTEN = ("obs/", "obsm/", "uns/class_names/", "uns/checksums/")  # one value per sample
 
@@ -200,13 +201,14 @@ def _read_blocks(source: Source, corpus: Corpus, scratch: Path, room: int) -> li
             )
         return spills
     assert isinstance(source, TextSource)
-    weighting = Weighting(**{k: v for k, v in settings.items() if k != "tile_rows"})
+    weighting = Weighting.from_settings(settings)
     save(str(scratch / "vocabulary"), idf=corpus.store.read("var/idf"))
     terms = None if weighting.hashing else str(scratch / "vocabulary.terms")
     if terms:
         Path(terms).write_text(
             "".join(f"{term}\n" for term in corpus.feature_names[:]), encoding="utf-8", newline=""
         )
+    source = source.enlarged(weighting.growth)
     counted = count(
         source, source.pieces(min(build.TEXT_PIECE, room // source.expansion)), weighting, scratch
     )

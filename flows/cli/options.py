@@ -6,6 +6,7 @@ import functools
 import inspect
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -35,6 +36,14 @@ def _parse_count_or_share(text: str) -> int | float:
         return count_or_share(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+
+
+def _parse_stop_words(text: str) -> str:
+    if text != "english" and not Path(text).is_file():
+        raise typer.BadParameter(
+            f"must be english, or a file with one word per line; there is no file {text}"
+        )
+    return text
 
 
 Source = Annotated[str, typer.Argument(help="path, URL, or a name that `bigfs datasets` lists")]
@@ -110,6 +119,11 @@ def _option(name: str, field: Any) -> inspect.Parameter:
             typer.Option(
                 help=field.description, parser=_parse_count_or_share, metavar="INTEGER|SHARE"
             ),
+        ]
+    elif field.annotation == str | list[str] | None:
+        annotation = Annotated[
+            Any,
+            typer.Option(help=field.description, parser=_parse_stop_words, metavar="english|FILE"),
         ]
     else:
         annotation = Annotated[field.annotation, typer.Option(help=field.description, min=minimum)]

@@ -135,7 +135,7 @@ class Source(ABC):
     feature_names: Sequence[str] | None = None
     sample_shape: tuple[int, int] | None = None
     planted: AnyArray | None = None
-    expansion: ClassVar[int] = 20
+    expansion: int = 20
     room: int | None = None
     label_columns: Sequence[str] | None = None
 
@@ -220,6 +220,12 @@ class TextSource(Source):
 
     # measured: 18 if all words differ, 28 for words of two letters
     expansion = 32
+
+    def enlarged(self, growth: int) -> Self:
+        """Return the same source, of which a byte takes `growth` times the memory."""
+        source = copy.copy(self)
+        source.expansion = self.expansion * growth
+        return source
 
     @abstractmethod
     def read(self, piece: Any) -> Iterator[Document]:

@@ -56,7 +56,9 @@ class RecordFile(Source):
 
     def fingerprint(self) -> str:
         settings = {
-            k: v for k, v in vars(self).items() if k not in ("path", "plain", "folder", "room")
+            k: v
+            for k, v in vars(self).items()
+            if k not in ("path", "plain", "folder", "room", "expansion")
         }
         settings["unlabelled"] = settings.pop("unlabeled")  # as earlier versions hashed it
         return fingerprint_of(self.format, identity_of(self.files()), sorted(settings.items()))

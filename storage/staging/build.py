@@ -57,6 +57,7 @@ def build(plan: Plan, uri: str, scratch: Path, room: int) -> Manifest:
         source = plan.source.unpacked(scratch).limited(room)
     vocabulary = None
     if isinstance(source, TextSource):
+        source = source.enlarged(plan.weighting.growth)
         spills, vocabulary = vectorize(
             source,
             source.pieces(min(TEXT_PIECE, room // source.expansion)),

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from storage import fingerprint as identities
-from storage.errors import StoreError
+from storage.errors import SourceError, StoreError
 from storage.fingerprint import fingerprint_of
 from storage.format import manifest as manifests
 from storage.sources import find
 from storage.sources.base import Source, TextSource
-from storage.staging.vectorize import Weighting
+from storage.staging.weighting import DEFAULTS, Weighting, make_weighting
 
 
 class Plan(NamedTuple):
@@ -35,20 +36,34 @@ def make_plan(
     source: str | os.PathLike[str] | Source,
     store: str | os.PathLike[str] | None,
     *,
-    format: str | None,
-    min_df: int | float,
-    sublinear_tf: bool,
-    hashing: int | None,
-    tile_rows: int | None,
+    format: str | None = None,
+    min_df: int | float = 2,
+    max_df: int | float = 1.0,
+    ngram_range: Sequence[int] = (1, 1),
+    stop_words: str | os.PathLike[str] | Iterable[str] | None = None,
+    sublinear_tf: bool = True,
+    hashing: int | None = None,
+    tile_rows: int | None = None,
     **options: Any,
 ) -> Plan:
     """Return the plan for the parameters of `storage.stage`."""
     if not isinstance(source, Source):
         source = find(str(source), format=format, **options)
-    weighting = Weighting(min_df, sublinear_tf, hashing)
+    weighting = make_weighting(
+        min_df=min_df,
+        max_df=max_df,
+        ngram_range=ngram_range,
+        stop_words=stop_words,
+        sublinear_tf=sublinear_tf,
+        hashing=hashing,
+    )
     settings: dict[str, Any] = {"tile_rows": tile_rows}
     if isinstance(source, TextSource):
-        settings |= weighting.__dict__
+        settings |= weighting.to_settings()
+    elif given := sorted(DEFAULTS.keys() & weighting.to_settings().keys()):
+        raise SourceError(
+            f"{source.path} is a matrix, and {', '.join(given)} is for text: leave it out"
+        )
     fingerprint = source.fingerprint()
     key = key_of(source, fingerprint, settings)
     uri = manifests.absolute(store or default_store(source, key))

@@ -8,6 +8,7 @@ until then.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from storage.sources.base import Source
@@ -22,6 +23,9 @@ def stage(
     *,
     format: str | None = None,
     min_df: int | float = 2,
+    max_df: int | float = 1.0,
+    ngram_range: Sequence[int] = (1, 1),
+    stop_words: str | os.PathLike[str] | Iterable[str] | None = None,
     sublinear_tf: bool = True,
     hashing: int | None = None,
     tile_rows: int | None = None,
@@ -47,6 +51,15 @@ def stage(
     min_df : int or float, default=2
         Terms of text that occur in fewer documents are left out: a count, or a share of the
         documents.
+    max_df : int or float, default=1.0
+        Terms of text that occur in more documents are left out: a count, or a share of the
+        documents.
+    ngram_range : tuple of int, default=(1, 1)
+        Least and greatest number of tokens of a term of text. (1, 2) takes single tokens and pairs
+        of tokens that follow each other, joined by a space.
+    stop_words : {"english"}, path-like, list of str or None, default=None
+        Tokens of text that are left out before terms are made: scikit-learn's list of English
+        words, the file of a list with one word per line, or a list.
     sublinear_tf : bool, default=True
         Whether term counts of text are replaced by 1 + log of them.
     hashing : int or None, default=None
@@ -86,8 +99,9 @@ def stage(
 
     Notes
     -----
-    `min_df` and `sublinear_tf` are those of scikit-learn's `TfidfVectorizer`. Where the
-    source has a split, the vocabulary and the idf are fitted on the training documents.
+    `min_df`, `max_df`, `ngram_range`, `stop_words` and `sublinear_tf` are those of scikit-learn's
+    `TfidfVectorizer`. Where the source has a split, the vocabulary and the idf are fitted on the
+    training documents.
 
     Examples
     --------
@@ -104,6 +118,9 @@ def stage(
         store,
         format=format,
         min_df=min_df,
+        max_df=max_df,
+        ngram_range=ngram_range,
+        stop_words=stop_words,
         sublinear_tf=sublinear_tf,
         hashing=hashing,
         tile_rows=tile_rows,
@@ -162,13 +179,6 @@ def staged(
     True
     >>> folder.cleanup()
     """
-    defaults = {
-        "format": None,
-        "min_df": 2,
-        "sublinear_tf": True,
-        "hashing": None,
-        "tile_rows": None,
-    }
     settings = {k: v for k, v in settings.items() if k not in ("memory_limit", "wait", "scratch")}
-    plan = make_plan(source, store, **{**defaults, **settings})
+    plan = make_plan(source, store, **settings)
     return plan.uri if is_staged(plan) else None

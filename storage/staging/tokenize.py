@@ -1,26 +1,35 @@
-"""Count the tokens of documents exactly as scikit-learn's CountVectorizer does by default.
+"""Count the terms of documents exactly as scikit-learn's CountVectorizer does.
 
     lower case     that of `str.lower`, from a table of all code points
     token          a match of ``(?u)\\b\\w\\w+\\b``: a longest run of at least two word characters
-    term           found by a hash, told apart by its bytes, sorted by code points
+    stop words     tokens that are left out
+    term           a token, or n tokens that follow each other without the stop words
+                   tokens are found by a hash and told apart by their bytes
+                   terms are sorted by code points
 
 The tables are built with Python's own `str.lower` and `re`. They cannot hold the few characters
 whose lower case is two characters or depends on their neighbors ("İ", "Σ"). Python lower-cases a
 document with one of these first. Lower-casing twice changes nothing, so the tokens are the same.
+
+The hash takes random numbers, drawn once per process, so that no text can be written to collide.
+The counts do not depend on them.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 import sys
 from array import array
+from collections.abc import Collection
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
 from bigfs.types import AnyArray
-from storage.staging import token_kernels as kernels
+from storage.staging import gram_kernels, token_kernels
+from storage.staging.weighting import is_token
 
 CHARACTERS = sys.maxunicode + 1
 PAGE = 1 << 8  # code points that are lower-cased together
@@ -48,14 +57,26 @@ class Counts(NamedTuple):
 
 
 class Documents:
-    """A buffer of documents in UTF-8."""
+    """A buffer of documents in UTF-8.
 
-    def __init__(self) -> None:
-        self.raw = bytearray()
-        self.bounds = array("q", [0])
+    Parameters
+    ----------
+    ngram_range : tuple of int, default=(1, 1)
+        Least and greatest number of tokens of a term.
+    stop_words : collection of str, default=()
+        Tokens that are left out.
+    """
+
+    def __init__(
+        self, ngram_range: tuple[int, int] = (1, 1), stop_words: Collection[str] = ()
+    ) -> None:
+        self.ngram_range = ngram_range
+        # the kernel reads the stop words as a document before the others
+        self.raw = bytearray("\n".join(filter(is_token, stop_words)), "utf-8")
+        self.bounds = array("q", [0, len(self.raw)])
 
     def __len__(self) -> int:
-        return len(self.bounds) - 1
+        return len(self.bounds) - 2
 
     def add(self, text: str) -> None:
         """Append a document."""
@@ -65,23 +86,48 @@ class Documents:
         self.bounds.append(len(self.raw))
 
     def counted(self) -> Counts:
-        """Count the tokens of the documents."""
-        terms, starts, indptr, indices, counts = kernels.count(
-            np.frombuffer(self.raw, dtype=np.uint8), np.array(self.bounds), tables().folded
+        """Count the terms of the documents."""
+        terms, starts, _, tokens, ends, n_stops = token_kernels.read_tokens(
+            np.frombuffer(self.raw, dtype=np.uint8),
+            np.array(self.bounds),
+            tables().folded,
+            hash_keys(),
         )
-        order = sorted_terms(terms, starts)
-        rank = np.empty(len(order), dtype=np.int32)
-        rank[order] = np.arange(len(order), dtype=np.int32)
-        lines = kernels.lines_of(terms, starts, order)
-        return Counts(lines, indptr, *kernels.sort_columns(indptr, indices, counts, rank))
+        order = sorted_tokens(terms, starts)
+        size = len(order)
+        heads = tails = np.empty(0, dtype=np.int32)
+        if self.ngram_range == (1, 1):
+            order = order[order >= n_stops]
+            indptr, indices, counts = gram_kernels.count_tokens(tokens, ends, size)
+        else:
+            heads, tails, indptr, indices, counts = gram_kernels.count_grams(
+                tokens, ends, size, *self.ngram_range, hash_keys()
+            )
+            grams = np.flatnonzero(np.bincount(indices, minlength=size + len(heads)))
+            ranks = gram_kernels.rank_tokens(
+                grams, heads, tails, inverse(order, size), self.ngram_range[1]
+            )
+            order = grams[np.lexsort(ranks[::-1])]
+        lines = gram_kernels.lines_of(terms, starts, heads, tails, order)
+        rank = inverse(order, size + len(heads))
+        return Counts(
+            lines, indptr, *gram_kernels.sort_columns(indptr, indices, counts, rank, len(order))
+        )
 
 
-def sorted_terms(terms: AnyArray, starts: AnyArray) -> AnyArray:
-    """Return the order that sorts the terms.
+def inverse(order: AnyArray, size: int) -> AnyArray:
+    """Return the place in `order` of each number below `size` that is in it."""
+    rank = np.empty(size, dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return rank
 
-    They are sorted by their first eight bytes, and terms that share these by all bytes.
+
+def sorted_tokens(terms: AnyArray, starts: AnyArray) -> AnyArray:
+    """Return the order that sorts the tokens.
+
+    They are sorted by their first eight bytes, and tokens that share these by all bytes.
     """
-    keys = kernels.sort_keys(terms, starts)
+    keys = token_kernels.sort_keys(terms, starts)
     order = np.argsort(keys)
     keys = keys[order]
     alike = np.zeros(len(keys) + 1, dtype=np.bool_)
@@ -91,6 +137,13 @@ def sorted_terms(terms: AnyArray, starts: AnyArray) -> AnyArray:
     ends = starts.tolist()
     order[tied] = sorted(order[tied].tolist(), key=lambda j: raw[ends[j] : ends[j + 1]])
     return order
+
+
+@cache
+def hash_keys() -> AnyArray:
+    """Return the random numbers of the hash. A process draws them once."""
+    size = 8 * token_kernels.N_KEYS
+    return np.frombuffer(secrets.token_bytes(size), dtype=np.uint64).copy()
 
 
 @cache

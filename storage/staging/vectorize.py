@@ -1,7 +1,8 @@
 """Text to tf-idf rows in blocks, equal to scikit-learn's TfidfVectorizer on the whole corpus.
 
     count   per piece: count tokens on a worker, spill the counts and a sorted vocabulary
-    merge   merge the sorted vocabularies as streams; a term needs min_df training documents
+    merge   merge the sorted vocabularies as streams, keeping terms of min_df to max_df training
+            documents
     weigh   per piece: (1 + ln tf) · idf, unit rows in float64, spilled as float32
 
 With a split, the document frequencies come from the training documents alone, and with them the
@@ -13,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,22 +24,14 @@ from bigfs import engine
 from bigfs.types import AnyArray
 from storage.errors import SourceError
 from storage.sources.base import Label, TextSource
+from storage.staging.gram_kernels import unit_rows
 from storage.staging.labels import save_labels
 from storage.staging.scratch import LabelKind, Spill, open_array, save, save_names, spill
-from storage.staging.token_kernels import unit_rows
 from storage.staging.tokenize import Documents
 from storage.staging.vocabularies import find_columns, merge_files
+from storage.staging.weighting import Weighting
 
 MERGE_FAN_IN = 128  # vocabularies, and so open files, per merge
-
-
-@dataclass(frozen=True)
-class Weighting:
-    """Settings of tf-idf. `hashing` is the number of hashed columns; None learns a vocabulary."""
-
-    min_df: int | float = 2
-    sublinear_tf: bool = True
-    hashing: int | None = None
 
 
 class CountedBlock(NamedTuple):
@@ -70,18 +62,23 @@ def vectorize(
     Raises
     ------
     SourceError
-        No term occurs in `min_df` documents.
+        No term occurs in `min_df` to `max_df` documents.
     """
     counted = count(source, pieces, weighting, scratch)
     training = [part for part in counted if part.split != "test"] or counted
     n = sum(part.rows for part in training)
-    least = weighting.min_df if isinstance(weighting.min_df, int) else weighting.min_df * n
+    least, most = (
+        df if isinstance(df, int) else df * n for df in (weighting.min_df, weighting.max_df)
+    )
     merge = _hashed_merge(weighting.hashing) if weighting.hashing else _merge
-    vocabulary = merge(counted, {part.path for part in training}, n, least, scratch)
+    vocabulary = merge(counted, {part.path for part in training}, n, (least, most), scratch)
     if not vocabulary.size:
+        at_most = weighting.max_df != 1.0
         raise SourceError(
-            f"{source.path}: no term occurs in {weighting.min_df} documents: "
-            f"lower min_df or add documents"
+            f"{source.path}: no term occurs in {weighting.min_df} "
+            + (f"to {weighting.max_df} documents: " if at_most else "documents: ")
+            + ("lower min_df, raise max_df" if at_most else "lower min_df")
+            + " or add documents"
         )
     return weigh(counted, vocabulary, weighting.sublinear_tf), vocabulary
 
@@ -100,16 +97,25 @@ def count(
 ) -> list[CountedBlock]:
     """Count the terms of each piece on the workers."""
     targets = [str(scratch / f"count-{i:06d}") for i in range(len(pieces))]
+    stop_words = engine.shared_operand(weighting.listed_stop_words())
     blocks = engine.map_tiles(
-        _count, pieces, source, weighting, each=[targets], label="count terms"
+        *(_count, pieces, source, weighting, stop_words), each=[targets], label="count terms"
     )
     return [block for piece in blocks for block in piece]
 
 
-def _count(piece: Any, target: str, source: TextSource, weighting: Weighting) -> list[CountedBlock]:
+def _count(
+    piece: Any,
+    target: str,
+    source: TextSource,
+    weighting: Weighting,
+    stop_words: tuple[str, ...],
+) -> list[CountedBlock]:
     by_split: dict[str | None, _Half] = {}
     for text, label, split, name in source.read(piece):
-        half = by_split.setdefault(split, _Half(Documents(), [], []))
+        if split not in by_split:
+            by_split[split] = _Half(Documents(weighting.ngram_range, stop_words), [], [])
+        half = by_split[split]
         half.documents.add(text)
         half.labels.append(label)
         half.names.append(name)
@@ -153,11 +159,16 @@ def _count_documents(
 
 
 def _merge(
-    counted: Sequence[CountedBlock], training: set[str], n: int, least: float, scratch: Path
+    counted: Sequence[CountedBlock],
+    training: set[str],
+    n: int,
+    kept: tuple[float, float],
+    scratch: Path,
 ) -> Vocabulary:
-    """Merge the vocabularies, and keep the terms of at least `least` of n training documents.
+    """Merge the vocabularies, and keep the terms of `kept` of n training documents.
 
-    At most MERGE_FAN_IN files are open at a time.
+    `kept` is the least and the greatest number of documents. At most MERGE_FAN_IN files are open
+    at a time.
     """
     parts = [(part.path, part.path in training) for part in counted]
     for level in itertools.count():
@@ -167,7 +178,7 @@ def _merge(
         targets = [str(scratch / f"merged-{level}-{i}") for i in range(len(groups))]
         engine.map_tiles(_merge_group, groups, each=[targets], label="merge terms")
         parts = [(path, True) for path in targets]
-    df = merge_files(parts, scratch / "vocabulary.terms", max(least, 1))
+    df = merge_files(parts, scratch / "vocabulary.terms", max(kept[0], 1), kept[1])
     return Vocabulary(len(df), str(scratch / "vocabulary.terms"), _save_idf(df, n, scratch))
 
 
@@ -177,7 +188,11 @@ def _merge_group(parts: list[tuple[str, bool]], target: str) -> None:
 
 def _hashed_merge(size: int) -> Callable[..., Vocabulary]:
     def merge(
-        counted: Sequence[CountedBlock], training: set[str], n: int, least: float, scratch: Path
+        counted: Sequence[CountedBlock],
+        training: set[str],
+        n: int,
+        kept: tuple[float, float],
+        scratch: Path,
     ) -> Vocabulary:
         df = np.zeros(size, dtype=np.int64)
         for part in counted:

@@ -13,7 +13,7 @@ from typing import IO
 import numpy as np
 
 from bigfs.types import AnyArray, IntArray
-from storage.staging import token_kernels as kernels
+from storage.staging import vocabulary_kernels as kernels
 from storage.staging.scratch import open_array
 
 CHUNK = 1 << 15  # bytes read of each vocabulary at a time to merge
@@ -21,8 +21,10 @@ LONG_CHUNK = 1 << 20  # bytes read of a vocabulary at a time to look terms up
 KEY = 8  # bytes that a key reads, maybe beyond the last newline
 
 
-def merge_files(parts: Sequence[tuple[str, bool]], terms: Path, least: float) -> IntArray:
-    """Write the sorted terms of some vocabularies that occur in at least `least` documents.
+def merge_files(
+    parts: Sequence[tuple[str, bool]], terms: Path, least: float, most: float = np.inf
+) -> IntArray:
+    """Write the sorted terms of some vocabularies that occur in `least` to `most` documents.
 
     Parameters
     ----------
@@ -32,28 +34,32 @@ def merge_files(parts: Sequence[tuple[str, bool]], terms: Path, least: float) ->
         The file to write.
     least : float
         Least number of documents.
+    most : float, default=inf
+        Greatest number of documents.
 
     Returns
     -------
     ndarray of shape (n_terms,)
-        Number of documents with each term.
+        Number of documents with each term, mapped from a file beside that of the terms.
     """
-    df = [np.empty(0, dtype=np.int64)]
-    with contextlib.ExitStack() as stack, open(terms, "wb") as out:
+    found = terms.with_suffix(".found")
+    with contextlib.ExitStack() as stack, open(terms, "wb") as out, open(found, "wb") as df:
         files = [stack.enter_context(open(f"{path}.terms", "rb")) for path, _ in parts]
         streams = Streams(files, [(open_array(path, "df"), counts) for path, counts in parts])
         need, last, last_df = 0, 0, 0
         while need >= 0:
             need, end, size, last, last_df = kernels.merge(
                 *(streams.lines, streams.at, streams.stop, streams.df, streams.df_at),
-                *(float(least), streams.out, streams.out_df, last, last_df),
+                *(float(least), float(most), streams.out, streams.out_df, last, last_df),  # type: ignore[arg-type]  # mypy takes one type for all of a tuple
             )
             out.write(streams.out[:end].data)
-            df.append(streams.out_df[:size].copy())
+            df.write(streams.out_df[:size].data)
             streams.out[:last] = streams.out[end : end + last].copy()  # it may come again
             if need >= 0:
                 streams.read(need)
-    return np.concatenate(df)
+    if not found.stat().st_size:
+        return np.empty(0, dtype=np.int64)
+    return np.memmap(found, dtype=np.int64, mode="r")
 
 
 class Streams:

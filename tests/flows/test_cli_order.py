@@ -138,6 +138,28 @@ def test_min_df_is_a_count_or_a_share(bigfs, tmp_path):
         )
 
 
+def test_text_options_are_those_of_the_library(bigfs, tmp_path):
+    rows = [{"text": f"the cat sat {'far' if i % 2 else 'near'} away", "label": i} for i in (0, 1)]
+    (tmp_path / "t.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (tmp_path / "stop.txt").write_text("cat\n")
+    expected = {
+        ("--ngram-range", 1, 2): ["away", "cat", "cat sat", "sat", "the", "the cat"],
+        ("--ngram-range", 2, 2, "--stop-words", "stop.txt"): ["the sat"],
+        ("--stop-words", "english"): ["away", "cat", "sat"],
+        ("--min-df", 1, "--max-df", 1): ["far", "near"],
+        ("--min-df", 1, "--max-df", "0.5"): ["far", "near"],
+    }
+    for i, (options, terms) in enumerate(expected.items()):
+        assert bigfs("stage", "t.jsonl", f"{i}.zarr", *options, *SERIAL)[0] == 0
+        assert list(storage.open(f"{i}.zarr").feature_names[:]) == terms
+    for options, message in (
+        (("--ngram-range", 2, 1), "ngram_range must be two whole numbers from 1 on"),
+        (("--stop-words", "no.txt"), "must be english, or a file with one word per line"),
+        (("--max-df", 0), "a whole number of at least 1 or a share in (0, 1]"),
+    ):
+        fails(bigfs("stage", "t.jsonl", "x.zarr", *options), message)
+
+
 def test_append_takes_the_old_order_with_a_warning(bigfs, store, tmp_path):
     write_corpus(tmp_path / "more.svm", seed=4, rows=30)
     write_corpus(tmp_path / "rest.svm", seed=5, rows=10)

@@ -153,7 +153,7 @@ def test_a_store_of_an_earlier_version_is_reused(tmp_path, monkeypatch):
     as_by_rule_1(uri, "a.mat", {"tile_rows": None})
     with fingerprint.first_rule():
         old = storage.staging.plan.default_store(
-            sources.find("a.mat"), storage.staging.plan.make_plan("a.mat", None, **PLAIN).key
+            sources.find("a.mat"), storage.staging.plan.make_plan("a.mat", None).key
         )
     shutil.move(uri, old)
     assert Path(storage.stage("a.mat")).samefile(old)
@@ -161,9 +161,6 @@ def test_a_store_of_an_earlier_version_is_reused(tmp_path, monkeypatch):
     os.utime("a.mat")  # by its own rule it has changed
     with pytest.raises(StoreError, match="changed since"):
         storage.stage("a.mat", old)
-
-
-PLAIN = {"format": None, "min_df": 2, "sublinear_tf": True, "hashing": None, "tile_rows": None}
 
 
 def test_what_an_earlier_version_appended_is_not_appended_again(tmp_path):

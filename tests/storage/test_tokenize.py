@@ -15,23 +15,25 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.preprocessing import normalize
 
 import storage
-from storage.staging import token_kernels, tokenize, vocabularies
+from storage.staging import gram_kernels, token_kernels, tokenize, vocabularies
 from storage.staging.scratch import save
 from storage.staging.tokenize import Counts, Documents
 
 ANALYZE = CountVectorizer().build_analyzer()
 
 
-def counted(texts):
-    documents = Documents()
+def counted(texts, **options):
+    documents = Documents(**options)
     for text in texts:
         documents.add(text)
     return documents.counted()
 
 
-def by_analyzer(texts):
+def by_analyzer(texts, ngram_range=(1, 1), stop_words=()):
     """The same by scikit-learn's analyzer and a Counter."""
-    tf = [Counter(ANALYZE(text)) for text in texts]
+    vectorizer = CountVectorizer(ngram_range=ngram_range, stop_words=list(stop_words))
+    analyze = vectorizer.build_analyzer()
+    tf = [Counter(analyze(text)) for text in texts]
     terms = sorted(set().union(*tf))
     rank = {term: j for j, term in enumerate(terms)}
     rows = [sorted((rank[term], count) for term, count in row.items()) for row in tf]
@@ -129,14 +131,95 @@ def test_any_text_has_the_analyzers_tokens(texts):
     assert_same(counted(texts), by_analyzer(texts))
 
 
-def test_terms_with_one_hash_are_told_apart(monkeypatch):
-    """As plain Python, with a hash that is the same for all."""
-    monkeypatch.setattr(token_kernels, "PRIME", np.uint64(0))
-    monkeypatch.setattr(token_kernels, "FIRST_TERMS", 4)  # and the table grows
-    for name in ("count", "fill"):
-        monkeypatch.setattr(token_kernels, name, getattr(token_kernels, name).py_func)
-    texts = ["ab ba ab aab baa abb", "Été ab cd ef gh ij kl mn", "", "ab éa"]
-    assert_same(counted(texts), by_analyzer(texts))
+# --- n-grams and stop words -----------------------------------------------------------------------
+
+RANGES = [(1, 1), (1, 2), (2, 2), (1, 3), (2, 3), (3, 3), (2, 5)]
+STOPS = ["a", "ab", "bb", "été", "σς", "Ab", "ab bb", "a'b", "中中", ""]
+
+
+@pytest.mark.parametrize("ngram_range", RANGES, ids=str)
+@pytest.mark.parametrize("texts", CASES[:-1], ids=range(len(CASES) - 1))
+def test_ngrams_are_those_of_the_analyzer(texts, ngram_range):
+    options = {"ngram_range": ngram_range, "stop_words": {"ab", "the", "w1", "一二", "ok"}}
+    assert_same(counted(texts, **options), by_analyzer(texts, **options))
+
+
+WORDY = st.lists(st.sampled_from(["ab", "bb", "abb", "Été", "ΑΣ", "x", "a'b", "中中", "ab_"]))
+
+
+@pytest.mark.filterwarnings("ignore:Your stop_words may be inconsistent")
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.text(LETTERS, max_size=40) | WORDY.map(" ".join), max_size=8),
+    st.sampled_from(RANGES),
+    st.sets(st.sampled_from(STOPS)),
+)
+def test_any_text_has_the_analyzers_ngrams(texts, ngram_range, stop_words):
+    options = {"ngram_range": ngram_range, "stop_words": stop_words}
+    assert_same(counted(texts, **options), by_analyzer(texts, **options))
+
+
+def test_tables_of_grams_grow():
+    """Documents of more grams than the first table has room for, one beside many."""
+    rng = np.random.default_rng(0)
+    texts = [" ".join(f"w{i}" for i in rng.integers(0, 400, size)) for size in [40] * 90 + [5000]]
+    options = {"ngram_range": (1, 3), "stop_words": ["w0", "w7"]}
+    assert_same(counted(texts, **options), by_analyzer(texts, **options))
+
+
+# --- hostile texts --------------------------------------------------------------------------------
+
+
+def hash_keys(seed):
+    """The random numbers of a seed. The hash of None is the same for all tokens."""
+    if seed is None:
+        return np.zeros(token_kernels.N_KEYS, dtype=np.uint64)
+    return np.random.default_rng(seed).integers(0, 1 << 64, token_kernels.N_KEYS, dtype=np.uint64)
+
+
+def hostile_tokens(keys, n):
+    """Tokens of four letters that begin their search in few slots of a table of 2^16."""
+    letters = np.arange(ord("a"), ord("z") + 1)
+    words = np.stack(np.meshgrid(*[letters] * 4), axis=-1).reshape(-1, 4)
+    codes = token_kernels.mixed(words.astype(np.uint64) @ keys[:4])
+    return ["".join(map(chr, word)) for word in words[np.argsort(codes & np.uint64(0xFFFF))[:n]]]
+
+
+def steps(texts, keys):
+    """Slots that a search for each distinct token passes. Their order does not matter."""
+    raw = " ".join(texts).encode()
+    codes = token_kernels.read_tokens(
+        np.frombuffer(bytearray(raw), dtype=np.uint8),
+        np.array([0, 0, len(raw)]),
+        tokenize.tables().folded,
+        keys,
+    )[2]
+    slots = token_kernels.placed(codes, len(codes), 1 << 16)
+    place = np.flatnonzero(slots != token_kernels.FREE)
+    home = codes[slots[place] & token_kernels.LOW] & np.uint64(0xFFFF)
+    return int(((place - home.astype(np.int64)) % (1 << 16)).sum())
+
+
+def test_tokens_that_collide_for_one_seed_do_not_for_another():
+    tokens = hostile_tokens(hash_keys(0), 4000)
+    assert steps(tokens, hash_keys(0)) > 4000**2 // 4
+    assert max(steps(tokens, hash_keys(seed)) for seed in range(1, 6)) < 4000
+    assert steps(tokens, tokenize.hash_keys()) < 4000  # of this process
+
+
+@pytest.mark.parametrize("ngram_range", [(1, 1), (1, 2)], ids=str)
+def test_the_counts_do_not_depend_on_the_seed(monkeypatch, ngram_range):
+    tokens = hostile_tokens(hash_keys(0), 2000)
+    texts = [" ".join(tokens), " ".join(tokens[::-3]), "x" * 300, "x" * 600 + " " + "x" * 601]
+    expected = by_analyzer(texts, ngram_range)
+    for seed in (None, 0, 1):
+        monkeypatch.setattr(tokenize, "hash_keys", lambda seed=seed: hash_keys(seed))
+        assert_same(counted(texts, ngram_range=ngram_range), expected)
+
+
+def test_every_draw_is_another():
+    draws = [tokenize.hash_keys.__wrapped__().tolist() for _ in range(2)]
+    assert len(set(draws[0] + draws[1])) == 2 * token_kernels.N_KEYS
 
 
 @pytest.mark.slow
@@ -153,19 +236,19 @@ def test_rows_have_the_norms_of_scikit_learn(rng):
     X.data[X.indptr[7] : X.indptr[8]] = 0
     X.data[X.indptr[8] : X.indptr[9]] = 1e-160  # their squares are denormal
     expected = normalize(X)
-    token_kernels.unit_rows(X.indptr, X.data)
+    gram_kernels.unit_rows(X.indptr, X.data)
     np.testing.assert_array_equal(X.data, expected.data)
 
 
 # --- vocabularies ---------------------------------------------------------------------------------
 
 
-def by_heap(parts, least):
+def by_heap(parts, least, most=np.inf):
     """The merge of ``[(terms, df), …]`` in Python."""
     streams = (zip(terms, df, strict=True) for terms, df in parts)
     groups = itertools.groupby(heapq.merge(*streams), key=lambda pair: pair[0])
     found = [(term, sum(df for _, df in group)) for term, group in groups]
-    return [(term, df) for term, df in found if df >= least]
+    return [(term, df) for term, df in found if least <= df <= most]
 
 
 def written(folder, parts, counts=None):
@@ -178,7 +261,7 @@ def written(folder, parts, counts=None):
     return list(zip(paths, counts or [True] * len(parts), strict=True))
 
 
-WORDS = st.text("abé中𠀀", min_size=2, max_size=12)
+WORDS = st.text("abé中𠀀", min_size=2, max_size=12) | st.sampled_from(["ab a", "ab ab", "a b"])
 PARTS = st.lists(
     st.dictionaries(WORDS, st.integers(1, 3), max_size=30).map(
         lambda df: (sorted(df), [df[term] for term in sorted(df)])
@@ -190,14 +273,18 @@ PARTS = st.lists(
 
 @pytest.mark.parametrize("chunk", [1, 16, 1 << 15])
 @settings(max_examples=60, deadline=None)
-@given(parts=PARTS, least=st.sampled_from([0, 1, 2, 2.5, 4]))
-def test_vocabularies_merge_as_streams_of_pairs(tmp_path_factory, chunk, parts, least):
+@given(
+    parts=PARTS,
+    least=st.sampled_from([0, 1, 2, 2.5, 4]),
+    most=st.sampled_from([0, 2, 3.5, 5, np.inf]),
+)
+def test_vocabularies_merge_as_streams_of_pairs(tmp_path_factory, chunk, parts, least, most):
     folder = tmp_path_factory.mktemp("merge")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vocabularies, "CHUNK", chunk)
-        df = vocabularies.merge_files(written(folder, parts), folder / "all.terms", least)
+        df = vocabularies.merge_files(written(folder, parts), folder / "all.terms", least, most)
     terms = (folder / "all.terms").read_text(encoding="utf-8").split("\n")[:-1]
-    assert list(zip(terms, df.tolist(), strict=True)) == by_heap(parts, least)
+    assert list(zip(terms, df.tolist(), strict=True)) == by_heap(parts, least, most)
 
 
 def test_a_vocabulary_that_does_not_count_adds_its_terms_only(tmp_path):
@@ -236,8 +323,8 @@ def test_terms_are_found_in_a_vocabulary(tmp_path_factory, chunk, own, every):
 class AnalyzedDocuments:
     """`Documents` by scikit-learn's analyzer."""
 
-    def __init__(self):
-        self.texts = []
+    def __init__(self, ngram_range, stop_words):
+        self.texts, self.options = [], (ngram_range, stop_words)
 
     def __len__(self):
         return len(self.texts)
@@ -246,17 +333,17 @@ class AnalyzedDocuments:
         self.texts.append(text)
 
     def counted(self):
-        return by_analyzer(self.texts)
+        return by_analyzer(self.texts, *self.options)
 
 
-def merged_in_python(parts, terms, least):
+def merged_in_python(parts, terms, least, most=np.inf):
     """`vocabularies.merge_files` by `heapq`."""
     loaded = []
     for path, counts in parts:
         with open(f"{path}.terms", encoding="utf-8", newline="\n") as lines:
             df = np.load(f"{path}.df.npy") * counts
             loaded.append(([line[:-1] for line in lines], df.tolist()))
-    kept = by_heap(loaded, least)
+    kept = by_heap(loaded, least, most)
     with open(terms, "w", encoding="utf-8", newline="") as out:
         out.writelines(f"{term}\n" for term, _ in kept)
     return np.array([df for _, df in kept], dtype=np.int64)
@@ -273,7 +360,16 @@ def columns_in_python(lines, size, vocabulary):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"min_df": 1}, {"min_df": 0.1}, {"sublinear_tf": False}, {"hashing": 64}],
+    [
+        {},
+        {"min_df": 1},
+        {"min_df": 0.1},
+        {"sublinear_tf": False},
+        {"hashing": 64},
+        {"ngram_range": (1, 2), "stop_words": ["ab", "the"], "max_df": 0.5},
+        {"ngram_range": (2, 3), "min_df": 1, "max_df": 5},
+        {"ngram_range": (1, 2), "hashing": 64},
+    ],
     ids=str,
 )
 def test_a_store_has_the_same_bytes_by_either_way(tmp_path, monkeypatch, rng, options):

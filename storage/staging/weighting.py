@@ -1,0 +1,161 @@
+"""Settings of text: its terms and their weights, by scikit-learn's names."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from storage.errors import SourceError
+from storage.sources.base import decode, shorten
+
+TOKEN = re.compile(r"(?u)\b\w\w+\b")
+ENGLISH = "english"
+STOP_WORDS = "stop_words must be 'english', a list of words, or a file with one word per line"
+STOP_WORDS_LIMIT = 1 << 20  # bytes of a file of stop words: every store keeps them
+# of the settings that stores of version 0.1 lack; a store without them has the same key as then
+DEFAULTS: dict[str, Any] = {"max_df": 1.0, "ngram_range": (1, 1), "stop_words": None}
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """Settings of tf-idf.
+
+    `hashing` is the number of hashed columns. None learns a vocabulary. `stop_words` is "english",
+    a sorted tuple of words or None.
+    """
+
+    min_df: int | float = 2
+    sublinear_tf: bool = True
+    hashing: int | None = None
+    max_df: int | float = 1.0
+    ngram_range: tuple[int, int] = (1, 1)
+    stop_words: str | tuple[str, ...] | None = None
+
+    @property
+    def growth(self) -> int:
+        """The memory of counting and weighing these terms, as a multiple of that of tokens.
+
+        Measured on tokens of two letters: 1.1 times for pairs of tokens, 4.3 for one to five of
+        them, 11 for one to ten and 32 for one to twenty.
+        """
+        largest = self.ngram_range[1]
+        return largest + largest**2 // 16
+
+    def to_settings(self) -> dict[str, Any]:
+        """Return the settings for a manifest, without those that have their default."""
+        settings = {k: v for k, v in asdict(self).items() if k not in DEFAULTS or v != DEFAULTS[k]}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()}
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> Weighting:
+        """Return the weighting that a manifest describes."""
+        known: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v
+            for k, v in settings.items()
+            if k != "tile_rows"
+        }
+        return cls(**known)
+
+    def listed_stop_words(self) -> tuple[str, ...]:
+        """Return the stop words one by one."""
+        if self.stop_words == ENGLISH:
+            from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+            return tuple(sorted(ENGLISH_STOP_WORDS))
+        return tuple(self.stop_words or ())
+
+
+def make_weighting(
+    *,
+    min_df: int | float = 2,
+    sublinear_tf: bool = True,
+    hashing: int | None = None,
+    max_df: int | float = 1.0,
+    ngram_range: Sequence[int] = (1, 1),
+    stop_words: str | os.PathLike[str] | Iterable[str] | None = None,
+) -> Weighting:
+    """Check the settings that `storage.stage` takes, and read the file of stop words.
+
+    Raises
+    ------
+    SourceError
+        A setting has a wrong value, or the file cannot be read.
+    """
+    is_share = isinstance(max_df, float) and 0 < max_df <= 1
+    if not is_share and not (_is_whole(max_df) and max_df >= 1):
+        raise SourceError(
+            f"max_df must be a whole number of at least 1 or a share in (0, 1]; got {max_df!r}"
+        )
+    if hashing is not None and max_df != DEFAULTS["max_df"]:
+        raise SourceError("max_df needs a vocabulary, and hashing has none: leave out one of them")
+    return Weighting(
+        min_df,
+        sublinear_tf,
+        hashing,
+        max_df,
+        _read_ngram_range(ngram_range),
+        _read_stop_words(stop_words),
+    )
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _read_ngram_range(ngram_range: Sequence[int]) -> tuple[int, int]:
+    given = tuple(ngram_range) if isinstance(ngram_range, list | tuple) else ()
+    if not (len(given) == 2 and all(map(_is_whole, given)) and 1 <= given[0] <= given[1]):
+        raise SourceError(
+            f"ngram_range must be the least and the greatest number of tokens of a term, such as "
+            f"(1, 2); got {shorten(ngram_range)}"
+        )
+    return given[0], given[1]
+
+
+def _read_stop_words(
+    stop_words: str | os.PathLike[str] | Iterable[str] | None,
+) -> str | tuple[str, ...] | None:
+    if stop_words is None or stop_words == ENGLISH:
+        return ENGLISH if stop_words else None
+    if isinstance(stop_words, str | os.PathLike):
+        words: list[Any] = _read_words(stop_words)
+    else:
+        words = list(stop_words) if isinstance(stop_words, Iterable) else [stop_words]
+    if not all(isinstance(word, str) for word in words):
+        raise SourceError(f"{STOP_WORDS}; got {shorten(stop_words)}")
+    _warn_of_parts(words)
+    return tuple(sorted(set(words))) or None
+
+
+def _read_words(path: str | os.PathLike[str]) -> list[str]:
+    """Return the lines of a file, without spaces around them and without empty ones."""
+    if not Path(path).is_file():
+        raise SourceError(f"{STOP_WORDS}; there is no file {shorten(str(path))}")
+    if (size := Path(path).stat().st_size) > STOP_WORDS_LIMIT:
+        raise SourceError(
+            f"{path} has {size} bytes, and a file of stop words may have {STOP_WORDS_LIMIT}: "
+            f"give one word per line"
+        )
+    return [word for line in decode(Path(path).read_bytes()).splitlines() if (word := line.strip())]
+
+
+def _warn_of_parts(words: list[str]) -> None:
+    """Warn, as scikit-learn does, of words whose own tokens are no stop words."""
+    tokens = {token for word in words for token in TOKEN.findall(word.lower())}
+    if parts := sorted(tokens - set(words)):
+        warnings.warn(
+            f"stop_words may leave terms in that were meant: {shorten(parts)} are tokens of stop "
+            f"words and no stop words themselves",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def is_token(word: str) -> bool:
+    """Return whether a text may have this token."""
+    return word == word.lower() and TOKEN.fullmatch(word) is not None
