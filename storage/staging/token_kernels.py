@@ -1,4 +1,9 @@
-"""The compiled kernels that find the tokens of documents."""
+"""The compiled kernels that find the tokens of documents.
+
+A document is read in three steps. It is folded: lower-cased, with a zero byte for each character
+that is no word character. Its tokens are found by a loop without branches, which would be predicted
+wrong at the end of most tokens. Then each token is looked up in a table.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +14,14 @@ from numba import njit
 
 from bigfs.types import AnyArray
 
-FREE = -1  # a slot without a token
 PRIME = np.uint64(0x9E3779B97F4A7C15)
-HALF = np.uint64(32)
-LOW = 0xFFFFFFFF
+ZERO, ONE, EIGHT, HALF = np.uint64(0), np.uint64(1), np.uint64(8), np.uint64(32)
+LOW = np.uint64(0xFFFFFFFF)
+LONG = np.uint64(1 << 63)  # marks a token that its mark does not hold whole
+SHORT = 7  # bytes of a token that a mark holds
 FIRST_TERMS = 1 << 11  # room for terms at first
 N_KEYS = 1 << 8  # random numbers that a hash takes
 LAST_KEY = N_KEYS - 1
-
-
-# --- tokens ---------------------------------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True)
@@ -38,115 +41,156 @@ def read_tokens(raw: AnyArray, bounds: AnyArray, folded: AnyArray, keys: AnyArra
     folded : ndarray of shape (0x110000,)
         The lower case of each code point, or 0 if that is no word character.
     keys : ndarray of shape (N_KEYS,)
-        Random numbers. The hash of a token is the sum of its characters times these numbers, so no
-        text can be made to collide without knowing them.
+        Random numbers. The hash of a token is the sum of its parts times these numbers, so no text
+        can be made to collide without knowing them.
 
     Returns
     -------
     terms, starts : ndarray
         Token j is ``terms[starts[j]:starts[j + 1]]``.
-    codes : ndarray of uint64
-        The hash of each token.
     tokens, ends : ndarray
         The number of each token of the documents but the first, and where each of these ends.
     n_stops : int
         Number of tokens that are stop words. They have the lowest numbers.
     """
+    longest = 0
+    for document in range(len(bounds) - 1):
+        longest = max(longest, bounds[document + 1] - bounds[document])
+    low = np.empty(longest // 2 * 3 + 8, dtype=np.uint8)  # two bytes may become three
+    ends_of = np.empty(len(low) // 3 + 2, dtype=np.int64)  # two bytes and what ends them
+    tails = np.empty(len(low) // 3 + 2, dtype=np.uint64)
     room = FIRST_TERMS
-    slots = np.full(2 * room, FREE, dtype=np.int64)
-    codes = np.empty(room, dtype=np.uint64)
+    slots = np.zeros((2 * room, 2), dtype=np.uint64)
     starts = np.zeros(room + 1, dtype=np.int64)
-    terms = np.empty(len(raw) // 2 * 3 + 8, dtype=np.uint8)  # two bytes may become three
-    # two characters and what ends them
+    terms = np.empty(len(raw) // 2 * 3 + 8, dtype=np.uint8)
     tokens = np.empty((len(raw) + len(bounds)) // 3 + 1, dtype=np.int32)
     ends = np.zeros(len(bounds) - 2, dtype=np.int64)
     size, n_stops, n_tokens = 0, 0, 0
     for document in range(len(bounds) - 1):
-        begin, stop = bounds[document], bounds[document + 1]
-        least = size + (stop - begin + 1) // 3
-        if least > room:
-            while room < least:
+        length = fold(raw, bounds[document], bounds[document + 1], folded, low)
+        found = find_tokens(low, length, ends_of, tails)
+        if size + found > room:
+            while room < size + found:
                 room *= 2
-            slots = placed(codes, size, 2 * room)
-            codes = longer(codes, room)
+            slots = placed(slots, 2 * room, keys)
             starts = longer(starts, room + 1)
-        table = slots, codes, starts, terms
         place = n_stops, size, n_tokens
-        size, n_tokens = read_document(raw, begin, stop, folded, keys, table, tokens, place)
+        texts = low, ends_of, tails, found
+        size, n_tokens = number_tokens(texts, keys, (slots, starts, terms), tokens, place)
         if document == 0:
             n_stops, n_tokens = size, 0
         else:
             ends[document - 1] = n_tokens
-    return terms[: starts[size]], starts[: size + 1], codes[:size], tokens[:n_tokens], ends, n_stops
+    return terms[: starts[size]], starts[: size + 1], tokens[:n_tokens], ends, n_stops
 
 
 @njit(cache=True, nogil=True)
-def read_document(
-    raw: AnyArray,
-    i: int,
-    stop: int,
-    folded: AnyArray,
-    keys: AnyArray,
-    table: Any,
-    tokens: AnyArray,
-    place: Any,
-) -> tuple[int, int]:
-    """Number the tokens of one document. The table must have room for all.
+def fold(raw: AnyArray, i: int, stop: int, folded: AnyArray, low: AnyArray) -> int:
+    """Write ``raw[i:stop]`` in lower case to `low`, with zeros between words and at the end.
 
-    `table` is (slots, codes, starts, terms). A slot holds the upper bits of a token's hash and its
-    number. `place` is (number of stop words, of distinct tokens, of tokens). Returns the last two.
+    Returns the number of bytes.
     """
-    slots, codes, starts, terms = table
+    end = 0
+    while i < stop:
+        c = np.int64(raw[i])
+        if c < 0x80:
+            low[end] = folded[c]
+            i += 1
+            end += 1
+        else:
+            i, c = character(raw, i)
+            end = encode(np.int64(folded[c]), low, end)
+    low[end] = 0
+    return end + 1
+
+
+@njit(cache=True, nogil=True)
+def find_tokens(low: AnyArray, length: int, ends: AnyArray, tails: AnyArray) -> int:
+    """Find the words of two bytes or more in a folded document.
+
+    Writes where each ends, shifted by 32 bits, plus its length. Its last eight bytes, with those
+    before it if it is shorter, go to `tails`. Returns the number of words.
+    """
+    found, begin, tail = 0, 0, ZERO
+    for i in range(length):
+        c = low[i]
+        ends[found] = i << 32 | i - begin
+        tails[found] = tail
+        found += np.int64(c == 0) & np.int64(i - begin >= 2)
+        begin = i + 1 if c == 0 else begin
+        tail = tail << EIGHT | np.uint64(c)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def number_tokens(
+    texts: Any, keys: AnyArray, table: Any, tokens: AnyArray, place: Any
+) -> tuple[int, int]:
+    """Number the words that `find_tokens` found. The table must have room for all.
+
+    `table` is (slots, starts, terms). A slot holds a token's mark, or 0, and its number. The mark
+    of a token of up to SHORT bytes is the token itself. That of another is its hash, and tokens
+    with the same mark are told apart by their bytes. `place` is (number of stop words, of distinct
+    tokens, of tokens). Returns the last two.
+    """
+    low, ends, tails, found = texts
+    slots, starts, terms = table
     n_stops, size, n_tokens = place
     mask = np.uint64(len(slots) - 1)
-    while i < stop:
-        begin = starts[size]
-        end, length, code = begin, 0, np.uint64(0)
-        while i < stop:  # one token
-            c = np.int64(raw[i])
-            if c < 0x80:
-                i += 1
-                c = np.int64(folded[c])
-                if c == 0:
-                    break
-                terms[end] = c
-                end += 1
-            else:
-                i, c = character(raw, i)
-                c = np.int64(folded[c])
-                if c == 0:
-                    break
-                end = encode(c, terms, end)
-            code += np.uint64(c) * keys[length & LAST_KEY]
-            length += 1
-            if length & LAST_KEY == 0:
-                code = mixed(code)  # the keys come again
-        if length < 2:
-            continue
-        code = mixed(code)
-        tag = upper(code)
-        slot = code & mask
-        token = FREE
-        while slots[slot] != FREE:
-            other = slots[slot] & LOW
-            if slots[slot] >> 32 == tag and starts[other + 1] - starts[other] == end - begin:
-                k = 0
-                while k < end - begin and terms[starts[other] + k] == terms[begin + k]:
-                    k += 1
-                if k == end - begin:
-                    token = other
-                    break
-            slot = (slot + np.uint64(1)) & mask
-        if token == FREE:
-            token = size
-            slots[slot] = tag << 32 | token
-            codes[token] = code
+    for word in range(found):
+        end, length = ends[word] >> 32, ends[word] & 0xFFFFFFFF
+        begin = end - length
+        if low[begin] >= 0x80 and length == character_length(low[begin]):
+            continue  # one character
+        if length <= SHORT:
+            mark = tails[word] & (ONE << np.uint64(8 * length)) - ONE
+            slot = home_of(mark, keys) & mask
+            while slots[slot, 0] != mark and slots[slot, 0] != ZERO:
+                slot = (slot + ONE) & mask
+        else:
+            mark = LONG | hash_bytes(low, begin, end, keys)
+            slot = mark & mask
+            while slots[slot, 0] != ZERO:
+                if slots[slot, 0] == mark:
+                    first = starts[np.int64(slots[slot, 1])]
+                    k = 0
+                    if starts[np.int64(slots[slot, 1]) + 1] - first == length:
+                        while k < length and terms[first + k] == low[begin + k]:
+                            k += 1
+                    if k == length:
+                        break
+                slot = (slot + ONE) & mask
+        if slots[slot, 0] == ZERO:
+            slots[slot, 0], slots[slot, 1] = mark, np.uint64(size)
+            first = starts[size]
+            for k in range(length):
+                terms[first + k] = low[begin + k]
             size += 1
-            starts[size] = end
+            starts[size] = first + length
+        token = np.int64(slots[slot, 1])
         if token >= n_stops:
             tokens[n_tokens] = token
             n_tokens += 1
     return size, n_tokens
+
+
+@njit(cache=True, nogil=True)
+def home_of(mark: Any, keys: AnyArray) -> Any:
+    """Return the hash of the token with a mark, whose lower bits are the slot to begin at."""
+    if mark & LONG:
+        return mark
+    return mixed((mark >> HALF) * keys[0] + (mark & LOW) * keys[1])
+
+
+@njit(cache=True, nogil=True)
+def hash_bytes(low: AnyArray, begin: int, end: int, keys: AnyArray) -> Any:
+    """Return the hash of a token of any length."""
+    code = ZERO
+    for k in range(end - begin):
+        code += np.uint64(low[begin + k]) * keys[k & LAST_KEY]
+        if k & LAST_KEY == LAST_KEY:
+            code = mixed(code)  # the keys come again
+    return mixed(code)
 
 
 @njit(cache=True, nogil=True)
@@ -157,22 +201,23 @@ def mixed(code: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def upper(code: Any) -> Any:
-    """Return the upper 31 bits of a hash. With a term's number below them they are never FREE."""
-    return np.int64(code >> np.uint64(33))
+def placed(slots: AnyArray, n_slots: int, keys: AnyArray) -> AnyArray:
+    """Return a larger table with the same tokens."""
+    out = np.zeros((n_slots, 2), dtype=np.uint64)
+    mask = np.uint64(n_slots - 1)
+    for i in range(len(slots)):
+        if slots[i, 0] != ZERO:
+            slot = home_of(slots[i, 0], keys) & mask
+            while out[slot, 0] != ZERO:
+                slot = (slot + ONE) & mask
+            out[slot, 0], out[slot, 1] = slots[i, 0], slots[i, 1]
+    return out
 
 
 @njit(cache=True, nogil=True)
-def placed(hashes: AnyArray, size: int, n_slots: int) -> AnyArray:
-    """Return the slots of a larger table with the same terms."""
-    slots = np.full(n_slots, FREE, dtype=np.int64)
-    mask = np.uint64(n_slots - 1)
-    for term in range(size):
-        slot = hashes[term] & mask
-        while slots[slot] != FREE:
-            slot = (slot + np.uint64(1)) & mask
-        slots[slot] = upper(hashes[term]) << 32 | term
-    return slots
+def character_length(byte: int) -> int:
+    """Return the number of bytes of the multi-byte character that begins with a byte."""
+    return 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
 
 
 @njit(cache=True, nogil=True)

@@ -87,7 +87,7 @@ class Documents:
 
     def counted(self) -> Counts:
         """Count the terms of the documents."""
-        terms, starts, _, tokens, ends, n_stops = token_kernels.read_tokens(
+        terms, starts, tokens, ends, n_stops = token_kernels.read_tokens(
             np.frombuffer(self.raw, dtype=np.uint8),
             np.array(self.bounds),
             tables().folded,

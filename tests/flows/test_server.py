@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from flows.options import Engine
+from flows.options import Engine, Staging
 from flows.serve_limits import LIMITS_VARIABLE, ServeLimits, require_allowed
 from flows.server import SameOriginOnly, user_secret
 from tests.helpers.processes import environment, until
@@ -195,6 +195,7 @@ def test_run_that_nobody_serves_goes_where_it_likes(monkeypatch):
     [
         ("pipeline", {"source": "/etc/passwd"}),
         ("stage", {"source": "corpus", "store": "/elsewhere"}),
+        ("stage", {"source": "corpus", "settings": Staging(stop_words="/etc/passwd")}),
         ("select", {"store": "/elsewhere", "out": "r"}),
         ("evaluate", {"run": "/elsewhere"}),
         (

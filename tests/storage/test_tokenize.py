@@ -181,23 +181,25 @@ def hostile_tokens(keys, n):
     """Tokens of four letters that begin their search in few slots of a table of 2^16."""
     letters = np.arange(ord("a"), ord("z") + 1)
     words = np.stack(np.meshgrid(*[letters] * 4), axis=-1).reshape(-1, 4)
-    codes = token_kernels.mixed(words.astype(np.uint64) @ keys[:4])
-    return ["".join(map(chr, word)) for word in words[np.argsort(codes & np.uint64(0xFFFF))[:n]]]
+    marks = words.astype(np.uint64) @ (1 << np.array([24, 16, 8, 0], dtype=np.uint64))
+    slots = token_kernels.mixed(marks * keys[1]) & np.uint64(0xFFFF)
+    return ["".join(map(chr, word)) for word in words[np.argsort(slots)[:n]]]
 
 
 def steps(texts, keys):
     """Slots that a search for each distinct token passes. Their order does not matter."""
-    raw = " ".join(texts).encode()
-    codes = token_kernels.read_tokens(
-        np.frombuffer(bytearray(raw), dtype=np.uint8),
-        np.array([0, 0, len(raw)]),
-        tokenize.tables().folded,
-        keys,
-    )[2]
-    slots = token_kernels.placed(codes, len(codes), 1 << 16)
-    place = np.flatnonzero(slots != token_kernels.FREE)
-    home = codes[slots[place] & token_kernels.LOW] & np.uint64(0xFFFF)
-    return int(((place - home.astype(np.int64)) % (1 << 16)).sum())
+    low = np.frombuffer(bytearray(" ".join(texts).replace(" ", "\0").encode() + b"\0"), np.uint8)
+    ends, tails = np.empty(len(low), np.int64), np.empty(len(low), np.uint64)
+    found = token_kernels.find_tokens(low, len(low), ends, tails)
+    slots = np.zeros((1 << 16, 2), dtype=np.uint64)
+    table = slots, np.zeros(found + 1, dtype=np.int64), np.empty(len(low), dtype=np.uint8)
+    token_kernels.number_tokens(
+        (low, ends, tails, found), keys, table, np.empty(found, np.int32), (0, 0, 0)
+    )
+    place = np.flatnonzero(slots[:, 0])
+    assert len(place) == len(set(texts))
+    home = [int(token_kernels.home_of(mark, keys)) & 0xFFFF for mark in slots[place, 0]]
+    return int(((place - home) % (1 << 16)).sum())
 
 
 def test_tokens_that_collide_for_one_seed_do_not_for_another():
