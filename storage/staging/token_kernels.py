@@ -57,8 +57,9 @@ def read_tokens(raw: AnyArray, bounds: AnyArray, folded: AnyArray, keys: AnyArra
     for document in range(len(bounds) - 1):
         longest = max(longest, bounds[document + 1] - bounds[document])
     low = np.empty(longest // 2 * 3 + 8, dtype=np.uint8)  # two bytes may become three
-    ends_of = np.empty(len(low) // 3 + 2, dtype=np.int64)  # two bytes and what ends them
-    tails = np.empty(len(low) // 3 + 2, dtype=np.uint64)
+    most = len(low) // 3 + 2  # two bytes and what ends them
+    begins, stops = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
+    tails = np.empty(most, dtype=np.uint64)
     room = FIRST_TERMS
     slots = np.zeros((2 * room, 2), dtype=np.uint64)
     starts = np.zeros(room + 1, dtype=np.int64)
@@ -68,14 +69,14 @@ def read_tokens(raw: AnyArray, bounds: AnyArray, folded: AnyArray, keys: AnyArra
     size, n_stops, n_tokens = 0, 0, 0
     for document in range(len(bounds) - 1):
         length = fold(raw, bounds[document], bounds[document + 1], folded, low)
-        found = find_tokens(low, length, ends_of, tails)
+        found = find_tokens(low, length, begins, stops, tails)
         if size + found > room:
             while room < size + found:
                 room *= 2
             slots = placed(slots, 2 * room, keys)
             starts = longer(starts, room + 1)
         place = n_stops, size, n_tokens
-        texts = low, ends_of, tails, found
+        texts = low, begins, stops, tails, found
         size, n_tokens = number_tokens(texts, keys, (slots, starts, terms), tokens, place)
         if document == 0:
             n_stops, n_tokens = size, 0
@@ -105,18 +106,19 @@ def fold(raw: AnyArray, i: int, stop: int, folded: AnyArray, low: AnyArray) -> i
 
 
 @njit(cache=True, nogil=True)
-def find_tokens(low: AnyArray, length: int, ends: AnyArray, tails: AnyArray) -> int:
+def find_tokens(
+    low: AnyArray, length: int, begins: AnyArray, ends: AnyArray, tails: AnyArray
+) -> int:
     """Find the words of two bytes or more in a folded document.
 
-    Writes where each ends, shifted by 32 bits, plus its length. Its last eight bytes, with those
-    before it if it is shorter, go to `tails`. Returns the number of words.
+    Writes where each begins and ends. The eight bytes up to its end go to `tails`. Returns the
+    number of words.
     """
     found, begin, tail = 0, 0, ZERO
     for i in range(length):
         c = low[i]
-        ends[found] = i << 32 | i - begin
-        tails[found] = tail
-        found += np.int64(c == 0) & np.int64(i - begin >= 2)
+        begins[found], ends[found], tails[found] = begin, i, tail
+        found += (c == 0) & (i - begin >= 2)
         begin = i + 1 if c == 0 else begin
         tail = tail << EIGHT | np.uint64(c)
     return found
@@ -133,13 +135,13 @@ def number_tokens(
     with the same mark are told apart by their bytes. `place` is (number of stop words, of distinct
     tokens, of tokens). Returns the last two.
     """
-    low, ends, tails, found = texts
+    low, begins, ends, tails, found = texts
     slots, starts, terms = table
     n_stops, size, n_tokens = place
     mask = np.uint64(len(slots) - 1)
     for word in range(found):
-        end, length = ends[word] >> 32, ends[word] & 0xFFFFFFFF
-        begin = end - length
+        begin, end = begins[word], ends[word]
+        length = end - begin
         if low[begin] >= 0x80 and length == character_length(low[begin]):
             continue  # one character
         if length <= SHORT:

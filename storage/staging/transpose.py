@@ -302,7 +302,9 @@ def write_statistics(
         writer.group(f"{path}/classes", "dict")
         for name in ("sums", "squares", "counts"):
             dtype = np.int32 if name == "counts" else np.float64
-            writer.create(f"{path}/classes/{name}", d * classes, dtype, width * classes)
+            writer.create(
+                f"{path}/classes/{name}", d * classes, dtype, width * classes, sparse=True
+            )
     written = engine.map_tiles(
         _write_sums,
         entry_ranges(d, width, 1),

@@ -189,12 +189,13 @@ def hostile_tokens(keys, n):
 def steps(texts, keys):
     """Slots that a search for each distinct token passes. Their order does not matter."""
     low = np.frombuffer(bytearray(" ".join(texts).replace(" ", "\0").encode() + b"\0"), np.uint8)
-    ends, tails = np.empty(len(low), np.int64), np.empty(len(low), np.uint64)
-    found = token_kernels.find_tokens(low, len(low), ends, tails)
+    begins, ends = np.empty((2, len(low)), dtype=np.int64)
+    words = begins, ends, np.empty(len(low), dtype=np.uint64)
+    found = token_kernels.find_tokens(low, len(low), *words)
     slots = np.zeros((1 << 16, 2), dtype=np.uint64)
     table = slots, np.zeros(found + 1, dtype=np.int64), np.empty(len(low), dtype=np.uint8)
     token_kernels.number_tokens(
-        (low, ends, tails, found), keys, table, np.empty(found, np.int32), (0, 0, 0)
+        (low, *words, found), keys, table, np.empty(found, np.int32), (0, 0, 0)
     )
     place = np.flatnonzero(slots[:, 0])
     assert len(place) == len(set(texts))
