@@ -22,6 +22,7 @@ SMALL_Q, SMALL_I, SMALL_D = ord("q"), ord("i"), ord("d")
 MAX_INDEX = 2**31 - 2  # of a column, from 0
 BEYOND = 1 << 40  # an index stops growing here
 MAX_DIGITS = 19  # of a mantissa, which always fit in 64 bits
+MAX_SHORT = 15  # digits that float64 always holds exactly
 MAX_EXPONENT = 9999  # a written exponent stops growing here
 MAX_EXACT_MANTISSA, MAX_EXACT_POWER = 1 << 53, 22  # up to these, float64 holds both exactly
 POWERS = np.array([float(f"1e{k}") for k in range(309)])  # correctly rounded, as 10.0**k is not
@@ -164,6 +165,32 @@ def number(raw: AnyArray, i: int) -> tuple[int, float, bool, bool]:
 
 
 @njit(cache=True, nogil=True)
+def short_decimal(raw: AnyArray, begin: int) -> tuple[int, float]:
+    """Parse a token such as 0.125 or 12, with no sign and no exponent and up to 15 digits.
+
+    Returns where it ends and its value, which is right to the last bit. Any other token ends where
+    it begins. This takes most values, in half of the time of `number`.
+    """
+    i, n = begin, len(raw)
+    mantissa, places = 0, 0
+    while i < n and is_digit(raw[i]):
+        mantissa = mantissa * 10 + int(raw[i] - ZERO)
+        i += 1
+    digits = i - begin
+    if i < n and raw[i] == DOT:
+        i += 1
+        point = i
+        while i < n and is_digit(raw[i]):
+            mantissa = mantissa * 10 + int(raw[i] - ZERO)
+            i += 1
+        places = i - point
+        digits += places
+    if 0 < digits <= MAX_SHORT and ends_token(raw, i):
+        return i, mantissa / POWERS[places]
+    return begin, 0.0
+
+
+@njit(cache=True, nogil=True)
 def parse(raw: AnyArray, base: int, lines: int, marks: int) -> Any:
     """Parse whole lines.
 
@@ -264,9 +291,10 @@ def parse(raw: AnyArray, base: int, lines: int, marks: int) -> Any:
                 else:
                     last = index
                     begin = i + 1
-                    i, value, sure, _ = (
-                        number(raw, begin) if begin < n else (begin, 0.0, True, True)
-                    )
+                    sure = True
+                    i, value = short_decimal(raw, begin)
+                    if i == begin and begin < n:
+                        i, value, sure, _ = number(raw, begin)
                     single = np.float32(value)
                     if i == begin or not ends_token(raw, i):
                         code = BAD_VALUE
