@@ -239,3 +239,31 @@ def unit_rows(indptr: AnyArray, values: AnyArray) -> None:
             norm = np.sqrt(square)
             for entry in range(indptr[row], indptr[row + 1]):
                 values[entry] /= norm
+
+
+@njit(cache=True, nogil=True)
+def weigh_rows(
+    indptr: AnyArray,
+    indices: AnyArray,
+    counts: AnyArray,
+    column: AnyArray,
+    weight: AnyArray,
+    idf: AnyArray,
+) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """Weigh the counts of terms that have a column. Return (indptr, indices, values) of a csr.
+
+    Term j goes to ``column[j]``, or nowhere if that is −1. A count k weighs ``weight[k]``.
+    """
+    starts = np.zeros(len(indptr), dtype=np.int64)
+    columns = np.empty(len(indices), dtype=np.int32)
+    values = np.empty(len(indices))
+    entries = 0
+    for row in range(len(indptr) - 1):
+        for entry in range(indptr[row], indptr[row + 1]):
+            j = column[indices[entry]]
+            if j >= 0:
+                columns[entries] = j
+                values[entries] = weight[counts[entry]] * idf[j]
+                entries += 1
+        starts[row + 1] = entries
+    return starts, columns[:entries], values[:entries]

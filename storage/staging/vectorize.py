@@ -24,7 +24,7 @@ from bigfs import engine
 from bigfs.types import AnyArray
 from storage.errors import SourceError
 from storage.sources.base import Label, TextSource
-from storage.staging.gram_kernels import unit_rows
+from storage.staging.gram_kernels import unit_rows, weigh_rows
 from storage.staging.labels import save_labels
 from storage.staging.scratch import LabelKind, Spill, open_array, save, save_names, spill
 from storage.staging.tokenize import Documents
@@ -213,15 +213,17 @@ def _save_idf(df: AnyArray, n: int, scratch: Path) -> str:
 
 
 def _weigh(part: CountedBlock, vocabulary: Vocabulary, sublinear_tf: bool) -> Spill:
-    counts, indptr = np.array(open_array(part.path, "counts")), open_array(part.path, "indptr")
-    column = _columns_of(part, vocabulary)[open_array(part.path, "indices")]
-    kept = column >= 0
-    lengths = np.concatenate([[0], np.cumsum(kept)])[indptr]
-    tf = counts[kept].astype(np.float64)
-    idf = open_array(vocabulary.idf, "idf")
-    weights = (np.log(tf) + 1.0 if sublinear_tf else tf) * idf[column[kept]]
-    unit_rows(lengths, weights)
-    X = sp.csr_array((weights, column[kept], lengths), shape=(part.rows, vocabulary.size))
+    indptr, indices, counts = (
+        np.asarray(open_array(part.path, name)) for name in ("indptr", "indices", "counts")
+    )
+    tf = np.arange(counts.max(initial=0) + 1, dtype=np.float64)
+    weight = np.log(np.maximum(tf, 1)) + 1.0 if sublinear_tf else tf
+    idf = np.asarray(open_array(vocabulary.idf, "idf"))
+    lengths, columns, values = weigh_rows(
+        indptr, indices, counts, _columns_of(part, vocabulary), weight, idf
+    )
+    unit_rows(lengths, values)
+    X = sp.csr_array((values, columns, lengths), shape=(part.rows, vocabulary.size))
     return spill(part.path, X, part.split, part.labels, named=True)
 
 
