@@ -75,7 +75,12 @@ class AnnDataStore:
             AnnDataTile(self.source, identity, start, stop)
             for start, stop in zip(cuts, cuts[1:], strict=False)
         ]
-        return Matrix(self.shape, rows=tiles)
+        return Matrix(
+            self.shape,
+            rows=tiles,
+            feature_names=None if self.source.feature_names is None else self.feature_names,
+            meta=sp.csr_array((0, self.shape[1]), dtype=np.float32),
+        )
 
     @cached_property
     def target(self) -> tuple[str | None, AnyArray, list[str]]:

@@ -231,6 +231,8 @@ class Corpus:
             columns=self._column_tiles(),
             stats=self._stats,
             class_stats=self._class_stats,
+            feature_names=self.feature_names if self.manifest.named[1] else None,
+            meta=sp.csr_array((0, d), dtype=np.float32),
         )
 
     def _row_tiles(self) -> list[RowTile]:

@@ -113,6 +113,33 @@ def shared_operand(operand: Any) -> Delayed:
     return dask.delayed(operand)
 
 
+def dask_array(sizes: Sequence[int], tasks: Sequence[tuple[Any, ...]], meta: Any) -> Any:
+    """Return a lazy Dask array of blocks, one below the other.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Number of rows of each block.
+    tasks : sequence of tuple
+        Function and arguments that make each block. They must pickle.
+    meta : ndarray or sparse array of shape (0, d)
+        Type and dtype of the blocks.
+
+    Returns
+    -------
+    dask.array.Array
+        The array. Nothing is computed yet.
+    """
+    import dask.array as da
+
+    return da.concatenate(
+        [
+            da.from_delayed(dask.delayed(fn)(*operands), (size, meta.shape[1]), meta=meta)
+            for size, (fn, *operands) in zip(sizes, tasks, strict=True)
+        ]
+    )
+
+
 def reduce_tiles(
     fn: Callable[..., Any],
     tiles: Sequence[Any],

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils._param_validation import Interval
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -63,6 +64,7 @@ class MatrixInput:
     _semi_supervised = False  # −1 means unlabeled where X is an array
 
     n_features_to_select: int | float | None
+    _lazy_names: Any = None  # of the features of a `Matrix`
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]  # of BaseEstimator, which comes after this mixin
@@ -88,6 +90,9 @@ class MatrixInput:
         if isinstance(X, Matrix) or is_dask(X):
             matrix = X if isinstance(X, Matrix) else Matrix.from_dask(X)
             self.n_features_in_ = matrix.shape[1]
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit on a data frame
+            if hasattr(X, "columns") and not isinstance(X, Matrix):
+                self.feature_names_in_ = matrix.feature_names
             if min(matrix.shape) < 1 or matrix.shape[0] < 2:
                 raise ValueError(
                     f"X must have at least two samples and one feature; got "
@@ -102,6 +107,7 @@ class MatrixInput:
         else:
             X, y = validate_data(self, X, y, multi_output=True, **ARRAY_CHECKS)
             matrix, y = Matrix.from_array(X), self._check_y(y)
+        self._lazy_names = matrix.feature_names
         if y is None and self._supervised:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
@@ -113,6 +119,13 @@ class MatrixInput:
         return matrix, y
 
     def _check_width(self, X: Any) -> None:
+        """Refuse X with other features than those seen during `fit`."""
+        seen, given = getattr(self, "feature_names_in_", None), getattr(X, "columns", None)
+        if seen is not None and is_dask(X) and given is not None and list(seen) != list(given):
+            raise ValueError(
+                f"the columns of X should match those that {type(self).__name__} was fitted on, "
+                "in the same order"
+            )
         if X.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
@@ -165,7 +178,8 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
-            Samples. The matrix of a store is `storage.open(uri).X`. X is never changed.
+            Samples, also as a data frame of pandas or Dask. The matrix of a store is
+            `storage.open(uri).X`. X is never changed.
         y : array-like of shape (n_samples,), default=None
             Class labels. With a `Matrix` they are class numbers, and −1 is unlabeled. With an
             array, −1 (or "-1") is unlabeled only where the method is semi-supervised and y holds
@@ -212,8 +226,9 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         Returns
         -------
         ndarray, csr_matrix, csr_array, csc_array or Dask array of shape (n_samples, n_selected)
-            The chosen columns. An array gives what scikit-learn's selectors give, a Dask array
-            stays lazy, and a `Matrix` gives a csc array in memory.
+            The chosen columns. An array gives what scikit-learn's selectors give. A Dask array or
+            data frame stays lazy. A `Matrix` gives a csc array in memory, or after
+            ``set_output(transform="pandas")`` a data frame of sparse columns.
 
         Raises
         ------
@@ -224,8 +239,47 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         if isinstance(X, Matrix) or is_dask(X):
             self._check_width(X)
             index = np.flatnonzero(self.support_)
-            return X.columns(index) if isinstance(X, Matrix) else X[:, index]
+            if isinstance(X, Matrix):
+                return self._with_container(X.columns(index))
+            return X.iloc[:, index.tolist()] if hasattr(X, "iloc") else X[:, index]
         return super().transform(X)
+
+    def _with_container(self, Z: Any) -> Any:
+        """Return gathered columns as `set_output` asks for. pandas gets sparse columns."""
+        if _get_output_config("transform", self)["dense"] != "pandas":
+            return Z
+        import pandas as pd
+
+        return pd.DataFrame.sparse.from_spmatrix(Z)  # type: ignore[attr-defined]  # missing in pandas' stubs
+
+    def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
+        """Return the names of the chosen features, in their original order.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of all features. None takes the names seen during `fit`: the columns of a data
+            frame, or the names of a store, of which only the chosen ones are read. Features
+            without names are x0, x1, ….
+
+        Returns
+        -------
+        ndarray of str of shape (n_selected,)
+            The names.
+
+        Raises
+        ------
+        ValueError
+            `input_features` has another length than the features, or contradicts the names seen
+            during `fit`.
+        """
+        check_is_fitted(self)
+        if input_features is not None or hasattr(self, "feature_names_in_"):
+            return super().get_feature_names_out(input_features)
+        index = np.flatnonzero(self.support_)
+        if self._lazy_names is not None:
+            return np.asarray(self._lazy_names[index], dtype=object)
+        return np.array([f"x{j}" for j in index], dtype=object)
 
     def _get_support_mask(self) -> BoolArray:
         check_is_fitted(self)
@@ -251,8 +305,8 @@ def map_all_columns(X: Matrix, fn: Callable[..., Any], *shared: Any, label: str)
 
 
 def is_dask(X: Any) -> bool:
-    """Return whether X is a Dask array, without importing Dask."""
-    return type(X).__module__.startswith("dask.array")
+    """Return whether X is a Dask array or data frame, without importing Dask."""
+    return type(X).__module__.startswith(("dask.array", "dask.dataframe"))
 
 
 def labels_of(y: AnyArray, minus_one_is_unlabeled: bool) -> Labels:

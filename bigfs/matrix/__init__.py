@@ -1,0 +1,11 @@
+"""The matrix of samples: held as tiles, worked on tile by tile, never loaded as a whole.
+
+`Matrix` adds products, statistics and gathering to `Tiled`, which runs functions over tiles.
+"""
+
+from bigfs.matrix.centered import Centered, gram
+from bigfs.matrix.matrix import Matrix
+from bigfs.matrix.statistics import ClassStats, Stats
+from bigfs.tiles import Block
+
+__all__ = ["Block", "Centered", "ClassStats", "Matrix", "Stats", "gram"]

@@ -1,0 +1,39 @@
+"""The centered matrix, given by its products and never formed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs.matrix.matrix import Matrix
+from bigfs.types import AnyArray
+
+
+@dataclass(frozen=True)
+class Centered:
+    """Xc = X − 1μᵀ, given by its products and never formed."""
+
+    X: Matrix
+    mu: AnyArray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.X.shape
+
+    def __matmul__(self, W: AnyArray) -> AnyArray:
+        return (self.X @ W) - self.mu @ W
+
+    def rmatmul(self, V: AnyArray) -> AnyArray:
+        """Xcᵀ V = Xᵀ V − μ (1ᵀV)."""
+        shift = V.sum(axis=0)
+        return (self.X.T @ V) - (np.outer(self.mu, shift) if V.ndim == 2 else self.mu * shift)
+
+
+def gram(Z: Any, mu: AnyArray) -> AnyArray:
+    """ZcᵀZc = ZᵀZ − n μμᵀ, dense u × u, for gathered columns Z (n × u) with means μ."""
+    Z = Z.astype(np.float64)
+    G = Z.T @ Z
+    return (G.toarray() if sp.issparse(G) else G) - Z.shape[0] * np.outer(mu, mu)

@@ -1,0 +1,107 @@
+"""Rows and columns of a tiled matrix: gathered in memory, or taken without reading them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs import engine, tiles
+from bigfs.matrix.tiled import Tiled
+from bigfs.tiles import OnBlock, RowSubsetTile
+from bigfs.types import AnyArray, IntArray
+
+
+def gather_columns(X: Tiled, index: IntArray) -> sp.csc_array:
+    """Return columns, in the order of `index`, n × u in memory."""
+    if not X.column_tiles:
+        return _columns_of_rows(X, index)
+    n, d = X.shape
+    order = np.argsort(index, kind="stable")
+    bounds = np.searchsorted(index[order], [t.start for t in X.column_tiles] + [d])
+    wanted = [
+        (t, index[order[a:b]] - t.start)
+        for t, a, b in zip(X.column_tiles, bounds, bounds[1:], strict=False)
+        if b > a
+    ]
+    if not wanted:
+        return sp.csc_array((n, 0))
+    wanted_tiles, wanted_columns = zip(*wanted, strict=True)
+    parts = [
+        part
+        for batch in tiles.batches(wanted_tiles)
+        for part in engine.map_tiles(
+            tiles.read_columns, wanted_tiles[batch], each=[wanted_columns[batch]], local=X.local
+        )
+    ]
+    Z = sp.csc_array(sp.hstack(parts, format="csc"))
+    return Z if np.array_equal(order, np.arange(len(order))) else Z[:, np.argsort(order)]
+
+
+def _columns_of_rows(X: Tiled, index: IntArray) -> sp.csc_array:
+    row_tiles = X.require_row_tiles()
+    parts = [
+        part
+        for batch in tiles.batches(row_tiles)
+        for part in engine.map_tiles(
+            OnBlock(tiles.take_columns), row_tiles[batch], index, local=X.local
+        )
+    ]
+    return sp.csc_array(sp.vstack([sp.csr_array(part) for part in parts]))
+
+
+def row_numbers(rows: Any, n: int) -> IntArray:
+    """Return row numbers from a mask, a slice, or increasing numbers.
+
+    Raises
+    ------
+    IndexError
+        A mask does not have length n, or a number is not a row.
+    TypeError
+        `rows` is something else, such as a single number.
+    ValueError
+        The numbers are not strictly increasing.
+    """
+    if isinstance(rows, slice):
+        rows = np.arange(n)[rows]
+    rows = np.asarray(rows)
+    if rows.dtype == bool:
+        if rows.shape != (n,):
+            raise IndexError(f"a mask of rows must have shape ({n},); got {rows.shape}")
+        return np.flatnonzero(rows)
+    if rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "iu"):
+        raise TypeError(  # an IndexError would end a loop over the rows in silence
+            "rows must be a slice, a mask, or a list of row numbers; got "
+            f"{rows.dtype} of shape {rows.shape}"
+        )
+    rows = rows.astype(np.int64)
+    if len(rows) and np.any(np.diff(rows) <= 0):
+        raise ValueError("row numbers must be strictly increasing: sort them and drop repeats")
+    if len(rows) and not 0 <= rows[0] <= rows[-1] < n:
+        wrong = rows[-1] if rows[0] >= 0 else rows[0]
+        raise IndexError(f"row {wrong} is out of range: there are {n} rows")
+    return rows
+
+
+def subset_tiles(X: Tiled, rows: IntArray) -> tuple[list[RowSubsetTile], list[RowSubsetTile]]:
+    """Return the tiles of rows and of columns of some rows. Nothing is read."""
+    bounds = np.searchsorted(rows, [t.start for t in X.row_tiles] + [X.shape[0]])
+    by_rows = [
+        RowSubsetTile(int(a), int(b), t, rows[a:b] - t.start)
+        for t, a, b in zip(X.row_tiles, bounds, bounds[1:], strict=False)
+        if b > a
+    ]
+    if X.row_tiles and not by_rows:
+        by_rows = [RowSubsetTile(0, 0, X.row_tiles[0], rows)]
+    return by_rows, [RowSubsetTile(t.start, t.stop, t, rows) for t in X.column_tiles]
+
+
+def gather_rows(row_tiles: Any, local: bool) -> sp.csr_array | AnyArray:
+    """Return the blocks of tiles of rows, one below the other. An ndarray if they are dense."""
+    parts = engine.map_tiles(engine.load, row_tiles, local=local)
+    return (
+        np.concatenate(parts)
+        if all(isinstance(p, np.ndarray) for p in parts)
+        else sp.csr_array(sp.vstack(parts))
+    )

@@ -1,0 +1,325 @@
+"""`Matrix`: an n × d matrix that is held as tiles and loaded tile by tile.
+
+It is never loaded as a whole and never made dense. A matrix may have two layouts. Tiles of rows
+(CSR) give X @ W. Tiles of columns (CSC) give Xᵀ V, column scores and gathered columns without a
+d × r reduction. Either layout alone suffices for every method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs.matrix import construction, gathering
+from bigfs.matrix.products import Transposed, times
+from bigfs.matrix.statistics import ClassStats, Stats, compute_stats
+from bigfs.matrix.tiled import Tiled
+from bigfs.types import AnyArray
+from bigfs.validation import require_magnitude
+
+
+class Matrix(Tiled):
+    """Hold an n × d matrix as tiles that are loaded where they are used.
+
+    The matrix is never loaded as a whole and never made dense. It may have two layouts. Tiles of
+    rows (CSR) give products X @ W. Tiles of columns (CSC) give products Xᵀ @ V, column scores and
+    gathered columns. Either layout alone suffices for both products.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Numbers of rows and columns, (n, d).
+    rows : sequence of tiles, default=()
+        Tiles of rows in order. A tile has `start`, `stop` and `load()`.
+    columns : sequence of tiles, default=()
+        Tiles of columns in order. One layout may be missing, but not both.
+    stats : Stats, callable or None, default=None
+        Column statistics, or a function that reads them when they are asked for. None computes them
+        in one pass.
+    class_stats : callable, default=lambda codes: None
+        Function of the class codes that returns their `ClassStats`, or None if it has none for
+        these codes.
+    local : bool, default=False
+        Whether the tiles hold their arrays. Then all work stays in this process.
+    feature_names : sequence of str or None, default=None
+        The d names of the columns. An array of indices picks some of them, so the sequence may read
+        names as they are asked for. None leaves the columns without names.
+    meta : ndarray, csr_array or None, default=None
+        Block without rows, of the type and the dtype of the blocks of rows. None stands for a csr
+        array of float64.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Numbers of rows and columns, (n, d).
+    ndim : int
+        Always 2.
+    row_tiles : tuple of tiles
+        Tiles of rows. Empty if the matrix has no such layout.
+    column_tiles : tuple of tiles
+        Tiles of columns. Empty if the matrix has no such layout.
+    local : bool
+        Whether all work stays in this process.
+    passes : int
+        How often the whole matrix was read. Gathering columns is not a pass.
+    class_stats : callable
+        As given.
+    feature_names : sequence of str or None
+        As given. The matrix of a store reads them as they are asked for.
+    meta : ndarray or csr_array of shape (0, d)
+        Type and dtype of the blocks of rows.
+    T : transposed view
+        The transposed matrix, for products only.
+    stats : Stats
+        Column sums, sums of squares, and counts of non-zeros.
+    means : ndarray of shape (d,)
+        Column means μ.
+    nnz : int
+        Number of non-zeros.
+
+    See Also
+    --------
+    cluster : Run the work on the tiles in several processes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bigfs import Matrix
+    >>> X = Matrix.from_array(np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]]), tile_rows=2)
+    >>> X.shape, len(X.row_tiles)
+    ((3, 2), 2)
+    >>> X @ np.array([1.0, 1.0])
+    array([1., 2., 3.])
+    >>> X.T @ np.ones(3)
+    array([4., 2.])
+    >>> X.columns([1]).toarray().ravel()
+    array([0., 2., 0.])
+    >>> len(X), X[1:].shape
+    (3, (2, 2))
+    """
+
+    __array_ufunc__ = None  # let `ndarray @ Matrix` reach us, to be refused
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        *,
+        rows: Sequence[Any] = (),
+        columns: Sequence[Any] = (),
+        stats: Stats | Callable[[], Stats] | None = None,
+        class_stats: Callable[[AnyArray], ClassStats | None] = lambda codes: None,
+        local: bool = False,
+        feature_names: Any = None,
+        meta: Any = None,
+    ) -> None:
+        super().__init__(shape, rows, columns, local)
+        self._stats, self.class_stats = stats, class_stats
+        self.feature_names = feature_names
+        self.meta = sp.csr_array((0, self.shape[1])) if meta is None else meta
+
+    ndim = 2
+
+    @classmethod
+    def from_array(
+        cls, X: Any, *, tile_rows: int | None = None, tile_columns: int | None = None
+    ) -> Matrix:
+        """Tile an array in memory.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            A NumPy array gives dense tiles. A sparse matrix gives both layouts.
+        tile_rows : int or None, default=None
+            Rows per tile of rows. None makes one tile.
+        tile_columns : int or None, default=None
+            Columns per tile of columns. None makes one tile.
+
+        Returns
+        -------
+        Matrix
+            The matrix, whose tiles hold their arrays.
+
+        Raises
+        ------
+        ValueError
+            X holds NaN, infinity, or something that is not a real number.
+        """
+        return cls(**construction.array_layouts(X, tile_rows, tile_columns))
+
+    @classmethod
+    def from_dask(cls, X: Any) -> Matrix:
+        """Tile a Dask array by its chunks of rows, or a Dask data frame by its partitions.
+
+        The columns are brought into one chunk. A block is checked each time it is computed, so NaN
+        and infinity raise a ValueError only then. Blocks that a cluster holds already (`persist`)
+        stay on their workers. The tasks on them run there.
+
+        Parameters
+        ----------
+        X : dask.array.Array or dask.dataframe.DataFrame of shape (n, d)
+            Array whose blocks are NumPy or SciPy sparse arrays, or data frame of numbers. The
+            columns of a data frame are the names of the features. Where the sizes of chunks are
+            unknown, they are computed in one pass.
+
+        Returns
+        -------
+        Matrix
+            The matrix, by rows. Its tiles stay lazy.
+
+        Raises
+        ------
+        ValueError
+            X does not have two dimensions, or has several chunks of columns of unknown sizes.
+        """
+        return cls(**construction.dask_layout(X))
+
+    # --- rows as scikit-learn takes them ------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> Matrix:
+        """Take some rows as a matrix, without reading them: `X[rows]` or `X[rows, ...]`.
+
+        It is `take_rows`, so that splits of scikit-learn work on a matrix of any size. `rows` and
+        `columns` gather in memory.
+        """
+        if isinstance(rows, tuple):
+            if len(rows) != 2 or rows[1] is not Ellipsis:
+                raise IndexError(
+                    "a Matrix is indexed by rows alone, as X[rows]: gather columns with "
+                    "X.columns(index)"
+                )
+            rows = rows[0]
+        return self.take_rows(rows)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
+        """Refuse to become an array."""
+        raise TypeError(
+            "a Matrix is never loaded whole: gather rows with X.rows(rows) or columns with "
+            "X.columns(index), or use the lazy X.to_dask()"
+        )
+
+    def to_dask(self) -> Any:
+        """Return the rows as a lazy Dask array, for other libraries.
+
+        Returns
+        -------
+        dask.array.Array of shape (n, d)
+            A block per tile of rows, of the type and the dtype of `meta`: csr for a store.
+
+        Raises
+        ------
+        ValueError
+            The matrix has only the layout by columns.
+        """
+        return construction.lazy_rows(self.require_row_tiles(), self.meta)
+
+    # --- products -----------------------------------------------------------------------------
+
+    def __matmul__(self, W: AnyArray) -> AnyArray:
+        """X @ W, dense n × r, for a dense d × r (or d) `W`. One pass."""
+        return times(self, W)
+
+    @property
+    def T(self) -> Transposed:
+        """Transposed matrix, only for products `X.T @ V`."""
+        return Transposed(self)
+
+    def columns(self, index: Any) -> sp.csc_array:
+        """Gather columns in memory.
+
+        Parameters
+        ----------
+        index : array-like of int
+            Numbers of the columns, in any order.
+
+        Returns
+        -------
+        csc_array of shape (n, len(index))
+            The columns, in the order of `index`.
+        """
+        return gathering.gather_columns(self, np.asarray(index, dtype=np.int64))
+
+    def take_rows(self, rows: Any) -> Matrix:
+        """Take some rows as a matrix, without reading them.
+
+        Parameters
+        ----------
+        rows : array-like of int or bool, or slice
+            Strictly increasing row numbers, a mask of length n, or a slice.
+
+        Returns
+        -------
+        Matrix
+            The matrix of these rows. Its tiles have the bounds of this one's.
+
+        Raises
+        ------
+        IndexError
+            There are no such rows.
+        TypeError
+            `rows` is something else, such as a single number.
+        ValueError
+            The row numbers are not strictly increasing.
+        """
+        rows = gathering.row_numbers(rows, self.shape[0])
+        by_rows, by_columns = gathering.subset_tiles(self, rows)
+        return Matrix(
+            (len(rows), self.shape[1]),
+            rows=by_rows,
+            columns=by_columns,
+            local=self.local,
+            feature_names=self.feature_names,
+            meta=self.meta,
+        )
+
+    def rows(self, rows: Any) -> Any:
+        """Gather rows in memory.
+
+        Parameters
+        ----------
+        rows : array-like of int or bool
+            Strictly increasing row numbers, or a mask of length n.
+
+        Returns
+        -------
+        csr_array or ndarray of shape (n_selected, d)
+            The rows. An ndarray if the tiles are dense.
+        """
+        self.require_row_tiles()
+        return gathering.gather_rows(self.take_rows(rows).row_tiles, self.local)
+
+    # --- column statistics --------------------------------------------------------------------
+
+    @property
+    def stats(self) -> Stats:
+        """Column sums, sums of squares, and counts of non-zeros.
+
+        They cost one pass the first time, unless the store holds them.
+
+        Raises
+        ------
+        ValueError
+            The values are too large or too small for products of four in double precision.
+        """
+        if isinstance(self._stats, Stats):
+            return self._stats
+        stats = self._stats() if callable(self._stats) else compute_stats(self)
+        require_magnitude(stats.sums_of_squares, stats.nnz)
+        self._stats = stats
+        return stats
+
+    @property
+    def means(self) -> AnyArray:
+        """Column means μ, an ndarray of shape (d,)."""
+        return self.stats.sums / self.shape[0]
+
+    @property
+    def nnz(self) -> int:
+        """Number of non-zeros."""
+        return int(self.stats.nnz.sum())
