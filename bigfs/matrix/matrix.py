@@ -101,6 +101,7 @@ class Matrix(Tiled):
     (3, (2, 2))
     """
 
+    _source: Any = None  # the Dask collection, whose persisted blocks live as long as it does
     __array_ufunc__ = None  # let `ndarray @ Matrix` reach us, to be refused
 
     def __init__(
@@ -174,7 +175,9 @@ class Matrix(Tiled):
         ValueError
             X does not have two dimensions, or has several chunks of columns of unknown sizes.
         """
-        return cls(**construction.dask_layout(X))
+        matrix = cls(**construction.dask_layout(X))
+        matrix._source = X
+        return matrix
 
     # --- rows as scikit-learn takes them ------------------------------------------------------
 
@@ -269,7 +272,7 @@ class Matrix(Tiled):
         """
         rows = gathering.row_numbers(rows, self.shape[0])
         by_rows, by_columns = gathering.subset_tiles(self, rows)
-        return Matrix(
+        taken = Matrix(
             (len(rows), self.shape[1]),
             rows=by_rows,
             columns=by_columns,
@@ -277,6 +280,8 @@ class Matrix(Tiled):
             feature_names=self.feature_names,
             meta=self.meta,
         )
+        taken._source = self._source
+        return taken
 
     def rows(self, rows: Any) -> Any:
         """Gather rows in memory.

@@ -99,6 +99,7 @@ class MatrixInput:
                     f"{matrix.shape[0]} × {matrix.shape[1]}"
                 )
             if y is not None:
+                y = engine.compute(y) if is_dask(y) else y
                 y = y if sp.issparse(y) else check_array(np.asarray(y), ensure_2d=False, dtype=None)
                 y = self._check_y(y, is_coded=isinstance(X, Matrix))
         elif y is None:

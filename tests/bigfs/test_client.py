@@ -1,13 +1,19 @@
 """A user's own Dask client: found, used, and left as it was."""
 
+import gc
 import os
 
+import dask
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+import scipy.sparse as sp
+from distributed import Client, LocalCluster, get_worker
 
-from bigfs import ANOVA, LaplacianScore, SparGE, engine
+import storage
+from bigfs import ANOVA, LaplacianScore, Matrix, SparGE, engine
 from bigfs.engine.tasks import map_tiles
 
 pytestmark = pytest.mark.process
@@ -96,3 +102,106 @@ def test_asynchronous_client_is_refused_by_cluster_and_not_taken_by_itself(clien
         with pytest.raises(ValueError, match="synchronous Dask client"), engine.cluster(client):
             raise AssertionError("let in")
     assert engine.client() is client
+
+
+# --- blocks that lie on workers -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """Two workers in threads of this process, with a client that is not the default."""
+    with (
+        # an idle worker takes a task from a busy one, and this test asks what is preferred
+        dask.config.set({"distributed.scheduler.work-stealing": False}),
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+        ) as running,
+        Client(running, set_as_default=False) as own,
+    ):
+        yield own
+
+
+def block(S, a, b):
+    return S[a:b]
+
+
+@pytest.fixture
+def scattered(pair, rng):
+    """A csr Dask array with every other block on the other worker, its futures, and S, y."""
+    S, y = sp.random_array((60, 8), density=0.4, format="csr", rng=rng), np.arange(60) % 3
+    workers = sorted(pair.scheduler_info()["workers"])
+    cuts = range(0, 60, 10)
+    futures = [
+        pair.submit(block, S, a, a + 10, workers=[workers[i % 2]], pure=False)
+        for i, a in enumerate(cuts)
+    ]
+    for future in futures:
+        future.result()
+    X = da.concatenate([da.from_delayed(f, (10, 8), meta=S[:0]) for f in futures])
+    return X, futures, [workers[i % 2] for i in range(6)], S, y
+
+
+def worker_of(block, start, stop):
+    return get_worker().address
+
+
+def test_blocks_are_worked_on_where_they_lie(pair, scattered):
+    X, futures, homes, S, y = scattered
+    with engine.cluster(pair):
+        matrix = Matrix.from_dask(X)
+        assert matrix.map_rows(worker_of) == homes
+        assert matrix[y > 0].map_rows(worker_of) == homes
+        selectors = [s.fit(X, y) for s in (ANOVA(), SparGE(n_features_to_select=2))]
+        kept = selectors[0].transform(X)
+    assert pair.who_has(futures) == {f.key: [home] for f, home in zip(futures, homes, strict=True)}
+    for selector in selectors:
+        expected = type(selector)(**selector.get_params()).fit(S, y)
+        np.testing.assert_allclose(selector.scores_, expected.scores_, rtol=1e-9)
+    kept = pair.compute(kept, sync=True)
+    np.testing.assert_array_equal(kept.toarray(), selectors[0].transform(S).toarray())
+
+
+def test_persisted_blocks_live_as_long_as_their_matrix(pair, rng):
+    S = rng.random((30, 4))
+    with engine.cluster(pair):
+        X = Matrix.from_dask(pair.persist(da.from_array(S, chunks=(10, 2))))[5:]
+        gc.collect()
+        np.testing.assert_allclose(X @ np.ones(4), S[5:].sum(axis=1))
+        homes = X.map_rows(worker_of)
+    assert len(homes) == 3
+
+
+def test_unknown_sizes_and_labels_are_computed_on_the_enclosing_client(pair, scattered):
+    X, _, _, S, y = scattered
+    unknown = X.map_blocks(half, chunks=((np.nan,) * 6, (8,)), meta=S[:0])
+    labels = pair.persist(da.from_array(y[np.arange(60) % 10 < 5], chunks=10))
+    with engine.cluster(pair):
+        selector = ANOVA().fit(pair.persist(unknown), labels)
+        frame = pair.persist(dd.from_pandas(pd.DataFrame(S.toarray()), npartitions=3))
+        of_frame = ANOVA().fit(frame, pair.persist(dd.from_pandas(pd.Series(y), npartitions=3)))
+    expected = ANOVA().fit(S[np.arange(60) % 10 < 5], y[np.arange(60) % 10 < 5])
+    np.testing.assert_allclose(selector.scores_, expected.scores_, rtol=1e-9)
+    np.testing.assert_allclose(of_frame.scores_, ANOVA().fit(S, y).scores_, rtol=1e-9)
+
+
+def half(block):
+    return block[:5]
+
+
+def test_staging_runs_on_the_current_client(client, tmp_path):
+    rows = "\n".join(f"{i % 2} 1:{i + 1} 2:{i % 3 + 1}" for i in range(40))
+    (tmp_path / "a.svm").write_text(rows)
+    before = client.run(tasks_done)
+    corpus = storage.open(storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr", tile_rows=10))
+    (done,) = client.run(tasks_done).values()
+    assert done > sum(before.values())
+    assert corpus.X.shape == (40, 2)
+    (staged,) = client.run(tasks_done).values()
+    selector = ANOVA(n_features_to_select=1).fit(corpus.X[: len(corpus.y)], corpus.y)
+    assert sum(client.run(tasks_done).values()) > staged
+    assert selector.n_features_in_ == 2
+    assert client.status == "running"
+
+
+def tasks_done(dask_worker):
+    return dask_worker.state.executed_count
