@@ -10,12 +10,11 @@ from typing import Any, Protocol
 
 import dask
 import numpy as np
-from dask._task_spec import convert_legacy_graph
-from dask.base import unpack_collections
 from dask.callbacks import Callback
 from dask.delayed import Delayed
 
-from bigfs.engine.clusters import addresses, client, translate_cluster_errors
+from bigfs.engine.clusters import client, translate_cluster_errors
+from bigfs.engine.placement import prefer, preferred_workers
 from bigfs.engine.relief import release_memory
 
 # Parts that are summed at a time. The last bits of a sum depend on it, so it is a constant.
@@ -202,63 +201,12 @@ def _tasks(
         dask.delayed(s) if isinstance(s, np.ndarray) or hasattr(s, "indptr") else s for s in shared
     ]
     task = dask.delayed(_Task(fn), pure=False)
-    preferred = [] if local or client() is None else _preferred_workers(tiles)
+    preferred = [] if local or client() is None else preferred_workers(tiles)
     tasks = []
     for i, tile in enumerate(tiles):
-        with _prefer(preferred[i] if preferred else []):
+        with prefer(preferred[i] if preferred else []):
             tasks.append(task(tile, *(operand[i] for operand in each), *shared))
     return tasks
-
-
-def _preferred_workers(tiles: Sequence[Any]) -> list[list[str]]:
-    """Return the workers that each task prefers.
-
-    A tile prefers the same worker in every pass, because that worker may have it cached. A lazy
-    block prefers the workers that hold it, or hold what it is computed from.
-    """
-    workers, held = addresses(), _held_keys(tiles)
-    if not any(held):
-        return [[workers[i * len(workers) // len(tiles)]] for i in range(len(tiles))]
-    with translate_cluster_errors():
-        holders = client().sync(
-            client().scheduler.who_has, keys=list({key for keys in held for key in keys})
-        )
-    return [sorted({worker for key in keys for worker in holders.get(key, ())}) for keys in held]
-
-
-def _held_keys(tiles: Sequence[Any]) -> list[set[Any]]:
-    """Return the keys on the cluster that the lazy blocks of each tile are computed from.
-
-    They are the keys that a graph refers to and does not hold.
-    """
-    graphs: dict[int, dict[Any, Any]] = {}  # tiles of one array share a graph
-    held: list[set[Any]] = []
-    for tile in tiles:
-        held.append(set())
-        lazy_parts, _ = unpack_collections(tile)
-        for part in lazy_parts:
-            graph = part.__dask_graph__()
-            tasks = graphs.setdefault(id(graph), {})
-            if not tasks:
-                tasks |= convert_legacy_graph(graph)
-            waiting, seen = list(part.__dask_keys__()), set()
-            while waiting:
-                key = waiting.pop()
-                if key in seen:
-                    continue
-                seen.add(key)
-                if key in tasks:
-                    waiting += tasks[key].dependencies
-                else:
-                    held[-1].add(key)
-    return held
-
-
-def _prefer(workers: list[str]) -> contextlib.AbstractContextManager[Any]:
-    """Let the tasks made in the block prefer some workers. Others may take them."""
-    if not workers:
-        return contextlib.nullcontext()
-    return dask.annotate(workers=workers, allow_other_workers=True)
 
 
 class _Task:
