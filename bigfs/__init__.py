@@ -16,11 +16,14 @@ if TYPE_CHECKING:
         SRLSR,
         Chi2,
         Fisher,
+        FRegression,
         Gini,
         LaplacianScore,
         MutualInformation,
         SparGE,
         SparGECV,
+        TScore,
+        Variance,
     )
 
 __version__ = "0.1.0"
@@ -36,6 +39,7 @@ __all__ = [
     "SMR",
     "SRLSR",
     "Chi2",
+    "FRegression",
     "Fisher",
     "Gini",
     "LaplacianScore",
@@ -43,6 +47,8 @@ __all__ = [
     "MutualInformation",
     "SparGE",
     "SparGECV",
+    "TScore",
+    "Variance",
     "cluster",
 ]
 

@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from bigfs.selectors.registry import METHODS
+from bigfs.synonyms import canonical_name
 from flows.selection import get_method
 
 
 def _require_method(method: str) -> str:
     get_method(method)
-    return method
+    return canonical_name(method)
 
 
 def form_field(text: str, *, enum: Sequence[str] | None = None, **checks: Any) -> Any:

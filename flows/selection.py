@@ -8,6 +8,7 @@ import numpy as np
 
 from bigfs.selectors.registry import METHODS
 from bigfs.splits import labeled_rows, target_kind
+from bigfs.synonyms import canonical_name
 
 TARGET_NAMES = {
     None: "no labels",
@@ -18,9 +19,11 @@ TARGET_NAMES = {
 
 
 def get_method(name: str) -> Any:
-    if name not in METHODS:
+    """Return the entry of a method, by its name or a synonym."""
+    method = canonical_name(name)
+    if method not in METHODS:
         raise ValueError(f"unknown method {name!r}; the methods are {', '.join(METHODS)}")
-    return METHODS[name]
+    return METHODS[method]
 
 
 def make_selector(method: str, features: int, parameters: dict[str, Any]) -> Any:

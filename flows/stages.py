@@ -23,6 +23,7 @@ from bigfs import engine
 from bigfs.evaluation import Point, class_profile, fits_in_memory, measure
 from bigfs.result import NotConverged, observed
 from bigfs.splits import Split
+from bigfs.synonyms import canonical_name
 from flows import evaluation, selection
 from flows.report import corpus_facts, write_report
 from flows.reuse import source_hash
@@ -97,7 +98,7 @@ def select(
 
     `earlier` holds the records of the earlier stages, for the report.
     """
-    corpus = storage.open(store)
+    corpus, method = storage.open(store), canonical_name(method)
     selector = selection.selector_for(corpus, method, features, parameters or {})
     train = selection.training_part(corpus)
     graph = next((stage["graph"] for stage in earlier if "graph" in stage), None)

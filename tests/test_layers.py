@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 # parts of a folder lie on different layers, its parts are named one by one.
 LAYERS: dict[str, list[set[str]]] = {
     "bigfs": [
-        {"types"},
+        {"types", "synonyms"},
         {"validation"},
         {"result", "linalg.prox", "engine"},
         {"tiles"},

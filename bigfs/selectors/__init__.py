@@ -7,6 +7,7 @@ from bigfs.selectors.contingency import Gini, MutualInformation
 from bigfs.selectors.jgsc import JGSC
 from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.laplacian_score import LaplacianScore
+from bigfs.selectors.moments import FRegression, TScore, Variance
 from bigfs.selectors.registry import METHODS, Method
 from bigfs.selectors.rjgsc import RJGSC
 from bigfs.selectors.rlsr import RLSR
@@ -26,6 +27,7 @@ __all__ = [
     "SMR",
     "SRLSR",
     "Chi2",
+    "FRegression",
     "Fisher",
     "Gini",
     "LaplacianScore",
@@ -34,4 +36,6 @@ __all__ = [
     "Selector",
     "SparGE",
     "SparGECV",
+    "TScore",
+    "Variance",
 ]

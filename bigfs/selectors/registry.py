@@ -10,6 +10,7 @@ from bigfs.selectors.contingency import Gini, MutualInformation
 from bigfs.selectors.jgsc import JGSC
 from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.laplacian_score import LaplacianScore
+from bigfs.selectors.moments import FRegression, TScore, Variance
 from bigfs.selectors.rjgsc import RJGSC
 from bigfs.selectors.rlsr import RLSR
 from bigfs.selectors.smr import SMR
@@ -97,4 +98,11 @@ METHODS: dict[str, Method] = {
         MutualInformation, "mutual information with the class (information gain for text)"
     ),
     "gini": Method(Gini, "decrease of Gini impurity at the best threshold of each feature"),
+    "t-score": Method(TScore, "Welch's t statistic of two classes, one feature at a time"),
+    "f-regression": Method(
+        FRegression,
+        "F statistic of the regression of a real target on one feature",
+        targets=("real",),
+    ),
+    "variance": Method(Variance, "variance of each feature, unsupervised", **UNSUPERVISED),
 }

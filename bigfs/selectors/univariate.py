@@ -1,4 +1,4 @@
-"""Scores of one feature at a time from its sums per class: Fisher, ANOVA and χ².
+"""Scores of one feature at a time from its sums per class: Fisher, ANOVA, χ² and t.
 
     SSB_j = Σ_c n_c (x̄_cj − x̄_j)²      between classes
     SSW_j = Σ_i x_ij² − Σ_c n_c x̄_cj²   within classes
@@ -6,6 +6,7 @@
     Fisher score = SSB / SSW
     ANOVA F      = (SSB/(c−1)) / (SSW/(n−c))
     χ²           = Σ_c (O_c − E_c)² / E_c
+    t            = |x̄_1j − x̄_2j| / √(s²_1j/n_1 + s²_2j/n_2)      two classes
 
 The scores of Fisher and ANOVA differ by a constant factor, so they rank alike. All scores take one
 pass over X, or none where the store has the sums.
@@ -29,38 +30,52 @@ from bigfs.validation import require_magnitude
 NEGATIVE = "Negative values in data: chi2 needs non-negative features, use anova or fisher"
 
 
-class _ClassSumsSelector(Selector):
+class ClassSumsSelector(Selector):
     """Scores each column by its class sums. Unlabeled samples of a store are left out."""
 
     _non_negative = False  # whether negative values are refused
+    _squares_by_class = False  # whether `_score` gets Σ x² per class
 
     def __init__(self, *, n_features_to_select: int | float | None = None) -> None:
         self.n_features_to_select = n_features_to_select
 
     def _fit(self, X: Matrix, y: Labels) -> None:
-        classes, codes = at_least_two(y)
+        classes, codes = self._require_classes(y)
         Y, passes_before = one_hot(codes, len(classes)), X.passes
         stored = X.class_stats(np.where(codes >= 0, classes[codes], codes))
         sums_of = _non_negative_class_sums if self._non_negative else _class_sums
         if stored is not None:
-            sums = np.column_stack([stored.sums[:, classes], stored.sums_of_squares.sum(axis=1)])
-        elif X.column_tiles:
-            sums = np.concatenate(X.map_columns(sums_of, Y))
+            squares = stored.sums_of_squares[:, classes]
+            sums = np.column_stack([stored.sums[:, classes], self._squares(squares)])
         else:
-            Y_of_tiles = [Y[tile.start : tile.stop] for tile in X.row_tiles]
-            sums = X.reduce_rows(sums_of, each=[Y_of_tiles])
-        require_magnitude(sums[:, -1], sums.any(axis=1))
-        self.scores_ = self._score(sums[:, :-1], sums[:, -1], Y.sum(axis=0))
+            S = self._squares(Y)
+            if X.column_tiles:
+                sums = np.concatenate(X.map_columns(sums_of, Y, S))
+            else:
+                rows = [slice(tile.start, tile.stop) for tile in X.row_tiles]
+                sums = X.reduce_rows(sums_of, each=[[Y[r] for r in rows], [S[r] for r in rows]])
+        sums, squares = sums[:, : len(classes)], sums[:, len(classes) :]
+        require_magnitude(squares.sum(axis=1), squares.any(axis=1) | sums.any(axis=1))
+        if not self._squares_by_class:
+            squares = squares[:, 0]
+        self.scores_ = self._score(sums, squares, Y.sum(axis=0))
         self.result_: Result[FloatArray] = Result(
             self.scores_, Status.EXACT, stats={"passes": X.passes - passes_before}
         )
+
+    def _require_classes(self, y: Labels) -> Labels:
+        return at_least_two(y)
+
+    def _squares(self, by_class: FloatArray) -> FloatArray:
+        """Return the columns of which sums of squares are needed: all of them, or their sum."""
+        return by_class if self._squares_by_class else by_class.sum(axis=1, keepdims=True)
 
     @abstractmethod
     def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
         """Return the scores from Σ_{i∈c} x_ij (d × c), Σ_i x_ij² (d,) and n_c (c,)."""
 
 
-class Fisher(_ClassSumsSelector):
+class Fisher(ClassSumsSelector):
     """Score each feature by its variance between classes over that within classes.
 
     The score is infinite for a feature that is constant within each class and differs between
@@ -114,11 +129,11 @@ class Fisher(_ClassSumsSelector):
     """
 
     def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
-        between, within = _sums_of_squares(sums, squares, sizes)
-        return _ratio(between, within)
+        between, within = between_and_within(sums, squares, sizes)
+        return ratio(between, within)
 
 
-class ANOVA(_ClassSumsSelector):
+class ANOVA(ClassSumsSelector):
     """Score each feature by the F statistic of a one-way analysis of variance.
 
     The scores are those of `sklearn.feature_selection.f_classif`. A feature that is constant within
@@ -170,12 +185,12 @@ class ANOVA(_ClassSumsSelector):
     """
 
     def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
-        between, within = _sums_of_squares(sums, squares, sizes)
+        between, within = between_and_within(sums, squares, sizes)
         n, c = sizes.sum(), len(sizes)
-        return _ratio(between / (c - 1), within / max(n - c, 1))
+        return ratio(between / (c - 1), within / max(n - c, 1))
 
 
-class Chi2(_ClassSumsSelector):
+class Chi2(ClassSumsSelector):
     """Score each non-negative feature by its χ² statistic with the class.
 
     The scores are those of `sklearn.feature_selection.chi2`. Negative values are refused. Unlabeled
@@ -243,25 +258,27 @@ class Chi2(_ClassSumsSelector):
         return np.sum((sums - expected) ** 2 / np.where(expected > 0, expected, 1), axis=1)
 
 
-def _class_sums(block: Any, start: int, stop: int, Y: FloatArray) -> FloatArray:
-    """Return the sum of each column in each class, and last its sum of squares (width × c + 1).
+def _class_sums(block: Any, start: int, stop: int, Y: FloatArray, S: FloatArray) -> FloatArray:
+    """Return the sums of each column weighted by Y, and of its squares weighted by S.
 
-    Unlabeled rows are zero in Y and do not count.
+    Unlabeled rows are zero in Y and S and do not count.
     """
     block = block.astype(np.float64)
     # `require_magnitude` refuses values that are too large
     with np.errstate(over="ignore", under="ignore"):
         squared = block.multiply(block) if sp.issparse(block) else block * block
-        return np.column_stack([block.T @ Y, squared.T @ Y.sum(axis=1)])
+        return np.column_stack([block.T @ Y, squared.T @ S])
 
 
-def _non_negative_class_sums(block: Any, start: int, stop: int, Y: FloatArray) -> FloatArray:
+def _non_negative_class_sums(
+    block: Any, start: int, stop: int, Y: FloatArray, S: FloatArray
+) -> FloatArray:
     if (block.data if sp.issparse(block) else block).min(initial=0) < 0:
         raise ValueError(NEGATIVE)
-    return _class_sums(block, start, stop, Y)
+    return _class_sums(block, start, stop, Y, S)
 
 
-def _sums_of_squares(
+def between_and_within(
     sums: FloatArray, squares: FloatArray, sizes: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return SSB and SSW, with 0 for what is only rounding."""
@@ -272,6 +289,6 @@ def _sums_of_squares(
     return np.where(between > rounding, between, 0), np.where(within > rounding, within, 0)
 
 
-def _ratio(a: FloatArray, b: FloatArray) -> FloatArray:
+def ratio(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return a/b, with 0/0 = 0 and a/0 = ∞."""
     return np.divide(a, b, out=np.where(a > 0, np.inf, 0.0), where=b > 0)

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import BaseModel, ValidationError
 
+from bigfs.synonyms import canonical_name
 from flows.options import Engine, Staging, count_or_share
 
 
@@ -52,7 +53,10 @@ Source = Annotated[str, typer.Argument(help="path, URL, or a name that `bigfs da
 Store = Annotated[str, typer.Argument(help="path or URL of a staged corpus")]
 
 
-Method = Annotated[str, typer.Option(help="a method that `bigfs methods` lists")]
+Method = Annotated[
+    str,
+    typer.Option(help="a method that `bigfs methods` lists, or a synonym", callback=canonical_name),
+]
 
 
 Features = Annotated[int, typer.Option(min=1, help="number of features to select")]

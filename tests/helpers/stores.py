@@ -1,6 +1,7 @@
 """Sources to stage, and what their stores hold."""
 
 import numpy as np
+import scipy.io
 
 
 def write_svmlight(path, rows, seed=0, *, n_classes=3, d=40):
@@ -13,6 +14,12 @@ def write_svmlight(path, rows, seed=0, *, n_classes=3, d=40):
             entries = (f"{c}:{v:.4f}" for c, v in zip(columns, values, strict=True))
             file.write(f"{rng.integers(n_classes)} {' '.join(entries)}\n")
     return path
+
+
+def write_mat(path, X, y):
+    """Write X and one number per row as a MATLAB file. Returns the path."""
+    scipy.io.savemat(path, {"X": X, "Y": np.asarray(y, dtype=float)[:, None]})
+    return str(path)
 
 
 def dense_tiles(tiles, axis):

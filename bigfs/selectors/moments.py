@@ -1,0 +1,257 @@
+"""Scores of one feature at a time from its moments: variance, Welch's t and the F of a regression.
+
+    variance_j   = Σ_i x_ij² / n − x̄_j²
+    t_j          = |x̄_1j − x̄_2j| / √(s²_1j/n_1 + s²_2j/n_2)      s²_c: unbiased variance in class c
+    F_j          = r_j² / (1 − r_j²) · (n − 2),      r_j = x_jᵀ(y − ȳ) / (‖x_j − x̄_j‖ ‖y − ȳ‖)
+
+A sum of squares that is only rounding counts as zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import ClassifierTags, column_or_1d
+
+from bigfs.matrix import Matrix
+from bigfs.result import Result, Status
+from bigfs.selectors.base import Labels, Selector, at_least_two
+from bigfs.selectors.univariate import ClassSumsSelector, ratio
+from bigfs.types import FloatArray
+
+ROUNDING = 1e-12  # a column is constant but for rounding below this share of Σ x²
+
+
+class Variance(Selector):
+    """Score each feature by its variance.
+
+    It is unsupervised, and depends on the scale of a feature.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        Variance of each feature. Larger is better.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    result_ : bigfs.result.Result
+        Status, and the number of passes over X in `stats`.
+
+    See Also
+    --------
+    LaplacianScore : Agreement between neighbors, relative to the variance.
+
+    Notes
+    -----
+    The scores are the variances of `sklearn.feature_selection.VarianceThreshold`. They need one
+    pass over X, or none over a store, which holds the column statistics.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import Variance
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> selector = Variance(n_features_to_select=2).fit(X)
+    >>> selector.selected_
+    array([2, 0])
+    >>> selector.scores_.round(2)
+    array([0.68, 0.19, 3.1 , 0.58])
+    """
+
+    _supervised = False
+
+    def __init__(self, *, n_features_to_select: int | float | None = None) -> None:
+        self.n_features_to_select = n_features_to_select
+
+    def _fit(self, X: Matrix, y: Any) -> None:
+        before = X.passes
+        self.scores_ = _squared_deviations(X) / X.shape[0]
+        self.result_ = Result(self.scores_, Status.EXACT, stats={"passes": X.passes - before})
+
+
+class TScore(ClassSumsSelector):
+    """Score each feature by Welch's t statistic between two classes.
+
+    The score is the absolute value of t. It is infinite for a feature that is constant within each
+    class and differs between the classes. Unlabeled samples of a store are left out.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        Absolute value of t of each feature. Larger is better.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    result_ : bigfs.result.Result
+        Status, and the number of passes over X in `stats`.
+
+    See Also
+    --------
+    ANOVA : The F statistic, for any number of classes.
+
+    Notes
+    -----
+    With n_c samples of mean x̄_c and unbiased variance s²_c in class c, the score of a feature is::
+
+        |x̄_1 − x̄_2| / √(s²_1/n_1 + s²_2/n_2)
+
+    It is the statistic of `scipy.stats.ttest_ind` with ``equal_var=False``. A class of one sample
+    counts as one without variance. The score needs one pass over X, or none over a store, which
+    holds the sums per class.
+
+    References
+    ----------
+    .. [1] Welch, "The generalization of 'Student's' problem when several different population
+       variances are involved", Biometrika 34, 1947.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import TScore
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = TScore(n_features_to_select=2).fit(X[50:], y[50:])
+    >>> selector.selected_
+    array([3, 2])
+    >>> selector.scores_.round(1)
+    array([ 5.6,  3.2, 12.6, 14.6])
+    """
+
+    _squares_by_class = True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags = ClassifierTags(multi_class=False)
+        return tags
+
+    def _require_classes(self, y: Labels) -> Labels:
+        if len(at_least_two(y).classes) > 2:
+            raise ValueError(
+                f"the t score compares two classes, but y holds {len(y.classes)}: "
+                f"use ANOVA (anova) for more than two"
+            )
+        return y
+
+    def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
+        means = sums / sizes
+        within = squares - sums * means
+        within = np.where(within > ROUNDING * squares, within, 0)
+        variance = (within / (sizes * np.maximum(sizes - 1, 1))).sum(axis=1)
+        difference = np.abs(means[:, 0] - means[:, 1])
+        difference[difference <= ROUNDING * np.abs(means).max(axis=1)] = 0
+        return ratio(difference, np.sqrt(variance))
+
+
+class FRegression(Selector):
+    """Score each feature by the F statistic of its linear regression on a real target.
+
+    The scores are those of `sklearn.feature_selection.f_regression`, and rank features as the
+    absolute value of Pearson's correlation with the target does. The score is infinite for a
+    feature that explains the target completely, and zero for a constant one.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        F statistic of each feature. Larger is better.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    result_ : bigfs.result.Result
+        Status, and the number of passes over X in `stats`.
+
+    See Also
+    --------
+    ANOVA : The F statistic of classes.
+    SparGE : With `embedding="cca"`, choose features for real targets together.
+
+    Notes
+    -----
+    With r the correlation of a feature and the target over n samples, the score is::
+
+        r² / (1 − r²) · (n − 2)
+
+    It needs one pass over X, and one for the column statistics where X does not bring them.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from bigfs import FRegression
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> selector = FRegression(n_features_to_select=3).fit(X, y)
+    >>> selector.selected_
+    array([2, 8, 3])
+    >>> selector.scores_[selector.selected_].round(1)
+    array([230.7, 207.3, 106.5])
+    """
+
+    def __init__(self, *, n_features_to_select: int | float | None = None) -> None:
+        self.n_features_to_select = n_features_to_select
+
+    def _check_y(self, y: Any, is_coded: bool = False) -> FloatArray:
+        """Return the target, one number per sample."""
+        return real_target(y)
+
+    def _fit(self, X: Matrix, y: FloatArray) -> None:
+        before = X.passes
+        self.scores_ = regression_f(X, y)
+        self.result_ = Result(self.scores_, Status.EXACT, stats={"passes": X.passes - before})
+
+
+def real_target(y: Any) -> FloatArray:
+    """Return y as one real number per sample, or refuse it."""
+    y = y.toarray() if hasattr(y, "toarray") else y
+    target: FloatArray = column_or_1d(y, dtype=np.float64, warn=True)
+    return target
+
+
+def regression_f(X: Matrix, y: FloatArray) -> FloatArray:
+    """Return the F statistic of each column's regression on y (n,)."""
+    residual = y - y.mean()
+    yy = float(residual @ residual)
+    if yy <= ROUNDING * float(y @ y):
+        raise ValueError("y is constant: a regression needs a target that varies")
+    xx = _squared_deviations(X)  # (d,)
+    explained = ratio((X.T @ (residual / np.sqrt(yy))) ** 2, xx)  # r², ∞ only where xx is zero
+    explained = np.where(xx > 0, np.minimum(explained, 1), 0)
+    unexplained = np.where(1 - explained > ROUNDING, 1 - explained, 0)
+    return ratio(explained * max(X.shape[0] - 2, 1), unexplained)
+
+
+def _squared_deviations(X: Matrix) -> FloatArray:
+    """Return Σ_i (x_ij − x̄_j)² of each column, and 0 for what is only rounding."""
+    squares = X.stats.sums_of_squares
+    deviations: FloatArray = squares - X.stats.sums**2 / X.shape[0]
+    return np.where(deviations > ROUNDING * squares, deviations, 0)
