@@ -8,10 +8,14 @@ if TYPE_CHECKING:
     from bigfs.matrix import Matrix
     from bigfs.selectors import (
         ANOVA,
+        CMIM,
         JGSC,
         JHLSR,
+        JMI,
+        MRMR,
         RJGSC,
         RLSR,
+        RRPC,
         SMR,
         SRLSR,
         Chi2,
@@ -32,10 +36,14 @@ _MODULES = {"cluster": "engine", "Matrix": "matrix"}
 
 __all__ = [
     "ANOVA",
+    "CMIM",
     "JGSC",
     "JHLSR",
+    "JMI",
+    "MRMR",
     "RJGSC",
     "RLSR",
+    "RRPC",
     "SMR",
     "SRLSR",
     "Chi2",

@@ -6,8 +6,10 @@ from bigfs.selectors.base import Selector
 from bigfs.selectors.contingency import Gini, MutualInformation
 from bigfs.selectors.jgsc import JGSC
 from bigfs.selectors.jhlsr import JHLSR
+from bigfs.selectors.joint_information import CMIM, JMI
 from bigfs.selectors.laplacian_score import LaplacianScore
 from bigfs.selectors.moments import FRegression, TScore, Variance
+from bigfs.selectors.mrmr import MRMR, RRPC
 from bigfs.selectors.registry import METHODS, Method
 from bigfs.selectors.rjgsc import RJGSC
 from bigfs.selectors.rlsr import RLSR
@@ -19,11 +21,15 @@ from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
 
 __all__ = [
     "ANOVA",
+    "CMIM",
     "JGSC",
     "JHLSR",
+    "JMI",
     "METHODS",
+    "MRMR",
     "RJGSC",
     "RLSR",
+    "RRPC",
     "SMR",
     "SRLSR",
     "Chi2",

@@ -126,16 +126,13 @@ class MutualInformation(_ByColumn):
         self.n_bins = n_bins
 
     def _parameters(self, X: Matrix) -> tuple[Any, ...]:
-        sparse = 2 * X.nnz < X.shape[0] * X.shape[1]  # `nnz` also checks the magnitudes
-        if self.n_bins == "auto":
-            return (1 if sparse else DENSE_BINS,)
-        return (int(self.n_bins),)
+        return (count_bins(X, self.n_bins),)
 
     @staticmethod
     def _score_block(
         block: Any, start: int, stop: int, codes: IntArray, n_classes: int, *parameters: Any
     ) -> FloatArray:
-        Z = _labeled_columns(block, codes)
+        Z = labeled_columns(block, codes)
         scores = np.empty(Z.shape[1])
         (n_bins,) = parameters
         _mutual_information(
@@ -207,13 +204,21 @@ class Gini(_ByColumn):
     def _score_block(
         block: Any, start: int, stop: int, codes: IntArray, n_classes: int, *parameters: Any
     ) -> FloatArray:
-        Z = _labeled_columns(block, codes)
+        Z = labeled_columns(block, codes)
         scores = np.empty(Z.shape[1])
         _gini_decrease(Z.indptr, Z.indices, Z.data, codes, _class_sizes(codes, n_classes), scores)
         return scores
 
 
-def _labeled_columns(block: Any, codes: IntArray) -> sp.csc_array:
+def count_bins(X: Matrix, n_bins: int | str) -> int:
+    """Return the number of bins of non-zero values, which "auto" takes from the share of them."""
+    sparse = 2 * X.nnz < X.shape[0] * X.shape[1]  # `nnz` also checks the magnitudes
+    if n_bins == "auto":
+        return 1 if sparse else DENSE_BINS
+    return int(n_bins)
+
+
+def labeled_columns(block: Any, codes: IntArray) -> sp.csc_array:
     """Return the block by columns, without the entries that are zero or of unlabeled samples."""
     Z = sp.coo_array(block)
     kept = (Z.data != 0) & (codes[Z.coords[0]] >= 0)
@@ -224,6 +229,29 @@ def _labeled_columns(block: Any, codes: IntArray) -> sp.csc_array:
 def _class_sizes(codes: IntArray, n_classes: int) -> IntArray:
     sizes: IntArray = np.bincount(codes[codes >= 0], minlength=n_classes)
     return sizes
+
+
+@njit(nogil=True, cache=True)
+def _bin_of(x: float, low: float, width: float, n_bins: int) -> int:
+    """Return which of `n_bins` bins of equal width from `low` on holds x."""
+    b = 0 if width == 0 else min(int((x - low) / width), n_bins - 1)
+    while b > 0 and x < low + b * width:  # the division may round across an edge
+        b -= 1
+    while b < n_bins - 1 and x >= low + (b + 1) * width:
+        b += 1
+    return b
+
+
+@njit(nogil=True, cache=True)
+def fill_bins(indptr: IntArray, values: FloatArray, n_bins: int, bins: IntArray) -> None:
+    """Fill in the bin of each value among those of its column."""
+    for j in range(len(indptr) - 1):
+        first, last = indptr[j], indptr[j + 1]
+        if first < last:
+            low = np.float64(values[first:last].min())
+            width = (np.float64(values[first:last].max()) - low) / n_bins
+            for p in range(first, last):
+                bins[p] = _bin_of(np.float64(values[p]), low, width, n_bins)
 
 
 @njit(nogil=True, cache=True)
@@ -246,12 +274,7 @@ def _mutual_information(
         counts = np.zeros((n_bins + 1, len(sizes)))  # bins × classes; the last bin is zero
         counts[n_bins] = sizes
         for p in range(first, last):
-            x = np.float64(values[p])
-            b = 0 if width == 0 else min(int((x - low) / width), n_bins - 1)
-            while b > 0 and x < low + b * width:  # the division may round across an edge
-                b -= 1
-            while b < n_bins - 1 and x >= low + (b + 1) * width:
-                b += 1
+            b = _bin_of(np.float64(values[p]), low, width, n_bins)
             counts[b, codes[rows[p]]] += 1
             counts[n_bins, codes[rows[p]]] -= 1
         information = 0.0

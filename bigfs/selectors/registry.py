@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 from bigfs.selectors.contingency import Gini, MutualInformation
 from bigfs.selectors.jgsc import JGSC
 from bigfs.selectors.jhlsr import JHLSR
+from bigfs.selectors.joint_information import CMIM, JMI
 from bigfs.selectors.laplacian_score import LaplacianScore
 from bigfs.selectors.moments import FRegression, TScore, Variance
+from bigfs.selectors.mrmr import MRMR, RRPC
 from bigfs.selectors.rjgsc import RJGSC
 from bigfs.selectors.rlsr import RLSR
 from bigfs.selectors.smr import SMR
@@ -105,4 +107,13 @@ METHODS: dict[str, Method] = {
         targets=("real",),
     ),
     "variance": Method(Variance, "variance of each feature, unsupervised", **UNSUPERVISED),
+    "mrmr": Method(MRMR, "minimum redundancy, maximum relevance, by mutual information"),
+    "mrmr-f": Method(
+        partial(MRMR, relevance="f"),
+        "minimum redundancy, maximum relevance, by F statistics and correlations",
+        targets=("class", "real"),
+    ),
+    "rrpc": Method(RRPC, "relevance and redundancy by correlations, for few labels"),
+    "jmi": Method(JMI, "joint mutual information with each feature chosen before"),
+    "cmim": Method(CMIM, "least information that a feature adds to one chosen before"),
 }

@@ -13,10 +13,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bigfs import (
     ANOVA,
+    CMIM,
     JGSC,
     JHLSR,
+    JMI,
+    MRMR,
     RJGSC,
     RLSR,
+    RRPC,
     SMR,
     SRLSR,
     Chi2,
@@ -43,6 +47,11 @@ SELECTORS = [
     TScore(),
     FRegression(),
     Variance(),
+    MRMR(n_bins=3),
+    MRMR(relevance="f"),
+    RRPC(),
+    JMI(n_bins=3),
+    CMIM(n_bins=3),
     LaplacianScore(),
     *(SparGE(embedding=embedding) for embedding in EMBEDDINGS),
     SparGECV(gammas=(0.5, 2.0), cv=2),
@@ -55,7 +64,10 @@ SELECTORS = [
     SMR(max_iter=300),
 ]
 NAMES = [
-    f"{type(s).__name__} {getattr(s, 'embedding', '')}{getattr(s, 'variant', '')}".strip()
+    " ".join(
+        [type(s).__name__]
+        + [getattr(s, name) for name in ("embedding", "variant", "relevance") if hasattr(s, name)]
+    )
     for s in SELECTORS
 ]
 every_selector = pytest.mark.parametrize("selector", SELECTORS, ids=NAMES)
@@ -225,6 +237,9 @@ SUPERVISED = [
     Chi2(),
     MutualInformation(),
     Gini(),
+    MRMR(n_bins=3),
+    JMI(n_bins=3),
+    CMIM(n_bins=3),
     SparGE(),
     SparGE(embedding="cca"),
     SparGE(embedding="hsl"),
@@ -232,6 +247,7 @@ SUPERVISED = [
     SMR(),
 ]
 SEMI = [
+    RRPC(),
     SRLSR(tol=0.5),
     RLSR(tol=0.5),
     SparGE(embedding="sda"),

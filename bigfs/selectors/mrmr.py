@@ -1,0 +1,245 @@
+"""Relevance against redundancy, feature by feature: mRMR and RRPC.
+
+    choose argmax_j  R_j − (1/s) Σ_{i∈S} t_ji        difference   [Peng, Long, Ding 2005, eq. 6]
+    choose argmax_j  R_j / ((1/s) Σ_{i∈S} t_ji)      quotient     [Ding, Peng 2005, Table 1]
+
+S holds the s features chosen so far. R_j is the relevance of feature j, and t_ji its redundancy
+with feature i:
+
+    mutual information   R_j = I(x_j; y),  t_ji = I(x_j; x_i)    on binned values
+    F                    R_j = F statistic of the target,  t_ji = |ρ(x_j, x_i)|
+    RRPC                 R_j = correlation with the labels,  t_ji = |ρ(x_j, x_i)| over all samples
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from bigfs.matrix import Matrix
+from bigfs.selectors.base import Labels, Selector, at_least_two, map_all_columns
+from bigfs.selectors.contingency import count_bins
+from bigfs.selectors.greedy import GreedySelector, Problem
+from bigfs.selectors.moments import real_target, regression_f
+from bigfs.selectors.pair_terms import Correlations, Information
+from bigfs.selectors.univariate import ANOVA, Fisher
+from bigfs.types import FloatArray
+
+SMALLEST = 1e-12  # a mean redundancy below this one counts as this one in a quotient
+
+
+class MRMR(GreedySelector):
+    """Choose features one by one, each relevant to the target and not redundant with the others.
+
+    Minimum redundancy, maximum relevance [1]_ chooses the most relevant feature first. Each next
+    one has the largest difference, or quotient, of its relevance and its mean redundancy with those
+    chosen before. Unlabeled samples of a store are left out.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+    relevance : {"mutual-info", "f"}, default="mutual-info"
+        "mutual-info" takes the mutual information with the class, and that of two features as their
+        redundancy. "f" takes the F statistic of the classes or of a real target, and the absolute
+        correlation of two features.
+    scheme : {"difference", "quotient"}, default="difference"
+        How relevance and redundancy are weighed.
+    n_bins : "auto" or int, default="auto"
+        Number of bins of a feature's non-zero values, for "mutual-info". "auto" takes one where
+        fewer than half of the values of X are non-zero, and 10 elsewhere.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        1 − k/m for the feature that was chosen after k others out of m, and 0 for the others.
+    criterion_ : ndarray of shape (n_selected,)
+        Value of the criterion of each chosen feature when it was chosen. The first one is its
+        relevance.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, in the order of the choices. Of equal ones the first is
+        chosen.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    result_ : bigfs.result.Result
+        Status and history. `stats` has the numbers of passes over X and of gathered columns.
+
+    See Also
+    --------
+    JMI : Joint information of pairs of features in place of redundancy.
+    RRPC : Correlations for few labels.
+    SparGE : Choose features together, with a certificate.
+
+    Notes
+    -----
+    The bins are those of `MutualInformation`. A feature's terms with those chosen before are
+    computed only once they can decide, and its column is gathered then. The quotient needs the
+    terms of every feature once, in one pass. It counts a mean redundancy below 1e-12 as 1e-12.
+    "f" with the quotient is the criterion of the package `mrmr-selection`, whose floor is 1e-3.
+
+    References
+    ----------
+    .. [1] Peng, Long and Ding, "Feature selection based on mutual information: criteria of
+       max-dependency, max-relevance, and min-redundancy", IEEE Transactions on Pattern Analysis and
+       Machine Intelligence 27, 2005, eq. 6.
+    .. [2] Ding and Peng, "Minimum redundancy feature selection from microarray gene expression
+       data", Journal of Bioinformatics and Computational Biology 3, 2005, Table 1.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import MRMR
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = MRMR(n_features_to_select=3).fit(X, y)
+    >>> selector.selected_
+    array([3, 2, 1])
+    >>> selector.criterion_.round(2)
+    array([ 0.98, -0.14, -0.22])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **Selector._parameter_constraints,
+        "relevance": [StrOptions({"mutual-info", "f"})],
+        "scheme": [StrOptions({"difference", "quotient"})],
+        "n_bins": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+    }
+
+    def __init__(
+        self,
+        *,
+        n_features_to_select: int | float | None = None,
+        relevance: Literal["mutual-info", "f"] = "mutual-info",
+        scheme: Literal["difference", "quotient"] = "difference",
+        n_bins: int | str = "auto",
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.relevance = relevance
+        self.scheme = scheme
+        self.n_bins = n_bins
+
+    def _check_y(self, y: Any, is_coded: bool = False) -> Any:
+        """Return `Labels`, or a real target where "f" gets one."""
+        values = np.asarray(y.toarray() if sp.issparse(y) else y)
+        if self.relevance == "f" and values.dtype.kind == "f" and np.any(values != values.round()):
+            return real_target(values)
+        return super()._check_y(y, is_coded)
+
+    def _prepare(self, X: Matrix, y: Any) -> Problem:
+        if not isinstance(y, Labels):
+            everyone = np.zeros(X.shape[0], dtype=np.int64)
+            return Problem(regression_f(X, y), Correlations(everyone))
+        if self.relevance == "f":
+            anova = ANOVA()
+            anova._fit(X, y)
+            return Problem(anova.scores_, Correlations(y.codes))
+        problem, _ = information_problem(X, y, self.n_bins, conditional=False)
+        return problem
+
+    def _criterion(self, problem: Problem, totals: FloatArray, pending: Any, s: int) -> FloatArray:
+        if self.scheme == "difference":
+            return problem.relevance - totals / s
+        return problem.relevance / np.maximum(totals / s, SMALLEST)
+
+
+class RRPC(GreedySelector):
+    """Choose features one by one by correlations, with few labels.
+
+    Relevance and redundancy criteria based on Pearson's correlation [1]_ take the relevance to the
+    labels from the labeled samples, and the redundancy of two features from all samples. An
+    unlabeled sample has the class −1.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        1 − k/m for the feature that was chosen after k others out of m, and 0 for the others.
+    criterion_ : ndarray of shape (n_selected,)
+        Value of the criterion of each chosen feature when it was chosen. The first one is its
+        relevance.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, in the order of the choices. Of equal ones the first is
+        chosen.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    result_ : bigfs.result.Result
+        Status and history. `stats` has the numbers of passes over X and of gathered columns.
+
+    See Also
+    --------
+    MRMR : The same for samples that are all labeled, with other measures.
+    SRLSR : Choose features together from few labels.
+
+    Notes
+    -----
+    With ρ Pearson's correlation over all samples, η_j that with the labels over the labeled ones,
+    and s features chosen before, the next one maximizes::
+
+        η_j − (1/s) Σ_i |ρ(x_j, x_i)|
+
+    With more than two classes the number of a class is no quantity. So η is the correlation ratio,
+    the root of the share of a feature's variance that the classes explain. With two classes it is
+    the absolute correlation.
+
+    References
+    ----------
+    .. [1] Xu, Tang, He and Man, "Semisupervised feature selection based on relevance and redundancy
+       criteria", IEEE Transactions on Neural Networks and Learning Systems 28, 2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import RRPC
+    >>> X, y = load_iris(return_X_y=True)
+    >>> few = np.where(np.arange(150) % 10, -1, y)
+    >>> RRPC(n_features_to_select=2).fit(X, few).selected_
+    array([2, 1])
+    """
+
+    _semi_supervised = True
+
+    def __init__(self, *, n_features_to_select: int | float | None = None) -> None:
+        self.n_features_to_select = n_features_to_select
+
+    def _prepare(self, X: Matrix, y: Labels) -> Problem:
+        fisher = Fisher()  # SSB / SSW
+        fisher._fit(X, y)
+        with np.errstate(divide="ignore"):
+            eta = 1 / np.sqrt(1 + 1 / fisher.scores_)
+        return Problem(eta, Correlations(np.zeros(X.shape[0], dtype=np.int64)))
+
+    def _criterion(self, problem: Problem, totals: FloatArray, pending: Any, s: int) -> FloatArray:
+        return problem.relevance - totals / s
+
+
+def information_problem(
+    X: Matrix, y: Labels, n_bins: int | str, *, conditional: bool
+) -> tuple[Problem, FloatArray]:
+    """Return the problem of a criterion of information, and the entropy of each binned feature."""
+    classes, codes = at_least_two(y)
+    pairs = Information(codes, len(classes), count_bins(X, n_bins), conditional)
+    parts = map_all_columns(X, _relevance, pairs, label="mutual information")
+    information, entropy = np.concatenate(parts).T
+    return Problem(information, pairs), entropy
+
+
+def _relevance(block: Any, start: int, stop: int, pairs: Information) -> FloatArray:
+    return pairs.relevance(pairs.prepare(block))
