@@ -5,6 +5,7 @@ from __future__ import annotations
 SYNONYMS = {
     "f-classif": "anova",
     "information-gain": "mutual-info",
+    "relief-f": "relieff",
     "t-test": "t-score",
 }
 

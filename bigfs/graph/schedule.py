@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bigfs import engine
@@ -12,7 +12,7 @@ from bigfs.matrix import Matrix
 
 def all_pairs(
     X: Matrix,
-    blocks: list[RowBlock],
+    blocks: Sequence[RowBlock],
     lists: list[Any],
     compare: Callable[..., Any],
     *operands: Any,
@@ -23,7 +23,7 @@ def all_pairs(
     ----------
     X : Matrix
         The matrix of the blocks. Its passes are counted.
-    blocks : list of RowBlock
+    blocks : sequence of RowBlock
         The blocks.
     lists : list of Delayed
         The lists that each block starts with.

@@ -11,11 +11,14 @@ from bigfs.selectors.laplacian_score import LaplacianScore
 from bigfs.selectors.moments import FRegression, TScore, Variance
 from bigfs.selectors.mrmr import MRMR, RRPC
 from bigfs.selectors.registry import METHODS, Method
+from bigfs.selectors.relieff import ReliefF
 from bigfs.selectors.rjgsc import RJGSC
 from bigfs.selectors.rlsr import RLSR
+from bigfs.selectors.semi_supervised_scores import LSDF, SSelect
 from bigfs.selectors.smr import SMR
 from bigfs.selectors.sparge import SparGE
 from bigfs.selectors.sparge_cv import SparGECV
+from bigfs.selectors.spec import SPEC
 from bigfs.selectors.srlsr import SRLSR
 from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
 
@@ -25,12 +28,14 @@ __all__ = [
     "JGSC",
     "JHLSR",
     "JMI",
+    "LSDF",
     "METHODS",
     "MRMR",
     "RJGSC",
     "RLSR",
     "RRPC",
     "SMR",
+    "SPEC",
     "SRLSR",
     "Chi2",
     "FRegression",
@@ -39,6 +44,8 @@ __all__ = [
     "LaplacianScore",
     "Method",
     "MutualInformation",
+    "ReliefF",
+    "SSelect",
     "Selector",
     "SparGE",
     "SparGECV",

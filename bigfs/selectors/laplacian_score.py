@@ -2,34 +2,23 @@
 
     L_j = f̃ᵀ(D − A)f̃ / f̃ᵀDf̃,      f̃ = f − (fᵀD1 / 1ᵀD1) 1                   [eq. 4 and 5]
 
-f is the column of feature j, A the affinity, and D its degrees. With μ = fᵀD1 / 1ᵀD1 and v = 1ᵀD1
-no centered column is needed:
-
-    f̃ᵀDf̃ = fᵀDf − μ²v,    f̃ᵀAf̃ = fᵀAf − μ²v
-
+f is the column of feature j, A the affinity, and D its degrees.
 A small L_j is good. `scores_` is 1 − L_j = f̃ᵀAf̃ / f̃ᵀDf̃.
 """
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, ClassVar
 
-import numpy as np
-import scipy.sparse as sp
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
-from bigfs.graph import Metric, Weights, affinity, knn
+from bigfs.graph import Metric, Weights
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors.base import Selector, map_all_columns
-from bigfs.types import FloatArray
-
-STRIP_COLUMNS = 512  # columns whose neighbor averages are held at once
-ROUNDING = 1e-12  # a column is constant but for rounding if f̃ᵀDf̃ is below this share of fᵀDf
+from bigfs.selectors.on_graph import GraphSelector, graph_forms
 
 
-class LaplacianScore(Selector):
+class LaplacianScore(GraphSelector):
     """Score each feature by how well it agrees between neighbors, relative to its spread.
 
     The Laplacian score [1]_ is unsupervised and looks at one feature at a time.
@@ -46,6 +35,8 @@ class LaplacianScore(Selector):
     weights : {"binary", "cosine", "heat"}, default="heat"
         Weights of the graph's edges: 1, 1 − distance (for the cosine metric only), or
         exp(−distance²/2t²) with t the mean distance to a neighbor.
+    graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
+        Affinity, or neighbors, to use instead of a new kNN graph.
 
     Attributes
     ----------
@@ -95,9 +86,7 @@ class LaplacianScore(Selector):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Selector._parameter_constraints,
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "metric": [StrOptions({"cosine", "euclidean"})],
+        **GraphSelector._parameter_constraints,
         "weights": [StrOptions({"binary", "cosine", "heat"})],
     }
     _supervised = False
@@ -109,38 +98,15 @@ class LaplacianScore(Selector):
         n_neighbors: int = 5,
         metric: Metric = "cosine",
         weights: Weights = "heat",
+        graph: Any = None,
     ) -> None:
         self.n_features_to_select = n_features_to_select
         self.n_neighbors = n_neighbors
         self.metric = metric
         self.weights = weights
+        self.graph = graph
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        neighbors = knn(X, min(self.n_neighbors, X.shape[0] - 1), metric=self.metric)
-        A = affinity(neighbors, self.weights)
-        degree = np.asarray(A.sum(axis=1)).ravel()
-        self.scores_ = np.concatenate(
-            map_all_columns(X, _scores, A, degree, label="Laplacian score")
-        )
+        A = self._affinity(X, self.weights)
+        self.scores_ = graph_forms(X, A, label="Laplacian score").smoothness()
         self.result_ = Result(self.scores_, Status.EXACT)
-
-
-def _scores(block: Any, start: int, stop: int, A: sp.csr_array, degree: FloatArray) -> FloatArray:
-    """Return 1 − L_j of a tile of columns (n × width)."""
-    volume, parts = degree.sum(), []
-    for first in range(0, stop - start, STRIP_COLUMNS):
-        F = block[:, first : first + STRIP_COLUMNS]
-        F = sp.csc_array(F, dtype=np.float64) if sp.issparse(F) else np.asarray(F, dtype=np.float64)
-        fAf = _column_sums(F * (A @ F))
-        fDf = _column_sums(F * F, degree)
-        shift = _column_sums(F, degree) ** 2 / volume if volume else np.zeros_like(fDf)  # μ²v
-        variance = fDf - shift
-        varies = variance > ROUNDING * fDf
-        parts.append(np.divide(fAf - shift, variance, out=np.full_like(fDf, -1.0), where=varies))
-    return np.concatenate(parts)
-
-
-def _column_sums(Z: Any, weights: FloatArray | None = None) -> FloatArray:
-    """Return the weighted sum of each column."""
-    weights = np.ones(Z.shape[0]) if weights is None else weights
-    return np.asarray(Z.T @ weights)

@@ -13,11 +13,14 @@ from bigfs.selectors.joint_information import CMIM, JMI
 from bigfs.selectors.laplacian_score import LaplacianScore
 from bigfs.selectors.moments import FRegression, TScore, Variance
 from bigfs.selectors.mrmr import MRMR, RRPC
+from bigfs.selectors.relieff import ReliefF
 from bigfs.selectors.rjgsc import RJGSC
 from bigfs.selectors.rlsr import RLSR
+from bigfs.selectors.semi_supervised_scores import LSDF, SSelect
 from bigfs.selectors.smr import SMR
 from bigfs.selectors.sparge import SparGE
 from bigfs.selectors.sparge_cv import SparGECV
+from bigfs.selectors.spec import SPEC
 from bigfs.selectors.srlsr import SRLSR
 from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
 
@@ -91,7 +94,10 @@ METHODS: dict[str, Method] = {
     ),
     "smr": Method(SMR, "sparse matrix regression of M × N samples (GBR if k = 1)", **JOINT),
     "laplacian": Method(
-        LaplacianScore, "Laplacian score on the kNN graph, unsupervised", pairs=1, targets=()
+        LaplacianScore,
+        "Laplacian score on the kNN graph, unsupervised",
+        **ON_GRAPH,
+        **UNSUPERVISED,
     ),
     "fisher": Method(Fisher, "Fisher score, one feature at a time"),
     "anova": Method(ANOVA, "ANOVA F score, one feature at a time (same ranking as fisher)"),
@@ -115,5 +121,13 @@ METHODS: dict[str, Method] = {
     ),
     "rrpc": Method(RRPC, "relevance and redundancy by correlations, for few labels"),
     "jmi": Method(JMI, "joint mutual information with each feature chosen before"),
+    "relieff": Method(ReliefF, "differences between near samples of other classes", pairs=1),
+    "lsdf": Method(
+        LSDF, "spread between classes over that within and on the kNN graph, few labels", **ON_GRAPH
+    ),
+    "sselect": Method(
+        SSelect, "smoothness on the kNN graph and agreement with few labels", **ON_GRAPH
+    ),
+    "spec": Method(SPEC, "spectrum of the kNN graph, unsupervised", **ON_GRAPH, **UNSUPERVISED),
     "cmim": Method(CMIM, "least information that a feature adds to one chosen before"),
 }

@@ -17,11 +17,13 @@ from bigfs import (
     JGSC,
     JHLSR,
     JMI,
+    LSDF,
     MRMR,
     RJGSC,
     RLSR,
     RRPC,
     SMR,
+    SPEC,
     SRLSR,
     Chi2,
     Fisher,
@@ -30,13 +32,16 @@ from bigfs import (
     LaplacianScore,
     Matrix,
     MutualInformation,
+    ReliefF,
     SparGE,
     SparGECV,
+    SSelect,
     TScore,
     Variance,
 )
 from bigfs.result import NotConverged
 
+VARIANTS = ("embedding", "variant", "relevance", "ranking")  # parameters that tell methods apart
 EMBEDDINGS = ("lda", "cca", "hsl", "sda", "lpp", "pca")
 SELECTORS = [
     ANOVA(),
@@ -52,6 +57,11 @@ SELECTORS = [
     RRPC(),
     JMI(n_bins=3),
     CMIM(n_bins=3),
+    ReliefF(n_neighbors=3),
+    LSDF(),
+    SSelect(),
+    SPEC(n_components=2),
+    SPEC(ranking="phi1"),
     LaplacianScore(),
     *(SparGE(embedding=embedding) for embedding in EMBEDDINGS),
     SparGECV(gammas=(0.5, 2.0), cv=2),
@@ -64,10 +74,7 @@ SELECTORS = [
     SMR(max_iter=300),
 ]
 NAMES = [
-    " ".join(
-        [type(s).__name__]
-        + [getattr(s, name) for name in ("embedding", "variant", "relevance") if hasattr(s, name)]
-    )
+    " ".join([type(s).__name__] + [getattr(s, name) for name in VARIANTS if hasattr(s, name)])
     for s in SELECTORS
 ]
 every_selector = pytest.mark.parametrize("selector", SELECTORS, ids=NAMES)
@@ -240,6 +247,7 @@ SUPERVISED = [
     MRMR(n_bins=3),
     JMI(n_bins=3),
     CMIM(n_bins=3),
+    ReliefF(n_neighbors=3),
     SparGE(),
     SparGE(embedding="cca"),
     SparGE(embedding="hsl"),
@@ -248,6 +256,8 @@ SUPERVISED = [
 ]
 SEMI = [
     RRPC(),
+    LSDF(),
+    SSelect(),
     SRLSR(tol=0.5),
     RLSR(tol=0.5),
     SparGE(embedding="sda"),

@@ -136,7 +136,7 @@ def test_every_selection_sees_its_folds_training_rows_only(home, monkeypatch):
     assert sum(method == "sparge-lpp" for method, *_ in seen) == 5
 
 
-@pytest.mark.parametrize("method", ["srlsr", "jhlsr", "sparge-sda", "laplacian"])
+@pytest.mark.parametrize("method", ["srlsr", "jhlsr", "sparge-sda", "laplacian", "lsdf"])
 def test_methods_on_graphs_are_measured_in_folds(home, method):
     rng = np.random.default_rng(0)
     y = np.arange(60) % 3

@@ -7,9 +7,11 @@ import os
 import pytest
 
 import storage
+from bigfs import SPEC
 from flows import selection, stages
 from storage.errors import StoreError
 from storage.runs import Run
+from tests.helpers.stores import write_svmlight
 
 
 def write_documents(path, splits):
@@ -99,3 +101,17 @@ def test_selection_without_room_for_its_figures_leaves_no_run(run, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         stages.select(run.metadata["parameters"]["store"], "other", method="anova", features=4)
     assert not os.path.exists(".other.run-partial")
+
+
+def test_methods_of_one_graph_share_the_stored_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = write_svmlight(tmp_path / "corpus.svm", 60)
+    store = stages.stage(str(source))["store"]
+    methods = ("laplacian", "spec", "lsdf", "sselect")
+    made = [stages.build_graph(store, method) for method in methods]
+    assert [record["reused"] for record in made] == [False, True, True, True]
+    run = stages.select(store, "r", method="spec", features=5, earlier=made[1:2])
+    corpus = storage.open(store)
+    expected = SPEC(n_features_to_select=5).fit(corpus.X).selected_
+    assert run.selected.tolist() == expected.tolist()
+    stages.finish(run)
