@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         SMR,
         SPEC,
         SRLSR,
+        TRCFS,
         Chi2,
         Fisher,
         FRegression,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         SparGE,
         SparGECV,
         SSelect,
+        TraceRatio,
         TScore,
         Variance,
     )
@@ -52,6 +54,7 @@ __all__ = [
     "SMR",
     "SPEC",
     "SRLSR",
+    "TRCFS",
     "Chi2",
     "FRegression",
     "Fisher",
@@ -64,6 +67,7 @@ __all__ = [
     "SparGE",
     "SparGECV",
     "TScore",
+    "TraceRatio",
     "Variance",
     "cluster",
 ]

@@ -20,6 +20,8 @@ from bigfs.selectors.sparge import SparGE
 from bigfs.selectors.sparge_cv import SparGECV
 from bigfs.selectors.spec import SPEC
 from bigfs.selectors.srlsr import SRLSR
+from bigfs.selectors.trace_ratio import TraceRatio
+from bigfs.selectors.trcfs import TRCFS
 from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "SMR",
     "SPEC",
     "SRLSR",
+    "TRCFS",
     "Chi2",
     "FRegression",
     "Fisher",
@@ -50,5 +53,6 @@ __all__ = [
     "SparGE",
     "SparGECV",
     "TScore",
+    "TraceRatio",
     "Variance",
 ]

@@ -1,6 +1,6 @@
 """Relevance against redundancy, feature by feature: mRMR and RRPC.
 
-    choose argmax_j  R_j − (1/s) Σ_{i∈S} t_ji        difference   [Peng, Long, Ding 2005, eq. 6]
+    choose argmax_j  R_j − (1/s) Σ_{i∈S} t_ji        difference   [Peng, Long, Ding 2005]
     choose argmax_j  R_j / ((1/s) Σ_{i∈S} t_ji)      quotient     [Ding, Peng 2005, Table 1]
 
 S holds the s features chosen so far. R_j is the relevance of feature j, and t_ji its redundancy
@@ -90,7 +90,7 @@ class MRMR(GreedySelector):
     ----------
     .. [1] Peng, Long and Ding, "Feature selection based on mutual information: criteria of
        max-dependency, max-relevance, and min-redundancy", IEEE Transactions on Pattern Analysis and
-       Machine Intelligence 27, 2005, eq. 6.
+       Machine Intelligence 27, 2005.
     .. [2] Ding and Peng, "Minimum redundancy feature selection from microarray gene expression
        data", Journal of Bioinformatics and Computational Biology 3, 2005, Table 1.
 

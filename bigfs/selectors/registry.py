@@ -22,6 +22,8 @@ from bigfs.selectors.sparge import SparGE
 from bigfs.selectors.sparge_cv import SparGECV
 from bigfs.selectors.spec import SPEC
 from bigfs.selectors.srlsr import SRLSR
+from bigfs.selectors.trace_ratio import TraceRatio
+from bigfs.selectors.trcfs import TRCFS
 from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
 
 
@@ -129,5 +131,17 @@ METHODS: dict[str, Method] = {
         SSelect, "smoothness on the kNN graph and agreement with few labels", **ON_GRAPH
     ),
     "spec": Method(SPEC, "spectrum of the kNN graph, unsupervised", **ON_GRAPH, **UNSUPERVISED),
+    "trace-ratio": Method(
+        partial(TraceRatio, form="fisher"), "set of largest spread between over within the classes"
+    ),
+    "trace-ratio-laplacian": Method(
+        partial(TraceRatio, form="laplacian"),
+        "set of largest variance over the differences of neighbors, unsupervised",
+        **ON_GRAPH,
+        **UNSUPERVISED,
+    ),
+    "trcfs": Method(
+        TRCFS, "share of the scatter that labels propagated on the kNN graph explain", **ON_GRAPH
+    ),
     "cmim": Method(CMIM, "least information that a feature adds to one chosen before"),
 }

@@ -3,9 +3,9 @@
 With 𝓛 = I − D^-½ A D^-½, its eigenvalues λ_l and eigenvectors ξ_l (ξ_0 = D^½1/‖D^½1‖, λ_0 = 0), and
 f̂ = D^½f/‖D^½f‖ the column of a feature:
 
-    φ1 = f̂ᵀ𝓛f̂                                small is good      [eq. 3]
-    φ2 = f̂ᵀ𝓛f̂ / (1 − (f̂ᵀξ_0)²)               small is good      [eq. 6]
-    φ3 = Σ_{l=1..k} (2 − λ_l)(f̂ᵀξ_l)²        large is good      [eq. 7]
+    φ1 = f̂ᵀ𝓛f̂                                small is good
+    φ2 = f̂ᵀ𝓛f̂ / (1 − (f̂ᵀξ_0)²)               small is good
+    φ3 = Σ_{l=1..k} (2 − λ_l)(f̂ᵀξ_l)²        large is good
 
 f̂ᵀ𝓛f̂ = 1 − fᵀAf/fᵀDf needs no D^½, and φ2 is the Laplacian score.
 """
@@ -76,7 +76,7 @@ class SPEC(GraphSelector):
     Notes
     -----
     With the normalized Laplacian 𝓛 of the graph, its degrees D, eigenvalues λ_l and eigenvectors
-    ξ_l, and f̂ = D^½f/‖D^½f‖ (eq. 3, 6 and 7 of [1]_, with the spectrum as it is)::
+    ξ_l, and f̂ = D^½f/‖D^½f‖ (the ranking functions of [1]_, with the spectrum as it is)::
 
         φ1 = f̂ᵀ𝓛f̂
         φ2 = φ1 / (1 − (f̂ᵀξ_0)²)

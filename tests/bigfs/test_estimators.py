@@ -25,6 +25,7 @@ from bigfs import (
     SMR,
     SPEC,
     SRLSR,
+    TRCFS,
     Chi2,
     Fisher,
     FRegression,
@@ -36,12 +37,19 @@ from bigfs import (
     SparGE,
     SparGECV,
     SSelect,
+    TraceRatio,
     TScore,
     Variance,
 )
 from bigfs.result import NotConverged
 
-VARIANTS = ("embedding", "variant", "relevance", "ranking")  # parameters that tell methods apart
+VARIANTS = (
+    "embedding",
+    "variant",
+    "relevance",
+    "ranking",
+    "form",
+)  # parameters that tell methods apart
 EMBEDDINGS = ("lda", "cca", "hsl", "sda", "lpp", "pca")
 SELECTORS = [
     ANOVA(),
@@ -62,6 +70,9 @@ SELECTORS = [
     SSelect(),
     SPEC(n_components=2),
     SPEC(ranking="phi1"),
+    TraceRatio(),
+    TraceRatio(form="laplacian"),
+    TRCFS(),
     LaplacianScore(),
     *(SparGE(embedding=embedding) for embedding in EMBEDDINGS),
     SparGECV(gammas=(0.5, 2.0), cv=2),
@@ -248,6 +259,7 @@ SUPERVISED = [
     JMI(n_bins=3),
     CMIM(n_bins=3),
     ReliefF(n_neighbors=3),
+    TraceRatio(),
     SparGE(),
     SparGE(embedding="cca"),
     SparGE(embedding="hsl"),
@@ -256,6 +268,7 @@ SUPERVISED = [
 ]
 SEMI = [
     RRPC(),
+    TRCFS(),
     LSDF(),
     SSelect(),
     SRLSR(tol=0.5),
