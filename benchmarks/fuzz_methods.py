@@ -30,19 +30,31 @@ from threadpoolctl import threadpool_limits
 import storage
 from bigfs import (
     ANOVA,
+    CMIM,
     JGSC,
     JHLSR,
+    JMI,
+    LSDF,
+    MRMR,
     RJGSC,
     RLSR,
+    RRPC,
     SMR,
+    SPEC,
     SRLSR,
+    TRCFS,
     Chi2,
     Fisher,
     Gini,
     LaplacianScore,
     MutualInformation,
+    ReliefF,
     SparGE,
     SparGECV,
+    SSelect,
+    TraceRatio,
+    TScore,
+    Variance,
 )
 from bigfs.result import NotConverged
 
@@ -62,7 +74,7 @@ INTERNALS = (
     "eigenvalues did",
 )
 ADVICE = ("The number of unique classes", "The least populated class")  # scikit-learn's, on y
-INFINITE = (ANOVA, Fisher)  # document an infinite score
+INFINITE = (ANOVA, Fisher, LSDF, TScore)  # document an infinite score
 Rng = np.random.Generator
 
 
@@ -186,10 +198,39 @@ def laplacian_score(rng: Rng, n: int, d: int) -> LaplacianScore:
     return LaplacianScore(n_neighbors=int(rng.integers(1, 8)), metric=metric, weights=weights)
 
 
+def on_graph(
+    make: Callable[..., Any], **choices: tuple[Any, ...]
+) -> Callable[[Rng, int, int], Any]:
+    def made(rng: Rng, n: int, d: int) -> Any:
+        return make(
+            n_neighbors=int(rng.integers(1, 8)),
+            metric=pick(rng, "cosine", "euclidean"),
+            **{name: pick(rng, *values) for name, values in choices.items()},
+        )
+
+    return made
+
+
 METHODS: dict[str, Callable[[Rng, int, int], Any]] = {
     "anova": lambda rng, n, d: ANOVA(),
     "mutual-info": lambda rng, n, d: MutualInformation(n_bins=pick(rng, "auto", 1, 3)),
     "gini": lambda rng, n, d: Gini(),
+    "t-score": lambda rng, n, d: TScore(),
+    "variance": lambda rng, n, d: Variance(),
+    "mrmr": lambda rng, n, d: MRMR(
+        relevance=pick(rng, "mutual-info", "f"),
+        scheme=pick(rng, "difference", "quotient"),
+        n_bins=pick(rng, "auto", 1, 3),
+    ),
+    "rrpc": lambda rng, n, d: RRPC(),
+    "jmi": lambda rng, n, d: JMI(n_bins=pick(rng, "auto", 1, 3)),
+    "cmim": lambda rng, n, d: CMIM(n_bins=pick(rng, "auto", 1, 3)),
+    "relieff": on_graph(ReliefF),
+    "spec": on_graph(SPEC, ranking=("phi1", "phi2", "phi3"), n_components=(1, 3, 10)),
+    "lsdf": on_graph(LSDF, gamma=(0.1, 100.0)),
+    "sselect": on_graph(SSelect, lam=(0.0, 0.5, 1.0)),
+    "trace-ratio": on_graph(TraceRatio, form=("fisher", "laplacian")),
+    "trcfs": on_graph(TRCFS, alpha=(0.5, 0.99)),
     "fisher": lambda rng, n, d: Fisher(),
     "chi2": lambda rng, n, d: Chi2(),
     "laplacian": laplacian_score,

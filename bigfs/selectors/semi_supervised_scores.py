@@ -128,6 +128,7 @@ class LSDF(GraphSelector):
 
     def _fit(self, X: Matrix, y: Labels) -> None:
         classes, codes = at_least_two(y)
+        _ = X.stats  # checks the magnitudes
         Y = one_hot(codes, len(classes))
         neighbors = np.zeros(X.shape[1])
         if not y.is_labeled.all():

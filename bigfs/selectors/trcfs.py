@@ -142,6 +142,7 @@ class TRCFS(GraphSelector):
 
     def _fit(self, X: Matrix, y: Labels) -> None:
         self.classes_, codes = at_least_two(y)
+        _ = X.stats  # checks the magnitudes
         F, residual = one_hot(codes, len(self.classes_)), 0.0
         if not y.is_labeled.all():
             F, residual = propagated(self._affinity(X, self.weights), F, y, self.alpha)

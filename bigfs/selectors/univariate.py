@@ -265,9 +265,10 @@ def _class_sums(block: Any, start: int, stop: int, Y: FloatArray, S: FloatArray)
     """
     block = block.astype(np.float64)
     # `require_magnitude` refuses values that are too large
-    with np.errstate(over="ignore", under="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         squared = block.multiply(block) if sp.issparse(block) else block * block
-        return np.column_stack([block.T @ Y, squared.T @ S])
+        squares = np.nan_to_num(squared.T @ S, nan=np.inf, posinf=np.inf)  # 0 · ∞ is too large
+        return np.column_stack([block.T @ Y, squares])
 
 
 def _non_negative_class_sums(

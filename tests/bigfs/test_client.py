@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from distributed import Client, LocalCluster, get_worker
 
 import storage
-from bigfs import ANOVA, LaplacianScore, Matrix, SparGE, engine
+from bigfs import ANOVA, MRMR, LaplacianScore, Matrix, ReliefF, SparGE, engine
 from bigfs.engine.tasks import map_tiles
 
 pytestmark = pytest.mark.process
@@ -60,7 +60,7 @@ def test_current_client_runs_the_tiles_and_stays_open(client):
 def test_persisted_array_is_fitted_and_transformed_where_it_lies(client, rng):
     X, y = rng.random((40, 6)), np.arange(40) % 2
     persisted = da.from_array(X, chunks=(10, 3)).persist()
-    for selector in (ANOVA(), SparGE(n_features_to_select=2), LaplacianScore()):
+    for selector in (ANOVA(), SparGE(n_features_to_select=2), LaplacianScore(), MRMR(), ReliefF()):
         expected = type(selector)(**selector.get_params()).fit(X, y)
         np.testing.assert_allclose(selector.fit(persisted, y).scores_, expected.scores_, rtol=1e-9)
         np.testing.assert_array_equal(

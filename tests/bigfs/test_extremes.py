@@ -10,19 +10,30 @@ from sklearn.base import clone
 
 from bigfs import (
     ANOVA,
+    CMIM,
     JGSC,
     JHLSR,
+    JMI,
+    LSDF,
+    MRMR,
     RJGSC,
     RLSR,
+    RRPC,
     SMR,
+    SPEC,
     SRLSR,
+    TRCFS,
     Chi2,
     Fisher,
     LaplacianScore,
     Matrix,
     MutualInformation,
+    ReliefF,
     SparGE,
     SparGECV,
+    SSelect,
+    TraceRatio,
+    Variance,
 )
 from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.loop import Relaxation, cutting_plane
@@ -40,10 +51,24 @@ SCALE_FREE = [
     ANOVA(),
     Fisher(),
     LaplacianScore(),
+    MRMR(relevance="f"),
+    RRPC(),
+    JMI(n_bins=3),
+    CMIM(n_bins=3),
+    ReliefF(n_neighbors=3),
+    SPEC(ranking="phi1"),
+    SPEC(n_components=3),
+    LSDF(),
+    SSelect(),
+    TRCFS(),
     *(SparGE(embedding=e) for e in ("lda", "cca", "hsl", "sda", "lpp", "pca")),
 ]
 OTHERS = [
     Chi2(),
+    TraceRatio(),
+    TraceRatio(form="laplacian"),
+    Variance(),
+    MRMR(scheme="quotient"),
     MutualInformation(),
     SparGECV(gammas=(1.0, 2.0), cv=2),
     SRLSR(),
@@ -58,7 +83,9 @@ OTHERS = [
 
 
 def name(selector):
-    parts = (getattr(selector, p, "") for p in ("embedding", "variant", "hyperedges"))
+    parts = (
+        getattr(selector, p, "") for p in ("embedding", "variant", "hyperedges", "ranking", "form")
+    )
     return " ".join([type(selector).__name__, *(p for p in parts if p)])
 
 

@@ -84,6 +84,16 @@ def test_unlabeled_samples_are_left_out(sample):
     )
 
 
+@pytest.mark.parametrize("factor", [1e-200, 1e200])
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+def test_values_out_of_range_are_refused(sample, factor, make):
+    X, y, classes = sample
+    word = "large" if factor > 1 else "small"
+    for selector, target in ((TScore(), classes), (Variance(), classes), (FRegression(), y)):
+        with pytest.raises(ValueError, match=f"values of X are too {word}"):
+            selector.fit(make(X * factor), target)
+
+
 def test_what_cannot_be_scored_is_refused(sample):
     X, *_ = sample
     with pytest.raises(ValueError, match="two classes, but y holds 3: use ANOVA"):
