@@ -66,8 +66,9 @@ class ReliefF(Selector):
     Notes
     -----
     With the k nearest samples H_i of the same class (hits) and M_ic of each other class c (misses)
-    of sample i, the shares P of the classes, and diff = |x_ij − x_lj|/(max_j − min_j)::
+    of sample i, and the shares P of the classes::
 
+        diff(i, l) = |x_ij − x_lj| / (max_j − min_j)
         W_j = 1/n Σ_i [ Σ_c P(c)/(1 − P(y_i)) mean_{m∈M_ic} diff(i, m) − mean_{h∈H_i} diff(i, h) ]
 
     Every sample counts, where the paper draws some. The neighbors are those of the cosine or the
