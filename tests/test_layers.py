@@ -19,6 +19,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"result", "linalg.prox", "engine"},
         {"tiles"},
         {"matrix"},
+        {"linalg.active_columns"},
         {"linalg.shifted_cg", "linalg.ridge", "graph"},
         {"embedding", "cutting_plane", "coding"},
         {"selectors", "splits"},

@@ -1,0 +1,78 @@
+"""The active features of a loop: their columns are gathered in memory once they fit.
+
+Later products then no longer read the corpus.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigfs import engine
+from bigfs.matrix import Matrix
+from bigfs.types import FloatArray, IntArray
+
+MEMORY_SHARE = 0.25  # share of the memory limit that gathered columns may take
+DENSE_ABOVE = 0.3  # share of non-zeros above which a dense array is smaller and faster
+
+
+class ActiveColumns:
+    """The active columns of X: gathered if they fit in memory, else all of X.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The samples.
+    limit : int or None, default=None
+        Bytes that one process may use. None takes `engine.memory_limit()`.
+
+    Attributes
+    ----------
+    full : Matrix of shape (n, d)
+        The samples.
+    X : Matrix
+        The gathered columns, or all of them.
+    index : ndarray of shape (n_active,) or None
+        Numbers of the gathered columns, increasing. None if X holds all of them.
+    """
+
+    def __init__(self, X: Matrix, limit: int | None = None) -> None:
+        self.full = self.X = X
+        self.index: IntArray | None = None
+        self._limit = limit
+
+    def select(self, active: IntArray) -> None:
+        """Gather these columns, given in increasing order, if they fit."""
+        if not self.fits(active):
+            self.index, self.X = None, self.full
+            return
+        if self.index is not None and np.isin(active, self.index, assume_unique=True).all():
+            columns = self.X.columns(np.searchsorted(self.index, active))
+        else:
+            columns = self.full.columns(active)
+        self.index = active
+        dense = columns.nnz > DENSE_ABOVE * columns.shape[0] * max(columns.shape[1], 1)
+        self.X = Matrix.from_array(
+            columns.toarray().astype(np.float64) if dense else columns.astype(np.float64)
+        )
+
+    def fits(self, active: IntArray) -> bool:
+        """Return whether these columns fit in their share of the memory."""
+        return self._bytes(active) <= MEMORY_SHARE * (self._limit or engine.memory_limit())
+
+    def times(self, W: FloatArray) -> FloatArray:
+        """Return X W (n × r) for a W (d × r) that is zero outside the active columns."""
+        return self.full @ W if self.index is None else self.X @ W[self.index]
+
+    def transposed_times(self, V: FloatArray) -> FloatArray:
+        """Return XᵀV (d × r). Rows of columns that were not gathered are zero."""
+        if self.index is None:
+            return self.X.T @ V
+        G = np.zeros((self.full.shape[1], V.shape[1]))
+        G[self.index] = self.X.T @ V
+        return G
+
+    def _bytes(self, active: IntArray) -> int:
+        """Return the bytes of these columns in float64: in both sparse layouts, or dense."""
+        return min(
+            24 * int(self.full.stats.nnz[active].sum()), 8 * self.full.shape[0] * len(active)
+        )
