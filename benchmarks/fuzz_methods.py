@@ -36,6 +36,7 @@ from bigfs import (
     JMI,
     LSDF,
     MRMR,
+    L2SVM,
     RJGSC,
     RLSR,
     RRPC,
@@ -43,6 +44,7 @@ from bigfs import (
     SPEC,
     SRLSR,
     TRCFS,
+    SVMRFE,
     Chi2,
     Fisher,
     Gini,
@@ -245,6 +247,8 @@ METHODS: dict[str, Callable[[Rng, int, int], Any]] = {
     "jgsc": coding(JGSC),
     "rjgsc": coding(RJGSC),
     "smr": smr,
+    "l2-svm": lambda rng, n, d: L2SVM(C=10.0 ** rng.integers(-2, 2)),
+    "svm-rfe": lambda rng, n, d: SVMRFE(step=pick(rng, 1, 3, 0.3)),
 }
 
 

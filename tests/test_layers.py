@@ -20,7 +20,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"tiles"},
         {"matrix"},
         {"linalg.active_columns"},
-        {"linalg.shifted_cg", "linalg.ridge", "graph"},
+        {"linalg.shifted_cg", "linalg.ridge", "linalg.svm", "graph"},
         {"embedding", "cutting_plane", "coding"},
         {"selectors", "splits"},
         {"evaluation"},

@@ -22,6 +22,7 @@ from bigfs.selectors.spec import SPEC
 from bigfs.selectors.srlsr import SRLSR
 from bigfs.selectors.trace_ratio import TraceRatio
 from bigfs.selectors.trcfs import TRCFS
+from bigfs.selectors.svm import L2SVM, SVMRFE
 from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "JHLSR",
     "JMI",
     "LSDF",
+    "L2SVM",
     "METHODS",
     "MRMR",
     "RJGSC",
@@ -40,6 +42,7 @@ __all__ = [
     "SPEC",
     "SRLSR",
     "TRCFS",
+    "SVMRFE",
     "Chi2",
     "FRegression",
     "Fisher",

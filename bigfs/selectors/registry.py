@@ -24,6 +24,7 @@ from bigfs.selectors.spec import SPEC
 from bigfs.selectors.srlsr import SRLSR
 from bigfs.selectors.trace_ratio import TraceRatio
 from bigfs.selectors.trcfs import TRCFS
+from bigfs.selectors.svm import L2SVM, SVMRFE
 from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
 
 
@@ -95,6 +96,8 @@ METHODS: dict[str, Method] = {
         **UNSUPERVISED,
     ),
     "smr": Method(SMR, "sparse matrix regression of M × N samples (GBR if k = 1)", **JOINT),
+    "l2-svm": Method(L2SVM, "weights of a linear SVM with the squared hinge loss"),
+    "svm-rfe": Method(SVMRFE, "recursive elimination of the least weights of a linear SVM"),
     "laplacian": Method(
         LaplacianScore,
         "Laplacian score on the kNN graph, unsupervised",

@@ -19,6 +19,7 @@ from bigfs import (
     JMI,
     LSDF,
     MRMR,
+    L2SVM,
     RJGSC,
     RLSR,
     RRPC,
@@ -26,6 +27,7 @@ from bigfs import (
     SPEC,
     SRLSR,
     TRCFS,
+    SVMRFE,
     Chi2,
     Fisher,
     FRegression,
@@ -83,6 +85,8 @@ SELECTORS = [
     JGSC(tol=0.05),
     RJGSC(tol=0.05),
     SMR(max_iter=300),
+    L2SVM(),
+    SVMRFE(step=0.5),
 ]
 NAMES = [
     " ".join([type(s).__name__] + [getattr(s, name) for name in VARIANTS if hasattr(s, name)])
@@ -265,6 +269,8 @@ SUPERVISED = [
     SparGE(embedding="hsl"),
     SparGECV(gammas=(1.0,), cv=2),
     SMR(),
+    L2SVM(),
+    SVMRFE(),
 ]
 SEMI = [
     RRPC(),

@@ -16,6 +16,7 @@ from bigfs import (
     JMI,
     LSDF,
     MRMR,
+    L2SVM,
     RJGSC,
     RLSR,
     RRPC,
@@ -23,6 +24,7 @@ from bigfs import (
     SPEC,
     SRLSR,
     TRCFS,
+    SVMRFE,
     Chi2,
     Fisher,
     LaplacianScore,
@@ -79,6 +81,8 @@ OTHERS = [
     JGSC(dictionary=ATOMS),
     RJGSC(dictionary=ATOMS),
     SMR(),
+    L2SVM(),
+    SVMRFE(step=0.5, max_iter=10),
 ]
 
 

@@ -1,0 +1,180 @@
+"""Linear SVMs and recursive elimination against scikit-learn's, out of core and in memory."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.feature_selection import RFE
+from sklearn.svm import LinearSVC
+
+from bigfs import L2SVM, SVMRFE, Matrix
+from bigfs.engine import NotEnoughMemory, limit_memory
+from bigfs.linalg import svm
+from bigfs.result import NotConverged, observed
+from bigfs.selectors.svm import elimination_sizes
+from tests.helpers.fitting import MemoryCheckpoint
+
+
+def linear_svc(C):
+    return LinearSVC(C=C, dual=False, tol=1e-10, max_iter=10_000)
+
+
+@pytest.fixture
+def noisy(rng):
+    """60 × 25, half of it zero, and three classes that overlap."""
+    y = np.arange(60) % 3
+    X = rng.normal(size=(60, 25)) * (rng.random((60, 25)) < 0.5)
+    X[:, 4] += y
+    X[:, 11] += y == 1
+    X[:, 7] = 0
+    return X, y
+
+
+@pytest.mark.parametrize("C", [0.01, 1.0, 30.0])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_machines_are_scikit_learns(noisy, C, n_classes):
+    X, y = noisy
+    y = np.minimum(y, n_classes - 1)
+    selector = L2SVM(C=C, tol=1e-12).fit(sp.csr_array(X), y)
+    expected = linear_svc(C).fit(X, y)
+    np.testing.assert_allclose(selector.coef_, expected.coef_.T, atol=1e-5)
+    np.testing.assert_allclose(selector.intercept_, expected.intercept_, atol=1e-5)
+    np.testing.assert_allclose(selector.scores_, np.linalg.norm(expected.coef_, axis=0), atol=1e-5)
+
+
+def test_gap_is_that_of_the_dual_objective(noisy):
+    X, y = noisy
+    Y = np.where(y[:, None] == np.arange(3), 1, -1)
+    with pytest.warns(NotConverged):
+        state = svm.fit_svm(
+            Matrix.from_array(X), y, 3, C=2.0, tol=1e-12, max_iter=2, name="SVM"
+        ).value
+    hat = np.column_stack([X, np.ones(60)])
+    U = np.vstack([state.W, state.b])
+    slack = np.maximum(1 - Y * (hat @ U), 0)
+    alpha = 4.0 * slack  # 2C ξ
+    dual = (
+        alpha.sum(axis=0)
+        - ((hat.T @ (alpha * Y)) ** 2).sum(axis=0) / 2
+        - (alpha**2).sum(axis=0) / 8
+    )
+    primal = (U**2).sum(axis=0) / 2 + 2.0 * (slack**2).sum(axis=0)
+    np.testing.assert_allclose(state.objective, primal)
+    np.testing.assert_allclose(state.gap, (primal - dual) / primal, rtol=1e-8)
+    assert (state.gap > 1e-6).all()
+
+
+def test_line_search_finds_the_least_objective(rng):
+    U, S = rng.normal(size=(4, 3)), rng.normal(size=(4, 3))
+    F, XS = rng.normal(size=(30, 3)), 5 * rng.normal(size=(30, 3))
+    Y = np.where(rng.random((30, 3)) < 0.5, 1, -1)
+    sign = np.sign(svm._dots(U, S) - 2 * svm._dots(np.maximum(1 - Y * F, 0) * Y, XS))
+    S, XS = -sign * S, -sign * XS  # downhill
+    t = svm.line_search(U, S, F, XS, Y, 1.0)
+
+    def objective(t):
+        slack = np.maximum(1 - Y * (F + t * XS), 0)
+        return ((U + t * S) ** 2).sum(axis=0) / 2 + (slack**2).sum(axis=0)
+
+    assert (t > 0).all()
+    for factor in (0.999, 1.001):
+        assert (objective(t) < objective(factor * t)).all()
+
+
+@pytest.mark.parametrize(("step", "m"), [(1, 6), (4, 6), (7, 25)])
+def test_elimination_is_scikit_learns(noisy, step, m):
+    X, y = noisy
+    selector = SVMRFE(n_features_to_select=m, step=step, tol=1e-10).fit(sp.csr_array(X), y)
+    expected = RFE(linear_svc(1.0), n_features_to_select=m, step=step).fit(X, y)
+    assert np.array_equal(selector.support_, expected.support_)
+    below = RFE(linear_svc(1.0), n_features_to_select=1, step=step).fit(X[:, selector.support_], y)
+    order = np.argsort(selector.ranking_[selector.support_])
+    assert np.all(np.diff(below.ranking_[order]) >= 0)  # nested: the choice of every k < m
+
+
+def test_share_is_of_the_features_that_are_left(noisy):
+    X, y = noisy
+    left, order = np.arange(25), []
+    while len(left) > 1:
+        weights = (linear_svc(1.0).fit(X[:, left], y).coef_ ** 2).sum(axis=0)
+        n_removed = min(max(len(left) // 4, 1), len(left) - 8 if len(left) > 8 else 99)
+        worst = np.lexsort((-left, weights))[:n_removed]
+        order += left[worst].tolist()
+        left = np.delete(left, worst)
+    selector = SVMRFE(n_features_to_select=8, step=0.25, tol=1e-10).fit(X, y)
+    assert np.argsort(-selector.ranking_).tolist() == [*order, left[0]]
+    assert elimination_sizes(25, 8, 0.25)[:6] == [25, 19, 15, 12, 9, 8]
+
+
+def test_columns_are_streamed_until_they_fit(noisy):
+    X, y = noisy
+    expected = SVMRFE(step=2, tol=1e-8).fit(X, y)
+    matrix = Matrix.from_array(sp.csr_array(X), tile_rows=17, tile_columns=4)
+    with limit_memory(36_000):
+        selector = SVMRFE(step=2, tol=1e-8).fit(matrix, y)
+    assert np.array_equal(selector.ranking_, expected.ranking_)
+    assert selector.result_.stats["passes"] > 50
+    assert expected.result_.stats["passes"] == 1  # the statistics: everything fits at once
+
+
+@pytest.mark.parametrize("selector", [L2SVM(tol=1e-9), SVMRFE(step=0.3, tol=1e-9)])
+class TestBoth:
+    def test_tiles_and_layouts_do_not_matter(self, noisy, selector):
+        X, y = noisy
+        expected = selector.fit(X, y).scores_
+        both = Matrix.from_array(sp.csr_array(X), tile_rows=11, tile_columns=4)
+        rows = Matrix(both.shape, rows=both.row_tiles, local=True)
+        columns = Matrix(both.shape, columns=both.column_tiles, local=True)
+        for matrix in (both, rows, columns):
+            np.testing.assert_allclose(selector.fit(matrix, y).scores_, expected, rtol=1e-6)
+
+    def test_unlabeled_samples_are_left_out(self, noisy, selector):
+        X, y = noisy
+        partly = np.where(np.arange(60) % 4 == 1, -1, y)
+        expected = selector.fit(X[partly >= 0], y[partly >= 0]).scores_
+        found = selector.fit(Matrix.from_array(X, tile_rows=7), partly).scores_
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+
+    def test_features_permute_the_scores(self, noisy, selector, rng):
+        X, y = noisy
+        order = rng.permutation(25)
+        expected = selector.fit(X, y).scores_[order]
+        np.testing.assert_allclose(selector.fit(X[:, order], y).scores_, expected, rtol=1e-6)
+
+    def test_resumes_from_a_checkpoint(self, noisy, selector):
+        X, y = noisy
+        expected = selector.fit(X, y)
+        killed = MemoryCheckpoint(die_after=3)
+        with pytest.raises(KeyboardInterrupt), observed(checkpoint=killed):
+            selector.fit(X, y)
+        killed.saves_left = None
+        with observed(checkpoint=killed):
+            resumed = selector.fit(X, y)
+        assert np.array_equal(resumed.scores_, expected.scores_)
+        assert resumed.result_.history == expected.result_.history
+
+    def test_too_little_memory_is_refused_before_training(self, noisy, selector):
+        X, y = noisy
+        matrix = Matrix.from_array(X, tile_rows=20)
+        with limit_memory(20_000), pytest.raises(NotEnoughMemory, match="3 linear SVMs on 60"):
+            selector.fit(matrix, y)
+        assert matrix.passes <= 1  # the statistics
+
+
+def test_equal_columns_leave_by_their_index(noisy):
+    X, y = noisy
+    X[:, [3, 18, 21]] = X[:, [4]]
+    for matrix in (X, Matrix.from_array(X, tile_columns=4, tile_rows=9)):
+        ranking = SVMRFE(step=1).fit(matrix, y).ranking_[[3, 4, 18, 21]]
+        assert ranking.tolist() == sorted(ranking)
+
+
+def test_step_limit_warns_with_the_gap(noisy):
+    X, y = noisy
+    with pytest.warns(NotConverged, match="gap"):
+        selector = L2SVM(max_iter=1, tol=1e-9).fit(X, y)
+    assert selector.result_.status.name == "MAX_ITER"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert L2SVM().fit(X, y).result_.converged
