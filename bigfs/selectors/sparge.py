@@ -24,12 +24,13 @@ from bigfs.cutting_plane.columns import ROUNDING, Columns, GatheredColumns
 from bigfs.cutting_plane.loop import CuttingPlaneState, Relaxation, cutting_plane, solve_jointly
 from bigfs.cutting_plane.tiled_columns import SUMS_BYTES, FactoredResponse, TiledColumns
 from bigfs.embedding import responses
-from bigfs.graph import Neighbors, affinity, knn
+from bigfs.graph import Neighbors, knn
 from bigfs.graph.hypergraph import neighbor_hyperedges
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.result import Result
 from bigfs.selectors.base import N_FEATURES, Selector, at_least_two, labels_of
+from bigfs.selectors.sample_graph import sample_affinity
 from bigfs.types import FloatArray
 
 LARGE_RESPONSE = 32 << 20  # bytes of T from which it is made tile by tile
@@ -371,7 +372,7 @@ class SparGE(Selector):
         if self.embedding == "hsl":
             hypergraph = neighbor_hyperedges(knn(X, self.n_neighbors, metric=self.metric))
             return X, responses.hsl_neighbors(hypergraph, self._n_components(X)), None
-        A = self._affinity(X)
+        A = sample_affinity(X, self.graph, self.n_neighbors, self.metric)
         degree = np.asarray(A.sum(axis=1)).ravel()
         if self.embedding == "lpp":
             T = responses.lpp(A, self._n_components(X))
@@ -380,20 +381,6 @@ class SparGE(Selector):
         r = self.n_components or len(classes) - 1
         T = responses.sda(A, codes, len(classes), r, self.beta)
         return X, T, np.sqrt(1 + self.beta * degree) if self.weighting == "degree" else None
-
-    def _affinity(self, X: Matrix) -> Any:
-        """Return the affinity of the samples, from the given graph or a new one."""
-        graph = self.graph
-        if graph is None:
-            graph = knn(X, self.n_neighbors, metric=self.metric)
-        if isinstance(graph, Neighbors):
-            return affinity(graph, weights="cosine" if graph.metric == "cosine" else "heat")
-        if graph.shape != (X.shape[0], X.shape[0]):
-            raise ValueError(
-                f"graph has shape {graph.shape}, but X has {X.shape[0]} "
-                f"samples: give their n × n affinity"
-            )
-        return sp.csr_array(graph)
 
     def _n_components(self, X: Matrix) -> int:
         """Return r of an embedding without classes: 10, or as many as X allows."""
