@@ -22,6 +22,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"linalg.active_columns"},
         {"linalg.shifted_cg", "linalg.ridge", "linalg.svm", "graph"},
         {"embedding", "cutting_plane", "coding"},
+        {"lasso"},
         {"selectors", "splits"},
         {"evaluation"},
     ],

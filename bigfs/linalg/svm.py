@@ -89,17 +89,15 @@ class SVMProblem:
 
     def step(self, state: SVMState) -> SVMState:
         """Run one Newton step of every machine that is above the tolerance."""
-        # BLAS rounds by its number of threads; the answer must not
-        with threadpool_limits(1, user_api="blas"):
-            moving = np.flatnonzero(state.gap > self.tol)
-            Y, F = self.Y[:, moving], state.F[:, moving]
-            U = np.concatenate([state.W, state.b[None]])
-            S, XS = self.newton_direction(state.gradient[:, moving], Y * F < 1)
-            t = line_search(U[:, moving], S, F, XS, Y, self.C)
-            U[:, moving] += t * S
-            F = state.F.copy()
-            F[:, moving] += t * XS
-            return self.state(U, F)
+        moving = np.flatnonzero(state.gap > self.tol)
+        Y, F = self.Y[:, moving], state.F[:, moving]
+        U = np.concatenate([state.W, state.b[None]])
+        S, XS = self.newton_direction(state.gradient[:, moving], Y * F < 1)
+        t = line_search(U[:, moving], S, F, XS, Y, self.C)
+        U[:, moving] += t * S
+        F = state.F.copy()
+        F[:, moving] += t * XS
+        return self.state(U, F)
 
     def newton_direction(
         self, gradient: FloatArray, violated: BoolArray
@@ -217,15 +215,17 @@ def fit_svm(
     Y = np.where(codes[:, None] == positive, 1, -1).astype(np.int8)
     problem = SVMProblem(X, Y, C, tol, features)
     W, b = (np.zeros((d, r)), np.zeros(r)) if start is None else start
-    return iterate(
-        problem.step,
-        problem.start(W, b),
-        measure=measure,
-        stop="gap",
-        tol=tol,
-        max_iter=max_iter,
-        name=name,
-    )
+    # BLAS rounds by its number of threads; the answer must not
+    with threadpool_limits(1, user_api="blas"):
+        return iterate(
+            problem.step,
+            problem.start(W, b),
+            measure=measure,
+            stop="gap",
+            tol=tol,
+            max_iter=max_iter,
+            name=name,
+        )
 
 
 def measure(state: SVMState) -> Record:

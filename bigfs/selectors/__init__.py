@@ -10,6 +10,7 @@ from bigfs.selectors.joint_information import CMIM, JMI
 from bigfs.selectors.laplacian_score import LaplacianScore
 from bigfs.selectors.moments import FRegression, TScore, Variance
 from bigfs.selectors.mrmr import MRMR, RRPC
+from bigfs.selectors.lasso import L1SVM, MultiTaskLasso
 from bigfs.selectors.registry import METHODS, Method
 from bigfs.selectors.relieff import ReliefF
 from bigfs.selectors.rjgsc import RJGSC
@@ -32,6 +33,7 @@ __all__ = [
     "JHLSR",
     "JMI",
     "LSDF",
+    "L1SVM",
     "L2SVM",
     "METHODS",
     "MRMR",
@@ -49,6 +51,7 @@ __all__ = [
     "Gini",
     "LaplacianScore",
     "Method",
+    "MultiTaskLasso",
     "MutualInformation",
     "ReliefF",
     "SSelect",

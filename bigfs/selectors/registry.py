@@ -14,6 +14,7 @@ from bigfs.selectors.laplacian_score import LaplacianScore
 from bigfs.selectors.moments import FRegression, TScore, Variance
 from bigfs.selectors.mrmr import MRMR, RRPC
 from bigfs.selectors.relieff import ReliefF
+from bigfs.selectors.lasso import L1SVM, MultiTaskLasso
 from bigfs.selectors.rjgsc import RJGSC
 from bigfs.selectors.rlsr import RLSR
 from bigfs.selectors.semi_supervised_scores import LSDF, SSelect
@@ -97,6 +98,8 @@ METHODS: dict[str, Method] = {
     ),
     "smr": Method(SMR, "sparse matrix regression of M × N samples (GBR if k = 1)", **JOINT),
     "l2-svm": Method(L2SVM, "weights of a linear SVM with the squared hinge loss"),
+    "l1-svm": Method(L1SVM, "weights of a sparse linear SVM with the squared hinge loss"),
+    "multitask-lasso": Method(MultiTaskLasso, "weights of a row-sparse regression on the classes"),
     "svm-rfe": Method(SVMRFE, "recursive elimination of the least weights of a linear SVM"),
     "laplacian": Method(
         LaplacianScore,

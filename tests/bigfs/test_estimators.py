@@ -19,6 +19,7 @@ from bigfs import (
     JMI,
     LSDF,
     MRMR,
+    L1SVM,
     L2SVM,
     RJGSC,
     RLSR,
@@ -34,6 +35,7 @@ from bigfs import (
     Gini,
     LaplacianScore,
     Matrix,
+    MultiTaskLasso,
     MutualInformation,
     ReliefF,
     SparGE,
@@ -85,6 +87,8 @@ SELECTORS = [
     JGSC(tol=0.05),
     RJGSC(tol=0.05),
     SMR(max_iter=300),
+    L1SVM(C=1.0),
+    MultiTaskLasso(),
     L2SVM(),
     SVMRFE(step=0.5),
 ]
@@ -269,6 +273,8 @@ SUPERVISED = [
     SparGE(embedding="hsl"),
     SparGECV(gammas=(1.0,), cv=2),
     SMR(),
+    L1SVM(),
+    MultiTaskLasso(),
     L2SVM(),
     SVMRFE(),
 ]

@@ -1,0 +1,208 @@
+"""The losses of `bigfs.lasso.path` on gathered columns: least squares, and the squared hinge.
+
+    least squares    ½‖T − XcW‖²                              T is centered
+    squared hinge    ½ Σ_ik max(0, 1 − y_ik f_ik)²            f = XcW + 1bᵀ, y_ik = ±1
+
+At the best b both have a residual V with 1ᵀV = 0, and the loss is ½‖V‖²: V = T − XcW, or
+V = Y ⊙ max(0, 1 − Y ⊙ F).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+
+from bigfs import engine
+from bigfs.cutting_plane.columns import ROUNDING, GatheredColumns
+from bigfs.lasso.descent import descend, descend_hinge, duality_gap
+from bigfs.matrix import Matrix
+from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
+
+MAX_SWEEPS = 300  # of coordinate descent per step of the path
+SWEEPS = 5  # of coordinate descent on the squared hinge between two duality gaps
+MAX_ROUNDS = 200  # of such sweeps per step of the path
+INTERCEPT_STEPS = 60  # halvings in double precision; Newton's steps in between end it earlier
+
+
+class Fit(NamedTuple):
+    """The residual of some weights."""
+
+    V: FloatArray  # n × r, with 1ᵀV = 0
+    a: FloatArray  # (r,): ⟨V, T⟩ of each target
+    norm2: FloatArray  # (r,): ‖V‖² of each target
+
+
+class Loss(ABC):
+    """A loss of r targets on columns of X.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The samples.
+    T : ndarray of shape (n, r)
+        The targets.
+
+    Attributes
+    ----------
+    X : Matrix of shape (n, d)
+        The samples.
+    columns : GatheredColumns
+        The gathered columns.
+    varies : ndarray of shape (d,)
+        Mask of the columns that are not constant up to rounding.
+    no_weights : ndarray of shape (0, r)
+        The weights of an empty working set.
+
+    Raises
+    ------
+    NotEnoughMemory
+        The targets, their residuals, or the gathered columns do not fit in one process.
+    """
+
+    def __init__(self, X: Matrix, T: FloatArray) -> None:
+        n, d = X.shape
+        r = T.shape[1]
+        engine.require_memory(8 * r * (8 * n + 3 * d), f"{r} sparse regressions on {n} × {d} data")
+        self.X, self.T = X, T
+        self.columns = GatheredColumns(X, T)
+        stats = X.stats
+        centered = stats.sums_of_squares - stats.sums**2 / n
+        self.varies: BoolArray = centered > ROUNDING * stats.sums_of_squares
+        self.no_weights: FloatArray = np.empty((0, r))
+
+    def gather(self, features: IntArray) -> None:
+        """Gather these columns and their products."""
+        union = np.union1d(self.columns.features, features)
+        entries = int(self.X.stats.nnz[union].sum())
+        engine.require_memory(
+            4 * 8 * len(union) ** 2 + 24 * entries,
+            f"a working set of {len(union)} features with {entries} values",
+        )
+        self.columns.add(features)
+
+    def value(self, V: FloatArray) -> float:
+        """Return the loss at a residual."""
+        return float(np.vdot(V, V)) / 2
+
+    @abstractmethod
+    def residual(self, W: FloatArray, features: IntArray) -> Fit:
+        """Return the residual of weights W (u × r) of gathered features, at the best b."""
+
+    @abstractmethod
+    def solve(
+        self, W: FloatArray, features: IntArray, groups: list[slice], lam: float, tol: float
+    ) -> FloatArray:
+        """Return weights of gathered features with a relative gap of at most `tol` over them."""
+
+
+class LeastSquares(Loss):
+    """½‖T − XcW‖², for centered targets T."""
+
+    def residual(self, W: FloatArray, features: IntArray) -> Fit:
+        """Return the residual V = T − XcW."""
+        V = self.T - centered_times(self.columns, W, features)
+        V -= V.mean(axis=0)
+        return Fit(V, _dots(V, self.T), _dots(V, V))
+
+    def solve(
+        self, W: FloatArray, features: IntArray, groups: list[slice], lam: float, tol: float
+    ) -> FloatArray:
+        """Return the minimum by coordinate descent on the products of the columns."""
+        G, B = self.columns.gram(features)
+        parts = [
+            descend(
+                G,
+                np.ascontiguousarray(B[:, g]),
+                W[:, g],
+                float(np.vdot(self.T[:, g], self.T[:, g])),
+                lam,
+                tol=tol,
+                max_sweeps=MAX_SWEEPS,
+            )
+            for g in groups
+        ]
+        return np.concatenate(parts, axis=1)
+
+
+class SquaredHinge(Loss):
+    """½ Σ max(0, 1 − y f)², for targets Y of ±1."""
+
+    def residual(self, W: FloatArray, features: IntArray) -> Fit:
+        """Return the residual V = Y ⊙ max(0, 1 − Y ⊙ F) at the best intercepts."""
+        V = self.hinge(self.decision(W, features))
+        return Fit(V, _dots(V, self.T), _dots(V, V))
+
+    def decision(self, W: FloatArray, features: IntArray) -> FloatArray:
+        """Return F = XcW + 1bᵀ at the best intercepts."""
+        XW = centered_times(self.columns, W, features)
+        return XW + best_intercepts(XW, self.T)
+
+    def hinge(self, F: FloatArray) -> FloatArray:
+        """Return V of decision values."""
+        V: FloatArray = self.T * np.maximum(1 - self.T * F, 0)
+        return V - V.mean(axis=0)  # zero but for rounding
+
+    def solve(
+        self, W: FloatArray, features: IntArray, groups: list[slice], lam: float, tol: float
+    ) -> FloatArray:
+        """Return the minimum by coordinate descent on the columns, for each target alone."""
+        Z = self.columns.Z[:, self.columns.positions(features)].tocsc().astype(np.float64)
+        W = W.copy()
+        for _ in range(MAX_ROUNDS):
+            F = self.decision(W, features)
+            V = self.hinge(F)
+            a, norm2 = _dots(V, self.T), _dots(V, V)
+            correlations = np.abs(Z.T @ V).max(axis=0, initial=0.0)
+            gaps = [
+                duality_gap(norm2[k], a[k], np.abs(W[:, k]).sum(), lam, correlations[k])
+                for k in range(W.shape[1])
+            ]
+            if max(gaps) <= tol:
+                break
+            for k in np.flatnonzero(np.array(gaps) > tol):
+                w = np.ascontiguousarray(W[:, k])
+                slack = 1 - self.T[:, k] * F[:, k]
+                descend_hinge(Z.indptr, Z.indices, Z.data, self.T[:, k], slack, w, lam, SWEEPS)
+                W[:, k] = w
+        return W
+
+
+def centered_times(columns: GatheredColumns, W: FloatArray, features: IntArray) -> FloatArray:
+    """Return XcW (n × r) for weights of gathered features."""
+    positions = columns.positions(features)
+    gathered = np.zeros((len(columns.features), W.shape[1]))
+    gathered[positions] = W
+    product: FloatArray = columns.Z @ gathered - columns.mu[positions] @ W
+    return product
+
+
+def best_intercepts(F: FloatArray, Y: AnyArray) -> FloatArray:
+    """Return the b (r,) that minimize Σ_i max(0, 1 − y(f + b))² for each column.
+
+    The slope is linear between the points where a sample's loss sets in. Newton's method finds its
+    root inside a bracket, outside of which all samples of one class have no loss.
+    """
+    least, most = F.min(axis=0, initial=np.inf), F.max(axis=0, initial=-np.inf)
+    low, high = -1 - most, 1 - least
+    size = np.maximum(np.abs(low), np.abs(high))
+    b = np.zeros(F.shape[1])
+    for _ in range(INTERCEPT_STEPS):
+        slack = np.maximum(1 - Y * (F + b), 0)
+        slope, curvature = -(Y * slack).sum(axis=0), (slack > 0).sum(axis=0)
+        low, high = np.where(slope <= 0, b, low), np.where(slope >= 0, b, high)
+        following = b - np.divide(slope, curvature, out=np.zeros(len(b)), where=curvature > 0)
+        inside = (following >= low) & (following <= high) & (curvature > 0)
+        following = np.where(inside, following, (low + high) / 2)
+        settled = np.abs(following - b) <= 4 * np.finfo(float).eps * size
+        b = following
+        if settled.all():
+            break
+    return b
+
+
+def _dots(A: FloatArray, B: FloatArray) -> FloatArray:
+    """Return the dot product of each pair of columns."""
+    dots: FloatArray = np.einsum("ij,ij->j", A, B)
+    return dots
