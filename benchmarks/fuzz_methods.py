@@ -38,6 +38,8 @@ from bigfs import (
     MRMR,
     L1SVM,
     L2SVM,
+    MCFS,
+    MRSF,
     RJGSC,
     RLSR,
     RRPC,
@@ -251,6 +253,8 @@ METHODS: dict[str, Callable[[Rng, int, int], Any]] = {
     "smr": smr,
     "l1-svm": lambda rng, n, d: L1SVM(C=pick(rng, "auto", 0.1, 10.0)),
     "multitask-lasso": lambda rng, n, d: MultiTaskLasso(alpha=pick(rng, "auto", 0.01)),
+    "mcfs": lambda rng, n, d: MCFS(metric=pick(rng, "cosine", "euclidean")),
+    "mrsf": lambda rng, n, d: MRSF(metric=pick(rng, "cosine", "euclidean")),
     "l2-svm": lambda rng, n, d: L2SVM(C=10.0 ** rng.integers(-2, 2)),
     "svm-rfe": lambda rng, n, d: SVMRFE(step=pick(rng, 1, 3, 0.3)),
 }

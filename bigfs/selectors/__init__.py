@@ -20,6 +20,7 @@ from bigfs.selectors.smr import SMR
 from bigfs.selectors.sparge import SparGE
 from bigfs.selectors.sparge_cv import SparGECV
 from bigfs.selectors.spec import SPEC
+from bigfs.selectors.spectral_regression import MCFS, MRSF
 from bigfs.selectors.srlsr import SRLSR
 from bigfs.selectors.trace_ratio import TraceRatio
 from bigfs.selectors.trcfs import TRCFS
@@ -35,8 +36,10 @@ __all__ = [
     "LSDF",
     "L1SVM",
     "L2SVM",
+    "MCFS",
     "METHODS",
     "MRMR",
+    "MRSF",
     "RJGSC",
     "RLSR",
     "RRPC",

@@ -22,6 +22,7 @@ from bigfs.selectors.smr import SMR
 from bigfs.selectors.sparge import SparGE
 from bigfs.selectors.sparge_cv import SparGECV
 from bigfs.selectors.spec import SPEC
+from bigfs.selectors.spectral_regression import MCFS, MRSF
 from bigfs.selectors.srlsr import SRLSR
 from bigfs.selectors.trace_ratio import TraceRatio
 from bigfs.selectors.trcfs import TRCFS
@@ -101,6 +102,15 @@ METHODS: dict[str, Method] = {
     "l1-svm": Method(L1SVM, "weights of a sparse linear SVM with the squared hinge loss"),
     "multitask-lasso": Method(MultiTaskLasso, "weights of a row-sparse regression on the classes"),
     "svm-rfe": Method(SVMRFE, "recursive elimination of the least weights of a linear SVM"),
+    "mcfs": Method(
+        MCFS, "a lasso per eigenvector of the kNN graph, unsupervised", **ON_GRAPH, **UNSUPERVISED
+    ),
+    "mrsf": Method(
+        MRSF,
+        "row-sparse regression on the eigenvectors of the kNN graph, unsupervised",
+        **ON_GRAPH,
+        **UNSUPERVISED,
+    ),
     "laplacian": Method(
         LaplacianScore,
         "Laplacian score on the kNN graph, unsupervised",

@@ -21,6 +21,8 @@ from bigfs import (
     MRMR,
     L1SVM,
     L2SVM,
+    MCFS,
+    MRSF,
     RJGSC,
     RLSR,
     RRPC,
@@ -89,6 +91,8 @@ SELECTORS = [
     SMR(max_iter=300),
     L1SVM(C=1.0),
     MultiTaskLasso(),
+    MCFS(),
+    MRSF(),
     L2SVM(),
     SVMRFE(step=0.5),
 ]

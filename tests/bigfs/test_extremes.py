@@ -18,6 +18,8 @@ from bigfs import (
     MRMR,
     L1SVM,
     L2SVM,
+    MCFS,
+    MRSF,
     RJGSC,
     RLSR,
     RRPC,
@@ -85,6 +87,8 @@ OTHERS = [
     SMR(),
     L1SVM(),
     MultiTaskLasso(),
+    MCFS(),
+    MRSF(),
     L2SVM(),
     SVMRFE(step=0.5, max_iter=10),
 ]
