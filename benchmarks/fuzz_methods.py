@@ -40,6 +40,7 @@ from bigfs import (
     L2SVM,
     MCFS,
     MRSF,
+    RFS,
     RJGSC,
     RLSR,
     RRPC,
@@ -255,6 +256,7 @@ METHODS: dict[str, Callable[[Rng, int, int], Any]] = {
     "multitask-lasso": lambda rng, n, d: MultiTaskLasso(alpha=pick(rng, "auto", 0.01)),
     "mcfs": lambda rng, n, d: MCFS(metric=pick(rng, "cosine", "euclidean")),
     "mrsf": lambda rng, n, d: MRSF(metric=pick(rng, "cosine", "euclidean")),
+    "rfs": lambda rng, n, d: RFS(gamma=10.0 ** rng.integers(-2, 2)),
     "l2-svm": lambda rng, n, d: L2SVM(C=10.0 ** rng.integers(-2, 2)),
     "svm-rfe": lambda rng, n, d: SVMRFE(step=pick(rng, 1, 3, 0.3)),
 }

@@ -13,6 +13,7 @@ from bigfs.selectors.mrmr import MRMR, RRPC
 from bigfs.selectors.lasso import L1SVM, MultiTaskLasso
 from bigfs.selectors.registry import METHODS, Method
 from bigfs.selectors.relieff import ReliefF
+from bigfs.selectors.rfs import RFS
 from bigfs.selectors.rjgsc import RJGSC
 from bigfs.selectors.rlsr import RLSR
 from bigfs.selectors.semi_supervised_scores import LSDF, SSelect
@@ -40,6 +41,7 @@ __all__ = [
     "METHODS",
     "MRMR",
     "MRSF",
+    "RFS",
     "RJGSC",
     "RLSR",
     "RRPC",

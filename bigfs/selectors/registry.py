@@ -15,6 +15,7 @@ from bigfs.selectors.moments import FRegression, TScore, Variance
 from bigfs.selectors.mrmr import MRMR, RRPC
 from bigfs.selectors.relieff import ReliefF
 from bigfs.selectors.lasso import L1SVM, MultiTaskLasso
+from bigfs.selectors.rfs import RFS
 from bigfs.selectors.rjgsc import RJGSC
 from bigfs.selectors.rlsr import RLSR
 from bigfs.selectors.semi_supervised_scores import LSDF, SSelect
@@ -110,6 +111,9 @@ METHODS: dict[str, Method] = {
         "row-sparse regression on the eigenvectors of the kNN graph, unsupervised",
         **ON_GRAPH,
         **UNSUPERVISED,
+    ),
+    "rfs": Method(
+        RFS, "row-sparse regression on the classes that few bad samples do not change", **JOINT
     ),
     "laplacian": Method(
         LaplacianScore,

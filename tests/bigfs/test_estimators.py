@@ -23,6 +23,7 @@ from bigfs import (
     L2SVM,
     MCFS,
     MRSF,
+    RFS,
     RJGSC,
     RLSR,
     RRPC,
@@ -93,6 +94,7 @@ SELECTORS = [
     MultiTaskLasso(),
     MCFS(),
     MRSF(),
+    RFS(tol=0.5),
     L2SVM(),
     SVMRFE(step=0.5),
 ]
@@ -280,6 +282,7 @@ SUPERVISED = [
     L1SVM(),
     MultiTaskLasso(),
     L2SVM(),
+    RFS(tol=0.5),
     SVMRFE(),
 ]
 SEMI = [

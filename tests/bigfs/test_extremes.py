@@ -20,6 +20,7 @@ from bigfs import (
     L2SVM,
     MCFS,
     MRSF,
+    RFS,
     RJGSC,
     RLSR,
     RRPC,
@@ -89,6 +90,7 @@ OTHERS = [
     MultiTaskLasso(),
     MCFS(),
     MRSF(),
+    RFS(max_iter=20),
     L2SVM(),
     SVMRFE(step=0.5, max_iter=10),
 ]

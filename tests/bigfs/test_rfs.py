@@ -1,0 +1,169 @@
+"""RFS against a dense loop written from the formulas of docs/methods/rfs.md and against bounds."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+from sklearn.base import clone
+
+from bigfs import RFS, Matrix
+from bigfs.engine import NotEnoughMemory, limit_memory
+from bigfs.linalg.ridge import SOLVERS
+from bigfs.result import Status, observed
+from bigfs.selectors.rfs import RFSProblem
+from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
+
+
+@pytest.fixture
+def data(rng):
+    """45 × 20 in three classes, an empty and a constant column."""
+    y = np.arange(45) % 3
+    X = rng.normal(size=(45, 20)) * (rng.random((45, 20)) < 0.6)
+    X[:, 5] += 2 * (y == 1)
+    X[:, 6] += 2 * (y == 2)
+    X[:, 3], X[:, 4] = 0, 2
+    return X, y
+
+
+def norms(W, axis=1):
+    return np.linalg.norm(W, axis=axis)
+
+
+def dense_rfs(X, y, gamma, rounds):
+    """The loop with a column of ones in place of M, and none of our solvers."""
+    Y, n, d = np.eye(3)[y], len(y), X.shape[1]
+    hat = np.column_stack([X, np.ones(n)])
+    theta, a, objective = np.ones(d), np.ones(n), []
+    theta[~X.any(axis=0)] = 0
+    for _ in range(rounds):
+        on = np.append(theta > 1e-6 * theta.max(), True)
+        penalty = np.append(gamma / (2 * theta[on[:-1]]), 0)
+        U = np.zeros((d + 1, 3))
+        Z = hat[:, on]
+        U[on] = np.linalg.solve(Z.T @ (a[:, None] * Z) + np.diag(penalty), Z.T @ (a[:, None] * Y))
+        lengths = np.sqrt(norms(Y - hat @ U) ** 2 + 1e-8)
+        a, theta = 1 / (2 * lengths), norms(U[:-1])
+        objective.append(lengths.sum() + gamma * theta.sum())
+    return U[:-1], U[-1], np.array(objective)
+
+
+@pytest.mark.parametrize("solver", [*SOLVERS, "auto"])
+@pytest.mark.parametrize("gamma", [0.3, 3.0])
+def test_equals_the_dense_loop(data, solver, gamma):
+    X, y = data
+    W, b, objective = dense_rfs(X, y, gamma, 7)
+    options = {"solver_tol": 1e-13, "solver_max_iter": 500, "max_iter": 7, "tol": 0}
+    selector = fit_few_steps(RFS(gamma=gamma, solver=solver, **options), sp.csr_array(X), y)
+    np.testing.assert_allclose(selector.coef_, W, atol=1e-7 * np.abs(W).max())
+    np.testing.assert_allclose(selector.intercept_, b, atol=1e-6)
+    values = [r["objective"] for r in selector.result_.history]
+    np.testing.assert_allclose(values, objective, rtol=1e-8)
+    assert np.all(np.diff(values) <= 1e-12 * objective[0])  # descent
+
+
+def test_gap_bounds_the_optimum_that_another_method_finds(data):
+    X, y = data
+    Y = np.eye(3)[y]
+
+    def objective(u, smooth=1e-12):
+        U = u.reshape(21, 3)
+        R, W = X @ U[:-1] + U[-1] - Y, U[:-1]
+        return (
+            np.sqrt((R**2).sum(axis=1) + smooth).sum()
+            + 2 * np.sqrt((W**2).sum(axis=1) + smooth).sum()
+        )
+
+    best = np.full(63, 0.01)
+    for smooth in (1e-3, 1e-6, 1e-9):
+        best = minimize(objective, best, (smooth,), "L-BFGS-B", options={"maxfun": 10**6}).x
+    optimum = objective(best)
+    selector = RFS(gamma=2.0, tol=1e-2, max_iter=1000).fit(X, y)
+    last = selector.result_.history[-1]
+    reached = objective(np.vstack([selector.coef_, selector.intercept_]).ravel())
+    assert selector.result_.status is Status.CONVERGED
+    assert 0 <= last["objective"] - reached <= 45e-4  # what the smoothing adds
+    assert last["objective"] * (1 - last["gap"]) <= optimum <= reached * (1 + 1e-6)
+    assert 0 < last["gap"] <= 1e-2
+
+
+def test_features_without_a_weight_follow_by_their_correlation(data):
+    X, y = data
+    selector = RFS(gamma=12.0, tol=5e-3, max_iter=1000).fit(X, y)
+    R = np.eye(3)[y] - X @ selector.coef_ - selector.intercept_
+    V = R / np.sqrt(norms(R) ** 2 + 1e-8)[:, None]
+    correlations = norms(X.T @ (V - V.mean(axis=0)))
+    out = selector.scores_ <= 0
+    assert 5 < out.sum() < 20
+    expected = correlations / correlations.max() - 1
+    np.testing.assert_allclose(selector.scores_[out], expected[out], atol=1e-9)
+    np.testing.assert_allclose(selector.scores_[~out], norms(selector.coef_)[~out])
+    assert set(selector.selected_[:2]) == {5, 6}
+
+
+def test_a_feature_that_left_returns(data):
+    X, y = data
+    problem = RFSProblem(Matrix.from_array(X), np.eye(3)[y], 2.0, 1e-2, {})
+    start = problem.start()
+    start.theta[[5, 9]] = 0
+    states = [start]
+    while states[-1].gap > 1e-2:
+        states.append(problem.step(states[-1]))
+    first = next(s for s in states if np.isfinite(s.gap))
+    assert first.gap > 0.1  # solved without them, and refused
+    assert first.theta[5] > 0
+    whole = RFS(gamma=2.0, tol=1e-2, max_iter=1000).fit(X, y).result_.value
+    assert states[-1].objective <= whole.objective * 1.011
+
+
+SELECTOR = RFS(gamma=1.0, tol=0.03, solver_tol=1e-12, solver_max_iter=500)
+
+
+def test_tiles_and_layouts_do_not_matter(data):
+    X, y = data
+    expected = clone(SELECTOR).fit(X, y).scores_
+    both = Matrix.from_array(sp.csr_array(X), tile_rows=11, tile_columns=4)
+    rows = Matrix(both.shape, rows=both.row_tiles, local=True)
+    columns = Matrix(both.shape, columns=both.column_tiles, local=True)
+    for matrix in (both, rows, columns):
+        found = clone(SELECTOR).fit(matrix, y).scores_
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_unlabeled_samples_are_left_out(data):
+    X, y = data
+    partly = np.where(np.arange(45) % 4 == 1, -1, y)
+    expected = clone(SELECTOR).fit(X[partly >= 0], y[partly >= 0]).scores_
+    found = clone(SELECTOR).fit(Matrix.from_array(X, tile_rows=7), partly).scores_
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_features_permute_the_scores(data, rng):
+    X, y = data
+    order = rng.permutation(20)
+    found = clone(SELECTOR).fit(X[:, order], y).scores_
+    expected = clone(SELECTOR).fit(X, y).scores_[order]
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_resumes_from_a_checkpoint(data):
+    X, y = data
+    expected = clone(SELECTOR).fit(X, y)
+    killed = MemoryCheckpoint(die_after=4)
+    with pytest.raises(KeyboardInterrupt), observed(checkpoint=killed):
+        clone(SELECTOR).fit(X, y)
+    killed.saves_left = None
+    with observed(checkpoint=killed):
+        resumed = clone(SELECTOR).fit(X, y)
+    np.testing.assert_allclose(resumed.scores_, expected.scores_, rtol=1e-9, atol=1e-12)
+    assert resumed.n_iter_ == expected.n_iter_
+
+
+def test_solver_that_does_not_fit_is_refused(data):
+    X, y = data
+    with limit_memory(20_000), pytest.raises(NotEnoughMemory, match="ridge solve by woodbury"):
+        RFS(solver="woodbury").fit(X, y)
+
+
+def test_constant_features_are_refused(data):
+    with pytest.raises(ValueError, match="every weight is zero"):
+        RFS().fit(np.zeros((45, 3)), data[1])
