@@ -31,6 +31,7 @@ import storage
 from bigfs import (
     ANOVA,
     CMIM,
+    DLSR,
     JGSC,
     JHLSR,
     JMI,
@@ -46,6 +47,7 @@ from bigfs import (
     RRPC,
     SMR,
     SPEC,
+    SPFS,
     SRLSR,
     TRCFS,
     SVMRFE,
@@ -257,6 +259,8 @@ METHODS: dict[str, Callable[[Rng, int, int], Any]] = {
     "mcfs": lambda rng, n, d: MCFS(metric=pick(rng, "cosine", "euclidean")),
     "mrsf": lambda rng, n, d: MRSF(metric=pick(rng, "cosine", "euclidean")),
     "rfs": lambda rng, n, d: RFS(gamma=10.0 ** rng.integers(-2, 2)),
+    "dlsr": lambda rng, n, d: DLSR(gamma=pick(rng, "auto", 1.0)),
+    "spfs": lambda rng, n, d: SPFS(alpha=pick(rng, "auto", 0.01)),
     "l2-svm": lambda rng, n, d: L2SVM(C=10.0 ** rng.integers(-2, 2)),
     "svm-rfe": lambda rng, n, d: SVMRFE(step=pick(rng, 1, 3, 0.3)),
 }

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from bigfs.selectors import (
         ANOVA,
         CMIM,
+        DLSR,
         JGSC,
         JHLSR,
         JMI,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         RRPC,
         SMR,
         SPEC,
+        SPFS,
         SRLSR,
         TRCFS,
         SVMRFE,
@@ -50,6 +52,7 @@ _MODULES = {"cluster": "engine", "Matrix": "matrix"}
 __all__ = [
     "ANOVA",
     "CMIM",
+    "DLSR",
     "JGSC",
     "JHLSR",
     "JMI",
@@ -65,6 +68,7 @@ __all__ = [
     "RRPC",
     "SMR",
     "SPEC",
+    "SPFS",
     "SRLSR",
     "TRCFS",
     "SVMRFE",

@@ -17,12 +17,14 @@ import numpy as np
 from bigfs import engine
 from bigfs.cutting_plane.columns import ROUNDING, GatheredColumns
 from bigfs.lasso.descent import descend, descend_hinge, duality_gap
+from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 MAX_SWEEPS = 300  # of coordinate descent per step of the path
 SWEEPS = 5  # of coordinate descent on the squared hinge between two duality gaps
 MAX_ROUNDS = 200  # of such sweeps per step of the path
+MAX_MOVES = 300  # of the targets per step of the path
 INTERCEPT_STEPS = 60  # halvings in double precision; Newton's steps in between end it earlier
 
 
@@ -166,6 +168,45 @@ class SquaredHinge(Loss):
                 slack = 1 - self.T[:, k] * F[:, k]
                 descend_hinge(Z.indptr, Z.indices, Z.data, self.T[:, k], slack, w, lam, SWEEPS)
                 W[:, k] = w
+        return W
+
+
+class MovingTargets(SquaredHinge):
+    """½ Σ max(0, 1 − y f)² as a least-squares loss whose targets move.
+
+    ½ max(0, 1 − y f)² is the minimum over y t ≥ 1 of ½(t − f)². So the fixed targets t = f + v
+    bound the loss from above and touch it at f, and a solution for them lowers it. Unlike the
+    columns of `SquaredHinge`, a row of weights has a closed form for them.
+    """
+
+    def solve(
+        self, W: FloatArray, features: IntArray, groups: list[slice], lam: float, tol: float
+    ) -> FloatArray:
+        """Return the minimum by least squares on targets that move."""
+        G, _ = self.columns.gram(features)
+        Z = self.columns.Z[:, self.columns.positions(features)]
+        for _ in range(MAX_MOVES):
+            V, a, norm2 = self.residual(W, features)
+            R = np.where(np.diag(G)[:, None] > 0, Z.T @ V, 0.0)
+            gaps = [
+                duality_gap(
+                    norm2[g].sum(),
+                    a[g].sum(),
+                    float(row_norms(W[:, g]).sum()),
+                    lam,
+                    row_norms(R[:, g]).max(initial=0.0),
+                )
+                for g in groups
+            ]
+            if max(gaps) <= tol:
+                break
+            GW = G @ W
+            T_norm2 = norm2 + 2 * _dots(R, W) + _dots(W, GW)  # of V + XcW
+            parts = [
+                descend(G, (R + GW)[:, g], W[:, g], T_norm2[g].sum(), lam, tol=tol, max_sweeps=1)
+                for g in groups
+            ]
+            W = np.concatenate(parts, axis=1)
         return W
 
 

@@ -17,6 +17,7 @@ from bigfs.selectors.rfs import RFS
 from bigfs.selectors.rjgsc import RJGSC
 from bigfs.selectors.rlsr import RLSR
 from bigfs.selectors.semi_supervised_scores import LSDF, SSelect
+from bigfs.selectors.row_sparse import DLSR, SPFS
 from bigfs.selectors.smr import SMR
 from bigfs.selectors.sparge import SparGE
 from bigfs.selectors.sparge_cv import SparGECV
@@ -31,6 +32,7 @@ from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
 __all__ = [
     "ANOVA",
     "CMIM",
+    "DLSR",
     "JGSC",
     "JHLSR",
     "JMI",
@@ -47,6 +49,7 @@ __all__ = [
     "RRPC",
     "SMR",
     "SPEC",
+    "SPFS",
     "SRLSR",
     "TRCFS",
     "SVMRFE",

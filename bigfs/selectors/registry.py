@@ -19,6 +19,7 @@ from bigfs.selectors.rfs import RFS
 from bigfs.selectors.rjgsc import RJGSC
 from bigfs.selectors.rlsr import RLSR
 from bigfs.selectors.semi_supervised_scores import LSDF, SSelect
+from bigfs.selectors.row_sparse import DLSR, SPFS
 from bigfs.selectors.smr import SMR
 from bigfs.selectors.sparge import SparGE
 from bigfs.selectors.sparge_cv import SparGECV
@@ -115,6 +116,8 @@ METHODS: dict[str, Method] = {
     "rfs": Method(
         RFS, "row-sparse regression on the classes that few bad samples do not change", **JOINT
     ),
+    "dlsr": Method(DLSR, "row-sparse regression on class targets that are dragged apart"),
+    "spfs": Method(SPFS, "row-sparse regression that preserves the similarity of the classes"),
     "laplacian": Method(
         LaplacianScore,
         "Laplacian score on the kNN graph, unsupervised",

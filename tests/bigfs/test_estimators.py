@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from bigfs import (
     ANOVA,
     CMIM,
+    DLSR,
     JGSC,
     JHLSR,
     JMI,
@@ -29,6 +30,7 @@ from bigfs import (
     RRPC,
     SMR,
     SPEC,
+    SPFS,
     SRLSR,
     TRCFS,
     SVMRFE,
@@ -94,6 +96,8 @@ SELECTORS = [
     MultiTaskLasso(),
     MCFS(),
     MRSF(),
+    DLSR(),
+    SPFS(),
     RFS(tol=0.5),
     L2SVM(),
     SVMRFE(step=0.5),
@@ -282,6 +286,8 @@ SUPERVISED = [
     L1SVM(),
     MultiTaskLasso(),
     L2SVM(),
+    DLSR(),
+    SPFS(),
     RFS(tol=0.5),
     SVMRFE(),
 ]
