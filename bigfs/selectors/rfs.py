@@ -167,7 +167,7 @@ class RFS(Selector):
     solver_max_iter : int, default=100
         Maximum number of iterations of "cg" in each round. A round that stops there still lowers
         the objective, and the history holds its residual.
-    tol : float, default=1e-2
+    tol : float, default=0.05
         Relative duality gap at which to stop.
     max_iter : int, default=200
         Maximum number of rounds.
@@ -247,7 +247,7 @@ class RFS(Selector):
         solver: str = "auto",
         solver_tol: float = 1e-6,
         solver_max_iter: int = 100,
-        tol: float = 1e-2,
+        tol: float = 0.05,
         max_iter: int = 200,
     ) -> None:
         self.n_features_to_select = n_features_to_select
