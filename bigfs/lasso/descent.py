@@ -5,10 +5,11 @@
 needs the products G and B alone. With R = B − GW, the minimum over one row is
 w_j = (z/G_jj)(1 − λ/‖z‖)₊ with z = R_j + G_jj w_j. With r = 1 it is the lasso.
 
-    ½ Σ_i max(0, 1 − y_i(z_i·w + b))² + λ Σ_j |w_j|
+    ½ Σ_ik max(0, 1 − y_ik(w_k·z_i + b_k))² + λ Σ_j ‖w_j‖₂
 
-goes by columns. A coordinate takes a Newton step with a line search, as in LIBLINEAR
-[Yuan, Chang, Hsieh, Lin, JMLR 2010, section 4.1].
+goes by columns. A row takes a proximal Newton step, with the largest curvature of its targets for
+all of them, and a line search [Blondel, Seki, Uehara, Machine Learning 2013]. With r = 1 it is the
+step of LIBLINEAR [Yuan, Chang, Hsieh, Lin, JMLR 2010, section 4.1].
 """
 
 from __future__ import annotations
@@ -147,72 +148,95 @@ def _sweep(G: FloatArray, R: FloatArray, W: FloatArray, lam: float, active: bool
 
 
 @njit(nogil=True, cache=True)
+def _length(w: FloatArray, step: FloatArray, t: float) -> float:
+    """Return ‖w + t step‖. `step` is not read if t is zero."""
+    norm2 = 0.0
+    for k in range(len(w)):
+        norm2 += (w[k] + t * step[k] if t != 0 else w[k]) ** 2
+    return float(np.sqrt(norm2))
+
+
+@njit(nogil=True, cache=True)
 def descend_hinge(
     indptr: IntArray,
     rows: IntArray,
     values: FloatArray,
-    y: FloatArray,
+    Y: FloatArray,
     slack: FloatArray,
-    w: FloatArray,
+    W: FloatArray,
     lam: float,
     sweeps: int,
 ) -> None:
-    """Sweep over the columns and the intercept of one squared hinge loss.
+    """Sweep over the columns and the intercepts of squared hinge losses.
 
     Parameters
     ----------
     indptr, rows, values : ndarray
         Z (n × u) by columns.
-    y : ndarray of shape (n,)
+    Y : ndarray of shape (n, r)
         Targets of ±1.
-    slack : ndarray of shape (n,)
-        1 − y(Zw + b). Changed in place.
-    w : ndarray of shape (u,)
+    slack : ndarray of shape (n, r)
+        1 − Y ⊙ (ZW + 1bᵀ). Changed in place.
+    W : ndarray of shape (u, r)
         Weights. Changed in place.
     lam : float
         Weight λ of the penalty.
     sweeps : int
         Number of sweeps. All but the first leave out the columns without a weight.
     """
+    u, r = W.shape
+    slope, curvature, step = np.empty(r), np.empty(r), np.empty(r)
     for sweep in range(sweeps):
-        for j in range(len(w)):
-            if sweep > 0 and w[j] == 0:
+        for j in range(u):
+            length = _length(W[j], step, 0.0)
+            if sweep > 0 and length == 0:
                 continue
-            slope, curvature = 0.0, 0.0
+            slope[:] = 0.0
+            curvature[:] = 0.0
             for p in range(indptr[j], indptr[j + 1]):
-                i = rows[p]
-                if slack[i] > 0:
-                    slope -= y[i] * values[p] * slack[i]
-                    curvature += values[p] ** 2
-            if curvature == 0:
-                step = -w[j]
-            elif slope + lam <= curvature * w[j]:
-                step = -(slope + lam) / curvature
-            elif slope - lam >= curvature * w[j]:
-                step = -(slope - lam) / curvature
-            else:
-                step = -w[j]
-            if step == 0:
+                for k in range(r):
+                    if slack[rows[p], k] > 0:
+                        slope[k] -= Y[rows[p], k] * values[p] * slack[rows[p], k]
+                        curvature[k] += values[p] ** 2
+            bound = curvature.max()
+            shrink = 0.0
+            if bound > 0:
+                norm = _length(W[j], slope, -1 / bound)
+                shrink = max(1 - lam / (bound * norm), 0.0) if norm > 0 else 0.0
+            predicted, largest = 0.0, 0.0
+            for k in range(r):
+                step[k] = -W[j, k]
+                if shrink > 0:
+                    step[k] += shrink * (W[j, k] - slope[k] / bound)
+                predicted += slope[k] * step[k]
+                largest = max(largest, abs(step[k]))
+            if largest == 0:
                 continue
-            predicted = slope * step + lam * (abs(w[j] + step) - abs(w[j]))
+            predicted += lam * (_length(W[j], step, 1.0) - length)
             for _ in range(HALVINGS):
-                change = lam * (abs(w[j] + step) - abs(w[j]))
+                change = lam * (_length(W[j], step, 1.0) - length)
                 for p in range(indptr[j], indptr[j + 1]):
-                    i = rows[p]
-                    before = max(slack[i], 0.0)
-                    after = max(slack[i] - y[i] * values[p] * step, 0.0)
-                    change += (after - before) * (after + before) / 2
+                    for k in range(r):
+                        before = slack[rows[p], k]
+                        after = max(before - Y[rows[p], k] * values[p] * step[k], 0.0)
+                        before = max(before, 0.0)
+                        change += (after - before) * (after + before) / 2
                 if change <= SUFFICIENT * predicted:
-                    w[j] += step
+                    for k in range(r):
+                        W[j, k] += step[k]
                     for p in range(indptr[j], indptr[j + 1]):
-                        slack[rows[p]] -= y[rows[p]] * values[p] * step
+                        for k in range(r):
+                            slack[rows[p], k] -= Y[rows[p], k] * values[p] * step[k]
                     break
-                step, predicted = step / 2, predicted / 2
-        slope, count = 0.0, 0
-        for i in range(len(y)):
-            if slack[i] > 0:
-                slope -= y[i] * slack[i]
-                count += 1
-        if count > 0:  # a Newton step: the slack of the samples without a loss may only shrink it
-            for i in range(len(y)):
-                slack[i] += y[i] * slope / count
+                for k in range(r):
+                    step[k] /= 2
+                predicted /= 2
+        for k in range(r):  # a Newton step of the intercept
+            total, count = 0.0, 0
+            for i in range(len(Y)):
+                if slack[i, k] > 0:
+                    total += Y[i, k] * slack[i, k]
+                    count += 1
+            if count > 0:
+                for i in range(len(Y)):
+                    slack[i, k] -= Y[i, k] * total / count

@@ -24,7 +24,6 @@ from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 MAX_SWEEPS = 300  # of coordinate descent per step of the path
 SWEEPS = 5  # of coordinate descent on the squared hinge between two duality gaps
 MAX_ROUNDS = 200  # of such sweeps per step of the path
-MAX_MOVES = 300  # of the targets per step of the path
 INTERCEPT_STEPS = 60  # halvings in double precision; Newton's steps in between end it earlier
 
 
@@ -149,64 +148,32 @@ class SquaredHinge(Loss):
     def solve(
         self, W: FloatArray, features: IntArray, groups: list[slice], lam: float, tol: float
     ) -> FloatArray:
-        """Return the minimum by coordinate descent on the columns, for each target alone."""
+        """Return the minimum by coordinate descent on the columns, for each group alone."""
         Z = self.columns.Z[:, self.columns.positions(features)].tocsc().astype(np.float64)
         W = W.copy()
         for _ in range(MAX_ROUNDS):
             F = self.decision(W, features)
             V = self.hinge(F)
-            a, norm2 = _dots(V, self.T), _dots(V, V)
-            correlations = np.abs(Z.T @ V).max(axis=0, initial=0.0)
-            gaps = [
-                duality_gap(norm2[k], a[k], np.abs(W[:, k]).sum(), lam, correlations[k])
-                for k in range(W.shape[1])
-            ]
-            if max(gaps) <= tol:
-                break
-            for k in np.flatnonzero(np.array(gaps) > tol):
-                w = np.ascontiguousarray(W[:, k])
-                slack = 1 - self.T[:, k] * F[:, k]
-                descend_hinge(Z.indptr, Z.indices, Z.data, self.T[:, k], slack, w, lam, SWEEPS)
-                W[:, k] = w
-        return W
-
-
-class MovingTargets(SquaredHinge):
-    """½ Σ max(0, 1 − y f)² as a least-squares loss whose targets move.
-
-    ½ max(0, 1 − y f)² is the minimum over y t ≥ 1 of ½(t − f)². So the fixed targets t = f + v
-    bound the loss from above and touch it at f, and a solution for them lowers it. Unlike the
-    columns of `SquaredHinge`, a row of weights has a closed form for them.
-    """
-
-    def solve(
-        self, W: FloatArray, features: IntArray, groups: list[slice], lam: float, tol: float
-    ) -> FloatArray:
-        """Return the minimum by least squares on targets that move."""
-        G, _ = self.columns.gram(features)
-        Z = self.columns.Z[:, self.columns.positions(features)]
-        for _ in range(MAX_MOVES):
-            V, a, norm2 = self.residual(W, features)
-            R = np.where(np.diag(G)[:, None] > 0, Z.T @ V, 0.0)
-            gaps = [
-                duality_gap(
+            a, norm2, R = _dots(V, self.T), _dots(V, V), Z.T @ V
+            open_groups = [
+                g
+                for g in groups
+                if duality_gap(
                     norm2[g].sum(),
                     a[g].sum(),
                     float(row_norms(W[:, g]).sum()),
                     lam,
                     row_norms(R[:, g]).max(initial=0.0),
                 )
-                for g in groups
+                > tol
             ]
-            if max(gaps) <= tol:
+            if not open_groups:
                 break
-            GW = G @ W
-            T_norm2 = norm2 + 2 * _dots(R, W) + _dots(W, GW)  # of V + XcW
-            parts = [
-                descend(G, (R + GW)[:, g], W[:, g], T_norm2[g].sum(), lam, tol=tol, max_sweeps=1)
-                for g in groups
-            ]
-            W = np.concatenate(parts, axis=1)
+            for g in open_groups:
+                Y, W_g = np.ascontiguousarray(self.T[:, g]), np.ascontiguousarray(W[:, g])
+                slack = 1 - Y * F[:, g]
+                descend_hinge(Z.indptr, Z.indices, Z.data, Y, slack, W_g, lam, SWEEPS)
+                W[:, g] = W_g
         return W
 
 

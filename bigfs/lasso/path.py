@@ -27,6 +27,7 @@ from bigfs.result import Record
 from bigfs.types import FloatArray, IntArray
 
 RATIO = 0.8  # of two neighboring penalties
+MOST_PENALTIES = 30  # before a penalty that is given
 LEAST = 1e-3  # of λ_max, at which the path ends even if too few features have a weight
 FEWEST_NEW = 64  # features that a step may add at least, the most correlated ones first
 INNER_SHARE = 0.3  # of the tolerance: the gap of the working set
@@ -93,7 +94,7 @@ class LassoPath:
         """Solve at the next penalty, or go on with this one, and read X once."""
         rho = state.rho
         if state.gap <= self.tol:
-            rho = max(rho * RATIO, self.least(state.largest))
+            rho = max(rho * self.ratio(state.largest), self.least(state.largest))
         features, W = self.working_set(state, rho)
         lam = rho * state.largest
         W = self.loss.solve(W, features, self.groups, lam, INNER_SHARE * self.tol)
@@ -144,6 +145,12 @@ class LassoPath:
     def least(self, largest: float) -> float:
         """Return the ρ at the end of the path."""
         return LEAST if self.lam is None else self.lam / largest
+
+    def ratio(self, largest: float) -> float:
+        """Return the ratio of two neighboring penalties."""
+        return (
+            RATIO if self.lam is None else min(RATIO, self.least(largest) ** (1 / MOST_PENALTIES))
+        )
 
     def correlations(self, V: FloatArray) -> FloatArray:
         """Return max_g ‖x_jᵀV_g‖ of each feature. Reads X once."""

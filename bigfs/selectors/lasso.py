@@ -79,7 +79,7 @@ class MultiTaskLasso(SparseRegression):
         `n_features_to_select` features have a weight.
     tol : float, default=1e-3
         Relative duality gap of each solution.
-    max_iter : int, default=500
+    max_iter : int, default=200
         Maximum number of passes over X.
 
     Attributes
@@ -155,7 +155,7 @@ class MultiTaskLasso(SparseRegression):
         n_features_to_select: int | float | None = None,
         alpha: float | str = "auto",
         tol: float = 1e-3,
-        max_iter: int = 500,
+        max_iter: int = 200,
     ) -> None:
         self.n_features_to_select = n_features_to_select
         self.alpha = alpha
@@ -188,7 +188,7 @@ class L1SVM(SparseRegression):
         `n_features_to_select` features have a weight.
     tol : float, default=1e-2
         Relative duality gap of each solution.
-    max_iter : int, default=500
+    max_iter : int, default=200
         Maximum number of passes over X.
 
     Attributes
@@ -262,7 +262,7 @@ class L1SVM(SparseRegression):
         n_features_to_select: int | float | None = None,
         C: float | str = "auto",
         tol: float = 1e-2,
-        max_iter: int = 500,
+        max_iter: int = 200,
     ) -> None:
         self.n_features_to_select = n_features_to_select
         self.C = C

@@ -5,7 +5,7 @@
 
 In DLSR the targets Y ∈ {0, 1} are dragged apart: a sample beyond its target costs nothing. With
 f = 2(xW + b) − 1 the loss of an entry is ¼ max(0, 1 − y f)², so the problem is that of
-`bigfs.lasso.losses.MovingTargets` with λ = γ and the weights 2W.
+`bigfs.lasso.losses.SquaredHinge` with λ = γ and the weights 2W.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs.embedding.kernels import gaussian_factor, same_class_factor
 from bigfs.embedding.responses import one_hot
-from bigfs.lasso.losses import LeastSquares, MovingTargets
+from bigfs.lasso.losses import LeastSquares, SquaredHinge
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.selectors.base import Selector, at_least_two
@@ -44,7 +44,7 @@ class DLSR(SparseRegression):
         features have a weight.
     tol : float, default=1e-2
         Relative duality gap of each solution.
-    max_iter : int, default=500
+    max_iter : int, default=200
         Maximum number of passes over X.
 
     Attributes
@@ -118,7 +118,7 @@ class DLSR(SparseRegression):
         n_features_to_select: int | float | None = None,
         gamma: float | str = "auto",
         tol: float = 1e-2,
-        max_iter: int = 500,
+        max_iter: int = 200,
     ) -> None:
         self.n_features_to_select = n_features_to_select
         self.gamma = gamma
@@ -130,7 +130,7 @@ class DLSR(SparseRegression):
         X, codes = labeled_part(X, codes)
         c = len(self.classes_)
         lam = None if isinstance(self.gamma, str) else self.gamma
-        loss = MovingTargets(X, 2 * one_hot(codes, c) - 1)
+        loss = SquaredHinge(X, 2 * one_hot(codes, c) - 1)
         path, state = self._solve(loss, [slice(0, c)], lam)
         self.coef_ /= 2
         self.gamma_ = state.rho * state.largest
@@ -157,7 +157,7 @@ class SPFS(SparseRegression):
         Seed of the landmarks.
     tol : float, default=1e-3
         Relative duality gap of each solution.
-    max_iter : int, default=500
+    max_iter : int, default=200
         Maximum number of passes over X.
 
     Attributes
@@ -233,7 +233,7 @@ class SPFS(SparseRegression):
         n_components: int = 100,
         random_state: int = 0,
         tol: float = 1e-3,
-        max_iter: int = 500,
+        max_iter: int = 200,
     ) -> None:
         self.n_features_to_select = n_features_to_select
         self.alpha = alpha

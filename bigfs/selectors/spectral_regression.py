@@ -54,7 +54,7 @@ class SpectralRegression(SparseRegression):
         metric: Metric = "cosine",
         graph: Any = None,
         tol: float = 1e-3,
-        max_iter: int = 500,
+        max_iter: int = 200,
     ) -> None:
         self.n_features_to_select = n_features_to_select
         self.alpha = alpha
@@ -115,7 +115,7 @@ class MCFS(SpectralRegression):
         Affinity, or neighbors, to use instead of a new kNN graph.
     tol : float, default=1e-3
         Relative duality gap of each solution.
-    max_iter : int, default=500
+    max_iter : int, default=200
         Maximum number of passes over X.
 
     Attributes
@@ -200,7 +200,7 @@ class MRSF(SpectralRegression):
         Affinity, or neighbors, to use instead of a new kNN graph.
     tol : float, default=1e-3
         Relative duality gap of each solution.
-    max_iter : int, default=500
+    max_iter : int, default=200
         Maximum number of passes over X.
 
     Attributes
