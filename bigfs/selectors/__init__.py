@@ -8,25 +8,25 @@ from bigfs.selectors.jgsc import JGSC
 from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.joint_information import CMIM, JMI
 from bigfs.selectors.laplacian_score import LaplacianScore
+from bigfs.selectors.lasso import L1SVM, MultiTaskLasso
 from bigfs.selectors.moments import FRegression, TScore, Variance
 from bigfs.selectors.mrmr import MRMR, RRPC
-from bigfs.selectors.lasso import L1SVM, MultiTaskLasso
 from bigfs.selectors.registry import METHODS, Method
 from bigfs.selectors.relieff import ReliefF
 from bigfs.selectors.rfs import RFS
 from bigfs.selectors.rjgsc import RJGSC
 from bigfs.selectors.rlsr import RLSR
-from bigfs.selectors.semi_supervised_scores import LSDF, SSelect
 from bigfs.selectors.row_sparse import DLSR, SPFS
+from bigfs.selectors.semi_supervised_scores import LSDF, SSelect
 from bigfs.selectors.smr import SMR
 from bigfs.selectors.sparge import SparGE
 from bigfs.selectors.sparge_cv import SparGECV
 from bigfs.selectors.spec import SPEC
 from bigfs.selectors.spectral_regression import MCFS, MRSF
 from bigfs.selectors.srlsr import SRLSR
+from bigfs.selectors.svm import L2SVM, SVMRFE
 from bigfs.selectors.trace_ratio import TraceRatio
 from bigfs.selectors.trcfs import TRCFS
-from bigfs.selectors.svm import L2SVM, SVMRFE
 from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
 
 __all__ = [
@@ -36,9 +36,9 @@ __all__ = [
     "JGSC",
     "JHLSR",
     "JMI",
-    "LSDF",
     "L1SVM",
     "L2SVM",
+    "LSDF",
     "MCFS",
     "METHODS",
     "MRMR",
@@ -51,8 +51,8 @@ __all__ = [
     "SPEC",
     "SPFS",
     "SRLSR",
-    "TRCFS",
     "SVMRFE",
+    "TRCFS",
     "Chi2",
     "FRegression",
     "Fisher",
