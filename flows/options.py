@@ -102,10 +102,10 @@ class Staging(BaseModel):
     ] = None
 
     @property
-    def stop_words_file(self) -> str | None:
-        """The file that `stop_words` names."""
-        named = isinstance(self.stop_words, str) and self.stop_words != "english"
-        return str(self.stop_words) if named else None
+    def files(self) -> list[str]:
+        """Every text among the options that may be the path of a file."""
+        named = [self.stop_words, *(self.model_extra or {}).values()]
+        return [value for value in named if isinstance(value, str) and value != "english"]
 
 
 def _size(memory_limit: str) -> str:

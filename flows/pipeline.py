@@ -84,7 +84,7 @@ def pipeline(
     """
     settings, engine = settings or Staging(), engine or Engine()
     run_dir = out or reuse.default_out(source, method, features)
-    require_allowed(engine, source, store, out, settings.stop_words_file)
+    require_allowed(engine, source, store, out, *settings.files)
     selection.require_parameters(method, features, parameters or {})
     require_out(run_dir)
     store_plan = plan_store(source, store, settings)
@@ -114,7 +114,7 @@ def stage(
 ) -> str:
     """Stage a source as a corpus store. Returns the store's URI."""
     settings, engine = settings or Staging(), engine or Engine()
-    require_allowed(engine, source, store, settings.stop_words_file)
+    require_allowed(engine, source, store, *settings.files)
     with on_cluster(engine):
         options = tasks.TaskOptions(False, timeout, engine.staging_memory)
         return stage_cached(plan_store(source, store, settings), source, settings, options)["store"]

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import psutil
 from pydantic import BaseModel
@@ -58,7 +59,12 @@ class ServeLimits(BaseModel):
             return True
         if "://" in path or "::" in path:
             return False
-        return Path(self.folder, path).resolve().is_relative_to(Path(self.folder).resolve())
+        name, _, query = path.partition("?")  # options of a source, any of which may be a file
+        folder = Path(self.folder).resolve()
+        return all(
+            Path(folder, part).resolve().is_relative_to(folder)
+            for part in (path, name, *(value for _, value in parse_qsl(query)))
+        )
 
 
 def require_allowed(engine: Engine, *paths: str | None) -> None:

@@ -124,7 +124,7 @@ def sweep(
     flows.pipeline.pipeline : One run.
     """
     settings, engine = settings or Staging(), engine or Engine()
-    require_allowed(engine, source, store, out, settings.stop_words_file)
+    require_allowed(engine, source, store, out, *settings.files)
     folder = Path(out or f"runs/{source_name(source)}-sweep")
     options = tasks.TaskOptions(fresh, timeout, engine.staging_memory)
     runs = list(make_cells(methods, features, grid or {}))

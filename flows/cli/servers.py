@@ -91,7 +91,7 @@ def serve(
     job |= {"settings": staging.model_dump(), "engine": engine.model_dump(), "overlap": overlap}
     from platformdirs import user_data_path
 
-    paths = [path for path in (source, out, staging.stop_words_file) if path is not None]
+    paths = [path for path in (source, out, *staging.files) if path is not None]
     os.environ[LIMITS_VARIABLE] = ServeLimits(
         folder=os.getcwd(), paths=paths, engine=engine, process=os.getpid()
     ).model_dump_json()

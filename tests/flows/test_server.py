@@ -148,7 +148,17 @@ def served(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "place", [None, "/data/corpus", "/data/runs/r", "corpus", "runs/a", ".bigfs/s.zarr"]
+    "place",
+    [
+        None,
+        "/data/corpus",
+        "/data/runs/r",
+        "corpus",
+        "runs/a",
+        ".bigfs/s.zarr",
+        "faces.mat?sample_shape=32x32&unlabeled=-1",
+        "x.npy?labels=y.txt",
+    ],
 )
 def test_served_run_works_in_its_folder_and_in_the_deployments_places(served, place):
     require_allowed(Engine(workers=0), place)
@@ -168,6 +178,9 @@ def test_served_run_works_in_its_folder_and_in_the_deployments_places(served, pl
         "file:///etc",
         "zip::file:///x",
         "http://x/",
+        "x.npy?labels=/etc/passwd",
+        "x.npy?unlabeled=-1&labels=../y.txt",
+        "out/x.npy?unlabeled=-1",
     ],
 )
 def test_served_run_goes_nowhere_else(served, place, tmp_path):
@@ -196,6 +209,7 @@ def test_run_that_nobody_serves_goes_where_it_likes(monkeypatch):
         ("pipeline", {"source": "/etc/passwd"}),
         ("stage", {"source": "corpus", "store": "/elsewhere"}),
         ("stage", {"source": "corpus", "settings": Staging(stop_words="/etc/passwd")}),
+        ("stage", {"source": "x.npy", "settings": Staging(labels="/etc/passwd")}),
         ("select", {"store": "/elsewhere", "out": "r"}),
         ("evaluate", {"run": "/elsewhere"}),
         (
