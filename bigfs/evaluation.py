@@ -1,13 +1,8 @@
 """The quality of a selection, measured on samples that the method never saw.
 
-A linear model is trained on the chosen columns of the training rows and predicts the test rows. Its
-right answers are counted per split (a `FoldTally`) and summed over the splits, so that folds are
-pooled and a killed evaluation can resume:
-
-    classes       accuracy = right / n                                     linear SVM
-    label sets    F1 = 2 TP / (2 TP + FP + FN), over all labels together   one linear SVM per label
-                  (micro), or the mean of the F1 of each label (macro)
-    real values   R² = 1 − Σ (y − ŷ)² / Σ (y − mean of the training y)²    ridge regression
+A linear model (`bigfs.models`) is trained on the chosen columns of the training rows and predicts
+the test rows. Its right answers are counted per split (a `FoldTally`) and summed over the splits.
+So folds are pooled and a killed evaluation can resume. `bigfs.metrics` makes scores of the sums.
 """
 
 from __future__ import annotations
@@ -18,20 +13,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.linear_model import Ridge
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
 
-from bigfs import engine
+from bigfs import engine, metrics, models
 from bigfs.matrix import Block, Centered, Matrix, gram
+from bigfs.models import LinearModel
 from bigfs.result import ALL, Checkpoint, NotConverged
 from bigfs.splits import Split, labeled_rows, target_kind
 from bigfs.types import FloatArray, IntArray
 
 Rankings = Mapping[str, Mapping[int, IntArray]]
 BYTES_PER_VALUE = 40  # liblinear's float64 copy, its nodes, and our copy
-METRICS = {"class": ("accuracy",), "multilabel": ("micro_f1", "macro_f1"), "real": ("r2",)}
 
 
 class Point(NamedTuple):
@@ -69,6 +60,7 @@ def measure(
     rank: Callable[[int, Split], Rankings],
     *,
     with_all: bool = True,
+    with_auc: bool = False,
     checkpoint: Checkpoint | None = None,
 ) -> Evaluation:
     """Score the features that `rank` chooses from each split's training rows on the split's test
@@ -83,6 +75,8 @@ def measure(
         several m. It must look at the split's training rows only.
     with_all : bool, default=True
         Also score all features.
+    with_auc : bool, default=False
+        Also measure the AUC, for classes.
     checkpoint : Checkpoint, optional
         Keeps the tally of each finished split. A split that is there already is not measured again.
 
@@ -98,20 +92,24 @@ def measure(
         if saved is not None:
             tally = FoldTally(*saved[0])
         else:
-            tally = _tally_with_warnings(number, split, rank, with_all)
+            tally = _tally_with_warnings(number, split, rank, with_all, with_auc)
             if checkpoint is not None:
                 checkpoint.save(name, tally, [])
         tallies.append(tally)
         if len(splits) > 1:
             engine.show_progress("evaluation folds", number, len(splits))
     return Evaluation(
-        pool(tallies, target_kind(splits[0].y_test)),
+        pool(tallies, target_kind(splits[0].y_test), with_auc),
         sum(tally.not_converged for tally in tallies),
     )
 
 
 def _tally_with_warnings(
-    number: int, split: Split, rank: Callable[[int, Split], Rankings], with_all: bool
+    number: int,
+    split: Split,
+    rank: Callable[[int, Split], Rankings],
+    with_all: bool,
+    with_auc: bool,
 ) -> FoldTally:
     """Return the tally of one split, with the number of selections that did not converge."""
     with warnings.catch_warnings(record=True) as caught:
@@ -119,12 +117,14 @@ def _tally_with_warnings(
         rankings = rank(number, split)
     for other in (w for w in caught if not issubclass(w.category, NotConverged)):
         warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
-    return tally_split(split, rankings, with_all=with_all)._replace(
+    return tally_split(split, rankings, with_all=with_all, with_auc=with_auc)._replace(
         not_converged=sum(issubclass(w.category, NotConverged) for w in caught)
     )
 
 
-def tally_split(split: Split, rankings: Rankings, *, with_all: bool = True) -> FoldTally:
+def tally_split(
+    split: Split, rankings: Rankings, *, with_all: bool = True, with_auc: bool = False
+) -> FoldTally:
     """Count the right answers of a linear model on each set of features, one task per set.
 
     Parameters
@@ -136,6 +136,8 @@ def tally_split(split: Split, rankings: Rankings, *, with_all: bool = True) -> F
         fitted once.
     with_all : bool, default=True
         Also fit on all features.
+    with_auc : bool, default=False
+        Also sum the AUC, for classes.
 
     Returns
     -------
@@ -152,23 +154,35 @@ def tally_split(split: Split, rankings: Rankings, *, with_all: bool = True) -> F
     distinct = {index.tobytes(): index for *_, index in requested}
     largest_first = dict(sorted(distinct.items(), key=lambda item: -len(item[1])))
     tallies = engine.map_tiles(
-        _tally, list(largest_first.values()), split, local=split.X_train.local, label="evaluate"
+        _tally,
+        list(largest_first.values()),
+        split,
+        with_auc,
+        local=split.X_train.local,
+        label="evaluate",
     )
     by_set = dict(zip(largest_first, tallies, strict=True))
     names, sizes, sets = zip(*requested, strict=True)
     return FoldTally(names, sizes, tuple(by_set[index.tobytes()] for index in sets), 0)
 
 
-def pool(tallies: Sequence[FoldTally], kind: str) -> list[Point]:
+def pool(tallies: Sequence[FoldTally], kind: str, with_auc: bool = False) -> list[Point]:
     """Return the curves' points from the sums of the splits' tallies."""
     first = tallies[0]
     totals = [
         np.sum([tally.tallies[i] for tally in tallies], axis=0) for i in range(len(first.methods))
     ]
     return [
-        Point(name, int(m), _scores(total, kind))
+        Point(name, int(m), _scores(total, kind, with_auc))
         for name, m, total in zip(first.methods, first.counts, totals, strict=True)
     ]
+
+
+def _scores(total: FloatArray, kind: str, with_auc: bool) -> dict[str, float]:
+    if not with_auc:
+        return metrics.scores_of(total, kind)
+    scores = metrics.scores_of(total[:-2].reshape(3, -1), kind)
+    return scores | {"auc": metrics.auc_of(total[-2:])}
 
 
 def fits_in_memory(X: Matrix) -> bool:
@@ -187,82 +201,56 @@ def _non_negative(block: Block, start: int, stop: int) -> bool:
     return bool((block.data if sp.issparse(block) else block).min(initial=0) >= 0)
 
 
-def _tally(index: IntArray, split: Split) -> FloatArray:
-    """Count the right answers of a model on these columns, as numbers that add up over splits."""
-    Z, y = _labeled_part(split.X_train.columns(index).tocsr(), split.y_train)
-    Z_test, y_test = _labeled_part(split.X_test.columns(index).tocsr(), split.y_test)
-    kind = target_kind(y)
-    if kind == "multilabel":
-        return _count_labels(Z, y, Z_test, y_test)
-    if kind == "real":
-        return _sum_residuals(Z, y, Z_test, y_test)
-    return _count_classes(Z, y, Z_test, y_test)
+def _tally(index: IntArray, split: Split, with_auc: bool) -> FloatArray:
+    """Count the right answers of a model on these columns, as numbers that add up over splits.
+
+    With the AUC, its two sums follow the counts.
+    """
+    model = models.fit(split.X_train.columns(index).tocsr(), split.y_train)
+    is_labeled = labeled_rows(split.y_test)
+    Z, y = split.X_test.columns(index).tocsr()[is_labeled], split.y_test[is_labeled]
+    decision = model.decision(Z)
+    n_classes = 0
+    if model.kind == "class":
+        n_classes = 1 + int(max(split.y_train.max(), split.y_test.max()))
+    counts = _count(model, model.answer(decision), y, n_classes)
+    if not with_auc:
+        return counts
+    return np.concatenate([counts.ravel(), metrics.sum_auc(decision, y, model.classes)])
 
 
-def _labeled_part(Z: Any, y: Any) -> tuple[Any, Any]:
-    """Return the labeled rows and their labels."""
+def score_predictions(model: LinearModel, predicted: Any, y: Any) -> dict[str, float]:
+    """Return the scores of a model's predictions, by metric. Rows without a target do not count.
+
+    Parameters
+    ----------
+    model : LinearModel
+        The model.
+    predicted : ndarray or sparse array
+        Its predictions.
+    y : ndarray or sparse array
+        The targets, in the same codes.
+
+    Returns
+    -------
+    dict of {str: float}
+        The scores that follow from the predictions alone, so without the AUC.
+    """
     is_labeled = labeled_rows(y)
-    return (Z, y) if is_labeled.all() else (Z[is_labeled], y[is_labeled])
+    predicted, y = predicted[is_labeled], y[is_labeled]
+    n_classes = 0
+    if model.kind == "class":
+        n_classes = 1 + int(max(predicted.max(initial=-1), y.max(initial=-1)))
+    return metrics.scores_of(_count(model, predicted, y, n_classes), model.kind)
 
 
-def _svm() -> LinearSVC:
-    return LinearSVC(random_state=0, max_iter=10_000)
-
-
-def _count_classes(Z: Any, y: IntArray, Z_test: Any, y_test: IntArray) -> FloatArray:
-    """Return the number of right answers and that of all answers."""
-    right = np.count_nonzero(_svm().fit(Z, y).predict(Z_test) == y_test)
-    return np.array([right, len(y_test)], dtype=np.float64)
-
-
-def _count_labels(Z: Any, Y: Any, Z_test: Any, Y_test: Any) -> FloatArray:
-    """Return the true positives, false positives and false negatives of each label (3 × c).
-
-    A label that all training rows agree on needs no model.
-    """
-    Y, Y_test, n = sp.csc_array(Y), sp.csc_array(Y_test), Y.shape[0]
-    counts = np.zeros((3, Y.shape[1]))
-    for j in range(Y.shape[1]):
-        y, truth = Y[:, [j]].toarray().ravel() > 0, Y_test[:, [j]].toarray().ravel() > 0
-        if 0 < np.count_nonzero(y) < n:
-            answer = _svm().fit(Z, y).predict(Z_test)
-        else:
-            answer = np.full(len(truth), y.all())
-        cases = (answer & truth, answer & ~truth, ~answer & truth)
-        counts[:, j] = [np.count_nonzero(case) for case in cases]
-    return counts
-
-
-def _sum_residuals(Z: Any, y: FloatArray, Z_test: Any, y_test: FloatArray) -> FloatArray:
-    """Return Σ (y − ŷ)² and Σ (y − mean of the training y)².
-
-    Columns are scaled to unit variance, so that one penalty suits them all.
-    """
-    model = make_pipeline(StandardScaler(with_mean=False), Ridge()).fit(Z.astype(np.float64), y)
-    return np.array(
-        [
-            np.sum((y_test - model.predict(Z_test.astype(np.float64))) ** 2),
-            np.sum((y_test - y.mean()) ** 2),
-        ]
-    )
-
-
-def _scores(total: FloatArray, kind: str) -> dict[str, float]:
-    if kind == "class":
-        return {"accuracy": float(total[0] / total[1])}
-    if kind == "real":
-        return {"r2": float(1 - total[0] / total[1]) if total[1] > 0 else 0.0}
-    is_tested = total[0] + total[2] > 0  # labels that some test sample has
-    return {
-        "micro_f1": float(_f1(total.sum(axis=1))),
-        "macro_f1": float(np.mean(_f1(total[:, is_tested]))) if is_tested.any() else 0.0,
-    }
-
-
-def _f1(counts: FloatArray) -> FloatArray:
-    """Return F1 from true positives, false positives and false negatives, and 0 if all are zero."""
-    right, errors = 2 * counts[0], counts[1] + counts[2]
-    return np.asarray(right / np.maximum(right + errors, 1))
+def _count(model: LinearModel, predicted: Any, y: Any, n_classes: int) -> FloatArray:
+    """Return the counts of a model's predictions, as numbers that add up over splits."""
+    if model.kind == "multilabel":
+        return metrics.count_labels(predicted, y)
+    if model.kind == "real":
+        return metrics.sum_residuals(predicted, y, float(model.target_mean[0]))
+    return metrics.count_classes(predicted, y, n_classes)
 
 
 # --- properties of a selection --------------------------------------------------------------------

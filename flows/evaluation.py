@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigfs.evaluation import METRICS, is_non_negative
+from bigfs.evaluation import is_non_negative
+from bigfs.metrics import DEFAULT_METRICS
 from bigfs.selectors.registry import Method
 from bigfs.splits import Split, labeled_rows, stratified_folds, target_kind, testable_rows, varies
 
@@ -58,7 +59,7 @@ def make_plan(corpus: Any, train: Any, method: Method, folds: int = FOLDS) -> Pl
         `measured["why"]` gives the reason.
     """
     kind, labeled, testable = target_kind(train.y), labeled_rows(train.y), testable_rows(train.y)
-    measured: dict[str, Any] = {"metrics": list(METRICS[kind]), "model": MODELS[kind]}
+    measured: dict[str, Any] = {"metrics": list(DEFAULT_METRICS[kind]), "model": MODELS[kind]}
     if not varies(train.y, np.flatnonzero(labeled)):
         return Plan([], {"how": "not", "why": "there are no labels, or all labels are equal"})
     if corpus.has_test_half:

@@ -24,7 +24,7 @@ from bigfs.evaluation import Point, class_profile, fits_in_memory, measure
 from bigfs.result import NotConverged, observed
 from bigfs.splits import Split
 from bigfs.synonyms import canonical_name
-from flows import evaluation, selection
+from flows import evaluation, predict, selection
 from flows.report import corpus_facts, write_report
 from flows.reuse import source_hash
 from storage.runs import Run
@@ -192,14 +192,21 @@ def evaluate(
             else tuple(baselines)
         )
         points = _points(run, corpus, train, plan, names) if plan.splits else []
+        model = predict.fit_model(corpus, train, run.selected) if points else None
         figures: dict[str, Any] = {
             "measured": plan.measured,
             "evaluation": evaluation.describe(plan.measured, names),
         }
         figures["profile"] = _profile(run, corpus) if points and corpus.class_names else []
-    curves = [{"method": p.method, "n_features": p.n_features, **p.scores} for p in points]
-    header = ["method", "n_features", *plan.measured.get("metrics", ["accuracy"])]
+    metrics = plan.measured.get("metrics", ["accuracy"])
+    curves = [
+        {"method": p.method, "n_features": p.n_features, **{key: p.scores[key] for key in metrics}}
+        for p in points
+    ]
+    header = ["method", "n_features", *metrics]
     with abandon_on_error(run), run.transaction():
+        if model is not None:
+            run.write_model(model)
         run.write_table("curves.csv", header, [list(point.values()) for point in curves])
         run.update_metadata(curves=curves, stages=[*run.metadata["stages"], record], **figures)
     return points

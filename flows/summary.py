@@ -6,7 +6,14 @@ from typing import Any
 
 from bigfs.result import ALL
 
-METRIC_NAMES = {"accuracy": "accuracy", "micro_f1": "micro F1", "macro_f1": "macro F1", "r2": "R²"}
+METRIC_NAMES = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "micro_f1": "micro F1",
+    "macro_f1": "macro F1",
+    "auc": "AUC",
+    "r2": "R²",
+}
 
 
 def metrics_of(about: dict[str, Any]) -> list[str]:

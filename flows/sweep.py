@@ -13,7 +13,7 @@ from prefect.states import State
 from sklearn.model_selection import ParameterGrid
 
 import storage
-from bigfs.evaluation import METRICS
+from bigfs.metrics import DEFAULT_METRICS
 from flows import parameters as form
 from flows import selection, tasks
 from flows.options import Engine, Staging
@@ -184,7 +184,7 @@ def run_cell(
         "features": cell.features,
         "parameters": str(cell.parameters or ""),
     }
-    row |= dict.fromkeys(METRICS[storage.open(store).spec["target"] or "class"])
+    row |= dict.fromkeys(DEFAULT_METRICS[storage.open(store).spec["target"] or "class"])
     try:
         path = run_stages(
             store,

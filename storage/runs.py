@@ -21,7 +21,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,9 +31,12 @@ from storage.ownership import MARKER, WORDS, claim, discard, is_ours, release
 from storage.replacing import PART, RunError, replacing, undamaged, writing
 from storage.run_metadata import VERSION, read_metadata, read_parameters
 
+if TYPE_CHECKING:
+    from storage.models import Model
+
 __all__ = ["Checkpoint", "Run", "RunError", "recover", "require_out"]
 
-FILES = {"selected.csv", "scores.npy", "run.json", "curves.csv", "report.html"}
+FILES = {"selected.csv", "scores.npy", "run.json", "curves.csv", "report.html", "model.npz"}
 # files that are being written; version 1 named them in the second way
 PARTS = {f".{name}{PART}" for name in FILES} | {f"{name}.part" for name in FILES}
 OTHER = {"checkpoints", MARKER, *PARTS}
@@ -203,6 +206,28 @@ class Run:
                 file, np.lib.format.header_data_from_array_1_0(values)
             )
             file.write(values.data)  # on a full disk, np.save raises an error without errno
+
+    def write_model(self, model: Model) -> None:
+        """Write the model that the run's scores come from, whole or not at all."""
+        with self._replacing("model.npz") as part, part.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **model.arrays())
+
+    def model(self) -> Model:
+        """Return the linear model on the selected features, ready to predict.
+
+        Returns
+        -------
+        storage.models.Model
+            The model. Its `predict` takes the matrix of a store, an array, or texts.
+
+        Raises
+        ------
+        RunError
+            The run has no model, or its file is damaged.
+        """
+        from storage.models import read_model  # loads scikit-learn
+
+        return read_model(self.path / "model.npz")
 
     @property
     def scores(self) -> Any:

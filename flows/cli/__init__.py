@@ -39,6 +39,8 @@ for command in (
     runs.select,
     runs.evaluate,
     runs.transform,
+    runs.predict,
+    runs.export,
     runs.graph,
     runs.methods,
     servers.serve,

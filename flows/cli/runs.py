@@ -1,4 +1,4 @@
-"""The commands on runs: run, graph, select, evaluate, transform, methods."""
+"""The commands on runs: run, graph, select, evaluate, transform, predict, export, methods."""
 
 from __future__ import annotations
 
@@ -135,6 +135,49 @@ def transform(
 
     with lock_with_message(out):
         path = write_columns(run, store, out)
+    print_record({}, False, str(path))
+
+
+@expand_model_options
+def predict(
+    run: Annotated[str, typer.Argument(help="a run's directory")],
+    data: Annotated[str, typer.Argument(help="a store, or a source that is read in pieces")],
+    out: Annotated[str, typer.Argument(help="path of the CSV file to write")],
+    part: Annotated[
+        str | None, typer.Option(help="predict only this part of a store: train or test")
+    ] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="format of a source (default: guessed)")
+    ] = None,
+    *,
+    engine: Engine,
+    as_json: Json = False,
+) -> None:
+    """Predict samples with the model of a run, and score them where a store has their targets."""
+    from flows.predict import predict as predict_samples
+    from flows.summary import METRIC_NAMES
+
+    with lock_with_message(out), cluster_and_progress(engine, as_json):
+        file, rows, scores = predict_samples(
+            run, data, out, part=part, format=format_, memory_limit=engine.staging_memory
+        )
+    text = "".join(f", {METRIC_NAMES[key]} {value:.4f}" for key, value in scores.items())
+    print_record(
+        {"predictions": str(file), "rows": rows, "scores": scores},
+        as_json,
+        f"{file}: {rows:,} samples{text}",
+    )
+
+
+def export(
+    run: Annotated[str, typer.Argument(help="a run's directory")],
+    out: Annotated[str, typer.Argument(help="path of the .skops file to write")],
+) -> None:
+    """Write the model of a run as a scikit-learn pipeline that runs without bigfs."""
+    from flows.export import export as export_model
+
+    with lock_with_message(out):
+        path = export_model(run, out)
     print_record({}, False, str(path))
 
 

@@ -13,9 +13,9 @@ memory.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.types import AnyArray
 from storage.errors import SourceError
-from storage.sources.base import Label, TextSource
+from storage.sources.base import Document, Label, TextSource
 from storage.staging.gram_kernels import unit_rows, weigh_rows
 from storage.staging.labels import save_labels
 from storage.staging.scratch import LabelKind, Spill, open_array, save, save_names, spill
@@ -32,6 +32,12 @@ from storage.staging.vocabularies import find_columns, merge_files
 from storage.staging.weighting import Weighting
 
 MERGE_FAN_IN = 128  # vocabularies, and so open files, per merge
+
+
+class Reader(Protocol):
+    """What reads the documents of a piece: a `TextSource`."""
+
+    def read(self, piece: Any) -> Iterator[Document]: ...
 
 
 class CountedBlock(NamedTuple):
@@ -93,7 +99,7 @@ def weigh(
 
 
 def count(
-    source: TextSource, pieces: Sequence[Any], weighting: Weighting, scratch: Path
+    source: Reader, pieces: Sequence[Any], weighting: Weighting, scratch: Path
 ) -> list[CountedBlock]:
     """Count the terms of each piece on the workers."""
     targets = [str(scratch / f"count-{i:06d}") for i in range(len(pieces))]
@@ -107,7 +113,7 @@ def count(
 def _count(
     piece: Any,
     target: str,
-    source: TextSource,
+    source: Reader,
     weighting: Weighting,
     stop_words: tuple[str, ...],
 ) -> list[CountedBlock]:

@@ -6,7 +6,8 @@ import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 
 from bigfs import Matrix
-from bigfs.evaluation import METRICS, class_profile, is_non_negative, measure, pool, tally_split
+from bigfs.evaluation import class_profile, is_non_negative, measure, pool, tally_split
+from bigfs.metrics import METRICS
 from bigfs.result import NotConverged
 from bigfs.splits import Split, stratified_folds, target_kind, varies
 
@@ -117,9 +118,9 @@ def test_folds_are_pooled_by_what_they_got_right(text, kind):
         axis=0,
     )
     [point] = points
-    assert tuple(point.scores) == METRICS[kind]
+    assert tuple(point.scores) == tuple(name for name in METRICS[kind] if name != "auc")
     if kind == "class":
-        assert point.scores["accuracy"] == total[0] / 120
+        assert point.scores["accuracy"] == total[0].sum() / 120
     elif kind == "multilabel":
         assert point.scores["micro_f1"] == pytest.approx(
             2 * total[0].sum() / (2 * total[0] + total[1] + total[2]).sum()

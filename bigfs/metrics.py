@@ -1,0 +1,114 @@
+"""The metrics of predictions, from counts that add up over folds.
+
+accuracy            Σ_c TP_c / n
+balanced_accuracy   mean over the tested classes of the recall TP_c / (TP_c + FN_c)
+micro_f1            2 Σ TP / (2 Σ TP + Σ FP + Σ FN), over all classes or labels together
+macro_f1            mean over the tested classes or labels of 2 TP_c / (2 TP_c + FP_c + FN_c)
+auc                 area under the ROC curve of each class against the rest, mean over the
+                    classes, mean over the test samples of the folds
+r2                  1 − Σ (y − ŷ)² / Σ (y − mean of the training y)²
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.metrics import roc_auc_score
+
+from bigfs.types import FloatArray, IntArray
+
+METRICS: dict[str, tuple[str, ...]] = {
+    "class": ("accuracy", "balanced_accuracy", "micro_f1", "macro_f1", "auc"),
+    "multilabel": ("micro_f1", "macro_f1"),
+    "real": ("r2",),
+}
+DEFAULT_METRICS: dict[str, tuple[str, ...]] = {
+    "class": ("accuracy",),
+    "multilabel": ("micro_f1", "macro_f1"),
+    "real": ("r2",),
+}
+TARGETS = {
+    "class": "one class per sample",
+    "multilabel": "several labels per sample",
+    "real": "real targets",
+}
+
+
+def require_metrics(kind: str, metrics: Sequence[str]) -> tuple[str, ...]:
+    """Return the metrics of a kind of target: the given ones, or the default without any.
+
+    Raises
+    ------
+    ValueError
+        A metric does not exist, or does not suit the kind of target.
+    """
+    if unknown := [name for name in metrics if name not in METRICS[kind]]:
+        raise ValueError(
+            f"{unknown[0]} is no metric of {TARGETS[kind]}; these are {', '.join(METRICS[kind])}"
+        )
+    return tuple(dict.fromkeys(metrics)) or DEFAULT_METRICS[kind]
+
+
+def count_classes(predicted: IntArray, y: IntArray, n_classes: int) -> FloatArray:
+    """Return the true positives, false positives and false negatives of each class (3 × c)."""
+    right = np.bincount(y[predicted == y], minlength=n_classes)
+    answered, true = (np.bincount(codes, minlength=n_classes) for codes in (predicted, y))
+    return np.stack([right, answered - right, true - right]).astype(np.float64)
+
+
+def count_labels(predicted: Any, Y: Any) -> FloatArray:
+    """Return the true positives, false positives and false negatives of each label (3 × c)."""
+    predicted, Y = sp.csc_array(predicted, dtype=bool), sp.csc_array(Y, dtype=bool)
+    right, answered, true = (
+        np.asarray(part.sum(axis=0), dtype=np.float64).ravel()
+        for part in (predicted.multiply(Y), predicted, Y)
+    )
+    return np.stack([right, answered - right, true - right])
+
+
+def sum_residuals(predicted: FloatArray, y: FloatArray, mean: float) -> FloatArray:
+    """Return Σ (y − ŷ)² and Σ (y − mean)², with the mean of the training y."""
+    return np.array([np.sum((y - predicted) ** 2), np.sum((y - mean) ** 2)])
+
+
+def sum_auc(decision: FloatArray, y: IntArray, classes: IntArray) -> FloatArray:
+    """Return n times the AUC, and n. Both are zero if all test samples are of one class."""
+    if decision.ndim == 1:
+        decision = np.column_stack([-decision, decision])
+    areas = [
+        roc_auc_score(y == code, values)
+        for code, values in zip(classes, decision.T, strict=True)
+        if 0 < np.count_nonzero(y == code) < len(y)
+    ]
+    return len(y) * np.array([np.mean(areas), 1.0]) if areas else np.zeros(2)
+
+
+def scores_of(total: FloatArray, kind: str) -> dict[str, float]:
+    """Return the scores of summed counts (3 × c), or of summed squares for real targets."""
+    if kind == "real":
+        return {"r2": float(1 - total[0] / total[1]) if total[1] > 0 else 0.0}
+    right, missed = total[0], total[2]
+    is_tested = right + missed > 0  # classes or labels that some test sample has
+    f1 = {
+        "micro_f1": float(_f1(total.sum(axis=1))),
+        "macro_f1": float(np.mean(_f1(total[:, is_tested]))) if is_tested.any() else 0.0,
+    }
+    if kind == "multilabel":
+        return f1
+    recall = right[is_tested] / (right + missed)[is_tested]
+    accuracy = float(right.sum() / (right.sum() + missed.sum()))
+    return {"accuracy": accuracy, "balanced_accuracy": float(recall.mean())} | f1
+
+
+def auc_of(total: FloatArray) -> float:
+    """Return the AUC of summed areas, NaN if no fold could measure it."""
+    return float(total[0] / total[1]) if total[1] > 0 else float("nan")
+
+
+def _f1(counts: FloatArray) -> FloatArray:
+    """Return F1 from true positives, false positives and false negatives, and 0 if all are zero."""
+    right, errors = 2 * counts[0], counts[1] + counts[2]
+    return np.asarray(right / np.maximum(right + errors, 1))

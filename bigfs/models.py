@@ -1,0 +1,178 @@
+"""The linear models that judge a selection: fitted on gathered columns, kept as plain arrays.
+
+    classes       linear SVM
+    label sets    one linear SVM per label
+    real values   ridge regression on columns of unit variance
+
+A model is its arrays. scikit-learn's estimator is made of them again to predict, so a model that
+was saved predicts what it predicted before, to the last bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.linear_model import Ridge
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import LabelBinarizer, StandardScaler
+from sklearn.svm import LinearSVC
+
+from bigfs import engine
+from bigfs.matrix import Block, Matrix
+from bigfs.splits import labeled_rows, target_kind
+from bigfs.types import AnyArray, FloatArray, IntArray
+
+
+class LinearModel(NamedTuple):
+    """A fitted linear model of m columns.
+
+    Attributes
+    ----------
+    kind : {"class", "multilabel", "real"}
+        Kind of the target.
+    classes : ndarray of int of shape (n_classes,)
+        Codes of the classes or labels. Empty for real targets.
+    coef : ndarray of shape (k, m)
+        Coefficients of each class, label or target. Two classes have one row.
+    intercept : ndarray of shape (k,)
+        Intercepts.
+    scale : ndarray of shape (m,)
+        Standard deviation of each column for real targets, else empty.
+    target_mean : ndarray of shape (1,)
+        Mean of the real targets, which R² compares with, else empty.
+    """
+
+    kind: str
+    classes: IntArray
+    coef: FloatArray
+    intercept: FloatArray
+    scale: FloatArray
+    target_mean: FloatArray
+
+    def decision(self, Z: Any) -> FloatArray:
+        """Return the decision values or the predicted values, (n,) or (n, k)."""
+        estimator = self.estimator()
+        if self.kind == "class":
+            return np.asarray(estimator.decision_function(Z))
+        if self.kind == "real":
+            return np.asarray(estimator.predict(Z.astype(np.float64)))
+        return np.column_stack([part.decision_function(Z) for part in estimator.estimators_])
+
+    def predict(self, Z: Any) -> Any:
+        """Return the predicted codes, values, or indicator of label sets (csr)."""
+        return self.answer(self.decision(Z))
+
+    def answer(self, decision: FloatArray) -> Any:
+        """Return the predictions that follow from decision values."""
+        if self.kind == "real":
+            return decision
+        if self.kind == "multilabel":
+            return sp.csr_array(decision > 0, dtype=np.int8)
+        best = (decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(axis=1)
+        return self.classes[best]
+
+    def estimator(self, class_names: AnyArray | None = None) -> Any:
+        """Return scikit-learn's fitted estimator of these arrays.
+
+        `class_names` holds the names of all codes, which take the place of the codes.
+        """
+        names = self.classes if class_names is None else class_names[self.classes]
+        if self.kind == "class":
+            return _fitted_svm(names, self.coef, self.intercept)
+        if self.kind == "multilabel":
+            labels = OneVsRestClassifier(_svm())
+            labels.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(
+                sp.csr_matrix(np.eye(len(names), dtype=np.int8))
+            )
+            labels.estimators_ = [
+                _fitted_svm(np.array([0, 1]), self.coef[[j]], self.intercept[[j]])
+                for j in range(len(names))
+            ]
+            labels.n_features_in_ = self.coef.shape[1]
+            return labels
+        scaler, ridge = StandardScaler(with_mean=False), Ridge()
+        scaler.mean_, scaler.var_, scaler.scale_ = None, self.scale**2, self.scale
+        ridge.coef_, ridge.intercept_ = self.coef[0], float(self.intercept[0])
+        scaler.n_features_in_ = ridge.n_features_in_ = len(self.scale)
+        return make_pipeline(scaler, ridge)
+
+
+def fit(Z: Any, y: Any) -> LinearModel:
+    """Fit a linear model to gathered columns. Rows without a target are left out.
+
+    Parameters
+    ----------
+    Z : csr_array or ndarray of shape (n, m)
+        The columns.
+    y : ndarray or sparse array
+        Class codes, real values or label sets.
+
+    Returns
+    -------
+    LinearModel
+        The fitted model.
+    """
+    is_labeled = labeled_rows(y)
+    if not is_labeled.all():
+        Z, y = Z[is_labeled], y[is_labeled]
+    kind, none = target_kind(y), np.empty(0)
+    if kind == "real":
+        pipeline = make_pipeline(StandardScaler(with_mean=False), Ridge())
+        scaler, ridge = pipeline.fit(Z.astype(np.float64), y)
+        coef, intercept = np.atleast_2d(ridge.coef_), np.atleast_1d(ridge.intercept_)
+        no_classes, mean = np.empty(0, dtype=np.int64), np.array([y.mean()])
+        return LinearModel(kind, no_classes, coef, intercept, scaler.scale_, mean)
+    if kind == "multilabel":
+        Y = sp.csc_array(y)
+        parts = [_fit_label(Z, Y[:, [j]].toarray().ravel() > 0) for j in range(Y.shape[1])]
+        coef, intercept = (np.concatenate(values) for values in zip(*parts, strict=True))
+        return LinearModel(kind, np.arange(Y.shape[1]), coef, intercept, none, none)
+    svm = _svm().fit(Z, y)
+    return LinearModel(kind, svm.classes_, svm.coef_, svm.intercept_, none, none)
+
+
+def fit_columns(X: Matrix, y: Any, index: IntArray) -> LinearModel:
+    """Fit a linear model to columns of a matrix, in one task."""
+    (model,) = engine.map_tiles(_gather_and_fit, [index], X, y, local=X.local)
+    return model
+
+
+def _gather_and_fit(index: IntArray, X: Matrix, y: Any) -> LinearModel:
+    return fit(X.columns(index).tocsr(), y)
+
+
+def predict_rows(X: Matrix, model: LinearModel, index: IntArray) -> Any:
+    """Predict the rows of a matrix, tile by tile, from the columns `index`."""
+    if X.row_tiles:
+        parts = X.map_rows(_predict_block, model, index, label="predict")
+    else:
+        parts = [model.predict(X.columns(index).tocsr())]
+    if model.kind == "multilabel":
+        return sp.vstack(parts, format="csr")
+    return np.concatenate(parts)
+
+
+def _predict_block(block: Block, start: int, stop: int, model: LinearModel, index: IntArray) -> Any:
+    return model.predict(sp.csr_array(block[:, index]))
+
+
+def _fit_label(Z: Any, y: AnyArray) -> tuple[FloatArray, FloatArray]:
+    """Fit one label. A label that all rows agree on needs no model."""
+    if 0 < np.count_nonzero(y) < len(y):
+        svm = _svm().fit(Z, y)
+        return svm.coef_, svm.intercept_
+    return np.zeros((1, Z.shape[1])), np.array([1.0 if y.all() else -1.0])
+
+
+def _svm() -> LinearSVC:
+    return LinearSVC(random_state=0, max_iter=10_000)
+
+
+def _fitted_svm(classes: AnyArray, coef: FloatArray, intercept: FloatArray) -> LinearSVC:
+    svm = _svm()
+    svm.classes_, svm.coef_, svm.intercept_ = classes, coef, intercept
+    svm.n_features_in_, svm.n_iter_ = coef.shape[1], 0
+    return svm

@@ -1,0 +1,55 @@
+"""Export the model of a run to scikit-learn, in skops' format. Loading it runs no code."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zipfile
+from pathlib import Path
+
+from storage.ownership import in_the_way
+from storage.replacing import replacing
+from storage.runs import Run
+
+
+def export(run: str | Path, out: str | Path) -> Path:
+    """Write the model of a run as a scikit-learn pipeline in skops' format.
+
+    Parameters
+    ----------
+    run : str or Path
+        A run's directory.
+    out : str or Path
+        The file to write; `.skops` is added if missing. It is replaced only if it is such a file.
+
+    Returns
+    -------
+    Path
+        The file. ``skops.io.load`` reads it where scikit-learn and skops are installed.
+
+    Raises
+    ------
+    RunError
+        The run has no model.
+    ValueError
+        skops is not installed, the columns are hashed, or `out` is another file.
+    """
+    try:
+        from skops import io
+    except ImportError as error:
+        raise ValueError(
+            "exporting needs skops, which is not installed: pip install 'bigfs[export]'"
+        ) from error
+    file = Path(out) if str(out).endswith(".skops") else Path(f"{out}.skops")
+    if os.path.lexists(file) and not _is_exported(file):
+        raise in_the_way(file)
+    pipeline = Run.open(run).model().to_sklearn()
+    with replacing(file) as part:
+        io.dump(pipeline, part)
+    return file
+
+
+def _is_exported(file: Path) -> bool:
+    with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(file) as archive:
+        return "schema.json" in archive.namelist()
+    return False

@@ -1,0 +1,319 @@
+"""Fit the model of a run, and predict stores and sources with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+import storage
+from bigfs import engine
+from bigfs.evaluation import score_predictions
+from bigfs.models import LinearModel, fit_columns, predict_rows
+from bigfs.splits import labeled_rows
+from bigfs.types import AnyArray, IntArray
+from storage import sheets
+from storage.corpus import Corpus
+from storage.errors import SourceError
+from storage.format import manifest
+from storage.models import Model, TextUnits
+from storage.ownership import in_the_way
+from storage.replacing import replacing
+from storage.runs import Run
+from storage.sources import find
+from storage.sources.base import Document, MatrixSource, TextSource
+from storage.staging import build
+from storage.staging.scratch import Spill, open_array, save
+from storage.staging.vectorize import Vocabulary, count, weigh
+from storage.staging.weighting import Weighting
+
+HEADER = ("sample", "prediction")
+
+
+class Predictions(NamedTuple):
+    """What `predict` wrote: the file, the number of rows, and the scores where they have labels."""
+
+    file: Path
+    rows: int
+    scores: dict[str, float]
+
+
+# --- the model of a corpus ------------------------------------------------------------------------
+
+
+def fit_model(corpus: Any, train: Any, selected: IntArray) -> Model:
+    """Fit the linear model on the selected columns of the training samples.
+
+    Parameters
+    ----------
+    corpus : storage.corpus.CorpusView
+        The whole corpus.
+    train : storage.corpus.CorpusView
+        Its training part.
+    selected : ndarray of shape (m,)
+        The selected features.
+
+    Returns
+    -------
+    Model
+        The model that the evaluation scores with these features.
+    """
+    columns = np.sort(selected)
+    return Model(
+        linear=fit_columns(train.X, train.y, columns),
+        columns=columns,
+        names=[str(name) for name in corpus.feature_names[columns]],
+        n_features=corpus.X.shape[1],
+        class_names=list(corpus.class_names),
+        text=_text_units(corpus),
+    )
+
+
+def _text_units(corpus: Any) -> TextUnits | None:
+    """Return the vocabulary and the idf of a corpus of text."""
+    if not isinstance(corpus, Corpus) or "min_df" not in corpus.manifest.settings:
+        return None
+    settings = {k: v for k, v in corpus.manifest.settings.items() if k != "tile_rows"}
+    terms = None
+    if corpus.manifest.named[1]:
+        lines = "".join(f"{term}\n" for term in corpus.feature_names[:])
+        terms = lines.encode("utf-8", "surrogatepass")
+    return TextUnits(settings, terms, corpus.store.read("var/idf"))
+
+
+# --- predict --------------------------------------------------------------------------------------
+
+
+def predict(
+    run: str | Path,
+    data: str,
+    out: str | Path,
+    *,
+    part: str | None = None,
+    format: str | None = None,
+    memory_limit: int | str | None = None,
+) -> Predictions:
+    """Predict the samples of a store or a source with the model of a run.
+
+    Parameters
+    ----------
+    run : str or Path
+        A run's directory.
+    data : str
+        A store, or a source, which is read in pieces and not staged.
+    out : str or Path
+        The CSV file to write, with a row per sample. One that this function wrote is replaced.
+    part : {"train", "test"} or None, default=None
+        Predict only this part of a store.
+    format : str or None, default=None
+        Format of a source. None guesses it.
+    memory_limit : int, str or None, default=None
+        Memory of one process that reads a source, as in `storage.stage`.
+
+    Returns
+    -------
+    Predictions
+        The file, the number of samples, and the scores if a store has their targets.
+
+    Raises
+    ------
+    RunError
+        The run has no model.
+    SourceError
+        The source is broken, or it is text and the model is not, or the other way round.
+    ValueError
+        The data do not have the features of the model, or `out` is another file.
+    """
+    model, file = Run.open(run).model(), Path(out)
+    _require_table(file)
+    if manifest.exists(manifest.absolute(data)) or _is_anndata_store(data):
+        corpus = storage.open(data)
+        corpus = corpus if part is None else corpus.part(part)
+        index = _columns_in(model, corpus, str(run))
+        predicted = predict_rows(corpus.X, model.linear, index)
+        scores = _scores(model, corpus, predicted)
+        names: Any = corpus.sample_names
+    else:
+        if part is not None:
+            raise ValueError(f"{data} is a source, and --part names a part of a store")
+        names, predicted, scores = *_predict_source(model, data, format, memory_limit), {}
+    _write(file, names, _texts(model, predicted))
+    return Predictions(file, len(names), scores)
+
+
+def _is_anndata_store(data: str) -> bool:
+    from storage import anndata_view
+
+    return os.path.isdir(data) and anndata_view.is_anndata(data)
+
+
+def _columns_in(model: Model, corpus: Any, run: str) -> IntArray:
+    """Return where the columns of the model lie in a corpus: at the same place, or by name."""
+    d, columns = corpus.X.shape[1], model.columns
+    if columns.max() < d and list(corpus.feature_names[columns]) == model.names:
+        return columns
+    if model.text is not None:
+        raise ValueError(
+            f"{corpus.uri} does not have the vocabulary of {run}: predict from the texts "
+            f"themselves, bigfs predict {run} SOURCE OUT"
+        )
+    return _by_name(model, corpus.feature_names[:], str(corpus.uri))
+
+
+def _by_name(model: Model, names: Sequence[str], place: str) -> IntArray:
+    position = {str(name): j for j, name in enumerate(names)}
+    missing = [name for name in model.names if name not in position]
+    if missing:
+        raise ValueError(
+            f"{place} lacks {len(missing)} of the {len(model.names)} features of the model, such "
+            f"as {missing[0]}"
+        )
+    return np.array([position[name] for name in model.names], dtype=np.int64)
+
+
+def _scores(model: Model, corpus: Any, predicted: Any) -> dict[str, float]:
+    """Return the scores of predictions, if the corpus has targets of the model's classes."""
+    y, linear = corpus.y, model.linear
+    if not labeled_rows(y).any() or corpus.spec["target"] != linear.kind:
+        return {}
+    if linear.kind != "real" and list(corpus.class_names) != model.class_names:
+        return {}
+    return score_predictions(linear, predicted, y)
+
+
+# --- a source, in pieces --------------------------------------------------------------------------
+
+
+def _predict_source(
+    model: Model, data: str, format: str | None, memory_limit: int | str | None
+) -> tuple[AnyArray, Any]:
+    """Return the names and the predictions of the samples of a source."""
+    source = find(data, format=format)
+    room = build.working_memory("predicting", source, memory_limit)
+    is_text = isinstance(source, TextSource)
+    if is_text != (model.text is not None):
+        new, old = ("text", "a matrix") if is_text else ("a matrix", "text")
+        raise SourceError(f"{data} is {new}, but the model was made of {old}")
+    with tempfile.TemporaryDirectory(prefix="bigfs-predict-") as folder:
+        scratch = Path(folder)
+        with engine.limit_memory(room):
+            ready = source.unpacked(scratch).limited(room)
+        if model.text is not None:
+            assert isinstance(ready, TextSource)
+            parts = _predict_texts(model.text, model.linear, model.columns, ready, scratch, room)
+        else:
+            assert isinstance(ready, MatrixSource)
+            index = model.columns
+            if ready.feature_names is None and (ready.n_features or 0) > model.n_features:
+                raise SourceError(
+                    f"{data} has {ready.n_features} columns, but the model was made of "
+                    f"{model.n_features}"
+                )
+            if ready.feature_names is not None:
+                index = _by_name(model, ready.feature_names, data)
+            pieces = ready.pieces(min(build.MATRIX_PIECE, room // ready.expansion))
+            parts = engine.map_tiles(
+                _predict_piece, pieces, ready, model.linear, index, label="predict"
+            )
+        if not parts:
+            raise SourceError(f"{data} holds no samples")
+        return _joined([names for names, _ in parts]), _joined([values for _, values in parts])
+
+
+def _predict_piece(
+    piece: Any, source: MatrixSource, linear: LinearModel, index: IntArray
+) -> tuple[Any, Any]:
+    rows = source.read(piece)
+    X = rows.X.astype(np.float32)
+    if index.max(initial=-1) >= X.shape[1]:
+        X.resize(X.shape[0], int(index.max()) + 1)  # a piece is as wide as its widest row
+    return rows.names if rows.names is not None else X.shape[0], linear.predict(X[:, index])
+
+
+def _predict_texts(
+    text: TextUnits,
+    linear: LinearModel,
+    columns: IntArray,
+    source: TextSource,
+    scratch: Path,
+    room: int,
+) -> list[tuple[Any, Any]]:
+    """Count and weigh documents with the vocabulary and the idf of the model, and predict them."""
+    path = str(scratch / "vocabulary")
+    save(path, idf=text.idf)
+    if text.terms is not None:
+        Path(f"{path}.terms").write_bytes(text.terms)
+    weighting = Weighting.from_settings(text.settings)
+    source = source.enlarged(weighting.growth)
+    pieces = source.pieces(min(build.TEXT_PIECE, room // source.expansion))
+    vocabulary = Vocabulary(len(text.idf), f"{path}.terms" if text.terms else None, path)
+    spills = weigh(
+        count(_Unlabeled(source), pieces, weighting, scratch), vocabulary, weighting.sublinear_tf
+    )
+    return engine.map_tiles(_predict_spill, spills, linear, columns, len(text.idf), label="predict")
+
+
+class _Unlabeled:
+    """The documents of a source in their order, without labels and splits."""
+
+    def __init__(self, source: TextSource) -> None:
+        self.source = source
+
+    def read(self, piece: Any) -> Iterator[Document]:
+        for document in self.source.read(piece):
+            yield document._replace(label=None, split=None)
+
+
+def _predict_spill(
+    block: Spill, linear: LinearModel, columns: IntArray, d: int
+) -> tuple[AnyArray, Any]:
+    indptr = np.concatenate([[0], np.cumsum(open_array(block.path, "lengths"))])
+    data, indices = open_array(block.path, "data"), open_array(block.path, "indices")
+    X = sp.csr_array((np.array(data), np.array(indices), indptr), shape=(block.rows, d))
+    return np.array(open_array(block.path, "names")), linear.predict(X[:, columns])
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Join the names or the predictions of the pieces. Nameless samples are numbered."""
+    if isinstance(parts[0], int):
+        return np.arange(sum(parts)).astype(np.str_)
+    if sp.issparse(parts[0]):
+        return sp.vstack(parts, format="csr")
+    return np.concatenate(parts)
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def _texts(model: Model, predicted: Any) -> list[Any]:
+    """Return the cells of the predictions. The labels of a set are joined by commas."""
+    if model.linear.kind != "multilabel":
+        return list(model.named(predicted).tolist())
+    names = model.class_names
+    return [
+        ",".join(names[j] for j in predicted.indices[a:b])
+        for a, b in zip(predicted.indptr, predicted.indptr[1:], strict=False)
+    ]
+
+
+def _write(file: Path, names: Any, predicted: list[Any]) -> None:
+    """Write the table. A sample without a name has its number."""
+    texts = [name or str(i) for i, name in enumerate(np.asarray(names).tolist())]
+    with replacing(file) as part:
+        sheets.write(part, HEADER, zip(texts, predicted, strict=True))
+
+
+def _require_table(file: Path) -> None:
+    """Check that the file is missing or is a table of predictions."""
+    if os.path.lexists(file):
+        first = b""
+        with contextlib.suppress(OSError), file.open("rb") as stream:
+            first = stream.readline(80)
+        if first.strip() != ",".join(HEADER).encode():
+            raise in_the_way(file)
