@@ -7,14 +7,16 @@ too much, one fold is held out and the features are selected once more without i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigfs.evaluation import is_non_negative
-from bigfs.metrics import DEFAULT_METRICS
+from bigfs.metrics import require_metrics
 from bigfs.selectors.registry import Method
 from bigfs.splits import Split, labeled_rows, stratified_folds, target_kind, testable_rows, varies
+from flows.selection import require_target
 
 FOLDS = 5
 # passes over the stored values that one selection takes, roughly, if its work does not grow with
@@ -37,7 +39,9 @@ class Plan(NamedTuple):
     measured: dict[str, Any]
 
 
-def make_plan(corpus: Any, train: Any, method: Method, folds: int = FOLDS) -> Plan:
+def make_plan(
+    corpus: Any, train: Any, method: Method, folds: int = FOLDS, metrics: Sequence[str] = ()
+) -> Plan:
     """Decide which samples a run is scored on.
 
     Parameters
@@ -51,6 +55,8 @@ def make_plan(corpus: Any, train: Any, method: Method, folds: int = FOLDS) -> Pl
         prediction, so the same corpus is always measured in the same way.
     folds : int, default=5
         Number of folds for a corpus without test samples.
+    metrics : sequence of str, default=()
+        The metrics, without any those of the kind of target.
 
     Returns
     -------
@@ -59,7 +65,10 @@ def make_plan(corpus: Any, train: Any, method: Method, folds: int = FOLDS) -> Pl
         `measured["why"]` gives the reason.
     """
     kind, labeled, testable = target_kind(train.y), labeled_rows(train.y), testable_rows(train.y)
-    measured: dict[str, Any] = {"metrics": list(DEFAULT_METRICS[kind]), "model": MODELS[kind]}
+    measured: dict[str, Any] = {
+        "metrics": list(require_metrics(kind, metrics)),
+        "model": MODELS[kind],
+    }
     if not varies(train.y, np.flatnonzero(labeled)):
         return Plan([], {"how": "not", "why": "there are no labels, or all labels are equal"})
     if corpus.has_test_half:
@@ -87,6 +96,32 @@ def make_plan(corpus: Any, train: Any, method: Method, folds: int = FOLDS) -> Pl
         [held_out],
         measured | {"how": "held-out share", "share": sizes["test"] / train.X.shape[0]} | sizes,
     )
+
+
+def require_choices(
+    corpus: Any,
+    features: int,
+    *,
+    metrics: Sequence[str] = (),
+    sizes: Sequence[int] | None = None,
+    baselines: Sequence[str] | None = None,
+) -> None:
+    """Refuse choices of the scoring that do not suit a corpus, before any work.
+
+    Raises
+    ------
+    ValueError
+        A metric or a method does not suit the kind of target, or a size is above the number of
+        features selected.
+    """
+    if metrics:
+        require_metrics(corpus.spec["target"] or "class", metrics)
+    if sizes and max(sizes) > features:
+        raise ValueError(
+            f"--sizes must be at most {features}, the number of features selected; got {max(sizes)}"
+        )
+    for name in baselines or ():
+        require_target(corpus, name)
 
 
 def _has_targets(y: Any) -> bool:
@@ -130,7 +165,7 @@ def describe(measured: dict[str, Any], baselines: tuple[str, ...]) -> str:
             f"The method stopped before it reached its tolerance in "
             f"{measured['not_converged']} of the selections."
         )
-    if not baselines:
+    if not baselines and measured["model"] != MODELS["class"]:
         parts.append(
             "There are no baselines, because ANOVA, Fisher and χ² need one class per sample."
         )

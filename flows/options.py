@@ -1,4 +1,4 @@
-"""Options of the staging and of the Dask cluster, for Prefect's form and the command line."""
+"""Options of staging, scoring and the Dask cluster, for Prefect's form and the command line."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from bigfs.engine.clusters import cluster, require_size
+from bigfs.synonyms import canonical_name
 
 
 def count_or_share(value: int | float | str) -> int | float:
@@ -106,6 +107,97 @@ class Staging(BaseModel):
         """Every text among the options that may be the path of a file."""
         named = [self.stop_words, *(self.model_extra or {}).values()]
         return [value for value in named if isinstance(value, str) and value != "english"]
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _metrics(text: str | None) -> str | None:
+    if text is not None:
+        from bigfs.metrics import METRICS  # loads scikit-learn, as the methods do
+
+        known = dict.fromkeys(name for names in METRICS.values() for name in names)
+        _require_known(_words(text), list(known), "metric")
+    return text
+
+
+def _methods(text: str | None) -> str | None:
+    if text is not None:
+        from bigfs.selectors.registry import METHODS
+
+        names = [canonical_name(word) for word in _words(text)]
+        _require_known(names, list(METHODS), "method")
+        if {"anova", "fisher"} <= set(names):
+            raise ValueError("anova and fisher rank features alike: compare with one of them")
+    return text
+
+
+def _require_known(names: list[str], known: list[str], what: str) -> None:
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise ValueError(
+            f"unknown {what} {unknown[0] if unknown else ''!r}; the {what}s are {', '.join(known)}"
+        )
+
+
+def _counts(text: str | None) -> str | None:
+    words = [] if text is None else _words(text)
+    if text is not None and (not words or not all(w.isdigit() and int(w) > 0 for w in words)):
+        raise ValueError(
+            f"sizes must be whole numbers of at least 1, separated by commas, such as 20,50,100; "
+            f"got {text!r}"
+        )
+    return text
+
+
+class Scoring(BaseModel):
+    """Options for scoring the selection."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    metric: Annotated[
+        str | None,
+        Field(
+            description="metrics, separated by commas, the first of which is drawn (default: "
+            "accuracy; micro_f1,macro_f1 for several labels per sample; r2 for real targets)"
+        ),
+        AfterValidator(_metrics),
+    ] = None
+    sizes: Annotated[
+        str | None,
+        Field(
+            description="numbers of features on the curve, separated by commas (default: 10, 20, "
+            "50 and 100 % of the features selected)"
+        ),
+        AfterValidator(_counts),
+    ] = None
+    against: Annotated[
+        str | None,
+        Field(
+            description="methods to compare with, separated by commas (default: anova and, "
+            "without negative features, chi2)"
+        ),
+        AfterValidator(_methods),
+    ] = None
+
+    def choices(self) -> dict[str, Any]:
+        """Return what differs from the default, as `flows.stages.evaluate` takes it.
+
+        Returns
+        -------
+        dict
+            "metrics", "sizes" and "baselines", as far as they are given.
+        """
+        given: dict[str, Any] = {}
+        if self.metric is not None:
+            given["metrics"] = _words(self.metric)
+        if self.sizes is not None:
+            given["sizes"] = sorted({int(word) for word in _words(self.sizes)})
+        if self.against is not None:
+            names = map(canonical_name, _words(self.against))
+            given["baselines"] = list(dict.fromkeys(names))
+        return given
 
 
 def _size(memory_limit: str) -> str:

@@ -19,10 +19,10 @@ from prefect.artifacts import create_link_artifact
 from prefect.states import Completed, State
 
 import storage
+from flows import evaluation, reuse, selection, stages, tasks
 from flows import parameters as form
-from flows import reuse, selection, stages, tasks
 from flows.locks import AlreadyRunning, exclusive
-from flows.options import Engine, Staging
+from flows.options import Engine, Scoring, Staging
 from flows.serve_limits import require_allowed
 from storage.corpus import require_staged
 from storage.runs import Run, RunError, recover, require_out
@@ -42,6 +42,7 @@ def pipeline(
     overlap: form.Overlap = "wait",
     fresh: form.Fresh = False,
     timeout: form.Timeout = tasks.DAY,
+    scoring: Scoring | None = None,
 ) -> "str | State[str]":
     """Select features of a corpus and report on them.
 
@@ -72,6 +73,8 @@ def pipeline(
         Whether to select, evaluate and report again even if the result exists.
     timeout : float, default=86400
         Seconds that one stage may take.
+    scoring : Scoring or None, default=None
+        Metrics, sizes and rivals of the score. None takes those of the kind of target.
 
     Returns
     -------
@@ -83,12 +86,13 @@ def pipeline(
     flows.sweep.sweep : Compare methods, numbers of features and parameters.
     """
     settings, engine = settings or Staging(), engine or Engine()
+    choices = (scoring or Scoring()).choices()
     run_dir = out or reuse.default_out(source, method, features)
     require_allowed(engine, source, store, out, *settings.files)
     selection.require_parameters(method, features, parameters or {})
     require_out(run_dir)
     store_plan = plan_store(source, store, settings)
-    options = tasks.TaskOptions(fresh, timeout, engine.staging_memory)
+    options = tasks.TaskOptions(fresh, timeout, engine.staging_memory, choices)
     with skip_if_busy(), exclusive_on_cluster([store_plan.uri, run_dir], overlap, engine):
         earlier = [start_up(), stage_cached(store_plan, source, settings, options)]
         return run_stages(
@@ -131,18 +135,19 @@ def select(
     overlap: form.Overlap = "wait",
     fresh: form.Fresh = False,
     timeout: form.Timeout = tasks.DAY,
+    scoring: Scoring | None = None,
 ) -> "str | State[str]":
     """Select features of an existing store, evaluate them and write the report.
 
     Returns the run's directory.
     """
-    engine = engine or Engine()
+    engine, choices = engine or Engine(), (scoring or Scoring()).choices()
     require_allowed(engine, store, out)
     corpus = require_staged(storage.open(store))
     selection.selector_for(corpus, method, features, parameters or {})
     require_out(out)
     with skip_if_busy(), exclusive_on_cluster([corpus.uri, out], overlap, engine):
-        options = tasks.TaskOptions(fresh, timeout, engine.staging_memory)
+        options = tasks.TaskOptions(fresh, timeout, engine.staging_memory, choices)
         return run_stages(
             corpus.uri, corpus.manifest.key, out, method, features, parameters or {}, [], options
         )
@@ -151,17 +156,20 @@ def select(
 
 @flow(name="evaluate", flow_run_name="evaluate {run}")
 def evaluate(
-    run: form.RunDirectory, engine: Engine | None = None, timeout: form.Timeout = tasks.DAY
+    run: form.RunDirectory,
+    engine: Engine | None = None,
+    timeout: form.Timeout = tasks.DAY,
+    scoring: Scoring | None = None,
 ) -> str:
     """Evaluate a run again and rewrite its report. Returns the run's directory."""
-    engine = engine or Engine()
+    engine, choices = engine or Engine(), (scoring or Scoring()).choices()
     require_allowed(engine, run)
     key = Run.open(run).metadata.get("key")
     if key is None:
         raise RunError(f"no flow wrote {run}: use `bigfs evaluate {run}`")
     options = tasks.TaskOptions(True, timeout, engine.staging_memory)
     with exclusive_on_cluster([run], "wait", engine):
-        tasks.run_cached(tasks.evaluate, False, options, run, key)
+        tasks.run_cached(tasks.evaluate, False, options, run, key, choices)
         return tasks.run_cached(tasks.report, False, options, run, key)
 
 
@@ -248,8 +256,12 @@ def run_stages(
     key = reuse.content_key(content, store, out, method, features, parameters)
     run = reuse.find_run(out, key)
     about = {} if run is None else run.metadata
-    complete = run is not None and reuse.is_whole(run)
-    selection.selector_for(storage.open(store), method, features, parameters)
+    scoring = dict(options.scoring)
+    is_scored = run is not None and reuse.is_scored(run, scoring)
+    complete = run is not None and reuse.is_whole(run) and is_scored
+    corpus = storage.open(store)
+    selection.selector_for(corpus, method, features, parameters)
+    evaluation.require_choices(corpus, features, **scoring)
     # the graph lies beside the store and serves every run
     if selection.get_method(method).graph and (options.fresh or "status" not in about):
         earlier = [
@@ -268,7 +280,7 @@ def run_stages(
         key,
         list(earlier),
     )
-    tasks.run_cached(tasks.evaluate, "curves" in about, options, out, key)
+    tasks.run_cached(tasks.evaluate, is_scored, options, out, key, scoring)
     return tasks.run_cached(tasks.report, complete, options, out, key)
 
 

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ def is_done(
     features: int,
     parameters: dict[str, Any],
     settings: dict[str, Any],
+    scoring: Mapping[str, Any] | None = None,
 ) -> bool:
     """Return whether the run at `out` is finished, and of this source and these choices.
 
@@ -55,13 +57,18 @@ def is_done(
     if not is_staged(plan):
         return False
     found = find_run(out, content_key(plan.key, plan.uri, out, method, features, parameters))
-    return found is not None and is_whole(found)
+    return found is not None and is_whole(found) and is_scored(found, scoring or {})
 
 
 def is_whole(run: Run) -> bool:
     """Return whether a run is finished and has its scores and its report."""
     has_report = (run.path / "report.html").exists()
     return run.path == run.final and "curves" in run.metadata and has_report
+
+
+def is_scored(run: Run, scoring: Mapping[str, Any]) -> bool:
+    """Return whether a run has its curves, by these choices of the scoring."""
+    return "curves" in run.metadata and run.metadata.get("scoring", {}) == dict(scoring)
 
 
 def find_run(out: str, key: str) -> Run | None:

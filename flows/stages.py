@@ -160,7 +160,12 @@ def _write_selection(run: Run, selector: Any, method: str, features: int, corpus
 
 
 def evaluate(
-    run: Run, *, baselines: Sequence[str] | None = None, folds: int = evaluation.FOLDS
+    run: Run,
+    *,
+    baselines: Sequence[str] | None = None,
+    metrics: Sequence[str] = (),
+    sizes: Sequence[int] | None = None,
+    folds: int = evaluation.FOLDS,
 ) -> list[Point]:
     """Score a run, simple baselines and all features on samples that did not select features.
 
@@ -174,6 +179,10 @@ def evaluate(
         A run with a selection.
     baselines : sequence of str, optional
         Methods to compare with. The default is ANOVA and, if no feature is negative, χ².
+    metrics : sequence of str, default=()
+        Metrics of `bigfs.metrics`. Without any, they are those of the kind of target.
+    sizes : sequence of int, optional
+        Numbers of features on the curves, beside that of the run. The default is `SHARES` of it.
     folds : int, default=5
         Number of folds for a corpus without test samples.
 
@@ -185,48 +194,71 @@ def evaluate(
     with abandon_on_error(run), time_stage("evaluate") as record:
         corpus = storage.open(run.metadata["parameters"]["store"])
         train, request = selection.training_part(corpus), run.metadata["parameters"]
-        plan = evaluation.make_plan(corpus, train, selection.get_method(request["method"]), folds)
+        evaluation.require_choices(
+            corpus, len(run.selected), metrics=metrics, sizes=sizes, baselines=baselines
+        )
+        method = selection.get_method(request["method"])
+        plan = evaluation.make_plan(corpus, train, method, folds, metrics)
         names = (
             evaluation.default_baselines(train, request["method"])
             if baselines is None
             else tuple(baselines)
         )
-        points = _points(run, corpus, train, plan, names) if plan.splits else []
+        points = _points(run, corpus, train, plan, names, sizes) if plan.splits else []
         model = predict.fit_model(corpus, train, run.selected) if points else None
         figures: dict[str, Any] = {
             "measured": plan.measured,
             "evaluation": evaluation.describe(plan.measured, names),
         }
         figures["profile"] = _profile(run, corpus) if points and corpus.class_names else []
-    metrics = plan.measured.get("metrics", ["accuracy"])
+    measured = plan.measured.get("metrics", ["accuracy"])
     curves = [
-        {"method": p.method, "n_features": p.n_features, **{key: p.scores[key] for key in metrics}}
+        {"method": p.method, "n_features": p.n_features, **{key: p.scores[key] for key in measured}}
         for p in points
     ]
-    header = ["method", "n_features", *metrics]
+    header = ["method", "n_features", *measured]
     with abandon_on_error(run), run.transaction():
         if model is not None:
             run.write_model(model)
         run.write_table("curves.csv", header, [list(point.values()) for point in curves])
-        run.update_metadata(curves=curves, stages=[*run.metadata["stages"], record], **figures)
+        run.update_metadata(
+            curves=curves,
+            stages=[*run.metadata["stages"], record],
+            scoring=scoring_choices(metrics, sizes, baselines),
+            **figures,
+        )
     return points
 
 
+def scoring_choices(
+    metrics: Sequence[str], sizes: Sequence[int] | None, baselines: Sequence[str] | None
+) -> dict[str, Any]:
+    """Return what was chosen, in the form of `flows.options.Scoring.choices`."""
+    choices = {"metrics": metrics or None, "sizes": sizes, "baselines": baselines}
+    return {name: list(value) for name, value in choices.items() if value is not None}
+
+
 def _points(
-    run: Run, corpus: Any, train: Any, plan: evaluation.Plan, names: Sequence[str]
+    run: Run,
+    corpus: Any,
+    train: Any,
+    plan: evaluation.Plan,
+    names: Sequence[str],
+    sizes: Sequence[int] | None,
 ) -> list[Point]:
     """Return the points of the curves.
 
     `plan.measured` gets the number of selections that did not converge.
     """
     request, m = run.metadata["parameters"], len(run.selected)
-    counts = sorted({max(1, round(share * m)) for share in SHARES})
+    counts = sorted({m, *(sizes or (max(1, round(share * m)) for share in SHARES))})
     with_all = fits_in_memory(train.X)
     identity = [
         request,
         corpus.spec["content"],
         plan.measured,
         list(names),
+        counts,
         with_all,
         source_hash(),
     ]
@@ -243,7 +275,11 @@ def _points(
         return {name: {k: index[:k] for k in counts} for name, index in best.items()}
 
     points, plan.measured["not_converged"] = measure(
-        plan.splits, rank, with_all=with_all, checkpoint=run.checkpoint(*identity)
+        plan.splits,
+        rank,
+        with_all=with_all,
+        with_auc="auc" in plan.measured["metrics"],
+        checkpoint=run.checkpoint(*identity),
     )
     return points
 
@@ -260,13 +296,15 @@ def report(run: Run) -> None:
         write_report(run, corpus_facts(storage.open(run.metadata["parameters"]["store"])))
 
 
-def evaluate_again(path: str) -> Path:
+def evaluate_again(path: str, scoring: dict[str, Any] | None = None) -> Path:
     """Write curves, figures and report of a finished run anew: all of them, or none if one fails.
 
     Parameters
     ----------
     path : str
         The run's directory.
+    scoring : dict, optional
+        Choices of `flows.options.Scoring`, which `evaluate` takes.
 
     Returns
     -------
@@ -275,7 +313,7 @@ def evaluate_again(path: str) -> Path:
     """
     run = Run.open(path)
     with run.transaction():
-        evaluate(run)
+        evaluate(run, **(scoring or {}))
         report(run)
     return run.finish()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from prefect import get_run_logger, runtime, task
@@ -99,10 +100,10 @@ def select(
 
 
 @task(name="evaluate", tags=["bigfs"], **TASK_DEFAULTS)
-def evaluate(out: str, key: str) -> str:
+def evaluate(out: str, key: str, scoring: dict[str, Any]) -> str:
     run = _require_run(out, key)
     with artifacts.progress("evaluate"):
-        stages.evaluate(run)
+        stages.evaluate(run, **scoring)
     artifacts.show_curves(run)
     return out
 
@@ -124,6 +125,7 @@ class TaskOptions(NamedTuple):
     fresh: bool  # repeat finished work
     timeout: float  # seconds per stage
     memory_limit: str | None  # per staging task
+    scoring: Mapping[str, Any] = MappingProxyType({})  # choices of `flows.options.Scoring`
 
 
 def run_cached(

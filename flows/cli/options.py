@@ -13,7 +13,7 @@ import typer
 from pydantic import BaseModel, ValidationError
 
 from bigfs.synonyms import canonical_name
-from flows.options import Engine, Staging, count_or_share
+from flows.options import Engine, Scoring, Staging, count_or_share
 
 
 def parse_parameters(pairs: list[str] | None) -> dict[str, Any]:
@@ -75,12 +75,12 @@ Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
 
 
 def expand_model_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the `Staging` and `Engine` parameters of a command by one option per field."""
+    """Replace the groups of options among the parameters of a command by one option per field."""
     signature = inspect.signature(command, eval_str=True)
     groups = {
         name: p.annotation
         for name, p in signature.parameters.items()
-        if p.annotation in (Staging, Engine)
+        if p.annotation in (Staging, Scoring, Engine)
     }
 
     @functools.wraps(command)

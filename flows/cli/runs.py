@@ -30,7 +30,7 @@ from flows.cli.output import (
     state,
 )
 from flows.cli.servers import quiet_prefect
-from flows.options import Engine, Staging
+from flows.options import Engine, Scoring, Staging
 
 
 @expand_model_options
@@ -50,6 +50,7 @@ def run(
     ] = False,
     *,
     staging: Staging,
+    scoring: Scoring,
     engine: Engine,
     as_json: Json = False,
 ) -> None:
@@ -61,7 +62,10 @@ def run(
     parameters, settings = parse_parameters(set_), staging.model_dump()
     run_dir = out or reuse.default_out(source, method, features)
     require_out(run_dir)
-    if not fresh and reuse.is_done(source, store, run_dir, method, features, parameters, settings):
+    choices = scoring.choices()
+    if not fresh and reuse.is_done(
+        source, store, run_dir, method, features, parameters, settings, choices
+    ):
         print_run(run_dir, as_json)
         print(f"bigfs: {run_dir} has this result already (--fresh repeats it)", file=sys.stderr)
         return
@@ -73,7 +77,9 @@ def run(
         from flows.pipeline import pipeline
 
         path = pipeline(
-            source, method, features, store, out, staging, parameters, engine, fresh=fresh
+            *(source, method, features, store, out, staging, parameters, engine),
+            fresh=fresh,
+            scoring=scoring,
         )
     print_run(str(path), as_json)
 
@@ -109,6 +115,7 @@ def select(
 def evaluate(
     run: Annotated[str, typer.Argument(help="a run's directory")],
     *,
+    scoring: Scoring,
     engine: Engine,
     as_json: Json = False,
 ) -> None:
@@ -121,7 +128,7 @@ def evaluate(
     storage.open(Run.open(run).metadata["parameters"]["store"])
     with lock_with_message(run), cluster_and_progress(engine, as_json):
         recover(run)
-        stages.evaluate_again(run)
+        stages.evaluate_again(run, scoring.choices())
     print_run(run, as_json)
 
 

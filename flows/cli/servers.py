@@ -24,7 +24,7 @@ from flows.cli.options import (
     parse_parameters,
 )
 from flows.files import private_folder
-from flows.options import Engine, Staging
+from flows.options import Engine, Scoring, Staging
 from flows.serve_limits import LIMITS_VARIABLE, ServeLimits
 
 
@@ -73,6 +73,7 @@ def serve(
     ] = 4200,
     *,
     staging: Staging,
+    scoring: Scoring,
     engine: Engine,
 ) -> None:
     """Repeat the whole job on a cron schedule until stopped."""
@@ -89,6 +90,7 @@ def serve(
         "parameters": parameters,
     }
     job |= {"settings": staging.model_dump(), "engine": engine.model_dump(), "overlap": overlap}
+    job |= {"scoring": scoring.model_dump()}
     from platformdirs import user_data_path
 
     paths = [path for path in (source, out, *staging.files) if path is not None]

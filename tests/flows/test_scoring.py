@@ -1,0 +1,130 @@
+"""The user's choice of metrics, sizes and rivals."""
+
+import json
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.svm import LinearSVC
+
+import storage
+from bigfs.result import ALL
+from flows import reuse, stages
+from flows.options import Scoring
+from storage.runs import Run
+from tests.helpers.commands import fails
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A store of three unbalanced classes with a test half."""
+    folder, rng = tmp_path_factory.mktemp("scoring"), np.random.default_rng(5)
+    y = rng.choice(3, 150, p=[0.7, 0.2, 0.1])
+    counts = rng.poisson(np.where(np.arange(20) // 4 == y[:, None], 1.5, 0.4))
+    records = (
+        {
+            "features": {str(j): int(v) for j, v in enumerate(row) if v},
+            "label": int(c),
+            "split": "test" if i % 3 == 0 else "train",
+        }
+        for i, (c, row) in enumerate(zip(y, counts, strict=True))
+    )
+    (folder / "c.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in records))
+    return storage.stage(folder / "c.jsonl", folder / "c.zarr")
+
+
+def scored(store, out, **choices):
+    run = stages.select(store, out, method="anova", features=8)
+    stages.evaluate(run, **choices)
+    stages.finish(run)
+    return run
+
+
+def sizes_of(run):
+    return [p["n_features"] for p in run.metadata["curves"] if p["method"] == "chi2"]
+
+
+def test_metrics_sizes_and_rivals_are_those_asked_for(store, tmp_path):
+    choices = Scoring(metric="balanced_accuracy,auc", sizes="3,5", against="chi2,gini").choices()
+    run = scored(store, tmp_path / "r", **choices)
+    points = {(p["method"], p["n_features"]): p for p in run.metadata["curves"]}
+    assert set(points) == {
+        *((method, m) for method in ("anova", "chi2", "gini") for m in (3, 5, 8)),
+        (ALL, 20),
+    }
+    for point in points.values():
+        assert set(point) == {"method", "n_features", "balanced_accuracy", "auc"}
+        assert 0.4 < point["auc"] <= 1
+    train, test = (storage.open(store).part(half) for half in ("train", "test"))
+    columns = np.sort(run.selected[:5])
+    svm = LinearSVC(random_state=0, max_iter=10_000).fit(train.X.columns(columns), train.y)
+    expected = balanced_accuracy_score(test.y, svm.predict(test.X.columns(columns)))
+    assert points["anova", 5]["balanced_accuracy"] == pytest.approx(expected, rel=1e-12)
+    header = (tmp_path / "r" / "curves.csv").read_text().splitlines()[0]
+    assert header == "method,n_features,balanced_accuracy,auc"
+    assert "balanced accuracy / AUC" in (tmp_path / "r" / "report.html").read_text()
+
+
+def test_other_choices_are_another_result(store, tmp_path):
+    run = scored(store, tmp_path / "r")
+    assert reuse.is_scored(run, {})
+    assert not reuse.is_scored(run, {"sizes": [3]})
+    assert [p["n_features"] for p in run.metadata["curves"] if p["method"] == "chi2"] == [
+        1,
+        2,
+        4,
+        8,
+    ]
+    stages.evaluate_again(str(tmp_path / "r"), {"sizes": [3]})
+    again = Run.open(tmp_path / "r")
+    assert reuse.is_scored(again, {"sizes": [3]})
+    assert sizes_of(again) == [3, 8]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ({"metric": "rmse"}, "unknown metric 'rmse'; the metrics are accuracy, balanced_accuracy"),
+        ({"metric": ""}, "unknown metric ''"),
+        ({"sizes": "10,x"}, "sizes must be whole numbers of at least 1"),
+        ({"sizes": "0"}, "sizes must be whole numbers of at least 1"),
+        ({"against": "lasso"}, "unknown method 'lasso'; the methods are"),
+        ({"against": "f-classif,fisher"}, "anova and fisher rank features alike"),
+    ],
+)
+def test_bad_choices_are_refused_before_any_work(bigfs, words, text):
+    with pytest.raises(ValidationError, match=text.split(";")[0]):
+        Scoring(**words)
+    [(name, value)] = words.items()
+    fails(bigfs("run", "nowhere", f"--{name}", value), text)
+    fails(bigfs("evaluate", "nowhere", f"--{name}", value), text)
+
+
+@pytest.mark.parametrize(
+    ("choices", "text"),
+    [
+        ({"sizes": [9]}, "--sizes must be at most 8"),
+        ({"metrics": ["r2"]}, "r2 is no metric of one class per sample; these are accuracy"),
+        ({"baselines": ["sparge-cca", "nothing"]}, "unknown method 'nothing'"),
+    ],
+)
+def test_choices_that_do_not_suit_the_corpus_are_refused(store, tmp_path, choices, text):
+    run = stages.select(store, tmp_path / "r", method="anova", features=8)
+    with pytest.raises(ValueError, match=text):
+        stages.evaluate(run, **choices)
+
+
+def test_the_command_evaluates_again_with_other_choices(bigfs, store, tmp_path):
+    scored(store, tmp_path / "r")
+    status, out, _ = bigfs(
+        *("evaluate", "r", "--metric", "macro_f1", "--sizes", "2", "--against", "chi2"),
+        *("--workers", "0", "--json"),
+    )
+    curves = json.loads(out)["curves"]
+    assert status == 0
+    assert {(p["method"], p["n_features"]) for p in curves} == {
+        *((method, m) for method in ("anova", "chi2") for m in (2, 8)),
+        (ALL, 20),
+    }
+    assert all("macro_f1" in p and "accuracy" not in p for p in curves)
