@@ -1,5 +1,6 @@
 """Feature selection for data that does not fit in memory."""
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     )
 
 __version__ = "0.1.0"
+
+logging.getLogger("bigfs").addHandler(logging.NullHandler())  # silent until the user listens
 
 _MODULES = {"cluster": "engine", "Matrix": "matrix"}
 

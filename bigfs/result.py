@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -11,6 +12,8 @@ from enum import StrEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+
+from bigfs import cards
 
 State = TypeVar("State")
 Record = dict[str, float]
@@ -81,6 +84,10 @@ class NotConverged(UserWarning):
     """
 
 
+log = logging.getLogger(__name__)
+STOPS = ("gap", "violation", "error", "change")  # what loops drive to zero
+
+
 @dataclass(frozen=True)
 class Result(Generic[State]):
     """Hold the value that a solver returns, with its status and history.
@@ -122,6 +129,33 @@ class Result(Generic[State]):
     status: Status
     history: list[Record] = field(default_factory=list)
     stats: dict[str, Any] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        """Return a card for notebooks."""
+        return cards.card("Result", self.facts(), self.curve())
+
+    def facts(self) -> dict[str, Any]:
+        """Return the status, the last record and the counts.
+
+        Returns
+        -------
+        dict
+            Their values by name, for a card or a line of a log.
+        """
+        last = self.history[-1] if self.history else {}
+        counts = {name: value for name, value in self.stats.items() if np.isscalar(value)}
+        return {"status": str(self.status), "steps": len(self.history) or None, **last, **counts}
+
+    def curve(self) -> str:
+        """Draw the number that decides when to stop.
+
+        Returns
+        -------
+        str
+            Its curve over the steps as an SVG. Empty without one.
+        """
+        name = next((n for n in STOPS if self.history and n in self.history[-1]), None)
+        return cards.curve(name, [r[name] for r in self.history if name in r]) if name else ""
 
     @property
     def converged(self) -> bool:
@@ -248,12 +282,14 @@ def iterate(
             state = step(state)
             history.append(measure(state))
             status = _verdict(history[-1], stop, tol)
+            log.debug("%s, step %d: %s", name, len(history), history[-1])
             if callback is not None:
                 callback(name, history[-1])
             if checkpoint is not None and status is not Status.NOT_FINITE:
                 checkpoint.save(name, state, history)
     finally:
         _observer.reset(token)
+    log.info("%s: %s after %d steps", name, status, len(history))
     if status is not Status.CONVERGED:
         warnings.warn(
             f"{name} {status} ({_describe_gap(history, stop)}, tolerance {tol:.0e})",

@@ -8,6 +8,7 @@ on Dask.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ from flows.report import corpus_facts, write_report
 from flows.reuse import source_hash
 from storage.runs import Run
 
+log = logging.getLogger("bigfs.flows")
 SHARES = (0.1, 0.2, 0.5, 1.0)  # of the features request for: the points of an accuracy curve
 
 
@@ -39,6 +41,7 @@ def time_stage(stage: str) -> Iterator[dict[str, Any]]:
     began = time.perf_counter()
     yield record
     record |= {"seconds": time.perf_counter() - began, "peak_memory": process_memory()}
+    log.info("%s: %.1f s", stage, record["seconds"])
 
 
 def process_memory() -> dict[str, int]:

@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
-from typing import Any, Protocol, overload
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
+from bigfs.cards import card, shape_text
 from bigfs.matrix import ClassStats, Matrix, Stats
 from bigfs.types import AnyArray
 from storage.errors import StoreError
+from storage.feature_names import FeatureNames
 from storage.format import manifest as manifests
 from storage.format.manifest import Manifest, Segment
 from storage.tiles import ColumnTile, RowTile, StoreRef
+
+SHOWN = 8  # names of classes in a card
 
 
 class CorpusView(Protocol):
@@ -71,45 +75,6 @@ def require_staged(corpus: CorpusView) -> Corpus:
             f"store: bigfs stage {corpus.uri} STORE"
         )
     return corpus
-
-
-class FeatureNames(Sequence[str]):
-    """The d feature names, read as they are asked for, or the column numbers without names.
-
-    An integer index gives a str. A slice or an array of indices gives an array of str.
-    """
-
-    def __init__(self, store: StoreRef, size: int, named: bool) -> None:
-        self.store, self.size, self.named = store, size, named
-
-    def __len__(self) -> int:
-        return self.size
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice | AnyArray | Sequence[int]) -> Any: ...
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, int | np.integer):
-            if not -self.size <= index < self.size:
-                raise IndexError(f"feature {index} is out of range: there are {self.size}")
-            return str(self[np.array([int(index) % self.size])][0])
-        index = np.arange(self.size)[index] if isinstance(index, slice) else np.asarray(index)
-        index = np.flatnonzero(index) if index.dtype == bool else index
-        if not self.named:
-            return index.astype(np.str_).astype(object)
-        chunk = self.store.chunk("var/_index")
-        names = np.empty(len(index), dtype=object)
-        for c in np.unique(index // chunk):
-            here = np.flatnonzero(index // chunk == c)
-            block = self.store.read(
-                "var/_index", int(c) * chunk, min((int(c) + 1) * chunk, self.size)
-            )
-            names[here] = block[index[here] - c * chunk].astype(object)
-        return names
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
-        return np.asarray(self[:], dtype=dtype)
 
 
 class Corpus:
@@ -181,6 +146,30 @@ class Corpus:
     def __repr__(self) -> str:
         n, d = self.X.shape
         return f"<Corpus {self.uri}: {n} × {d}, {sum(s.nnz for s in self.segments)} non-zeros>"
+
+    def _repr_html_(self) -> str:
+        """Return a card for notebooks. It reads the names of the classes, and no sample."""
+        (n, d), nnz = self.X.shape, sum(s.nnz for s in self.segments)
+        rows = {
+            split: sum(s.stop - s.start for s in self.segments if s.split == split)
+            for split in self.splits
+        }
+        names = self.class_names
+        more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+        return card(
+            "Corpus",
+            {
+                "store": self.uri,
+                "source": self.manifest.source["uri"],
+                "shape": shape_text((n, d)),
+                "non-zeros": nnz,
+                "density": f"{nnz / max(n * d, 1):.3%}",
+                "target": self.manifest.target or "none",
+                "classes": f"{len(names):,}: {', '.join(names[:SHOWN])}{more}" if names else None,
+                "rows": ", ".join(f"{size:,} {split}" for split, size in rows.items()) or None,
+                "feature names": self.manifest.named[1],
+            },
+        )
 
     @property
     def splits(self) -> tuple[str, ...]:

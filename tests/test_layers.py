@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 # parts of a folder lie on different layers, its parts are named one by one.
 LAYERS: dict[str, list[set[str]]] = {
     "bigfs": [
-        {"types", "synonyms"},
+        {"types", "synonyms", "cards"},
         {"validation"},
         {"result", "linalg.prox", "engine"},
         {"tiles"},
@@ -31,7 +31,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"errors"},
         {"fingerprint", "disk", "ownership", "replacing", "sheets", "format"},
         {"catalogue", "checkpoints", "run_metadata", "tiles", "models"},
-        {"sources", "runs"},
+        {"sources", "runs", "feature_names"},
         {"staging", "corpus"},
         {"anndata_view"},
         {"opening"},

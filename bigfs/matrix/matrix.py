@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 import scipy.sparse as sp
 
+from bigfs.cards import card, shape_text
 from bigfs.matrix import construction, gathering
 from bigfs.matrix.products import Transposed, times
 from bigfs.matrix.statistics import ClassStats, Stats, compute_stats
@@ -178,6 +179,29 @@ class Matrix(Tiled):
         matrix = cls(**construction.dask_layout(X))
         matrix._source = X
         return matrix
+
+    def __repr__(self) -> str:
+        n, d = self.shape
+        return (
+            f"<Matrix {n} × {d}: {len(self.row_tiles)} tiles of rows, "
+            f"{len(self.column_tiles)} tiles of columns>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return a card for notebooks. Nothing is read for it."""
+        known = self._stats.nnz.sum() if isinstance(self._stats, Stats) else None
+        return card(
+            "Matrix",
+            {
+                "shape": shape_text(self.shape),
+                "non-zeros": known,
+                "tiles of rows": len(self.row_tiles),
+                "tiles of columns": len(self.column_tiles),
+                "blocks": f"{type(self.meta).__name__} of {self.meta.dtype}",
+                "feature names": self.feature_names is not None,
+                "passes so far": self.passes,
+            },
+        )
 
     # --- rows as scikit-learn takes them ------------------------------------------------------
 

@@ -19,10 +19,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigfs import engine
+from bigfs.cards import card, table
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 UNLABELED = -1
+TOP = 20  # features in the card of a fitted selector
 MEMORY_SHARE = 0.05  # for columns gathered from a matrix by rows
 BYTES_PER_ENTRY = 12  # a float64 value and an int32 index
 ARRAY_CHECKS: dict[str, Any] = {  # of scikit-learn; `Matrix` looks for NaN and infinity
@@ -277,10 +279,31 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         check_is_fitted(self)
         if input_features is not None or hasattr(self, "feature_names_in_"):
             return super().get_feature_names_out(input_features)
-        index = np.flatnonzero(self.support_)
-        if self._lazy_names is not None:
-            return np.asarray(self._lazy_names[index], dtype=object)
-        return np.array([f"x{j}" for j in index], dtype=object)
+        return self._names(np.flatnonzero(self.support_))
+
+    def _html_repr(self) -> str:
+        """Return scikit-learn's diagram, and a card of the choice once it is fitted."""
+        diagram = str(super()._html_repr())
+        return diagram + self._card() if hasattr(self, "selected_") else diagram
+
+    def _card(self) -> str:
+        """Return a card with the best features. Their names are read, and no others."""
+        result, best = getattr(self, "result_", None), self.selected_[:TOP]
+        rows = zip(range(1, len(best) + 1), self._names(best), self.scores_[best], strict=True)
+        m, d = len(self.selected_), len(self.scores_)
+        return card(
+            f"{m:,} of {d:,} features",
+            {} if result is None else result.facts(),
+            "" if result is None else result.curve(),
+            table(["rank", "feature", "score"], list(rows)),
+        )
+
+    def _names(self, index: IntArray) -> AnyArray:
+        """Return the names of some features seen during `fit`: x0, x1, … without names."""
+        names = getattr(self, "feature_names_in_", self._lazy_names)
+        if names is None:
+            return np.array([f"x{j}" for j in index], dtype=object)
+        return np.asarray(names[index], dtype=object)
 
     def _get_support_mask(self) -> BoolArray:
         check_is_fitted(self)

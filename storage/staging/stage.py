@@ -7,6 +7,7 @@ until then.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,6 +16,8 @@ from storage.sources.base import Source
 from storage.staging.build import build, working_memory
 from storage.staging.exchange import building
 from storage.staging.plan import is_staged, make_plan
+
+log = logging.getLogger("bigfs.storage")
 
 
 def stage(
@@ -127,11 +130,13 @@ def stage(
         **options,
     )
     if is_staged(plan):
+        log.info("%s: the store is there already", plan.uri)
         return plan.uri
     room = working_memory("staging", plan.source, memory_limit)
     with building(plan.uri, wait, scratch) as (target, spills):
         if not is_staged(plan):
-            build(plan, target, spills, room)
+            made = build(plan, target, spills, room)
+            log.info("%s: %d × %d, %d non-zeros", plan.uri, *made.shape, made.nnz)
     return plan.uri
 
 

@@ -1,0 +1,98 @@
+"""Cards: what a notebook shows for a corpus, a matrix, a result or a fitted selector.
+
+A card is a piece of HTML without scripts and without links. Its colors are those of the page around
+it, so that it suits a light and a dark one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+LINE = "1px solid rgba(128, 128, 128, 0.35)"
+CELL = "text-align: left; padding: 0.15em 1em 0.15em 0"
+WIDTH, HEIGHT = 240, 48  # of a curve, in pixels
+
+
+def card(title: str, facts: Mapping[str, Any], *parts: str) -> str:
+    """Return a card of facts.
+
+    Parameters
+    ----------
+    title : str
+        The heading.
+    facts : mapping
+        Values by their names. A value of None is left out.
+    *parts : str
+        HTML that follows the facts, such as a `table` or a `curve`.
+
+    Returns
+    -------
+    str
+        The card as HTML. Titles and facts are escaped.
+    """
+    rows = "".join(
+        f'<tr><th style="{CELL}; font-weight: normal; opacity: 0.65">{escape(name)}</th>'
+        f'<td style="{CELL}">{escape(readable(value))}</td></tr>'
+        for name, value in facts.items()
+        if value is not None
+    )
+    return (
+        f'<div style="border: {LINE}; border-radius: 6px; padding: 0.6em 1em; margin: 0.3em 0; '
+        f'max-width: 46em; overflow-x: auto"><strong>{escape(title)}</strong>'
+        f'<table style="border-collapse: collapse; margin: 0.4em 0">{rows}</table>'
+        f"{''.join(parts)}</div>"
+    )
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a table as HTML. Its cells are escaped."""
+    head = "".join(f'<th style="{CELL}; border-bottom: {LINE}">{escape(h)}</th>' for h in header)
+    cells = (
+        "".join(f'<td style="{CELL}">{escape(readable(value))}</td>' for value in row)
+        for row in rows
+    )
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    return (
+        f'<table style="border-collapse: collapse"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table>"
+    )
+
+
+def curve(label: str, values: Sequence[float]) -> str:
+    """Return a line through positive values on a logarithmic scale, as an SVG.
+
+    It is empty with fewer than two values that can be drawn.
+    """
+    heights = np.asarray(values, dtype=np.float64)
+    heights = heights[np.isfinite(heights) & (heights > 0)]
+    if len(heights) < 2:
+        return ""
+    heights = np.log(heights)
+    x = np.linspace(2, WIDTH - 2, len(heights))
+    y = HEIGHT - 4 - (HEIGHT - 8) * (heights - heights.min()) / (np.ptp(heights) or 1)
+    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+    return (
+        f'<div style="opacity: 0.65">{escape(label)}</div><svg width="{WIDTH}" height="{HEIGHT}" '
+        f'role="img" aria-label="{escape(label)}"><polyline points="{points}" fill="none" '
+        f'stroke="currentColor" stroke-width="1.5"/></svg>'
+    )
+
+
+def readable(value: Any) -> str:
+    """Return a value as text: whole numbers with commas, others with four digits."""
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, int | np.integer):
+        return f"{value:,}"
+    if isinstance(value, float | np.floating):
+        return f"{value:.4g}"
+    return str(value)
+
+
+def shape_text(shape: tuple[int, int]) -> str:
+    """Return the shape of a matrix as text."""
+    return f"{shape[0]:,} × {shape[1]:,}"
