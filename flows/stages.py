@@ -29,6 +29,7 @@ from flows import evaluation, predict, selection
 from flows.report import corpus_facts, write_report
 from flows.reuse import source_hash
 from storage.runs import Run
+from storage.write_back import write_var
 
 log = logging.getLogger("bigfs.flows")
 SHARES = (0.1, 0.2, 0.5, 1.0)  # of the features request for: the points of an accuracy curve
@@ -135,6 +136,29 @@ def select(
                 },
             )
     return run
+
+
+def write_into(run: Run, file: str | Path, *, highly_variable: bool = False) -> None:
+    """Write the selection of a run into an AnnData file.
+
+    Parameters
+    ----------
+    run : Run
+        A run with a selection.
+    file : str or Path
+        The .h5ad file with the features of the corpus.
+    highly_variable : bool, default=False
+        Whether to write ``var["highly_variable"]`` too.
+    """
+    request = run.metadata["parameters"]
+    about = {
+        "method": request["method"],
+        "n_features": request["features"],
+        "parameters": request["parameters"],
+        "status": run.metadata["status"],
+        "version": version("bigfs"),
+    }
+    write_var(file, run.scores, run.selected, about, highly_variable=highly_variable)
 
 
 @contextlib.contextmanager

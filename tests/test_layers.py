@@ -32,7 +32,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"fingerprint", "disk", "ownership", "replacing", "sheets", "format"},
         {"catalogue", "checkpoints", "run_metadata", "tiles", "models"},
         {"sources", "runs", "feature_names"},
-        {"staging", "corpus"},
+        {"staging", "corpus", "write_back"},
         {"anndata_view"},
         {"opening"},
         {"appending", "graphs", "integrity"},

@@ -91,6 +91,14 @@ def select(
     method: Method = "sparge-lda",
     features: Features = 500,
     set_: Set = None,
+    into: Annotated[
+        str | None,
+        typer.Option(help="AnnData file (.h5ad) of the corpus; its var gets the selection"),
+    ] = None,
+    highly_variable: Annotated[
+        bool,
+        typer.Option("--highly-variable", help='with --into, also write var["highly_variable"]'),
+    ] = False,
     *,
     engine: Engine,
     as_json: Json = False,
@@ -98,16 +106,25 @@ def select(
     """Select features of a staged corpus. A killed run resumes from its last checkpoint."""
     import storage
     from flows import selection, stages
-    from storage.runs import require_out
+    from storage.runs import Run, require_out
+    from storage.write_back import require_features
 
     parameters = parse_parameters(set_)
     selection.require_parameters(method, features, parameters)
-    selection.selector_for(storage.open(store), method, features, parameters)
+    corpus = storage.open(store)
+    selection.selector_for(corpus, method, features, parameters)
     require_out(out)
+    if highly_variable and into is None:
+        raise ValueError("--highly-variable says what --into writes: give --into FILE too")
+    if into is not None:
+        names = None if corpus.X.feature_names is None else corpus.feature_names[:]
+        require_features(into, names, corpus.X.shape[1])
     with lock_with_message(out), cluster_and_progress(engine, as_json):
         path = stages.finish(
             stages.select(store, out, method=method, features=features, parameters=parameters)
         )
+        if into is not None:
+            stages.write_into(Run.open(path), into, highly_variable=highly_variable)
     print_run(str(path), as_json)
 
 

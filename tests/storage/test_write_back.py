@@ -1,0 +1,126 @@
+"""A selection in the user's own AnnData file."""
+
+import json
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import storage
+from storage.runs import Run
+from tests.helpers.commands import fails
+from tests.storage.test_sources_anndata import write_anndata
+
+
+def hdf5_text(group, name, values):
+    group.create_dataset(name, data=values, dtype=h5py.string_dtype())
+
+
+@pytest.fixture
+def cells(tmp_path, rng):
+    """An .h5ad file of 40 cells and 9 genes, two of which tell the three labels apart."""
+    y = np.arange(40) % 3
+    X = sp.csr_array(rng.poisson(1.0, (40, 9)) + 3 * (y[:, None] == np.arange(9)), dtype=np.float64)
+    with h5py.File(tmp_path / "cells.h5ad", "w") as root:
+        write_anndata(root, X, "csr_matrix", hdf5_text)
+        root.create_group("obsm")["mine"] = np.arange(40)
+        root["var"]["length"] = np.arange(9)
+        root["var"].attrs["column-order"] = ["length"]
+    storage.stage(tmp_path / "cells.h5ad", tmp_path / "c.zarr", label="label")
+    return tmp_path / "cells.h5ad"
+
+
+SELECT = (
+    *("select", "c.zarr", "--out", "r", "--features", "4"),
+    *("--workers", "0", "--method", "anova"),
+)
+
+
+def content(file):
+    """The values of all data sets of a file, but for what bigfs writes."""
+    found = {}
+    with h5py.File(file) as root:
+        root.visititems(
+            lambda name, thing: (
+                found.update({name: thing[()]})
+                if isinstance(thing, h5py.Dataset) and "bigfs" not in name
+                else None
+            )
+        )
+    return found
+
+
+def test_select_into_writes_var_and_uns_and_nothing_else(bigfs, cells, tmp_path):
+    before = content(cells)
+    for _ in range(2):  # a second time replaces the first
+        assert bigfs(*SELECT, "--into", "cells.h5ad")[0] == 0
+    run = Run.open(tmp_path / "r")
+    with h5py.File(cells) as root:
+        var, about = root["var"], root["uns/bigfs"]
+        assert list(var.attrs["column-order"]) == [
+            *("length", "bigfs_selected", "bigfs_score", "bigfs_rank")
+        ]
+        assert var["bigfs_selected"].dtype == bool
+        assert set(np.flatnonzero(var["bigfs_selected"])) == set(run.selected)
+        np.testing.assert_array_equal(var["bigfs_score"], run.scores)
+        rank = var["bigfs_rank"][:]
+        np.testing.assert_array_equal(rank[run.selected], [1, 2, 3, 4])
+        assert np.isnan(np.delete(rank, run.selected)).all()
+        for name in ("selected", "score", "rank"):
+            assert var[f"bigfs_{name}"].attrs["encoding-type"] == "array"
+        assert about.attrs["encoding-type"] == root["uns"].attrs["encoding-type"] == "dict"
+        assert about["method"].asstr()[()] == "anova"
+        assert about["n_features"][()] == 4
+        assert json.loads(about["parameters"].asstr()[()]) == {}
+        assert about["status"].attrs["encoding-type"] == "string"
+        assert "highly_variable" not in var
+    after = content(cells)
+    assert after.keys() == before.keys()
+    for name, values in before.items():
+        np.testing.assert_array_equal(after[name], values)
+    assert not [p for p in tmp_path.iterdir() if "part" in p.name]
+
+
+def test_the_library_reads_what_was_written(bigfs, cells):
+    anndata = pytest.importorskip("anndata", reason="anndata is no dependency")
+    assert bigfs(*SELECT, "--into", "cells.h5ad", "--highly-variable")[0] == 0
+    data = anndata.read_h5ad(cells)
+    assert data.var["bigfs_selected"].sum() == 4
+    assert data.var["highly_variable"].equals(data.var["bigfs_selected"].rename("highly_variable"))
+    assert data.uns["bigfs"]["method"] == "anova"
+
+
+def test_a_link_to_the_file_stays_a_link(bigfs, cells, tmp_path):
+    (tmp_path / "link.h5ad").symlink_to(cells)
+    assert bigfs(*SELECT, "--into", "link.h5ad")[0] == 0
+    assert (tmp_path / "link.h5ad").is_symlink()
+    with h5py.File(cells) as root:
+        assert root["var/bigfs_selected"][:].sum() == 4
+
+
+def test_highly_variable_is_written_on_request(bigfs, cells):
+    assert bigfs(*SELECT, "--into", "cells.h5ad", "--highly-variable")[0] == 0
+    with h5py.File(cells) as root:
+        np.testing.assert_array_equal(root["var/highly_variable"][:], root["var/bigfs_selected"][:])
+
+
+def test_another_file_is_refused_before_any_work(bigfs, cells, tmp_path):
+    (tmp_path / "text").write_text("x")
+    with h5py.File(tmp_path / "other.h5ad", "w") as root:
+        write_anndata(root, sp.csr_array(np.eye(5)), "csr_matrix", hdf5_text)
+    with h5py.File(tmp_path / "bare.h5", "w") as root:
+        root["x"] = 1
+    for name, words in {
+        "missing": "--into takes an AnnData file",
+        "text": "is no .h5ad file",
+        "other.h5ad": "has 5 features, and they are not the 9 of the corpus",
+        "bare.h5": "has no var of a current AnnData version",
+    }.items():
+        fails(bigfs(*SELECT, "--into", name), words)
+    fails(bigfs(*SELECT, "--highly-variable"), "give --into FILE too")
+    with h5py.File(cells, "r+") as root:
+        names = root["var/_index"].asstr()[:]
+        root["var/_index"][:] = names[::-1]
+    fails(bigfs(*SELECT, "--into", "cells.h5ad"), "in the same order")
+    assert not (tmp_path / "r").exists()
