@@ -45,7 +45,7 @@ def export(run: str | Path, out: str | Path) -> Path:
         raise in_the_way(file)
     pipeline = Run.open(run).model().to_sklearn()
     with replacing(file) as part:
-        io.dump(pipeline, part)
+        io.dump(pipeline, part, compression=zipfile.ZIP_DEFLATED)
     return file
 
 

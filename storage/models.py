@@ -61,14 +61,15 @@ class TextUnits:
             )
         if unknown := sorted(set(self.settings) - WEIGHTING):
             raise ValueError(f"scikit-learn's vectorizer is not known to take {', '.join(unknown)}")
-        terms = self.terms.decode("utf-8", "surrogatepass").splitlines()
+        terms = self.terms.decode("utf-8", "surrogatepass").split("\n")[:-1]
         vectorizer = TfidfVectorizer(
             sublinear_tf=self.settings["sublinear_tf"],
             ngram_range=tuple(self.settings.get("ngram_range", (1, 1))),
             stop_words=self.settings.get("stop_words"),
-            vocabulary={term: column for column, term in enumerate(terms)},
+            vocabulary=terms,
         )
         vectorizer.idf_ = self.idf
+        del vectorizer.vocabulary_  # made again from the list, which takes less room in a file
         return vectorizer
 
 
