@@ -106,6 +106,29 @@ def test_raw_text_is_predicted_as_its_store_and_as_scikit_learn(texts, tmp_path)
     np.testing.assert_array_equal(model.predict(part.X), tested)
 
 
+@pytest.mark.parametrize(
+    "options", [{"ngram_range": (1, 2), "stop_words": ["fur", "dog"]}, {"hashing": 32}]
+)
+def test_other_units_of_text_are_kept(texts, tmp_path, options):
+    records, _, _, folder = texts
+    store = storage.stage(folder / "t.jsonl", tmp_path / "t.zarr", **options)
+    run = stages.select(store, tmp_path / "r", method="anova", features=9)
+    stages.evaluate(run)
+    path = stages.finish(run)
+    predict(path, store, tmp_path / "store.csv")
+    predict(path, str(folder / "t.jsonl"), tmp_path / "source.csv")
+    is_test = np.array([r["split"] == "test" for r in records])
+    found = np.array(read(tmp_path / "source.csv"))
+    assert read(tmp_path / "store.csv") == [*found[~is_test], *found[is_test]]
+    model = Run.open(path).model()
+    if "hashing" in options:
+        with pytest.raises(ValueError, match="hashed columns have no vocabulary"):
+            model.to_sklearn()
+        return
+    assert any(" " in term for term in model.names)
+    np.testing.assert_array_equal(model.predict([r["text"] for r in records]), found)
+
+
 def test_the_model_needs_no_pickle_and_names_its_columns(texts):
     _, _, run, _ = texts
     with np.load(Path(run) / "model.npz", allow_pickle=False) as arrays:
