@@ -15,9 +15,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from bigfs.graph import Metric, Neighbors, Weights, affinity, knn
+from bigfs.graph import Metric, Neighbors, Weights
 from bigfs.matrix import Matrix
 from bigfs.selectors.base import Selector, map_all_columns
+from bigfs.selectors.sample_graph import sample_affinity
 from bigfs.types import BoolArray, FloatArray
 
 STRIP_COLUMNS = 512  # columns whose neighbor averages are held at once
@@ -40,22 +41,8 @@ class GraphSelector(Selector):
 
     def _affinity(self, X: Matrix, weights: Weights) -> sp.csr_array:
         """Return the affinity of the samples, from the given graph or a new one."""
-        graph, n = self.graph, X.shape[0]
-        if graph is None:
-            graph = knn(X, min(self.n_neighbors, n - 1), metric=self.metric)
-        if isinstance(graph, Neighbors):
-            if len(graph.index) != n:
-                raise ValueError(
-                    f"graph has {len(graph.index)} samples, but X has {n}: "
-                    f"give the graph of the samples of X"
-                )
-            return affinity(graph, weights)
-        if graph.shape != (n, n):
-            raise ValueError(
-                f"graph has shape {graph.shape}, but X has {n} samples: "
-                f"give a square affinity with one row per sample"
-            )
-        return sp.csr_array(graph, dtype=np.float64)
+        n_neighbors = min(self.n_neighbors, X.shape[0] - 1)
+        return sample_affinity(X, self.graph, n_neighbors, self.metric, weights)
 
 
 class Forms(NamedTuple):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 
-from bigfs.graph import Metric, Neighbors, affinity, knn
+from bigfs.graph import Metric, Neighbors, Weights, affinity, knn
 from bigfs.matrix import Matrix
 
 
-def sample_affinity(X: Matrix, graph: Any, n_neighbors: int, metric: Metric) -> sp.csr_array:
+def sample_affinity(
+    X: Matrix, graph: Any, n_neighbors: int, metric: Metric, weights: Weights | None = None
+) -> sp.csr_array:
     """Return the affinity of the samples, from the given graph or a new one.
 
     Parameters
@@ -22,7 +25,9 @@ def sample_affinity(X: Matrix, graph: Any, n_neighbors: int, metric: Metric) -> 
     n_neighbors : int
         Number of neighbors of each sample in a new graph.
     metric : {"cosine", "euclidean"}
-        Distance of a new graph. Neighbors get cosine weights for "cosine" and heat weights for
+        Distance of a new graph.
+    weights : {"cosine", "heat", "binary"} or None, default=None
+        Weights of neighbors. None means "cosine" for the metric "cosine", and "heat" for
         "euclidean".
 
     Returns
@@ -35,13 +40,18 @@ def sample_affinity(X: Matrix, graph: Any, n_neighbors: int, metric: Metric) -> 
     ValueError
         The graph has another number of samples.
     """
+    n = X.shape[0]
     if graph is None:
         graph = knn(X, n_neighbors, metric=metric)
     if isinstance(graph, Neighbors):
-        return affinity(graph, weights="cosine" if graph.metric == "cosine" else "heat")
-    if graph.shape != (X.shape[0], X.shape[0]):
+        if len(graph.index) != n:
+            raise ValueError(
+                f"graph has {len(graph.index)} samples, but X has {n}: "
+                f"give the graph of the samples of X"
+            )
+        return affinity(graph, weights or ("cosine" if graph.metric == "cosine" else "heat"))
+    if graph.shape != (n, n):
         raise ValueError(
-            f"graph has shape {graph.shape}, but X has {X.shape[0]} "
-            f"samples: give their n × n affinity"
+            f"graph has shape {graph.shape}, but X has {n} samples: give their n × n affinity"
         )
-    return sp.csr_array(graph)
+    return sp.csr_array(graph, dtype=np.float64)
