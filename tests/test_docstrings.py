@@ -142,6 +142,7 @@ def test_selector_documents_the_default_of_every_parameter(name):
         assert eval(written, {}) == value, key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SELECTORS)
 def test_selector_documents_every_fitted_attribute(name):
     X, y = load_iris(return_X_y=True, as_frame=True)
@@ -154,6 +155,7 @@ def test_selector_documents_every_fitted_attribute(name):
     assert documented - fitted == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CALLABLES)
 def test_docstring_examples_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

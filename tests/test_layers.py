@@ -126,6 +126,7 @@ def test_every_layer_names_rooms_that_exist():
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("library", "doors"), ONE_DOOR.items())
 def test_each_library_enters_by_its_door(library, doors):
     for package in LAYERS:

@@ -303,6 +303,7 @@ SEMI = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "selector", SUPERVISED, ids=lambda s: f"{type(s).__name__} {getattr(s, 'embedding', '')}"
 )

@@ -104,6 +104,7 @@ def coil(real_data):
     return file["X"].astype(float), file["Y"].ravel().astype(int)
 
 
+@pytest.mark.slow
 def test_lda_is_above_the_f_test_on_20_newsgroups(real_data):
     """Fisher's score and ANOVA's F differ by a constant factor, so this is both."""
     documents, groups = defaultdict(list), defaultdict(list)
@@ -163,6 +164,7 @@ def test_lpp_clusters_better_than_the_laplacian_score_on_coil20(coil):
         assert quality(ours[:m]) > quality(order[:m]) + 0.02  # starts of k-means differ by 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [1, 2, 3])
 def test_sda_is_above_the_fisher_score_with_few_labels_on_coil20(coil, labels):
     X, y = coil

@@ -180,6 +180,7 @@ def test_a_bad_line_on_a_cluster_is_one_line_on_stderr(tmp_path):
     assert os.listdir(tmp_path) == ["bad.svm"]
 
 
+@pytest.mark.slow
 def test_bad_requests_are_one_line(bigfs, corpus):
     fails(bigfs("run", corpus, "--method", "magic"), "magic", "sparge-lda", "anova")
     fails(bigfs("frobnicate"), "frobnicate")

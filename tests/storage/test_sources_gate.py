@@ -97,6 +97,7 @@ FORMATS = [
 FORMATS += ["csr-h5ad", "csc-h5ad", "dense-h5ad", "csr-zarr", "dense-zarr"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [1e300, -1e300, 1e-300, -1e-60])
 @pytest.mark.parametrize("kind", FORMATS)
 def test_value_beyond_float32_is_refused_by_place(tmp_path, kind, value):

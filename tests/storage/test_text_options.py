@@ -74,6 +74,7 @@ def by_scikit_learn(train, rest, min_df=2, **options):
     return X, list(vectorizer.get_feature_names_out())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet", "folder"])
 def test_a_store_holds_what_tfidfvectorizer_makes(tmp_path, records, kind, options):

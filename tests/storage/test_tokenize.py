@@ -85,6 +85,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("texts", CASES, ids=range(len(CASES)))
 def test_counts_are_those_of_the_analyzer(texts):
     assert_same(counted(texts), by_analyzer(texts))
@@ -124,6 +125,7 @@ LETTERS = st.sampled_from("aAbB1_ '.ßİiıΣσςÉé\u0301\u200dKȺ中Ⅷ\n")
 TEXTS = st.lists(st.text(LETTERS | PLANES | st.characters(), max_size=40), max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(TEXTS)
 @example(["ΑΣ", "aΣ\ud800"])
@@ -137,6 +139,7 @@ RANGES = [(1, 1), (1, 2), (2, 2), (1, 3), (2, 3), (3, 3), (2, 5)]
 STOPS = ["a", "ab", "bb", "été", "σς", "Ab", "ab bb", "a'b", "中中", ""]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ngram_range", RANGES, ids=str)
 @pytest.mark.parametrize("texts", CASES[:-1], ids=range(len(CASES) - 1))
 def test_ngrams_are_those_of_the_analyzer(texts, ngram_range):
@@ -274,6 +277,7 @@ PARTS = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [1, 16, 1 << 15])
 @settings(max_examples=60, deadline=None)
 @given(
@@ -361,6 +365,7 @@ def columns_in_python(lines, size, vocabulary):
     return np.array([column.get(term, -1) for term in own], dtype=np.int64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

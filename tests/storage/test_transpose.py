@@ -37,6 +37,7 @@ MATRICES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MATRICES)
 @pytest.mark.parametrize("sizes", [(23,), (1, 9, 0, 13), (8, 8, 7), (1,) * 23])
 def test_every_range_of_entries_is_that_of_the_dense_matrix(name, sizes, tmp_path):
