@@ -223,7 +223,7 @@ def labeled_columns(block: Any, codes: IntArray) -> sp.csc_array:
     Z = sp.coo_array(block)
     kept = (Z.data != 0) & (codes[Z.coords[0]] >= 0)
     rows, columns = Z.coords[0][kept], Z.coords[1][kept]
-    return sp.csc_array((Z.data[kept], (rows, columns)), shape=Z.shape)
+    return sp.csc_array((Z.data[kept].astype(np.float64), (rows, columns)), shape=Z.shape)
 
 
 def _class_sizes(codes: IntArray, n_classes: int) -> IntArray:

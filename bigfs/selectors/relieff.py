@@ -154,8 +154,8 @@ def _scores(block: Any, start: int, stop: int, W: sp.csr_array, codes: IntArray)
     Z.sort_indices()
     scores = np.zeros(Z.shape[1])
     n_labeled = int(np.count_nonzero(codes >= 0))
-    values = Z.data.astype(np.float64)
-    _add_differences(Z.indptr, Z.indices, values, n_labeled, W.indptr, W.indices, W.data, scores)
+    edges = (W.indptr, W.indices, W.data)
+    _add_differences(Z.indptr, Z.indices, Z.data, n_labeled, *edges, scores)
     return scores
 
 

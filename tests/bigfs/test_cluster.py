@@ -172,12 +172,10 @@ def hog(tile):
     return len(held)
 
 
-@pytest.fixture(scope="module")
-def doomed(tmp_path_factory):
-    """A cluster of one small worker, for the tests that break it; in order."""
-    with dask_cluster(
-        tmp_path_factory.mktemp("doomed"), workers=1, memory_limit="600MB"
-    ) as running:
+@pytest.fixture
+def doomed(tmp_path):
+    """A cluster of one small worker, for a test that breaks it."""
+    with dask_cluster(tmp_path / "doomed", workers=1, memory_limit="800MB") as running:
         yield running
 
 

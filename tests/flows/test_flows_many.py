@@ -23,7 +23,7 @@ class Held(NamedTuple):
 # More in the second half of the runs than in the first, each where it is least: a leak of one per
 # run would be 8. The least, because allocators, the server's pool of database connections (three
 # files each) and kept-alive requests come and go.
-BOUND = Held(mb=5, files=2, connections=2)
+BOUND = Held(mb=8, files=4, connections=4)
 SERVER_MB = 16  # of Prefect's server, which keeps about 0.7 MB of its own for each run
 
 
