@@ -1,5 +1,6 @@
 # Two commands do everything: `make run` (the main job on a generated corpus) and `make test`. `make docs` builds the site.
-# `make quick` leaves out the tests that start servers or clusters and those that take long.
+# `make quick` leaves out the tests that start servers or clusters and those that take long. `make nightly` runs
+# the longest, which `make test` leaves out.
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -14,17 +15,20 @@ PROCESSES := --numprocesses 3 --dist loadfile --no-loadscope-reorder --reruns 1 
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint deploy/constraints.txt
 
-.PHONY: run test quick check docs clean
+.PHONY: run test nightly quick check docs clean
 
 run: .venv/.installed
 	$(BIN)/bigfs run synthetic:newswire --features 200
 
 test: .venv/.installed
-	$(BIN)/pytest -m "not process" $(PARALLEL)
-	$(BIN)/pytest -m process $(PROCESSES)
+	$(BIN)/pytest -m "not process and not nightly" $(PARALLEL)
+	$(BIN)/pytest -m "process and not nightly" $(PROCESSES)
+
+nightly: .venv/.installed
+	$(BIN)/pytest -m nightly $(PROCESSES)
 
 quick: .venv/.installed
-	$(BIN)/pytest -m "not process and not slow" $(PARALLEL)
+	$(BIN)/pytest -m "not process and not slow and not nightly" $(PARALLEL)
 
 check: .venv/.installed
 	$(BIN)/ruff check .

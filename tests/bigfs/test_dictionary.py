@@ -53,6 +53,7 @@ def one_call(X, start, lam, updates, rows):
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("start", range(2))
 @pytest.mark.parametrize("seed", range(3))
 def test_atoms_from_batches_match_spams_in_one_call(seed, start):

@@ -80,6 +80,7 @@ def test_elimination_streams_a_store_that_does_not_fit(store, straight, monkeypa
     np.testing.assert_array_equal(selector.selected_, straight["SVMRFE"].selected_)
 
 
+@pytest.mark.nightly
 @pytest.mark.process
 def test_two_workers_give_the_same_bits(store, straight):
     with engine.cluster(workers=2, memory_limit="1GB"):

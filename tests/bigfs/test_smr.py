@@ -222,6 +222,7 @@ def test_unlabeled_samples_are_refused(images):
         fit(Matrix.from_array(X), np.where(np.arange(90) < 10, -1, y))
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_eyes_that_are_covered_are_not_chosen(real_data):
     """ORL: of 100 pixels, 14 would fall on the eyes by chance; more do, and hardly any once a block

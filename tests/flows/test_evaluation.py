@@ -85,6 +85,7 @@ def scores(run):
 # --- classes --------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_noise_scores_as_chance(home):
     """Features chosen on all rows, as a leaky evaluation has them, would score far above it."""
     leaky: list[float] = []

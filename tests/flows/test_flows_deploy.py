@@ -190,6 +190,7 @@ def deployed(prefect, tmp_path):
         stop(worker)
 
 
+@pytest.mark.nightly
 def test_deployments_run_by_schedule_and_by_hand_with_their_secret_and_keep_it(deployed, tmp_path):
     from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
 

@@ -4,6 +4,7 @@ import gc
 from typing import NamedTuple
 
 import psutil
+import pytest
 
 from flows.options import Engine, Staging
 from tests.helpers.processes import PREFECT_WARNS, write_corpus
@@ -33,6 +34,7 @@ def held(pid):
     return Held(sum(p.memory_info().rss for p in tree) / 1e6, files, connections)
 
 
+@pytest.mark.nightly
 def test_runs_in_a_row_hold_no_more_than_the_first(prefect, tls_cluster, tmp_path):
     from flows.pipeline import pipeline
 

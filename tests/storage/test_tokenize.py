@@ -365,6 +365,7 @@ def columns_in_python(lines, size, vocabulary):
     return np.array([column.get(term, -1) for term in own], dtype=np.int64)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",

@@ -37,6 +37,7 @@ MATRICES = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MATRICES)
 @pytest.mark.parametrize("sizes", [(23,), (1, 9, 0, 13), (8, 8, 7), (1,) * 23])
