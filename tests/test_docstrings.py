@@ -142,7 +142,7 @@ def test_selector_documents_the_default_of_every_parameter(name):
         assert eval(written, {}) == value, key
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", SELECTORS)
 def test_selector_documents_every_fitted_attribute(name):
     X, y = load_iris(return_X_y=True, as_frame=True)

@@ -63,7 +63,17 @@ def pipeline(source, cluster):
     )
 
 
-@pytest.mark.parametrize("stage", ["none", "stage", "build_graph", "select", "evaluate"])
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "none",
+        "select",
+        *(
+            pytest.param(stage, marks=pytest.mark.nightly)
+            for stage in ("stage", "build_graph", "evaluate")
+        ),
+    ],
+)
 def test_the_answer_is_the_serial_one_whoever_dies(
     prefect, tls_cluster, corpus, serial, monkeypatch, stage
 ):

@@ -106,7 +106,21 @@ NAMES = [
     " ".join([type(s).__name__] + [getattr(s, name) for name in VARIANTS if hasattr(s, name)])
     for s in SELECTORS
 ]
-every_selector = pytest.mark.parametrize("selector", SELECTORS, ids=NAMES)
+# One of each base class, and the five methods. The others are tested by night.
+DAILY = (ANOVA, Chi2, MutualInformation, MRMR, ReliefF, LaplacianScore, SparGE, SparGECV)
+DAILY += (SRLSR, JHLSR, JGSC, SMR, L2SVM, MultiTaskLasso)
+FIRST_OF_EACH = list({type(s): s for s in reversed(SELECTORS)}.values())
+
+
+def is_daily(selector):
+    return isinstance(selector, DAILY) and selector in FIRST_OF_EACH
+
+
+every_selector = pytest.mark.parametrize(
+    "selector",
+    [pytest.param(s, marks=[] if is_daily(s) else pytest.mark.nightly) for s in SELECTORS],
+    ids=NAMES,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -118,19 +132,15 @@ def few_rounds():
         yield
 
 
-FIRST_OF_EACH = list({type(s): s for s in reversed(SELECTORS)}.values())[::-1]
-OTHER_VARIANTS = [s for s in SELECTORS if s not in FIRST_OF_EACH]
-
-
 @pytest.mark.slow
-@parametrize_with_checks(FIRST_OF_EACH)
+@parametrize_with_checks([s for s in SELECTORS if is_daily(s)])
 def test_selector_keeps_scikit_learns_contract(estimator, check):
     check(estimator)
 
 
 @pytest.mark.nightly
-@parametrize_with_checks(OTHER_VARIANTS)
-def test_variant_keeps_scikit_learns_contract(estimator, check):
+@parametrize_with_checks([s for s in SELECTORS if not is_daily(s)])
+def test_every_other_selector_keeps_scikit_learns_contract(estimator, check):
     check(estimator)
 
 

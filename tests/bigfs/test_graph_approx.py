@@ -45,7 +45,7 @@ def dear(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("metric", ["cosine", pytest.param("euclidean", marks=pytest.mark.nightly)])
 def test_approximate_neighbors_keep_their_promise(corpus, metric, dear):
     exact = graph.knn(Matrix.from_array(corpus), 10, metric=metric)
     found = graph.knn(Matrix.from_array(corpus), 10, metric=metric, method="approx", recall=0.9)

@@ -281,6 +281,7 @@ def test_path_of_sparge_cv_chooses_gamma_for_each_size(text):
     assert path[4].gamma_ != path[40].gamma_  # else the test shows nothing
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("after", [3, 5, 9])
 def test_runs_side_by_side_go_on_from_their_checkpoint(text, tmp_path, after):
     X, y = text

@@ -137,7 +137,16 @@ def test_every_selection_sees_its_folds_training_rows_only(home, monkeypatch):
     assert sum(method == "sparge-lpp" for method, *_ in seen) == 5
 
 
-@pytest.mark.parametrize("method", ["srlsr", "jhlsr", "sparge-sda", "laplacian", "lsdf"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "sparge-sda",
+        *(
+            pytest.param(method, marks=pytest.mark.nightly)
+            for method in ("srlsr", "jhlsr", "laplacian", "lsdf")
+        ),
+    ],
+)
 def test_methods_on_graphs_are_measured_in_folds(home, method):
     rng = np.random.default_rng(0)
     y = np.arange(60) % 3

@@ -61,8 +61,8 @@ def in_the_method(home):
 @pytest.mark.parametrize(
     ("there", "said"),
     [
-        (in_staging, []),
-        (in_the_graph, ["stage: reused"]),
+        pytest.param(in_staging, [], marks=pytest.mark.nightly),
+        pytest.param(in_the_graph, ["stage: reused"], marks=pytest.mark.nightly),
         (in_the_method, ["stage: reused", "graph: reused", "resumed from step"]),
     ],
 )

@@ -277,7 +277,7 @@ PARTS = st.lists(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("chunk", [1, 16, 1 << 15])
 @settings(max_examples=60, deadline=None)
 @given(
