@@ -9,7 +9,8 @@ Each cut
 (a) scores every feature by s_j = ‖(XcᵀV)_j‖², in one pass over X,
 (b) takes the m largest as the next set (eq. 10; Alg. 1 step 2b corrected: the most violated
     constraint is the arg min of f),
-(c) gathers their columns,
+(c) gathers their columns, and those of the next best sets where a pass is dear
+    (`sets_per_pass`),
 (d) solves the restricted master, whose residual T − XcW is the next V (eq. 9 and 11),
 (e) repeats (a), (b) and (d) on the gathered columns alone, where XcᵀV = B − GW needs no pass.
 
@@ -49,7 +50,7 @@ INNER_GAP_SHARE = 1 / 3
 # Below this share of the tolerance there is nothing to gain before the next pass.
 INNER_TOL_SHARE = 0.5
 MAX_INNER_CUTS = 3  # between two passes, so that `max_iter` bounds the work
-MOST = 0.75  # of the gathered features
+ALL_GATHERED_SHARE = 0.75  # a master whose sets hold this share takes all gathered features
 MIN_PASS_NNZ = 100_000  # a pass over fewer entries is not worth saving
 # Seconds (measured), to weigh a cut on the gathered columns against a pass: per u³, per u²(r + 3);
 # for a pass with its gather: in all, and per entry · (r + 4).
@@ -80,7 +81,7 @@ class Relaxation:
         """
         features = np.unique(np.concatenate(sets))
         self.data.add(features)
-        if len(features) >= MOST * len(gathered):
+        if len(features) >= ALL_GATHERED_SHARE * len(gathered):
             features = gathered
         positions = tuple(np.searchsorted(features, np.sort(s)) for s in sets)
         G, B = self.data.gram(features)

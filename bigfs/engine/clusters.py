@@ -150,7 +150,7 @@ def cluster(
         try:
             with _as_current(client):
                 yield client
-        except Exception:
+        except Exception:  # told apart from an interruption, which the next clause is about
             raise
         except BaseException:  # an interruption: the errors of the broken tasks say nothing new
             log.setLevel(logging.CRITICAL + 1)
