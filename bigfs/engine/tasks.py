@@ -16,6 +16,7 @@ from dask.delayed import Delayed
 from bigfs.engine.clusters import client, translate_cluster_errors
 from bigfs.engine.placement import prefer, preferred_workers
 from bigfs.engine.relief import release_memory
+from bigfs.engine.silence import watch
 
 # Parts that are summed at a time. The last bits of a sum depend on it, so it is a constant.
 TREE_ARITY = 8
@@ -247,14 +248,15 @@ def _collect(
     ends = [dask.delayed(_end, pure=False)(step) for step in progress_tasks] if show else []
     with translate_cluster_errors():
         futures = client().compute([*ends, *tasks], optimize_graph=False)
-        try:
-            if show:
-                for done, _ in enumerate(as_completed(futures, loop=client().loop), 1):
-                    show(str(label), done, len(futures))
-            return list(client().gather(futures[len(ends) :]))
-        except BaseException:
-            _cancel(futures)
-            raise
+        with watch(client(), futures):
+            try:
+                if show:
+                    for done, _ in enumerate(as_completed(futures, loop=client().loop), 1):
+                        show(str(label), done, len(futures))
+                return list(client().gather(futures[len(ends) :]))
+            except BaseException:
+                _cancel(futures)
+                raise
 
 
 def _cancel(futures: Sequence[Any]) -> None:

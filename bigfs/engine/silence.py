@@ -1,0 +1,142 @@
+"""A watch on the tasks of a step: when none ends for a while, it says so, and why.
+
+A worker that is nearly full is paused by Dask: it ends what it runs and starts nothing. If all
+workers are paused and nothing runs, only a release of memory can help. The step is given up when
+none comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dask.utils import format_bytes
+
+from bigfs.engine.memory import NotEnoughMemory
+
+SILENT_SECONDS = 60.0  # without the end of a task until the first warning; doubled after each
+STANDSTILL_SECONDS = 120.0  # with all workers paused and idle until the step is given up
+LOOK_SECONDS = 5.0
+
+
+@contextlib.contextmanager
+def watch(client: Any, futures: Sequence[Any]) -> Iterator[None]:
+    """Watch the cluster from a thread while the block waits for `futures`, and warn when none ends.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The client of the futures.
+    futures : sequence of distributed.Future
+        What the block waits for.
+
+    Yields
+    ------
+    None
+        Nothing. The block waits.
+
+    Raises
+    ------
+    NotEnoughMemory
+        All workers stayed paused, so the futures were canceled.
+    """
+    ended, standstill = threading.Event(), queue.SimpleQueue[str]()
+    watcher = threading.Thread(
+        target=_watch, args=(client, futures, ended, standstill), daemon=True, name="bigfs-silence"
+    )
+    watcher.start()
+    try:
+        yield
+    except BaseException as error:
+        if standstill.empty():
+            raise
+        raise NotEnoughMemory(f"the cluster stands still: {standstill.get()}") from error
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def _watch(
+    client: Any,
+    futures: Sequence[Any],
+    ended: threading.Event,
+    standstill: queue.SimpleQueue[str],
+) -> None:
+    before, since, patience = None, time.monotonic(), SILENT_SECONDS
+    # when the cluster is lost, the waiting thread says so
+    with contextlib.suppress(OSError, TimeoutError, RuntimeError):
+        while not ended.wait(LOOK_SECONDS):
+            assigned = client.processing()
+            workers = client.scheduler_info(n_workers=-1)["workers"]
+            now = sum(future.done() for future in futures), assigned
+            if now != before:
+                before, since, patience = now, time.monotonic(), SILENT_SECONDS
+                continue
+            silent = time.monotonic() - since
+            if silent >= STANDSTILL_SECONDS and _is_still(workers):
+                standstill.put(describe(workers, assigned))
+                client.cancel(list(futures), force=True)
+                return
+            if silent >= patience:
+                patience *= 2
+                warnings.warn(
+                    f"no task has ended for {silent:.0f} s: {describe(workers, assigned)}",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+
+
+def _is_still(workers: dict[str, Any]) -> bool:
+    """Return whether there are workers, all of them paused, and none of them runs a task."""
+    return bool(workers) and all(
+        worker["status"] == "paused"
+        and not worker["metrics"].get("task_counts", {}).get("executing", 0)
+        for worker in workers.values()
+    )
+
+
+def describe(workers: dict[str, Any], assigned: dict[str, Any]) -> str:
+    """Return what each worker does, in one line.
+
+    Parameters
+    ----------
+    workers : dict of str to dict
+        The workers as `distributed.Client.scheduler_info` describes them, by address.
+    assigned : dict of str to sequence of str
+        Keys of the tasks that each worker has to run.
+
+    Returns
+    -------
+    str
+        One clause per worker, in the order of the addresses, and advice if any is paused.
+    """
+    if not workers:
+        return "the cluster has no workers"
+    clauses, paused = [], False
+    for number, address in enumerate(sorted(workers)):
+        worker, names = workers[address], sorted({_name(key) for key in assigned.get(address, ())})
+        if worker["status"] == "paused":
+            paused = True
+            used, limit = worker["metrics"].get("memory", 0), worker["memory_limit"]
+            clauses.append(
+                f"worker {number} is paused, because it uses {format_bytes(used)} "
+                f"of {format_bytes(limit)}"
+            )
+        elif names:
+            clauses.append(f"worker {number} computes {', '.join(names)}")
+        else:
+            clauses.append(f"worker {number} has nothing to do")
+    advice = "; raise --memory-limit, use smaller tiles, or choose smaller parameters"
+    return ", ".join(clauses) + (advice if paused else "")
+
+
+def _name(key: Any) -> str:
+    """Return the function's name from the key of a task."""
+    from dask.utils import key_split
+
+    return str(key_split(key)).strip("_")

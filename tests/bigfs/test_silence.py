@@ -1,0 +1,65 @@
+"""A cluster on which no task ends says so, and never stands still in silence."""
+
+import time
+
+import dask
+import pytest
+
+from bigfs import engine
+from bigfs.engine import silence
+
+WORKER = {"memory_limit": 10**9, "metrics": {"memory": 870 * 10**6, "task_counts": {}}}
+
+
+class Slow:
+    """A tile that takes a while to load."""
+
+    start, stop = 0, 1
+
+    def load(self):
+        time.sleep(1.5)
+        return 1
+
+
+def load_slowly(tile):
+    return tile.load()
+
+
+def test_description_says_what_each_worker_does():
+    workers = {
+        "b": WORKER | {"status": "running"},
+        "a": WORKER | {"status": "paused"},
+        "c": WORKER | {"status": "running"},
+    }
+    assigned = {"a": ["_score-12"], "b": ["_score-0c1f", ("_score-0c1f", 1)], "c": []}
+    assert silence.describe(workers, assigned) == (
+        "worker 0 is paused, because it uses 829.70 MiB of 0.93 GiB, worker 1 computes score, "
+        "worker 2 has nothing to do; raise --memory-limit, use smaller tiles, or choose smaller "
+        "parameters"
+    )
+    assert silence.describe({}, {}) == "the cluster has no workers"
+
+
+@pytest.mark.process
+def test_a_step_whose_tasks_take_long_says_which_runs(monkeypatch):
+    monkeypatch.setattr(silence, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(silence, "SILENT_SECONDS", 0.5)
+    with (
+        engine.cluster(workers=1),
+        pytest.warns(
+            RuntimeWarning, match=r"no task has ended for 1 s: worker 0 computes load_slowly"
+        ),
+    ):
+        assert engine.map_tiles(load_slowly, [Slow()]) == [1]
+
+
+@pytest.mark.process
+def test_a_cluster_whose_workers_are_all_paused_is_given_up(monkeypatch):
+    monkeypatch.setattr(silence, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(silence, "STANDSTILL_SECONDS", 0.5)
+    with (
+        dask.config.set({"distributed.worker.memory.pause": 0.01}),
+        engine.cluster(workers=1),
+        pytest.raises(engine.NotEnoughMemory, match=r"stands still: worker 0 is paused, because"),
+    ):
+        engine.map_tiles(load_slowly, [Slow()])
