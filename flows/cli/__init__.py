@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
@@ -54,6 +55,7 @@ for command in (
 
 def main() -> None:
     """Run the command line; an error is one line on stderr and a non-zero exit status."""
+    warnings.formatwarning = _in_one_line
     with signals.handle_signals():
         try:
             status = app(standalone_mode=False)
@@ -64,6 +66,11 @@ def main() -> None:
         if status == INTERRUPTED:
             raise KeyboardInterrupt
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _in_one_line(message: Warning | str, *_: Any, **__: Any) -> str:
+    """Return a warning as users read it, without the line of code that it comes from."""
+    return f"warning: {' '.join(str(message).split())}\n"
 
 
 def _say(error: Exception) -> int:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -172,6 +173,12 @@ def test_append_takes_the_old_order_with_a_warning(bigfs, store, tmp_path):
 
 
 # --- what is printed ------------------------------------------------------------------------------
+
+
+def test_a_warning_is_one_line_without_its_code(bigfs):
+    bigfs("methods")
+    said = warnings.formatwarning(UserWarning("it is\nslow"), UserWarning, "file.py", 7, "code()")
+    assert said == "warning: it is slow\n"
 
 
 @pytest.mark.parametrize("name", ["r[/red]", "[bold]r", "r[link=x]", ":smile:"])

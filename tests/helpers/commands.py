@@ -3,6 +3,7 @@ must hold.
 """
 
 import sys
+import warnings
 
 import pytest
 
@@ -13,6 +14,7 @@ from flows import cli
 def bigfs(monkeypatch, capsys, tmp_path):
     """Run a command in an empty folder; gives exit status, standard output and error."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)  # put back at the end
 
     def call(*words):
         monkeypatch.setattr(sys, "argv", ["bigfs", *map(str, words)])
