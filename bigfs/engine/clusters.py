@@ -392,7 +392,16 @@ def n_workers() -> int:
 def addresses() -> list[str]:
     """Return the addresses of the workers in a fixed order."""
     with translate_cluster_errors():
-        return sorted(client().scheduler_info(n_workers=-1)["workers"])
+        return sorted(describe_workers(client()))
+
+
+def describe_workers(client: Any) -> dict[str, Any]:
+    """Return what the scheduler knows of each worker, by address.
+
+    `Client.scheduler_info` returns what the client remembers, and a timer of the client replaces
+    that by a description without workers every other second.
+    """
+    return dict(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
 
 
 def quiet_dask() -> None:

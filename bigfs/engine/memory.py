@@ -9,7 +9,7 @@ from contextvars import ContextVar
 
 from dask.utils import format_bytes, parse_bytes
 
-from bigfs.engine.clusters import client, translate_cluster_errors
+from bigfs.engine.clusters import client, describe_workers, translate_cluster_errors
 
 
 class NotEnoughMemory(MemoryError):
@@ -49,9 +49,7 @@ def memory_limit() -> int:
     if (limit := _limit.get()) is not None:
         return limit
     if client() is not None:
-        limits = [
-            w["memory_limit"] for w in client().scheduler_info(n_workers=-1)["workers"].values()
-        ]
+        limits = [worker["memory_limit"] for worker in describe_workers(client()).values()]
         if limits and min(limits) > 0:
             return int(min(limits))
     import psutil

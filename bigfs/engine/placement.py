@@ -20,6 +20,8 @@ def preferred_workers(tiles: Sequence[Any]) -> list[list[str]]:
     block prefers the workers that hold it, or hold what it is computed from.
     """
     workers, held = addresses(), _held_keys(tiles)
+    if not workers:  # all of them died at once, and their nannies start new ones
+        return [[] for _ in tiles]
     if not any(held):
         return [[workers[i * len(workers) // len(tiles)]] for i in range(len(tiles))]
     with translate_cluster_errors():

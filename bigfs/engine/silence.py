@@ -17,6 +17,7 @@ from typing import Any
 
 from dask.utils import format_bytes
 
+from bigfs.engine.clusters import describe_workers
 from bigfs.engine.memory import NotEnoughMemory
 
 SILENT_SECONDS = 60.0  # without the end of a task until the first warning; doubled after each
@@ -72,7 +73,7 @@ def _watch(
     with contextlib.suppress(OSError, TimeoutError, RuntimeError):
         while not ended.wait(LOOK_SECONDS):
             assigned = client.processing()
-            workers = client.scheduler_info(n_workers=-1)["workers"]
+            workers = describe_workers(client)
             now = sum(future.done() for future in futures), assigned
             if now != before:
                 before, since, patience = now, time.monotonic(), SILENT_SECONDS
@@ -106,7 +107,7 @@ def describe(workers: dict[str, Any], assigned: dict[str, Any]) -> str:
     Parameters
     ----------
     workers : dict of str to dict
-        The workers as `distributed.Client.scheduler_info` describes them, by address.
+        The workers as the scheduler describes them, by address.
     assigned : dict of str to sequence of str
         Keys of the tasks that each worker has to run.
 

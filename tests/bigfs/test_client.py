@@ -14,6 +14,7 @@ from distributed import Client, LocalCluster, get_worker
 
 import storage
 from bigfs import ANOVA, MRMR, LaplacianScore, Matrix, ReliefF, SparGE, engine
+from bigfs.engine.clusters import describe_workers
 from bigfs.engine.tasks import map_tiles
 
 pytestmark = pytest.mark.process
@@ -55,6 +56,23 @@ def test_current_client_runs_the_tiles_and_stays_open(client):
         assert engine.client() is None
         assert map_tiles(where, [0]) == [os.getpid()]
     assert client.status == "running"
+
+
+def test_workers_are_known_while_the_client_forgets_them(client, monkeypatch):
+    """A timer of the client replaces what it remembers, at any moment, by nothing."""
+    remember = client._update_scheduler_info
+
+    async def forget(n_workers=0):
+        await remember(n_workers=0)
+
+    monkeypatch.setattr(client, "_update_scheduler_info", forget)
+    assert engine.clusters.addresses() == list(client.run(os.getpid))
+    assert engine.memory_limit() == 10**9
+
+
+def test_tiles_have_no_preference_while_all_workers_restart(client, monkeypatch):
+    monkeypatch.setattr(engine.placement, "addresses", list)
+    assert map_tiles(where, [0, 1]) == 2 * list(client.run(os.getpid).values())
 
 
 def test_persisted_array_is_fitted_and_transformed_where_it_lies(client, rng):
@@ -129,7 +147,7 @@ def block(S, a, b):
 def scattered(pair, rng):
     """A csr Dask array with every other block on the other worker, its futures, and S, y."""
     S, y = sp.random_array((60, 8), density=0.4, format="csr", rng=rng), np.arange(60) % 3
-    workers = sorted(pair.scheduler_info()["workers"])
+    workers = sorted(describe_workers(pair))
     cuts = range(0, 60, 10)
     futures = [
         pair.submit(block, S, a, a + 10, workers=[workers[i % 2]], pure=False)

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from bigfs import engine as tile_engine
+from bigfs.engine.clusters import describe_workers
 from bigfs.result import observed
 from flows import stages
 from flows.options import Engine, Staging
@@ -157,7 +158,7 @@ def test_a_worker_with_a_foreign_certificate_is_refused(tls_cluster, tmp_path):
     ended = subprocess.run(command, env=env, cwd=tmp_path, timeout=120, capture_output=True)
     assert ended.returncode != 0 or b"Closing" in ended.stderr
     with tile_engine.cluster(tls_cluster.address, security=tls_cluster.tls) as client:
-        assert len(client.scheduler_info(n_workers=-1)["workers"]) == 2
+        assert len(describe_workers(client)) == 2
 
 
 def test_nothing_listens_beyond_this_machine(tls_cluster):
