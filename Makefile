@@ -10,6 +10,9 @@ PARALLEL := --numprocesses 2 --dist loadfile
 # more, and the summary names it.
 PROCESSES := --numprocesses 3 --dist loadfile --no-loadscope-reorder --reruns 1 -r fER
 
+# Two test processes share two cores: more threads of BLAS than one each only wait for one another.
+test quick nightly: export OPENBLAS_NUM_THREADS := 1
+
 # Python compiles a module where it is first imported, which is sooner than all of them at once. It
 # must keep what it compiled, because the tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
