@@ -148,6 +148,17 @@ def test_local_cluster_keeps_its_key_out_of_files_and_of_its_workers_arguments(l
         assert not any("dask.pem" in file.path for file in process.open_files())
 
 
+@pytest.mark.skipif(
+    sys.platform != "linux" or sys.version_info < (3, 11, 1),
+    reason="each worker imports for itself",
+)
+def test_workers_are_forks_of_a_process_that_has_imported_their_libraries(local):
+    (server,) = local.run(os.getppid).values()
+    assert server != os.getpid()
+    assert "forkserver" in " ".join(psutil.Process(server).cmdline())
+    assert local.run(lambda: os.environ["MALLOC_ARENA_MAX"]).popitem()[1] == "1"
+
+
 def test_local_cluster_shows_a_dashboard_on_demand():
     with engine.cluster(workers=1, memory_limit="600MB", dashboard=True) as client:
         assert client.dashboard_link.startswith("http://127.0.0.1:")
