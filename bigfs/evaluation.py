@@ -19,7 +19,7 @@ from bigfs.matrix import Block, Centered, Matrix, gram
 from bigfs.models import LinearModel
 from bigfs.result import ALL, Checkpoint, NotConverged
 from bigfs.splits import Split, labeled_rows, target_kind
-from bigfs.types import FloatArray, IntArray
+from bigfs.types import AnyArray, FloatArray, IntArray
 
 Rankings = Mapping[str, Mapping[int, IntArray]]
 BYTES_PER_VALUE = 40  # liblinear's float64 copy, its nodes, and our copy
@@ -43,6 +43,13 @@ class FoldTally(NamedTuple):
     counts: tuple[int, ...]  # numbers of features
     tallies: tuple[FloatArray, ...]
     not_converged: int  # selections that ended before their tolerance
+
+
+class Judgment(NamedTuple):
+    """What a model on one set of features answers on the test rows of one split."""
+
+    tally: FloatArray  # adds up over splits; with the AUC, its two sums follow the counts
+    losses: AnyArray  # of each test row with a target, as in `metrics.losses_of`
 
 
 class Evaluation(NamedTuple):
@@ -151,19 +158,41 @@ def tally_split(
     ]
     if with_all:
         requested.append((ALL, split.X_train.shape[1], np.arange(split.X_train.shape[1])))
-    distinct = {index.tobytes(): index for *_, index in requested}
+    names, sizes, sets = zip(*requested, strict=True)
+    judgments = judge(split, sets, with_auc=with_auc)
+    return FoldTally(names, sizes, tuple(judgment.tally for judgment in judgments), 0)
+
+
+def judge(split: Split, sets: Sequence[IntArray], *, with_auc: bool = False) -> list[Judgment]:
+    """Judge a linear model on each set of features, one task per set.
+
+    Parameters
+    ----------
+    split : Split
+        Where to train and to test.
+    sets : sequence of ndarray
+        Indices of the features of each set, in increasing order. A set that occurs twice is fitted
+        once.
+    with_auc : bool, default=False
+        Also sum the AUC, for classes.
+
+    Returns
+    -------
+    list of Judgment
+        The judgment of each set.
+    """
+    distinct = {index.tobytes(): index for index in sets}
     largest_first = dict(sorted(distinct.items(), key=lambda item: -len(item[1])))
-    tallies = engine.map_tiles(
-        _tally,
+    judgments = engine.map_tiles(
+        _judge,
         list(largest_first.values()),
         split,
         with_auc,
         local=split.X_train.local,
         label="evaluate",
     )
-    by_set = dict(zip(largest_first, tallies, strict=True))
-    names, sizes, sets = zip(*requested, strict=True)
-    return FoldTally(names, sizes, tuple(by_set[index.tobytes()] for index in sets), 0)
+    by_set = dict(zip(largest_first, judgments, strict=True))
+    return [by_set[index.tobytes()] for index in sets]
 
 
 def pool(tallies: Sequence[FoldTally], kind: str, with_auc: bool = False) -> list[Point]:
@@ -201,22 +230,19 @@ def _non_negative(block: Block, start: int, stop: int) -> bool:
     return bool((block.data if sp.issparse(block) else block).min(initial=0) >= 0)
 
 
-def _tally(index: IntArray, split: Split, with_auc: bool) -> FloatArray:
-    """Count the right answers of a model on these columns, as numbers that add up over splits.
-
-    With the AUC, its two sums follow the counts.
-    """
+def _judge(index: IntArray, split: Split, with_auc: bool) -> Judgment:
+    """Fit a model on these columns of the training rows, and predict the test rows."""
     model = models.fit(split.X_train.columns(index).tocsr(), split.y_train)
     is_labeled = labeled_rows(split.y_test)
     Z, y = split.X_test.columns(index).tocsr()[is_labeled], split.y_test[is_labeled]
     decision = model.decision(Z)
-    n_classes = 0
+    predicted, n_classes = model.answer(decision), 0
     if model.kind == "class":
         n_classes = 1 + int(max(split.y_train.max(), split.y_test.max()))
-    counts = _count(model, model.answer(decision), y, n_classes)
-    if not with_auc:
-        return counts
-    return np.concatenate([counts.ravel(), metrics.sum_auc(decision, y, model.classes)])
+    tally = _count(model, predicted, y, n_classes)
+    if with_auc:
+        tally = np.concatenate([tally.ravel(), metrics.sum_auc(decision, y, model.classes)])
+    return Judgment(tally, metrics.losses_of(predicted, y, model.kind))
 
 
 def score_predictions(model: LinearModel, predicted: Any, y: Any) -> dict[str, float]:

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.metrics import roc_auc_score
 
-from bigfs.types import FloatArray, IntArray
+from bigfs.types import AnyArray, FloatArray, IntArray
 
 METRICS: dict[str, tuple[str, ...]] = {
     "class": ("accuracy", "balanced_accuracy", "micro_f1", "macro_f1", "auc"),
@@ -72,6 +72,30 @@ def count_labels(predicted: Any, Y: Any) -> FloatArray:
 def sum_residuals(predicted: FloatArray, y: FloatArray, mean: float) -> FloatArray:
     """Return Σ (y − ŷ)² and Σ (y − mean)², with the mean of the training y."""
     return np.array([np.sum((y - predicted) ** 2), np.sum((y - mean) ** 2)])
+
+
+def losses_of(predicted: Any, y: Any, kind: str) -> AnyArray:
+    """Return the loss of each sample, by which two methods are compared sample by sample.
+
+    Parameters
+    ----------
+    predicted : ndarray or sparse array
+        Predicted class codes, real values, or an (n, c) indicator of label sets.
+    y : ndarray or sparse array
+        The targets, in the same form.
+    kind : {"class", "multilabel", "real"}
+        Kind of the target.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        0 or 1 for classes, the number of wrong labels for label sets, the squared residual for real
+        targets.
+    """
+    if kind == "multilabel":
+        wrong = sp.csr_array(predicted, dtype=bool) != sp.csr_array(y, dtype=bool)
+        return np.asarray(wrong.sum(axis=1)).ravel().astype(np.int32)
+    return (y - predicted) ** 2 if kind == "real" else (predicted != y).astype(np.uint8)
 
 
 def sum_auc(decision: FloatArray, y: IntArray, classes: IntArray) -> FloatArray:

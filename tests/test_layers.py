@@ -24,7 +24,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"embedding", "cutting_plane", "coding"},
         {"lasso"},
         {"selectors", "splits"},
-        {"models", "metrics"},
+        {"models", "metrics", "comparison"},
         {"evaluation"},
     ],
     "storage": [

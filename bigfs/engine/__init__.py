@@ -33,6 +33,7 @@ from bigfs.engine.tasks import (
     shared_operand,
     show_progress,
 )
+from bigfs.engine.usage import processor_time, processor_time_since, reset_peak_memory
 
 __all__ = [
     "ClusterLost",
@@ -56,10 +57,13 @@ __all__ = [
     "n_workers",
     "parse_bytes",
     "peak_memory",
+    "processor_time",
+    "processor_time_since",
     "progress",
     "quiet_dask",
     "reduce_tiles",
     "require_memory",
+    "reset_peak_memory",
     "shared_operand",
     "show_progress",
 ]

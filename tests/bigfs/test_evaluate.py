@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 
-from bigfs import Matrix
-from bigfs.evaluation import class_profile, is_non_negative, measure, pool, tally_split
+from bigfs import Matrix, models
+from bigfs.evaluation import class_profile, is_non_negative, judge, measure, pool, tally_split
 from bigfs.metrics import METRICS
 from bigfs.result import NotConverged
 from bigfs.splits import Split, stratified_folds, target_kind, varies
@@ -179,3 +179,33 @@ def test_class_profile_of_label_sets_is_that_of_each_label(text):
     profile = class_profile(matrix, sp.csr_array(labels), index, 4)
     np.testing.assert_allclose(profile[:, :3], single[:, :3])
     np.testing.assert_allclose(profile[:, 3], (single[:, 0] + single[:, 3]) / 2)
+
+
+@pytest.mark.parametrize("kind", METRICS)
+def test_losses_per_sample_are_those_that_the_counts_sum(text, split, kind):
+    """Wrong answers, wrong labels and squared residuals, from the model's own predictions."""
+    if kind == "multilabel":
+        split = split._replace(
+            y_train=sp.csr_array(np.eye(4)[split.y_train]),
+            y_test=sp.csr_array(np.eye(4)[split.y_test]),
+        )
+    elif kind == "real":
+        split = split._replace(
+            y_train=split.y_train + 0.25, y_test=np.where(np.arange(40) % 5, split.y_test, np.nan)
+        )
+    index = np.arange(4)
+    (judgment,) = judge(split, [index])
+    assert len(judgment.losses) == (32 if kind == "real" else 40)
+    model = models.fit(split.X_train.columns(index).tocsr(), split.y_train)
+    predicted = model.predict(split.X_test.columns(index).tocsr())
+    if kind == "multilabel":
+        wrong = predicted.toarray() != split.y_test.toarray()
+        np.testing.assert_array_equal(judgment.losses, wrong.sum(axis=1))
+        assert judgment.tally[1:].sum() == judgment.losses.sum() > 0
+    elif kind == "real":
+        known = np.isfinite(split.y_test)
+        np.testing.assert_allclose(judgment.losses, ((predicted - split.y_test) ** 2)[known])
+        assert judgment.tally[0] == pytest.approx(judgment.losses.sum())
+    else:
+        np.testing.assert_array_equal(judgment.losses, predicted != split.y_test)
+        assert judgment.tally[1].sum() == judgment.losses.sum() > 0

@@ -108,6 +108,21 @@ def test_local_cluster_runs_no_code_of_another_user(local):
     assert local.submit(lambda: "still works").result(timeout=30) == "still works"
 
 
+def test_usage_is_measured_on_the_workers_too(local):
+    before = engine.processor_time()
+    (worker,) = local.scheduler_info(n_workers=-1)["workers"]
+    assert set(before) == {"driver", worker}
+    used = local.submit(busy).result(timeout=30)
+    assert engine.processor_time()[worker] - before[worker] >= used > 0
+    assert engine.reset_peak_memory() == (sys.platform == "linux")
+
+
+def busy():
+    began = time.process_time()
+    sum(range(300_000))
+    return time.process_time() - began
+
+
 def test_local_cluster_refuses_plain_tcp(local):
     async def hang_up(address):
         host, port = address.removeprefix("tls://").split(":")

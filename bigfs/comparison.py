@@ -1,0 +1,98 @@
+"""Statistics of a comparison of methods: overlap of choices, paired tests, Holm's adjustment.
+
+Two methods are tested on the same samples. Each has a loss per sample (`bigfs.metrics.losses_of`).
+A sample on which the losses differ is discordant, and the method with the smaller loss wins it. If
+neither is better, a win is as likely as a defeat, so the wins are binomial with p = ½. For classes,
+where a loss is 0 or 1, this sign test is McNemar's exact test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import binomtest
+
+from bigfs.types import AnyArray, FloatArray
+
+
+class PairedTest(NamedTuple):
+    """Two methods on the same samples.
+
+    Attributes
+    ----------
+    wins : int
+        Samples on which the first method has the smaller loss.
+    defeats : int
+        Samples on which it has the larger loss.
+    p_value : float
+        Two-sided p-value of the sign test, 1 without a discordant sample.
+    """
+
+    wins: int
+    defeats: int
+    p_value: float
+
+    @property
+    def discordant(self) -> int:
+        """The number of samples on which the losses differ."""
+        return self.wins + self.defeats
+
+
+def paired_test(losses: Any, others: Any) -> PairedTest:
+    """Test whether two methods have the same losses, by the exact sign test.
+
+    Parameters
+    ----------
+    losses, others : array-like of shape (n,)
+        Loss of each sample with the first and with the second method.
+
+    Returns
+    -------
+    PairedTest
+        The wins and defeats of the first method, and the p-value.
+
+    Raises
+    ------
+    ValueError
+        The methods have different numbers of samples.
+    """
+    losses, others = np.asarray(losses), np.asarray(others)
+    if losses.shape != others.shape:
+        raise ValueError(
+            f"paired methods must have the same samples; got {len(losses)} and {len(others)}"
+        )
+    wins, defeats = (int(np.count_nonzero(c)) for c in (losses < others, losses > others))
+    p_value = float(binomtest(wins, wins + defeats).pvalue) if wins + defeats else 1.0
+    return PairedTest(wins, defeats, p_value)
+
+
+def holm(p_values: Sequence[float]) -> FloatArray:
+    """Adjust the p-values of one family of tests by Holm's method.
+
+    The adjusted value of the k-th smallest of K is the largest of (K − i + 1) p_i over i ≤ k, at
+    most 1. Rejecting below α keeps the chance of any false rejection at α or less.
+
+    Parameters
+    ----------
+    p_values : sequence of float
+        The p-values.
+
+    Returns
+    -------
+    ndarray of shape (len(p_values),)
+        The adjusted p-values in the same order.
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty(len(p))
+    factors = len(p) - np.arange(len(p))
+    adjusted[order] = np.minimum(np.maximum.accumulate(factors * p[order]), 1.0)
+    return adjusted
+
+
+def jaccard(chosen: AnyArray, others: AnyArray) -> float:
+    """Return the overlap of two sets of features: |A ∩ B| / |A ∪ B|, 1 for two empty sets."""
+    first, second = set(np.asarray(chosen).tolist()), set(np.asarray(others).tolist())
+    return len(first & second) / len(first | second) if first | second else 1.0

@@ -1,0 +1,66 @@
+"""The paired test against a count of cases, and Holm's adjustment against its procedure."""
+
+import itertools
+from math import comb
+
+import numpy as np
+import pytest
+from scipy.stats import false_discovery_control
+
+from bigfs.comparison import holm, jaccard, paired_test
+
+
+def mcnemar_by_counting(b, c):
+    """The two-sided exact p-value from the binomial coefficients: twice the smaller tail."""
+    n = b + c
+    return min(1.0, 2 * sum(comb(n, k) for k in range(min(b, c) + 1)) / 2**n)
+
+
+@pytest.mark.parametrize(("b", "c"), [(0, 0), (1, 0), (6, 1), (3, 9), (5, 5), (40, 22)])
+def test_zero_one_losses_give_mcnemars_exact_test(b, c):
+    agree = [0] * 7 + [1] * 4
+    test = paired_test([0] * b + [1] * c + agree, [1] * b + [0] * c + agree)
+    assert (test.wins, test.defeats, test.discordant) == (b, c, b + c)
+    assert test.p_value == pytest.approx(mcnemar_by_counting(b, c))
+
+
+def test_other_losses_count_by_their_sign_alone(rng):
+    losses, others = rng.random(50), rng.random(50)
+    test = paired_test(losses, others)
+    assert test == paired_test(losses > others, losses < others)
+    assert paired_test(others, losses) == (test.defeats, test.wins, test.p_value)
+
+
+def test_samples_that_do_not_pair_are_refused():
+    with pytest.raises(ValueError, match="the same samples; got 3 and 2"):
+        paired_test([0, 1, 1], [0, 1])
+
+
+def test_holm_rejects_what_the_stepwise_procedure_rejects(rng):
+    """Step down from the smallest p-value, and stop at the first that is not below α / (K − i)."""
+    for p in rng.beta(0.5, 4, (20, 6)):
+        adjusted = holm(p)
+        for alpha in (0.01, 0.05, 0.2):
+            rejected = np.zeros(6, dtype=bool)
+            for i, j in enumerate(np.argsort(p)):
+                if p[j] > alpha / (6 - i):
+                    break
+                rejected[j] = True
+            assert (adjusted <= alpha).tolist() == rejected.tolist()
+        assert np.all(adjusted >= false_discovery_control(p) - 1e-12)  # which allows more
+
+
+def test_holm_is_the_same_in_any_order_and_leaves_one_test_alone():
+    p = [0.01, 0.04, 0.03]
+    for order in itertools.permutations(range(3)):
+        expected = np.array([0.03, 0.06, 0.06])[list(order)]
+        np.testing.assert_allclose(holm([p[i] for i in order]), expected)
+    assert holm([0.2]).tolist() == [0.2]
+    assert holm([]).tolist() == []
+    assert holm([0.9, 0.8]).tolist() == [1.0, 1.0]
+
+
+def test_jaccard():
+    assert jaccard(np.array([3, 1, 2]), np.array([2, 3, 9, 8])) == 2 / 5
+    assert jaccard(np.array([1, 2]), np.array([2, 1])) == 1
+    assert jaccard(np.array([]), np.array([])) == 1
