@@ -38,6 +38,7 @@ Method = Annotated[
     AfterValidator(_require_method),
     form_field("A method that `bigfs methods` lists", enum=list(METHODS)),
 ]
+Methods = Annotated[list[Method], form_field("Methods that `bigfs methods` lists", min_length=1)]
 Features = Annotated[int, form_field("Number of features to select", ge=1)]
 Out = Annotated[str | None, form_field("Directory of the run (default: runs/NAME)")]
 RunDirectory = Annotated[str, form_field("Directory of the run")]

@@ -96,12 +96,18 @@ def selector_for(corpus: Any, method: str, features: int, parameters: dict[str, 
     return selector
 
 
-def require_target(corpus: Any, method: str) -> None:
-    """Check that a method can learn from the kind of target of a corpus."""
+def accepts_target(corpus: Any, method: str) -> bool:
+    """Return whether a method can learn from the kind of target of a corpus."""
     kind, accepted = corpus.spec["target"], get_method(method).targets
     optional = kind is None and not needs_target(get_method(method).make())
-    if kind in accepted or not accepted or optional:
+    return kind in accepted or not accepted or optional
+
+
+def require_target(corpus: Any, method: str) -> None:
+    """Check that a method can learn from the kind of target of a corpus."""
+    if accepts_target(corpus, method):
         return
+    kind = corpus.spec["target"]
     suitable = [
         name for name, entry in METHODS.items() if kind in entry.targets or not entry.targets
     ]

@@ -50,9 +50,6 @@ class Cell(NamedTuple):
         )
 
 
-Methods = Annotated[
-    list[form.Method], form.form_field("Methods that `bigfs methods` lists", min_length=1)
-]
 Counts = Annotated[
     list[form.Features], form.form_field("Numbers of features to select", min_length=1)
 ]
@@ -67,7 +64,7 @@ Grid = Annotated[
 @flow(name="sweep", flow_run_name="sweep of {source}")
 def sweep(
     source: form.Source,
-    methods: Methods,
+    methods: form.Methods,
     features: Counts,
     grid: Grid = None,
     store: form.StoreOrDefault = None,

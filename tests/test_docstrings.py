@@ -17,6 +17,7 @@ from sklearn.datasets import load_iris
 import bigfs
 import bigfs.result
 import storage
+from flows.compare import compare
 from flows.pipeline import pipeline
 from flows.sweep import sweep
 
@@ -26,6 +27,7 @@ PUBLIC |= {f"storage.{name}": getattr(storage, name) for name in storage.__all__
 RESULTS = ("Result", "Status", "NotConverged", "observed", "iterate")
 PUBLIC |= {f"bigfs.result.{name}": getattr(bigfs.result, name) for name in RESULTS}
 PUBLIC |= {"flows.pipeline.pipeline": pipeline.fn, "flows.sweep.sweep": sweep.fn}
+PUBLIC |= {"flows.compare.compare": compare.fn}
 SELECTORS = {
     name: value
     for name, value in PUBLIC.items()

@@ -43,9 +43,11 @@ LAYERS: dict[str, list[set[str]]] = {
         {"report"},
         {"options", "server", "tls"},
         {"serve_limits", "stages", "artifacts"},
-        {"parameters", "tasks"},
+        {"bench", "parameters", "tasks"},
+        {"standings"},
+        {"comparison_report"},
         {"pipeline"},
-        {"sweep"},
+        {"sweep", "compare"},
         {"cli"},
         {"__main__"},
     ],
@@ -60,7 +62,8 @@ ONE_DOOR = {
     "distributed": {"bigfs/engine"},
     "zarr": {"storage/format", "storage/graphs.py", "storage/sources/anndata.py"},
     "prefect": {
-        f"flows/{name}.py" for name in ("pipeline", "sweep", "tasks", "artifacts", "server")
+        f"flows/{name}.py"
+        for name in ("pipeline", "sweep", "compare", "tasks", "artifacts", "server")
     },
     "spams": {"bigfs/coding"},
 }

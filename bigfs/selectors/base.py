@@ -64,6 +64,7 @@ class MatrixInput:
 
     _supervised = True  # y is required
     _semi_supervised = False  # −1 means unlabeled where X is an array
+    _nested = True  # the best k of m chosen features are the choice of k
 
     n_features_to_select: int | float | None
     _lazy_names: Any = None  # of the features of a `Matrix`

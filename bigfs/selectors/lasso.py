@@ -35,6 +35,7 @@ PATH_CONSTRAINTS: dict[str, list[Any]] = {
 class SparseRegression(Selector):
     """Base of the selectors by the weights of a sparse regression."""
 
+    _nested = False  # the penalty follows from the number of features
     tol: float
     max_iter: int
 

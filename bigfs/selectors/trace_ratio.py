@@ -132,6 +132,8 @@ class TraceRatio(GraphSelector):
         self.weights = weights
         self.graph = graph
 
+    _nested = False  # the ratio of a set weighs the scores
+
     @property
     def _supervised(self) -> bool:  # type: ignore[override]  # a constant of the other methods
         return self.form == "fisher"

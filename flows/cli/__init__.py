@@ -11,7 +11,7 @@ from typer.exceptions import TyperException
 
 from bigfs.engine import ClusterLost
 from flows import signals
-from flows.cli import corpus, runs, servers
+from flows.cli import comparisons, corpus, runs, servers
 from flows.cli.output import state
 
 app = typer.Typer(
@@ -35,6 +35,7 @@ def common(
 
 for command in (
     runs.run,
+    comparisons.compare,
     corpus.stage,
     corpus.append,
     runs.select,

@@ -216,13 +216,18 @@ def test_run_that_nobody_serves_goes_where_it_likes(monkeypatch):
             "sweep",
             {"source": "corpus", "methods": ["sparge-lda"], "features": [1], "out": "/elsewhere"},
         ),
+        (
+            "compare",
+            {"source": "corpus", "methods": ["sparge-lda"], "sizes": [1], "out": "/elsewhere"},
+        ),
     ],
 )
 def test_served_flow_refuses_before_any_work(served, flow, given):
-    from flows import pipeline, sweep
+    from flows import compare, pipeline, sweep
 
+    module = {"sweep": sweep, "compare": compare}.get(flow, pipeline)
     with pytest.raises(PermissionError, match="may use paths in"):
-        getattr(sweep if flow == "sweep" else pipeline, flow).fn(**given)
+        getattr(module, flow).fn(**given)
     assert os.listdir() == ["out"]
 
 

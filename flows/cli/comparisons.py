@@ -1,0 +1,108 @@
+"""The command that compares methods."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.table import Column, Table
+
+from flows.cli.options import Json, Source, expand_model_options
+from flows.cli.output import out_console, show_progress, state
+from flows.cli.servers import quiet_prefect
+from flows.options import Engine, Scoring, Staging
+
+COSTS = 5  # columns of the table of costs
+
+
+@expand_model_options
+def compare(
+    source: Annotated[str, typer.Argument(help=f"{Source.__metadata__[0].help}, or a store")],
+    out: Annotated[str, typer.Argument(help="directory of the comparison")],
+    methods: Annotated[
+        str, typer.Option(help="methods that `bigfs methods` lists, separated by commas")
+    ],
+    sizes: Annotated[str, typer.Option(help="numbers of features, separated by commas")],
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="metrics, separated by commas, the first of which ranks the methods (default: "
+            "accuracy; micro_f1,macro_f1 for several labels per sample; r2 for real targets)"
+        ),
+    ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(help="seconds that one method may take, to choose and to be scored", min=0.1),
+    ] = 86400.0,
+    store: Annotated[
+        str | None,
+        typer.Option(help="path or URL of the store to make (default: .bigfs/NAME-KEY.zarr)"),
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="run methods again whose results exist")
+    ] = False,
+    *,
+    staging: Staging,
+    engine: Engine,
+    as_json: Json = False,
+) -> None:
+    """Compare methods on one corpus: scores, time, memory, passes, redundancy, paired tests."""
+    choices = parse_choices(methods, sizes, metric)
+    with show_progress(as_json, "start-up"), quiet_prefect(state["debug"]):
+        from flows.compare import compare as compare_methods
+
+        folder = compare_methods(
+            source,
+            choices["baselines"],
+            choices["sizes"],
+            out,
+            choices.get("metrics"),
+            store,
+            staging,
+            engine,
+            fresh=fresh,
+            timeout=timeout,
+        )
+    print_comparison(str(folder), as_json)
+
+
+def parse_choices(methods: str, sizes: str, metric: str | None) -> dict[str, Any]:
+    """Return the words of the options, checked as those of the scoring."""
+    return Scoring(against=methods, sizes=sizes, metric=metric).choices()
+
+
+def print_comparison(folder: str, as_json: bool) -> None:
+    """Print the tables of a comparison, or compare.json."""
+    from flows.standings import (
+        cost_rows,
+        explanation,
+        failure_lines,
+        read_comparison,
+        score_rows,
+    )
+
+    about = read_comparison(folder)
+    if as_json:
+        print(json.dumps({"comparison": folder, **about}, ensure_ascii=False))
+        return
+    costs = cost_rows(about)  # too wide for a terminal: the costs, then the choice
+    for rows in (
+        score_rows(about),
+        [row[:COSTS] for row in costs],
+        [[row[0], *row[COSTS:]] for row in costs],
+    ):
+        head, *body = rows
+        columns = [
+            Column(head[0], no_wrap=True),
+            *(Column(h, justify="right", no_wrap=True) for h in head[1:]),
+        ]
+        table = Table(*columns, box=None, pad_edge=False)
+        for cells in body:
+            table.add_row(*cells)
+        out_console.print(table)
+        out_console.print()
+    lines = [*failure_lines(about), about["evaluation"], *explanation(about)]
+    lines.append(f"report: {folder}/report.html")
+    for line in lines:
+        out_console.print(line, highlight=False, markup=False, soft_wrap=True)

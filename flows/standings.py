@@ -1,0 +1,225 @@
+"""The standings of a comparison: ranks, overlap and paired tests against the best method.
+
+The best method has the highest mean of the first metric over the sizes. It is the best on the very
+samples that the tests use, so their p-values describe the figures and prove nothing about new
+data. They are adjusted by Holm's method for all tests of the comparison.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bigfs.comparison import holm, jaccard, paired_test
+from bigfs.result import ALL
+from flows.bench import Bench, Outcome
+from flows.summary import METRIC_NAMES
+
+ALPHA = 0.05  # below it, the tables say that a method differs from the best
+COLUMNS = (
+    "rank",
+    "method",
+    "n_features",
+    "mean",
+    "redundancy",
+    "overlap",
+    "wins",
+    "defeats",
+    "p_value",
+    "p_holm",
+    "seconds",
+    "processor_seconds",
+    "peak_memory",
+    "passes",
+    "fits",
+    "scoring_seconds",
+    "status",
+    "error",
+)
+
+
+def make_standings(
+    bench: Bench, outcomes: Sequence[Outcome], failures: Mapping[str, str]
+) -> dict[str, Any]:
+    """Rank the methods of a comparison and test each against the best.
+
+    Parameters
+    ----------
+    bench : Bench
+        What the methods shared.
+    outcomes : sequence of Outcome
+        The methods that finished. That of all features is drawn but not ranked.
+    failures : mapping of {str: str}
+        The methods that did not finish, with the reason.
+
+    Returns
+    -------
+    dict
+        "metrics", "sizes", "best", "rows" with the best method first and the failures last, and
+        "all features".
+    """
+    metric = bench.metrics[0]
+    means = {
+        o.method: float(np.mean([p[metric] for p in o.points])) for o in outcomes if o.method != ALL
+    }
+    ranked = sorted(
+        (o for o in outcomes if o.method != ALL),
+        key=lambda o: -means[o.method] if np.isfinite(means[o.method]) else np.inf,
+    )
+    rows = [_row(rank, o, ranked[0], means[o.method]) for rank, o in enumerate(ranked, 1)]
+    tested = [point for row in rows[1:] for point in row["points"]]
+    for point, p in zip(tested, holm([point["p_value"] for point in tested]), strict=True):
+        point["p_holm"] = float(p)
+    rows += [
+        {"rank": None, "method": name, "error": reason, "points": []}
+        for name, reason in failures.items()
+    ]
+    everything = next((o.points[0] for o in outcomes if o.method == ALL), None)
+    return {
+        "metrics": list(bench.metrics),
+        "sizes": list(bench.sizes),
+        "best": ranked[0].method if ranked else None,
+        "rows": rows,
+        ALL: everything,
+    }
+
+
+def _row(rank: int, outcome: Outcome, best: Outcome, mean: float) -> dict[str, Any]:
+    points = []
+    for point, losses, best_losses in zip(outcome.points, outcome.losses, best.losses, strict=True):
+        m = point["n_features"]
+        overlap = jaccard(outcome.sets[m], best.sets[m])
+        own: dict[str, Any] = {**point, "overlap": overlap}
+        if outcome is not best:
+            test = paired_test(losses, best_losses)
+            own |= {"wins": test.wins, "defeats": test.defeats, "p_value": test.p_value}
+        points.append(own)
+    late = outcome.figures["not_converged"]
+    figures = {k: v for k, v in outcome.figures.items() if k != "not_converged"}
+    status = late[0] if late else "finished"
+    head = {"rank": rank, "method": outcome.method, "mean": mean, "status": status, "error": ""}
+    return {**head, **figures, "points": points}
+
+
+# --- tables of text -------------------------------------------------------------------------------
+
+
+def score_rows(standings: dict[str, Any], digits: int = 3) -> list[list[str]]:
+    """Return the table of the first metric as text: a header, a row per method, all features."""
+    metric, sizes = standings["metrics"][0], standings["sizes"]
+    table = [[f"{METRIC_NAMES[metric]} with", *(f"{m:,}" for m in sizes), "mean"]]
+    for row in standings["rows"]:
+        if row["error"]:
+            continue
+        cells = [f"{p[metric]:.{digits}f}{_mark(p)}" for p in row["points"]]
+        table.append([row["method"], *cells, f"{row['mean']:.{digits}f}"])
+    if standings[ALL]:
+        value = f"{standings[ALL][metric]:.{digits}f}"
+        table.append([f"all {standings[ALL]['n_features']:,}", *[""] * len(sizes), value])
+    return table
+
+
+def _mark(point: dict[str, Any]) -> str:
+    """Mark a score that differs from that of the best method beyond chance."""
+    return "*" if point.get("p_holm", 1.0) < ALPHA else ""
+
+
+def cost_rows(standings: dict[str, Any]) -> list[list[str]]:
+    """Return the table of costs, and of the choice at the largest size, as text."""
+    head = ["method", "time", "processor", "memory", "passes"]
+    table = [[*head, "redundancy", "overlap", "discordant", "p (Holm)"]]
+    for row in standings["rows"]:
+        if row["error"]:
+            continue
+        point = row["points"][-1]
+        discordant = "–" if "p_holm" not in point else f"{point['wins'] + point['defeats']:,}"
+        p_value = "best" if "p_holm" not in point else p_text(point["p_holm"])
+        cells = [_seconds(row["seconds"]), _seconds(row["processor_seconds"])]
+        cells += [_megabytes(row["peak_memory"]), f"{row['passes']:,}"]
+        cells += [f"{point['redundancy']:.3f}", f"{point['overlap']:.2f}", discordant, p_value]
+        table.append([row["method"], *cells])
+    return table
+
+
+def failure_lines(standings: dict[str, Any]) -> list[str]:
+    """Return a line per method that failed, and per method that ended before its tolerance."""
+    failed = [f"{row['method']}: {row['error']}" for row in standings["rows"] if row["error"]]
+    late = [
+        f"{row['method']}: {row['status']}"
+        for row in standings["rows"]
+        if not row["error"] and row["status"] != "finished"
+    ]
+    return failed + late
+
+
+def explanation(standings: dict[str, Any]) -> list[str]:
+    """Return the sentences that say how to read the tables."""
+    sizes, best = standings["sizes"], standings["best"]
+    return [
+        f"The methods are ordered by the mean of {METRIC_NAMES[standings['metrics'][0]]} over the "
+        f"sizes. Time and passes are those of choosing at all sizes.",
+        f"Redundancy is the mean absolute correlation of the chosen features, and overlap their "
+        f"Jaccard index with those of {best}, both with {sizes[-1]:,} features.",
+        f"* differs from {best}: the exact paired test on the samples that one of the two predicts "
+        f"better has p < {ALPHA} after Holm's adjustment for all tests of this comparison. The "
+        f"best method was picked on the same samples, so the p-values are descriptive.",
+    ]
+
+
+def p_text(p: float) -> str:
+    """Return a p-value as text."""
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.0e}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.1f} s"
+
+
+def _megabytes(value: float | None) -> str:
+    return "–" if value is None else f"{value / 1e6:,.0f} MB"
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def csv_rows(standings: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
+    """Return the header and the rows of compare.csv: a row per method and size.
+
+    A method that failed has one row without a size.
+    """
+    metrics = standings["metrics"]
+    header = [*COLUMNS[:3], *metrics, *COLUMNS[3:]]
+    rows = []
+    for row in standings["rows"]:
+        for point in row["points"] or [{}]:
+            cells = {**row, **point}
+            values = (cells.get(name) for name in header)
+            rows.append(["" if value is None else value for value in values])
+    return header, rows
+
+
+def markdown(standings: dict[str, Any], title: str, evaluation: str) -> str:
+    """Return compare.md."""
+    lines = [f"# {title}", "", evaluation, ""]
+    for table in (score_rows(standings), cost_rows(standings)):
+        head, *body = table
+        lines += [_markdown_row(head), f"| --- |{' --: |' * (len(head) - 1)}"]
+        lines += [*map(_markdown_row, body), ""]
+    lines += [f"- {line}" for line in failure_lines(standings)]
+    if standings["best"]:
+        lines += ["", " ".join(explanation(standings)).replace("*", r"\*")]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    escaped = (cell.replace("|", r"\|").replace("*", r"\*") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
+
+
+def read_comparison(folder: str | Path) -> dict[str, Any]:
+    """Return the content of compare.json in the folder of a comparison."""
+    return dict(json.loads((Path(folder) / "compare.json").read_text(encoding="utf-8")))

@@ -1,0 +1,247 @@
+"""The bench of a comparison and its standings, without Prefect: what is chosen, scored and kept."""
+
+import csv
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+from sklearn.svm import LinearSVC
+
+import storage
+from bigfs import ANOVA, L1SVM, SparGE
+from bigfs.result import ALL
+from bigfs.selectors.registry import METHODS
+from flows import bench, selection, stages, standings
+from flows.bench import Bench
+from storage.runs import RunError
+from tests.helpers.processes import write_corpus
+from tests.helpers.stores import write_svmlight
+
+SIZES = (3, 6, 12)
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """A corpus of three classes with a test half of twenty documents."""
+    monkeypatch.chdir(tmp_path)
+    return stages.stage(write_corpus(tmp_path / "corpus.jsonl", seed=3, rows=600), "c.zarr")[
+        "store"
+    ]
+
+
+@pytest.fixture
+def own(store, tmp_path):
+    return Bench(store, tmp_path / "out", ["anova"], SIZES)
+
+
+@pytest.mark.parametrize("method", ["anova", "l1-svm", "sparge-lda"])
+def test_each_size_is_the_methods_own_choice(own, method):
+    """By a ranking, by a fit for each size, and by one path."""
+    outcome = own.run(method)
+    make = {"anova": ANOVA, "l1-svm": L1SVM, "sparge-lda": SparGE}[method]
+    for m, index in outcome.sets.items():
+        fitted = make(n_features_to_select=m).fit(own.train.X, own.train.y)
+        assert sorted(index) == sorted(fitted.selected_)
+    assert outcome.figures["fits"] == {"anova": 1, "l1-svm": 3, "sparge-lda": 1}[method]
+    # scores at hand count no pass
+    assert (outcome.figures["passes"] > 0) == (method != "anova")
+
+
+def test_scores_and_losses_are_those_of_a_linear_svm(own):
+    outcome = own.run("anova")
+    test = own.corpus.part("test")
+    for point, losses in zip(outcome.points, outcome.losses, strict=True):
+        index = np.sort(outcome.sets[point["n_features"]])
+        model = LinearSVC(random_state=0).fit(own.train.X.columns(index).tocsr(), own.train.y)
+        predicted = model.predict(test.X.columns(index).tocsr())
+        np.testing.assert_array_equal(losses, predicted != test.y)
+        assert point["accuracy"] == np.mean(predicted == test.y)
+        Z = own.train.X.columns(index).toarray()
+        correlations = np.abs(np.corrcoef(Z, rowvar=False))[np.triu_indices(len(index), 1)]
+        assert point["redundancy"] == pytest.approx(correlations.mean(), rel=1e-5)
+
+
+def test_a_result_is_kept_until_something_changes(own, store, tmp_path):
+    assert own.find("anova") is None
+    outcome = own.run("anova")
+    found = own.find("anova")
+    assert found.points == outcome.points
+    assert found.figures == outcome.figures
+    np.testing.assert_array_equal(found.losses, outcome.losses)
+    assert {m: index.tolist() for m, index in found.sets.items()} == {
+        m: index.tolist() for m, index in outcome.sets.items()
+    }
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"results"}
+    for sizes, metrics in (((3, 6), ()), (SIZES, ("macro_f1",))):
+        assert Bench(store, tmp_path / "out", ["anova"], sizes, metrics).find("anova") is None
+    file = own.file("anova")
+    file.write_bytes(file.read_bytes()[:-40])
+    with pytest.raises(RunError, match=r"anova.npz is damaged .* delete it and repeat"):
+        own.find("anova")
+
+
+def test_without_a_test_half_each_fold_chooses_again_and_graphs_are_shared(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store = stages.stage(str(write_svmlight(tmp_path / "c.svm", 60)))["store"]
+    made, seen = [], []
+
+    def counted(X, k, **more):
+        made.append((X.shape[0], k))
+        return bench_knn(X, k, **more)
+
+    def noted(selector, method, X, y, usable=selection.usable):
+        seen.append((method, X.shape[0]))
+        return usable(selector, method, X, y)
+
+    bench_knn = bench.knn
+    monkeypatch.setattr(bench, "knn", counted)
+    monkeypatch.setattr(selection, "usable", noted)
+    methods = ["laplacian", "lsdf"]
+    own = Bench(store, tmp_path / "out", methods, [4])
+    assert own.measured["how"] == "nested folds"
+    outcomes = [own.run(method) for method in methods]
+    assert made == [(48, 5)] * 5
+    assert seen == [(method, n) for method in methods for n in (60, 48, 48, 48, 48, 48)]
+    assert [outcome.losses.shape for outcome in outcomes] == [(1, 60)] * 2
+    for outcome in outcomes:
+        assert outcome.points[0]["accuracy"] == pytest.approx(1 - outcome.losses[0].mean())
+
+
+def test_a_killed_method_goes_on(own, monkeypatch):
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench, "judge", killed)
+        with pytest.raises(KeyboardInterrupt):
+            own.run("sparge-lda")
+    (saved,) = (own.folder / ".work").rglob("*.npz")
+    assert saved.name.startswith("sparge-path-")
+    loaded = []
+    load = bench.Checkpoint.load
+    monkeypatch.setattr(
+        bench.Checkpoint, "load", lambda *a: loaded.append(load(*a) is not None) or load(*a)
+    )
+    own.run("sparge-lda")
+    assert loaded == [True]
+    assert not (own.folder / ".work").exists()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "metrics", "said"),
+    [((3, 61), (), "sizes must be at most 60"), ((3,), ("r2",), "r2 is no metric of one class")],
+)
+def test_what_does_not_suit_the_corpus_is_refused(store, tmp_path, sizes, metrics, said):
+    with pytest.raises(ValueError, match=said):
+        Bench(store, tmp_path / "out", ["anova"], sizes, metrics)
+
+
+def test_a_corpus_without_labels_cannot_be_compared_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((30, 5)))
+    store = storage.stage(tmp_path / "x.npy", "x.zarr")
+    with pytest.raises(ValueError, match=r"nothing can be compared on .*: there are no labels"):
+        Bench(store, tmp_path / "out", ["variance"], [3])
+
+
+# --- standings ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def compared(own):
+    names = ["variance", "anova", "chi2"]
+    outcomes = [own.run(name) for name in [*names, ALL]]
+    return outcomes, standings.make_standings(own, outcomes, {"f-regression": "it cannot"})
+
+
+def test_the_best_mean_is_first_and_a_failure_last(compared):
+    outcomes, table = compared
+    means = {o.method: np.mean([p["accuracy"] for p in o.points]) for o in outcomes[:3]}
+    names = [row["method"] for row in table["rows"]]
+    assert names[-1] == "f-regression"
+    assert table["best"] == names[0]
+    assert [means[name] for name in names[:3]] == sorted(means.values(), reverse=True)
+    assert [row["rank"] for row in table["rows"]] == [1, 2, 3, None]
+    assert table[ALL]["n_features"] == 60
+
+
+def test_tests_and_overlaps_are_against_the_best(compared):
+    outcomes, table = compared
+    by_name = {o.method: o for o in outcomes}
+    best = by_name[table["best"]]
+    p_values = []
+    for row in table["rows"][1:3]:
+        own = by_name[row["method"]]
+        for i, point in enumerate(row["points"]):
+            wins = np.count_nonzero(own.losses[i] < best.losses[i])
+            defeats = np.count_nonzero(own.losses[i] > best.losses[i])
+            assert (point["wins"], point["defeats"]) == (wins, defeats)
+            expected = binomtest(wins, wins + defeats).pvalue if wins + defeats else 1.0
+            assert point["p_value"] == expected
+            p_values.append((point["p_value"], point["p_holm"]))
+            m = point["n_features"]
+            common = len(set(own.sets[m]) & set(best.sets[m]))
+            assert point["overlap"] == common / (2 * m - common)
+    assert len(p_values) == 6
+    smallest = min(p_values)
+    assert smallest[1] == pytest.approx(min(1.0, 6 * smallest[0]))
+    assert all(point["overlap"] == 1 for point in table["rows"][0]["points"])
+    assert not any("p_value" in point for point in table["rows"][0]["points"])
+
+
+def test_tables_hold_every_method_and_size(compared, tmp_path):
+    outcomes, table = compared
+    header, rows = standings.csv_rows(table)
+    cells = [dict(zip(header, row, strict=True)) for row in rows]
+    assert len(cells) == 3 * len(SIZES) + 1
+    for outcome in outcomes[:3]:
+        own = [cell for cell in cells if cell["method"] == outcome.method]
+        assert [cell["n_features"] for cell in own] == list(SIZES)
+        assert [cell["accuracy"] for cell in own] == [p["accuracy"] for p in outcome.points]
+        assert {cell["seconds"] for cell in own} == {outcome.figures["seconds"]}
+    assert cells[-1]["error"] == "it cannot"
+    assert cells[-1]["n_features"] == ""
+    text = standings.markdown(table, "A title", "How.")
+    assert text.startswith(
+        "# A title\n\nHow.\n\n| accuracy with | 3 | 6 | 12 | mean |\n| --- | --: |"
+    )
+    assert "- f-regression: it cannot\n" in text
+    assert "the p-values are descriptive" in text
+    written = tmp_path / "x.csv"
+    with written.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    assert written.read_text().count("\n") == len(rows) + 1
+
+
+# --- one fit for all sizes ------------------------------------------------------------------------
+
+# the rounds of the elimination meet the number of features, so its best 3 of 6 are near the 3
+BY_ROUNDS = {"svm-rfe"}
+LONG = {"smr", "rjgsc", "jgsc", "jhlsr", "srlsr", "rlsr", "rfs", "trcfs"}
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(name, marks=[pytest.mark.nightly] if name in LONG else [])
+        for name in METHODS
+        if name not in BY_ROUNDS
+    ],
+)
+def test_a_method_whose_choices_are_nested_says_so(method, rng):
+    X = rng.random((40, 16))
+    X[:, 5] += np.arange(40) % 2
+    y = (np.arange(40) % 2).astype(np.int64)
+    parameters = {"sample_shape": (4, 4)} if method == "smr" else {}
+    if "jgsc" in method:
+        parameters["dictionary"] = X[::5]
+    targets = y + 0.5 * X[:, 3] if method == "f-regression" else y
+    fits = {}
+    for m in (3, 6):
+        fits[m] = selection.make_selector(method, m, parameters)
+        if not fits[m]._nested or hasattr(fits[m], "fit_path"):
+            return
+        fits[m].fit(X, targets)
+    np.testing.assert_array_equal(
+        selection.ranking(fits[6], method, 3), selection.ranking(fits[3], method, 3)
+    )

@@ -1,0 +1,161 @@
+"""The comparison as a flow and as a command: one store, one graph, and rows for what fails."""
+
+import csv
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+import storage.graphs
+from flows import bench, stages
+from flows.cli import comparisons
+from flows.compare import compare, require_folder
+from flows.options import Engine, Staging
+from storage.errors import StoreError
+from tests.helpers.commands import fails
+from tests.helpers.processes import PREFECT_WARNS, artifacts, write_corpus
+
+pytestmark = PREFECT_WARNS
+SERIAL = Engine(workers=0)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    return write_corpus(tmp_path / "corpus.jsonl", seed=3, rows=300)
+
+
+def run(source, methods, **more):
+    given = {"settings": Staging(tile_rows=100), "engine": SERIAL, "out": "out"} | more
+    return compare(source, methods, [4, 12], **given, return_state=True)
+
+
+def test_a_comparison_goes_on_after_failures_and_reuses_what_is_done(prefect, corpus, monkeypatch):
+    graphs, staged, ran = [], [], []
+    monkeypatch.setattr(
+        storage.graphs,
+        "stream_knn",
+        lambda *a, knn=storage.graphs.stream_knn, **k: graphs.append(k["k"]) or knn(*a, **k),
+    )
+    monkeypatch.setattr(
+        stages, "stage", lambda *a, stage=stages.stage: staged.append(a) or stage(*a)
+    )
+    monkeypatch.setattr(
+        bench.Bench, "run", lambda self, m, run=bench.Bench.run: ran.append(m) or run(self, m)
+    )
+    methods = ["laplacian", "f-regression", "information-gain", "lsdf"]
+    state = run(corpus, methods)
+    assert state.is_completed()
+    assert (len(graphs), len(staged)) == (1, 1)
+    about = json.loads(Path("out/compare.json").read_text())
+    by_name = {row["method"]: row for row in about["rows"]}
+    assert about["rows"][-1] == by_name["f-regression"]
+    assert by_name["f-regression"]["error"] == "it cannot learn from one class per sample"
+    assert set(by_name) == {"laplacian", "f-regression", "mutual-info", "lsdf"}
+    assert about["all features"]["n_features"] == 60
+    for name in ("laplacian", "mutual-info", "lsdf"):
+        assert [point["n_features"] for point in by_name[name]["points"]] == [4, 12]
+        assert by_name[name]["processor_seconds"] > 0
+    with open("out/compare.csv", newline="", encoding="utf-8-sig") as file:
+        assert len(list(csv.DictReader(file))) == 3 * 2 + 1
+    assert {p.name for p in Path("out").iterdir()} == {
+        "compare.csv",
+        "compare.json",
+        "compare.md",
+        "report.html",
+        "results",
+    }
+    assert "| --- | --: |" in artifacts(state)["comparison"]["data"]
+
+    ran.clear()
+    store = about["corpus"]["store"]
+    assert run(store, [*methods, "chi2"]).is_completed()  # the store itself is a source too
+    assert ran == ["f-regression", "chi2"]
+    again = json.loads(Path("out/compare.json").read_text())
+    assert again["reused"] == ["laplacian", "mutual-info", "lsdf", "all features"]
+    kept = {row["method"]: row for row in again["rows"]}
+    for name in ("laplacian", "mutual-info", "lsdf"):
+        assert [p["accuracy"] for p in kept[name]["points"]] == [
+            p["accuracy"] for p in by_name[name]["points"]
+        ]
+        assert kept[name]["seconds"] == by_name[name]["seconds"]
+
+
+def test_a_late_method_and_one_without_memory_are_rows(prefect, corpus, monkeypatch):
+    def choose(selector, method, *given, choose=bench.choose):
+        if method == "chi2":
+            time.sleep(60)
+        if method == "variance":
+            raise MemoryError("it needs 5 GB\nand 1 GB is allowed")
+        return choose(selector, method, *given)
+
+    monkeypatch.setattr(bench, "choose", choose)
+    assert run(corpus, ["chi2", "variance", "anova"], timeout=4).is_completed()
+    rows = json.loads(Path("out/compare.json").read_text())["rows"]
+    assert [row["method"] for row in rows] == ["anova", "chi2", "variance"]
+    assert rows[1]["error"].startswith("it took longer than 4 s")
+    assert rows[2]["error"] == "it needs 5 GB and 1 GB is allowed"
+
+
+def test_a_comparison_without_any_result_fails(prefect, corpus):
+    state = run(corpus, ["f-regression"])
+    assert state.is_failed()
+    assert "no method finished: f-regression: it cannot learn from one class" in state.message
+    assert "f-regression" in Path("out/compare.md").read_text()
+
+
+def test_bad_choices_leave_nothing(prefect, corpus, tmp_path):
+    for given, said in (
+        ({"methods": ["anowa"]}, "anowa"),
+        ({"metrics": ["speed"]}, "unknown metric 'speed'; the metrics are accuracy"),
+        ({"out": "corpus.jsonl"}, "corpus.jsonl is in the way"),
+    ):
+        state = run(corpus, **({"methods": ["anova"]} | given))
+        assert state.is_failed()
+        assert said in state.message
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / ".bigfs").exists()
+
+
+# --- without a server -----------------------------------------------------------------------------
+
+
+def test_a_folder_of_others_is_in_the_way(tmp_path):
+    require_folder(tmp_path / "new")
+    require_folder(tmp_path)
+    (tmp_path / "compare.json").write_text('{"mine": 1}')
+    with pytest.raises(StoreError, match="is in the way and bigfs did not make it"):
+        require_folder(tmp_path)
+    (tmp_path / "compare.json").write_text('{\n "format": "bigfs comparison 1"}')
+    require_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--methods", "anova,nope", "--sizes", "5"), "unknown method 'nope'"),
+        (("--methods", "anova", "--sizes", "5,x"), "sizes must be whole numbers"),
+        (("--methods", "anova", "--sizes", "5", "--metric", "speed"), "unknown metric 'speed'"),
+        (("--methods", "anova,fisher", "--sizes", "5"), "anova and fisher rank features alike"),
+    ],
+)
+def test_command_refuses_bad_words_before_a_server_starts(bigfs, monkeypatch, words, said):
+    monkeypatch.setattr(comparisons, "quiet_prefect", lambda *_: pytest.fail("a server started"))
+    fails(bigfs("compare", "x", "out", *words), said)
+
+
+def test_command_prints_aligned_tables(bigfs, prefect, corpus, monkeypatch):
+    for name in ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING"):  # else it starts its own server
+        monkeypatch.setenv(name, prefect.env[name])
+    words = ("--methods", "anova,chi2,t-score", "--sizes", "12,4", "--workers", 0)
+    status, out, _ = bigfs("compare", corpus, "out", *words)
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[0].split() == ["accuracy", "with", "4", "12", "mean"]
+    starts = {line.rindex(line.split()[-1]) + len(line.split()[-1]) for line in lines[:4]}
+    assert len(starts) == 1
+    assert any(line.startswith("t-score: the t score compares two classes") for line in lines)
+    assert max(map(len, lines[:12])) <= 80
+    status, out, _ = bigfs("compare", corpus, "out", *words, "--json")
+    assert status == 0
+    assert json.loads(out)["reused"] == ["anova", "chi2", "all features"]

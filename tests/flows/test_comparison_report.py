@@ -1,0 +1,102 @@
+"""The report of a comparison: its picture and its page."""
+
+import re
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from bigfs.result import ALL
+from flows.comparison_report import LABEL_GAP, PHONE, picture, spread, write_comparison
+
+SIZES = [10, 50, 100]
+
+
+def comparison(n_methods, failed=("bad",)):
+    rows = [
+        {
+            "rank": i + 1,
+            "method": f"method-{i}",
+            "mean": 0.9 - 0.01 * i,
+            "status": "finished",
+            "error": "",
+            "seconds": 1.0,
+            "processor_seconds": 2.0,
+            "peak_memory": None,
+            "passes": 3,
+            "points": [
+                {"n_features": m, "accuracy": 0.9 - 0.01 * i, "redundancy": 0.1, "overlap": 0.5}
+                | ({"wins": 1, "defeats": 9, "p_value": 0.02, "p_holm": 0.04} if i else {})
+                for m in SIZES
+            ],
+        }
+        for i in range(n_methods)
+    ]
+    rows += [{"rank": None, "method": name, "error": "no <luck>", "points": []} for name in failed]
+    return {
+        "corpus": {
+            "source": "a & b.jsonl",
+            "name": "b",
+            "n": 1200,
+            "d": 5000,
+            "nnz": 9,
+            "split": {"train": 1000, "test": 200},
+        },
+        "metrics": ["accuracy"],
+        "sizes": SIZES,
+        "best": "method-0" if n_methods else None,
+        "rows": rows,
+        ALL: {"n_features": 5000, "accuracy": 0.95},
+        "evaluation": "Linear SVM.",
+        "seconds": 5.0,
+        "versions": dict.fromkeys(("bigfs", "dask", "numpy", "scipy", "scikit-learn"), "1"),
+    }
+
+
+def test_page_holds_every_method_and_loads_nothing(tmp_path):
+    write_comparison(tmp_path / "report.html", comparison(8))
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<svg") == 2
+    for i in range(8):
+        assert page.count(f">method-{i}<") >= 4  # twice in pictures, twice in tables
+    assert "a &amp; b.jsonl: 1,200 samples (1,000 train, 200 test)" in page
+    assert "bad: no &lt;luck&gt;" in page
+    assert "0.890*" in page
+    assert "0.900*" not in page
+    assert not re.findall(r'(?:src|href)="(?!#)', page)
+    assert "prefers-color-scheme: dark" in page
+
+
+def test_page_without_a_finished_method_says_why(tmp_path):
+    write_comparison(tmp_path / "report.html", comparison(0))
+    page = (tmp_path / "report.html").read_text()
+    assert "bad: no &lt;luck&gt;" in page
+    assert "<svg" not in page
+
+
+@pytest.mark.parametrize("layout", [(9.6, 5.2, 0.25), PHONE])
+def test_picture_names_each_curve_in_colors_of_the_page(layout):
+    svg = picture(comparison(8), layout)
+    names = re.findall(r">(method-\d|all 5,000 features)</text>", svg)
+    assert sorted(names) == sorted([*(f"method-{i}" for i in range(8)), "all 5,000 features"])
+    colors = set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", svg))
+    assert not colors, "the dark page cannot replace these"
+    assert picture(comparison(8), layout) == svg
+
+
+@pytest.mark.parametrize("n", [1, 2, 6, 15])
+def test_labels_move_as_little_as_they_must(rng, n):
+    at = np.clip(rng.choice([0.0, 0.5, 0.52, 0.9, 1.0], n) + 0.001 * rng.random(n), 0, 1)
+    places = spread(at, LABEL_GAP)
+    order = np.argsort(at, kind="stable")
+    assert np.all(np.diff(places[order]) >= LABEL_GAP - 1e-12)
+    assert places.min() >= 0
+    assert places.max() <= 1
+    if n > 1:
+        constraint = {"type": "ineq", "fun": lambda p: np.diff(p[order]) - LABEL_GAP}
+        start = np.empty(n)
+        start[order] = np.linspace(0, 1, n)
+        best = minimize(
+            lambda p: np.sum((p - at) ** 2), start, bounds=[(0, 1)] * n, constraints=constraint
+        )
+        assert np.sum((places - at) ** 2) <= best.fun + 1e-7
