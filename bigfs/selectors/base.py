@@ -52,6 +52,21 @@ class Labels(NamedTuple):
         return self.codes >= 0
 
 
+class Cost(NamedTuple):
+    """What a fit on a store costs, as text for the list of methods. `bigfs methods` has its words.
+
+    Attributes
+    ----------
+    passes : str
+        Times that the whole matrix is read.
+    memory : str
+        Numbers of 8 bytes in the driving process, beside the tiles that the workers read.
+    """
+
+    passes: str
+    memory: str
+
+
 N_FEATURES: list[Any] = [
     Interval(Integral, 1, None, closed="left"),
     Interval(Real, 0, 1, closed="right"),
@@ -64,6 +79,7 @@ class MatrixInput:
 
     _supervised = True  # y is required
     _semi_supervised = False  # −1 means unlabeled where X is an array
+    _cost: Cost  # a method has it, or a property where its parameters decide
     _nested = True  # the best k of m chosen features are the choice of k
 
     n_features_to_select: int | float | None

@@ -19,7 +19,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors.base import Labels, Selector, at_least_two, map_all_columns
+from bigfs.selectors.base import Cost, Labels, Selector, at_least_two, map_all_columns
 from bigfs.types import FloatArray, IntArray
 
 DENSE_BINS = 10  # of "auto" for a matrix of which at least half of the values are stored
@@ -111,6 +111,7 @@ class MutualInformation(_ByColumn):
     array([0.5 , 0.3 , 0.94, 0.98])
     """
 
+    _cost = Cost("1", "d")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,
         "n_bins": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
@@ -196,6 +197,8 @@ class Gini(_ByColumn):
     >>> selector.scores_.round(2)
     array([0.23, 0.13, 0.33, 0.33])
     """
+
+    _cost = Cost("1", "d")
 
     def __init__(self, *, n_features_to_select: int | float | None = None) -> None:
         self.n_features_to_select = n_features_to_select

@@ -27,7 +27,7 @@ from bigfs.coding.dictionary import default_atoms, learn_atoms
 from bigfs.graph import Metric, Weights, affinity, knn, laplacian
 from bigfs.matrix import Matrix
 from bigfs.result import Result
-from bigfs.selectors.base import N_FEATURES, MatrixInput, is_dask
+from bigfs.selectors.base import N_FEATURES, Cost, MatrixInput, is_dask
 from bigfs.types import FloatArray
 from bigfs.validation import explain_singular
 
@@ -139,6 +139,7 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
     array([44.4, 23.9, 31.3, 12.3])
     """
 
+    _cost = Cost("pairs + 2", "a (n + d)")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_atoms": [Interval(Integral, 1, None, closed="left"), None],
         "alpha": [Interval(Real, 0, None, closed="left")],

@@ -49,7 +49,7 @@ from bigfs.linalg.ridge import SOLVERS, SampleOperator, laplacian
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
-from bigfs.selectors.base import Labels, Selector, at_least_two
+from bigfs.selectors.base import Cost, Labels, Selector, at_least_two
 from bigfs.types import AnyArray, BoolArray
 
 EPSILON = 1e-14  # ε: √ε = 1e−7 is where a row counts as zero
@@ -268,6 +268,7 @@ class JHLSR(Selector):
     'supervised'
     """
 
+    _cost = Cost("pairs + 2 per CG step", "n k + (n + d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,
         "mu": [Interval(Real, 0, None, closed="neither")],

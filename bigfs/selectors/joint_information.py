@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs.matrix import Matrix
-from bigfs.selectors.base import Labels, Selector
+from bigfs.selectors.base import Cost, Labels, Selector
 from bigfs.selectors.greedy import GreedySelector, Problem
 from bigfs.selectors.mrmr import information_problem
 from bigfs.types import FloatArray
@@ -112,6 +112,8 @@ class JMI(_JointInformation):
     array([3, 0, 2])
     """
 
+    _cost = Cost("1 to m", "d + columns")
+
     def _criterion(self, problem: Problem, totals: FloatArray, pending: Any, s: int) -> FloatArray:
         return (totals + np.where(pending > 0, pending * problem.largest * SLACK, 0)) / s
 
@@ -178,6 +180,7 @@ class CMIM(_JointInformation):
     array([3, 0, 2])
     """
 
+    _cost = Cost("1 to m", "d + columns")
     _least = True
 
     def _first_totals(self, relevance: FloatArray) -> FloatArray:

@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import StrOptions
 from bigfs.graph import Metric, Weights
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
+from bigfs.selectors.base import Cost
 from bigfs.selectors.on_graph import GraphSelector, graph_forms
 
 
@@ -85,6 +86,7 @@ class LaplacianScore(GraphSelector):
     array([0.973, 0.9  , 0.995, 0.98 ])
     """
 
+    _cost = Cost("graph + 1", "n k + d")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GraphSelector._parameter_constraints,
         "weights": [StrOptions({"binary", "cosine", "heat"})],

@@ -22,7 +22,7 @@ from bigfs.lasso.path import LassoPath, PathState, measure
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.result import Result, iterate
-from bigfs.selectors.base import Selector, at_least_two
+from bigfs.selectors.base import Cost, Selector, at_least_two
 from bigfs.selectors.svm import labeled_part
 from bigfs.types import FloatArray
 
@@ -144,6 +144,7 @@ class MultiTaskLasso(SparseRegression):
     'CONVERGED'
     """
 
+    _cost = Cost("1 per penalty", "(8 n + 3 d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
@@ -251,6 +252,7 @@ class L1SVM(SparseRegression):
     'CONVERGED'
     """
 
+    _cost = Cost("1 per penalty", "(8 n + 3 d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],

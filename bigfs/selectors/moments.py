@@ -16,7 +16,7 @@ from sklearn.utils import ClassifierTags, column_or_1d
 
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors.base import Labels, Selector, at_least_two
+from bigfs.selectors.base import Cost, Labels, Selector, at_least_two
 from bigfs.selectors.univariate import ClassSumsSelector, ratio
 from bigfs.types import FloatArray
 
@@ -70,6 +70,7 @@ class Variance(Selector):
     array([0.68, 0.19, 3.1 , 0.58])
     """
 
+    _cost = Cost("0", "d")
     _supervised = False
 
     def __init__(self, *, n_features_to_select: int | float | None = None) -> None:
@@ -139,6 +140,7 @@ class TScore(ClassSumsSelector):
     array([ 5.6,  3.2, 12.6, 14.6])
     """
 
+    _cost = Cost("0", "d")
     _squares_by_class = True
 
     def __sklearn_tags__(self) -> Any:
@@ -216,6 +218,8 @@ class FRegression(Selector):
     >>> selector.scores_[selector.selected_].round(1)
     array([230.7, 207.3, 106.5])
     """
+
+    _cost = Cost("1", "d")
 
     def __init__(self, *, n_features_to_select: int | float | None = None) -> None:
         self.n_features_to_select = n_features_to_select

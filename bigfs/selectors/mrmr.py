@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs.matrix import Matrix
-from bigfs.selectors.base import Labels, Selector, at_least_two, map_all_columns
+from bigfs.selectors.base import Cost, Labels, Selector, at_least_two, map_all_columns
 from bigfs.selectors.contingency import count_bins
 from bigfs.selectors.greedy import GreedySelector, Problem
 from bigfs.selectors.moments import real_target, regression_f
@@ -106,6 +106,7 @@ class MRMR(GreedySelector):
     array([ 0.98, -0.14, -0.22])
     """
 
+    _cost = Cost("1 to m", "d + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,
         "relevance": [StrOptions({"mutual-info", "f"})],
@@ -214,6 +215,7 @@ class RRPC(GreedySelector):
     array([2, 1])
     """
 
+    _cost = Cost("1 to m", "d + columns")
     _semi_supervised = True
 
     def __init__(self, *, n_features_to_select: int | float | None = None) -> None:

@@ -44,6 +44,24 @@ class Method(NamedTuple):
     pairs: int = 0
 
 
+# what a user has, in the order of `bigfs methods`
+GROUPS = {
+    "class": "every sample has a class",
+    "few": "few samples have a class",
+    "none": "no sample has a class",
+    "multilabel": "several labels per sample",
+    "real": "real-valued targets",
+}
+
+
+def groups_of(method: Method) -> list[str]:
+    """Return the keys of `GROUPS` that a method is for, by its targets and its estimator."""
+    if not method.targets:
+        return ["none"]
+    few = method.make()._semi_supervised
+    return ["few" if few and target == "class" else target for target in method.targets]
+
+
 JOINT: dict[str, Any] = {"pairs": 10}  # solves for the graph, codes or labels in turn
 ON_GRAPH: dict[str, Any] = {"graph": True, "pairs": 1}
 UNSUPERVISED: dict[str, Any] = {"targets": ()}

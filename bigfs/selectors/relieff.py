@@ -22,7 +22,7 @@ from bigfs.graph import Metric
 from bigfs.graph.by_class import neighbors_by_class
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors.base import Labels, Selector, at_least_two, map_all_columns
+from bigfs.selectors.base import Cost, Labels, Selector, at_least_two, map_all_columns
 from bigfs.selectors.contingency import labeled_columns
 from bigfs.types import FloatArray, IntArray
 
@@ -93,6 +93,7 @@ class ReliefF(Selector):
     array([3, 2])
     """
 
+    _cost = Cost("pairs + 1", "n c k + d")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],

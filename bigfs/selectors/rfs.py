@@ -32,7 +32,7 @@ from bigfs.linalg.ridge import SOLVERS, SampleOperator
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
-from bigfs.selectors.base import Selector, at_least_two
+from bigfs.selectors.base import Cost, Selector, at_least_two
 from bigfs.selectors.svm import labeled_part
 from bigfs.types import FloatArray
 
@@ -229,6 +229,7 @@ class RFS(Selector):
     'CONVERGED'
     """
 
+    _cost = Cost("2 per CG step, then 0", "(n + d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,
         "gamma": [Interval(Real, 0, None, closed="neither")],

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from bigfs.coding.codes import L21Loss
+from bigfs.selectors.base import Cost
 from bigfs.selectors.jgsc import JGSC
 
 
@@ -113,4 +114,5 @@ class RJGSC(JGSC):
     True
     """
 
+    _cost = Cost("pairs + 2 per step", "a (n + d)")
     _loss: ClassVar[Any] = L21Loss

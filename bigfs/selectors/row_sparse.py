@@ -21,7 +21,7 @@ from bigfs.embedding.responses import one_hot
 from bigfs.lasso.losses import LeastSquares, SquaredHinge
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
-from bigfs.selectors.base import Selector, at_least_two
+from bigfs.selectors.base import Cost, Selector, at_least_two
 from bigfs.selectors.lasso import PATH_CONSTRAINTS, SparseRegression
 from bigfs.selectors.svm import labeled_part
 
@@ -106,6 +106,7 @@ class DLSR(SparseRegression):
     'CONVERGED'
     """
 
+    _cost = Cost("1 per penalty", "(8 n + 3 d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,
         "gamma": PENALTY,
@@ -216,6 +217,7 @@ class SPFS(SparseRegression):
     array([2, 1])
     """
 
+    _cost = Cost("1 per penalty", "(8 n + 3 d) r + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,
         "alpha": PENALTY,

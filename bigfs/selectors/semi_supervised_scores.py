@@ -29,7 +29,7 @@ from bigfs.embedding.responses import one_hot
 from bigfs.graph import Metric, Weights
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors.base import Labels, at_least_two, map_all_columns
+from bigfs.selectors.base import Cost, Labels, at_least_two, map_all_columns
 from bigfs.selectors.on_graph import Forms, GraphSelector, graph_forms
 from bigfs.selectors.univariate import ratio
 from bigfs.types import AnyArray, FloatArray
@@ -105,6 +105,7 @@ class LSDF(GraphSelector):
     array([2, 3])
     """
 
+    _cost = Cost("graph + 1", "n k + d c")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GraphSelector._parameter_constraints,
         "gamma": [Interval(Real, 0, None, closed="neither")],
@@ -212,6 +213,7 @@ class SSelect(GraphSelector):
     array([2, 3])
     """
 
+    _cost = Cost("graph + 2", "n k + d")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GraphSelector._parameter_constraints,
         "lam": [Interval(Real, 0, 1, closed="both")],

@@ -33,7 +33,7 @@ from threadpoolctl import threadpool_limits
 from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
-from bigfs.selectors.base import Selector, at_least_two
+from bigfs.selectors.base import Cost, Selector, at_least_two
 from bigfs.selectors.image_grams import (
     GramSource,
     ImageLayout,
@@ -242,6 +242,7 @@ class SMR(Selector):
     array([38, 47, 14, 57])
     """
 
+    _cost = Cost("1, or 2 per round", "d², or 3 c (k max(M, N))²")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,
         "sample_shape": ["array-like", None],

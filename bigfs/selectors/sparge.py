@@ -29,7 +29,7 @@ from bigfs.graph.hypergraph import neighbor_hyperedges
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.result import Result
-from bigfs.selectors.base import N_FEATURES, Selector, at_least_two, labels_of
+from bigfs.selectors.base import N_FEATURES, Cost, Selector, at_least_two, labels_of
 from bigfs.selectors.sample_graph import sample_affinity
 from bigfs.types import FloatArray
 
@@ -202,6 +202,11 @@ class SparGE(Selector):
     @property
     def _supervised(self) -> bool:  # type: ignore[override]  # elsewhere a constant of the class
         return self.embedding in ("lda", "cca", "sda")
+
+    @property
+    def _cost(self) -> Cost:  # type: ignore[override]
+        first = {"lpp": "graph + ", "sda": "graph + ", "pca": "2 per subspace step + "}
+        return Cost(first.get(self.embedding, "") + "1 per cut", "(n + d) r + columns")
 
     @property
     def _semi_supervised(self) -> bool:  # type: ignore[override]

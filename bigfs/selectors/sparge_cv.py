@@ -21,6 +21,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
 from bigfs.cutting_plane.loop import CuttingPlaneState, Relaxation, solve_jointly
+from bigfs.selectors.base import Cost
 from bigfs.selectors.sparge import SparGE, total_variance
 from bigfs.types import FloatArray, IntArray
 
@@ -146,6 +147,10 @@ class SparGECV(SparGE):
         "gammas": ["array-like"],
         "cv": ["cv_object"],
     }
+
+    @property
+    def _cost(self) -> Cost:  # type: ignore[override]
+        return Cost("1 per cut, twice", "folds (n + d) r + columns")
 
     def __init__(
         self,

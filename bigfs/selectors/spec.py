@@ -22,6 +22,7 @@ from bigfs.embedding.spectral import graph_embedding
 from bigfs.graph import Metric, Weights, components
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
+from bigfs.selectors.base import Cost
 from bigfs.selectors.on_graph import ROUNDING, GraphSelector, graph_forms
 
 
@@ -101,6 +102,7 @@ class SPEC(GraphSelector):
     array([3, 2])
     """
 
+    _cost = Cost("graph + 2", "n k + d")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GraphSelector._parameter_constraints,
         "ranking": [StrOptions({"phi1", "phi2", "phi3"})],

@@ -21,7 +21,7 @@ from bigfs.graph import Metric, Neighbors
 from bigfs.lasso.losses import LeastSquares
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
-from bigfs.selectors.base import Selector
+from bigfs.selectors.base import Cost, Selector
 from bigfs.selectors.lasso import PATH_CONSTRAINTS, SparseRegression
 from bigfs.selectors.sample_graph import sample_affinity
 from bigfs.types import FloatArray
@@ -172,6 +172,7 @@ class MCFS(SpectralRegression):
     'CONVERGED'
     """
 
+    _cost = Cost("graph + 1 per penalty", "(8 n + 3 d) r + columns")
     _shares_support = False
 
 
@@ -256,4 +257,5 @@ class MRSF(SpectralRegression):
     'CONVERGED'
     """
 
+    _cost = Cost("graph + 1 per penalty", "(8 n + 3 d) r + columns")
     _shares_support = True

@@ -44,7 +44,7 @@ from bigfs.linalg.ridge import SOLVERS, centering
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
-from bigfs.selectors.base import Selector, at_least_two, is_dask
+from bigfs.selectors.base import Cost, Selector, at_least_two, is_dask
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 NEGLIGIBLE = 1e-10  # a feature whose θ is below this share of the largest leaves the working set
@@ -296,6 +296,7 @@ class SRLSR(Selector):
     0.85
     """
 
+    _cost = Cost("2 per CG step, then 0", "(n + d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,
         "p": [Interval(Real, 0, 1, closed="right")],

@@ -19,7 +19,7 @@ from bigfs.linalg.prox import row_norms
 from bigfs.linalg.svm import fit_svm
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
-from bigfs.selectors.base import Selector, at_least_two
+from bigfs.selectors.base import Cost, Selector, at_least_two
 from bigfs.types import FloatArray, IntArray
 
 TIE = 1e-9  # share of the largest weight below which the difference of two weights is rounding
@@ -102,6 +102,7 @@ class L2SVM(Selector):
     'CONVERGED'
     """
 
+    _cost = Cost("1 per step, 2 per CG step", "(12 n + 9 d) c")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = SVM_CONSTRAINTS
 
     def __init__(
@@ -280,6 +281,7 @@ class SVMRFE(Selector):
     array([4, 2, 3, 1])
     """
 
+    _cost = Cost("as l2-svm, then 0", "(12 n + 9 d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SVM_CONSTRAINTS,
         "step": [

@@ -19,6 +19,7 @@ from sklearn.utils._param_validation import StrOptions
 from bigfs.graph import Metric, Weights
 from bigfs.matrix import Matrix
 from bigfs.result import Record, Result, Status, iterate
+from bigfs.selectors.base import Cost
 from bigfs.selectors.on_graph import GraphSelector, graph_forms
 from bigfs.selectors.univariate import ClassSumsSelector, between_and_within, ratio
 from bigfs.types import FloatArray, IntArray
@@ -133,6 +134,10 @@ class TraceRatio(GraphSelector):
         self.graph = graph
 
     _nested = False  # the ratio of a set weighs the scores
+
+    @property
+    def _cost(self) -> Cost:  # type: ignore[override]  # a constant of the other methods
+        return Cost("0", "d c") if self.form == "fisher" else Cost("graph + 1", "n k + d")
 
     @property
     def _supervised(self) -> bool:  # type: ignore[override]  # a constant of the other methods

@@ -26,7 +26,7 @@ from bigfs.embedding.responses import one_hot
 from bigfs.graph import Metric, Weights
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, Result, Status
-from bigfs.selectors.base import Labels, at_least_two, map_all_columns
+from bigfs.selectors.base import Cost, Labels, at_least_two, map_all_columns
 from bigfs.selectors.on_graph import GraphSelector
 from bigfs.types import FloatArray
 
@@ -116,6 +116,7 @@ class TRCFS(GraphSelector):
     array([2, 3])
     """
 
+    _cost = Cost("graph + 1", "n (k + c) + d c")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GraphSelector._parameter_constraints,
         "alpha": [Interval(Real, 0, 1, closed="left")],

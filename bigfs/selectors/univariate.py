@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from bigfs.embedding.responses import one_hot
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors.base import Labels, Selector, at_least_two
+from bigfs.selectors.base import Cost, Labels, Selector, at_least_two
 from bigfs.types import FloatArray
 from bigfs.validation import require_magnitude
 
@@ -128,6 +128,8 @@ class Fisher(ClassSumsSelector):
     (150, 2)
     """
 
+    _cost = Cost("0", "d c")
+
     def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
         between, within = between_and_within(sums, squares, sizes)
         return ratio(between, within)
@@ -183,6 +185,8 @@ class ANOVA(ClassSumsSelector):
     >>> selector.scores_.round(1)
     array([ 119.3,   49.2, 1180.2,  960. ])
     """
+
+    _cost = Cost("0", "d c")
 
     def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
         between, within = between_and_within(sums, squares, sizes)
@@ -244,6 +248,7 @@ class Chi2(ClassSumsSelector):
     array([ 10.8,   3.7, 116.3,  67. ])
     """
 
+    _cost = Cost("0", "d c")
     _non_negative = True
 
     def __sklearn_tags__(self) -> Any:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from flows.cli.options import (
     Features,
@@ -237,16 +238,36 @@ def graph(
     )
 
 
-def methods(as_json: Json = False) -> None:
-    """List the methods, with a description of each."""
-    from bigfs.selectors.registry import METHODS
+SYMBOLS = (
+    "Passes are over a staged store. Memory is in numbers of 8 bytes in the driving process, "
+    "beside a tile per worker.\n"
+    "n samples, d features, c classes, m chosen features, k neighbors, r components, a atoms, "
+    "M × N pixels; columns: the stored values of the features that are looked at closely; "
+    "graph: the neighbor graph, made once and kept beside the store; pairs: a comparison of all "
+    "pairs of samples; CG: conjugate gradients."
+)
 
+
+def methods(as_json: Json = False) -> None:
+    """List the methods by the labels that they need, with what each one costs."""
+    from bigfs.selectors.registry import GROUPS, METHODS, groups_of
+
+    costs = {name: method.make()._cost for name, method in METHODS.items()}
+    groups = {name: groups_of(method) for name, method in METHODS.items()}
     if as_json:
-        print(
-            json.dumps({name: method.about for name, method in METHODS.items()}, ensure_ascii=False)
-        )
+        listed = {
+            name: {"about": method.about, "for": groups[name], **costs[name]._asdict()}
+            for name, method in METHODS.items()
+        }
+        print(json.dumps(listed, ensure_ascii=False))
         return
-    table = Table("method", "description", box=None, pad_edge=False)
-    for name, method in METHODS.items():
-        table.add_row(name, method.about)
-    out_console.print(table)
+    for group, title in GROUPS.items():
+        out_console.print(f"{title[0].upper()}{title[1:]}", style="bold")
+        table = Table("method", "description", box=None, pad_edge=False, show_header=False)
+        for name, method in METHODS.items():
+            if group in groups[name]:
+                cost = f"passes: {costs[name].passes}; memory: {costs[name].memory}"
+                table.add_row(f"  {name}", Text.assemble(method.about, "\n", (cost, "dim")))
+        out_console.print(table)
+        out_console.print()
+    out_console.print(SYMBOLS, highlight=False)

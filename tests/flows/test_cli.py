@@ -57,7 +57,12 @@ def test_stage_select_evaluate_transform(bigfs, corpus, tmp_path):
 
 
 def test_methods_and_parameters(bigfs, corpus):
-    assert "sparge-lda" in json.loads(bigfs("methods", "--json")[1])
+    listed = json.loads(bigfs("methods", "--json")[1])
+    assert listed["sparge-lda"]["for"] == ["class"]
+    assert listed["anova"]["passes"] == "0"
+    printed = bigfs("methods")[1]
+    assert all(printed.count(f"\n  {name} ") == len(listed[name]["for"]) for name in listed)
+    assert printed.count("passes: ") == sum(len(method["for"]) for method in listed.values())
     bigfs("stage", corpus, "c.zarr", "--workers", 0)
     status, out, _ = bigfs(
         "select",
