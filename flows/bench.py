@@ -240,14 +240,16 @@ class Bench:
         return choose(selector, method, X, y, self.sizes, self._keep(folder, f"split {number}"))
 
     def _point(self, point: Point, sets: Sets) -> dict[str, Any]:
-        index = sets[point.n_features]
-        redundancy = (
-            None
-            if point.method == ALL
-            else redundancy_rate(self.train.X.columns(np.sort(index)).astype(np.float64))
-        )
+        redundancy = None if point.method == ALL else self._redundancy(sets[point.n_features])
         scores = {name: point.scores[name] for name in self.metrics}
         return {"n_features": point.n_features, **scores, "redundancy": redundancy}
+
+    def _redundancy(self, index: IntArray) -> float | None:
+        """Return the redundancy of a choice, None where its m × m correlations do not fit."""
+        try:
+            return redundancy_rate(self.train.X.columns(np.sort(index)).astype(np.float64))
+        except engine.NotEnoughMemory:
+            return None
 
     def can_take_all(self) -> bool:
         """Return whether a model on every feature fits in memory."""

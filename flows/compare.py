@@ -188,16 +188,18 @@ def run_methods(
     everything = [*names, ALL] if bench.can_take_all() else names
     for done, name in enumerate(everything):
         work.show_progress("methods", done, len(everything))
+        work.show_progress(name, 0, 1)
         found = None if options.fresh else bench.find(name)
         if found is not None:
             outcomes.append(found)
             reused.append(name)
-            continue
-        limited = run_method.with_options(timeout_seconds=options.timeout)
-        try:
-            outcomes.append(limited(bench, name))
-        except REFUSALS as error:
-            failures[name] = reason(error, options.timeout)
+        else:
+            limited = run_method.with_options(timeout_seconds=options.timeout)
+            try:
+                outcomes.append(limited(bench, name))
+            except REFUSALS as error:
+                failures[name] = reason(error, options.timeout)
+        work.show_progress(name, 1, 1)
     work.show_progress("methods", len(everything), len(everything))
     failures.pop(ALL, None)  # a line of the picture that is not there
     return outcomes, failures, reused

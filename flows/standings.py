@@ -140,7 +140,8 @@ def cost_rows(standings: dict[str, Any]) -> list[list[str]]:
         p_value = "best" if "p_holm" not in point else p_text(point["p_holm"])
         cells = [_seconds(row["seconds"]), _seconds(row["processor_seconds"])]
         cells += [_megabytes(row["peak_memory"]), f"{row['passes']:,}"]
-        cells += [f"{point['redundancy']:.3f}", f"{point['overlap']:.2f}", discordant, p_value]
+        redundancy = "–" if point["redundancy"] is None else f"{point['redundancy']:.3f}"
+        cells += [redundancy, f"{point['overlap']:.2f}", discordant, p_value]
         table.append([row["method"], *cells])
     return table
 

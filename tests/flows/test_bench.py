@@ -61,6 +61,13 @@ def test_scores_and_losses_are_those_of_a_linear_svm(own):
         assert point["redundancy"] == pytest.approx(correlations.mean(), rel=1e-5)
 
 
+def test_redundancy_is_missing_where_its_correlations_do_not_fit(own, allow_memory):
+    allow_memory(2 * 8 * 6 * 6)
+    points = [own._redundancy(np.arange(m)) for m in (6, 7)]
+    assert points[0] > 0
+    assert points[1] is None
+
+
 def test_a_result_is_kept_until_something_changes(own, store, tmp_path):
     assert own.find("anova") is None
     outcome = own.run("anova")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import storage.graphs
+from bigfs.engine import ClusterLost
 from flows import bench, stages
 from flows.cli import comparisons
 from flows.compare import compare, require_folder
@@ -81,20 +82,23 @@ def test_a_comparison_goes_on_after_failures_and_reuses_what_is_done(prefect, co
         assert kept[name]["seconds"] == by_name[name]["seconds"]
 
 
-def test_a_late_method_and_one_without_memory_are_rows(prefect, corpus, monkeypatch):
+def test_a_late_method_and_one_without_memory_or_workers_are_rows(prefect, corpus, monkeypatch):
     def choose(selector, method, *given, choose=bench.choose):
         if method == "chi2":
             time.sleep(60)
         if method == "variance":
             raise MemoryError("it needs 5 GB\nand 1 GB is allowed")
+        if method == "l2-svm":
+            raise ClusterLost("the step scores killed every worker that ran it")
         return choose(selector, method, *given)
 
     monkeypatch.setattr(bench, "choose", choose)
-    assert run(corpus, ["chi2", "variance", "anova"], timeout=4).is_completed()
+    assert run(corpus, ["chi2", "variance", "l2-svm", "anova"], timeout=4).is_completed()
     rows = json.loads(Path("out/compare.json").read_text())["rows"]
-    assert [row["method"] for row in rows] == ["anova", "chi2", "variance"]
+    assert [row["method"] for row in rows] == ["anova", "chi2", "variance", "l2-svm"]
     assert rows[1]["error"].startswith("it took longer than 4 s")
     assert rows[2]["error"] == "it needs 5 GB and 1 GB is allowed"
+    assert rows[3]["error"] == "the step scores killed every worker that ran it"
 
 
 def test_a_comparison_without_any_result_fails(prefect, corpus):
