@@ -1,6 +1,7 @@
 """The bench of a comparison and its standings, without Prefect: what is chosen, scored and kept."""
 
 import csv
+import json
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from scipy.stats import binomtest
 from sklearn.svm import LinearSVC
 
 import storage
-from bigfs import ANOVA, L1SVM, SparGE
+from bigfs import ANOVA, L1SVM, SparGE, models
 from bigfs.result import ALL
 from bigfs.selectors.registry import METHODS
 from flows import bench, selection, stages, standings
@@ -132,6 +133,43 @@ def test_a_killed_method_goes_on(own, monkeypatch):
     own.run("sparge-lda")
     assert loaded == [True]
     assert not (own.folder / ".work").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "method", "metric"),
+    [("labels", "sparge-cca", "micro_f1"), ("score", "f-regression", "r2")],
+)
+def test_label_sets_and_real_targets_are_tested_sample_by_sample(
+    tmp_path, monkeypatch, target, method, metric
+):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(1)
+    X = rng.random((90, 20))
+    values = {
+        "labels": [[name for j, name in enumerate("abc") if row[j] > 0.5] for row in X],
+        "score": (X[:, 3] + 0.1 * rng.random(90)).tolist(),
+    }[target]
+    rows = [
+        {"features": {f"{j}": float(v) for j, v in enumerate(x)}, "label": value}
+        | {"split": "test" if i % 3 == 0 else "train"}
+        for i, (x, value) in enumerate(zip(X, values, strict=True))
+    ]
+    source = tmp_path / "c.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    own = Bench(stages.stage(str(source))["store"], tmp_path / "out", [method], [4])
+    outcome = own.run(method)
+    assert own.metrics[0] == metric
+    model = models.fit(own.train.X.columns(np.sort(outcome.sets[4])).tocsr(), own.train.y)
+    test = own.corpus.part("test")
+    predicted = model.predict(test.X.columns(np.sort(outcome.sets[4])).tocsr())
+    if target == "labels":
+        expected = (predicted.toarray() != test.y.toarray()).sum(axis=1)
+    else:
+        expected = (predicted - test.y) ** 2
+    np.testing.assert_allclose(outcome.losses[0], expected, rtol=1e-6)
+    best = outcome._replace(method="other", losses=np.zeros_like(outcome.losses))
+    table = standings.make_standings(own, [best, outcome], {})
+    assert table["rows"][1]["points"][0]["defeats"] == np.count_nonzero(expected)
 
 
 @pytest.mark.parametrize(
