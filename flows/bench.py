@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -231,7 +231,8 @@ class Bench:
             losses.append([j.losses for j in judged])
         points = pool(tallies, target_kind(self.train.y), with_auc)
         whole = np.stack([np.concatenate(parts) for parts in zip(*losses, strict=True)])
-        return [self._point(point, chosen.sets) for point in points], whole, late
+        redundancy = {} if method == ALL else self._redundancies(chosen.sets)
+        return [self._point(point, redundancy) for point in points], whole, late
 
     def _choose_in_split(self, method: str, number: int, split: Split, folder: Path) -> Chosen:
         selector = selection.selector_for(self.corpus, method, max(self.sizes), {})
@@ -239,17 +240,22 @@ class Bench:
         self._give_graph(selector, method, number)
         return choose(selector, method, X, y, self.sizes, self._keep(folder, f"split {number}"))
 
-    def _point(self, point: Point, sets: Sets) -> dict[str, Any]:
-        redundancy = None if point.method == ALL else self._redundancy(sets[point.n_features])
+    def _point(self, point: Point, redundancy: Mapping[int, float | None]) -> dict[str, Any]:
         scores = {name: point.scores[name] for name in self.metrics}
-        return {"n_features": point.n_features, **scores, "redundancy": redundancy}
+        m = point.n_features
+        return {"n_features": m, **scores, "redundancy": redundancy.get(m)}
 
-    def _redundancy(self, index: IntArray) -> float | None:
-        """Return the redundancy of a choice, None where its m × m correlations do not fit."""
-        try:
-            return redundancy_rate(self.train.X.columns(np.sort(index)).astype(np.float64))
-        except engine.NotEnoughMemory:
-            return None
+    def _redundancies(self, sets: Sets) -> dict[int, float | None]:
+        """Return the redundancy of each choice, None where its m × m correlations do not fit."""
+        union = np.unique(np.concatenate(list(sets.values())))
+        Z = self.train.X.columns(union).tocsc().astype(np.float64)
+        found: dict[int, float | None] = {}
+        for m, index in sets.items():
+            try:
+                found[m] = redundancy_rate(Z[:, np.searchsorted(union, np.sort(index))])
+            except engine.NotEnoughMemory:
+                found[m] = None
+        return found
 
     def can_take_all(self) -> bool:
         """Return whether a model on every feature fits in memory."""

@@ -31,7 +31,8 @@ NAMED = 1 + len(OTHERS)  # methods with a color of their own; the others are gra
 LABEL_GAP = 0.052  # least distance of two labels, as a share of the height
 LOG_SPAN = 6  # sizes that differ by this factor are drawn on a logarithmic axis
 # width, height (in inches) and share of the width for the labels
-DESKTOP, PHONE = (9.6, 5.2, 0.25), (4.6, 5.6, 0.42)
+DESKTOP, PHONE = (9.6, 5.2, 0.25), (4.6, 5.6, 0.38)
+NARROW = 6  # inches below which thousands are written as 1k
 
 
 def write_comparison(file: Path, comparison: dict[str, Any]) -> None:
@@ -125,10 +126,16 @@ def _draw(axes: Any, comparison: dict[str, Any]) -> None:
         axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator(sizes))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xticks(sizes, [f"{m:,}" for m in sizes])
+    narrow = axes.figure.get_figwidth() < NARROW
+    axes.set_xticks(sizes, [_short(m) if narrow else f"{m:,}" for m in sizes])
+    axes.tick_params(axis="x", labelsize=9 if narrow else 11)
     axes.set(xlabel="number of features", ylabel=METRIC_NAMES[metric])
     axes.margins(x=0.03, y=0.06)
     _label_ends(axes, ends)
+
+
+def _short(m: int) -> str:
+    return f"{m / 1000:g}k" if m >= 1000 and m % 100 == 0 else f"{m}"
 
 
 def _label_ends(axes: Any, ends: Sequence[tuple[float, str, str, str]]) -> None:

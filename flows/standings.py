@@ -20,6 +20,7 @@ from flows.bench import Bench, Outcome
 from flows.summary import METRIC_NAMES
 
 ALPHA = 0.05  # below it, the tables say that a method differs from the best
+SMALLEST = 1e-16  # smaller p-values are not told apart
 COLUMNS = (
     "rank",
     "method",
@@ -173,6 +174,8 @@ def explanation(standings: dict[str, Any]) -> list[str]:
 
 def p_text(p: float) -> str:
     """Return a p-value as text."""
+    if p < SMALLEST:
+        return f"< {SMALLEST:.0e}"
     return f"{p:.3f}" if p >= 0.001 else f"{p:.0e}"
 
 

@@ -64,9 +64,9 @@ def test_scores_and_losses_are_those_of_a_linear_svm(own):
 
 def test_redundancy_is_missing_where_its_correlations_do_not_fit(own, allow_memory):
     allow_memory(2 * 8 * 6 * 6)
-    points = [own._redundancy(np.arange(m)) for m in (6, 7)]
-    assert points[0] > 0
-    assert points[1] is None
+    found = own._redundancies({m: np.arange(m) for m in (6, 7)})
+    assert found[6] > 0
+    assert found[7] is None
 
 
 def test_a_result_is_kept_until_something_changes(own, store, tmp_path):
@@ -256,6 +256,15 @@ def test_tables_hold_every_method_and_size(compared, tmp_path):
     with written.open("w", newline="") as file:
         csv.writer(file).writerows([header, *rows])
     assert written.read_text().count("\n") == len(rows) + 1
+
+
+def test_p_values_are_told_apart_as_far_as_they_matter():
+    assert [standings.p_text(p) for p in (1.0, 0.0123, 3.2e-5, 0.0)] == [
+        "1.000",
+        "0.012",
+        "3e-05",
+        "< 1e-16",
+    ]
 
 
 # --- one fit for all sizes ------------------------------------------------------------------------
