@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bigfs.engine import cluster
     from bigfs.matrix import Matrix
+    from bigfs.selector_cv import SelectorCV
     from bigfs.selectors import (
         ANOVA,
         CMIM,
@@ -50,7 +51,7 @@ __version__ = "0.1.0"
 
 logging.getLogger("bigfs").addHandler(logging.NullHandler())  # silent until the user listens
 
-_MODULES = {"cluster": "engine", "Matrix": "matrix"}
+_MODULES = {"cluster": "engine", "Matrix": "matrix", "SelectorCV": "selector_cv"}
 
 __all__ = [
     "ANOVA",
@@ -85,6 +86,7 @@ __all__ = [
     "MutualInformation",
     "ReliefF",
     "SSelect",
+    "SelectorCV",
     "SparGE",
     "SparGECV",
     "TScore",

@@ -92,6 +92,26 @@ def measure(
     Evaluation
         The splits pooled: right answers are added up before they become a score.
     """
+    tallies = tally_folds(splits, rank, with_all=with_all, with_auc=with_auc, checkpoint=checkpoint)
+    return Evaluation(
+        pool(tallies, target_kind(splits[0].y_test), with_auc),
+        sum(tally.not_converged for tally in tallies),
+    )
+
+
+def tally_folds(
+    splits: Sequence[Split],
+    rank: Callable[[int, Split], Rankings],
+    *,
+    with_all: bool = True,
+    with_auc: bool = False,
+    checkpoint: Checkpoint | None = None,
+    label: str = "evaluation folds",
+) -> list[FoldTally]:
+    """Return the tally of each split. The parameters are those of `measure`.
+
+    `label` names the step of the progress.
+    """
     tallies = []
     for number, split in enumerate(splits, 1):
         name = f"evaluate fold {number} of {len(splits)}"
@@ -104,11 +124,8 @@ def measure(
                 checkpoint.save(name, tally, [])
         tallies.append(tally)
         if len(splits) > 1:
-            engine.show_progress("evaluation folds", number, len(splits))
-    return Evaluation(
-        pool(tallies, target_kind(splits[0].y_test), with_auc),
-        sum(tally.not_converged for tally in tallies),
-    )
+            engine.show_progress(label, number, len(splits))
+    return tallies
 
 
 def _tally_with_warnings(
@@ -140,7 +157,8 @@ def tally_split(
         Where to train and to test.
     rankings : mapping
         For each method, for several m, the indices of its m features. A set that occurs twice is
-        fitted once.
+        fitted once. Where a method chooses the number by itself in each split, m only names the
+        point.
     with_all : bool, default=True
         Also fit on all features.
     with_auc : bool, default=False
@@ -152,9 +170,7 @@ def tally_split(
         The counts. No warning is counted yet.
     """
     requested = [
-        (name, len(index), np.sort(index))
-        for name, sets in rankings.items()
-        for index in sets.values()
+        (name, m, np.sort(index)) for name, sets in rankings.items() for m, index in sets.items()
     ]
     if with_all:
         requested.append((ALL, split.X_train.shape[1], np.arange(split.X_train.shape[1])))
@@ -202,12 +218,13 @@ def pool(tallies: Sequence[FoldTally], kind: str, with_auc: bool = False) -> lis
         np.sum([tally.tallies[i] for tally in tallies], axis=0) for i in range(len(first.methods))
     ]
     return [
-        Point(name, int(m), _scores(total, kind, with_auc))
+        Point(name, int(m), scores_of_tally(total, kind, with_auc))
         for name, m, total in zip(first.methods, first.counts, totals, strict=True)
     ]
 
 
-def _scores(total: FloatArray, kind: str, with_auc: bool) -> dict[str, float]:
+def scores_of_tally(total: FloatArray, kind: str, with_auc: bool = False) -> dict[str, float]:
+    """Return the scores of one tally, or of a sum of tallies, by metric."""
     if not with_auc:
         return metrics.scores_of(total, kind)
     scores = metrics.scores_of(total[:-2].reshape(3, -1), kind)

@@ -130,7 +130,7 @@ def fit(Z: Any, y: Any) -> LinearModel:
         parts = [_fit_label(Z, Y[:, [j]].toarray().ravel() > 0) for j in range(Y.shape[1])]
         coef, intercept = (np.concatenate(values) for values in zip(*parts, strict=True))
         return LinearModel(kind, np.arange(Y.shape[1]), coef, intercept, none, none)
-    svm = _svm().fit(Z, y)
+    svm = _svm().fit(_with_short_indices(Z), y)
     return LinearModel(kind, svm.classes_, svm.coef_, svm.intercept_, none, none)
 
 
@@ -155,6 +155,19 @@ def predict_rows(X: Matrix, model: LinearModel, index: IntArray) -> Any:
     return np.concatenate(parts)
 
 
+def decide_rows(X: Matrix, model: LinearModel, index: IntArray) -> FloatArray:
+    """Return the decision values of the rows of a matrix, tile by tile. They are dense."""
+    if X.row_tiles:
+        return np.concatenate(X.map_rows(_decide_block, model, index, label="predict"))
+    return model.decision(X.columns(index).tocsr())
+
+
+def _decide_block(
+    block: Block, start: int, stop: int, model: LinearModel, index: IntArray
+) -> FloatArray:
+    return model.decision(sp.csr_array(block[:, index]))
+
+
 def _predict_block(block: Block, start: int, stop: int, model: LinearModel, index: IntArray) -> Any:
     return model.predict(sp.csr_array(block[:, index]))
 
@@ -162,9 +175,17 @@ def _predict_block(block: Block, start: int, stop: int, model: LinearModel, inde
 def _fit_label(Z: Any, y: AnyArray) -> tuple[FloatArray, FloatArray]:
     """Fit one label. A label that all rows agree on needs no model."""
     if 0 < np.count_nonzero(y) < len(y):
-        svm = _svm().fit(Z, y)
+        svm = _svm().fit(_with_short_indices(Z), y)
         return svm.coef_, svm.intercept_
     return np.zeros((1, Z.shape[1])), np.array([1.0 if y.all() else -1.0])
+
+
+def _with_short_indices(Z: Any) -> Any:
+    """Return a sparse array with indices of 32 bits. liblinear takes no others."""
+    if not sp.issparse(Z) or Z.indices.dtype == np.int32 or Z.nnz > np.iinfo(np.int32).max:
+        return Z
+    indices, indptr = Z.indices.astype(np.int32), Z.indptr.astype(np.int32)
+    return sp.csr_array((Z.data, indices, indptr), shape=Z.shape)
 
 
 def _svm() -> LinearSVC:

@@ -26,6 +26,8 @@ LAYERS: dict[str, list[set[str]]] = {
         {"selectors", "splits"},
         {"models", "metrics", "comparison"},
         {"evaluation"},
+        {"size_choice"},
+        {"selector_cv"},
     ],
     "storage": [
         {"errors"},

@@ -43,6 +43,7 @@ from bigfs import (
     MultiTaskLasso,
     MutualInformation,
     ReliefF,
+    SelectorCV,
     SparGE,
     SparGECV,
     SSelect,
@@ -101,6 +102,7 @@ SELECTORS = [
     RFS(tol=0.5),
     L2SVM(),
     SVMRFE(step=0.5),
+    SelectorCV(ANOVA(), cv=2),
 ]
 NAMES = [
     " ".join([type(s).__name__] + [getattr(s, name) for name in VARIANTS if hasattr(s, name)])

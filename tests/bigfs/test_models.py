@@ -38,6 +38,15 @@ def test_classes_are_those_of_the_svm(columns, n_classes):
     np.testing.assert_array_equal(named, names[svm.predict(columns)])
 
 
+def test_indices_of_64_bits_give_the_same_model(columns):
+    """A Dask array or a `Matrix` of the user's own may hold them, and liblinear takes none."""
+    wide = columns.copy()
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    targets = (np.arange(90) % 3, sp.csr_array(np.eye(3, dtype=np.int8)[np.arange(90) % 3]))
+    for y in targets:
+        np.testing.assert_array_equal(models.fit(wide, y).coef, models.fit(columns, y).coef)
+
+
 def test_real_values_are_those_of_the_ridge(columns, rng):
     y = rng.random(90)
     y[:4] = np.nan

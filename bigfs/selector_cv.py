@@ -1,0 +1,296 @@
+"""A selector whose number of features is chosen by cross-validation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.utils import column_or_1d
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bigfs import models
+from bigfs.evaluation import Rankings, score_predictions
+from bigfs.matrix import Matrix
+from bigfs.metrics import METRICS, auc_of, require_metrics, sum_auc
+from bigfs.selectors.base import ARRAY_CHECKS, Labels, Selector, is_dask, labels_of
+from bigfs.selectors.sparge import SparGE
+from bigfs.size_choice import choose_size, default_sizes
+from bigfs.splits import Split, labeled_rows, stratified_folds, target_kind
+from bigfs.types import AnyArray
+
+EVERY_METRIC = {name for names in METRICS.values() for name in names}
+
+
+class SelectorCV(Selector):
+    """Choose the features of a selector, and their number by cross-validation.
+
+    In each fold the selector ranks the features by the fold's training samples. A linear model on
+    the best m of them predicts the other samples, for each m of `sizes`. The number is the smallest
+    whose mean score is within one standard error of the best [1]_. The selector then chooses so
+    many features from all samples, and a linear model is fitted to them.
+
+    Parameters
+    ----------
+    selector : Selector or None, default=None
+        Any selector of this package that keeps features. Its `n_features_to_select` is set here.
+        None takes `SparGE()`.
+    sizes : array-like of int or None, default=None
+        Numbers of features to try. None takes 1, 2, 5, 10, 20, 50, … up to all features, or 500 of
+        more.
+    cv : int, default=5
+        Number of folds, shuffled with a fixed seed and stratified where y holds classes.
+    metric : str or None, default=None
+        Score to choose by and to return from `score`: "accuracy", "balanced_accuracy", "micro_f1",
+        "macro_f1" or "auc" for classes, "micro_f1" or "macro_f1" for label sets, "r2" for real
+        targets. None takes the first of these.
+
+    Attributes
+    ----------
+    n_features_ : int
+        The chosen number of features.
+    cv_results_ : dict of {str: ndarray}
+        For each size, its "n_features", "mean_test_score", "std_test_score" (with one degree of
+        freedom less) and "split0_test_score", "split1_test_score", ….
+    selector_ : Selector
+        The selector, fitted on all samples with the chosen number.
+    model_ : bigfs.models.LinearModel
+        The linear model on the chosen features, in their original order.
+    classes_ : ndarray of shape (n_classes,) or None
+        The classes, or None where y holds real targets or label sets.
+    scores_ : ndarray of shape (n_features,)
+        Scores of the fitted selector.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    result_ : bigfs.result.Result
+        Status and history of the fitted selector.
+
+    See Also
+    --------
+    SparGECV : SparGE with its penalty chosen by cross-validation.
+
+    Notes
+    -----
+    The scores in `cv_results_` choose the number, so the best of them is a little optimistic. The
+    score on samples that `fit` did not see is honest. So is scikit-learn's `cross_val_score` of
+    this estimator, which chooses the number again inside each fold.
+
+    A fold fits the selector once, at the largest size: its best m features are the choice of m. The
+    folds cost as much as `cv` fits.
+
+    References
+    ----------
+    .. [1] L. Breiman, J. H. Friedman, R. A. Olshen and C. J. Stone, "Classification and Regression
+       Trees", Wadsworth, 1984, section 3.4.3.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import ANOVA, SelectorCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = SelectorCV(ANOVA()).fit(X[::2], y[::2])
+    >>> selector.n_features_, selector.selected_
+    (2, array([2, 3]))
+    >>> round(selector.score(X[1::2], y[1::2]), 2)
+    0.89
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "selector": [Selector, None],
+        "sizes": ["array-like", None],
+        "cv": [Interval(Integral, 2, None, closed="left")],
+        "metric": [StrOptions(EVERY_METRIC), None],
+    }
+
+    def __init__(
+        self,
+        selector: Selector | None = None,
+        *,
+        sizes: Sequence[int] | None = None,
+        cv: int = 5,
+        metric: str | None = None,
+    ) -> None:
+        self.selector = selector
+        self.sizes = sizes
+        self.cv = cv
+        self.metric = metric
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Choose the number of features, and the features.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples, as in the `fit` of the selector.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
+            Classes, real targets, or an indicator of label sets, as in the `fit` of the selector.
+            It is required. An unsupervised selector does not see it.
+
+        Returns
+        -------
+        Self
+            The fitted selector.
+
+        Raises
+        ------
+        ValueError
+            As in the `fit` of the selector. Also, a size is not a number of features of X, the
+            metric does not suit y, or there are fewer than two classes with two samples.
+        """
+        self._validate_params()
+        self._fit(*self._as_matrix(X, y))
+        return self
+
+    def _fit(self, X: Matrix, y: Any) -> None:
+        template = self._template()
+        codes = y.codes if isinstance(y, Labels) else y
+        sizes = self._sizes(X.shape[1])
+        (self._metric, *_) = require_metrics(
+            target_kind(codes), [] if self.metric is None else [self.metric]
+        )
+
+        def rank(number: int, split: Split) -> Rankings:
+            path = _fitted(template, sizes[-1], split.X_train, split.y_train).selected_
+            return {"": {m: path[:m] for m in sizes}}
+
+        folds = stratified_folds(X, codes, self.cv)
+        choice = choose_size(folds, rank, self._metric)
+        self.n_features_ = choice.n_features
+        self.cv_results_ = {
+            "n_features": np.array(choice.sizes),
+            "mean_test_score": choice.scores.mean(axis=1),
+            "std_test_score": choice.scores.std(axis=1, ddof=1),
+            **{f"split{k}_test_score": fold for k, fold in enumerate(choice.scores.T)},
+        }
+        self.selector_ = _fitted(template, choice.n_features, X, codes)
+        self.classes_ = y.classes if isinstance(y, Labels) else None
+        for name in ("scores_", "selected_", "support_", "result_"):
+            setattr(self, name, getattr(self.selector_, name))
+        self.model_ = models.fit_columns(X, codes, np.flatnonzero(self.support_))
+
+    def predict(self, X: Any) -> Any:
+        """Predict samples by the linear model on the chosen features.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples with the features seen during `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or csr_array of shape (n_samples, n_labels)
+            The classes or real values, or an indicator of label sets.
+
+        Raises
+        ------
+        ValueError
+            X does not have the features seen during `fit`.
+        """
+        matrix = self._samples(X)
+        predicted = models.predict_rows(matrix, self.model_, np.flatnonzero(self.support_))
+        return predicted if self.classes_ is None else self.classes_[predicted]
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the score of the predictions: the `metric`, or its default.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples, which `fit` should not have seen.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Their targets. Unlabeled samples do not count. A class that `fit` did not see counts as
+            predicted wrongly.
+
+        Returns
+        -------
+        float
+            The score.
+
+        Raises
+        ------
+        ValueError
+            X does not have the features seen during `fit`, or y is not of the kind of its targets.
+        """
+        matrix, index = self._samples(X), np.flatnonzero(self.support_)
+        codes = self._codes(y, is_coded=isinstance(X, Matrix))
+        if self._metric != "auc":
+            predicted = models.predict_rows(matrix, self.model_, index)
+            return score_predictions(self.model_, predicted, codes)[self._metric]
+        known = labeled_rows(codes)
+        decision = models.decide_rows(matrix, self.model_, index)
+        return auc_of(sum_auc(decision[known], codes[known], self.model_.classes))
+
+    def _template(self) -> Selector:
+        """Return an unfitted copy of the selector."""
+        selector = SparGE() if self.selector is None else clone(self.selector)
+        selector._validate_params()
+        return selector
+
+    def _sizes(self, d: int) -> list[int]:
+        """Return the sizes in increasing order, or refuse them."""
+        if self.sizes is None:
+            return default_sizes(d)
+        sizes = np.unique(np.asarray(self.sizes).ravel())
+        is_whole = np.issubdtype(sizes.dtype, np.integer)
+        if not len(sizes) or not is_whole or sizes[0] < 1 or sizes[-1] > d:
+            raise ValueError(
+                f"sizes must be whole numbers from 1 to {d}, the number of features; "
+                f"got {self.sizes}"
+            )
+        return [int(m) for m in sizes]
+
+    def _samples(self, X: Any) -> Matrix:
+        """Return samples to predict as a matrix."""
+        check_is_fitted(self)
+        if isinstance(X, Matrix) or is_dask(X):
+            self._check_width(X)
+            return X if isinstance(X, Matrix) else Matrix.from_dask(X)
+        checks = ARRAY_CHECKS | {"ensure_min_samples": 1}
+        return Matrix.from_array(validate_data(self, X, reset=False, **checks))
+
+    def _check_y(self, y: Any, is_coded: bool = False) -> Any:
+        """Return `Labels`, real targets (n,) or label sets (csr, n × c)."""
+        selector = self._template()
+        if y.ndim == 2 and y.shape[1] > 1:
+            if type_of_target(y) != "multilabel-indicator":
+                raise ValueError(
+                    "y must hold one target per sample, or an indicator of label sets; got several "
+                    "real targets"
+                )
+            return sp.csr_array(y, dtype=np.int8)
+        y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
+        if y.dtype.kind == "f" and np.any(y != np.round(y)):
+            return y.astype(np.float64)
+        if selector._supervised:  # it may take whole numbers for real targets
+            checked = selector._check_y(y, is_coded)
+            if isinstance(checked, Labels) or np.ndim(checked) == 1:
+                return checked
+        return labels_of(y, minus_one_is_unlabeled=is_coded)
+
+    def _codes(self, y: Any, is_coded: bool) -> Any:
+        """Return targets in the codes of the model. Classes that it does not know come after."""
+        target = self._check_y(y if sp.issparse(y) else np.asarray(y), is_coded)
+        if isinstance(target, Labels) is (self.classes_ is None):
+            raise ValueError("y must be of the kind of the targets that fit has seen")
+        if not isinstance(target, Labels) or self.classes_ is None:
+            return target
+        unknown = np.setdiff1d(target.classes, self.classes_)
+        numbers = {c: i for i, c in enumerate([*self.classes_, *unknown])}
+        codes = np.array([numbers[c] for c in target.classes], dtype=np.int64)
+        return np.where(target.is_labeled, codes[target.codes], target.codes)
+
+
+def _fitted(template: Selector, m: int, X: Matrix, y: AnyArray) -> Selector:
+    """Return a copy of the selector that is fitted with m features."""
+    return clone(template).set_params(n_features_to_select=m).fit(X, y)
