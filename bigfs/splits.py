@@ -10,7 +10,12 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.model_selection import (
+    KFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+)
 
 from bigfs.matrix import Matrix
 from bigfs.types import BoolArray, IntArray
@@ -108,12 +113,7 @@ def stratified_folds(X: Matrix, y: Any, n_splits: int = 5, seed: int = 0) -> lis
         Nothing can be predicted, because there are fewer than two classes of two samples, or
         because the target is constant.
     """
-    rows = testable_rows(y)
-    if not varies(y, rows):
-        raise ValueError(
-            "folds need at least two classes with two samples each: give test "
-            "samples, or more labeled samples"
-        )
+    rows = _require_testable(y)
     if target_kind(y) == "class":
         folds: Any = StratifiedKFold(
             min(n_splits, int(np.bincount(y[rows]).max())), shuffle=True, random_state=seed
@@ -129,9 +129,65 @@ def stratified_folds(X: Matrix, y: Any, n_splits: int = 5, seed: int = 0) -> lis
             rows[test]
             for _, test in folds.split(rows, y[rows] if target_kind(y) == "class" else None)
         ]
-    splits = []
-    for test in tests:
-        train = np.ones(X.shape[0], dtype=bool)
-        train[test] = False
-        splits.append(Split(X.take_rows(train), y[train], X.take_rows(test), y[test]))
-    return splits
+    return [_split_at(X, y, test) for test in tests]
+
+
+def held_out_split(X: Matrix, y: Any, test_size: float, seed: int = 0) -> Split:
+    """Hold out a share of the samples of a corpus without test rows.
+
+    Classes are stratified. Unlabeled samples, and the only sample of a class, stay in the training
+    rows.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The samples. No row is read.
+    y : ndarray or sparse array
+        Their targets.
+    test_size : float
+        Share of the samples that can be tested, between 0 and 1.
+    seed : int, default=0
+        Seed of the shuffling.
+
+    Returns
+    -------
+    Split
+        The split.
+
+    Raises
+    ------
+    ValueError
+        Nothing can be predicted, as in `stratified_folds`, or one of the parts has fewer samples
+        than there are classes.
+    """
+    rows = _require_testable(y)
+    is_class = target_kind(y) == "class"
+    splitter = StratifiedShuffleSplit if is_class else ShuffleSplit
+    n_parts = len(np.unique(y[rows])) if is_class else 1
+    n_test = int(np.ceil(test_size * len(rows)))
+    if min(n_test, len(rows) - n_test) < n_parts:
+        raise ValueError(
+            f"a share of {test_size:g} leaves {n_test} of {len(rows)} samples for the test: both "
+            f"parts must hold {n_parts} or more, one per class"
+        )
+    draw = splitter(1, test_size=n_test, random_state=seed)
+    ((_, test),) = draw.split(rows, y[rows] if is_class else None)
+    return _split_at(X, y, np.sort(rows[test]))
+
+
+def _require_testable(y: Any) -> Index:
+    """Return the rows that can be tested, or refuse a target without two of each of two classes."""
+    rows = testable_rows(y)
+    if not varies(y, rows):
+        raise ValueError(
+            "folds need at least two classes with two samples each: give test "
+            "samples, or more labeled samples"
+        )
+    return rows
+
+
+def _split_at(X: Matrix, y: Any, test: Index) -> Split:
+    """Return the split with these test rows."""
+    train = np.ones(X.shape[0], dtype=bool)
+    train[test] = False
+    return Split(X.take_rows(train), y[train], X.take_rows(test), y[test])

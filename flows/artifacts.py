@@ -22,7 +22,14 @@ from prefect.artifacts import (
 
 from bigfs import engine
 from flows.report import pictures
-from flows.summary import METRIC_NAMES, metric_names, metrics_of, score_table, status_text
+from flows.summary import (
+    METRIC_NAMES,
+    metric_names,
+    metrics_of,
+    n_features,
+    score_table,
+    status_text,
+)
 from storage.runs import Run
 
 TOP = 25
@@ -122,8 +129,8 @@ def _show_picture(run: Run, name: str, key: str, description: str) -> None:
 
 
 def _title(run: Run) -> str:
-    parameters = run.metadata["parameters"]
-    return f"{parameters['features']} features by {parameters['method']}"
+    about = run.metadata
+    return f"{n_features(about)} features by {about['parameters']['method']}"
 
 
 def _key(*words: str) -> str:

@@ -15,8 +15,16 @@ import numpy as np
 from bigfs.evaluation import is_non_negative
 from bigfs.metrics import require_metrics
 from bigfs.selectors.registry import Method
-from bigfs.splits import Split, labeled_rows, stratified_folds, target_kind, testable_rows, varies
-from flows.selection import require_target
+from bigfs.splits import (
+    Split,
+    held_out_split,
+    labeled_rows,
+    stratified_folds,
+    target_kind,
+    testable_rows,
+    varies,
+)
+from flows.selection import Features, require_target
 
 FOLDS = 5
 # passes over the stored values that one selection takes, roughly, if its work does not grow with
@@ -40,7 +48,14 @@ class Plan(NamedTuple):
 
 
 def make_plan(
-    corpus: Any, train: Any, method: Method, folds: int = FOLDS, metrics: Sequence[str] = ()
+    corpus: Any,
+    train: Any,
+    method: Method,
+    folds: int | None = None,
+    metrics: Sequence[str] = (),
+    *,
+    test_size: float | None = None,
+    selections: int = 1,
 ) -> Plan:
     """Decide which samples a run is scored on.
 
@@ -53,10 +68,15 @@ def make_plan(
     method : Method
         Its predicted work decides between folds and one held-out share. Only counts enter the
         prediction, so the same corpus is always measured in the same way.
-    folds : int, default=5
-        Number of folds for a corpus without test samples.
+    folds : int, optional
+        Number of folds for a corpus without test samples. The default is 5, or one held-out fold
+        where they are too much work.
     metrics : sequence of str, default=()
         The metrics, without any those of the kind of target.
+    test_size : float, optional
+        Share of the samples to hold out instead of folds.
+    selections : int, default=1
+        Number of selections per fold.
 
     Returns
     -------
@@ -71,13 +91,12 @@ def make_plan(
     }
     if not varies(train.y, np.flatnonzero(labeled)):
         return Plan([], {"how": "not", "why": "there are no labels, or all labels are equal"})
-    if corpus.has_test_half:
-        test = corpus.part("test")
-        if _has_targets(test.y):
-            sizes = {"train": train.X.shape[0], "test": int(labeled_rows(test.y).sum())}
-            return Plan(
-                [Split(train.X, train.y, test.X, test.y)], measured | {"how": "test half"} | sizes
-            )
+    test = test_part(corpus)
+    if test is not None:
+        sizes = {"train": train.X.shape[0], "test": int(labeled_rows(test.y).sum())}
+        return Plan(
+            [Split(train.X, train.y, test.X, test.y)], measured | {"how": "test half"} | sizes
+        )
     if not varies(train.y, testable):
         return Plan(
             [],
@@ -86,11 +105,16 @@ def make_plan(
                 "why": "there are no test samples, and fewer than two classes have two samples",
             },
         )
-    splits = stratified_folds(train.X, train.y, folds)
-    measured |= {"folds": len(splits), "untested": int(labeled.sum()) - len(testable)}
-    if selection_work(train.X, method) * len(splits) <= MAX_WORK:
-        return Plan(splits, measured | {"how": "nested folds"})
-    held_out = splits[0]
+    measured |= {"untested": int(labeled.sum()) - len(testable)}
+    if test_size is not None:
+        held_out = held_out_split(train.X, train.y, test_size)
+    else:
+        splits = stratified_folds(train.X, train.y, folds or FOLDS)
+        measured |= {"folds": len(splits)}
+        work = selection_work(train.X, method) * len(splits) * selections
+        if folds is not None or work <= MAX_WORK:
+            return Plan(splits, measured | {"how": "nested folds"})
+        held_out = splits[0]
     sizes = {"train": held_out.X_train.shape[0], "test": held_out.X_test.shape[0]}
     return Plan(
         [held_out],
@@ -98,25 +122,39 @@ def make_plan(
     )
 
 
+def test_part(corpus: Any) -> Any:
+    """Return the test samples of a corpus, or None if it has none with a target."""
+    if not corpus.has_test_half:
+        return None
+    test = corpus.part("test")
+    return test if _has_targets(test.y) else None
+
+
 def require_choices(
     corpus: Any,
-    features: int,
+    features: Features,
     *,
     metrics: Sequence[str] = (),
     sizes: Sequence[int] | None = None,
     baselines: Sequence[str] | None = None,
+    folds: int | None = None,
+    test_size: float | None = None,
 ) -> None:
     """Refuse choices of the scoring that do not suit a corpus, before any work.
 
     Raises
     ------
     ValueError
-        A metric or a method does not suit the kind of target, or a size is above the number of
-        features selected.
+        A metric or a method does not suit the kind of target, a size is above the number of
+        features selected, or a corpus with test samples is to be split.
     """
     if metrics:
         require_metrics(corpus.spec["target"] or "class", metrics)
-    if sizes and max(sizes) > features:
+    if (folds, test_size) != (None, None) and test_part(corpus) is not None:
+        raise ValueError(
+            f"{corpus.uri} has test samples, and they score the run: leave out --cv and --test-size"
+        )
+    if sizes and not isinstance(features, str) and max(sizes) > features:
         raise ValueError(
             f"--sizes must be at most {features}, the number of features selected; got {max(sizes)}"
         )
@@ -165,11 +203,25 @@ def describe(measured: dict[str, Any], baselines: tuple[str, ...]) -> str:
             f"The method stopped before it reached its tolerance in "
             f"{measured['not_converged']} of the selections."
         )
+    if measured.get("auto") is not None:
+        parts.append(_choice_text(measured))
     if not baselines and measured["model"] != MODELS["class"]:
         parts.append(
             "There are no baselines, because ANOVA, Fisher and χ² need one class per sample."
         )
     return " ".join(parts)
+
+
+def _choice_text(measured: dict[str, Any]) -> str:
+    """Describe how the number of features was chosen."""
+    again = {
+        "nested folds": ", again in each fold without its test samples",
+        "held-out share": ", again without the held-out samples",
+    }.get(measured["how"], "")
+    return (
+        f"The number of features is the smallest within one standard error of the best, by "
+        f"{measured['auto']} folds of the training samples{again}."
+    )
 
 
 def _samples(measured: dict[str, Any]) -> str:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+)
 
 from bigfs.engine.clusters import cluster, require_size
 from bigfs.synonyms import canonical_name
@@ -181,13 +188,39 @@ class Scoring(BaseModel):
         AfterValidator(_methods),
     ] = None
 
+    cv: Annotated[
+        int | None,
+        Field(
+            ge=2,
+            description="score by this many folds, with the features selected again in each "
+            "(default: 5 folds, or a held-out fifth where folds are too much work; for corpora "
+            "without test samples)",
+        ),
+    ] = None
+    test_size: Annotated[
+        float | None,
+        Field(
+            description="score on this share of the samples, with the features selected again "
+            "without them (for corpora without test samples)"
+        ),
+    ] = None
+
+    @field_validator("test_size")
+    @classmethod
+    def _require_share(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is not None and not 0 < value < 1:
+            raise ValueError(f"--test-size must be a share between 0 and 1; got {value:g}")
+        if value is not None and info.data.get("cv") is not None:
+            raise ValueError("--cv and --test-size exclude one another: give one of them")
+        return value
+
     def choices(self) -> dict[str, Any]:
         """Return what differs from the default, as `flows.stages.evaluate` takes it.
 
         Returns
         -------
         dict
-            "metrics", "sizes" and "baselines", as far as they are given.
+            "metrics", "sizes", "baselines", "folds" and "test_size", as far as they are given.
         """
         given: dict[str, Any] = {}
         if self.metric is not None:
@@ -197,6 +230,10 @@ class Scoring(BaseModel):
         if self.against is not None:
             names = map(canonical_name, _words(self.against))
             given["baselines"] = list(dict.fromkeys(names))
+        if self.cv is not None:
+            given["folds"] = self.cv
+        if self.test_size is not None:
+            given["test_size"] = self.test_size
         return given
 
 

@@ -40,6 +40,12 @@ Method = Annotated[
 ]
 Methods = Annotated[list[Method], form_field("Methods that `bigfs methods` lists", min_length=1)]
 Features = Annotated[int, form_field("Number of features to select", ge=1)]
+FeaturesOrAuto = Annotated[
+    Annotated[int, Field(ge=1)] | Literal["auto"],
+    form_field(
+        "Number of features to select, or auto: the smallest within one standard error of the best"
+    ),
+]
 Out = Annotated[str | None, form_field("Directory of the run (default: runs/NAME)")]
 RunDirectory = Annotated[str, form_field("Directory of the run")]
 Parameters = Annotated[

@@ -33,7 +33,7 @@ from storage.staging.plan import Plan, is_staged, make_plan
 def pipeline(
     source: form.Source,
     method: form.Method = "sparge-lda",
-    features: form.Features = 500,
+    features: form.FeaturesOrAuto = 500,
     store: form.StoreOrDefault = None,
     out: form.Out = None,
     settings: Staging | None = None,
@@ -55,8 +55,9 @@ def pipeline(
         Path, URL, or name that `bigfs datasets` lists.
     method : str, default="sparge-lda"
         Method, as `bigfs methods` lists it.
-    features : int, default=500
-        Number of features to keep.
+    features : int or "auto", default=500
+        Number of features to keep. "auto" takes the smallest within one standard error of the best,
+        by folds of the training samples.
     store : str or None, default=None
         Path or URL of the store. None takes the name by the source's name and content.
     out : str or None, default=None
@@ -129,7 +130,7 @@ def select(
     store: form.Store,
     out: form.RunDirectory,
     method: form.Method = "sparge-lda",
-    features: form.Features = 500,
+    features: form.FeaturesOrAuto = 500,
     parameters: form.Parameters = None,
     engine: Engine | None = None,
     overlap: form.Overlap = "wait",
@@ -243,7 +244,7 @@ def run_stages(
     content: str,
     out: str,
     method: str,
-    features: int,
+    features: selection.Features,
     parameters: dict[str, Any],
     earlier: Sequence[dict[str, Any]],
     options: tasks.TaskOptions,

@@ -21,7 +21,7 @@ from storage.runs import Run, RunError
 from storage.staging.plan import is_staged, make_plan
 
 
-def default_out(source: str, method: str, features: int) -> str:
+def default_out(source: str, method: str, features: int | str) -> str:
     return str(Path("runs") / f"{source_name(source)}-{method}-{features}")
 
 
@@ -38,7 +38,7 @@ def is_done(
     store: str | None,
     out: str,
     method: str,
-    features: int,
+    features: int | str,
     parameters: dict[str, Any],
     settings: dict[str, Any],
     scoring: Mapping[str, Any] | None = None,

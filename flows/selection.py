@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from bigfs.selectors.registry import METHODS
-from bigfs.splits import labeled_rows, target_kind
+from bigfs.splits import labeled_rows, target_kind, testable_rows, varies
 from bigfs.synonyms import canonical_name
+
+AUTO: Final = "auto"  # the number of features, to be chosen by folds of the training samples
+Features = int | Literal["auto"]
 
 TARGET_NAMES = {
     None: "no labels",
@@ -26,8 +29,11 @@ def get_method(name: str) -> Any:
     return METHODS[method]
 
 
-def make_selector(method: str, features: int, parameters: dict[str, Any]) -> Any:
-    """Return the estimator of a method with these parameters."""
+def make_selector(method: str, features: Features, parameters: dict[str, Any]) -> Any:
+    """Return the estimator of a method with these parameters.
+
+    Where the number of features is "auto" it is 1, until it is chosen.
+    """
     entry = get_method(method)
     selector = entry.make()
     valid = selector.get_params()
@@ -48,18 +54,18 @@ def make_selector(method: str, features: int, parameters: dict[str, Any]) -> Any
                 f"the number of features is already set to {features}: leave out the "
                 f"parameter n_features_to_select"
             )
-        selector.set_params(n_features_to_select=features)
+        selector.set_params(n_features_to_select=1 if features == AUTO else features)
     return selector
 
 
-def require_parameters(method: str, features: int, parameters: dict[str, Any]) -> None:
+def require_parameters(method: str, features: Features, parameters: dict[str, Any]) -> None:
     """Check a method, its number of features and its parameters without any data.
 
     Parameters
     ----------
     method : str
         A name of `bigfs methods`.
-    features : int
+    features : int or "auto"
         The number of features to keep.
     parameters : dict
         Parameters of the method, by scikit-learn's names.
@@ -70,16 +76,23 @@ def require_parameters(method: str, features: int, parameters: dict[str, Any]) -
         There is no such method or parameter, a value is out of its range, or two of them contradict
         each other.
     """
-    if features < 1:
+    if not isinstance(features, str) and features < 1:
         raise ValueError(f"the number of features must be at least 1; got {features}")
     make_selector(method, features, parameters)._validate_params()
 
 
-def selector_for(corpus: Any, method: str, features: int, parameters: dict[str, Any]) -> Any:
+def selector_for(corpus: Any, method: str, features: Features, parameters: dict[str, Any]) -> Any:
     """Return the estimator of a method for a corpus. A mismatch is an error before any work."""
     d = corpus.X.shape[1]
     require_target(corpus, method)
-    if features > d:
+    if features == AUTO:
+        y = training_part(corpus).y
+        if not varies(y, testable_rows(y)):
+            raise ValueError(
+                f"--features auto chooses the number that predicts the labels best, and "
+                f"{corpus.uri} has none to predict: give a number"
+            )
+    elif features > d:
         raise ValueError(
             f"the number of features must be at most {d}, the number in {corpus.uri}; "
             f"got {features}"

@@ -25,7 +25,7 @@ from bigfs.evaluation import Point, class_profile, fits_in_memory, measure
 from bigfs.result import NotConverged, observed
 from bigfs.splits import Split
 from bigfs.synonyms import canonical_name
-from flows import evaluation, predict, selection
+from flows import auto, evaluation, predict, selection
 from flows.report import corpus_facts, write_report
 from flows.reuse import source_hash
 from storage.runs import Run
@@ -94,20 +94,18 @@ def select(
     out: str | Path,
     *,
     method: str,
-    features: int,
+    features: selection.Features,
     parameters: dict[str, Any] | None = None,
     earlier: Sequence[dict[str, Any]] = (),
 ) -> Run:
     """Run a method on the training samples of a store. The run stays partial until `finish`.
 
-    `earlier` holds the records of the earlier stages, for the report.
+    Where `features` is "auto", folds of the training samples choose their number first. `earlier`
+    holds the records of the earlier stages, for the report.
     """
     corpus, method = storage.open(store), canonical_name(method)
     selector = selection.selector_for(corpus, method, features, parameters or {})
     train = selection.training_part(corpus)
-    graph = next((stage["graph"] for stage in earlier if "graph" in stage), None)
-    if graph is not None:
-        selector.set_params(graph=storage.open_graph(graph).neighbors())
     request = {
         "store": corpus.uri,
         "method": method,
@@ -115,14 +113,34 @@ def select(
         "parameters": parameters or {},
     }
     run = Run.begin(out, request)
-    checkpoint = run.checkpoint(request, corpus.spec["fingerprint"], source_hash())
+    identity = request, corpus.spec["fingerprint"], source_hash()
+    checkpoint = run.checkpoint(*identity)
     with abandon_on_error(run), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", NotConverged)
-        with time_stage("select") as record, observed(checkpoint=checkpoint):
-            selector.fit(*selection.usable(selector, method, train.X, train.y))
+        with time_stage("select") as record:
+            figures: dict[str, Any] = {}
+            if isinstance(features, int):
+                m = features
+            else:
+                choice = auto.choose_number(
+                    corpus,
+                    train.X,
+                    train.y,
+                    method,
+                    parameters or {},
+                    lambda *fold: run.checkpoint(*identity, "number", *fold),
+                )
+                m, figures = choice.n_features, {"size_choice": choice._asdict()}
+                selector = selection.selector_for(corpus, method, m, parameters or {})
+            graph = next((stage["graph"] for stage in earlier if "graph" in stage), None)
+            if graph is not None:
+                selector.set_params(graph=storage.open_graph(graph).neighbors())
+            with observed(checkpoint=checkpoint):
+                selector.fit(*selection.usable(selector, method, train.X, train.y))
         with run.transaction():
-            _write_selection(run, selector, method, features, corpus)
+            _write_selection(run, selector, method, m, corpus)
             run.update_metadata(
+                **figures,
                 stages=[*earlier, record],
                 status=str(selector.result_.status),
                 converged=selector.result_.converged,
@@ -153,7 +171,7 @@ def write_into(run: Run, file: str | Path, *, highly_variable: bool = False) -> 
     request = run.metadata["parameters"]
     about = {
         "method": request["method"],
-        "n_features": request["features"],
+        "n_features": len(run.selected),
         "parameters": request["parameters"],
         "status": run.metadata["status"],
         "version": version("bigfs"),
@@ -192,7 +210,8 @@ def evaluate(
     baselines: Sequence[str] | None = None,
     metrics: Sequence[str] = (),
     sizes: Sequence[int] | None = None,
-    folds: int = evaluation.FOLDS,
+    folds: int | None = None,
+    test_size: float | None = None,
 ) -> list[Point]:
     """Score a run, simple baselines and all features on samples that did not select features.
 
@@ -210,8 +229,11 @@ def evaluate(
         Metrics of `bigfs.metrics`. Without any, they are those of the kind of target.
     sizes : sequence of int, optional
         Numbers of features on the curves, beside that of the run. The default is `SHARES` of it.
-    folds : int, default=5
+        Where the run has chosen its number by itself, larger ones are left out.
+    folds : int, optional
         Number of folds for a corpus without test samples.
+    test_size : float, optional
+        Share of the samples to hold out instead, for a corpus without test samples.
 
     Returns
     -------
@@ -221,11 +243,27 @@ def evaluate(
     with abandon_on_error(run), time_stage("evaluate") as record:
         corpus = storage.open(run.metadata["parameters"]["store"])
         train, request = selection.training_part(corpus), run.metadata["parameters"]
+        is_auto = request["features"] == selection.AUTO
         evaluation.require_choices(
-            corpus, len(run.selected), metrics=metrics, sizes=sizes, baselines=baselines
+            corpus,
+            selection.AUTO if is_auto else len(run.selected),
+            metrics=metrics,
+            sizes=sizes,
+            baselines=baselines,
+            folds=folds,
+            test_size=test_size,
         )
-        method = selection.get_method(request["method"])
-        plan = evaluation.make_plan(corpus, train, method, folds, metrics)
+        plan = evaluation.make_plan(
+            corpus,
+            train,
+            selection.get_method(request["method"]),
+            folds,
+            metrics,
+            test_size=test_size,
+            selections=auto.FOLDS + 2 if is_auto else 1,
+        )
+        if is_auto and plan.splits:
+            plan.measured["auto"] = len(run.metadata["size_choice"]["scores"][0])
         names = (
             evaluation.default_baselines(train, request["method"])
             if baselines is None
@@ -251,18 +289,25 @@ def evaluate(
         run.update_metadata(
             curves=curves,
             stages=[*run.metadata["stages"], record],
-            scoring=scoring_choices(metrics, sizes, baselines),
+            scoring=scoring_choices(metrics, sizes, baselines, folds, test_size),
             **figures,
         )
     return points
 
 
 def scoring_choices(
-    metrics: Sequence[str], sizes: Sequence[int] | None, baselines: Sequence[str] | None
+    metrics: Sequence[str],
+    sizes: Sequence[int] | None,
+    baselines: Sequence[str] | None,
+    folds: int | None,
+    test_size: float | None,
 ) -> dict[str, Any]:
     """Return what was chosen, in the form of `flows.options.Scoring.choices`."""
-    choices = {"metrics": metrics or None, "sizes": sizes, "baselines": baselines}
-    return {name: list(value) for name, value in choices.items() if value is not None}
+    lists = {"metrics": metrics or None, "sizes": sizes, "baselines": baselines}
+    numbers = {"folds": folds, "test_size": test_size}
+    return {name: list(value) for name, value in lists.items() if value is not None} | {
+        name: value for name, value in numbers.items() if value is not None
+    }
 
 
 def _points(
@@ -279,6 +324,7 @@ def _points(
     """
     request, m = run.metadata["parameters"], len(run.selected)
     counts = sorted({m, *(sizes or (max(1, round(share * m)) for share in SHARES))})
+    counts = [k for k in counts if k <= m]
     with_all = fits_in_memory(train.X)
     identity = [
         request,
@@ -290,16 +336,40 @@ def _points(
         source_hash(),
     ]
 
+    own, parameters = request["method"], request["parameters"]
+
+    def select_in(number: int, split: Split, name: str, k: int) -> Any:
+        """Return the best k features by the training rows of a split."""
+        with observed(checkpoint=run.checkpoint(*identity, number, name, k)):
+            selector = selection.selector_for(corpus, name, k, parameters if name == own else {})
+            selector.fit(*selection.usable(selector, name, split.X_train, split.y_train))
+        return selection.ranking(selector, name, k)
+
+    def choose_in(number: int, split: Split) -> int:
+        """Return the number of features by the training rows of a split."""
+        return auto.choose_number(
+            corpus,
+            split.X_train,
+            split.y_train,
+            own,
+            parameters,
+            lambda *fold: run.checkpoint(*identity, number, "number", *fold),
+        ).n_features
+
     def rank(number: int, split: Split) -> dict[str, dict[int, Any]]:
-        best = {request["method"]: run.selected} if plan.measured["how"] == "test half" else {}
-        for name in dict.fromkeys([request["method"], *names]):
+        best = {own: run.selected} if plan.measured["how"] == "test half" else {}
+        chosen = {}
+        if request["features"] == selection.AUTO and own not in best:
+            k = choose_in(number, split)
+            chosen[m] = select_in(number, split, own, k)
+            if k == m:
+                best[own] = chosen[m]
+        for name in dict.fromkeys([own, *names]):
             if name not in best:
-                parameters = request["parameters"] if name == request["method"] else {}
-                with observed(checkpoint=run.checkpoint(*identity, number, name)):
-                    selector = selection.selector_for(corpus, name, m, parameters)
-                    selector.fit(*selection.usable(selector, name, split.X_train, split.y_train))
-                best[name] = selection.ranking(selector, name, m)
-        return {name: {k: index[:k] for k in counts} for name, index in best.items()}
+                best[name] = select_in(number, split, name, m)
+        sets = {name: {k: index[:k] for k in counts} for name, index in best.items()}
+        sets[own] |= chosen
+        return sets
 
     points, plan.measured["not_converged"] = measure(
         plan.splits,

@@ -16,6 +16,13 @@ METRIC_NAMES = {
 }
 
 
+def n_features(about: dict[str, Any]) -> int:
+    """Return the number of features that a run selected, which it may have chosen by itself."""
+    if "size_choice" in about:
+        return int(about["size_choice"]["n_features"])
+    return int(about["parameters"]["features"])
+
+
 def metrics_of(about: dict[str, Any]) -> list[str]:
     """Return the metrics of a run. The first one is drawn."""
     return list(about.get("measured", {}).get("metrics", ["accuracy"]))
@@ -68,7 +75,7 @@ def status_text(about: dict[str, Any]) -> str:
     """Return the status of a run with its gaps, for the terminal and Prefect."""
     words = {
         "relaxation": "relaxation",
-        "features": f"{about['parameters']['features']:,} features",
+        "features": f"{n_features(about):,} features",
     }
     parts = [f"gap of the {words[name]} {100 * gap:.2f} %" for name, gap in gaps(about).items()]
     return f"{about['status']}{' (' + ', '.join(parts) + ')' if parts else ''}"

@@ -18,6 +18,7 @@ from prefect.tasks import Task, exponential_backoff
 
 from flows import artifacts, stages
 from flows.reuse import find_run
+from flows.selection import Features
 from storage.errors import StoreError
 from storage.runs import Run, RunError
 
@@ -82,7 +83,7 @@ def select(
     store: str,
     out: str,
     method: str,
-    features: int,
+    features: Features,
     parameters: dict[str, Any],
     key: str,
     earlier: list[dict[str, Any]],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
@@ -37,8 +37,16 @@ class _Measured(BaseModel):
 class _Parameters(BaseModel):
     store: str
     method: str
-    features: int
+    features: int | Literal["auto"]
     parameters: dict[str, Any]
+
+
+class _SizeChoice(BaseModel):
+    """How a run chose its number of features, where that was asked for as "auto"."""
+
+    n_features: int
+    sizes: list[int]
+    scores: list[list[float]]
 
 
 class _Metadata(BaseModel):
@@ -52,6 +60,7 @@ class _Metadata(BaseModel):
     history: list[dict[str, float]] = []
     curves: list[_Point] = []
     measured: _Measured = _Measured()
+    size_choice: _SizeChoice | None = None
     profile: list[list[float]] = []
     hints: list[str] = []
     resumed: dict[str, int] = {}

@@ -41,7 +41,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "flows": [
         {"files", "locks", "signals", "summary", "reuse", "selection"},
-        {"evaluation", "transform", "predict", "export"},
+        {"evaluation", "auto", "transform", "predict", "export"},
         {"report"},
         {"options", "server", "tls"},
         {"serve_limits", "stages", "artifacts"},

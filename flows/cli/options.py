@@ -39,6 +39,18 @@ def _parse_count_or_share(text: str) -> int | float:
         raise typer.BadParameter(str(error)) from error
 
 
+def _parse_features(value: int | str) -> int | str:
+    if value == "auto":
+        return value
+    try:
+        number = int(value)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise typer.BadParameter(f"must be a whole number of at least 1, or auto; got {value}")
+    return number
+
+
 def _parse_stop_words(text: str) -> str:
     if text != "english" and not Path(text).is_file():
         raise typer.BadParameter(
@@ -59,7 +71,15 @@ Method = Annotated[
 ]
 
 
-Features = Annotated[int, typer.Option(min=1, help="number of features to select")]
+Features = Annotated[
+    Any,
+    typer.Option(
+        help="number of features to select, or auto: the smallest within one standard error of the "
+        "best, by folds of the training samples",
+        parser=_parse_features,
+        metavar="INTEGER|auto",
+    ),
+]
 
 
 Out = Annotated[str | None, typer.Option(help="directory of the run (default: runs/NAME)")]

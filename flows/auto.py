@@ -1,0 +1,64 @@
+"""The number of features of a run, chosen by folds of its training samples (`--features auto`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bigfs.evaluation import Rankings
+from bigfs.metrics import require_metrics
+from bigfs.result import Checkpoint, observed
+from bigfs.size_choice import SizeChoice, choose_size, default_sizes
+from bigfs.splits import Split, stratified_folds, target_kind
+from flows import selection
+
+FOLDS = 5
+
+
+def choose_number(
+    corpus: Any,
+    X: Any,
+    y: Any,
+    method: str,
+    parameters: dict[str, Any],
+    checkpoint: Callable[..., Checkpoint],
+) -> SizeChoice:
+    """Choose the number of features of a method by folds of some training samples.
+
+    Parameters
+    ----------
+    corpus : storage.Corpus
+        The corpus of the samples.
+    X : Matrix
+        Training samples. Nothing else is looked at.
+    y : ndarray or sparse array
+        Their targets.
+    method : str
+        The method that ranks the features, once per fold.
+    parameters : dict
+        Its parameters.
+    checkpoint : callable
+        ``checkpoint()`` keeps the scores of the finished folds, and ``checkpoint(number)`` the
+        steps of one fold.
+
+    Returns
+    -------
+    SizeChoice
+        The smallest number within one standard error of the best.
+
+    Raises
+    ------
+    ValueError
+        There are fewer than two classes with two samples.
+    """
+    sizes = default_sizes(X.shape[1])
+    (metric, *_) = require_metrics(target_kind(y), ())
+
+    def rank(number: int, split: Split) -> Rankings:
+        with observed(checkpoint=checkpoint(number)):
+            selector = selection.selector_for(corpus, method, sizes[-1], parameters)
+            selector.fit(*selection.usable(selector, method, split.X_train, split.y_train))
+        best = selection.ranking(selector, method, sizes[-1])
+        return {method: {m: best[:m] for m in sizes}}
+
+    return choose_size(stratified_folds(X, y, FOLDS), rank, metric, checkpoint())
