@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bigfs.display import progress
     from bigfs.engine import cluster
     from bigfs.matrix import Matrix
     from bigfs.selector_cv import SelectorCV
@@ -51,7 +52,12 @@ __version__ = "0.1.0"
 
 logging.getLogger("bigfs").addHandler(logging.NullHandler())  # silent until the user listens
 
-_MODULES = {"cluster": "engine", "Matrix": "matrix", "SelectorCV": "selector_cv"}
+_MODULES = {
+    "cluster": "engine",
+    "Matrix": "matrix",
+    "SelectorCV": "selector_cv",
+    "progress": "display",
+}
 
 __all__ = [
     "ANOVA",
@@ -93,6 +99,7 @@ __all__ = [
     "TraceRatio",
     "Variance",
     "cluster",
+    "progress",
 ]
 
 

@@ -198,13 +198,17 @@ def judge(split: Split, sets: Sequence[IntArray], *, with_auc: bool = False) -> 
         The judgment of each set.
     """
     distinct = {index.tobytes(): index for index in sets}
+    local, needed = split.X_train.local, np.unique(np.concatenate(list(distinct.values())))
+    split = split._replace(
+        X_train=split.X_train.holding(needed), X_test=split.X_test.holding(needed)
+    )
     largest_first = dict(sorted(distinct.items(), key=lambda item: -len(item[1])))
     judgments = engine.map_tiles(
         _judge,
         list(largest_first.values()),
         split,
         with_auc,
-        local=split.X_train.local,
+        local=local,
         label="evaluate",
     )
     by_set = dict(zip(largest_first, judgments, strict=True))

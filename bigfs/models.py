@@ -136,7 +136,8 @@ def fit(Z: Any, y: Any) -> LinearModel:
 
 def fit_columns(X: Matrix, y: Any, index: IntArray) -> LinearModel:
     """Fit a linear model to columns of a matrix, in one task."""
-    (model,) = engine.map_tiles(_gather_and_fit, [index], X, y, local=X.local)
+    held = X.holding(np.unique(index))
+    (model,) = engine.map_tiles(_gather_and_fit, [index], held, y, local=X.local)
     return model
 
 

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigfs import models
+from bigfs import engine, models
 from bigfs.evaluation import Rankings, score_predictions
 from bigfs.matrix import Matrix
 from bigfs.metrics import METRICS, auc_of, require_metrics, sum_auc
@@ -22,7 +22,7 @@ from bigfs.selectors.base import ARRAY_CHECKS, Labels, Selector, is_dask, labels
 from bigfs.selectors.sparge import SparGE
 from bigfs.size_choice import choose_size, default_sizes
 from bigfs.splits import Split, labeled_rows, stratified_folds, target_kind
-from bigfs.types import AnyArray
+from bigfs.types import AnyArray, FloatArray
 
 EVERY_METRIC = {name for names in METRICS.values() for name in names}
 
@@ -83,8 +83,8 @@ class SelectorCV(Selector):
     Notes
     -----
     The scores in `cv_results_` choose the number, so the best of them is a little optimistic. The
-    score on samples that `fit` did not see is honest. So is scikit-learn's `cross_val_score` of
-    this estimator, which chooses the number again inside each fold.
+    score on samples that `fit` did not see is honest. So is `cross_val_score`, which chooses the
+    number again inside each fold.
 
     A fold fits the selector once, at the largest size: its best m features are the choice of m. The
     folds cost as much as `cv` fits.
@@ -230,6 +230,48 @@ class SelectorCV(Selector):
         known = labeled_rows(codes)
         decision = models.decide_rows(matrix, self.model_, index)
         return auc_of(sum_auc(decision[known], codes[known], self.model_.classes))
+
+    def cross_val_score(self, X: Any, y: Any, *, cv: int = 5) -> FloatArray:
+        """Score the whole choice by folds: number and features are chosen again in each.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples, as in `fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Targets, as in `fit`.
+        cv : int, default=5
+            Number of folds, shuffled with a fixed seed and stratified where y holds classes.
+
+        Returns
+        -------
+        ndarray of shape (cv,)
+            The score of each fold, by a fit that did not see its samples. This selector itself is
+            not changed.
+
+        Raises
+        ------
+        ValueError
+            As in `fit`.
+        """
+        self._validate_params()
+        matrix, target = clone(self)._as_matrix(X, y)
+        codes = target.codes if isinstance(target, Labels) else target
+        folds, scores = stratified_folds(matrix, codes, cv), []
+        for number, fold in enumerate(folds, 1):
+            scores.append(clone(self).fit(fold.X_train, fold.y_train).score(*fold[2:]))
+            engine.show_progress("evaluation folds", number, len(folds))
+        return np.array(scores)
+
+    def _facts(self) -> dict[str, Any]:
+        """Return the facts on the card, with the choice of the number."""
+        tried = self.cv_results_["n_features"]
+        score = self.cv_results_["mean_test_score"][list(tried).index(self.n_features_)]
+        choice = {
+            "numbers of features tried": ", ".join(f"{m:,}" for m in tried),
+            f"{self._metric.replace('_', ' ')} in the folds that chose it": f"{score:.4f}",
+        }
+        return choice | super()._facts()
 
     def _template(self) -> Selector:
         """Return an unfitted copy of the selector."""

@@ -17,7 +17,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"types", "synonyms", "cards"},
         {"validation"},
         {"result", "linalg.prox", "engine"},
-        {"tiles"},
+        {"tiles", "display"},
         {"matrix"},
         {"linalg.active_columns"},
         {"linalg.shifted_cg", "linalg.ridge", "linalg.svm", "graph"},

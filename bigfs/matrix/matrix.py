@@ -272,6 +272,29 @@ class Matrix(Tiled):
         """
         return gathering.gather_columns(self, np.asarray(index, dtype=np.int64))
 
+    def holding(self, index: Any) -> Matrix:
+        """Return a matrix that a task can read some columns of, wherever it runs.
+
+        Tiles are keys that any process can read, so it is this matrix. The lazy blocks of a Dask
+        collection are not, because a task cannot wait for others: their columns are gathered.
+
+        Parameters
+        ----------
+        index : array-like of int
+            Numbers of the columns, increasing.
+
+        Returns
+        -------
+        Matrix
+            This matrix, or one of the same shape with the values of these columns alone.
+        """
+        if self._source is None:
+            return self
+        Z = self.columns(index)
+        indices = np.asarray(index, dtype=np.int64)[Z.tocsr().indices]
+        rows = sp.csr_array((Z.tocsr().data, indices, Z.tocsr().indptr), shape=self.shape)
+        return Matrix.from_array(rows)
+
     def take_rows(self, rows: Any) -> Matrix:
         """Take some rows as a matrix, without reading them.
 

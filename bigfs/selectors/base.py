@@ -310,10 +310,15 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         m, d = len(self.selected_), len(self.scores_)
         return card(
             f"{m:,} of {d:,} features",
-            {} if result is None else result.facts(),
+            self._facts(),
             "" if result is None else result.curve(),
             table(["rank", "feature", "score"], list(rows)),
         )
+
+    def _facts(self) -> dict[str, Any]:
+        """Return the facts on the card."""
+        result = getattr(self, "result_", None)
+        return {} if result is None else result.facts()
 
     def _names(self, index: IntArray) -> AnyArray:
         """Return the names of some features seen during `fit`: x0, x1, … without names."""

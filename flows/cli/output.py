@@ -11,19 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
 from rich.table import Column, Table
 
-from bigfs import engine
-from bigfs.result import Record, observed
+from bigfs.display import progress
 from flows.options import Engine
 
 
@@ -36,38 +26,8 @@ def progress_bars(enabled: bool = True, first: str | None = None) -> Iterator[No
     if not enabled:
         yield
         return
-    columns = (
-        SpinnerColumn(),
-        TextColumn(
-            "{task.description}", markup=False, table_column=Column(min_width=16, no_wrap=True)
-        ),
-        BarColumn(bar_width=16),
-        MofNCompleteColumn(table_column=Column(min_width=7, no_wrap=True)),
-        TimeElapsedColumn(table_column=Column(min_width=7, no_wrap=True)),
-        TextColumn(
-            "{task.fields[detail]}", markup=False, table_column=Column(no_wrap=True, ratio=1)
-        ),
-    )
-    with Progress(*columns, console=Console(stderr=True, markup=False, emoji=False)) as display:
-        rows: dict[str, TaskID] = {}
-        waiting = [display.add_task(first, total=None, detail="")] if first else []
-
-        def get_row(name: str, total: float | None) -> TaskID:
-            if name not in rows:
-                while waiting:
-                    display.update(waiting.pop(), completed=1, total=1)
-                rows[name] = display.add_task(name, total=total, detail="")
-            return rows[name]
-
-        def show_tiles(label: str, done: int, total: int) -> None:
-            display.update(get_row(label, total), completed=done, total=total)
-
-        def show_step(name: str, record: Record) -> None:
-            detail = "  ".join(f"{k} {v:.4g}" for k, v in record.items())
-            display.update(get_row(name, None), advance=1, detail=detail)
-
-        with engine.progress(show_tiles), observed(callback=show_step):
-            yield
+    with progress(first=first):
+        yield
 
 
 out_console = Console(markup=False, emoji=False)  # paths, names and labels are printed as they are

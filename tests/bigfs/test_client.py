@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from distributed import Client, LocalCluster, get_worker
 
 import storage
-from bigfs import ANOVA, MRMR, LaplacianScore, Matrix, ReliefF, SparGE, engine
+from bigfs import ANOVA, MRMR, LaplacianScore, Matrix, ReliefF, SelectorCV, SparGE, engine
 from bigfs.engine.clusters import describe_workers
 from bigfs.engine.tasks import map_tiles
 
@@ -177,6 +177,24 @@ def test_blocks_are_worked_on_where_they_lie(pair, scattered):
         np.testing.assert_allclose(selector.scores_, expected.scores_, rtol=1e-9)
     kept = pair.compute(kept, sync=True)
     np.testing.assert_array_equal(kept.toarray(), selectors[0].transform(S).toarray())
+
+
+def test_number_of_features_is_chosen_where_the_blocks_lie(pair, scattered):
+    """The models take gathered columns: a task cannot wait for the blocks of others."""
+    X, futures, homes, S, y = scattered
+    selector, expected = (SelectorCV(ANOVA(), sizes=[1, 4], cv=2) for _ in range(2))
+    with engine.cluster(pair):
+        scores = selector.cross_val_score(X, y, cv=2)
+        selector.fit(X, y)
+        predicted = selector.predict(X)
+        held = Matrix.from_dask(X).holding([1, 5])
+    np.testing.assert_array_equal(scores, expected.cross_val_score(S, y, cv=2))
+    np.testing.assert_array_equal(selector.selected_, expected.fit(S, y).selected_)
+    np.testing.assert_array_equal(predicted, expected.predict(S))
+    np.testing.assert_array_equal(held.columns([1, 5]).toarray(), S[:, [1, 5]].toarray())
+    assert held.nnz == S[:, [1, 5]].nnz
+    assert Matrix.from_array(S).holding([1]).nnz == S.nnz
+    assert pair.who_has(futures) == {f.key: [home] for f, home in zip(futures, homes, strict=True)}
 
 
 def test_persisted_blocks_live_as_long_as_their_matrix(pair, rng):

@@ -143,12 +143,16 @@ def test_same_choice_whatever_x_comes_as(rng):
         assert selector.score(form, y) == fitted[0].score(X, y)
 
 
-def test_nested_scores_by_scikit_learn_from_a_matrix(rng):
+def test_nested_scores_are_scikit_learns(rng):
     X, y = planted(rng)
-    scores = cross_val_score(
-        SelectorCV(ANOVA(), sizes=[1, 3, 12], cv=3), Matrix.from_array(X, tile_rows=20), y, cv=3
-    )
+    selector = SelectorCV(ANOVA(), sizes=[1, 3, 12], cv=3)
+    folds = StratifiedKFold(3, shuffle=True, random_state=0)
+    scores = selector.cross_val_score(X, y, cv=3)
+    np.testing.assert_array_equal(scores, cross_val_score(selector, X, y, cv=folds))
+    matrix = Matrix.from_array(X, tile_rows=20)
+    np.testing.assert_allclose(scores, cross_val_score(selector, matrix, y, cv=folds))
     assert scores.mean() > 0.8
+    assert not hasattr(selector, "selected_")
 
 
 def test_real_targets_and_label_sets(rng):

@@ -1,0 +1,85 @@
+"""Progress bars in a terminal or a notebook."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from bigfs import engine
+from bigfs.result import Record, observed
+
+
+@contextlib.contextmanager
+def progress(*, first: str | None = None) -> Iterator[None]:
+    """Show progress bars inside the block, in a notebook or on the terminal's standard error.
+
+    A step over tiles or folds has a bar, and a solver has a line with its step and its gap.
+
+    Parameters
+    ----------
+    first : str or None, default=None
+        Name of what happens before the first step. Its line ends there.
+
+    Yields
+    ------
+    None
+        Nothing.
+
+    See Also
+    --------
+    bigfs.result.observed : Call a function at each step of a solver.
+
+    Examples
+    --------
+    >>> import bigfs
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> with bigfs.progress():
+    ...     selector = bigfs.SparGE(n_features_to_select=2).fit(X, y)
+    >>> selector.selected_
+    array([2, 1])
+    """
+    from rich.console import Console  # most programs show no bars
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TaskID,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+    from rich.table import Column
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn(
+            "{task.description}", markup=False, table_column=Column(min_width=16, no_wrap=True)
+        ),
+        BarColumn(bar_width=16),
+        MofNCompleteColumn(table_column=Column(min_width=7, no_wrap=True)),
+        TimeElapsedColumn(table_column=Column(min_width=7, no_wrap=True)),
+        TextColumn(
+            "{task.fields[detail]}", markup=False, table_column=Column(no_wrap=True, ratio=1)
+        ),
+    )
+    with Progress(*columns, console=Console(stderr=True, markup=False, emoji=False)) as display:
+        rows: dict[str, TaskID] = {}
+        waiting = [display.add_task(first, total=None, detail="")] if first else []
+
+        def get_row(name: str, total: float | None) -> TaskID:
+            if name not in rows:
+                while waiting:
+                    display.update(waiting.pop(), completed=1, total=1)
+                rows[name] = display.add_task(name, total=total, detail="")
+            return rows[name]
+
+        def show_tiles(label: str, done: int, total: int) -> None:
+            display.update(get_row(label, total), completed=done, total=total)
+
+        def show_step(name: str, record: Record) -> None:
+            detail = "  ".join(f"{k} {v:.4g}" for k, v in record.items())
+            display.update(get_row(name, None), advance=1, detail=detail)
+
+        with engine.progress(show_tiles), observed(callback=show_step):
+            yield
