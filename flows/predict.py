@@ -18,6 +18,7 @@ from bigfs.evaluation import score_predictions
 from bigfs.models import LinearModel, fit_columns, predict_rows
 from bigfs.splits import labeled_rows
 from bigfs.types import AnyArray, IntArray
+from flows import parquet
 from storage import sheets
 from storage.corpus import Corpus
 from storage.errors import SourceError
@@ -34,6 +35,7 @@ from storage.staging.vectorize import Vocabulary, count, weigh
 from storage.staging.weighting import Weighting
 
 HEADER = ("sample", "prediction")
+PARQUET, ABOUT = ".parquet", "predictions"
 
 
 class Predictions(NamedTuple):
@@ -108,7 +110,8 @@ def predict(
     data : str
         A store, or a source, which is read in pieces and not staged.
     out : str or Path
-        The CSV file to write, with a row per sample. One that this function wrote is replaced.
+        The file to write, with a row per sample: Parquet if its name ends in `.parquet`, else CSV.
+        One that this function wrote is replaced.
     part : {"train", "test"} or None, default=None
         Predict only this part of a store.
     format : str or None, default=None
@@ -143,7 +146,7 @@ def predict(
         if part is not None:
             raise ValueError(f"{data} is a source, and --part names a part of a store")
         names, predicted, scores = *_predict_source(model, data, format, memory_limit), {}
-    _write(file, names, _texts(model, predicted))
+    (_write_parquet if file.suffix == PARQUET else _write)(file, names, model, predicted)
     return Predictions(file, len(names), scores)
 
 
@@ -295,23 +298,46 @@ def _texts(model: Model, predicted: Any) -> list[Any]:
     """Return the cells of the predictions. The labels of a set are joined by commas."""
     if model.linear.kind != "multilabel":
         return list(model.named(predicted).tolist())
+    return [",".join(labels) for labels in _label_sets(model, predicted)]
+
+
+def _label_sets(model: Model, predicted: Any) -> list[list[str]]:
+    """Return the names of the predicted labels of each sample."""
     names = model.class_names
     return [
-        ",".join(names[j] for j in predicted.indices[a:b])
+        [names[j] for j in predicted.indices[a:b]]
         for a, b in zip(predicted.indptr, predicted.indptr[1:], strict=False)
     ]
 
 
-def _write(file: Path, names: Any, predicted: list[Any]) -> None:
-    """Write the table. A sample without a name has its number."""
-    texts = [name or str(i) for i, name in enumerate(np.asarray(names).tolist())]
+def _write(file: Path, names: Any, model: Model, predicted: Any) -> None:
+    """Write the table as CSV."""
     with replacing(file) as part:
-        sheets.write(part, HEADER, zip(texts, predicted, strict=True))
+        sheets.write(part, HEADER, zip(_named(names), _texts(model, predicted), strict=True))
+
+
+def _write_parquet(file: Path, names: Any, model: Model, predicted: Any) -> None:
+    """Write the table as Parquet, with numbers for real targets and lists for label sets."""
+    import pyarrow as pa
+
+    kind = model.linear.kind
+    values = (_label_sets if kind == "multilabel" else _texts)(model, predicted)
+    types = {"real": pa.float64(), "multilabel": pa.list_(pa.string())}
+    fields = [pa.field("sample", pa.string())]
+    fields.append(pa.field("prediction", types.get(kind, pa.string())))
+    parquet.write(file, fields, iter([[_named(names), values]]), ABOUT)
+
+
+def _named(names: Any) -> list[str]:
+    """Return the names of the samples. One without a name has its number."""
+    return [name or str(i) for i, name in enumerate(np.asarray(names).tolist())]
 
 
 def _require_table(file: Path) -> None:
     """Check that the file is missing or is a table of predictions."""
-    if os.path.lexists(file):
+    if file.suffix == PARQUET:
+        parquet.require_ours(file, ABOUT)
+    elif os.path.lexists(file):
         first = b""
         with contextlib.suppress(OSError), file.open("rb") as stream:
             first = stream.readline(80)

@@ -1,24 +1,36 @@
-"""The selected columns of a store, as a file of SciPy."""
+"""The selected columns of a store as a file for other programs: .npz, .h5ad or .parquet.
+
+Each holds the columns in the order of their rank, with the names of features and samples, the
+target and the split.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import zipfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 
 import storage
+from bigfs.splits import target_kind
+from flows import parquet
+from storage import selected_file
 from storage.ownership import in_the_way
 from storage.replacing import replacing
 from storage.runs import Run
 
 NPZ_MEMBERS = {"data.npy", "indices.npy", "indptr.npy", "shape.npy", "format.npy"}
+ROWS = 4096  # of a Parquet file at a time: they are dense
+ABOUT = "transform"
 
 
 def transform(run: str | Path, store: str, out: str | Path) -> Path:
-    """Write the selected columns of a store, in the order of their rank, as a scipy.sparse .npz.
+    """Write the selected columns of a store, in the order of their rank.
 
     Parameters
     ----------
@@ -27,8 +39,9 @@ def transform(run: str | Path, store: str, out: str | Path) -> Path:
     store : str
         A staged corpus with the features that the run selected.
     out : str or Path
-        The file to write; `.npz` is added if missing. An existing file is replaced only if it is
-        the .npz of a sparse matrix.
+        The file to write: `.h5ad` (AnnData), `.parquet` (a row per sample, dense), or `.npz`, which
+        is added to any other name. An existing file is replaced only if it is the .npz of a sparse
+        matrix, or this function wrote it.
 
     Returns
     -------
@@ -41,8 +54,9 @@ def transform(run: str | Path, store: str, out: str | Path) -> Path:
         The store does not have the features of the run, or `out` is another kind of file.
     """
     opened, corpus = Run.open(run), storage.open(store)
-    file = Path(out) if str(out).endswith(".npz") else Path(f"{out}.npz")
-    _require_matrix(file)
+    file = Path(out) if Path(out).suffix in WRITERS else Path(f"{out}.npz")
+    require, write = WRITERS[file.suffix]
+    require(file)
     index = opened.selected
     names = [row["name"] for row in opened.read_table("selected.csv")]
     if index.max() >= corpus.X.shape[1] or list(corpus.feature_names[index]) != names:
@@ -50,12 +64,68 @@ def transform(run: str | Path, store: str, out: str | Path) -> Path:
             f"{store} does not have the features that {run} selected: stage "
             f"it with the same vocabulary"
         )
-    with replacing(file) as part, part.open("wb") as stream:
-        sp.save_npz(stream, sp.csr_matrix(corpus.X.columns(index)))
+    write(file, sp.csr_matrix(corpus.X.columns(index)), names, corpus, opened.scores[index])
     return file
 
 
-def _require_matrix(file: Path) -> None:
+def _write_npz(file: Path, Z: Any, names: Sequence[str], corpus: Any, scores: Any) -> None:
+    """Write the members of `scipy.sparse.save_npz`, and beside them the names and the target."""
+    y = corpus.y
+    members: dict[str, Any] = {
+        "feature_names": np.array(names, dtype=np.str_),
+        "sample_names": np.array(corpus.sample_names, dtype=np.str_),
+        "y": y if y.ndim == 1 else y.toarray().astype(np.int8),
+        "class_names": np.array(corpus.class_names, dtype=np.str_),
+    }
+    if corpus.split is not None:
+        members["split"] = np.array(corpus.split, dtype=np.str_)
+    matrix = {"indices": Z.indices, "indptr": Z.indptr, "shape": Z.shape, "data": Z.data}
+    with replacing(file) as part, part.open("wb") as stream:
+        np.savez_compressed(stream, allow_pickle=False, format=b"csr", **matrix, **members)
+
+
+def _write_h5ad(file: Path, Z: Any, names: Sequence[str], corpus: Any, scores: Any) -> None:
+    with replacing(file) as part:
+        selected_file.write(part, Z, names, corpus, scores)
+
+
+def _write_parquet(file: Path, Z: Any, names: Sequence[str], corpus: Any, scores: Any) -> None:
+    """Write a column per feature, after the sample's name, label and split."""
+    import pyarrow as pa
+
+    kind = corpus.spec["target"]
+    label = {"real": pa.float64(), "multilabel": pa.list_(pa.string())}.get(kind, pa.string())
+    fields = [("bigfs_sample", pa.string()), ("bigfs_label", label), ("bigfs_split", pa.string())]
+    fields += [(name, pa.float32()) for name in names]
+    repeated = {name for name, _ in fields if [n for n, _ in fields].count(name) > 1}
+    if repeated:
+        raise ValueError(f"two columns would be named {sorted(repeated)[0]}: write .npz or .h5ad")
+
+    def batches() -> Iterator[list[Any]]:
+        for start in range(0, Z.shape[0], ROWS):
+            rows = slice(start, start + ROWS)
+            dense = Z[rows].toarray().astype(np.float32)
+            split = corpus.split[rows] if corpus.split is not None else [None] * len(dense)
+            about = [list(corpus.sample_names[rows]), _labels(corpus, rows), list(split)]
+            yield [*about, *dense.T]
+
+    parquet.write(file, [pa.field(*field) for field in fields], batches(), ABOUT)
+
+
+def _labels(corpus: Any, rows: slice) -> list[Any]:
+    """Return the names of the classes, the real values or the lists of labels of some rows."""
+    y, names = corpus.y[rows], corpus.class_names
+    kind = target_kind(y)
+    if kind == "real":
+        return [None if np.isnan(value) else float(value) for value in y]
+    if kind == "class":
+        return [None if code < 0 else names[code] for code in y]
+    return [
+        [names[j] for j in y.indices[a:b]] for a, b in zip(y.indptr, y.indptr[1:], strict=False)
+    ]
+
+
+def _require_npz(file: Path) -> None:
     """Check that the file is missing or is the .npz of a sparse matrix."""
     if os.path.lexists(file):
         names: list[str] = []
@@ -63,3 +133,20 @@ def _require_matrix(file: Path) -> None:
             names = archive.namelist()
         if not set(names) >= NPZ_MEMBERS:
             raise in_the_way(file)
+
+
+def _require_h5ad(file: Path) -> None:
+    """Check that the file is missing, or that it was written here."""
+    if os.path.lexists(file) and not selected_file.is_ours(file):
+        raise in_the_way(file)
+
+
+def _require_parquet(file: Path) -> None:
+    parquet.require_ours(file, ABOUT)
+
+
+WRITERS: dict[str, Any] = {
+    ".npz": (_require_npz, _write_npz),
+    ".h5ad": (_require_h5ad, _write_h5ad),
+    ".parquet": (_require_parquet, _write_parquet),
+}

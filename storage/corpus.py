@@ -319,6 +319,51 @@ class Corpus:
     def _rows(self, path: str) -> AnyArray:
         return np.concatenate([self.store.read(path, s.start, s.stop) for s in self.segments])
 
+    def write_var(
+        self, selector: Any, file: str | None = None, *, highly_variable: bool = False
+    ) -> str:
+        """Write the choice of a fitted selector into the AnnData file of this corpus.
+
+        The file gets ``var["bigfs_selected"]``, ``var["bigfs_score"]``, ``var["bigfs_rank"]`` and
+        ``uns["bigfs"]``. Nothing else in it changes.
+
+        Parameters
+        ----------
+        selector : Selector
+            A selector that was fitted on `X`, or on a part of its rows.
+        file : str or None, default=None
+            The .h5ad file. None takes the one that the corpus was staged from.
+        highly_variable : bool, default=False
+            Whether to write ``var["highly_variable"]`` too, which the tools of scanpy take.
+
+        Returns
+        -------
+        str
+            The file.
+
+        Raises
+        ------
+        SourceError
+            The file is missing, is no .h5ad of a current version, or has other features.
+        ValueError
+            The selector was fitted on another number of features.
+        """
+        from storage.write_back import describe_selector, require_features, write_var
+
+        d = self.manifest.shape[1]
+        if selector.n_features_in_ != d:
+            raise ValueError(
+                f"the selector was fitted on {selector.n_features_in_} features, and {self.uri} "
+                f"has {d}: fit it on this corpus"
+            )
+        path = str(self.manifest.source["uri"]).partition("?")[0] if file is None else str(file)
+        require_features(path, self.feature_names[:] if self.manifest.named[1] else None, d)
+        about = describe_selector(selector)
+        write_var(
+            path, selector.scores_, selector.selected_, about, highly_variable=highly_variable
+        )
+        return path
+
     @property
     def spec(self) -> dict[str, Any]:
         """Description of the store as plain data.

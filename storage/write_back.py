@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,19 @@ def require_features(file: str | Path, names: Sequence[str] | None, d: int) -> N
             f"{path} has {len(index)} features, and they are not the {d} of the corpus in the same "
             f"order: give the file that the corpus was staged from"
         )
+
+
+def describe_selector(selector: Any) -> dict[str, Any]:
+    """Return the method, the parameters and the status of a fitted selector, for `write_var`."""
+    result = getattr(selector, "result_", None)
+    parameters = selector.get_params(deep=False)
+    return {
+        "method": type(selector).__name__,
+        "n_features": len(selector.selected_),
+        "parameters": json.loads(json.dumps(parameters, default=str)),
+        "status": "" if result is None else str(result.status),
+        "version": version("bigfs"),
+    }
 
 
 def write_var(

@@ -153,9 +153,9 @@ def evaluate(
 def transform(
     run: Annotated[str, typer.Argument(help="a run's directory")],
     store: Store,
-    out: Annotated[str, typer.Argument(help="path of the .npz file to write")],
+    out: Annotated[str, typer.Argument(help="path of the .npz, .h5ad or .parquet file to write")],
 ) -> None:
-    """Write the selected columns of a store, best first, as a scipy.sparse .npz file."""
+    """Write the selected columns of a store, best first, with names, targets and splits."""
     from flows.transform import transform as write_columns
 
     with lock_with_message(out):
@@ -167,7 +167,7 @@ def transform(
 def predict(
     run: Annotated[str, typer.Argument(help="a run's directory")],
     data: Annotated[str, typer.Argument(help="a store, or a source that is read in pieces")],
-    out: Annotated[str, typer.Argument(help="path of the CSV file to write")],
+    out: Annotated[str, typer.Argument(help="path of the CSV or .parquet file to write")],
     part: Annotated[
         str | None, typer.Option(help="predict only this part of a store: train or test")
     ] = None,

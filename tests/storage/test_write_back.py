@@ -8,6 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 import storage
+from bigfs import ANOVA
+from storage.errors import SourceError
 from storage.runs import Run
 from tests.helpers.commands import fails
 from tests.storage.test_sources_anndata import write_anndata
@@ -124,3 +126,20 @@ def test_another_file_is_refused_before_any_work(bigfs, cells, tmp_path):
         root["var/_index"][:] = names[::-1]
     fails(bigfs(*SELECT, "--into", "cells.h5ad"), "in the same order")
     assert not (tmp_path / "r").exists()
+
+
+def test_corpus_writes_the_choice_of_a_selector(cells, tmp_path):
+    corpus = storage.open(tmp_path / "c.zarr")
+    selector = ANOVA(n_features_to_select=4).fit(corpus.X, corpus.y)
+    assert corpus.write_var(selector, highly_variable=True) == str(cells)
+    with h5py.File(cells) as root:
+        assert np.flatnonzero(root["var/bigfs_selected"]).tolist() == sorted(selector.selected_)
+        np.testing.assert_array_equal(root["var/bigfs_score"], selector.scores_)
+        np.testing.assert_array_equal(root["var/highly_variable"], selector.support_)
+        about = root["uns/bigfs"]
+        assert about["method"].asstr()[()] == "ANOVA"
+        assert json.loads(about["parameters"].asstr()[()]) == {"n_features_to_select": 4}
+    with pytest.raises(ValueError, match="was fitted on 5 features"):
+        corpus.write_var(ANOVA().fit(np.eye(6)[:, :5], [0, 1] * 3))
+    with pytest.raises(SourceError, match="takes an AnnData file"):
+        corpus.write_var(selector, str(tmp_path / "missing.h5ad"))
