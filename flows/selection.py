@@ -47,6 +47,11 @@ def make_selector(method: str, features: Features, parameters: dict[str, Any]) -
                 f"{method} fixes {name}={value!r}: leave {name} out, or choose "
                 f"another of `bigfs methods`"
             )
+    if parameters.get("mode", "k_best") != "k_best" and "mode" in valid:
+        raise ValueError(
+            f"mode={parameters['mode']!r} chooses the number of features by itself, which a run "
+            f"does by --features auto: use the mode in Python"
+        )
     selector.set_params(**parameters)
     if entry.scores == "scores_":  # else the estimator keeps something other than columns
         if "n_features_to_select" in parameters:

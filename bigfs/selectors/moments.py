@@ -12,11 +12,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import fdtrc, stdtr
 from sklearn.utils import ClassifierTags, column_or_1d
 
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors.base import Cost, Labels, Selector, at_least_two
+from bigfs.selectors.significance import SignificanceSelector
 from bigfs.selectors.univariate import ClassSumsSelector, ratio
 from bigfs.types import FloatArray
 
@@ -82,7 +84,7 @@ class Variance(Selector):
         self.result_ = Result(self.scores_, Status.EXACT, stats={"passes": X.passes - before})
 
 
-class TScore(ClassSumsSelector):
+class TScore(SignificanceSelector, ClassSumsSelector):
     """Score each feature by Welch's t statistic between two classes.
 
     The score is the absolute value of t. It is infinite for a feature that is constant within each
@@ -93,11 +95,19 @@ class TScore(ClassSumsSelector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    mode : {"k_best", "percentile", "fpr", "fdr", "fwe"}, default="k_best"
+        How features are chosen. "k_best" keeps `n_features_to_select`. The others choose the number
+        by themselves: "percentile" keeps the best percents, "fpr" bounds the false positive rate,
+        "fdr" the false discovery rate (Benjamini and Hochberg) and "fwe" the family-wise error.
+    param : float or None, default=None
+        The percents, or the level of the error. None takes 10 percent, or the level 0.05.
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         Absolute value of t of each feature. Larger is better.
+    pvalues_ : ndarray of shape (n_features,)
+        P-value of each feature, of the two-sided test.
     selected_ : ndarray of shape (n_selected,)
         Indices of the chosen features, best first. Equal scores are ordered by index.
     support_ : ndarray of shape (n_features,)
@@ -160,13 +170,19 @@ class TScore(ClassSumsSelector):
         means = sums / sizes
         within = squares - sums * means
         within = np.where(within > ROUNDING * squares, within, 0)
-        variance = (within / (sizes * np.maximum(sizes - 1, 1))).sum(axis=1)
+        errors = within / (sizes * np.maximum(sizes - 1, 1))  # s²_c / n_c
+        variance = errors.sum(axis=1)
+        welch = (errors**2 / np.maximum(sizes - 1, 1)).sum(axis=1)
+        self._degrees = np.divide(variance**2, welch, out=np.ones(len(welch)), where=welch > 0)
         difference = np.abs(means[:, 0] - means[:, 1])
         difference[difference <= ROUNDING * np.abs(means).max(axis=1)] = 0
         return ratio(difference, np.sqrt(variance))
 
+    def _p_values(self) -> FloatArray:
+        return np.asarray(2 * stdtr(self._degrees, -self.scores_))
 
-class FRegression(Selector):
+
+class FRegression(SignificanceSelector):
     """Score each feature by the F statistic of its linear regression on a real target.
 
     The scores are those of `sklearn.feature_selection.f_regression`, and rank features as the
@@ -178,11 +194,19 @@ class FRegression(Selector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    mode : {"k_best", "percentile", "fpr", "fdr", "fwe"}, default="k_best"
+        How features are chosen. "k_best" keeps `n_features_to_select`. The others choose the number
+        by themselves: "percentile" keeps the best percents, "fpr" bounds the false positive rate,
+        "fdr" the false discovery rate (Benjamini and Hochberg) and "fwe" the family-wise error.
+    param : float or None, default=None
+        The percents, or the level of the error. None takes 10 percent, or the level 0.05.
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         F statistic of each feature. Larger is better.
+    pvalues_ : ndarray of shape (n_features,)
+        P-value of each feature, of the F distribution.
     selected_ : ndarray of shape (n_selected,)
         Indices of the chosen features, best first. Equal scores are ordered by index.
     support_ : ndarray of shape (n_features,)
@@ -221,9 +245,6 @@ class FRegression(Selector):
 
     _cost = Cost("1", "d")
 
-    def __init__(self, *, n_features_to_select: int | float | None = None) -> None:
-        self.n_features_to_select = n_features_to_select
-
     def _check_y(self, y: Any, is_coded: bool = False) -> FloatArray:
         """Return the target, one number per sample."""
         return real_target(y)
@@ -231,7 +252,11 @@ class FRegression(Selector):
     def _fit(self, X: Matrix, y: FloatArray) -> None:
         before = X.passes
         self.scores_ = regression_f(X, y)
+        self._degrees = max(X.shape[0] - 2, 1)
         self.result_ = Result(self.scores_, Status.EXACT, stats={"passes": X.passes - before})
+
+    def _p_values(self) -> FloatArray:
+        return np.asarray(fdtrc(1, self._degrees, self.scores_))
 
 
 def real_target(y: Any) -> FloatArray:

@@ -19,11 +19,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import chdtrc, fdtrc
 
 from bigfs.embedding.responses import one_hot
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors.base import Cost, Labels, Selector, at_least_two
+from bigfs.selectors.significance import SignificanceSelector
 from bigfs.types import FloatArray
 from bigfs.validation import require_magnitude
 
@@ -135,7 +137,7 @@ class Fisher(ClassSumsSelector):
         return ratio(between, within)
 
 
-class ANOVA(ClassSumsSelector):
+class ANOVA(SignificanceSelector, ClassSumsSelector):
     """Score each feature by the F statistic of a one-way analysis of variance.
 
     The scores are those of `sklearn.feature_selection.f_classif`. A feature that is constant within
@@ -147,11 +149,19 @@ class ANOVA(ClassSumsSelector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    mode : {"k_best", "percentile", "fpr", "fdr", "fwe"}, default="k_best"
+        How features are chosen. "k_best" keeps `n_features_to_select`. The others choose the number
+        by themselves: "percentile" keeps the best percents, "fpr" bounds the false positive rate,
+        "fdr" the false discovery rate (Benjamini and Hochberg) and "fwe" the family-wise error.
+    param : float or None, default=None
+        The percents, or the level of the error. None takes 10 percent, or the level 0.05.
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         F statistic of each feature. Larger is better.
+    pvalues_ : ndarray of shape (n_features,)
+        P-value of each feature, of the F distribution.
     selected_ : ndarray of shape (n_selected,)
         Indices of the chosen features, best first. Equal scores are ordered by index.
     support_ : ndarray of shape (n_features,)
@@ -191,10 +201,14 @@ class ANOVA(ClassSumsSelector):
     def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
         between, within = between_and_within(sums, squares, sizes)
         n, c = sizes.sum(), len(sizes)
+        self._degrees = c - 1, max(n - c, 1)
         return ratio(between / (c - 1), within / max(n - c, 1))
 
+    def _p_values(self) -> FloatArray:
+        return np.asarray(fdtrc(*self._degrees, self.scores_))
 
-class Chi2(ClassSumsSelector):
+
+class Chi2(SignificanceSelector, ClassSumsSelector):
     """Score each non-negative feature by its χ² statistic with the class.
 
     The scores are those of `sklearn.feature_selection.chi2`. Negative values are refused. Unlabeled
@@ -205,11 +219,19 @@ class Chi2(ClassSumsSelector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    mode : {"k_best", "percentile", "fpr", "fdr", "fwe"}, default="k_best"
+        How features are chosen. "k_best" keeps `n_features_to_select`. The others choose the number
+        by themselves: "percentile" keeps the best percents, "fpr" bounds the false positive rate,
+        "fdr" the false discovery rate (Benjamini and Hochberg) and "fwe" the family-wise error.
+    param : float or None, default=None
+        The percents, or the level of the error. None takes 10 percent, or the level 0.05.
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         The χ² statistic of each feature. Larger is better.
+    pvalues_ : ndarray of shape (n_features,)
+        P-value of each feature, of the χ² distribution.
     selected_ : ndarray of shape (n_selected,)
         Indices of the chosen features, best first. Equal scores are ordered by index.
     support_ : ndarray of shape (n_features,)
@@ -259,8 +281,12 @@ class Chi2(ClassSumsSelector):
     def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
         if sums.min() < 0:
             raise ValueError(NEGATIVE)
+        self._degrees = len(sizes) - 1
         expected = np.outer(sums.sum(axis=1), sizes / sizes.sum())
         return np.sum((sums - expected) ** 2 / np.where(expected > 0, expected, 1), axis=1)
+
+    def _p_values(self) -> FloatArray:
+        return np.asarray(chdtrc(self._degrees, self.scores_))
 
 
 def _class_sums(block: Any, start: int, stop: int, Y: FloatArray, S: FloatArray) -> FloatArray:

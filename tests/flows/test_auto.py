@@ -165,3 +165,9 @@ def test_scoring_keeps_its_choices():
     assert Scoring(test_size=0.2).choices() == {"test_size": 0.2}
     with pytest.raises(ValidationError, match="exclude one another"):
         Scoring(cv=3, test_size=0.2)
+
+
+def test_number_of_a_run_is_not_overruled_by_a_mode():
+    with pytest.raises(ValueError, match="use the mode in Python"):
+        selection.require_parameters("anova", 5, {"mode": "fdr"})
+    selection.require_parameters("anova", 5, {"mode": "k_best"})
