@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         TScore,
         Variance,
     )
+    from bigfs.subsampling import stability
 
 __version__ = "0.1.0"
 
@@ -57,6 +58,7 @@ _MODULES = {
     "Matrix": "matrix",
     "SelectorCV": "selector_cv",
     "progress": "display",
+    "stability": "subsampling",
 }
 
 __all__ = [
@@ -100,6 +102,7 @@ __all__ = [
     "Variance",
     "cluster",
     "progress",
+    "stability",
 ]
 
 

@@ -24,7 +24,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"embedding", "cutting_plane", "coding"},
         {"lasso"},
         {"selectors", "splits"},
-        {"models", "metrics", "comparison"},
+        {"models", "metrics", "comparison", "subsampling"},
         {"evaluation"},
         {"size_choice"},
         {"selector_cv"},
@@ -42,7 +42,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "flows": [
         {"files", "locks", "parquet", "signals", "summary", "reuse", "selection"},
-        {"evaluation", "auto", "transform", "predict", "export"},
+        {"evaluation", "auto", "stability", "transform", "predict", "export"},
         {"report"},
         {"options", "server", "tls"},
         {"serve_limits", "stages", "artifacts"},

@@ -43,6 +43,7 @@ for command in (
     runs.transform,
     runs.predict,
     runs.export,
+    runs.stability,
     runs.graph,
     runs.methods,
     servers.serve,

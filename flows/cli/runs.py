@@ -207,6 +207,49 @@ def export(
 
 
 @expand_model_options
+def stability(
+    store: Store,
+    out: Annotated[str, typer.Argument(help="path of the CSV file to write")],
+    method: Method = "sparge-lda",
+    features: Annotated[
+        int, typer.Option(min=1, help="number of features to select from each subsample")
+    ] = 500,
+    set_: Set = None,
+    subsamples: Annotated[int, typer.Option(min=2, help="number of subsamples")] = 50,
+    share: Annotated[
+        float, typer.Option(help="share of the training samples in each subsample, below 1")
+    ] = 0.5,
+    *,
+    engine: Engine,
+    as_json: Json = False,
+) -> None:
+    """Count how often each feature is selected from random subsamples of the training samples."""
+    from flows import selection
+    from flows.stability import measure_stability
+
+    parameters = parse_parameters(set_)
+    selection.require_parameters(method, features, parameters)
+    if not 0 < share < 1:
+        raise ValueError(f"--share must be between 0 and 1; got {share:g}")
+    with lock_with_message(out), cluster_and_progress(engine, as_json):
+        found = measure_stability(
+            store,
+            out,
+            method=method,
+            features=features,
+            parameters=parameters,
+            subsamples=subsamples,
+            share=share,
+        )
+    always = int((found.frequencies == 1).sum())
+    print_record(
+        {"table": out, "stability": found.index, "always": always, "subsamples": subsamples},
+        as_json,
+        f"{out}: stability {found.index:.3f}, {always:,} features in all {subsamples} subsamples",
+    )
+
+
+@expand_model_options
 def graph(
     store: Store,
     k: Annotated[int, typer.Option(min=1, help="number of neighbors per sample")] = 10,

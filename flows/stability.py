@@ -1,0 +1,95 @@
+"""The stability of a selection, as a table (`bigfs stability`)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import storage
+from bigfs.subsampling import Stability, stability
+from flows import selection
+from storage import sheets
+from storage.ownership import in_the_way
+from storage.replacing import replacing
+
+HEADER = ("rank", "index", "name", "frequency")
+
+
+def measure_stability(
+    store: str,
+    out: str | Path,
+    *,
+    method: str,
+    features: int,
+    parameters: dict[str, Any] | None = None,
+    subsamples: int = 50,
+    share: float = 0.5,
+) -> Stability:
+    """Write how often each feature of a store is chosen from subsamples of the training samples.
+
+    Parameters
+    ----------
+    store : str
+        A staged corpus.
+    out : str or Path
+        The CSV file to write: the features that were chosen at least once, most often first. One
+        that this function wrote is replaced.
+    method : str
+        A name of `bigfs methods`.
+    features : int
+        Number of features to choose from each subsample.
+    parameters : dict or None, default=None
+        Parameters of the method.
+    subsamples : int, default=50
+        Number of subsamples.
+    share : float, default=0.5
+        Share of the training samples in each.
+
+    Returns
+    -------
+    Stability
+        The frequencies of all features, and their index.
+
+    Raises
+    ------
+    ValueError
+        The method does not suit the store, or `out` is another file.
+    """
+    corpus, file = storage.open(store), Path(out)
+    _require_table(file)
+    selector = selection.selector_for(corpus, method, features, parameters or {})
+    if selection.get_method(method).scores != "scores_":
+        raise ValueError(f"{method} does not choose features, so it has no stability")
+    train = selection.training_part(corpus)
+    found = stability(
+        selector,
+        *selection.usable(selector, method, train.X, train.y),
+        n_subsamples=subsamples,
+        train_size=share,
+    )
+    order = np.argsort(-found.frequencies, kind="stable")[: np.count_nonzero(found.frequencies)]
+    names = corpus.feature_names[order]
+    rows = zip(
+        range(1, len(order) + 1),
+        order.tolist(),
+        names,
+        found.frequencies[order].tolist(),
+        strict=True,
+    )
+    with replacing(file) as part:
+        sheets.write(part, HEADER, rows)
+    return found
+
+
+def _require_table(file: Path) -> None:
+    """Check that the file is missing or is a table of this kind."""
+    if os.path.lexists(file):
+        first = b""
+        with contextlib.suppress(OSError), file.open("rb") as stream:
+            first = stream.readline(80)
+        if first.strip() != ",".join(HEADER).encode():
+            raise in_the_way(file)
