@@ -81,6 +81,7 @@ class MatrixInput:
     _semi_supervised = False  # −1 means unlabeled where X is an array
     _cost: Cost  # a method has it, or a property where its parameters decide
     _nested = True  # the best k of m chosen features are the choice of k
+    _ignores_y = False  # y is not even looked at
 
     n_features_to_select: int | float | None
     _lazy_names: Any = None  # of the features of a `Matrix`
@@ -105,7 +106,8 @@ class MatrixInput:
         return int(m)
 
     def _as_matrix(self, X: Any, y: Any) -> tuple[Matrix, Any]:
-        """Return X as a `Matrix` and the checked y."""
+        """Return X as a `Matrix` and the checked y, or None where the method ignores y."""
+        y = None if self._ignores_y else y
         if isinstance(X, Matrix) or is_dask(X):
             matrix = X if isinstance(X, Matrix) else Matrix.from_dask(X)
             self.n_features_in_ = matrix.shape[1]

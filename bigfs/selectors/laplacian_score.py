@@ -92,6 +92,7 @@ class LaplacianScore(GraphSelector):
         "weights": [StrOptions({"binary", "cosine", "heat"})],
     }
     _supervised = False
+    _ignores_y = True
 
     def __init__(
         self,

@@ -74,6 +74,7 @@ class Variance(Selector):
 
     _cost = Cost("0", "d")
     _supervised = False
+    _ignores_y = True
 
     def __init__(self, *, n_features_to_select: int | float | None = None) -> None:
         self.n_features_to_select = n_features_to_select

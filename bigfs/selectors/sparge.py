@@ -212,6 +212,10 @@ class SparGE(Selector):
     def _semi_supervised(self) -> bool:  # type: ignore[override]
         return self.embedding == "sda"
 
+    @property
+    def _ignores_y(self) -> bool:  # type: ignore[override]
+        return self.embedding in ("lpp", "pca")
+
     def _fit(self, X: Matrix, y: Any) -> None:
         # BLAS rounds by its number of threads; the answer must not
         with threadpool_limits(1, user_api="blas"):

@@ -110,6 +110,7 @@ class SPEC(GraphSelector):
         "weights": [StrOptions({"binary", "cosine", "heat"})],
     }
     _supervised = False
+    _ignores_y = True
 
     def __init__(
         self,

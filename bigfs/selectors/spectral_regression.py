@@ -42,6 +42,7 @@ class SpectralRegression(SparseRegression):
         **PATH_CONSTRAINTS,
     }
     _supervised = False
+    _ignores_y = True
     _shares_support: ClassVar[bool]  # whether a feature's weights are zero in all targets together
 
     def __init__(

@@ -143,6 +143,10 @@ class TraceRatio(GraphSelector):
     def _supervised(self) -> bool:  # type: ignore[override]  # a constant of the other methods
         return self.form == "fisher"
 
+    @property
+    def _ignores_y(self) -> bool:  # type: ignore[override]
+        return self.form == "laplacian"
+
     def _fit(self, X: Matrix, y: Any) -> None:
         if self.form == "fisher":
             scatter = _Scatter()

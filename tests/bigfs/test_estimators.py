@@ -287,6 +287,30 @@ def test_laplacian_score_of_rows_takes_as_many_columns_as_fit(sample, monkeypatc
     assert matrix.passes - before > 4
 
 
+# --- what y is ------------------------------------------------------------------------------------
+
+UNSUPERVISED = [
+    Variance(),
+    LaplacianScore(),
+    SPEC(ranking="phi1"),
+    TraceRatio(form="laplacian"),
+    SparGE(embedding="lpp"),
+    SparGE(embedding="pca"),
+    MCFS(),
+    MRSF(),
+]
+
+
+@pytest.mark.parametrize("selector", UNSUPERVISED, ids=lambda s: type(s).__name__)
+def test_unsupervised_methods_ignore_any_y(selector, sample):
+    X, y = sample
+    expected = clone(selector).fit(X).scores_
+    matrix = Matrix.from_array(X)
+    for ignored in (y + 0.25, np.column_stack([y, y / 3]), np.full(24, None), y[:5], "none"):
+        np.testing.assert_array_equal(clone(selector).fit(X, ignored).scores_, expected)
+        np.testing.assert_array_equal(clone(selector).fit(matrix, ignored).scores_, expected)
+
+
 # --- what −1 means --------------------------------------------------------------------------------
 
 SUPERVISED = [
