@@ -62,7 +62,7 @@ def graph_embedding(
     return leading_eigenvectors(
         multiply,
         r,
-        _trivial(degree, parts.labels),
+        trivial_vectors(degree, parts.labels),
         tol=tol,
         max_iter=max_iter,
         seed=seed,
@@ -93,7 +93,7 @@ def hypergraph_embedding(
     return leading_eigenvectors(
         multiply,
         r,
-        _trivial(degree, labels),
+        trivial_vectors(degree, labels),
         tol=tol,
         max_iter=max_iter,
         seed=seed,
@@ -214,8 +214,11 @@ def _inverse_root(degree: AnyArray) -> AnyArray:
     return np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
 
 
-def _trivial(degree: AnyArray, labels: AnyArray) -> sp.csr_array:
-    """Return D^½ 1_c of each component c at unit length. An isolated vertex is one of its own."""
+def trivial_vectors(degree: AnyArray, labels: AnyArray) -> sp.csr_array:
+    """Return D^½ 1_c of each component c at unit length (n × c).
+
+    An isolated vertex is a component of its own.
+    """
     values = np.where(degree > 0, np.sqrt(degree), 1.0)
     values /= np.sqrt(np.bincount(labels, weights=values**2))[labels]
     return sp.csr_array((values, labels, np.arange(len(labels) + 1)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bigfs.selectors.base import Selector
 from bigfs.selectors.contingency import Gini, MutualInformation
+from bigfs.selectors.jelsr import JELSR
 from bigfs.selectors.jgsc import JGSC
 from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.joint_information import CMIM, JMI
@@ -11,6 +12,7 @@ from bigfs.selectors.laplacian_score import LaplacianScore
 from bigfs.selectors.lasso import L1SVM, MultiTaskLasso
 from bigfs.selectors.moments import FRegression, TScore, Variance
 from bigfs.selectors.mrmr import MRMR, RRPC
+from bigfs.selectors.ndfs import NDFS
 from bigfs.selectors.registry import METHODS, Method
 from bigfs.selectors.relieff import ReliefF
 from bigfs.selectors.rfs import RFS
@@ -33,6 +35,7 @@ __all__ = [
     "ANOVA",
     "CMIM",
     "DLSR",
+    "JELSR",
     "JGSC",
     "JHLSR",
     "JMI",
@@ -43,6 +46,7 @@ __all__ = [
     "METHODS",
     "MRMR",
     "MRSF",
+    "NDFS",
     "RFS",
     "RJGSC",
     "RLSR",

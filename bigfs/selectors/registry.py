@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from bigfs.selectors.contingency import Gini, MutualInformation
+from bigfs.selectors.jelsr import JELSR
 from bigfs.selectors.jgsc import JGSC
 from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.joint_information import CMIM, JMI
@@ -14,6 +15,7 @@ from bigfs.selectors.laplacian_score import LaplacianScore
 from bigfs.selectors.lasso import L1SVM, MultiTaskLasso
 from bigfs.selectors.moments import FRegression, TScore, Variance
 from bigfs.selectors.mrmr import MRMR, RRPC
+from bigfs.selectors.ndfs import NDFS
 from bigfs.selectors.relieff import ReliefF
 from bigfs.selectors.rfs import RFS
 from bigfs.selectors.rjgsc import RJGSC
@@ -136,6 +138,18 @@ METHODS: dict[str, Method] = {
     ),
     "dlsr": Method(DLSR, "row-sparse regression on class targets that are dragged apart"),
     "spfs": Method(SPFS, "row-sparse regression that preserves the similarity of the classes"),
+    "jelsr": Method(
+        JELSR,
+        "row-sparse regression on an embedding of the kNN graph learned with it, unsupervised",
+        **(JOINT | {"graph": True}),
+        **UNSUPERVISED,
+    ),
+    "ndfs": Method(
+        NDFS,
+        "row-sparse regression on clusters of the kNN graph learned with it, unsupervised",
+        **(JOINT | {"graph": True}),
+        **UNSUPERVISED,
+    ),
     "laplacian": Method(
         LaplacianScore,
         "Laplacian score on the kNN graph, unsupervised",

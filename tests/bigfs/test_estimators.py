@@ -15,6 +15,7 @@ from bigfs import (
     ANOVA,
     CMIM,
     DLSR,
+    JELSR,
     JGSC,
     JHLSR,
     JMI,
@@ -24,6 +25,7 @@ from bigfs import (
     MCFS,
     MRMR,
     MRSF,
+    NDFS,
     RFS,
     RJGSC,
     RLSR,
@@ -99,6 +101,8 @@ SELECTORS = [
     MRSF(),
     DLSR(tol=0.1),
     SPFS(),
+    JELSR(tol=0.5),
+    NDFS(tol=0.5),
     RFS(tol=0.5),
     L2SVM(),
     SVMRFE(step=0.5),
@@ -290,6 +294,8 @@ def test_laplacian_score_of_rows_takes_as_many_columns_as_fit(sample, monkeypatc
 # --- what y is ------------------------------------------------------------------------------------
 
 UNSUPERVISED = [
+    NDFS(tol=0.5),
+    JELSR(tol=0.5),
     Variance(),
     LaplacianScore(),
     SPEC(ranking="phi1"),

@@ -1,0 +1,240 @@
+"""A spectral embedding and a row-sparse regression on it, jointly: what JELSR and NDFS share.
+
+    min  tr(YᵀLY) + e(Y) + η(‖XW + 1bᵀ − Y‖² + ρ Σ_j ‖w_j‖)
+
+L = I − D^-½AD^-½ is the normalized Laplacian of the samples' kNN graph. A method says which Y
+(n × r) are allowed, and has a term e(Y) of its own. A round, with P = XW + 1bᵀ, and P = Y at first:
+
+    Y = a few steps that do not raise the objective at P
+    W = (XcᵀXc + ρ diag(1/2θ))⁻¹ XcᵀY,    b = mean(Y − XW),    θ_j = ‖w_j‖
+
+The objective falls in every round after the first. The problem is not convex, so a run ends at a
+stationary point. The certificate is the violation of stationarity, in Y and in W:
+
+    Σ_j ‖w_j‖ |1 − ‖w_j‖/θ_j| / Σ ‖w_j‖       with the θ that gave W
+
+A feature whose θ is negligible leaves the working set, and returns if 2‖x_jᵀ(Y − P)‖ > ρ.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from threadpoolctl import threadpool_limits
+
+from bigfs.graph import Metric, Neighbors, laplacian
+from bigfs.linalg.prox import row_norms
+from bigfs.linalg.ridge import SOLVERS, centering
+from bigfs.linalg.ridge.working_set import WorkingSet
+from bigfs.matrix import Matrix
+from bigfs.result import Record, iterate
+from bigfs.selectors.base import Selector
+from bigfs.selectors.sample_graph import sample_affinity
+from bigfs.types import FloatArray
+
+DEFAULT_COMPONENTS = 10
+INNER_STEPS = 10  # of Y per round
+NEGLIGIBLE = 1e-6  # a feature whose θ is below this share of the largest leaves the working set
+RETURN_SHARE = 1e-3  # of the largest θ: what a feature that returns to the working set gets
+ROUNDING = 1e-13  # a correlation below this share of ‖x_j‖‖Y‖ is zero
+EMPTY = 1e-9  # share of ‖Y‖ below which its regression counts as zero
+
+
+# --- problem and step -----------------------------------------------------------------------------
+
+
+class JointState(NamedTuple):
+    """The solution after some rounds, with its certificate."""
+
+    theta: FloatArray  # (d,): 0 where a feature is inactive
+    W: FloatArray  # d × r
+    b: FloatArray  # (r,)
+    Y: FloatArray  # n × r
+    P: FloatArray  # n × r: XW + 1bᵀ
+    objective: float
+    violation: float
+    residual: float  # of the ridge solve, relative
+
+
+class JointProblem:
+    """The data, the graph, the step, and the working set of features."""
+
+    def __init__(
+        self,
+        X: Matrix,
+        A: sp.csr_array,
+        tol: float,
+        r: int,
+        ridge: dict[str, Any],
+        *,
+        share: float,
+        weight: float,
+    ) -> None:
+        self.X, self.share, self.weight, self.tol = X, share, weight, tol
+        self.A, self.r = A, r
+        self.L = laplacian(A, "normalized")
+        self.centering = centering(X.shape[0])
+        self.working_set = WorkingSet(X, targets=r, **ridge)
+        self.penalty = np.inf  # ρ, until the first Y is known
+
+    @abstractmethod
+    def first_embedding(self) -> FloatArray:
+        """Return the first Y (n × r)."""
+
+    @abstractmethod
+    def embed(self, Y: FloatArray, P: FloatArray) -> FloatArray:
+        """Return the Y of the next step, whose objective at P is not higher."""
+
+    @abstractmethod
+    def extra(self, Y: FloatArray) -> float:
+        """Return the terms of the objective in Y alone, beside tr(YᵀLY)."""
+
+    @abstractmethod
+    def embedding_violation(self, Y: FloatArray, P: FloatArray) -> float:
+        """Return how far Y is from stationary, relative."""
+
+    def start(self) -> JointState:
+        """Return the state at the first Y and W = 0, and set the penalty. Reads X once."""
+        d, r = self.X.shape[1], self.r
+        Y = self.first_embedding()
+        correlations = row_norms(self.X.T @ (Y - Y.mean(axis=0)))
+        sizes = np.sqrt(self.X.stats.sums_of_squares) * np.linalg.norm(Y)
+        correlations[correlations <= ROUNDING * sizes] = 0
+        largest = float(correlations.max(initial=0.0))
+        if largest <= 0:
+            raise ValueError(
+                "no feature of X is correlated with the graph's embedding, so every weight is "
+                "zero: check X and the graph"
+            )
+        self.penalty = 2 * self.share * largest
+        theta = np.where(correlations > 0, 1.0, 0.0)
+        return JointState(theta, np.zeros((d, r)), np.zeros(r), Y, Y, np.inf, np.inf, 0.0)
+
+    def step(self, state: JointState) -> JointState:
+        """Run one round."""
+        Y = state.Y
+        for _ in range(INNER_STEPS):
+            Y = self.embed(Y, state.P)
+        with np.errstate(divide="ignore"):
+            u = self.penalty / (2 * state.theta)
+        solution = self.working_set.solve(self.centering, u, Y - Y.mean(axis=0), state.W)
+        W = solution.W
+        XW = self.working_set.times(W)
+        b = (Y - XW).mean(axis=0)
+        P = XW + b
+        theta = row_norms(W)
+        if np.linalg.norm(XW - XW.mean(axis=0)) <= EMPTY * np.linalg.norm(Y):
+            raise ValueError("the penalty leaves no feature a weight: choose a smaller one")
+        loss = float(np.sum((Y - P) ** 2)) + self.penalty * float(theta.sum())
+        objective = float(np.vdot(Y, self.L @ Y)) + self.weight * loss + self.extra(Y)
+        change = np.divide(theta, state.theta, out=np.ones_like(theta), where=state.theta > 0)
+        rows = float(theta @ np.abs(1 - change) / theta.sum())
+        violation = max(rows, self.embedding_violation(Y, P))
+        theta[theta < NEGLIGIBLE * theta.max()] = 0
+        if violation <= self.tol:
+            theta, violation = self.check_inactive(theta, violation, Y - P)
+        return JointState(theta, W, b, Y, P, objective, violation, solution.residual)
+
+    def check_inactive(
+        self, theta: FloatArray, violation: float, V: FloatArray
+    ) -> tuple[FloatArray, float]:
+        """Return θ and the violation over all features. Reads X once.
+
+        Inactive features that violate optimality return to θ.
+        """
+        excess = 2 * row_norms(self.X.T @ V) / self.penalty - 1
+        returning = (theta == 0) & (excess > self.tol)
+        if returning.any():
+            theta = theta + RETURN_SHARE * theta.max() * returning
+            violation = float(excess[returning].max())
+        return theta, violation
+
+    def scores(self, state: JointState) -> FloatArray:
+        """Return θ where it is positive.
+
+        An inactive feature has a score in [−1, 0], by how strongly it correlates with the residual.
+        """
+        correlations = row_norms(self.X.T @ (state.Y - state.P))
+        largest = max(correlations.max(), np.finfo(float).tiny)
+        return np.where(state.theta > 0, state.theta, correlations / largest - 1)
+
+
+def measure(state: JointState) -> Record:
+    """Return the record of a state in the history."""
+    return {
+        "objective": state.objective,
+        "features": float(np.count_nonzero(state.theta)),
+        "violation": state.violation,
+        "residual": state.residual,
+    }
+
+
+# --- the base of the estimators -------------------------------------------------------------------
+
+
+class JointEmbedding(Selector):
+    """Base of the regressions on an embedding that they learn."""
+
+    alpha: float
+    beta: float
+    n_components: int | None
+    n_neighbors: int
+    metric: Metric
+    graph: Any
+    solver: str
+    solver_tol: float
+    solver_max_iter: int
+    tol: float
+    max_iter: int
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **Selector._parameter_constraints,
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "metric": [StrOptions({"cosine", "euclidean"})],
+        "graph": [HasMethods("tocsr"), Neighbors, None],
+        "solver": [StrOptions({*SOLVERS, "auto"})],
+        "solver_tol": [Interval(Real, 0, 1, closed="neither")],
+        "solver_max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+    }
+    _supervised = False
+    _ignores_y = True
+
+    @abstractmethod
+    def _problem(self, *problem: Any) -> JointProblem:
+        """Return the problem on X with an affinity, a tolerance, r and the ridge's options."""
+
+    def _fit(self, X: Matrix, y: Any) -> None:
+        n, d = X.shape
+        before = X.passes
+        A = sample_affinity(X, self.graph, min(self.n_neighbors, n - 1), self.metric)
+        r = self.n_components or max(1, min(DEFAULT_COMPONENTS, n - 2, d))
+        ridge = {"solver": self.solver, "tol": self.solver_tol, "max_iter": self.solver_max_iter}
+        # BLAS rounds by its number of threads; the answer must not
+        with threadpool_limits(1, user_api="blas"):
+            problem = self._problem(X, A, self.tol, r, ridge)
+            self.result_ = iterate(
+                problem.step,
+                problem.start(),
+                measure=measure,
+                stop="violation",
+                tol=self.tol,
+                max_iter=self.max_iter,
+                name=type(self).__name__,
+            )
+        state = self.result_.value
+        self.n_iter_ = len(self.result_.history)
+        self.scores_ = problem.scores(state)
+        self.coef_, self.intercept_, self.embedding_ = state.W, state.b, state.Y
+        self.result_.stats.update(
+            plans=problem.working_set.plans,
+            passes=X.passes - before,
+            penalty=float(problem.penalty),
+        )
