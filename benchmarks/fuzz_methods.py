@@ -53,6 +53,7 @@ from bigfs import (
     SRLSR,
     SVMRFE,
     TRCFS,
+    UDFS,
     Chi2,
     Fisher,
     Gini,
@@ -265,6 +266,7 @@ METHODS: dict[str, Callable[[Rng, int, int], Any]] = {
     "spfs": lambda rng, n, d: SPFS(alpha=pick(rng, "auto", 0.01)),
     "jelsr": lambda rng, n, d: JELSR(alpha=pick(rng, 0.05, 0.5)),
     "ndfs": lambda rng, n, d: NDFS(beta=pick(rng, 0.05, 0.5)),
+    "udfs": lambda rng, n, d: UDFS(gamma=pick(rng, 0.01, 1.0)),
     "l2-svm": lambda rng, n, d: L2SVM(C=10.0 ** rng.integers(-2, 2)),
     "svm-rfe": lambda rng, n, d: SVMRFE(step=pick(rng, 1, 3, 0.3)),
 }

@@ -220,7 +220,7 @@ def lasso_hyperedges(
             f"{len(candidates.index)}: compute them on the same data"
         )
     k = n - 1 if candidates is None else candidates.index.shape[1]
-    blocks, all_blocks = _regression_blocks(X, k)
+    blocks, all_blocks = neighborhood_blocks(X, k)
     index = [None if candidates is None else candidates.index[b.start : b.stop] for b in blocks]
     parts = engine.map_tiles(
         _hyperedges,
@@ -243,13 +243,13 @@ def lasso_hyperedges(
     return Hypergraph.of(H, w / w.sum())
 
 
-def _regression_blocks(X: Matrix, k: int) -> tuple[list[RowBlock], list[RowBlock]]:
-    """Return a block of samples per task, and all rows in blocks, which hold the candidates."""
+def neighborhood_blocks(X: Matrix, k: int) -> tuple[list[RowBlock], list[RowBlock]]:
+    """Return a block of samples per task, and all rows in blocks, which hold their neighbors."""
     cost, n = predict(X), X.shape[0]
     one = (k + 1) * cost.row_bytes  # bytes of one sample with its candidates
     engine.require_memory(
         int(min(one, n * cost.row_bytes) / MEMORY_SHARE) + 8 * k * k,
-        f"one sample's regression on {k} candidates",
+        f"one sample with {k} neighbors",
     )
     rows = max(int(MEMORY_SHARE * engine.memory_limit() / one), 1)
     rows = min(rows, -(-n // (4 * engine.n_workers())))
@@ -301,7 +301,7 @@ def _problems(
 ) -> Iterator[LassoProblem]:
     """Yield the regression of each sample on its candidates."""
     needed = np.unique(np.concatenate([numbers, index[index >= 0]]))
-    C = _gather(all_blocks, needed)
+    C = gather_rows(all_blocks, needed)
     for i, row in zip(numbers, index, strict=True):
         others = np.sort(row[row >= 0])
         rows = C[np.searchsorted(needed, np.append(others, i))]
@@ -310,7 +310,7 @@ def _problems(
 
 def _problems_with_all(numbers: AnyArray, all_blocks: list[RowBlock]) -> Iterator[LassoProblem]:
     """Yield the regression of each sample on all others, from one n × n Gram matrix."""
-    C = _gather(all_blocks, None)
+    C = gather_rows(all_blocks, None)
     K = (C @ C.T).toarray()
     for i in numbers:
         others = np.delete(np.arange(len(K)), i)
@@ -318,7 +318,7 @@ def _problems_with_all(numbers: AnyArray, all_blocks: list[RowBlock]) -> Iterato
         yield i, others, K[np.ix_(samples, samples)]
 
 
-def _gather(blocks: list[RowBlock], needed: AnyArray | None) -> sp.csr_array:
+def gather_rows(blocks: list[RowBlock], needed: AnyArray | None) -> sp.csr_array:
     """Gather the rows of increasing numbers, or all rows, in float64."""
     parts = []
     for block in blocks:

@@ -29,6 +29,7 @@ from bigfs.selectors.srlsr import SRLSR
 from bigfs.selectors.svm import L2SVM, SVMRFE
 from bigfs.selectors.trace_ratio import TraceRatio
 from bigfs.selectors.trcfs import TRCFS
+from bigfs.selectors.udfs import UDFS
 from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "SRLSR",
     "SVMRFE",
     "TRCFS",
+    "UDFS",
     "Chi2",
     "FRegression",
     "Fisher",

@@ -31,6 +31,7 @@ from bigfs.selectors.srlsr import SRLSR
 from bigfs.selectors.svm import L2SVM, SVMRFE
 from bigfs.selectors.trace_ratio import TraceRatio
 from bigfs.selectors.trcfs import TRCFS
+from bigfs.selectors.udfs import UDFS
 from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
 
 
@@ -147,6 +148,12 @@ METHODS: dict[str, Method] = {
     "ndfs": Method(
         NDFS,
         "row-sparse regression on clusters of the kNN graph learned with it, unsupervised",
+        **(JOINT | {"graph": True}),
+        **UNSUPERVISED,
+    ),
+    "udfs": Method(
+        UDFS,
+        "row-sparse subspace that discriminates the neighborhoods of samples, unsupervised",
         **(JOINT | {"graph": True}),
         **UNSUPERVISED,
     ),

@@ -36,6 +36,7 @@ from bigfs import (
     SRLSR,
     SVMRFE,
     TRCFS,
+    UDFS,
     Chi2,
     Fisher,
     FRegression,
@@ -103,6 +104,7 @@ SELECTORS = [
     SPFS(),
     JELSR(tol=0.5),
     NDFS(tol=0.5),
+    UDFS(tol=0.5),
     RFS(tol=0.5),
     L2SVM(),
     SVMRFE(step=0.5),
@@ -294,6 +296,7 @@ def test_laplacian_score_of_rows_takes_as_many_columns_as_fit(sample, monkeypatc
 # --- what y is ------------------------------------------------------------------------------------
 
 UNSUPERVISED = [
+    UDFS(tol=0.5),
     NDFS(tol=0.5),
     JELSR(tol=0.5),
     Variance(),

@@ -156,7 +156,10 @@ class Prepared:
         CG begins at `start`, of shape (d, r). A direct solver does not use it. It takes one step
         of refinement and reports the residual before that step.
         """
-        rhs = self.cg.X.T @ T
+        return self.solve_rhs(self.cg.X.T @ T, start)
+
+    def solve_rhs(self, rhs: FloatArray, start: FloatArray | None = None) -> Solution:
+        """Return (XᵀMX + diag u)⁻¹ rhs for a rhs of shape (d, r), as `solve` does for XᵀT."""
         if self.direct is None:
             return self.cg.solve(rhs, start)
         s = self.cg.s

@@ -14,31 +14,44 @@ from bigfs.matrix import Block, Matrix
 from bigfs.types import FloatArray
 from bigfs.validation import explain_singular
 
+STRIP_SHARE = 0.05  # of the memory limit, for FᵀX where F has more than d columns
+
 
 def gram(X: Matrix, M: SampleOperator) -> FloatArray:
     """Return XᵀMX, dense d × d: Σ blockᵀ diag(m) block over tiles of rows, less (FᵀX)ᵀ(FᵀX).
 
-    Reads X once, or twice if M has an F.
+    Reads X once, and once more if M has an F. The columns of an F that has many more than d are
+    taken in strips, with a pass for each.
     """
     n, d = X.shape
     G = np.zeros((d, d))
     tiles = X.row_tiles or X.require_row_tiles()
     m = np.ones(n) if M.m is None else M.m
-    FtX: Any = 0
+    strips = _strips(M.F, d)
     for k in range(0, len(tiles), engine.n_workers()):  # few at a time, as each part is d × d
         batch = Matrix(X.shape, rows=tiles[k : k + engine.n_workers()], local=X.local)
         for part in batch.map_rows(_gram, each=[[m[t.start : t.stop] for t in batch.row_tiles]]):
             G += part
-        if M.F is not None:
+    for strip in strips:
+        FtX: Any = 0
+        for k in range(0, len(tiles), engine.n_workers()):
+            batch = Matrix(X.shape, rows=tiles[k : k + engine.n_workers()], local=X.local)
             for part in batch.map_rows(
-                _projected, each=[[M.F[t.start : t.stop] for t in batch.row_tiles]]
+                _projected, each=[[M.F[t.start : t.stop, strip] for t in batch.row_tiles]]
             ):
                 FtX = FtX + part
-    X.passes += 1 + (M.F is not None)
-    if M.F is not None:
         low = FtX.T @ FtX
         G -= low.toarray() if sp.issparse(low) else low
+    X.passes += 1 + len(strips)
     return G
+
+
+def _strips(F: Any, d: int) -> list[slice]:
+    """Return the columns of F in strips, so that Fᵀ block of a strip takes little memory."""
+    if F is None:
+        return []
+    width = max(d, int(STRIP_SHARE * engine.memory_limit() / (8 * d)))
+    return [slice(a, a + width) for a in range(0, F.shape[1], width)]
 
 
 class Primal:

@@ -5,12 +5,13 @@ Once its columns fit in memory they are gathered, and later solves no longer rea
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from bigfs.linalg.active_columns import ActiveColumns
-from bigfs.linalg.ridge import Ridge, SampleOperator, Solution
+from bigfs.linalg.ridge import Prepared, Ridge, SampleOperator, Solution
 from bigfs.linalg.ridge.plan import ITERATIONS
 from bigfs.matrix import Matrix
 from bigfs.types import FloatArray, IntArray
@@ -49,15 +50,32 @@ class WorkingSet:
 
         A weight inf drops its feature, and its row of W is zero.
         """
+        return self._solve(M, u, start, lambda prepared, rows, Z: prepared.solve(T, Z))
+
+    def solve_rhs(
+        self, M: SampleOperator, u: FloatArray, rhs: FloatArray, start: FloatArray | None = None
+    ) -> Solution:
+        """Return (XᵀMX + diag u)⁻¹ rhs for u of shape (d,) and rhs of shape (d, r)."""
+        return self._solve(M, u, start, lambda prepared, rows, Z: prepared.solve_rhs(rhs[rows], Z))
+
+    def _solve(
+        self,
+        M: SampleOperator,
+        u: FloatArray,
+        start: FloatArray | None,
+        solve: Callable[[Prepared, Any, FloatArray | None], Solution],
+    ) -> Solution:
+        """Call `solve(prepared, rows, start)` over the active rows, and fill in the others."""
         active = np.flatnonzero(np.isfinite(u))
         ridge = self._ridge_on(active, M)
         if self._columns.index is None:
-            solution = ridge.prepare(u).solve(T, start)
+            solution = solve(ridge.prepare(u), slice(None), start)
             self._record_iterations(solution, start)
             return solution
-        solution = ridge.prepare(u[active]).solve(T, None if start is None else start[active])
+        first = None if start is None else start[active]
+        solution = solve(ridge.prepare(u[active]), active, first)
         self._record_iterations(solution, start)
-        W = np.zeros((len(u), T.shape[1]))
+        W = np.zeros((len(u), solution.W.shape[1]))
         W[active] = solution.W
         return Solution(W, solution.residuals, solution.iterations)
 
