@@ -32,7 +32,9 @@ from bigfs import (
     ANOVA,
     CMIM,
     DLSR,
+    GLSPFS,
     JELSR,
+    JFS,
     JGSC,
     JHLSR,
     JMI,
@@ -267,6 +269,8 @@ METHODS: dict[str, Callable[[Rng, int, int], Any]] = {
     "jelsr": lambda rng, n, d: JELSR(alpha=pick(rng, 0.05, 0.5)),
     "ndfs": lambda rng, n, d: NDFS(beta=pick(rng, 0.05, 0.5)),
     "udfs": lambda rng, n, d: UDFS(gamma=pick(rng, 0.01, 1.0)),
+    "glspfs": lambda rng, n, d: GLSPFS(lam=pick(rng, 0.01, 1.0)),
+    "jfs": lambda rng, n, d: JFS(gamma=10.0 ** rng.integers(-2, 2)),
     "l2-svm": lambda rng, n, d: L2SVM(C=10.0 ** rng.integers(-2, 2)),
     "svm-rfe": lambda rng, n, d: SVMRFE(step=pick(rng, 1, 3, 0.3)),
 }

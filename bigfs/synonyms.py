@@ -6,6 +6,7 @@ SYNONYMS = {
     "f-classif": "anova",
     "information-gain": "mutual-info",
     "relief-f": "relieff",
+    "rsr": "jfs",
     "t-test": "t-score",
 }
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from bigfs.selectors.base import Selector
 from bigfs.selectors.contingency import Gini, MutualInformation
+from bigfs.selectors.glspfs import GLSPFS
 from bigfs.selectors.jelsr import JELSR
+from bigfs.selectors.jfs import JFS
 from bigfs.selectors.jgsc import JGSC
 from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.joint_information import CMIM, JMI
@@ -36,7 +38,9 @@ __all__ = [
     "ANOVA",
     "CMIM",
     "DLSR",
+    "GLSPFS",
     "JELSR",
+    "JFS",
     "JGSC",
     "JHLSR",
     "JMI",

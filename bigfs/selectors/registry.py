@@ -7,7 +7,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from bigfs.selectors.contingency import Gini, MutualInformation
+from bigfs.selectors.glspfs import GLSPFS
 from bigfs.selectors.jelsr import JELSR
+from bigfs.selectors.jfs import JFS
 from bigfs.selectors.jgsc import JGSC
 from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.joint_information import CMIM, JMI
@@ -155,6 +157,18 @@ METHODS: dict[str, Method] = {
         UDFS,
         "row-sparse subspace that discriminates the neighborhoods of samples, unsupervised",
         **(JOINT | {"graph": True}),
+        **UNSUPERVISED,
+    ),
+    "glspfs": Method(
+        GLSPFS,
+        "row-sparse regression that preserves similarity, smooth over the kNN graph, unsupervised",
+        **JOINT,
+        **UNSUPERVISED,
+    ),
+    "jfs": Method(
+        JFS,
+        "row-sparse regression of few features on themselves, unsupervised",
+        **JOINT,
         **UNSUPERVISED,
     ),
     "laplacian": Method(

@@ -262,9 +262,12 @@ class RFS(Selector):
     def _fit(self, X: Matrix, y: Any) -> None:
         self.classes_, codes = at_least_two(y)
         X, codes = labeled_part(X, codes)
+        self._solve(X, one_hot(codes, len(self.classes_)))
+
+    def _solve(self, X: Matrix, Y: FloatArray) -> None:
+        """Regress Y on X. Set the scores, the weights and the result."""
         before = X.passes
         ridge = {"solver": self.solver, "tol": self.solver_tol, "max_iter": self.solver_max_iter}
-        Y = one_hot(codes, len(self.classes_))
         problem = RFSProblem(X, Y, self.gamma, self.tol, ridge)
         self.result_ = iterate(
             problem.step,

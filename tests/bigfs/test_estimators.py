@@ -15,7 +15,9 @@ from bigfs import (
     ANOVA,
     CMIM,
     DLSR,
+    GLSPFS,
     JELSR,
+    JFS,
     JGSC,
     JHLSR,
     JMI,
@@ -105,6 +107,8 @@ SELECTORS = [
     JELSR(tol=0.5),
     NDFS(tol=0.5),
     UDFS(tol=0.5),
+    GLSPFS(tol=0.5),
+    JFS(tol=0.5),
     RFS(tol=0.5),
     L2SVM(),
     SVMRFE(step=0.5),
@@ -296,6 +300,8 @@ def test_laplacian_score_of_rows_takes_as_many_columns_as_fit(sample, monkeypatc
 # --- what y is ------------------------------------------------------------------------------------
 
 UNSUPERVISED = [
+    JFS(tol=0.5),
+    GLSPFS(tol=0.5),
     UDFS(tol=0.5),
     NDFS(tol=0.5),
     JELSR(tol=0.5),

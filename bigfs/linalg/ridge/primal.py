@@ -50,7 +50,7 @@ def _strips(F: Any, d: int) -> list[slice]:
     """Return the columns of F in strips, so that Fᵀ block of a strip takes little memory."""
     if F is None:
         return []
-    width = max(d, int(STRIP_SHARE * engine.memory_limit() / (8 * d)))
+    width = max(d, int(STRIP_SHARE * engine.memory_limit() / (8 * max(d, 1))), 1)
     return [slice(a, a + width) for a in range(0, F.shape[1], width)]
 
 
