@@ -33,6 +33,7 @@ from bigfs import (
     CMIM,
     DLSR,
     GLSPFS,
+    GSC,
     JELSR,
     JFS,
     JGSC,
@@ -271,6 +272,7 @@ METHODS: dict[str, Callable[[Rng, int, int], Any]] = {
     "udfs": lambda rng, n, d: UDFS(gamma=pick(rng, 0.01, 1.0)),
     "glspfs": lambda rng, n, d: GLSPFS(lam=pick(rng, 0.01, 1.0)),
     "jfs": lambda rng, n, d: JFS(gamma=10.0 ** rng.integers(-2, 2)),
+    "gsc": coding(GSC),
     "l2-svm": lambda rng, n, d: L2SVM(C=10.0 ** rng.integers(-2, 2)),
     "svm-rfe": lambda rng, n, d: SVMRFE(step=pick(rng, 1, 3, 0.3)),
 }
@@ -433,7 +435,7 @@ def draw(case: int) -> tuple[str, Case]:
     selector = METHODS[name](rng, *X.shape)
     selector.set_params(
         n_features_to_select=pick(rng, None, 1, 0.3)
-        if name in ("jgsc", "rjgsc")
+        if name in ("jgsc", "rjgsc", "gsc")
         else pick(rng, None, 1, 0.3, X.shape[1])
     )
     return name, Case(selector, X, draw_y(rng, len(X), odd, name), pick(rng, *KINDS), not odd)
@@ -477,7 +479,7 @@ def examine(name: str, model: Any, d: int) -> None:
     wanted = model._count(len(scores))
     if len(np.unique(model.selected_)) != wanted or model.support_.sum() != wanted:
         raise Wrong(f"{len(np.unique(model.selected_))} features selected, {wanted} asked for")
-    if name not in ("jgsc", "rjgsc") and len(scores) != d:
+    if name not in ("jgsc", "rjgsc", "gsc") and len(scores) != d:
         raise Wrong(f"{len(scores)} scores for {d} features")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bigfs.selectors.base import Selector
 from bigfs.selectors.contingency import Gini, MutualInformation
 from bigfs.selectors.glspfs import GLSPFS
+from bigfs.selectors.gsc import GSC
 from bigfs.selectors.jelsr import JELSR
 from bigfs.selectors.jfs import JFS
 from bigfs.selectors.jgsc import JGSC
@@ -39,6 +40,7 @@ __all__ = [
     "CMIM",
     "DLSR",
     "GLSPFS",
+    "GSC",
     "JELSR",
     "JFS",
     "JGSC",

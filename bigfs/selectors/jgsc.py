@@ -226,24 +226,15 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
             8 * m * (SAMPLE_COPIES * n + FEATURE_COPIES * d),
             f"the codes of {n} samples on {m} atoms over {d} features",
         )
-        L = self._laplacian(X)
-        self.result_ = fit_codes(
-            self._loss(X, B),
-            L,
-            float(self.alpha),
-            float(self.lam),
-            self.tol,
-            self.max_iter,
-            type(self).__name__,
-        )
+        self.result_ = self._code(X, B, self._laplacian(X))
         state = self.result_.value
         self.n_iter_ = len(self.result_.history)
         self.components_ = B.T
-        self.scores_ = np.linalg.norm(state.S, axis=0)
+        self.scores_ = self._atom_scores(state.S)
         self.selected_ = np.argsort(-self.scores_, kind="stable")[:n_kept]
         self.support_ = np.isin(np.arange(m), self.selected_)
         self.codes_ = state.S[:, self.support_]
-        self.coder_ = self._coder(B, state)
+        self._keep_coder(B, state)
         self.column_importance_ = self._column_norms(B[:, self.support_])
         return self
 
@@ -275,12 +266,28 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         neighbors = knn(X, min(self.n_neighbors, X.shape[0] - 1), metric=self.metric)
         return laplacian(affinity(neighbors, self.weights))
 
-    def _coder(self, B: FloatArray, state: CodingState) -> FloatArray:
-        """Return the columns of DB(BᵀDB + λC)⁻¹ that belong to the kept atoms."""
+    def _code(self, X: Matrix, B: FloatArray, L: sp.csr_array) -> Result[Any]:
+        """Code every sample. The value of the result has the codes S (n × m)."""
+        return fit_codes(
+            self._loss(X, B),
+            L,
+            float(self.alpha),
+            float(self.lam),
+            self.tol,
+            self.max_iter,
+            type(self).__name__,
+        )
+
+    def _atom_scores(self, S: FloatArray) -> FloatArray:
+        """Return the score of each atom."""
+        return np.asarray(np.linalg.norm(S, axis=0))
+
+    def _keep_coder(self, B: FloatArray, state: CodingState) -> None:
+        """Set `coder_` to the columns of DB(BᵀDB + λC)⁻¹ that belong to the kept atoms."""
         with explain_singular("the system of the codes"):
             factor = scipy.linalg.cho_factor(state.H + np.diag(self.lam * state.c))
         columns = scipy.linalg.cho_solve(factor, np.eye(B.shape[1])[:, self.support_])
-        return state.d[:, None] * (B @ columns)
+        self.coder_ = state.d[:, None] * (B @ columns)
 
     def _column_norms(self, B_kept: FloatArray) -> FloatArray:
         """Return the norm of each column of the reconstruction by the kept atoms."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from bigfs.selectors.contingency import Gini, MutualInformation
 from bigfs.selectors.glspfs import GLSPFS
+from bigfs.selectors.gsc import GSC
 from bigfs.selectors.jelsr import JELSR
 from bigfs.selectors.jfs import JFS
 from bigfs.selectors.jgsc import JGSC
@@ -168,6 +169,13 @@ METHODS: dict[str, Method] = {
     "jfs": Method(
         JFS,
         "row-sparse regression of few features on themselves, unsupervised",
+        **JOINT,
+        **UNSUPERVISED,
+    ),
+    "gsc": Method(
+        GSC,
+        "graph sparse coding, features ranked by the selected atoms, unsupervised",
+        scores="column_importance_",
         **JOINT,
         **UNSUPERVISED,
     ),
