@@ -41,6 +41,7 @@ from bigfs import (
     JMI,
     L1SVM,
     L2SVM,
+    LLFS,
     LSDF,
     MCFS,
     MRMR,
@@ -273,6 +274,7 @@ METHODS: dict[str, Callable[[Rng, int, int], Any]] = {
     "glspfs": lambda rng, n, d: GLSPFS(lam=pick(rng, 0.01, 1.0)),
     "jfs": lambda rng, n, d: JFS(gamma=10.0 ** rng.integers(-2, 2)),
     "gsc": coding(GSC),
+    "llfs": lambda rng, n, d: LLFS(lam=10.0 ** rng.integers(-2, 1), n_neighbors=3),
     "l2-svm": lambda rng, n, d: L2SVM(C=10.0 ** rng.integers(-2, 2)),
     "svm-rfe": lambda rng, n, d: SVMRFE(step=pick(rng, 1, 3, 0.3)),
 }

@@ -13,6 +13,7 @@ from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.joint_information import CMIM, JMI
 from bigfs.selectors.laplacian_score import LaplacianScore
 from bigfs.selectors.lasso import L1SVM, MultiTaskLasso
+from bigfs.selectors.llfs import LLFS
 from bigfs.selectors.moments import FRegression, TScore, Variance
 from bigfs.selectors.mrmr import MRMR, RRPC
 from bigfs.selectors.ndfs import NDFS
@@ -48,6 +49,7 @@ __all__ = [
     "JMI",
     "L1SVM",
     "L2SVM",
+    "LLFS",
     "LSDF",
     "MCFS",
     "METHODS",

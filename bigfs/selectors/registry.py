@@ -16,6 +16,7 @@ from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.joint_information import CMIM, JMI
 from bigfs.selectors.laplacian_score import LaplacianScore
 from bigfs.selectors.lasso import L1SVM, MultiTaskLasso
+from bigfs.selectors.llfs import LLFS
 from bigfs.selectors.moments import FRegression, TScore, Variance
 from bigfs.selectors.mrmr import MRMR, RRPC
 from bigfs.selectors.ndfs import NDFS
@@ -178,6 +179,9 @@ METHODS: dict[str, Method] = {
         scores="column_importance_",
         **JOINT,
         **UNSUPERVISED,
+    ),
+    "llfs": Method(
+        LLFS, "weights for which samples are nearer to their own class than to the others"
     ),
     "laplacian": Method(
         LaplacianScore,

@@ -24,6 +24,7 @@ from bigfs import (
     JMI,
     L1SVM,
     L2SVM,
+    LLFS,
     LSDF,
     MCFS,
     MRMR,
@@ -111,6 +112,7 @@ SELECTORS = [
     GLSPFS(tol=0.5),
     JFS(tol=0.5),
     GSC(tol=0.05),
+    LLFS(n_neighbors=3, lam=0.1),
     RFS(tol=0.5),
     L2SVM(),
     SVMRFE(step=0.5),
@@ -353,6 +355,7 @@ SUPERVISED = [
     L2SVM(),
     DLSR(tol=0.1),
     SPFS(),
+    LLFS(n_neighbors=3, lam=0.1),
     RFS(tol=0.5),
     SVMRFE(),
 ]
