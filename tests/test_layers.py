@@ -28,6 +28,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"evaluation"},
         {"size_choice"},
         {"selector_cv"},
+        {"extraction"},
     ],
     "storage": [
         {"errors"},
