@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from bigfs.graph import Metric
 from bigfs.matrix import Matrix
+from bigfs.selectors.base import Cost
 from bigfs.selectors.jhlsr import JHLSR
 
 FIXED = ("gamma", "mode", "variant", "hyperedges")  # parameters that JHLSR alone has
@@ -103,6 +104,7 @@ class GLSPFS(JHLSR):
     'CONVERGED'
     """
 
+    _cost = Cost("pairs + 2 per CG step", "n k + (n + d) r + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         name: allowed for name, allowed in JHLSR._parameter_constraints.items() if name not in FIXED
     }

@@ -33,7 +33,7 @@ from bigfs.linalg.ridge import SOLVERS, centering
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
-from bigfs.selectors.base import Selector
+from bigfs.selectors.base import Cost, Selector
 from bigfs.selectors.sample_graph import sample_affinity
 from bigfs.types import FloatArray
 
@@ -192,6 +192,7 @@ class JointEmbedding(Selector):
     tol: float
     max_iter: int
 
+    _cost = Cost("graph + 2 per CG step", "(n + d) r + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left"), None],

@@ -31,7 +31,7 @@ from bigfs import engine
 from bigfs.graph import Metric
 from bigfs.matrix import Block, Matrix
 from bigfs.result import Record, iterate
-from bigfs.selectors.base import Labels, Selector, at_least_two, map_all_columns
+from bigfs.selectors.base import Cost, Labels, Selector, at_least_two, map_all_columns
 from bigfs.selectors.svm import labeled_part
 from bigfs.types import BoolArray, FloatArray, IntArray
 
@@ -308,6 +308,7 @@ class LLFS(Selector):
     'CONVERGED'
     """
 
+    _cost = Cost("3", "2 k rows per anchor")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,
         "lam": [Interval(Real, 0, None, closed="neither")],

@@ -36,7 +36,7 @@ from bigfs.linalg.ridge import SOLVERS, SampleOperator
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
-from bigfs.selectors.base import Selector
+from bigfs.selectors.base import Cost, Selector
 from bigfs.selectors.on_graph import ROUNDING, graph_forms
 from bigfs.types import FloatArray
 
@@ -278,6 +278,7 @@ class UDFS(Selector):
     'CONVERGED'
     """
 
+    _cost = Cost("graph + 2 per CG step", "(n + d) r + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,
         "gamma": [Interval(Real, 0, None, closed="neither")],

@@ -11,7 +11,7 @@ from flows import selection
 from flows.cli.runs import SYMBOLS
 from tests.helpers.stores import write_svmlight
 
-WORDS = {"columns", "folds", "max", "or"}
+WORDS = {"anchor", "columns", "folds", "max", "or", "per", "rows"}
 CERTAIN = {"0": 0, "1": 1, "graph + 1": 1, "graph + 2": 2}  # with the graph at hand
 
 
