@@ -167,6 +167,7 @@ def jhlsr(rng: Rng, n: int, d: int) -> JHLSR:
         gamma=power(rng, -4, 1),
         variant=pick(rng, "joint", "hyper", "graph"),
         hyperedges=pick(rng, "lasso", "knn", "labels"),
+        degrees=pick(rng, "weighted", "incidence"),
         n_neighbors=int(rng.integers(1, 8)),
         metric=pick(rng, "cosine", "euclidean"),
         mode=pick(rng, "auto", "auto", "unsupervised"),

@@ -3,8 +3,9 @@
     L_H(w) = I − D_v^-½ H diag(w) D_e⁻¹ Hᵀ D_v^-½          JHLSR eq. 14, corrected
         (docs/methods/jhlsr.md)
 
-H is n × e with H[i, e] = 1 if sample i is in hyperedge e. D_v and D_e are the **unweighted** row
-and column sums of H. So L_H is linear in w, and positive semi-definite for every w with 0 ≤ w ≤ 1.
+H is n × e with H[i, e] = 1 if sample i is in hyperedge e. Here D_v and D_e are the **unweighted**
+row and column sums of H. So L_H is linear in w, and positive semi-definite for 0 ≤ w ≤ 1.
+`bigfs.graph.smoothness` has the degrees weighted by w as well.
 """
 
 from __future__ import annotations
@@ -171,6 +172,20 @@ def neighbor_hyperedges(neighbors: Neighbors) -> Hypergraph:
     rows = np.concatenate([heads, neighbors.index[i, m]])
     columns = np.concatenate([np.arange(len(heads)), edge])
     return Hypergraph.of(sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, len(heads))))
+
+
+def edge_hyperedges(neighbors: Neighbors) -> Hypergraph:
+    """Make one hyperedge of two samples per edge of the kNN graph, symmetrized by OR."""
+    i, rank = np.nonzero(neighbors.index >= 0)
+    edges = np.unique(np.sort(np.column_stack([i, neighbors.index[i, rank]]), axis=1), axis=0)
+    if not len(edges):
+        raise ValueError("no two samples share a feature, so the graph has no edges: check X")
+    numbers = np.arange(len(edges))
+    H = sp.csr_array(
+        (np.ones(2 * len(edges)), (edges.T.ravel(), np.tile(numbers, 2))),
+        shape=(len(neighbors.index), len(edges)),
+    )
+    return Hypergraph.of(H)
 
 
 def lasso_hyperedges(

@@ -6,21 +6,24 @@
 
 over S (d × r) and w on the simplex. A picks the labeled rows. ΦΦᵀ is the kernel to explain: 1/n_c
 between samples of one class, or a Gaussian kernel by a low-rank factor where there are no labels.
-L_H(w) = I − F diag(w/δ) Fᵀ with F = D_v^-½ H.
+L_H(w) = I − F diag(w/δ) Fᵀ with F = D_v^-½ H. The degrees D_v are weighted by w, or the row sums of
+H (`bigfs.graph.smoothness`).
 
 A round, with u = λ at first:
 
     S = (Xᵀ(AᵀA + μL_H(w))X + diag u)⁻¹ XᵀAᵀΦ      one weighted ridge solve    [eq. 21, corrected]
-    w = the projection of μq/2γ on the simplex,    q_e = ‖(SᵀXᵀF)_e‖²/δ_e
+    w = `choose_weights` for P = XS:  lowers μ tr(Pᵀ L_H(w) P) + γ‖w‖²
     u_j = λ / 2√(‖s_j‖² + ε)
 
-This w is the exact optimum of what the paper descends by coordinates. The objective falls in every
-round after the first. The variant "hyper" keeps w fixed. The variant "graph" has one hyperedge of
-weight one per edge of the kNN graph, for which L_H is half of the graph's normalized Laplacian.
+With incidence degrees this w is the exact optimum of what the paper descends by coordinates. With
+weighted degrees it is the end of a line search. The objective falls in every round after the first.
+The variant "hyper" keeps w fixed. The variant "graph" has one hyperedge of weight one per edge of
+the kNN graph, for which L_H is half of the graph's normalized Laplacian.
 
-The certificate, at (S, w) with V = AᵀΦ − (AᵀA + μL_H(w))XS, is the violation of stationarity:
+The certificate, at (S, w) with V = AᵀΦ − (AᵀA + μL_H(w))XS, is the violation of stationarity: the
+larger of that of S, and of what the linear model in w promises as a share of the objective:
 
-    Σ_j ‖s_j‖ ‖2x_jᵀV − λ s_j/√(‖s_j‖² + ε)‖ / λ Σ‖s_j‖
+    Σ_j ‖s_j‖ ‖2x_jᵀV − λ s_j/√(‖s_j‖² + ε)‖ / λ Σ‖s_j‖,      (⟨∇_w, w⟩ − min ∇_w) / objective
 
 A feature becomes inactive when ‖s_j‖ falls below √ε/2, and returns if 2‖x_jᵀV‖ > λ. The problem is
 convex in S and in w, but not in both, so that the run ends at a stationary point.
@@ -32,19 +35,19 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs.embedding import kernels
 from bigfs.graph import Metric, knn
 from bigfs.graph.hypergraph import (
     Hypergraph,
+    edge_hyperedges,
     label_hyperedges,
     lasso_hyperedges,
     neighbor_hyperedges,
 )
-from bigfs.linalg.prox import project_simplex, row_norms
+from bigfs.graph.smoothness import Degrees, Smoothness, WeightStep, choose_weights
+from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import SOLVERS, SampleOperator, laplacian
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
@@ -78,28 +81,26 @@ class JHLSRProblem:
         X: Matrix,
         T: AnyArray,
         labeled: AnyArray,
-        hypergraph: Hypergraph,
+        smoothness: Smoothness,
         weights: tuple[float, float, float],
         learn_w: bool,
         tol: float,
     ) -> None:
-        self.X, self.T, self.labeled, self.hypergraph = X, T, labeled, hypergraph
+        self.X, self.T, self.labeled, self.smoothness = X, T, labeled, smoothness
         self.mu, self.lam, self.gamma = weights
         self.learn_w, self.tol = learn_w, tol
-        self.F = sp.csr_array(sp.diags_array(hypergraph.root) @ hypergraph.H)
-        self.fixed_operator = None if learn_w else self.sample_operator(hypergraph.w)
+        first_w = smoothness.hypergraph.w
+        self.fixed_operator = None if learn_w else self.sample_operator(first_w)
 
     def sample_operator(self, w: AnyArray) -> SampleOperator:
-        """Return AᵀA + μL_H(w), without the hyperedges of weight zero."""
-        active = np.flatnonzero(w)
-        shares = (w / self.hypergraph.edge_degrees)[active]
-        return laplacian(self.labeled, self.mu, self.F[:, active], shares)
+        """Return AᵀA + μL_H(w)."""
+        return laplacian(self.labeled, self.mu, *self.smoothness.factor(w))
 
     def start(self) -> JHLSRState:
         """Return the state at u = λ and the hypergraph's own weights."""
         d = self.X.shape[1]
         u = np.where(self.X.stats.nnz > 0, self.lam, np.inf)  # an empty column gets no weight
-        S, w = np.zeros((d, self.T.shape[1])), self.hypergraph.w
+        S, w = np.zeros((d, self.T.shape[1])), self.smoothness.hypergraph.w
         return JHLSRState(u, S, w, np.inf, np.inf, np.inf, 0.0)
 
     def step(self, state: JHLSRState, working_set: WorkingSet) -> JHLSRState:
@@ -109,14 +110,15 @@ class JHLSRProblem:
         S, norms = solution.W, row_norms(solution.W)
         smooth_norms = np.sqrt(norms**2 + EPSILON)
         P = working_set.times(S)
-        q = self.hypergraph.edge_energies(P)
-        w = project_simplex(self.mu * q / (2 * self.gamma)) if self.learn_w else state.w
         loss = np.sum(self.labeled[:, None] * (P - self.T) ** 2)
-        smoothness = np.sum(P**2) - w @ q
         penalty = self.lam * smooth_norms.sum()
+        w, smoothness, promise = self.weight_step(P, state.w, float(loss + penalty))
         objective = float(loss + self.mu * smoothness + penalty + self.gamma * w @ w)
         V = self.T - (self.fixed_operator or self.sample_operator(w)).apply(P)
-        violation = self.violation(S, norms, smooth_norms, working_set.transposed_times(V))
+        violation = max(
+            self.violation(S, norms, smooth_norms, working_set.transposed_times(V)),
+            promise / objective,
+        )
         active = np.isfinite(state.u) & (norms >= np.sqrt(EPSILON) / 2)
         u = np.where(active, self.lam / (2 * smooth_norms), np.inf)
         gap = np.inf
@@ -125,6 +127,12 @@ class JHLSRProblem:
             u[violators] = self.lam / (2 * np.sqrt(EPSILON))
             gap = np.inf if violators.any() else violation
         return JHLSRState(u, S, w, objective, violation, gap, solution.residual)
+
+    def weight_step(self, P: AnyArray, w: AnyArray, rest: float) -> WeightStep:
+        """Return the next w, where the other terms of the objective are `rest`."""
+        if not self.learn_w:
+            return WeightStep(w, self.smoothness.value_and_gradient(P, w)[0], 0.0)
+        return choose_weights(self.smoothness, P, w, self.mu, self.gamma, self.tol * rest / 2)
 
     def violation(
         self, S: AnyArray, norms: AnyArray, smooth_norms: AnyArray, XtV: AnyArray
@@ -188,6 +196,10 @@ class JHLSR(Selector):
         "lasso" is eq. 13 of [1]_: each sample is regressed on its neighbors. "knn" takes each
         sample with its neighbors, and "labels" takes the classes. An incidence matrix, dense or
         sparse, has the shape (n_samples, n_hyperedges). The variant "graph" does not use it.
+    degrees : {"weighted", "incidence"}, default="weighted"
+        How the degree of a sample counts its hyperedges. "weighted" adds up their weights, as the
+        hypergraph Laplacian of [2]_ does. "incidence" counts them, the other reading of [1]_: with
+        many hyperedges L_H is then nearly the identity, whatever w is.
     n_neighbors : int, default=20
         Number of neighbors of each sample in the kNN graph behind the hyperedges.
     metric : {"cosine", "euclidean"}, default="cosine"
@@ -230,7 +242,8 @@ class JHLSR(Selector):
     hypergraph_ : Hypergraph
         The hypergraph that was used.
     hyperedge_weights_ : ndarray of shape (n_hyperedges,)
-        The learned w. Many of them are zero, as many as `result_.stats["zero_hyperedges"]`.
+        The learned w. `result_.stats["zero_hyperedges"]` counts the zeros, which are many with
+        incidence degrees.
     n_iter_ : int
         Number of rounds.
     result_ : bigfs.result.Result
@@ -255,6 +268,8 @@ class JHLSR(Selector):
     ----------
     .. [1] Z. Zhang, L. Bai, Y. Liang and E. Hancock, "Joint hypergraph learning and sparse
        regression for feature selection", Pattern Recognition, 2017, eq. 13 to 21.
+    .. [2] D. Zhou, J. Huang and B. Schölkopf, "Learning with hypergraphs: clustering,
+       classification, and embedding", Advances in Neural Information Processing Systems, 2006.
 
     Examples
     --------
@@ -282,6 +297,7 @@ class JHLSR(Selector):
             "sparse matrix",
             Hypergraph,
         ],
+        "degrees": [StrOptions({"weighted", "incidence"})],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "metric": [StrOptions({"cosine", "euclidean"})],
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -305,6 +321,7 @@ class JHLSR(Selector):
         mode: str = "auto",
         variant: str = "joint",
         hyperedges: Any = "lasso",
+        degrees: Degrees = "weighted",
         n_neighbors: int = 20,
         metric: Metric = "cosine",
         n_components: int = 100,
@@ -322,6 +339,7 @@ class JHLSR(Selector):
         self.mode = mode
         self.variant = variant
         self.hyperedges = hyperedges
+        self.degrees = degrees
         self.n_neighbors = n_neighbors
         self.metric = metric
         self.n_components = n_components
@@ -338,7 +356,8 @@ class JHLSR(Selector):
         self.hypergraph_ = self._hypergraph(X, y)
         weights = (float(self.mu), float(self.lam), float(self.gamma))
         learn_w = self.variant == "joint"
-        problem = JHLSRProblem(X, T, labeled, self.hypergraph_, weights, learn_w, self.tol)
+        smoothness = Smoothness(self.hypergraph_, self.degrees)
+        problem = JHLSRProblem(X, T, labeled, smoothness, weights, learn_w, self.tol)
         working_set = WorkingSet(
             X,
             targets=T.shape[1],
@@ -394,7 +413,7 @@ class JHLSR(Selector):
         """Return the hypergraph. Its weights are on the simplex, unless it is a plain graph."""
         k = min(self.n_neighbors, X.shape[0] - 1)
         if self.variant == "graph":
-            return _edges(knn(X, k, metric=self.metric).index)
+            return edge_hyperedges(knn(X, k, metric=self.metric))
         hypergraph = self._given_hypergraph(X) or self._new_hypergraph(X, y, k)
         return Hypergraph(hypergraph.H, hypergraph.w / hypergraph.w.sum())
 
@@ -424,17 +443,3 @@ class JHLSR(Selector):
         if self.hyperedges == "knn":
             return neighbor_hyperedges(neighbors)
         return lasso_hyperedges(X, neighbors)
-
-
-def _edges(index: NDArray[np.int32]) -> Hypergraph:
-    """Return one hyperedge of two samples per edge of the kNN graph, symmetrized by OR."""
-    i, rank = np.nonzero(index >= 0)
-    edges = np.unique(np.sort(np.column_stack([i, index[i, rank]]), axis=1), axis=0)
-    if not len(edges):
-        raise ValueError("no two samples share a feature, so the graph has no edges: check X")
-    numbers = np.arange(len(edges))
-    H = sp.csr_array(
-        (np.ones(2 * len(edges)), (edges.T.ravel(), np.tile(numbers, 2))),
-        shape=(len(index), len(edges)),
-    )
-    return Hypergraph.of(H)

@@ -4,10 +4,12 @@ hypergraphs.
 
 import numpy as np
 import pytest
+import scipy.optimize
 import scipy.sparse as sp
 
 from bigfs.embedding import kernels
 from bigfs.graph.hypergraph import Hypergraph
+from bigfs.graph.smoothness import Smoothness, choose_weights
 from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix
 from bigfs.result import Status, observed
@@ -47,22 +49,30 @@ def pairwise_descent(q, mu, gamma):
     return w
 
 
-def dense_jhlsr(X, y, H, mu, lam, gamma, rounds, learn=True):
+def dense_laplacian(H, w, degrees):
+    """L_H(w), whose D_v weighs the incidence by w or not."""
+    Dv, De = H @ (w if degrees == "weighted" else np.ones(len(w))), H.sum(axis=0)
+    root = np.where(Dv > 0, 1 / np.sqrt(np.where(Dv > 0, Dv, 1)), 0)
+    F = root[:, None] * H
+    return np.eye(len(H)) - F @ np.diag(w / De) @ F.T
+
+
+def dense_jhlsr(X, y, H, mu, lam, gamma, rounds, learn=True, degrees="incidence"):
     """The loop with dense matrices, explicit L_H and no working set."""
     X = X.toarray()
-    n, d = X.shape
+    d = X.shape[1]
     classes = np.unique(y[y != -1])
     Phi = (y[:, None] == classes) / np.sqrt([(y == k).sum() for k in classes])
     A = np.diag((y != -1).astype(float))
-    Dv, De = H.sum(axis=1), H.sum(axis=0)
-    F = H / np.sqrt(Dv)[:, None]
+    De = H.sum(axis=0)
+    F = H / np.sqrt(H.sum(axis=1))[:, None]
     w, u, objective = np.full(H.shape[1], 1 / H.shape[1]), np.full(d, lam), []
     for _ in range(rounds):
-        L = np.eye(n) - F @ np.diag(w / De) @ F.T
+        L = dense_laplacian(H, w, degrees)
         S = np.linalg.solve(X.T @ (A + mu * L) @ X + np.diag(u), X.T @ A @ Phi)
         q = ((F.T @ X @ S) ** 2).sum(axis=1) / De
         w = pairwise_descent(q, mu, gamma) if learn else w
-        L = np.eye(n) - F @ np.diag(w / De) @ F.T
+        L = dense_laplacian(H, w, degrees)
         smooth = np.sqrt((S**2).sum(axis=1) + EPSILON)
         loss = np.sum((A @ X @ S - Phi) ** 2) + mu * np.trace(S.T @ X.T @ L @ X @ S)
         objective.append(loss + lam * smooth.sum() + gamma * w @ w)
@@ -74,16 +84,28 @@ def fit(X, y, **parameters):
     return fit_few_steps(JHLSR(**parameters), X, y)
 
 
-@pytest.mark.parametrize("variant", ["joint", "hyper"])
+@pytest.mark.parametrize(
+    ("variant", "degrees"), [("joint", "incidence"), ("hyper", "incidence"), ("hyper", "weighted")]
+)
 @pytest.mark.parametrize(
     ("n", "d", "labeled"), [(30, 12, None), (30, 12, 1), (15, 40, 3), (15, 40, 1)]
 )
 @pytest.mark.parametrize("solver", [*SOLVERS, "auto"])
-def test_equals_the_dense_loop(solver, n, d, labeled, variant):
+def test_equals_the_dense_loop(solver, n, d, labeled, variant, degrees):
     X, y, H = data(n, d, labeled=labeled)
-    S, w, objective = dense_jhlsr(X, y, H, 0.8, 0.3, 0.05, 6, learn=variant == "joint")
+    learn = variant == "joint"
+    S, w, objective = dense_jhlsr(X, y, H, 0.8, 0.3, 0.05, 6, learn, degrees)
     exact = {"solver": solver, "solver_tol": 1e-13, "solver_max_iter": 500, "max_iter": 6, "tol": 0}
-    model = fit(X, y, mu=0.8, lam=0.3, gamma=0.05, hyperedges=H, variant=variant, **exact)
+    model = fit(
+        *(X, y),
+        mu=0.8,
+        lam=0.3,
+        gamma=0.05,
+        hyperedges=H,
+        variant=variant,
+        degrees=degrees,
+        **exact,
+    )
     np.testing.assert_allclose(model.coef_, S, atol=1e-6 * np.abs(S).max())
     np.testing.assert_allclose(model.hyperedge_weights_, w, atol=1e-6)
     np.testing.assert_allclose(
@@ -94,26 +116,33 @@ def test_equals_the_dense_loop(solver, n, d, labeled, variant):
     assert model.result_.stats["zero_hyperedges"] == np.sum(model.hyperedge_weights_ == 0)
 
 
+@pytest.mark.parametrize("degrees", ["weighted", "incidence"])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_the_objective_never_rises_after_the_first_round(solver):
+def test_the_objective_never_rises_after_the_first_round(solver, degrees):
+    given = {"mu": 2.0, "lam": 0.2, "gamma": 0.02, "degrees": degrees, "solver": solver}
     for seed in range(2):
         X, y, H = data(20, 40, seed=seed, labeled=3)
-        history = fit(
-            X, y, mu=2.0, lam=0.2, gamma=0.02, hyperedges=H, solver=solver, max_iter=40, tol=0
-        ).result_.history
-        values = np.array([r["objective"] for r in history])
+        model = fit(X, y, hyperedges=H, max_iter=40, tol=0, **given)
+        values = np.array([r["objective"] for r in model.result_.history])
+        # the last value is the dense objective at the weights that are returned
+        S, w, P = model.coef_, model.hyperedge_weights_, X @ model.coef_
+        T, is_labeled = kernels.same_class_factor(y, 3), y >= 0
+        dense = np.sum((P - T)[is_labeled] ** 2) + 0.02 * w @ w
+        dense += 2.0 * np.trace(P.T @ dense_laplacian(H, w, degrees) @ P)
+        dense += 0.2 * np.sqrt(np.sum(S**2, axis=1) + EPSILON).sum()
+        assert values[-1] == pytest.approx(dense, rel=1e-10)
         # a feature that is left out may cost √ε
         assert np.all(np.diff(values) <= 1e-6 * values[:-1])
 
 
-def test_converged_means_stationary_and_left_out_means_at_zero():
+@pytest.mark.parametrize("degrees", ["weighted", "incidence"])
+def test_converged_means_stationary_and_left_out_means_at_zero(degrees):
     X, y, H = data(60, 30)
-    model = JHLSR(mu=0.5, lam=0.5, gamma=0.1, hyperedges=H, tol=1e-4, max_iter=5000).fit(X, y)
+    model = JHLSR(
+        mu=0.5, lam=0.5, gamma=0.1, hyperedges=H, degrees=degrees, tol=1e-4, max_iter=5000
+    ).fit(X, y)
     assert model.result_.status is Status.CONVERGED
-    M = (
-        np.diag(np.ones(60))
-        + 0.5 * Hypergraph.of(H).sparse_laplacian(model.hyperedge_weights_).toarray()
-    )
+    M = np.eye(60) + 0.5 * dense_laplacian(H, model.hyperedge_weights_, degrees)
     T = kernels.same_class_factor(y, 3)
     pull = 2 * X.T @ (T - M @ (X @ model.coef_))
     norms = np.linalg.norm(model.coef_, axis=1)
@@ -123,15 +152,118 @@ def test_converged_means_stationary_and_left_out_means_at_zero():
     )
     assert np.all(np.linalg.norm(pull[norms == 0], axis=1) <= 0.5 * (1 + 1e-4))
     assert np.sum(norms == 0) > 5
-    assert set(model.selected_[:3]) == {5, 6, 7}
+    best = [int(j) for j in model.selected_ if j != 4]  # the constant column, which is smooth
+    assert set(best[:3]) == {5, 6, 7}
 
 
-def test_the_weights_of_hyperedges_follow_gamma():
+def weighted_problem(seed=0):
+    """A hypergraph of 12 hyperedges over 20 samples, P (20 × 3), and weights with some zeros."""
+    rng = np.random.default_rng(seed)
+    H = (rng.random((20, 12)) < 0.25).astype(float)
+    H[3] = 0  # in no hyperedge
+    H[4], H[4, 7] = 0, 1  # in one
+    H[0, H.sum(axis=0) == 0] = 1
+    w = rng.dirichlet(np.ones(12))
+    return H, rng.normal(size=(20, 3)), w
+
+
+@pytest.mark.parametrize("degrees", ["weighted", "incidence"])
+def test_the_gradient_of_the_smoothness_is_that_of_finite_differences(degrees):
+    H, P, w = weighted_problem()
+    smoothness = Smoothness(Hypergraph.of(H), degrees)
+
+    def dense(w):
+        return np.trace(P.T @ dense_laplacian(H, w, degrees) @ P)
+
+    value, gradient = smoothness.value_and_gradient(P, w)
+    assert value == pytest.approx(dense(w), rel=1e-12)
+    steps = 1e-6 * np.eye(12)
+    slopes = [(dense(w + step) - dense(w - step)) / 2e-6 for step in steps]
+    np.testing.assert_allclose(gradient, slopes, atol=1e-6)
+    without = np.where(np.arange(12) % 3, w, 0)  # isolates some samples
+    assert smoothness.value_and_gradient(P, without)[0] == pytest.approx(dense(without), rel=1e-12)
+    F, c = smoothness.factor(without)
+    assert F.shape[1] == len(c) == 8
+    np.testing.assert_allclose(
+        np.eye(20) - (F * c) @ F.T, dense_laplacian(H, without, degrees), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("mean", [0, 2])  # 0: samples of a hyperedge differ as much as any two
+def test_weights_with_weighted_degrees_are_as_low_as_a_constrained_solver_gets(mean, seed):
+    H, P, w = weighted_problem(seed)
+    P += mean
+
+    def dense(w):
+        w = np.maximum(w, 0)  # SLSQP may step outside
+        return np.trace(P.T @ dense_laplacian(H, w, "weighted") @ P) + 5.0 * w @ w
+
+    simplex = {"type": "eq", "fun": lambda w: w.sum() - 1}
+    best = scipy.optimize.minimize(
+        dense, w, bounds=[(0, 1)] * 12, constraints=simplex, method="SLSQP"
+    )
+    values, smoothness = [dense(w)], Smoothness(Hypergraph.of(H))
+    for _ in range(10):
+        step = choose_weights(smoothness, P, w, mu=1.0, gamma=5.0, promise=1e-8)
+        w = step.w
+        values.append(dense(w))
+    assert step.promise <= (1e-2 if mean == 0 else 1e-7) * values[-1]
+    assert w.sum() == pytest.approx(1)
+    assert w.min() >= 0
+    assert np.all(np.diff(values) <= 1e-12 * values[0])
+    assert step.smoothness == pytest.approx(values[-1] - 5.0 * w @ w, rel=1e-10)
+    if mean:  # otherwise the local optima are too many for two solvers to end at the same one
+        assert values[-1] <= best.fun * (1 + 1e-6)
+
+
+def test_the_scale_of_the_weights_does_not_matter_to_weighted_degrees():
+    H, P, w = weighted_problem()
+    (one, slope), (other, other_slope) = (
+        Smoothness(Hypergraph.of(H)).value_and_gradient(P, scale * w) for scale in (1, 7)
+    )
+    assert one == pytest.approx(other, rel=1e-12)
+    assert slope @ w == pytest.approx(0, abs=1e-12)
+    np.testing.assert_allclose(slope, 7 * other_slope, rtol=1e-10, atol=1e-12)
+
+
+def test_weighted_degrees_set_joint_apart_from_hyper():
+    """With incidence degrees L_H is nearly I where hyperedges are many, whatever w is."""
+    X, y, _ = data(60, 40, labeled=5)
+    far = {}
+    for degrees in ("weighted", "incidence"):
+        joint, hyper = (
+            fit(
+                *(X, y),
+                variant=variant,
+                degrees=degrees,
+                hyperedges="knn",
+                n_neighbors=5,
+                mu=5.0,
+                gamma=1e-3,
+                max_iter=10,
+                tol=0,
+            )
+            for variant in ("joint", "hyper")
+        )
+        far[degrees] = np.linalg.norm(joint.coef_ - hyper.coef_) / np.linalg.norm(hyper.coef_)
+        L = dense_laplacian(hyper.hypergraph_.H.toarray(), hyper.hyperedge_weights_, degrees)
+        distance = np.linalg.norm(np.eye(60) - L, 2)
+        assert distance == pytest.approx(1) if degrees == "weighted" else distance < 0.1
+    assert far["weighted"] > 5 * far["incidence"]
+
+
+@pytest.mark.parametrize("degrees", ["weighted", "incidence"])
+def test_the_weights_of_hyperedges_follow_gamma(degrees):
     X, y, H = data()
     few, many = (
-        fit(X, y, gamma=g, hyperedges=H, max_iter=20, tol=0).hyperedge_weights_ for g in (1e-4, 1e3)
+        fit(X, y, gamma=g, hyperedges=H, degrees=degrees, max_iter=20, tol=0).hyperedge_weights_
+        for g in (1e-4, 1e3)
     )
-    assert np.sum(few > 0) < np.sum(many > 0) == 9
+    assert few @ few > 1.3 * (many @ many)
+    assert np.sum(many > 0) == 9
+    if degrees == "incidence":
+        assert np.sum(few > 0) < 9
     np.testing.assert_allclose(many, 1 / 9, atol=1e-3)
     assert few.sum() == pytest.approx(1)
 

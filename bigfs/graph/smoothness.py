@@ -1,0 +1,143 @@
+"""How much a function of the samples varies over a hypergraph, as a function of the weights w.
+
+    tr(Pᵀ L_H(w) P) = ‖P‖² − Σ_e (w_e/δ_e) ‖r_e‖²,    r_e = Σ_v h(v, e) d_v^-½ P_v
+
+for P (n × r) and L_H(w) = I − D_v^-½ H diag(w) D_e⁻¹ Hᵀ D_v^-½. The degrees d_v have two readings
+(JHLSR, sections 3.1 and 3.2):
+
+weighted    d_v = Σ_e w_e h(v, e)      [Zhou, Huang, Schölkopf, NIPS 2006]
+incidence   d_v = Σ_e h(v, e)
+
+Weighted degrees leave L_H unchanged when w is scaled, and a vertex whose hyperedges all have weight
+zero is isolated: its entry of D_v^-½ is zero. With incidence degrees L_H is linear in w.
+
+With g_v = d_v^-½ P_vᵀ Σ_e h(v, e) (w_e/δ_e) r_e, the gradient is
+
+    ∂/∂w_k = −‖r_k‖²/δ_k + Σ_v h(v, k) g_v/d_v                   (without the sum for incidence)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs.graph.hypergraph import Hypergraph
+from bigfs.linalg.prox import project_simplex
+from bigfs.types import FloatArray
+
+Degrees = Literal["weighted", "incidence"]
+
+ARMIJO = 1e-4  # share of the predicted decrease that the line search asks for
+MIN_STEP = 1e-10  # at which the line search gives up
+MAX_STEPS = 20  # of the projected gradient
+LEAST_SHARE = 1e-9  # of the mean weight: how far a weight of zero moves in a step
+
+
+@dataclass(frozen=True)
+class Smoothness:
+    """tr(Pᵀ L_H(w) P) with weighted or with incidence degrees."""
+
+    hypergraph: Hypergraph
+    degrees: Degrees = "weighted"
+
+    def root(self, w: FloatArray) -> FloatArray:
+        """Return the diagonal of D_v^-½ (n)."""
+        if self.degrees == "incidence":
+            return self.hypergraph.root
+        d = np.asarray(self.hypergraph.H @ w)
+        return np.divide(1.0, np.sqrt(d), out=np.zeros_like(d), where=d > 0)
+
+    def factor(self, w: FloatArray) -> tuple[sp.csr_array, FloatArray]:
+        """Return F and c with L_H(w) = I − F diag(c) Fᵀ, without the hyperedges of weight zero."""
+        active = np.flatnonzero(w)
+        F = sp.csr_array(sp.diags_array(self.root(w)) @ self.hypergraph.H)
+        return F[:, active], (w / self.hypergraph.edge_degrees)[active]
+
+    def value_and_gradient(self, P: FloatArray, w: FloatArray) -> tuple[float, FloatArray]:
+        """Return tr(Pᵀ L_H(w) P) and its gradient (e) in w."""
+        H, delta, root = self.hypergraph.H, self.hypergraph.edge_degrees, self.root(w)
+        scaled_P = root[:, None] * P
+        R = np.asarray(H.T @ scaled_P)  # e × r
+        q = np.einsum("er,er->e", R, R) / delta
+        value = float(np.vdot(P, P) - w @ q)
+        if self.degrees == "incidence":
+            return value, -q
+        g = np.einsum("vr,vr->v", scaled_P, np.asarray(H @ ((w / delta)[:, None] * R)))
+        return value, np.asarray(H.T @ (root**2 * g)) - q
+
+
+class WeightStep(NamedTuple):
+    """The weights of the hyperedges after a step, with the smoothness there."""
+
+    w: FloatArray  # (e,)
+    smoothness: float  # tr(Pᵀ L_H(w) P)
+    promise: float  # what the linear model of the objective still promises (`_promise`)
+
+
+def choose_weights(
+    smoothness: Smoothness, P: FloatArray, w: FloatArray, mu: float, gamma: float, promise: float
+) -> WeightStep:
+    """Lower μ tr(Pᵀ L_H(w) P) + γ‖w‖² over the simplex, from w.
+
+    With incidence degrees it is a quadratic function, whose minimum is the projection of μq/2γ on
+    the simplex. With weighted degrees it is not convex, and where all weights around a sample are
+    small, their ratios matter and not their size. So a weight moves in proportion to itself: steps
+    of the gradient, projected in the metric diag(m)⁻¹ of `_scale`, with Barzilai and Borwein's
+    length and a line search, until the linear model promises at most `promise`.
+    """
+    if smoothness.degrees == "incidence":
+        q = -smoothness.value_and_gradient(P, w)[1]
+        w = project_simplex(mu * q / (2 * gamma))
+        return WeightStep(w, float(np.sum(P**2) - w @ q), 0.0)
+
+    def evaluate(w: FloatArray) -> tuple[float, float, FloatArray]:
+        trace, gradient = smoothness.value_and_gradient(P, w)
+        return mu * trace + gamma * float(w @ w), trace, mu * gradient + 2 * gamma * w
+
+    value, trace, gradient = evaluate(w)
+    first_length = length = len(w) / (2 * gamma)
+    for _ in range(MAX_STEPS):
+        if _promise(gradient, w) <= promise:
+            break
+        m = _scale(w)
+        direction = _scaled_projection(w - length * m * gradient, m) - w
+        slope, share = float(gradient @ direction), 1.0
+        while share >= MIN_STEP:
+            trial_w = np.maximum(w + share * direction, 0)
+            trial, trial_trace, trial_gradient = evaluate(trial_w)
+            if trial <= value + ARMIJO * share * slope:
+                break
+            share /= 2
+        else:
+            break
+        moved = trial_w - w
+        curvature = float(moved @ (trial_gradient - gradient))
+        length = float(moved @ (moved / m)) / curvature if curvature > 0 else first_length
+        w, value, trace, gradient = trial_w, trial, trial_trace, trial_gradient
+    return WeightStep(w, trace, _promise(gradient, w))
+
+
+def _scale(w: FloatArray) -> FloatArray:
+    """Return m: how far a weight moves in a step, in proportion. A weight of zero moves too."""
+    m: FloatArray = w + LEAST_SHARE / len(w)
+    return m
+
+
+def _promise(gradient: FloatArray, w: FloatArray) -> float:
+    """Return what the linear model gains if each weight may shrink to zero, or grow by its m.
+
+    The slopes count from their weighted mean, because the weights keep their sum.
+    """
+    slopes = gradient - gradient @ w
+    return float(w @ np.maximum(slopes, 0) + _scale(w) @ np.maximum(-slopes, 0))
+
+
+def _scaled_projection(v: FloatArray, m: FloatArray) -> FloatArray:
+    """Return the x on the simplex of least Σ (x_k − v_k)²/m_k: x = (v − τm)₊."""
+    order = np.argsort(-v / m)
+    taus = (np.cumsum(v[order]) - 1) / np.cumsum(m[order])
+    rho = np.flatnonzero(v[order] > taus * m[order])[-1]
+    return np.maximum(v - taus[rho] * m, 0)
