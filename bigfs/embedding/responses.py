@@ -27,25 +27,29 @@ def one_hot(codes: IntArray, c: int) -> FloatArray:
     return Y
 
 
-def lda(codes: IntArray, c: int) -> FloatArray:
+def lda(codes: IntArray, c: int, weights: FloatArray | None = None) -> FloatArray:
     """Return T (n × c−1) of linear discriminant analysis, in closed form."""
-    return lda_factor(codes, c)[codes]
+    return lda_factor(codes, c, weights)[codes]
 
 
-def lda_factor(codes: IntArray, c: int) -> FloatArray:
+def lda_factor(codes: IntArray, c: int, weights: FloatArray | None = None) -> FloatArray:
     """Return C (c × c−1) with T = YC for the indicators Y of the classes.
 
     S = Y(YᵀY)⁻¹Yᵀ, taken between the centered indicators. The factor H = (I − 11ᵀ/n) Y diag(n_c)^-½
     has c − 1 singular values, and all are one. So T = Y diag(n_c)^-½ U, with U an orthonormal basis
     of the complement of √n_c.
+
+    With weights v of the classes, H = (I − 11ᵀ/n) Y diag(v)^½. Then T = HU, with U a basis of the
+    complement of v^-½, has TTᵀ = HHᵀ. No weights stand for v = 1/n_c.
     """
     sizes = np.bincount(codes, minlength=c).astype(float)
     if sizes.min() == 0:
         raise ValueError(f"class number {int(sizes.argmin())} has no sample: every class needs one")
-    root = np.sqrt(sizes)
+    root = np.sqrt(sizes) if weights is None else 1 / np.sqrt(weights)
     basis = np.linalg.qr(np.column_stack([root, np.eye(c)[:, : c - 1]]))[0]
     U = basis[:, 1:] * np.sign(np.diag(basis)[1:] + 0.5)  # signs that do not depend on LAPACK
-    return U / root[:, None]
+    C: FloatArray = U / root[:, None]
+    return C if weights is None else C - sizes @ C / sizes.sum()
 
 
 def pca(X: Matrix, r: int, *, tol: float = 1e-3, seed: int = 0) -> FloatArray:

@@ -15,29 +15,23 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from threadpoolctl import threadpool_limits
 
-from bigfs.cutting_plane.columns import ROUNDING, Columns, GatheredColumns
+from bigfs.cutting_plane.columns import ROUNDING, Columns
 from bigfs.cutting_plane.loop import CuttingPlaneState, Relaxation, cutting_plane, solve_jointly
-from bigfs.cutting_plane.tiled_columns import SUMS_BYTES, FactoredResponse, TiledColumns
-from bigfs.embedding import responses
-from bigfs.graph import Neighbors, knn
-from bigfs.graph.hypergraph import neighbor_hyperedges
+from bigfs.graph import Neighbors
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.result import Result
-from bigfs.selectors.base import N_FEATURES, Cost, Selector, at_least_two, labels_of
-from bigfs.selectors.sample_graph import sample_affinity
-from bigfs.types import FloatArray
+from bigfs.selectors.base import N_FEATURES, Cost, Selector
+from bigfs.selectors.graph_embedding import GraphEmbedding
 
-LARGE_RESPONSE = 32 << 20  # bytes of T from which it is made tile by tile
 TIE_BREAK = 1e-12  # by which equal costs of elimination are set apart, relative and per rank
 
 
-class SparGE(Selector):
+class SparGE(GraphEmbedding, Selector):
     """Choose the features that together explain a graph embedding of the samples best.
 
     Sparse graph embedding [1]_ regresses an embedding T of the samples on exactly m features. A
@@ -50,6 +44,11 @@ class SparGE(Selector):
         real or multi-label targets, "hsl" for the hypergraph of the labels (of the neighborhoods
         where y is None), "sda" for the classes and the kNN graph together, "lpp" for the kNN graph,
         and "pca" for the variance. "lpp" and "pca" ignore y.
+    class_weight : "balanced", None or dict, default="balanced"
+        Weights of the classes for "lda". "balanced" gives every class the same weight whatever its
+        size, as [1]_ does. None gives every sample the same weight. A dict gives each class its
+        weight by its label, or by its number where X is a `Matrix`. A class that is not in the
+        dict has weight 1.
     n_features_to_select : int, float or None, default=None
         The number m of features in each set and in the support. A float in (0, 1] is a share of the
         features, and None keeps half of them.
@@ -152,6 +151,7 @@ class SparGE(Selector):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "embedding": [StrOptions({"lda", "cca", "hsl", "sda", "lpp", "pca"})],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
         "n_features_to_select": N_FEATURES,
         "gamma": [Interval(Real, 0, None, closed="neither")],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
@@ -170,6 +170,7 @@ class SparGE(Selector):
         self,
         *,
         embedding: str = "lda",
+        class_weight: Any = "balanced",
         n_features_to_select: int | float | None = None,
         gamma: float = 1.0,
         n_components: int | None = None,
@@ -184,6 +185,7 @@ class SparGE(Selector):
         max_iter: int = 50,
     ) -> None:
         self.embedding = embedding
+        self.class_weight = class_weight
         self.n_features_to_select = n_features_to_select
         self.gamma = gamma
         self.n_components = n_components
@@ -197,24 +199,10 @@ class SparGE(Selector):
         self.tol = tol
         self.max_iter = max_iter
 
-    _in_tiles = True  # a large response is made tile by tile
-
-    @property
-    def _supervised(self) -> bool:  # type: ignore[override]  # elsewhere a constant of the class
-        return self.embedding in ("lda", "cca", "sda")
-
     @property
     def _cost(self) -> Cost:  # type: ignore[override]
         first = {"lpp": "graph + ", "sda": "graph + ", "pca": "2 per subspace step + "}
         return Cost(first.get(self.embedding, "") + "1 per cut", "(n + d) r + columns")
-
-    @property
-    def _semi_supervised(self) -> bool:  # type: ignore[override]
-        return self.embedding == "sda"
-
-    @property
-    def _ignores_y(self) -> bool:  # type: ignore[override]
-        return self.embedding in ("lpp", "pca")
 
     def _fit(self, X: Matrix, y: Any) -> None:
         # BLAS rounds by its number of threads; the answer must not
@@ -289,31 +277,15 @@ class SparGE(Selector):
         selector._validate_params()
         return selector
 
-    # --- the problem ---
-
-    def _data(self, X: Matrix, y: Any) -> Columns:
-        """Return the data of the regression, without any column yet."""
-        if (factored := self._factored_response(X, y)) is not None:
-            return TiledColumns(*factored)
-        X, T, omega = self._response(X, y)
-        if not T.any():
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        if self.embedding != "lda" and self.class_weight != "balanced":
             raise ValueError(
-                f"the embedding {self.embedding!r} is empty, because nothing "
-                f"separates the samples: check X and y"
+                f"class_weight={self.class_weight!r} needs embedding='lda'; got "
+                f"embedding={self.embedding!r}"
             )
-        if self._is_large(X, T.shape[1]):
-            response = FactoredResponse(T, None, np.zeros(T.shape[1]), float(np.vdot(T, T)))
-            return TiledColumns(X, response, omega)
-        return GatheredColumns(X, T, omega)
 
-    def _is_large(self, X: Matrix, r: int) -> bool:
-        """Return whether the response is too large to be whole in one process.
-
-        The rule uses the shape alone, so that the answer does not depend on the memory limit.
-        """
-        n, d = X.shape
-        has_room = 8 * d * r <= SUMS_BYTES // 2
-        return self._in_tiles and bool(X.row_tiles) and has_room and 8 * n * r > LARGE_RESPONSE
+    # --- the problem ---
 
     def _gamma(self, data: Columns, y: Any) -> float:
         """Return γ, which is given in units of the samples' mean squared distance to their mean."""
@@ -343,73 +315,6 @@ class SparGE(Selector):
         objective = elimination.objectives[problem.m]
         gap = (objective - state.lower) / objective
         result.stats.update(objective=objective, objective_gap=gap)
-
-    # --- the response ---
-
-    def _factored_response(self, X: Matrix, y: Any) -> tuple[Matrix, FactoredResponse] | None:
-        """Return the samples that take part, and T of large lda and cca as factors, else None."""
-        if self.embedding == "lda":
-            classes, codes = at_least_two(y)
-            n, c = int(y.is_labeled.sum()), len(classes)
-            if not self._is_large(X, c - 1):
-                return None
-            C, codes = responses.lda_factor(codes[y.is_labeled], c), codes[y.is_labeled]
-            Y = sp.csr_array((np.ones(n), codes, np.arange(n + 1)), shape=(n, c))
-            norm2 = float(np.bincount(codes, minlength=c) @ row_norms(C) ** 2)
-            labeled_X = X if n == X.shape[0] else X.take_rows(y.is_labeled)
-            return labeled_X, FactoredResponse(Y, C, np.zeros(c - 1), norm2)
-        if self.embedding == "cca" and sp.issparse(y) and self._is_large(X, y.shape[1]):
-            C, shift = responses.cca_factor(y)
-            return X, FactoredResponse(y, C, shift, float(C.shape[1]))
-        return None
-
-    def _response(self, X: Matrix, y: Any) -> tuple[Matrix, FloatArray, FloatArray | None]:
-        """Return the samples that take part, T, and the weights ω of their residuals.
-
-        None in place of the weights means that all are one.
-        """
-        if self.embedding == "lda":
-            classes, codes = at_least_two(y)
-            labeled_X = X if y.is_labeled.all() else X.take_rows(y.is_labeled)
-            return labeled_X, responses.lda(codes[y.is_labeled], len(classes)), None
-        if self.embedding == "cca":
-            return X, responses.cca(y.toarray() if sp.issparse(y) else y), None
-        if self.embedding == "hsl" and y is not None:
-            return X, responses.hsl_labels(y), None
-        if self.embedding == "pca":
-            return X, responses.pca(X, self._n_components(X), tol=self.tol / 4), None
-        if self.embedding == "hsl":
-            hypergraph = neighbor_hyperedges(knn(X, self.n_neighbors, metric=self.metric))
-            return X, responses.hsl_neighbors(hypergraph, self._n_components(X)), None
-        A = sample_affinity(X, self.graph, self.n_neighbors, self.metric)
-        degree = np.asarray(A.sum(axis=1)).ravel()
-        if self.embedding == "lpp":
-            T = responses.lpp(A, self._n_components(X))
-            return X, T, np.sqrt(degree) if self.weighting == "degree" else None
-        classes, codes = at_least_two(y)
-        r = self.n_components or len(classes) - 1
-        T = responses.sda(A, codes, len(classes), r, self.beta)
-        return X, T, np.sqrt(1 + self.beta * degree) if self.weighting == "degree" else None
-
-    def _n_components(self, X: Matrix) -> int:
-        """Return r of an embedding without classes: 10, or as many as X allows."""
-        return self.n_components or max(1, min(10, X.shape[0] - 2, X.shape[1]))
-
-    def _check_y(self, y: Any, is_coded: bool = False) -> Any:
-        """Return `Labels`, or the target matrix Y (n × q) of cca and hsl.
-
-        Y holds real targets and indicators as they are, and class labels one-hot.
-        """
-        if self.embedding not in ("cca", "hsl"):
-            return super()._check_y(y, is_coded)
-        if sp.issparse(y) and self.embedding == "cca":
-            return sp.csr_array(y, dtype=np.float64)
-        y = y.toarray() if sp.issparse(y) else np.asarray(y)
-        y = y if y.ndim == 2 and y.shape[1] > 1 else y.ravel()
-        if y.ndim == 2 or (np.issubdtype(y.dtype, np.floating) and np.any(y != np.round(y))):
-            return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-        classes, codes = at_least_two(labels_of(y, minus_one_is_unlabeled=is_coded))
-        return responses.one_hot(codes, len(classes))
 
 
 def total_variance(X: Matrix) -> float:

@@ -40,6 +40,11 @@ class SparGECV(SparGE):
         real or multi-label targets, "hsl" for the hypergraph of the labels (of the neighborhoods
         where y is None), "sda" for the classes and the kNN graph together, "lpp" for the kNN graph,
         and "pca" for the variance. "lpp" and "pca" ignore y.
+    class_weight : "balanced", None or dict, default="balanced"
+        Weights of the classes for "lda". "balanced" gives every class the same weight whatever its
+        size, as [1]_ does. None gives every sample the same weight. A dict gives each class its
+        weight by its label, or by its number where X is a `Matrix`. A class that is not in the
+        dict has weight 1.
     n_features_to_select : int, float or None, default=None
         The number m of features in each set and in the support. A float in (0, 1] is a share of the
         features, and None keeps half of them.
@@ -156,6 +161,7 @@ class SparGECV(SparGE):
         self,
         *,
         embedding: str = "lda",
+        class_weight: Any = "balanced",
         n_features_to_select: int | float | None = None,
         gammas: Sequence[float] = (0.25, 0.5, 1.0, 2.0, 4.0),
         cv: Any = 3,
@@ -171,6 +177,7 @@ class SparGECV(SparGE):
         max_iter: int = 50,
     ) -> None:
         self.embedding = embedding
+        self.class_weight = class_weight
         self.n_features_to_select = n_features_to_select
         self.gammas = gammas
         self.cv = cv

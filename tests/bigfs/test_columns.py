@@ -12,7 +12,7 @@ from bigfs.cutting_plane import columns
 from bigfs.cutting_plane.columns import GatheredColumns, sparse_gram
 from bigfs.cutting_plane.tiled_columns import FactoredResponse, TiledColumns
 from bigfs.embedding.responses import lda, lda_factor, one_hot
-from bigfs.selectors import sparge
+from bigfs.selectors import graph_embedding
 
 
 @pytest.mark.parametrize("density", [0.01, 0.2, 1.0])
@@ -93,17 +93,28 @@ def test_tiled_columns_are_those_in_memory(text, rng, weights, is_factored):
         assert tiled_residual.norm2 == pytest.approx(residual.norm2)
 
 
-@pytest.mark.parametrize("embedding", ["lda", "cca", "lpp", "sda"])
-def test_a_response_in_tiles_gives_the_same_features(text, embedding, monkeypatch):
+@pytest.mark.parametrize(
+    ("embedding", "class_weight"),
+    [
+        ("lda", "balanced"),
+        ("lda", None),
+        ("cca", "balanced"),
+        ("lpp", "balanced"),
+        ("sda", "balanced"),
+    ],
+)
+def test_a_response_in_tiles_gives_the_same_features(text, embedding, class_weight, monkeypatch):
     X, y = text
     if embedding == "sda":
         y = np.where(np.arange(len(y)) % 3 == 0, y, -1)
     if embedding == "cca":
         y = sp.csr_array(one_hot(y, 4) + (np.arange(480).reshape(-1, 4) % 7 == 0))
     matrix = Matrix.from_array(X, tile_rows=17)
-    selector = SparGE(embedding=embedding, n_features_to_select=9, tol=1e-6)
+    selector = SparGE(
+        embedding=embedding, class_weight=class_weight, n_features_to_select=9, tol=1e-6
+    )
     whole = clone(selector).fit(matrix, y)
-    monkeypatch.setattr(sparge, "LARGE_RESPONSE", 0)
+    monkeypatch.setattr(graph_embedding, "LARGE_RESPONSE", 0)
     gathers = []
     monkeypatch.setattr(
         TiledColumns, "add", lambda self, f, add=TiledColumns.add: (gathers.append(f), add(self, f))

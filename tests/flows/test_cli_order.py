@@ -82,7 +82,7 @@ def test_bad_parameters_are_refused_before_any_work(
 def test_a_good_value_of_a_named_parameter_is_not_refused():
     from flows.selection import require_parameters
 
-    require_parameters("sparge-lda", 3, {"embedding": "lda", "gamma": 0.5})
+    require_parameters("sparge-lda", 3, {"embedding": "lda", "gamma": 0.5, "class_weight": None})
     require_parameters("jgsc", 3, {"n_features_to_select": 5})  # counts atoms there
     with pytest.raises(ValueError, match="the number of features must be at least 1; got 0"):
         require_parameters("anova", 0, {})

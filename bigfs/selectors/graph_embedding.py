@@ -1,0 +1,153 @@
+"""The regression of SparGE: the samples, and the embedding of them that the features explain."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import compute_class_weight
+
+from bigfs.cutting_plane.columns import Columns, GatheredColumns
+from bigfs.cutting_plane.tiled_columns import SUMS_BYTES, FactoredResponse, TiledColumns
+from bigfs.embedding import responses
+from bigfs.graph import knn
+from bigfs.graph.hypergraph import neighbor_hyperedges
+from bigfs.linalg.prox import row_norms
+from bigfs.matrix import Matrix
+from bigfs.selectors.base import MatrixInput, at_least_two, labels_of
+from bigfs.selectors.sample_graph import sample_affinity
+from bigfs.types import AnyArray, FloatArray, IntArray
+
+LARGE_RESPONSE = 32 << 20  # bytes of T from which it is made tile by tile
+
+
+class GraphEmbedding(MatrixInput):
+    """Makes the regression of a graph embedding from its parameters."""
+
+    embedding: str
+    class_weight: Any
+    n_components: int | None
+    n_neighbors: int
+    metric: Literal["cosine", "euclidean"]
+    graph: Any
+    weighting: str
+    beta: float
+    tol: float
+
+    _in_tiles = True  # a large response is made tile by tile
+
+    @property
+    def _supervised(self) -> bool:  # type: ignore[override]  # elsewhere a constant of the class
+        return self.embedding in ("lda", "cca", "sda")
+
+    @property
+    def _semi_supervised(self) -> bool:  # type: ignore[override]
+        return self.embedding == "sda"
+
+    @property
+    def _ignores_y(self) -> bool:  # type: ignore[override]
+        return self.embedding in ("lpp", "pca")
+
+    def _data(self, X: Matrix, y: Any) -> Columns:
+        """Return the data of the regression, without any column yet."""
+        if (factored := self._factored_response(X, y)) is not None:
+            return TiledColumns(*factored)
+        X, T, omega = self._response(X, y)
+        if not T.any():
+            raise ValueError(
+                f"the embedding {self.embedding!r} is empty, because nothing "
+                f"separates the samples: check X and y"
+            )
+        if self._is_large(X, T.shape[1]):
+            response = FactoredResponse(T, None, np.zeros(T.shape[1]), float(np.vdot(T, T)))
+            return TiledColumns(X, response, omega)
+        return GatheredColumns(X, T, omega)
+
+    def _is_large(self, X: Matrix, r: int) -> bool:
+        """Return whether the response is too large to be whole in one process.
+
+        The rule uses the shape alone, so that the answer does not depend on the memory limit.
+        """
+        n, d = X.shape
+        has_room = 8 * d * r <= SUMS_BYTES // 2
+        return self._in_tiles and bool(X.row_tiles) and has_room and 8 * n * r > LARGE_RESPONSE
+
+    def _factored_response(self, X: Matrix, y: Any) -> tuple[Matrix, FactoredResponse] | None:
+        """Return the samples that take part, and T of large lda and cca as factors, else None."""
+        if self.embedding == "lda":
+            classes, codes = at_least_two(y)
+            n, c = int(y.is_labeled.sum()), len(classes)
+            if not self._is_large(X, c - 1):
+                return None
+            codes = codes[y.is_labeled]
+            C = responses.lda_factor(codes, c, self._class_weights(classes, codes))
+            Y = sp.csr_array((np.ones(n), codes, np.arange(n + 1)), shape=(n, c))
+            norm2 = float(np.bincount(codes, minlength=c) @ row_norms(C) ** 2)
+            labeled_X = X if n == X.shape[0] else X.take_rows(y.is_labeled)
+            return labeled_X, FactoredResponse(Y, C, np.zeros(c - 1), norm2)
+        if self.embedding == "cca" and sp.issparse(y) and self._is_large(X, y.shape[1]):
+            C, shift = responses.cca_factor(y)
+            return X, FactoredResponse(y, C, shift, float(C.shape[1]))
+        return None
+
+    def _response(self, X: Matrix, y: Any) -> tuple[Matrix, FloatArray, FloatArray | None]:
+        """Return the samples that take part, T, and the weights ω of their residuals.
+
+        None in place of the weights means that all are one.
+        """
+        if self.embedding == "lda":
+            classes, codes = at_least_two(y)
+            labeled_X = X if y.is_labeled.all() else X.take_rows(y.is_labeled)
+            codes = codes[y.is_labeled]
+            weights = self._class_weights(classes, codes)
+            return labeled_X, responses.lda(codes, len(classes), weights), None
+        if self.embedding == "cca":
+            return X, responses.cca(y.toarray() if sp.issparse(y) else y), None
+        if self.embedding == "hsl" and y is not None:
+            return X, responses.hsl_labels(y), None
+        if self.embedding == "pca":
+            return X, responses.pca(X, self._n_components(X), tol=self.tol / 4), None
+        if self.embedding == "hsl":
+            hypergraph = neighbor_hyperedges(knn(X, self.n_neighbors, metric=self.metric))
+            return X, responses.hsl_neighbors(hypergraph, self._n_components(X)), None
+        A = sample_affinity(X, self.graph, self.n_neighbors, self.metric)
+        degree = np.asarray(A.sum(axis=1)).ravel()
+        if self.embedding == "lpp":
+            T = responses.lpp(A, self._n_components(X))
+            return X, T, np.sqrt(degree) if self.weighting == "degree" else None
+        classes, codes = at_least_two(y)
+        r = self.n_components or len(classes) - 1
+        T = responses.sda(A, codes, len(classes), r, self.beta)
+        return X, T, np.sqrt(1 + self.beta * degree) if self.weighting == "degree" else None
+
+    def _class_weights(self, classes: AnyArray, codes: IntArray) -> FloatArray | None:
+        """Return the weight of each class, or None if the classes weigh the same."""
+        if self.class_weight == "balanced":
+            return None
+        weights: FloatArray = compute_class_weight(
+            self.class_weight, classes=classes, y=classes[codes]
+        )
+        if not (weights > 0).all() or not np.isfinite(weights).all():
+            raise ValueError(f"class_weight must hold positive numbers; got {self.class_weight}")
+        return weights
+
+    def _n_components(self, X: Matrix) -> int:
+        """Return r of an embedding without classes: 10, or as many as X allows."""
+        return self.n_components or max(1, min(10, X.shape[0] - 2, X.shape[1]))
+
+    def _check_y(self, y: Any, is_coded: bool = False) -> Any:
+        """Return `Labels`, or the target matrix Y (n × q) of cca and hsl.
+
+        Y holds real targets and indicators as they are, and class labels one-hot.
+        """
+        if self.embedding not in ("cca", "hsl"):
+            return super()._check_y(y, is_coded)
+        if sp.issparse(y) and self.embedding == "cca":
+            return sp.csr_array(y, dtype=np.float64)
+        y = y.toarray() if sp.issparse(y) else np.asarray(y)
+        y = y if y.ndim == 2 and y.shape[1] > 1 else y.ravel()
+        if y.ndim == 2 or (np.issubdtype(y.dtype, np.floating) and np.any(y != np.round(y))):
+            return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        classes, codes = at_least_two(labels_of(y, minus_one_is_unlabeled=is_coded))
+        return responses.one_hot(codes, len(classes))

@@ -1,0 +1,90 @@
+"""SparGE for classification: the weights of the classes."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.utils import compute_class_weight
+
+from bigfs import Matrix, SparGE, SparGECV
+from bigfs.embedding.responses import lda, one_hot
+
+WEIGHTS = ["balanced", None, {0: 3.0, 2: 0.5}]
+
+
+@pytest.fixture
+def uneven(text):
+    """The four classes of `text`, thinned to 30, 30, 12 and 4 samples."""
+    X, y = text
+    kept = np.sort(
+        np.concatenate([np.flatnonzero(y == c)[:n] for c, n in enumerate((30, 30, 12, 4))])
+    )
+    return X[kept], y[kept]
+
+
+@pytest.mark.parametrize("class_weight", WEIGHTS)
+def test_the_response_weighs_the_centered_indicators(uneven, class_weight):
+    _, y = uneven
+    v = compute_class_weight(class_weight, classes=np.arange(4), y=y)
+    T = lda(y, 4, v)
+    assert T.shape == (76, 3)
+    Y = one_hot(y, 4)
+    Yc = Y - Y.mean(axis=0)
+    np.testing.assert_allclose(T @ T.T, Yc @ np.diag(v) @ Yc.T, atol=1e-12)
+    if class_weight == "balanced":  # the response without weights, scaled
+        balanced = lda(y, 4)
+        np.testing.assert_allclose(T @ T.T, 76 / 4 * balanced @ balanced.T, atol=1e-12)
+
+
+@pytest.mark.parametrize("class_weight", WEIGHTS)
+def test_the_objective_is_that_of_a_dense_ridge_on_weighted_indicators(uneven, class_weight):
+    X, y = uneven
+    selector = SparGE(n_features_to_select=9, class_weight=class_weight).fit(X, y)
+    v = compute_class_weight(class_weight, classes=np.arange(4), y=y)
+    scale = 4 / 76 if class_weight == "balanced" else 1.0
+    Y, Z = one_hot(y, 4), X.toarray()[:, selector.selected_]
+    T, Z = np.sqrt(scale * v) * (Y - Y.mean(axis=0)), Z - Z.mean(axis=0)
+    gamma = selector.result_.stats["gamma"]
+    W = np.linalg.solve(Z.T @ Z + gamma * np.eye(9), Z.T @ T)
+    value = 0.5 * np.sum((T - Z @ W) ** 2) + gamma / 2 * np.sum(W**2)
+    assert selector.result_.stats["objective"] == pytest.approx(value, rel=1e-8)
+    assert selector.result_.history[-1]["lower"] <= value
+
+
+def test_weights_change_the_choice_and_labels_name_the_classes(uneven):
+    X, y = uneven
+    names = np.array(["a", "b", "c", "d"])[y]
+    chosen = {}
+    for key, class_weight in (("balanced", "balanced"), ("none", None), ("d", {"d": 100.0})):
+        selector = SparGE(n_features_to_select=6, class_weight=class_weight).fit(X, names)
+        chosen[key] = set(selector.selected_.tolist())
+        numbers = {3: 100.0} if key == "d" else class_weight
+        for given in (X.toarray(), Matrix.from_array(X, tile_rows=17, tile_columns=11)):
+            same = clone(selector).set_params(class_weight=numbers).fit(given, y)
+            np.testing.assert_array_equal(same.selected_, selector.selected_)
+    assert chosen["balanced"] != chosen["none"]
+    # of the features 3k, 3k + 1, 3k + 2 that stand for class k
+    assert len(chosen["d"] & {9, 10, 11}) > len(chosen["none"] & {9, 10, 11})
+
+
+def test_paths_and_folds_take_the_weights(uneven):
+    X, y = uneven
+    one = SparGE(n_features_to_select=6, class_weight=None).fit(X, y)
+    path = SparGE(class_weight=None).fit_path(X, y, [3, 6])
+    np.testing.assert_array_equal(path[6].scores_, one.scores_)
+    folds = SparGECV(n_features_to_select=6, class_weight=None, gammas=[1.0], cv=2).fit(X, y)
+    np.testing.assert_array_equal(folds.scores_, one.scores_)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"class_weight": {9: 1.0}}, "not in class_weight"),
+        ({"class_weight": {0: -1.0}}, "class_weight must hold positive numbers"),
+        ({"class_weight": "even"}, "class_weight"),
+        ({"class_weight": None, "embedding": "pca"}, "class_weight=None needs embedding='lda'"),
+    ],
+)
+def test_weights_that_make_no_sense_are_refused(text, parameters, message):
+    X, y = text
+    with pytest.raises(ValueError, match=message):
+        SparGE(**parameters).fit(X, y)
