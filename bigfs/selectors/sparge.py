@@ -25,9 +25,15 @@ from bigfs.graph import Neighbors
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.result import Result
-from bigfs.selectors.base import N_FEATURES, Cost, Selector
+from bigfs.selectors.base import N_FEATURES, Cost, Labels, Selector
 from bigfs.selectors.graph_embedding import GraphEmbedding
+from bigfs.selectors.svm import eliminate_by_svm, elimination_sizes
+from bigfs.types import IntArray
 
+RANKINGS = ("elimination", "weights")  # of any embedding
+SVM_CANDIDATES = 4  # times m: the size of the sets, and what the SVM starts from
+SVM_STEP = 0.1  # share of the features that a round of the SVM removes
+SVM_TOL, SVM_MAX_ITER = 1e-6, 100  # of the machines of a round
 TIE_BREAK = 1e-12  # by which equal costs of elimination are set apart, relative and per rank
 
 
@@ -73,10 +79,12 @@ class SparGE(GraphEmbedding, Selector):
         eigenproblems do. "uniform" did as well or better on COIL20.
     beta : float, default=1.0
         Weight of the graph against the classes, for "sda".
-    ranking : {"elimination", "weights"}, default="elimination"
+    ranking : {"elimination", "weights", "svm"}, default="elimination"
         How the union of the sets becomes exactly m features. "elimination" removes the feature of
         least exact cost to the objective, one by one. "weights" takes the largest row norms of the
-        relaxation, as [1]_ does, which counts twice what two features share.
+        relaxation, as [1]_ does, which counts twice what two features share. "svm", for "lda",
+        makes sets of 4m features, eliminates to 4m, and then removes a tenth of them per round by
+        their weights in a linear SVM with C = 1/2γ, as `SVMRFE` does on all features.
     solver : {"auto", "newton", "simplex", "apg"}, default="auto"
         Solver of the restricted master. "apg" is the one of [1]_. All give the same answer to
         within the tolerance.
@@ -88,9 +96,10 @@ class SparGE(GraphEmbedding, Selector):
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
-        What the objective lost when the feature was removed (`ranking="elimination"`), or the norm
-        of its row in `coef_` (`ranking="weights"`). Zero outside the union of the sets. With
-        "elimination" the best k < m features are the choice of k, because the sets are nested.
+        What the objective lost when the feature was removed (`ranking="elimination"`), the norm of
+        its row in `coef_` ("weights"), or the share of the SVM's features that it is better than or
+        equal to ("svm"). Zero outside the union of the sets. With "elimination" and "svm" the best
+        k < m features are the choice of k, because the sets are nested.
     selected_ : ndarray of shape (n_selected,)
         Indices of the chosen features, best first. Equal scores are ordered by index.
     support_ : ndarray of shape (n_features,)
@@ -160,7 +169,7 @@ class SparGE(GraphEmbedding, Selector):
         "graph": [HasMethods("tocsr"), Neighbors, None],
         "weighting": [StrOptions({"uniform", "degree"})],
         "beta": [Interval(Real, 0, None, closed="neither")],
-        "ranking": [StrOptions({"elimination", "weights"})],
+        "ranking": [StrOptions({"elimination", "weights", "svm"})],
         "solver": [StrOptions({"auto", "newton", "simplex", "apg"})],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -208,11 +217,11 @@ class SparGE(GraphEmbedding, Selector):
         # BLAS rounds by its number of threads; the answer must not
         with threadpool_limits(1, user_api="blas"):
             data = self._data(X, y)
-            problem = Relaxation(data, self._count(X.shape[1]), self._gamma(data, y))
+            problem = self._problem(data, y)
             result = cutting_plane(
                 problem, solver=self.solver, tol=self.tol, max_iter=self.max_iter
             )
-            self._select(problem, result)
+            self._select(problem, result, y)
 
     def fit_path(self, X: Any, y: Any, sizes: Sequence[int]) -> dict[int, Self]:
         """Fit several numbers of features in one run.
@@ -255,10 +264,7 @@ class SparGE(GraphEmbedding, Selector):
         with threadpool_limits(1, user_api="blas"):
             path = {m: template._with_n_features(m) for m in sizes}
             data = template._data(matrix, y)
-            problems = [
-                Relaxation(data, path[m]._count(matrix.shape[1]), path[m]._gamma(data, y))
-                for m in sizes
-            ]
+            problems = [path[m]._problem(data, y) for m in sizes]
             results = solve_jointly(
                 problems,
                 solver=self.solver,
@@ -267,7 +273,7 @@ class SparGE(GraphEmbedding, Selector):
                 name="SparGE path",
             )
             for m, problem, result in zip(sizes, problems, results, strict=True):
-                path[m]._select(problem, result)
+                path[m]._select(problem, result, y)
                 path[m]._choose()
         return path
 
@@ -279,19 +285,28 @@ class SparGE(GraphEmbedding, Selector):
 
     def _validate_params(self) -> None:
         super()._validate_params()
-        if self.embedding != "lda" and self.class_weight != "balanced":
-            raise ValueError(
-                f"class_weight={self.class_weight!r} needs embedding='lda'; got "
-                f"embedding={self.embedding!r}"
-            )
+        for name, default in (("class_weight", ("balanced",)), ("ranking", RANKINGS)):
+            value = getattr(self, name)
+            if self.embedding != "lda" and value not in default:
+                raise ValueError(
+                    f"{name}={value!r} needs embedding='lda'; got embedding={self.embedding!r}"
+                )
 
     # --- the problem ---
+
+    def _problem(self, data: Columns, y: Any) -> Relaxation:
+        """Return the relaxation, whose sets have m features, or as many as the SVM starts from."""
+        return Relaxation(data, self._set_size(data.X.shape[1]), self._gamma(data, y))
+
+    def _set_size(self, d: int) -> int:
+        m = self._count(d)
+        return min(SVM_CANDIDATES * m, d) if self.ranking == "svm" else m
 
     def _gamma(self, data: Columns, y: Any) -> float:
         """Return γ, which is given in units of the samples' mean squared distance to their mean."""
         return self.gamma * total_variance(data.X)
 
-    def _select(self, problem: Relaxation, result: Result[CuttingPlaneState]) -> None:
+    def _select(self, problem: Relaxation, result: Result[CuttingPlaneState], y: Any) -> None:
         """Score the features by a nested order, from the weighted union of the relaxation."""
         state = result.value
         self.sets_, self.eta_ = state.sets, state.eta
@@ -308,6 +323,9 @@ class SparGE(GraphEmbedding, Selector):
             self.scores_[state.features] = row_norms(state.W)
             return
         features, elimination = problem.eliminate_to_m(state)
+        if self.ranking == "svm":
+            self._rank_by_svm(problem, features[elimination.order[: problem.m]], y)
+            return
         # A feature may have cost more than one removed after it, but must not score more.
         ranks = np.arange(len(elimination.costs))
         scores = np.minimum.accumulate(elimination.costs) * (1 - TIE_BREAK * ranks)
@@ -315,6 +333,22 @@ class SparGE(GraphEmbedding, Selector):
         objective = elimination.objectives[problem.m]
         gap = (objective - state.lower) / objective
         result.stats.update(objective=objective, objective_gap=gap)
+
+    def _rank_by_svm(self, problem: Relaxation, candidates: IntArray, y: Labels) -> None:
+        """Score the candidates by recursive elimination with linear SVMs on their columns alone."""
+        k, m = len(candidates), self._count(problem.data.X.shape[1])
+        result = eliminate_by_svm(
+            problem.data.X,
+            y.codes[y.is_labeled],
+            len(y.classes),
+            np.sort(candidates),
+            elimination_sizes(k, m, SVM_STEP),
+            svm={"C": 1 / (2 * problem.gamma), "tol": SVM_TOL, "max_iter": SVM_MAX_ITER},
+            name=f"{type(self).__name__} machines of {m}",
+        )
+        order = np.append(result.value.removed, result.value.kept)
+        self.scores_[order] = np.arange(1, k + 1) / k
+        self.result_.stats.update(passes=problem.data.passes)
 
 
 def total_variance(X: Matrix) -> float:

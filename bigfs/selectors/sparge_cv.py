@@ -70,10 +70,12 @@ class SparGECV(SparGE):
         eigenproblems do. "uniform" did as well or better on COIL20.
     beta : float, default=1.0
         Weight of the graph against the classes, for "sda".
-    ranking : {"elimination", "weights"}, default="elimination"
+    ranking : {"elimination", "weights", "svm"}, default="elimination"
         How the union of the sets becomes exactly m features. "elimination" removes the feature of
         least exact cost to the objective, one by one. "weights" takes the largest row norms of the
-        relaxation, as [1]_ does, which counts twice what two features share.
+        relaxation, as [1]_ does, which counts twice what two features share. "svm", for "lda",
+        makes sets of 4m features, eliminates to 4m, and then removes a tenth of them per round by
+        their weights in a linear SVM with C = 1/2γ, as `SVMRFE` does on all features.
     solver : {"auto", "newton", "simplex", "apg"}, default="auto"
         Solver of the restricted master. "apg" is the one of [1]_. All give the same answer to
         within the tolerance.
@@ -90,9 +92,10 @@ class SparGECV(SparGE):
     losses_ : ndarray of shape (n_gammas, n_folds)
         Share of the held-out embedding that the chosen features leave unexplained.
     scores_ : ndarray of shape (n_features,)
-        What the objective lost when the feature was removed (`ranking="elimination"`), or the norm
-        of its row in `coef_` (`ranking="weights"`). Zero outside the union of the sets. With
-        "elimination" the best k < m features are the choice of k, because the sets are nested.
+        What the objective lost when the feature was removed (`ranking="elimination"`), the norm of
+        its row in `coef_` ("weights"), or the share of the SVM's features that it is better than or
+        equal to ("svm"). Zero outside the union of the sets. With "elimination" and "svm" the best
+        k < m features are the choice of k, because the sets are nested.
     selected_ : ndarray of shape (n_selected,)
         Indices of the chosen features, best first. Equal scores are ordered by index.
     support_ : ndarray of shape (n_features,)
@@ -202,7 +205,7 @@ class SparGECV(SparGE):
 
     def _gamma(self, data: Columns, y: Any) -> float:
         assert isinstance(data, GatheredColumns)
-        m = self._count(data.X.shape[1])
+        m = self._set_size(data.X.shape[1])
         gammas = np.asarray(self.gammas, dtype=np.float64).ravel()
         unit = total_variance(data.X)
         folds = [_training_data(data, train) for train, _ in self._folds(data.T, y)]

@@ -18,7 +18,7 @@ from bigfs.linalg.active_columns import ActiveColumns
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.svm import fit_svm
 from bigfs.matrix import Matrix
-from bigfs.result import Record, iterate
+from bigfs.result import Record, Result, iterate
 from bigfs.selectors.base import Cost, Selector, at_least_two
 from bigfs.types import FloatArray, IntArray
 
@@ -161,11 +161,10 @@ class RFEProblem:
         self.d = X.shape[1]
         self.columns = ActiveColumns(X)
 
-    def start(self) -> RFEState:
-        """Train on all features."""
-        every = np.arange(self.d)
+    def start(self, features: IntArray) -> RFEState:
+        """Train on the features that the elimination starts from, in increasing order."""
         r = 1 if self.n_classes == 2 else self.n_classes
-        return self.train(every, every[:0], np.zeros((self.d, r)), np.zeros(r))
+        return self.train(features, features[:0], np.zeros((len(features), r)), np.zeros(r))
 
     def step(self, state: RFEState) -> RFEState:
         """Remove the features of least weight and train on the others."""
@@ -309,22 +308,14 @@ class SVMRFE(Selector):
         self.classes_, codes = at_least_two(y)
         X, codes = labeled_part(X, codes)
         before, d = X.passes, X.shape[1]
-        name = type(self).__name__
-        svm = {"C": self.C, "tol": self.tol, "max_iter": self.max_iter}
-        sizes = elimination_sizes(d, self._count(d), self.step)
-        problem = RFEProblem(
-            X, codes, len(self.classes_), sizes, {**svm, "name": f"{name}, first machines"}
-        )
-        start = problem.start()  # a loop of its own, with checkpoints
-        problem.svm["name"] = name
-        self.result_ = iterate(
-            problem.step,
-            start,
-            measure=measure,
-            stop="features",
-            tol=sizes[-1],
-            max_iter=len(sizes),
-            name=name,
+        self.result_ = eliminate_by_svm(
+            X,
+            codes,
+            len(self.classes_),
+            np.arange(d),
+            elimination_sizes(d, self._count(d), self.step),
+            svm={"C": self.C, "tol": self.tol, "max_iter": self.max_iter},
+            name=type(self).__name__,
         )
         state = self.result_.value
         self.n_iter_ = len(self.result_.history)
@@ -333,6 +324,54 @@ class SVMRFE(Selector):
         self.ranking_[order] = np.arange(d, 0, -1)
         self.scores_ = (d + 1 - self.ranking_) / d
         self.result_.stats["passes"] = X.passes - before
+
+
+def eliminate_by_svm(
+    X: Matrix,
+    codes: IntArray,
+    n_classes: int,
+    features: IntArray,
+    sizes: list[int],
+    *,
+    svm: dict[str, Any],
+    name: str,
+) -> Result[RFEState]:
+    """Remove features round after round, from those given to the last of `sizes`.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The samples.
+    codes : ndarray of shape (n,)
+        Class numbers.
+    n_classes : int
+        Number of classes.
+    features : ndarray of int
+        The features to start from, increasing.
+    sizes : list of int
+        The numbers of features that are left, from all of `features` to the last.
+    svm : dict
+        The C, tol and max_iter of the machines.
+    name : str
+        Name of the run.
+
+    Returns
+    -------
+    Result of RFEState
+        The last round.
+    """
+    problem = RFEProblem(X, codes, n_classes, sizes, {**svm, "name": f"{name}, first machines"})
+    start = problem.start(features)  # a loop of its own, with checkpoints
+    problem.svm["name"] = name
+    return iterate(
+        problem.step,
+        start,
+        measure=measure,
+        stop="features",
+        tol=sizes[-1],
+        max_iter=len(sizes),
+        name=name,
+    )
 
 
 def elimination_sizes(d: int, m: int, step: int | float) -> list[int]:

@@ -1,8 +1,9 @@
-"""SparGE for classification: the weights of the classes."""
+"""SparGE for classification: the weights of the classes, and the ranking by an SVM."""
 
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.svm import LinearSVC
 from sklearn.utils import compute_class_weight
 
 from bigfs import Matrix, SparGE, SparGECV
@@ -75,12 +76,50 @@ def test_paths_and_folds_take_the_weights(uneven):
     np.testing.assert_array_equal(folds.scores_, one.scores_)
 
 
+def rfe(X, y, features, m, C):
+    """Guyon's elimination with scikit-learn's machines: a tenth per round, exactly m on the way."""
+    kept, removed = np.sort(features), []
+    while len(kept) > 1:
+        machine = LinearSVC(C=C, tol=1e-8, max_iter=100_000).fit(X[:, kept], y)
+        least = np.argsort(np.sum(machine.coef_**2, axis=0), kind="stable")
+        size = len(kept) - max(int(0.1 * len(kept)), 1)
+        out = least[: len(kept) - max(size, m if len(kept) > m else 1)]
+        removed += kept[out].tolist()
+        kept = np.delete(kept, out)
+    return [*kept.tolist(), *removed[::-1]]
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_ranking_by_svm_is_recursive_elimination_from_four_times_as_many(text, classes):
+    X, y = text
+    X, y = X[y < classes], y[y < classes]
+    wide = SparGE(n_features_to_select=20, gamma=0.5).fit(X, y)
+    selector = SparGE(n_features_to_select=5, gamma=0.5, ranking="svm").fit(X, y)
+    assert selector.result_.history == wide.result_.history
+    expected = rfe(X.toarray(), y, wide.selected_, 5, 1 / (2 * wide.result_.stats["gamma"]))
+    best_first = np.argsort(-selector.scores_)[:20]
+    np.testing.assert_array_equal(best_first, expected)
+    np.testing.assert_array_equal(selector.selected_, best_first[:5])
+    path = SparGE(gamma=0.5, ranking="svm").fit_path(X, y, [2, 5])
+    np.testing.assert_array_equal(path[5].scores_, selector.scores_)
+    tiled = Matrix.from_array(X, tile_rows=17, tile_columns=11)
+    np.testing.assert_array_equal(clone(selector).fit(tiled, y).scores_, selector.scores_)
+
+
+def test_ranking_by_svm_of_all_features_starts_from_all(text):
+    X, y = text
+    selector = SparGE(n_features_to_select=40, ranking="svm").fit(X, np.where(y == 3, -1, y))
+    assert np.all(selector.scores_ > 0)
+    assert len(selector.selected_) == 40
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
         ({"class_weight": {9: 1.0}}, "not in class_weight"),
         ({"class_weight": {0: -1.0}}, "class_weight must hold positive numbers"),
         ({"class_weight": "even"}, "class_weight"),
+        ({"ranking": "svm", "embedding": "cca"}, "ranking='svm' needs embedding='lda'"),
         ({"class_weight": None, "embedding": "pca"}, "class_weight=None needs embedding='lda'"),
     ],
 )
