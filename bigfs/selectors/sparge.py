@@ -20,7 +20,8 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from threadpoolctl import threadpool_limits
 
 from bigfs.cutting_plane.columns import ROUNDING, Columns
-from bigfs.cutting_plane.loop import CuttingPlaneState, Relaxation, cutting_plane, solve_jointly
+from bigfs.cutting_plane.loop import cutting_plane, solve_jointly
+from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
 from bigfs.graph import Neighbors
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix

@@ -20,7 +20,8 @@ from scipy.linalg import solve
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
-from bigfs.cutting_plane.loop import CuttingPlaneState, Relaxation, solve_jointly
+from bigfs.cutting_plane.loop import solve_jointly
+from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
 from bigfs.selectors.base import Cost
 from bigfs.selectors.sparge import SparGE, total_variance
 from bigfs.types import FloatArray, IntArray

@@ -52,7 +52,8 @@ from bigfs import (
     Variance,
 )
 from bigfs.cutting_plane.columns import GatheredColumns
-from bigfs.cutting_plane.loop import Relaxation, cutting_plane
+from bigfs.cutting_plane.loop import cutting_plane
+from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.embedding.kernels import gaussian_factor
 from bigfs.embedding.responses import pca
 from bigfs.graph import knn

@@ -7,16 +7,11 @@ import numpy as np
 import pytest
 
 from bigfs import Matrix, SparGE, engine
-from bigfs.cutting_plane import loop
+from bigfs.cutting_plane import relaxation
 from bigfs.cutting_plane.columns import GatheredColumns, Residual
-from bigfs.cutting_plane.loop import (
-    Relaxation,
-    add_set,
-    certify,
-    cutting_plane,
-    initial_state,
-    largest_scores,
-)
+from bigfs.cutting_plane.loop import certify, cutting_plane
+from bigfs.cutting_plane.relaxation import Relaxation
+from bigfs.cutting_plane.scores import largest_scores
 from bigfs.embedding.responses import lda, one_hot
 from bigfs.graph import affinity, knn
 from bigfs.result import NotConverged, Status, observed
@@ -76,8 +71,8 @@ def test_inner_certificate_is_the_dense_one_of_the_gathered_columns(text, weight
     if omega is not None:
         T = T - np.outer(omega, omega @ T / (omega @ omega))
     problem = Relaxation(GatheredColumns(Matrix.from_array(X), T, omega), 6, 0.5)
-    [state] = certify([problem], [initial_state(problem)])
-    state = add_set(problem, state, state.next_set, "newton", 1e-9)
+    [state] = certify([problem], [problem.start()])
+    state = problem.add_set(state, state.next_set, "newton", 1e-9)
     [state] = certify([problem], [state])
     chosen, bound = problem.inner_certificate(state)
 
@@ -101,7 +96,7 @@ def test_cuts_inside_save_passes_and_end_at_the_same_optimum(text, monkeypatch):
         return cutting_plane(problem, solver="newton", tol=tol, max_iter=100)
 
     without = fitted()
-    monkeypatch.setattr(loop, "MIN_PASS_NNZ", 0)
+    monkeypatch.setattr(relaxation, "MIN_PASS_NNZ", 0)
     with_cuts = fitted()
     assert with_cuts.converged
     assert without.converged
@@ -178,7 +173,7 @@ def test_weighted_samples_equal_a_dense_weighted_problem(text):
     data = GatheredColumns(Matrix.from_array(X), T, omega)
     problem = Relaxation(data, 5, 0.5)
     residual = Residual(data.center(T), 0.0, 0.0)
-    [(index, s)] = largest_scores([problem], [initial_state(problem)], [residual])
+    [(index, s)] = largest_scores([problem], [problem.start()], [residual])
     np.testing.assert_allclose(
         s, np.sort(np.sum((weighted.T @ T) ** 2, axis=1))[::-1][:5], rtol=1e-9
     )

@@ -14,7 +14,8 @@ from sklearn.model_selection import StratifiedKFold
 import storage
 from bigfs import Matrix, SparGE, SparGECV, engine
 from bigfs.cutting_plane.columns import GatheredColumns
-from bigfs.cutting_plane.loop import Relaxation, cutting_plane
+from bigfs.cutting_plane.loop import cutting_plane
+from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.embedding.responses import lda
 from bigfs.result import observed
 from bigfs.selectors.sparge_cv import _training_data

@@ -1,0 +1,178 @@
+"""The convex relaxation of choosing m features: what a cutting plane asks of it.
+
+    max_V min_p  tr(VᵀT) − ½‖V‖² − 1/(2γ) ‖diag(p) Xcᵀ V‖²,    p ∈ {0,1}^d, 1ᵀp = m
+
+`bigfs.cutting_plane.hinge` has the same for another loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bigfs.cutting_plane import master_solvers
+from bigfs.cutting_plane.columns import Columns, Residual
+from bigfs.cutting_plane.elimination import Elimination, eliminate
+from bigfs.cutting_plane.master_solvers import MasterSolution
+from bigfs.cutting_plane.restricted_master import Factor, RestrictedMaster
+from bigfs.linalg.prox import row_norms
+from bigfs.types import FloatArray, IntArray
+
+CANDIDATES = 4  # times m: how many of the union's features, by weight, elimination starts from
+ALL_GATHERED_SHARE = 0.75  # a master whose sets hold this share takes all gathered features
+MIN_PASS_NNZ = 100_000  # a pass over fewer entries is not worth saving
+# Seconds (measured), to weigh a cut on the gathered columns against a pass: per u³, per u²(r + 3);
+# for a pass with its gather: in all, and per entry · (r + 4).
+FACTOR_SECONDS, PRODUCT_SECONDS = 1e-11, 1.5e-9
+PASS_SECONDS, ENTRY_SECONDS = 0.1, 2.5e-9
+
+
+class CuttingPlaneState(NamedTuple):
+    """The cutting plane after some cuts, with its certificate."""
+
+    sets: tuple[IntArray, ...]  # the feature sets pᵗ that carry weight, each best first
+    eta: FloatArray  # (κ,): their weights on the simplex
+    features: IntArray  # (u,): the features in those sets
+    W: FloatArray  # u × r: Σ_t Ωᵗ
+    next_set: IntArray  # from the last pass
+    gathered: IntArray  # the features that the passes have found
+    upper: float  # bounds of the relaxation's optimum
+    lower: float  # the best so far
+
+    @property
+    def gap(self) -> float:
+        """The relative gap between the bounds."""
+        return relative_gap(self.upper, self.lower)
+
+
+def relative_gap(upper: float, lower: float) -> float:
+    return max(upper - lower, 0.0) / upper if upper > 0 else 0.0
+
+
+class Relaxation:
+    """The convex relaxation for m features and penalty γ (unscaled).
+
+    Several relaxations may share `data`.
+    """
+
+    def __init__(self, data: Columns, m: int, gamma: float) -> None:
+        self.data, self.m, self.gamma = data, m, gamma
+        self.T_norm2 = data.T_norm2
+        self.last_factor: tuple[IntArray, Factor] | None = None  # and the features it stands for
+
+    def start(self) -> CuttingPlaneState:
+        """Return the state at V = T, without any set. The first pass gives the first one."""
+        empty = np.empty(0, dtype=np.int64)
+        W = np.empty((0, self.data.r))
+        return CuttingPlaneState((), np.empty(0), empty, W, empty, empty, self.T_norm2 / 2, 0.0)
+
+    def residual(self, state: CuttingPlaneState) -> Residual:
+        """Return the residual of the state's weights."""
+        return self.data.residual(state.W, state.features)
+
+    def add_set(
+        self, state: CuttingPlaneState, new_set: IntArray, solver: str, tol: float
+    ) -> CuttingPlaneState:
+        """Add a set, solve the master to `tol`, and drop the sets without weight."""
+        sets = (*state.sets, new_set)
+        features = self.master_features(sets, state.gathered)
+        positions = tuple(np.searchsorted(features, np.sort(s)) for s in sets)
+        eta = np.append(state.eta, 0.0 if state.sets else 1.0)
+        W = np.zeros((len(features), self.data.r))
+        W[np.searchsorted(features, state.features)] = state.W
+        solution = self.solve_master(features, positions, eta, W, solver, tol)
+        self.keep_factor(features, solution.factor)
+        kept_sets = np.flatnonzero(solution.eta > 0)
+        kept_rows = np.unique(np.concatenate([positions[t] for t in kept_sets]))
+        return state._replace(
+            sets=tuple(sets[t] for t in kept_sets),
+            eta=solution.eta[kept_sets],
+            features=features[kept_rows],
+            W=solution.W[kept_rows],
+            upper=solution.value,
+        )
+
+    def master_features(self, sets: Sequence[IntArray], gathered: IntArray) -> IntArray:
+        """Return the features that the rows of the master over `sets` stand for.
+
+        These are all gathered ones if the sets hold most of them, because G is not copied then.
+        """
+        features = np.unique(np.concatenate(sets))
+        self.data.add(features)
+        return gathered if len(features) >= ALL_GATHERED_SHARE * len(gathered) else features
+
+    def solve_master(
+        self,
+        features: IntArray,
+        sets: tuple[IntArray, ...],
+        eta: FloatArray,
+        W: FloatArray,
+        solver: str,
+        tol: float,
+    ) -> MasterSolution:
+        """Solve the master over sets of positions among `features`, from `eta` and W."""
+        G, B = self.data.gram(features)
+        master = RestrictedMaster(G, B, self.T_norm2, self.gamma, sets)
+        return master_solvers.solve(master, eta, solver, tol, self.factor_for(features), W)
+
+    def keep_factor(self, features: IntArray, factor: Factor) -> None:
+        """Keep the last factor of a master over `features`."""
+        self.last_factor = (features[factor.active], factor)
+
+    def factor_for(self, features: IntArray) -> Factor | None:
+        """Return the kept factor, for a master over `features`, if they include all of its own."""
+        if self.last_factor is None:
+            return None
+        factor_features, factor = self.last_factor
+        if not np.isin(factor_features, features).all():
+            return None
+        return factor._replace(active=np.searchsorted(features, factor_features))
+
+    def candidates(self, state: CuttingPlaneState) -> IntArray:
+        """Return the features of largest weight in the union, from which elimination starts."""
+        heaviest = np.argsort(-row_norms(state.W), kind="stable")[: CANDIDATES * self.m]
+        features = state.features[np.sort(heaviest)]
+        self.data.add(features)  # a finished run that is resumed has gathered nothing yet
+        return features
+
+    def eliminate_to_m(self, state: CuttingPlaneState) -> tuple[IntArray, Elimination]:
+        """Return the features of largest weight in the union, and their order of elimination."""
+        features = self.candidates(state)
+        G, B = self.data.gram(features)
+        return features, eliminate(G, B, self.T_norm2, self.gamma, pauses=(self.m,))
+
+    def lower_bound(self, residual: Residual, s: FloatArray) -> float:
+        """Return a²/(2b), a = tr(VᵀT), b = ‖V‖² + (Σ of the m largest s_j)/γ."""
+        b = residual.norm2 + float(s.sum()) / self.gamma
+        return residual.a**2 / (2 * b) if b > 0 else 0.0
+
+    def inner_certificate(self, state: CuttingPlaneState) -> tuple[IntArray, float]:
+        """Return the next set among the gathered features, and a bound of the relaxation on them.
+
+        It needs no pass, because XcᵀV = B − GW, a = ‖T‖² − tr(BᵀW) and ‖V‖² = a − tr(Wᵀ(B − GW)).
+        """
+        self.data.add(state.gathered)  # a resumed run has gathered nothing yet
+        G, B = self.data.gram(state.gathered)
+        positions = np.searchsorted(state.gathered, state.features)
+        W = np.zeros_like(B)
+        W[positions] = state.W
+        C = B - G @ W
+        s = row_norms(C) ** 2
+        best = np.argsort(-s, kind="stable")[: self.m]
+        residual = Residual.from_products(self.T_norm2, B[positions], C[positions], state.W)
+        return state.gathered[best], self.lower_bound(residual, s[best])
+
+    def is_cheap_inside(self, state: CuttingPlaneState) -> bool:
+        """Return whether a cut on the gathered columns takes less than twice the time of a pass.
+
+        Both are predicted from counts alone, so the answer does not depend on a clock.
+        """
+        nnz = self.data.X.nnz
+        if nnz < MIN_PASS_NNZ:
+            return False
+        u, r = len(state.gathered), self.data.r
+        cut = FACTOR_SECONDS * u**3 + PRODUCT_SECONDS * u**2 * (r + 3)
+        one_pass = PASS_SECONDS + ENTRY_SECONDS * nnz * (r + 4)
+        return cut < 2 * one_pass

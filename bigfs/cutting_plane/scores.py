@@ -1,0 +1,103 @@
+"""The scores of the features: which m of them a pass over X finds for each problem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+
+from bigfs.cutting_plane.columns import Residual
+from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
+from bigfs.cutting_plane.tiled_columns import TiledColumns
+from bigfs.types import FloatArray, IntArray
+
+
+def largest_scores(
+    problems: Sequence[Relaxation],
+    states: Sequence[CuttingPlaneState],
+    residuals: Sequence[Residual],
+) -> list[tuple[IntArray, FloatArray]]:
+    """Return, for each problem, the features of the largest s_j = ‖(XcᵀV)_j‖², and these s_j.
+
+    They come best first, m for each set that a pass gathers. One pass over X serves all problems.
+    """
+    data = problems[0].data
+    sizes = [problem.m * data.sets_per_pass for problem in problems]
+    ends = np.cumsum([problem.data.r for problem in problems])
+    if isinstance(data, TiledColumns):
+        weights, step = [(state.features, state.W) for state in states], data.weights_per_pass
+        norms2 = [
+            _group_norms2(data.residual_products(weights[k : k + step]), ends[:step])
+            for k in range(0, len(weights), step)
+        ]
+        tiles = [_largest(np.hstack(norms2), 0, sizes)]
+    else:
+        V = np.hstack([residual.V for residual in residuals if residual.V is not None])
+        if data.X.column_tiles:
+            tiles = data.X.map_columns(_largest_of_tile, V, ends, sizes, label="scores")
+        else:
+            tiles = [_largest(_group_norms2(data.X.T @ V, ends), 0, sizes)]
+    result = []
+    for k, size in enumerate(sizes):
+        features = np.concatenate([tile[k][0] for tile in tiles])
+        s = np.concatenate([tile[k][1] for tile in tiles])
+        best = np.lexsort((features, -s))[:size]
+        result.append((features[best], s[best]))
+    return result
+
+
+def _largest_of_tile(
+    block: Any, start: int, stop: int, V: FloatArray, ends: IntArray, sizes: list[int]
+) -> list[tuple[IntArray, FloatArray]]:
+    if sp.issparse(block):
+        columns = sp.csc_array(block)
+        s = np.empty((block.shape[1], len(ends)))
+        _column_scores(columns.indptr, columns.indices, columns.data, V, ends, s)
+    else:
+        s = _group_norms2(block.T @ V, ends)
+    return _largest(s, start, sizes)
+
+
+def _group_norms2(P: FloatArray, ends: IntArray) -> FloatArray:
+    """Return the squared norm, per row, of each group of columns; group k ends before ends[k]."""
+    groups = np.split(P, ends[:-1], axis=1)
+    return np.stack([np.einsum("jr,jr->j", group, group) for group in groups], axis=1)
+
+
+@njit(nogil=True, cache=True)
+def _column_scores(
+    indptr: IntArray,
+    rows: IntArray,
+    values: FloatArray,
+    V: FloatArray,
+    ends: IntArray,
+    s: FloatArray,
+) -> None:
+    """Fill s with `_group_norms2` of XᵀV, one column of X at a time: no d × r array is made."""
+    product = np.empty(V.shape[1])
+    for j in range(len(indptr) - 1):
+        product[:] = 0
+        for p in range(indptr[j], indptr[j + 1]):
+            x = np.float64(values[p])
+            for c in range(len(product)):
+                product[c] += x * V[rows[p], c]
+        c = 0
+        for k in range(len(ends)):
+            s[j, k] = 0
+            while c < ends[k]:
+                s[j, k] += product[c] ** 2
+                c += 1
+
+
+def _largest(scores: FloatArray, start: int, sizes: list[int]) -> list[tuple[IntArray, FloatArray]]:
+    """Return the m largest of each column of `scores`, equal ones by lower index."""
+    result = []
+    for s, m in zip(scores.T, sizes, strict=True):
+        threshold = np.partition(s, len(s) - m)[len(s) - m] if len(s) > m else -np.inf
+        candidates = np.flatnonzero(s >= threshold)
+        best = candidates[np.argsort(-s[candidates], kind="stable")][:m]
+        result.append((best + start, s[best]))
+    return result
