@@ -12,6 +12,7 @@ share.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ def eliminate(
     gamma: float,
     pauses: tuple[int, ...] = (),
     rate: float = 0.05,
+    follow: Callable[[IntArray, FloatArray, FloatArray], tuple[FloatArray, float]] | None = None,
 ) -> Elimination:
     """Remove the features one after another, the cheapest first.
 
@@ -53,6 +55,9 @@ def eliminate(
         Sizes of the set that no step may pass over, so that `objectives` has them.
     rate : float, default=0.05
         Share of the remaining features that is removed per step, at least one feature.
+    follow : callable or None, default=None
+        Called as ``follow(remaining, P, W)`` at each size. It returns the weights of the remaining
+        features and J, where T depends on them. None is for a fixed T.
 
     Returns
     -------
@@ -67,7 +72,10 @@ def eliminate(
     objectives = {}
     while len(remaining):
         size = len(remaining)
-        objectives[size] = float(0.5 * (T_norm2 - np.vdot(B[remaining], W)))
+        if follow is None:
+            objectives[size] = float(0.5 * (T_norm2 - np.vdot(B[remaining], W)))
+        else:
+            W, objectives[size] = follow(remaining, P, W)
         costs = np.einsum("jr,jr->j", W, W) / (2 * np.diag(P))
         next_pause = max((k for k in pauses if k < size), default=0)
         count = min(max(1, int(rate * size)), size - next_pause)

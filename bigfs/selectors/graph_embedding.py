@@ -15,7 +15,7 @@ from bigfs.graph import knn
 from bigfs.graph.hypergraph import neighbor_hyperedges
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
-from bigfs.selectors.base import MatrixInput, at_least_two, labels_of
+from bigfs.selectors.base import Labels, MatrixInput, at_least_two, labels_of
 from bigfs.selectors.sample_graph import sample_affinity
 from bigfs.types import AnyArray, FloatArray, IntArray
 
@@ -27,6 +27,7 @@ class GraphEmbedding(MatrixInput):
 
     embedding: str
     class_weight: Any
+    loss: str
     n_components: int | None
     n_neighbors: int
     metric: Literal["cosine", "euclidean"]
@@ -71,6 +72,8 @@ class GraphEmbedding(MatrixInput):
         """
         n, d = X.shape
         has_room = 8 * d * r <= SUMS_BYTES // 2
+        if self.loss != "squared":
+            return False
         return self._in_tiles and bool(X.row_tiles) and has_room and 8 * n * r > LARGE_RESPONSE
 
     def _factored_response(self, X: Matrix, y: Any) -> tuple[Matrix, FactoredResponse] | None:
@@ -96,6 +99,8 @@ class GraphEmbedding(MatrixInput):
 
         None in place of the weights means that all are one.
         """
+        if self.loss == "squared_hinge":
+            return self._hinge_response(X, y)
         if self.embedding == "lda":
             classes, codes = at_least_two(y)
             labeled_X = X if y.is_labeled.all() else X.take_rows(y.is_labeled)
@@ -121,16 +126,31 @@ class GraphEmbedding(MatrixInput):
         T = responses.sda(A, codes, len(classes), r, self.beta)
         return X, T, np.sqrt(1 + self.beta * degree) if self.weighting == "degree" else None
 
+    def _hinge_response(self, X: Matrix, y: Labels) -> tuple[Matrix, FloatArray, FloatArray | None]:
+        """Return the labeled samples, diag(ω)Y with Y in ±1, and the weights ω of the samples."""
+        classes, codes = at_least_two(y)
+        codes = codes[y.is_labeled]
+        positive = np.arange(1, 2) if len(classes) == 2 else np.arange(len(classes))
+        Y = np.where(codes[:, None] == positive, 1.0, -1.0)
+        labeled_X = X if y.is_labeled.all() else X.take_rows(y.is_labeled)
+        if self.class_weight is None:
+            return labeled_X, Y, None
+        weights = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
+        omega = np.sqrt(self._positive(weights))[codes]
+        return labeled_X, omega[:, None] * Y, omega
+
+    def _positive(self, weights: FloatArray) -> FloatArray:
+        if not (weights > 0).all() or not np.isfinite(weights).all():
+            raise ValueError(f"class_weight must hold positive numbers; got {self.class_weight}")
+        return weights
+
     def _class_weights(self, classes: AnyArray, codes: IntArray) -> FloatArray | None:
         """Return the weight of each class, or None if the classes weigh the same."""
         if self.class_weight == "balanced":
             return None
-        weights: FloatArray = compute_class_weight(
-            self.class_weight, classes=classes, y=classes[codes]
+        return self._positive(
+            compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
         )
-        if not (weights > 0).all() or not np.isfinite(weights).all():
-            raise ValueError(f"class_weight must hold positive numbers; got {self.class_weight}")
-        return weights
 
     def _n_components(self, X: Matrix) -> int:
         """Return r of an embedding without classes: 10, or as many as X allows."""

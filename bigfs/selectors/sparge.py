@@ -19,7 +19,8 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from threadpoolctl import threadpool_limits
 
-from bigfs.cutting_plane.columns import ROUNDING, Columns
+from bigfs.cutting_plane.columns import ROUNDING, Columns, GatheredColumns
+from bigfs.cutting_plane.hinge import HingeRelaxation
 from bigfs.cutting_plane.loop import cutting_plane, solve_jointly
 from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
 from bigfs.graph import Neighbors
@@ -31,7 +32,11 @@ from bigfs.selectors.graph_embedding import GraphEmbedding
 from bigfs.selectors.svm import eliminate_by_svm, elimination_sizes
 from bigfs.types import IntArray
 
-RANKINGS = ("elimination", "weights")  # of any embedding
+GENERAL: dict[str, tuple[str, ...]] = {  # what embeddings other than lda may have
+    "class_weight": ("balanced",),
+    "loss": ("squared",),
+    "ranking": ("elimination", "weights"),
+}
 SVM_CANDIDATES = 4  # times m: the size of the sets, and what the SVM starts from
 SVM_STEP = 0.1  # share of the features that a round of the SVM removes
 SVM_TOL, SVM_MAX_ITER = 1e-6, 100  # of the machines of a round
@@ -56,6 +61,10 @@ class SparGE(GraphEmbedding, Selector):
         size, as [1]_ does. None gives every sample the same weight. A dict gives each class its
         weight by its label, or by its number where X is a `Matrix`. A class that is not in the
         dict has weight 1.
+    loss : {"squared", "squared_hinge"}, default="squared"
+        Loss of the regression. "squared" is that of [1]_. "squared_hinge", for "lda", is that of
+        `sklearn.svm.LinearSVC`, one class against the rest, with an intercept that is not
+        penalized and C = 1/2γ. Its class weights are weights of the samples, as there.
     n_features_to_select : int, float or None, default=None
         The number m of features in each set and in the support. A float in (0, 1] is a share of the
         features, and None keeps half of them.
@@ -162,6 +171,7 @@ class SparGE(GraphEmbedding, Selector):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "embedding": [StrOptions({"lda", "cca", "hsl", "sda", "lpp", "pca"})],
         "class_weight": [StrOptions({"balanced"}), dict, None],
+        "loss": [StrOptions({"squared", "squared_hinge"})],
         "n_features_to_select": N_FEATURES,
         "gamma": [Interval(Real, 0, None, closed="neither")],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
@@ -181,6 +191,7 @@ class SparGE(GraphEmbedding, Selector):
         *,
         embedding: str = "lda",
         class_weight: Any = "balanced",
+        loss: str = "squared",
         n_features_to_select: int | float | None = None,
         gamma: float = 1.0,
         n_components: int | None = None,
@@ -196,6 +207,7 @@ class SparGE(GraphEmbedding, Selector):
     ) -> None:
         self.embedding = embedding
         self.class_weight = class_weight
+        self.loss = loss
         self.n_features_to_select = n_features_to_select
         self.gamma = gamma
         self.n_components = n_components
@@ -286,9 +298,9 @@ class SparGE(GraphEmbedding, Selector):
 
     def _validate_params(self) -> None:
         super()._validate_params()
-        for name, default in (("class_weight", ("balanced",)), ("ranking", RANKINGS)):
+        for name, general in GENERAL.items():
             value = getattr(self, name)
-            if self.embedding != "lda" and value not in default:
+            if self.embedding != "lda" and value not in general:
                 raise ValueError(
                     f"{name}={value!r} needs embedding='lda'; got embedding={self.embedding!r}"
                 )
@@ -297,7 +309,8 @@ class SparGE(GraphEmbedding, Selector):
 
     def _problem(self, data: Columns, y: Any) -> Relaxation:
         """Return the relaxation, whose sets have m features, or as many as the SVM starts from."""
-        return Relaxation(data, self._set_size(data.X.shape[1]), self._gamma(data, y))
+        size, gamma = self._set_size(data.X.shape[1]), self._gamma(data, y)
+        return relaxation(self.loss, data, size, gamma)
 
     def _set_size(self, d: int) -> int:
         m = self._count(d)
@@ -350,6 +363,14 @@ class SparGE(GraphEmbedding, Selector):
         order = np.append(result.value.removed, result.value.kept)
         self.scores_[order] = np.arange(1, k + 1) / k
         self.result_.stats.update(passes=problem.data.passes)
+
+
+def relaxation(loss: str, data: Columns, m: int, gamma: float) -> Relaxation:
+    """Return the relaxation with a loss, for m features and penalty γ (unscaled)."""
+    if loss == "squared":
+        return Relaxation(data, m, gamma)
+    assert isinstance(data, GatheredColumns)
+    return HingeRelaxation(data, m, gamma)
 
 
 def total_variance(X: Matrix) -> float:

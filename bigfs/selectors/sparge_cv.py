@@ -2,6 +2,8 @@
 
     loss(γ) = mean over folds of  min_γ' ‖T_out − 1b − (X_out − 1μᵀ) W‖² / ‖T_out − 1b‖²
 
+With the squared hinge loss, that loss takes the place of the squared norms.
+
 SparGE chooses m features at γ without the fold's samples. W is a ridge on them, with whichever
 penalty γ' of the grid serves it best, so that the choice of features is judged and not the
 shrinkage. μ and b are the means of X and T over the training samples.
@@ -20,10 +22,11 @@ from scipy.linalg import solve
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
+from bigfs.cutting_plane.hinge import HingeRelaxation
 from bigfs.cutting_plane.loop import solve_jointly
 from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
 from bigfs.selectors.base import Cost
-from bigfs.selectors.sparge import SparGE, total_variance
+from bigfs.selectors.sparge import SparGE, relaxation, total_variance
 from bigfs.types import FloatArray, IntArray
 
 
@@ -46,6 +49,10 @@ class SparGECV(SparGE):
         size, as [1]_ does. None gives every sample the same weight. A dict gives each class its
         weight by its label, or by its number where X is a `Matrix`. A class that is not in the
         dict has weight 1.
+    loss : {"squared", "squared_hinge"}, default="squared"
+        Loss of the regression. "squared" is that of [1]_. "squared_hinge", for "lda", is that of
+        `sklearn.svm.LinearSVC`, one class against the rest, with an intercept that is not
+        penalized and C = 1/2γ. Its class weights are weights of the samples, as there.
     n_features_to_select : int, float or None, default=None
         The number m of features in each set and in the support. A float in (0, 1] is a share of the
         features, and None keeps half of them.
@@ -166,6 +173,7 @@ class SparGECV(SparGE):
         *,
         embedding: str = "lda",
         class_weight: Any = "balanced",
+        loss: str = "squared",
         n_features_to_select: int | float | None = None,
         gammas: Sequence[float] = (0.25, 0.5, 1.0, 2.0, 4.0),
         cv: Any = 3,
@@ -182,6 +190,7 @@ class SparGECV(SparGE):
     ) -> None:
         self.embedding = embedding
         self.class_weight = class_weight
+        self.loss = loss
         self.n_features_to_select = n_features_to_select
         self.gammas = gammas
         self.cv = cv
@@ -209,8 +218,11 @@ class SparGECV(SparGE):
         m = self._set_size(data.X.shape[1])
         gammas = np.asarray(self.gammas, dtype=np.float64).ravel()
         unit = total_variance(data.X)
-        folds = [_training_data(data, train) for train, _ in self._folds(data.T, y)]
-        problems = [Relaxation(fold, m, gamma * unit) for gamma in gammas for fold in folds]
+        is_hinge = self.loss == "squared_hinge"
+        folds = [_training_data(data, train, is_hinge) for train, _ in self._folds(data.T, y)]
+        problems = [
+            relaxation(self.loss, fold, m, gamma * unit) for gamma in gammas for fold in folds
+        ]
         results = solve_jointly(
             problems,
             solver=self.solver,
@@ -243,11 +255,18 @@ class SparGECV(SparGE):
         return splitter(self.cv, shuffle=True, random_state=0).split(T, classes)
 
 
-def _training_data(data: GatheredColumns, train: IntArray) -> GatheredColumns:
-    """Return the data with the weight 0 outside `train`, and T centered by the samples inside."""
+def _training_data(
+    data: GatheredColumns, train: IntArray, is_hinge: bool = False
+) -> GatheredColumns:
+    """Return the data with the weight 0 outside `train`.
+
+    T is centered by the samples inside, unless it holds the signs of the squared hinge loss.
+    """
     omega = np.zeros_like(data.omega)
     omega[train] = data.omega[train]
-    T = np.where(omega[:, None] > 0, data.T, 0) - np.outer(omega, _intercept(data.T, omega))
+    T = np.where(omega[:, None] > 0, data.T, 0)
+    if not is_hinge:
+        T = T - np.outer(omega, _intercept(data.T, omega))
     return GatheredColumns(data.X, T, omega)
 
 
@@ -267,6 +286,8 @@ def _loss(
     assert isinstance(training, GatheredColumns)
     features, elimination = problem.eliminate_to_m(state)
     chosen = np.sort(features[elimination.order[: problem.m]])
+    if isinstance(problem, HingeRelaxation):
+        return _hinge_loss(problem, chosen, data, penalties)
     positions, (G, B) = training.positions(chosen), training.gram(chosen)
     W = [solve(G + penalty * np.eye(len(G)), B, assume_a="pos") for penalty in penalties]
     stacked = np.hstack(W)  # one ridge beside the other
@@ -276,3 +297,22 @@ def _loss(
         target - data.omega[is_test, None] * part for part in np.split(fitted, len(W), axis=1)
     ]
     return min(float(np.sum(residual**2)) for residual in residuals) / float(np.sum(target**2))
+
+
+def _hinge_loss(
+    problem: HingeRelaxation, chosen: IntArray, data: GatheredColumns, penalties: FloatArray
+) -> float:
+    """Return the held-out squared hinge loss as a share of that of an intercept alone."""
+    is_test = problem.data.omega == 0
+    omega = data.omega[is_test, None]
+    Y, Z = data.T[is_test] / omega, problem.columns(chosen)
+
+    def loss(F: FloatArray) -> float:
+        return float(np.sum((omega * np.maximum(1 - Y * F, 0)) ** 2))
+
+    losses = []
+    for penalty in penalties:
+        W, b = problem.refit(chosen, penalty)
+        losses.append(loss((Z @ W)[is_test] + b))
+    alone = problem.intercept(np.zeros(problem.Y.shape)) + np.zeros(Y.shape)
+    return min(losses) / loss(alone)
