@@ -21,6 +21,8 @@ from scipy.linalg import cho_factor, lapack
 from bigfs.types import FloatArray, IntArray
 from bigfs.validation import explain_singular
 
+FOLLOW_SHARE = 0.8  # of the features at which T was last made to follow what is left
+
 
 class Elimination(NamedTuple):
     """The features in the reverse order of their removal."""
@@ -56,8 +58,9 @@ def eliminate(
     rate : float, default=0.05
         Share of the remaining features that is removed per step, at least one feature.
     follow : callable or None, default=None
-        Called as ``follow(remaining, P, W)`` at each size. It returns the weights of the remaining
-        features and J, where T depends on them. None is for a fixed T.
+        Called as ``follow(remaining, P, W)`` at the pauses, and whenever a fifth of the features is
+        gone. It returns the weights of the remaining features and J, where T depends on them. None
+        is for a fixed T.
 
     Returns
     -------
@@ -69,13 +72,15 @@ def eliminate(
     W = P @ B
     removed: list[IntArray] = []
     removed_costs: list[FloatArray] = []
-    objectives = {}
+    objectives: dict[int, float] = {}
+    followed = np.inf
     while len(remaining):
         size = len(remaining)
         if follow is None:
             objectives[size] = float(0.5 * (T_norm2 - np.vdot(B[remaining], W)))
-        else:
+        elif size in pauses or size <= FOLLOW_SHARE * followed:
             W, objectives[size] = follow(remaining, P, W)
+            followed = size
         costs = np.einsum("jr,jr->j", W, W) / (2 * np.diag(P))
         next_pause = max((k for k in pauses if k < size), default=0)
         count = min(max(1, int(rate * size)), size - next_pause)

@@ -44,9 +44,10 @@ from bigfs.types import FloatArray, IntArray
 
 MAX_ROUNDS = 50  # of the master
 MAX_DESCENT = 30  # steps with η fixed, per round
+DESCENT_SHARE = 0.25  # of the master's tolerance, to which either descent goes
 MAX_FINAL_DESCENT = 500  # steps for the set of m features, or for a fixed set
 FINAL_TOL = 1e-6  # its relative gap
-FOLLOW_TOL, FOLLOW_STEPS = 1e-3, 3  # of the descents between two removals
+FOLLOW_TOL, FOLLOW_STEPS = 1e-3, 2  # of the descents between two removals
 INTERCEPT_STEPS = 60  # of Newton's method for b, which ends earlier
 # Share of stored entries from which the gathered columns are multiplied as a dense array.
 DENSE_SHARE = 0.2
@@ -57,6 +58,7 @@ class Fit(NamedTuple):
     """Weights W of some columns Z, with their residual."""
 
     W: FloatArray  # u × r
+    b: FloatArray  # (r,): the intercepts
     C: FloatArray  # u × r: XcᵀV
     a: float  # tr(Vᵀ diag(ω) Y)
     norm2: float  # ‖V‖²
@@ -87,14 +89,14 @@ class HingeRelaxation(Relaxation):
 
     # --- the loss ---
 
-    def intercept(self, F: FloatArray) -> FloatArray:
+    def intercept(self, F: FloatArray, b: FloatArray | None = None) -> FloatArray:
         """Return the best b for F = XW: the root of Σ_i ω_i² y_ik max(0, 1 − y_ik(f_ik + b_k)).
 
         It falls with b and is linear between the points where a sample's loss sets in. Newton's
-        method finds the root inside a bracket.
+        method finds the root inside a bracket, from the b given.
         """
         Y, weights = self.Y, self.data.omega**2
-        b = np.zeros(F.shape[1])
+        b = np.zeros(F.shape[1]) if b is None else b
         low, high = np.full(F.shape[1], -np.inf), np.full(F.shape[1], np.inf)
         for _ in range(INTERCEPT_STEPS):
             weighted = weights[:, None] * (Y * (F + b) < 1)
@@ -109,16 +111,16 @@ class HingeRelaxation(Relaxation):
             b = following
         return b
 
-    def slack(self, F: FloatArray) -> FloatArray:
-        """Return V = diag(ω)(Y ⊙ max(0, 1 − Y⊙(F + 1bᵀ))) at the best b, for F = XW."""
-        distance = np.maximum(1 - self.Y * (F + self.intercept(F)), 0)
-        V: FloatArray = self.data.omega[:, None] * (self.Y * distance)
-        return V
+    def slack(self, F: FloatArray, b: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+        """Return V = diag(ω)(Y ⊙ max(0, 1 − Y⊙(F + 1bᵀ))) at the best b, for F = XW, and that b."""
+        b = self.intercept(F, b)
+        distance = np.maximum(1 - self.Y * (F + b), 0)
+        return self.data.omega[:, None] * (self.Y * distance), b
 
-    def fit(self, Z: Any, W: FloatArray) -> Fit:
+    def fit(self, Z: Any, W: FloatArray, b: FloatArray | None = None) -> Fit:
         """Return the weights W of the columns Z (n × u) with their residual."""
-        V = self.slack(Z @ W)
-        return Fit(W, Z.T @ self.data.center(V), self.explained(V), float(np.vdot(V, V)))
+        V, b = self.slack(Z @ W, b)
+        return Fit(W, b, Z.T @ self.data.center(V), self.explained(V), float(np.vdot(V, V)))
 
     def explained(self, V: FloatArray) -> float:
         """Return a = tr(Vᵀ diag(ω) Y)."""
@@ -134,13 +136,13 @@ class HingeRelaxation(Relaxation):
 
     def start(self) -> CuttingPlaneState:
         """Return the state at W = 0, without any set."""
-        V = self.slack(np.zeros(self.Y.shape))
+        V, _ = self.slack(np.zeros(self.Y.shape))
         return super().start()._replace(upper=float(np.vdot(V, V)) / 2)
 
     def residual(self, state: CuttingPlaneState) -> Residual:
         """Return the residual of the state's weights."""
         F = self.columns(state.features) @ state.W if len(state.W) else np.zeros(self.Y.shape)
-        V = self.slack(F)
+        V, _ = self.slack(F)
         return Residual(self.data.center(V), self.explained(V), float(np.vdot(V, V)))
 
     def inner_certificate(self, state: CuttingPlaneState) -> tuple[IntArray, float]:
@@ -163,6 +165,7 @@ class HingeRelaxation(Relaxation):
     ) -> MasterSolution:
         """Solve the master over sets of positions among `features`, from `eta` and W."""
         G, _ = self.data.gram(features)
+        share = DESCENT_SHARE * tol
         Z, kept_factor = self.columns(features), self.factor_for(features)
         fit = self.fit(Z, W)
         for n_iter in range(1, MAX_ROUNDS + 1):  # noqa: B007  (reported below)
@@ -170,11 +173,11 @@ class HingeRelaxation(Relaxation):
             GW = G @ fit.W
             T_norm2 = fit.norm2 + float(np.vdot(fit.W, 2 * fit.C + GW))
             master = RestrictedMaster(G, fit.C + GW, T_norm2, self.gamma, sets)
-            solution = master_solvers.solve(master, eta, solver, tol, kept_factor, fit.W)
+            solution = master_solvers.solve(master, eta, solver, share, kept_factor, fit.W)
             eta = solution.eta
             kept_factor = factor = ridge_at(master, eta, tol, solution.factor, solution.W).factor
             d = coverage(sets, eta, len(W))
-            fit = self.descend(Z, solution.W, d, _solver(factor), tol)
+            fit = self.descend(Z, solution.W, d, _solver(factor), share)
             value = self.value(fit, d)
             b = fit.norm2 + float(set_sums(sets, fit.C).max()) / self.gamma
             lower = fit.a**2 / (2 * b) if b > 0 else 0.0
@@ -203,11 +206,13 @@ class HingeRelaxation(Relaxation):
         """
         active = np.flatnonzero(d > 0)
         penalty = self.gamma / d[active][:, None]
-        best, least = self.fit(Z, W), np.inf
+        fit = best = self.fit(Z, W)
+        least = np.inf
         point = previous = W
         age = np.ones(W.shape[1])  # momentum of each machine, which restarts by itself
         for n_iter in range(max_iter + 1):
-            fit = best if n_iter == 0 else self.fit(Z, point)
+            if n_iter:
+                fit = self.fit(Z, point, fit.b)
             value = self.value(fit, d)
             if value < least:
                 best, least = fit, value
@@ -238,7 +243,7 @@ class HingeRelaxation(Relaxation):
             FINAL_TOL,
             MAX_FINAL_DESCENT,
         )
-        return fit.W, self.intercept(Z @ fit.W)
+        return fit.W, fit.b
 
     def eliminate_to_m(self, state: CuttingPlaneState) -> tuple[IntArray, Elimination]:
         """Return the features of largest weight in the union, and their order of elimination.

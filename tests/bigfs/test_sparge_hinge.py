@@ -179,7 +179,7 @@ def test_the_residual_is_sign_feasible_and_centered(data, rng):
     v = compute_sample_weight("balanced", y)
     problem = problem_of(X, Y, v, 3, 1.0)
     for scale in (0, 1, 100):
-        V = problem.slack(scale * rng.normal(size=Y.shape))
+        V, _ = problem.slack(scale * rng.normal(size=Y.shape))
         assert np.all(Y * V >= 0)
         np.testing.assert_allclose(np.sqrt(v) @ V, 0, atol=1e-10 * max(np.abs(V).max(), 1))
 
