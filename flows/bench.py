@@ -6,7 +6,6 @@ without pickles. A second comparison with the same samples, sizes and program ta
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -24,24 +23,12 @@ from bigfs.matrix import Matrix
 from bigfs.metrics import require_metrics
 from bigfs.result import ALL, NotConverged, observed
 from bigfs.splits import Split, target_kind
-from bigfs.types import AnyArray, IntArray
+from bigfs.types import AnyArray
 from flows import evaluation, selection
+from flows.outcomes import Outcome, Sets, read_outcome, write_outcome
 from flows.reuse import content_key, digest
 from storage.checkpoints import Checkpoint, plain
 from storage.ownership import claim, discard
-from storage.replacing import DAMAGED, RunError, replacing
-
-Sets = dict[int, IntArray]  # the chosen features by their number, best first
-
-
-class Outcome(NamedTuple):
-    """What a method did on a bench."""
-
-    method: str
-    sets: Sets  # chosen on all training samples
-    points: list[dict[str, Any]]  # per size: n_features, the scores by metric, redundancy
-    losses: AnyArray  # (sizes, tested samples), as in `bigfs.metrics.losses_of`
-    figures: dict[str, Any]  # time, memory, passes, status
 
 
 class Chosen(NamedTuple):
@@ -119,12 +106,7 @@ class Bench:
         file = self.file(method)
         if not file.exists():
             return None
-        try:
-            outcome, key = _read(file)
-        except DAMAGED as error:
-            raise RunError(
-                f"{file} is damaged ({error}): delete it and repeat the command"
-            ) from error
+        outcome, key = read_outcome(file)
         return outcome if key == self.key(method) else None
 
     def run(self, method: str) -> Outcome:
@@ -144,7 +126,7 @@ class Bench:
         try:
             outcome = self._run(method, folder)
             self.file(method).parent.mkdir(exist_ok=True)
-            _write(self.file(method), outcome, self.key(method))
+            write_outcome(self.file(method), outcome, self.key(method))
         except BaseException:
             if not any(folder.glob("*.npz")):  # there is nothing to go on from
                 _discard(folder)
@@ -179,13 +161,20 @@ class Bench:
         selector = selection.selector_for(self.corpus, method, max(self.sizes), {})
         X, y = selection.usable(selector, method, self.train.X, self.train.y)
         self._give_graph(selector, method, None)
+        checkpoints: list[Checkpoint] = []
+
+        def keep(fit: int) -> Checkpoint:
+            checkpoints.append(self._keep(folder, "all")(fit))
+            return checkpoints[-1]
+
         is_reset = engine.reset_peak_memory()
         began, used = time.perf_counter(), engine.processor_time()
-        chosen = choose(selector, method, X, y, self.sizes, self._keep(folder, "all"))
+        chosen = choose(selector, method, X, y, self.sizes, keep)
         figures = {
             "seconds": time.perf_counter() - began,
             "processor_seconds": engine.processor_time_since(used),
             "peak_memory": max(engine.peak_memory().values()) if is_reset else None,
+            "resumed": any(checkpoint.resumed for checkpoint in checkpoints),
         }
         return chosen, figures
 
@@ -325,34 +314,8 @@ def _own_passes(selector: Any) -> int:
     return int(selector.result_.stats.get("passes", 0))
 
 
-# --- files ----------------------------------------------------------------------------------------
-
-
 def _discard(folder: Path) -> None:
     """Delete the work folder of a method, and the folder around it if it is empty."""
     discard(folder)
     if not any(folder.parent.iterdir()):
         folder.parent.rmdir()
-
-
-def _write(file: Path, outcome: Outcome, key: str) -> None:
-    about = {
-        "key": key,
-        "method": outcome.method,
-        "points": plain(outcome.points),
-        "figures": outcome.figures,
-        "sizes": list(outcome.sets),
-    }
-    sets = {f"set {m}": index.astype(np.int64) for m, index in outcome.sets.items()}
-    with replacing(file) as part, part.open("wb") as opened:
-        np.savez_compressed(
-            opened, allow_pickle=False, about=json.dumps(about), losses=outcome.losses, **sets
-        )
-
-
-def _read(file: Path) -> tuple[Outcome, str]:
-    with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
-        about = json.loads(str(arrays["about"]))
-        sets = {m: arrays[f"set {m}"] for m in about["sizes"]}
-        losses = arrays["losses"]
-    return Outcome(about["method"], sets, about["points"], losses, about["figures"]), about["key"]

@@ -17,15 +17,17 @@ from prefect.cache_policies import NO_CACHE
 from prefect.states import State
 
 from bigfs import engine as work
+from bigfs.coding.dictionary import NoSpams
 from bigfs.engine import ClusterLost
 from bigfs.metrics import METRICS
 from bigfs.result import ALL
 from bigfs.synonyms import canonical_name
 from flows import artifacts, evaluation, tasks
 from flows import parameters as form
-from flows.bench import Bench, Outcome
+from flows.bench import Bench
 from flows.comparison_report import write_comparison
 from flows.options import Engine, Staging
+from flows.outcomes import Outcome
 from flows.pipeline import (
     SKIPPED,
     exclusive_on_cluster,
@@ -37,16 +39,14 @@ from flows.report import corpus_facts
 from flows.reuse import source_name
 from flows.selection import get_method
 from flows.serve_limits import require_allowed
-from flows.standings import csv_rows, make_standings, markdown
+from flows.standings import FORMAT, csv_rows, make_standings, markdown, require_folder
 from storage import sheets
 from storage.checkpoints import plain
 from storage.format import manifest
-from storage.ownership import in_the_way
 from storage.replacing import replacing, writing
 
 # errors that a row tells; any other one ends the comparison
-REFUSALS = (ValueError, MemoryError, ClusterLost, TimeoutError)
-FORMAT = "bigfs comparison 1"
+REFUSALS = (ValueError, MemoryError, ClusterLost, TimeoutError, NoSpams)
 
 Sizes = Annotated[
     list[form.Features], form.form_field("Numbers of features on the curves", min_length=1)
@@ -233,21 +233,6 @@ def require_metric_names(metrics: list[str]) -> None:
     known = list(dict.fromkeys(name for names in METRICS.values() for name in names))
     if unknown := [name for name in metrics if name not in known]:
         raise ValueError(f"unknown metric {unknown[0]!r}; the metrics are {', '.join(known)}")
-
-
-def require_folder(folder: Path) -> None:
-    """Refuse a folder that holds something and that no comparison wrote."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise in_the_way(folder)
-    ours = (folder / "results").is_dir() or (folder / ".work").is_dir()
-    if any(folder.iterdir()) and not (ours or _is_comparison(folder / "compare.json")):
-        raise in_the_way(folder)
-
-
-def _is_comparison(file: Path) -> bool:
-    return file.is_file() and FORMAT in file.read_text(encoding="utf-8", errors="replace")[:200]
 
 
 # --- files ----------------------------------------------------------------------------------------

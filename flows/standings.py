@@ -16,10 +16,14 @@ import numpy as np
 
 from bigfs.comparison import holm, jaccard, paired_test
 from bigfs.result import ALL
-from flows.bench import Bench, Outcome
+from flows.bench import Bench
+from flows.outcomes import Outcome
 from flows.summary import METRIC_NAMES
+from storage.ownership import in_the_way
 
+FORMAT = "bigfs comparison 1"  # the first words of compare.json
 ALPHA = 0.05  # below it, the tables say that a method differs from the best
+RESUMED = "went on from an earlier call, so its time and passes are those since then"
 SMALLEST = 1e-16  # smaller p-values are not told apart
 COLUMNS = (
     "rank",
@@ -101,7 +105,8 @@ def _row(rank: int, outcome: Outcome, best: Outcome, mean: float) -> dict[str, A
         points.append(own)
     late = outcome.figures["not_converged"]
     figures = {k: v for k, v in outcome.figures.items() if k != "not_converged"}
-    status = late[0] if late else "finished"
+    resumed = [RESUMED] if outcome.figures["resumed"] else []
+    status = "; ".join([*late[:1], *resumed]) or "finished"
     head = {"rank": rank, "method": outcome.method, "mean": mean, "status": status, "error": ""}
     return {**head, **figures, "points": points}
 
@@ -227,3 +232,24 @@ def _markdown_row(cells: Sequence[str]) -> str:
 def read_comparison(folder: str | Path) -> dict[str, Any]:
     """Return the content of compare.json in the folder of a comparison."""
     return dict(json.loads((Path(folder) / "compare.json").read_text(encoding="utf-8")))
+
+
+def require_folder(folder: Path) -> None:
+    """Refuse a folder that holds something and that no comparison wrote.
+
+    Raises
+    ------
+    StoreError
+        The folder is of others.
+    """
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise in_the_way(folder)
+    ours = (folder / "results").is_dir() or (folder / ".work").is_dir()
+    if any(folder.iterdir()) and not (ours or _is_comparison(folder / "compare.json")):
+        raise in_the_way(folder)
+
+
+def _is_comparison(file: Path) -> bool:
+    return file.is_file() and FORMAT in file.read_text(encoding="utf-8", errors="replace")[:200]

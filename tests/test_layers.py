@@ -42,7 +42,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"appending", "graphs", "integrity"},
     ],
     "flows": [
-        {"files", "locks", "parquet", "signals", "summary", "reuse", "selection"},
+        {"files", "locks", "outcomes", "parquet", "signals", "summary", "reuse", "selection"},
         {"evaluation", "auto", "stability", "transform", "predict", "export"},
         {"report"},
         {"options", "server", "tls"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -49,6 +50,7 @@ def compare(
 ) -> None:
     """Compare methods on one corpus: scores, time, memory, passes, redundancy, paired tests."""
     choices = parse_choices(methods, sizes, metric)
+    require_readable(source, out, staging)
     with show_progress(as_json, "start-up"), quiet_prefect(state["debug"]):
         from flows.compare import compare as compare_methods
 
@@ -70,6 +72,17 @@ def compare(
 def parse_choices(methods: str, sizes: str, metric: str | None) -> dict[str, Any]:
     """Return the words of the options, checked as those of the scoring."""
     return Scoring(against=methods, sizes=sizes, metric=metric).choices()
+
+
+def require_readable(source: str, out: str, staging: Staging) -> None:
+    """Refuse an unreadable source or a folder of others before a server starts."""
+    from flows.standings import require_folder
+    from storage.format import manifest
+    from storage.sources import find
+
+    require_folder(Path(out))
+    if not manifest.exists(manifest.absolute(source)):
+        find(source, format=staging.format)
 
 
 def print_comparison(folder: str, as_json: bool) -> None:

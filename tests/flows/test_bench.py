@@ -130,8 +130,10 @@ def test_a_killed_method_goes_on(own, monkeypatch):
     monkeypatch.setattr(
         bench.Checkpoint, "load", lambda *a: loaded.append(load(*a) is not None) or load(*a)
     )
-    own.run("sparge-lda")
+    outcome = own.run("sparge-lda")
     assert loaded == [True]
+    table = standings.make_standings(own, [own.run("anova"), outcome], {})
+    assert standings.failure_lines(table) == [f"sparge-lda: {standings.RESUMED}"]
     assert not (own.folder / ".work").exists()
 
 

@@ -11,8 +11,9 @@ import storage.graphs
 from bigfs.engine import ClusterLost
 from flows import bench, stages
 from flows.cli import comparisons
-from flows.compare import compare, require_folder
+from flows.compare import compare
 from flows.options import Engine, Staging
+from flows.standings import require_folder
 from storage.errors import StoreError
 from tests.helpers.commands import fails
 from tests.helpers.processes import PREFECT_WARNS, artifacts, write_corpus
@@ -146,6 +147,14 @@ def test_a_folder_of_others_is_in_the_way(tmp_path):
 def test_command_refuses_bad_words_before_a_server_starts(bigfs, monkeypatch, words, said):
     monkeypatch.setattr(comparisons, "quiet_prefect", lambda *_: pytest.fail("a server started"))
     fails(bigfs("compare", "x", "out", *words), said)
+
+
+def test_command_refuses_paths_before_a_server_starts(bigfs, monkeypatch, tmp_path, corpus):
+    monkeypatch.setattr(comparisons, "quiet_prefect", lambda *_: pytest.fail("a server started"))
+    words = ("--methods", "anova", "--sizes", "5")
+    fails(bigfs("compare", "missing.svm", "out", *words), "missing.svm")
+    fails(bigfs("compare", corpus, tmp_path, *words), "is in the way and bigfs did not make it")
+    assert {p.name for p in tmp_path.iterdir()} == {"corpus.jsonl"}
 
 
 def test_command_prints_aligned_tables(bigfs, prefect, corpus, monkeypatch):

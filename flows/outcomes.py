@@ -1,0 +1,60 @@
+"""The result of a method in a comparison, kept as arrays and JSON without pickles."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigfs.types import AnyArray, IntArray
+from storage.checkpoints import plain
+from storage.replacing import DAMAGED, RunError, replacing
+
+Sets = dict[int, IntArray]  # the chosen features by their number, best first
+
+
+class Outcome(NamedTuple):
+    """What a method did on a bench."""
+
+    method: str
+    sets: Sets  # chosen on all training samples
+    points: list[dict[str, Any]]  # per size: n_features, the scores by metric, redundancy
+    losses: AnyArray  # (sizes, tested samples), as in `bigfs.metrics.losses_of`
+    figures: dict[str, Any]  # time, memory, passes, status
+
+
+def write_outcome(file: Path, outcome: Outcome, key: str) -> None:
+    """Write the result of a method, with the key of what it follows from, whole or not at all."""
+    about = {
+        "key": key,
+        "method": outcome.method,
+        "points": plain(outcome.points),
+        "figures": outcome.figures,
+        "sizes": list(outcome.sets),
+    }
+    sets = {f"set {m}": index.astype(np.int64) for m, index in outcome.sets.items()}
+    with replacing(file) as part, part.open("wb") as opened:
+        np.savez_compressed(
+            opened, allow_pickle=False, about=json.dumps(about), losses=outcome.losses, **sets
+        )
+
+
+def read_outcome(file: Path) -> tuple[Outcome, str]:
+    """Read the result of a method, and its key.
+
+    Raises
+    ------
+    RunError
+        The file is damaged.
+    """
+    try:
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
+            about = json.loads(str(arrays["about"]))
+            sets = {m: arrays[f"set {m}"] for m in about["sizes"]}
+            losses = arrays["losses"]
+        outcome = Outcome(about["method"], sets, about["points"], losses, about["figures"])
+        return outcome, about["key"]
+    except DAMAGED as error:
+        raise RunError(f"{file} is damaged ({error}): delete it and repeat the command") from error
