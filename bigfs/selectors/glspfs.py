@@ -17,7 +17,7 @@ from bigfs.matrix import Matrix
 from bigfs.selectors.base import Cost
 from bigfs.selectors.jhlsr import JHLSR
 
-FIXED = ("gamma", "mode", "variant", "hyperedges")  # parameters that JHLSR alone has
+FIXED = ("gamma", "mode", "variant", "hyperedges", "degrees")  # parameters that JHLSR alone has
 
 
 class GLSPFS(JHLSR):
@@ -110,7 +110,7 @@ class GLSPFS(JHLSR):
     }
     _semi_supervised = False
     _ignores_y = True
-    gamma, mode, variant, hyperedges = 0.0, "unsupervised", "graph", "knn"
+    gamma, mode, variant, hyperedges, degrees = 0.0, "unsupervised", "graph", "knn", "weighted"
 
     def __init__(
         self,
