@@ -267,8 +267,10 @@ class SelectorCV(Selector):
         """Return the facts on the card, with the choice of the number."""
         tried = self.cv_results_["n_features"]
         score = self.cv_results_["mean_test_score"][list(tried).index(self.n_features_)]
+        is_largest = self.n_features_ == tried[-1] < self.n_features_in_
         choice = {
             "numbers of features tried": ", ".join(f"{m:,}" for m in tried),
+            "note": "the chosen number is the largest that was tried" if is_largest else None,
             f"{self._metric.replace('_', ' ')} in the folds that chose it": f"{score:.4f}",
         }
         return choice | super()._facts()

@@ -218,9 +218,10 @@ def _choice_text(measured: dict[str, Any]) -> str:
         "nested folds": ", again in each fold without its test samples",
         "held-out share": ", again without the held-out samples",
     }.get(measured["how"], "")
+    end = " It is the largest that was tried." if measured.get("auto_is_largest") else ""
     return (
         f"The number of features is the smallest within one standard error of the best, by "
-        f"{measured['auto']} folds of the training samples{again}."
+        f"{measured['auto']} folds of the training samples{again}.{end}"
     )
 
 

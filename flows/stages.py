@@ -263,7 +263,10 @@ def evaluate(
             selections=auto.FOLDS + 2 if is_auto else 1,
         )
         if is_auto and plan.splits:
-            plan.measured["auto"] = len(run.metadata["size_choice"]["scores"][0])
+            choice = run.metadata["size_choice"]
+            plan.measured["auto"] = len(choice["scores"][0])
+            is_largest = choice["n_features"] == choice["sizes"][-1] < train.X.shape[1]
+            plan.measured["auto_is_largest"] = is_largest
         names = (
             evaluation.default_baselines(train, request["method"])
             if baselines is None

@@ -15,16 +15,17 @@ pass over X, or none where the store has the sums.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import chdtrc, fdtrc
+from sklearn.utils.validation import _check_sample_weight
 
 from bigfs.embedding.responses import one_hot
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors.base import Cost, Labels, Selector, at_least_two
+from bigfs.selectors.base import UNLABELED, Cost, Labels, Selector, at_least_two
 from bigfs.selectors.significance import SignificanceSelector
 from bigfs.types import FloatArray
 from bigfs.validation import require_magnitude
@@ -41,10 +42,53 @@ class ClassSumsSelector(Selector):
     def __init__(self, *, n_features_to_select: int | float | None = None) -> None:
         self.n_features_to_select = n_features_to_select
 
-    def _fit(self, X: Matrix, y: Labels) -> None:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Score the features of X and keep the best.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples, also as a data frame of pandas or Dask. The matrix of a store is
+            `storage.open(uri).X`. X is never changed.
+        y : array-like of shape (n_samples,), default=None
+            Class labels, which are required. With a `Matrix` they are class numbers, and −1 is
+            unlabeled.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples. A sample of weight w counts as w equal samples, and one of
+            weight 0 as none. None weighs each by 1.
+
+        Returns
+        -------
+        Self
+            The fitted selector.
+
+        Raises
+        ------
+        ValueError
+            X holds NaN or infinity, X and y have different lengths, y has fewer than two classes,
+            more features are asked for than X has, or a weight is negative.
+        NotEnoughMemory
+            The projected memory of the run is above the limit.
+        """
+        if sample_weight is None:
+            return super().fit(X, y)
+        self._validate_params()
+        matrix, labels = self._as_matrix(X, y)
+        self._count(matrix.shape[1])
+        weights = _check_sample_weight(
+            sample_weight, labels.codes, dtype=np.float64, ensure_non_negative=True
+        )
+        self._fit(matrix, _with_weight(labels, weights), weights)
+        return self._choose()
+
+    def _fit(self, X: Matrix, y: Labels, weights: FloatArray | None = None) -> None:
         classes, codes = self._require_classes(y)
         Y, passes_before = one_hot(codes, len(classes)), X.passes
-        stored = X.class_stats(np.where(codes >= 0, classes[codes], codes))
+        if weights is not None:
+            Y = Y * weights[:, None]
+            stored = None  # the sums of a store weigh each sample by 1
+        else:
+            stored = X.class_stats(np.where(codes >= 0, classes[codes], codes))
         sums_of = _non_negative_class_sums if self._non_negative else _class_sums
         if stored is not None:
             squares = stored.sums_of_squares[:, classes]
@@ -287,6 +331,15 @@ class Chi2(SignificanceSelector, ClassSumsSelector):
 
     def _p_values(self) -> FloatArray:
         return np.asarray(chdtrc(self._degrees, self.scores_))
+
+
+def _with_weight(labels: Labels, weights: FloatArray) -> Labels:
+    """Return the labels of the samples that have a weight, with the classes among them."""
+    is_used = labels.is_labeled & (weights > 0)
+    present, numbers = np.unique(labels.codes[is_used], return_inverse=True)
+    codes = np.full(len(weights), UNLABELED, dtype=np.int64)
+    codes[is_used] = numbers
+    return Labels(labels.classes[present], codes)
 
 
 def _class_sums(block: Any, start: int, stop: int, Y: FloatArray, S: FloatArray) -> FloatArray:

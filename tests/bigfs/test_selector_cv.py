@@ -201,6 +201,14 @@ def test_names_and_parameters(rng):
     assert "3 of 60 features" in selector._repr_html_()
 
 
+def test_card_says_that_the_number_lies_at_the_end(rng):
+    X, y = planted(rng)
+    for sizes, is_said in (([1, 3], True), ([1, 3, 50], False)):
+        selector = SelectorCV(ANOVA(), sizes=sizes, cv=3).fit(X, y)
+        assert selector.n_features_ == 3
+        assert ("the largest that was tried" in selector._repr_html_()) is is_said
+
+
 # --- refusals -------------------------------------------------------------------------------------
 
 

@@ -123,6 +123,13 @@ def test_killed_choice_goes_on_after_its_last_fold(stores, tmp_path, monkeypatch
     np.testing.assert_array_equal(run.selected, whole.selected)
 
 
+def test_number_at_the_end_of_those_tried_is_said(stores, tmp_path, monkeypatch):
+    monkeypatch.setattr("bigfs.size_choice.LARGEST", 2)
+    run = evaluated(stores["split"], tmp_path / "r")
+    assert len(run.selected) == 2
+    assert run.metadata["evaluation"].endswith("It is the largest that was tried.")
+
+
 def test_command_chooses_the_number(bigfs, stores):
     status, out, _ = bigfs(
         *("select", stores["split"], "--out", "r", "--method", "anova", "--features", "auto"),
