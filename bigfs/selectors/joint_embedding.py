@@ -19,28 +19,33 @@ A feature whose θ is negligible leaves the working set, and returns if 2‖x_j�
 from __future__ import annotations
 
 from abc import abstractmethod
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 from threadpoolctl import threadpool_limits
 
-from bigfs.graph import Metric, Neighbors, laplacian
+from bigfs.graph import Metric, laplacian
 from bigfs.linalg.prox import row_norms
-from bigfs.linalg.ridge import SOLVERS, centering
+from bigfs.linalg.ridge import centering
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
-from bigfs.result import Record, iterate
+from bigfs.result import iterate
 from bigfs.selectors.base import Cost, Selector
-from bigfs.selectors.sample_graph import sample_affinity
+from bigfs.selectors.reweighting import (
+    RIDGE_CONSTRAINTS,
+    measure,
+    return_violators,
+    ridge_options,
+    without_negligible,
+)
+from bigfs.selectors.sample_graph import GRAPH_CONSTRAINTS, sample_affinity
+from bigfs.selectors.spectral_regression import default_components
 from bigfs.types import FloatArray
 
-DEFAULT_COMPONENTS = 10
 INNER_STEPS = 10  # of Y per round
-NEGLIGIBLE = 1e-6  # a feature whose θ is below this share of the largest leaves the working set
-RETURN_SHARE = 1e-3  # of the largest θ: what a feature that returns to the working set gets
 ROUNDING = 1e-13  # a correlation below this share of ‖x_j‖‖Y‖ is zero
 EMPTY = 1e-9  # share of ‖Y‖ below which its regression counts as zero
 
@@ -135,24 +140,11 @@ class JointProblem:
         change = np.divide(theta, state.theta, out=np.ones_like(theta), where=state.theta > 0)
         rows = float(theta @ np.abs(1 - change) / theta.sum())
         violation = max(rows, self.embedding_violation(Y, P))
-        theta[theta < NEGLIGIBLE * theta.max()] = 0
+        theta = without_negligible(theta)
         if violation <= self.tol:
-            theta, violation = self.check_inactive(theta, violation, Y - P)
+            excess = 2 * row_norms(self.X.T @ (Y - P)) / self.penalty - 1
+            theta, violation = return_violators(theta, violation, excess, self.tol)
         return JointState(theta, W, b, Y, P, objective, violation, solution.residual)
-
-    def check_inactive(
-        self, theta: FloatArray, violation: float, V: FloatArray
-    ) -> tuple[FloatArray, float]:
-        """Return θ and the violation over all features. Reads X once.
-
-        Inactive features that violate optimality return to θ.
-        """
-        excess = 2 * row_norms(self.X.T @ V) / self.penalty - 1
-        returning = (theta == 0) & (excess > self.tol)
-        if returning.any():
-            theta = theta + RETURN_SHARE * theta.max() * returning
-            violation = float(excess[returning].max())
-        return theta, violation
 
     def scores(self, state: JointState) -> FloatArray:
         """Return θ where it is positive.
@@ -162,16 +154,6 @@ class JointProblem:
         correlations = row_norms(self.X.T @ (state.Y - state.P))
         largest = max(correlations.max(), np.finfo(float).tiny)
         return np.where(state.theta > 0, state.theta, correlations / largest - 1)
-
-
-def measure(state: JointState) -> Record:
-    """Return the record of a state in the history."""
-    return {
-        "objective": state.objective,
-        "features": float(np.count_nonzero(state.theta)),
-        "violation": state.violation,
-        "residual": state.residual,
-    }
 
 
 # --- the base of the estimators -------------------------------------------------------------------
@@ -196,14 +178,8 @@ class JointEmbedding(Selector):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "metric": [StrOptions({"cosine", "euclidean"})],
-        "graph": [HasMethods("tocsr"), Neighbors, None],
-        "solver": [StrOptions({*SOLVERS, "auto"})],
-        "solver_tol": [Interval(Real, 0, 1, closed="neither")],
-        "solver_max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        **GRAPH_CONSTRAINTS,
+        **RIDGE_CONSTRAINTS,
     }
     _supervised = False
     _ignores_y = True
@@ -216,11 +192,10 @@ class JointEmbedding(Selector):
         n, d = X.shape
         before = X.passes
         A = sample_affinity(X, self.graph, min(self.n_neighbors, n - 1), self.metric)
-        r = self.n_components or max(1, min(DEFAULT_COMPONENTS, n - 2, d))
-        ridge = {"solver": self.solver, "tol": self.solver_tol, "max_iter": self.solver_max_iter}
+        r = self.n_components or default_components(n, d)
         # BLAS rounds by its number of threads; the answer must not
         with threadpool_limits(1, user_api="blas"):
-            problem = self._problem(X, A, self.tol, r, ridge)
+            problem = self._problem(X, A, self.tol, r, ridge_options(self))
             self.result_ = iterate(
                 problem.step,
                 problem.start(),

@@ -8,17 +8,15 @@ f̃ᵀAf̃ = fᵀAf − μ²v.
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from bigfs.graph import Metric, Neighbors, Weights
+from bigfs.graph import Metric, Weights
 from bigfs.matrix import Matrix
 from bigfs.selectors.base import Selector, map_all_columns
-from bigfs.selectors.sample_graph import sample_affinity
+from bigfs.selectors.sample_graph import GRAPH_CONSTRAINTS, sample_affinity
 from bigfs.types import BoolArray, FloatArray
 
 STRIP_COLUMNS = 512  # columns whose neighbor averages are held at once
@@ -34,9 +32,7 @@ class GraphSelector(Selector):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "metric": [StrOptions({"cosine", "euclidean"})],
-        "graph": [HasMethods("tocsr"), Neighbors, None],
+        **GRAPH_CONSTRAINTS,
     }
 
     def _affinity(self, X: Matrix, weights: Weights) -> sp.csr_array:

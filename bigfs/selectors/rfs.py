@@ -20,25 +20,29 @@ the working set. A feature that left and whose ‖x_jᵀV‖ is too large return
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 
 from bigfs.embedding.responses import one_hot
 from bigfs.linalg.prox import row_norms
-from bigfs.linalg.ridge import SOLVERS, SampleOperator
+from bigfs.linalg.ridge import SampleOperator
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
 from bigfs.selectors.base import Cost, Selector, at_least_two
+from bigfs.selectors.reweighting import (
+    RETURN_SHARE,
+    RIDGE_CONSTRAINTS,
+    ridge_options,
+    without_negligible,
+)
 from bigfs.selectors.svm import labeled_part
 from bigfs.types import FloatArray
 
 EPSILON = 1e-4  # residual norms below it count less than the others; rows of Y have norm 1
-NEGLIGIBLE = 1e-6  # a feature whose θ is below this share of the largest leaves the working set
-RETURN_SHARE = 1e-3  # of the largest θ: what a feature that returns to the working set gets
 
 
 class RFSState(NamedTuple):
@@ -89,7 +93,7 @@ class RFSProblem:
                 "check X and y, or give other features"
             )
         objective = float(lengths.sum() + self.gamma * theta.sum())
-        theta[theta < NEGLIGIBLE * theta.max()] = 0
+        theta = without_negligible(theta)
         V = R / lengths[:, None]
         V -= V.mean(axis=0)
         correlations = row_norms(self.working_set.transposed_times(V))
@@ -233,11 +237,7 @@ class RFS(Selector):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,
         "gamma": [Interval(Real, 0, None, closed="neither")],
-        "solver": [StrOptions({*SOLVERS, "auto"})],
-        "solver_tol": [Interval(Real, 0, 1, closed="neither")],
-        "solver_max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        **RIDGE_CONSTRAINTS,
     }
 
     def __init__(
@@ -267,8 +267,7 @@ class RFS(Selector):
     def _solve(self, X: Matrix, Y: FloatArray) -> None:
         """Regress Y on X. Set the scores, the weights and the result."""
         before = X.passes
-        ridge = {"solver": self.solver, "tol": self.solver_tol, "max_iter": self.solver_max_iter}
-        problem = RFSProblem(X, Y, self.gamma, self.tol, ridge)
+        problem = RFSProblem(X, Y, self.gamma, self.tol, ridge_options(self))
         self.result_ = iterate(
             problem.step,
             problem.start(),

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from bigfs.graph import Metric, Neighbors, Weights, affinity, knn
 from bigfs.matrix import Matrix
+
+GRAPH_CONSTRAINTS: dict[str, list[Any]] = {
+    "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+    "metric": [StrOptions({"cosine", "euclidean"})],
+    "graph": [HasMethods("tocsr"), Neighbors, None],
+}
 
 
 def sample_affinity(

@@ -14,16 +14,16 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs.embedding import responses
-from bigfs.graph import Metric, Neighbors
+from bigfs.graph import Metric
 from bigfs.lasso.losses import LeastSquares
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.selectors.base import Cost, Selector
 from bigfs.selectors.lasso import PATH_CONSTRAINTS, SparseRegression
-from bigfs.selectors.sample_graph import sample_affinity
+from bigfs.selectors.sample_graph import GRAPH_CONSTRAINTS, sample_affinity
 from bigfs.types import FloatArray
 
 DEFAULT_COMPONENTS = 10
@@ -36,9 +36,7 @@ class SpectralRegression(SparseRegression):
         **Selector._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "metric": [StrOptions({"cosine", "euclidean"})],
-        "graph": [HasMethods("tocsr"), Neighbors, None],
+        **GRAPH_CONSTRAINTS,
         **PATH_CONSTRAINTS,
     }
     _supervised = False
@@ -69,7 +67,7 @@ class SpectralRegression(SparseRegression):
     def _fit(self, X: Matrix, y: Any) -> None:
         n, d = X.shape
         A = sample_affinity(X, self.graph, min(self.n_neighbors, n - 1), self.metric)
-        T = spectral_targets(A, self.n_components or max(1, min(DEFAULT_COMPONENTS, n - 2, d)))
+        T = spectral_targets(A, self.n_components or default_components(n, d))
         r = T.shape[1]
         groups = [slice(0, r)] if self._shares_support else [slice(k, k + 1) for k in range(r)]
         lam = None if isinstance(self.alpha, str) else n * self.alpha
@@ -77,6 +75,11 @@ class SpectralRegression(SparseRegression):
         self.alpha_ = state.rho * state.largest / n
         weights = row_norms(state.W) if self._shares_support else np.abs(state.W).max(axis=1)
         self.scores_ = path.scores(state, weights)
+
+
+def default_components(n: int, d: int) -> int:
+    """Return the number of components without a choice: 10, or as many as n × d allows."""
+    return max(1, min(DEFAULT_COMPONENTS, n - 2, d))
 
 
 def spectral_targets(A: Any, r: int) -> FloatArray:

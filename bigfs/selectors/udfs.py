@@ -32,18 +32,23 @@ from threadpoolctl import threadpool_limits
 from bigfs.graph import Metric, Neighbors, knn
 from bigfs.graph.neighborhoods import LocalDiscriminant, local_discriminant
 from bigfs.linalg.prox import row_norms
-from bigfs.linalg.ridge import SOLVERS, SampleOperator
+from bigfs.linalg.ridge import SampleOperator
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
-from bigfs.result import Record, iterate
+from bigfs.result import iterate
 from bigfs.selectors.base import Cost, Selector
 from bigfs.selectors.on_graph import ROUNDING, graph_forms
+from bigfs.selectors.reweighting import (
+    RIDGE_CONSTRAINTS,
+    measure,
+    return_violators,
+    ridge_options,
+    without_negligible,
+)
 from bigfs.types import FloatArray
 
 DEFAULT_COMPONENTS = 10
-NEGLIGIBLE = 1e-6  # a feature whose θ is below this share of the largest leaves the working set
 DEPENDENT = 1e-10  # a direction whose share outside the span of W is below this adds nothing
-RETURN_SHARE = 1e-3  # of the largest θ: what a feature that returns to the working set gets
 
 
 # --- problem and step -----------------------------------------------------------------------------
@@ -123,10 +128,11 @@ class UDFSProblem:
         theta = row_norms(W)
         objective = float(np.vdot(XB @ Q, MXW) + self.gamma * theta.sum())
         violation = self.violation(W, theta, scale * self.working_set.transposed_times(MXW))
-        theta[theta < NEGLIGIBLE * theta.max()] = 0
+        theta = without_negligible(theta)
         W[theta == 0] = 0
         if violation <= self.tol:
-            theta, violation = self.check_inactive(theta, violation, MXW)
+            excess = 2 * self.scale * row_norms(self.X.T @ MXW) / self.gamma - 1
+            theta, violation = return_violators(theta, violation, excess, self.tol)
         return UDFSState(theta, W, MXW, objective, violation, solution.residual)
 
     def violation(self, W: FloatArray, theta: FloatArray, G: FloatArray) -> float:
@@ -136,20 +142,6 @@ class UDFSProblem:
         Lam = W.T @ slope
         R = row_norms(slope - W @ (Lam + Lam.T) / 2)
         return float(theta @ R / (theta @ (row_norms(G) + self.gamma / 2)))
-
-    def check_inactive(
-        self, theta: FloatArray, violation: float, MXW: FloatArray
-    ) -> tuple[FloatArray, float]:
-        """Return θ and the violation over all features. Reads X once.
-
-        Inactive features that violate optimality return to θ.
-        """
-        excess = 2 * self.scale * row_norms(self.X.T @ MXW) / self.gamma - 1
-        returning = (theta == 0) & (excess > self.tol)
-        if returning.any():
-            theta = theta + RETURN_SHARE * theta.max() * returning
-            violation = float(excess[returning].max())
-        return theta, violation
 
     def scores(self, state: UDFSState) -> FloatArray:
         """Return θ where it is positive.
@@ -172,16 +164,6 @@ def joint_basis(W: FloatArray, V: FloatArray) -> FloatArray:
         V = V - W @ (W.T @ V)
     U, s, _ = np.linalg.svd(V, full_matrices=False)
     return np.column_stack([W, U[:, s > DEPENDENT]])
-
-
-def measure(state: UDFSState) -> Record:
-    """Return the record of a state in the history."""
-    return {
-        "objective": state.objective,
-        "features": float(np.count_nonzero(state.theta)),
-        "violation": state.violation,
-        "residual": state.residual,
-    }
 
 
 # --- estimator ------------------------------------------------------------------------------------
@@ -288,11 +270,7 @@ class UDFS(Selector):
         "metric": [StrOptions({"cosine", "euclidean"})],
         "graph": [Neighbors, None],
         "standardize": ["boolean"],
-        "solver": [StrOptions({*SOLVERS, "auto"})],
-        "solver_tol": [Interval(Real, 0, 1, closed="neither")],
-        "solver_max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        **RIDGE_CONSTRAINTS,
     }
     _supervised = False
     _ignores_y = True
@@ -338,11 +316,12 @@ class UDFS(Selector):
                 f"give the graph of the samples of X"
             )
         r = self.n_components or max(1, min(DEFAULT_COMPONENTS, d // 2))
-        ridge = {"solver": self.solver, "tol": self.solver_tol, "max_iter": self.solver_max_iter}
         # BLAS rounds by its number of threads; the answer must not
         with threadpool_limits(1, user_api="blas"):
             discriminant = local_discriminant(X, neighbors, self.reg)
-            problem = UDFSProblem(X, discriminant, r, self.gamma, self.tol, self.standardize, ridge)
+            problem = UDFSProblem(
+                X, discriminant, r, self.gamma, self.tol, self.standardize, ridge_options(self)
+            )
             self.result_ = iterate(
                 problem.step,
                 problem.start(),
