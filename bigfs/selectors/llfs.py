@@ -235,9 +235,9 @@ class LLFS(Selector):
     lam : float, default=1.0
         Weight λ of the sparsity, against the loss of one anchor. A larger value leaves fewer
         features with a weight.
-    sigma : float, default=1.0
+    sigma : float, default=5.0
         Width σ of the kernel in which samples are near. The distances are sums of weighted
-        differences, each in [0, 1].
+        differences, each in [0, 1]. With a small width the rounds may not settle.
     n_neighbors : int, default=10
         Number of candidates for the nearest sample of the same class, and of the other classes.
     n_anchors : int, default=1000
@@ -326,7 +326,7 @@ class LLFS(Selector):
         *,
         n_features_to_select: int | float | None = None,
         lam: float = 1.0,
-        sigma: float = 1.0,
+        sigma: float = 5.0,
         n_neighbors: int = 10,
         n_anchors: int = 1000,
         metric: Metric = "cosine",

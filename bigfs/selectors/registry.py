@@ -157,7 +157,7 @@ METHODS: dict[str, Method] = {
     ),
     "udfs": Method(
         UDFS,
-        "row-sparse subspace that discriminates the neighborhoods of samples, unsupervised",
+        "subspace that discriminates neighborhoods, for d below n, unsupervised",
         **(JOINT | {"graph": True}),
         **UNSUPERVISED,
     ),

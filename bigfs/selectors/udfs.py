@@ -173,7 +173,8 @@ class UDFS(Selector):
     """Choose features in which near samples are close to, and yet apart from, one another.
 
     Unsupervised discriminative feature selection with the ℓ2,1 norm [1]_ looks for few features
-    that span a subspace in which each neighborhood of samples is discriminated.
+    that span a subspace in which each neighborhood of samples is discriminated. It is for fewer
+    features than samples: on text its choice is no better than chance.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ def test_weights_are_a_fixed_point_of_the_printed_rounds(data):
 def test_first_round_has_equal_weights(data):
     X, y = data
     w = fit_few_steps(LLFS(lam=0.7, max_iter=1, **EVERY), X, y).result_.value.w
-    Z = printed_margins(X, y, np.ones(16), 1.0)
+    Z = printed_margins(X, y, np.ones(16), 5.0)
     slope = 0.7 - Z.T @ expit(-Z @ w)
     assert np.count_nonzero(w) > 1
     np.testing.assert_allclose(slope[w > 0], 0, atol=1e-5)
@@ -76,7 +76,7 @@ def test_first_round_has_equal_weights(data):
 def test_a_large_penalty_ranks_by_the_pull_of_the_margins(data):
     X, y = data
     selector = LLFS(lam=50.0, **EVERY).fit(X, y)
-    pull = printed_margins(X, y, np.zeros(16), 1.0).sum(axis=0) / 2
+    pull = printed_margins(X, y, np.zeros(16), 5.0).sum(axis=0) / 2
     np.testing.assert_allclose(selector.scores_, (pull - 50) / (50 + np.abs(pull).max()))
     assert set(selector.selected_[:2]) == {5, 6}
 
