@@ -229,12 +229,13 @@ class SparGE(GraphEmbedding, Selector):
     def _fit(self, X: Matrix, y: Any) -> None:
         # BLAS rounds by its number of threads; the answer must not
         with threadpool_limits(1, user_api="blas"):
-            data = self._data(X, y)
-            problem = self._problem(data, y)
+            chosen = self._resolve(X, y)
+            problem = chosen._problem(chosen._data(X, y), y)
             result = cutting_plane(
                 problem, solver=self.solver, tol=self.tol, max_iter=self.max_iter
             )
-            self._select(problem, result, y)
+            chosen._select(problem, result, y)
+            self._adopt(chosen)
 
     def fit_path(self, X: Any, y: Any, sizes: Sequence[int]) -> dict[int, Self]:
         """Fit several numbers of features in one run.
@@ -276,8 +277,14 @@ class SparGE(GraphEmbedding, Selector):
         matrix, y = template._as_matrix(X, y)
         with threadpool_limits(1, user_api="blas"):
             path = {m: template._with_n_features(m) for m in sizes}
-            data = template._data(matrix, y)
-            problems = [path[m]._problem(data, y) for m in sizes]
+            chosen = {m: path[m]._resolve(matrix, y) for m in sizes}
+            data: dict[str, Columns] = {}  # by what the regression depends on
+            for one in chosen.values():
+                key = repr((one.class_weight, one.loss))
+                data[key] = data.get(key) or one._data(matrix, y)
+            problems = [
+                one._problem(data[repr((one.class_weight, one.loss))], y) for one in chosen.values()
+            ]
             results = solve_jointly(
                 problems,
                 solver=self.solver,
@@ -286,7 +293,8 @@ class SparGE(GraphEmbedding, Selector):
                 name="SparGE path",
             )
             for m, problem, result in zip(sizes, problems, results, strict=True):
-                path[m]._select(problem, result, y)
+                chosen[m]._select(problem, result, y)
+                path[m]._adopt(chosen[m])
                 path[m]._choose()
         return path
 
@@ -307,10 +315,27 @@ class SparGE(GraphEmbedding, Selector):
 
     # --- the problem ---
 
+    def _resolve(self, X: Matrix, y: Any) -> SparGE:
+        """Return the selector whose parameters are used. A subclass may choose them."""
+        return self
+
+    def _adopt(self, other: SparGE) -> None:
+        """Take over what another selector has fitted."""
+        if other is not self:
+            fitted = {k: v for k, v in vars(other).items() if k.endswith("_") and k[0] != "_"}
+            self.__dict__.update(fitted)
+
     def _problem(self, data: Columns, y: Any) -> Relaxation:
         """Return the relaxation, whose sets have m features, or as many as the SVM starts from."""
         size, gamma = self._set_size(data.X.shape[1]), self._gamma(data, y)
-        return relaxation(self.loss, data, size, gamma)
+        return self._relaxation(data, size, gamma)
+
+    def _relaxation(self, data: Columns, m: int, gamma: float) -> Relaxation:
+        """Return the relaxation for sets of m features and the penalty γ (unscaled)."""
+        if self.loss == "squared":
+            return Relaxation(data, m, gamma)
+        assert isinstance(data, GatheredColumns)
+        return HingeRelaxation(data, m, gamma)
 
     def _set_size(self, d: int) -> int:
         m = self._count(d)
@@ -350,27 +375,30 @@ class SparGE(GraphEmbedding, Selector):
 
     def _rank_by_svm(self, problem: Relaxation, candidates: IntArray, y: Labels) -> None:
         """Score the candidates by recursive elimination with linear SVMs on their columns alone."""
-        k, m = len(candidates), self._count(problem.data.X.shape[1])
-        result = eliminate_by_svm(
-            problem.data.X,
-            y.codes[y.is_labeled],
-            len(y.classes),
-            np.sort(candidates),
-            elimination_sizes(k, m, SVM_STEP),
-            svm={"C": 1 / (2 * problem.gamma), "tol": SVM_TOL, "max_iter": SVM_MAX_ITER},
-            name=f"{type(self).__name__} machines of {m}",
+        codes = y.codes[y.is_labeled]
+        m = self._count(problem.data.X.shape[1])
+        name = f"{type(self).__name__} machines of {m}"
+        order = svm_order(
+            problem.data.X, codes, np.sort(candidates), m, 1 / (2 * problem.gamma), name
         )
-        order = np.append(result.value.removed, result.value.kept)
-        self.scores_[order] = np.arange(1, k + 1) / k
+        self.scores_[order] = np.arange(1, len(order) + 1) / len(order)
         self.result_.stats.update(passes=problem.data.passes)
 
 
-def relaxation(loss: str, data: Columns, m: int, gamma: float) -> Relaxation:
-    """Return the relaxation with a loss, for m features and penalty γ (unscaled)."""
-    if loss == "squared":
-        return Relaxation(data, m, gamma)
-    assert isinstance(data, GatheredColumns)
-    return HingeRelaxation(data, m, gamma)
+def svm_order(
+    X: Matrix, codes: IntArray, candidates: IntArray, m: int, C: float, name: str
+) -> IntArray:
+    """Return the candidates in the order of their elimination by way of m, the best last."""
+    result = eliminate_by_svm(
+        X,
+        codes,
+        int(codes.max()) + 1,
+        candidates,
+        elimination_sizes(len(candidates), m, SVM_STEP),
+        svm={"C": C, "tol": SVM_TOL, "max_iter": SVM_MAX_ITER},
+        name=name,
+    )
+    return np.append(result.value.removed, result.value.kept)
 
 
 def total_variance(X: Matrix) -> float:

@@ -14,20 +14,29 @@ jointly: a pass over X serves every γ and every fold.
 
 from __future__ import annotations
 
+import itertools
+import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from scipy.linalg import solve
+from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.utils._param_validation import StrOptions
 
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
-from bigfs.cutting_plane.hinge import HingeRelaxation
 from bigfs.cutting_plane.loop import solve_jointly
-from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
+from bigfs.matrix import Matrix
 from bigfs.selectors.base import Cost
-from bigfs.selectors.sparge import SparGE, relaxation, total_variance
-from bigfs.types import FloatArray, IntArray
+from bigfs.selectors.sparge import SparGE, total_variance
+from bigfs.selectors.sparge_folds import held_out_loss, score_candidates, training_data
+from bigfs.types import FloatArray
+
+GRIDS = ("class_weight", "loss", "ranking")  # parameters that may be lists of values
+
+
+class EndOfGrid(UserWarning):
+    """Warning that the best penalty is at an end of the grid, so that one outside may be better."""
 
 
 class SparGECV(SparGE):
@@ -61,6 +70,11 @@ class SparGECV(SparGE):
     cv : int, cross-validation generator or iterable, default=3
         Number of folds, shuffled with a fixed seed and stratified where y holds classes, or an
         object with scikit-learn's `split`.
+    scoring : str, callable or None, default=None
+        What decides, for "lda": a score of scikit-learn, such as "accuracy" or "f1_macro", of a
+        linear SVM on the chosen columns. `class_weight`, `loss` and `ranking` may then be lists of
+        values, which are tried in every combination with `gammas`. None takes the held-out loss,
+        or "accuracy" where one of these is a list.
     n_components : int or None, default=None
         Width r of the embedding. None takes the number of classes minus 1 for "sda", and 10 for
         "pca", "lpp", and "hsl" without y, or fewer where X is small. Class labels and targets fix
@@ -96,9 +110,17 @@ class SparGECV(SparGE):
     ----------
     gamma_ : float
         The chosen γ: the largest whose mean loss is within one standard error of the least, because
-        a larger γ is cheaper.
+        a larger γ is cheaper. With a score it is that of the best mean, the largest of equal ones.
     losses_ : ndarray of shape (n_gammas, n_folds)
-        Share of the held-out embedding that the chosen features leave unexplained.
+        Share of the held-out embedding that the chosen features leave unexplained. Absent where a
+        score decides.
+    best_params_ : dict
+        The chosen "class_weight", "loss", "ranking" and "gamma".
+    best_score_ : float
+        Their mean score over the folds. Without `scoring` a score is minus the loss.
+    cv_results_ : dict
+        The combinations ("params") with "mean_test_score", "std_test_score" and
+        "split0_test_score", …, as in `sklearn.model_selection.GridSearchCV`.
     scores_ : ndarray of shape (n_features,)
         What the objective lost when the feature was removed (`ranking="elimination"`), the norm of
         its row in `coef_` ("weights"), or the share of the SVM's features that it is better than or
@@ -133,6 +155,10 @@ class SparGECV(SparGE):
 
     Notes
     -----
+    A warning (`EndOfGrid`) says when the best of three or more γ is the least or the largest. The
+    unit of γ is the variance of all features together, so standardized data with few samples ask
+    for a grid that reaches down to about 1/d, such as ``10.0 ** np.arange(-4, 2)``.
+
     The embedding T is that of all samples of `fit`. The grid costs the passes of its slowest
     member, and the fit at the chosen γ costs its own.
 
@@ -160,7 +186,9 @@ class SparGECV(SparGE):
             for name, allowed in SparGE._parameter_constraints.items()
             if name != "gamma"
         },
+        **{name: [*SparGE._parameter_constraints[name], list] for name in GRIDS},
         "gammas": ["array-like"],
+        "scoring": [StrOptions(set(get_scorer_names())), callable, None],
         "cv": ["cv_object"],
     }
 
@@ -177,6 +205,7 @@ class SparGECV(SparGE):
         n_features_to_select: int | float | None = None,
         gammas: Sequence[float] = (0.25, 0.5, 1.0, 2.0, 4.0),
         cv: Any = 3,
+        scoring: Any = None,
         n_components: int | None = None,
         n_neighbors: int = 5,
         metric: Literal["cosine", "euclidean"] = "cosine",
@@ -194,6 +223,7 @@ class SparGECV(SparGE):
         self.n_features_to_select = n_features_to_select
         self.gammas = gammas
         self.cv = cv
+        self.scoring = scoring
         self.n_components = n_components
         self.n_neighbors = n_neighbors
         self.metric = metric
@@ -209,9 +239,65 @@ class SparGECV(SparGE):
 
     def _validate_params(self) -> None:
         super()._validate_params()
+        if self.scoring is not None and self.embedding != "lda":
+            raise ValueError(f"scoring needs embedding='lda'; got embedding={self.embedding!r}")
+        for name in GRIDS:
+            if getattr(self, name) == []:
+                raise ValueError(f"{name} must hold one or more values; got []")
         gammas = np.asarray(self.gammas).ravel()
         if not len(gammas) or not np.issubdtype(gammas.dtype, np.number) or not gammas.min() > 0:
             raise ValueError(f"gammas must hold one or more positive numbers; got {self.gammas}")
+
+    def _resolve(self, X: Matrix, y: Any) -> SparGE:
+        """Return the SparGE of the best score, if a score decides and not the held-out loss."""
+        grids = {name: getattr(self, name) for name in GRIDS}
+        if self.scoring is None and not any(isinstance(values, list) for values in grids.values()):
+            return self
+        values = [v if isinstance(v, list) else [v] for v in grids.values()]
+        gammas = np.sort(np.asarray(self.gammas, dtype=np.float64).ravel())[::-1]
+        grid = [
+            {**dict(zip(GRIDS, one, strict=True)), "gamma": float(gamma)}
+            for *one, gamma in itertools.product(*values, gammas)
+        ]
+        shared = {
+            name: value
+            for name, value in self.get_params(deep=False).items()
+            if name in SparGE._parameter_constraints and name not in GRIDS
+        }
+        candidates = [SparGE(**shared, **parameters) for parameters in grid]
+        for candidate in candidates:
+            candidate._validate_params()
+            candidate._in_tiles = False
+        T = np.zeros((int(y.is_labeled.sum()), 1))
+        folds = list(self._folds(T, y))
+        scores = score_candidates(candidates, X, y, folds, get_scorer(self.scoring or "accuracy"))
+        best = int(np.argmax(scores.mean(axis=1)))
+        self._record(grid, scores, best)
+        self._warn_at_an_end(self.gamma_, gammas)
+        return candidates[best]
+
+    def _record(self, grid: list[dict[str, Any]], scores: FloatArray, best: int) -> None:
+        """Keep the scores (one row per combination) and the choice."""
+        means = scores.mean(axis=1)
+        self.cv_results_ = {
+            "params": grid,
+            "mean_test_score": means,
+            "std_test_score": scores.std(axis=1),
+            **{f"split{k}_test_score": column for k, column in enumerate(scores.T)},
+        }
+        self.best_params_, self.best_score_ = grid[best], float(means[best])
+        self.gamma_ = float(grid[best]["gamma"])
+
+    def _warn_at_an_end(self, gamma: float, gammas: FloatArray) -> None:
+        """Warn if the best of three penalties or more is the least or the largest."""
+        if len(gammas) > 2 and gamma in (gammas.min(), gammas.max()):
+            end = "least" if gamma == gammas.min() else "largest"
+            warnings.warn(
+                f"gamma={gamma:g} is the {end} of gammas={sorted(gammas.tolist())} and the best: "
+                f"add {'smaller' if end == 'least' else 'larger'} ones",
+                EndOfGrid,
+                stacklevel=2,
+            )
 
     def _gamma(self, data: Columns, y: Any) -> float:
         assert isinstance(data, GatheredColumns)
@@ -219,10 +305,8 @@ class SparGECV(SparGE):
         gammas = np.asarray(self.gammas, dtype=np.float64).ravel()
         unit = total_variance(data.X)
         is_hinge = self.loss == "squared_hinge"
-        folds = [_training_data(data, train, is_hinge) for train, _ in self._folds(data.T, y)]
-        problems = [
-            relaxation(self.loss, fold, m, gamma * unit) for gamma in gammas for fold in folds
-        ]
+        folds = [training_data(data, train, is_hinge) for train, _ in self._folds(data.T, y)]
+        problems = [self._relaxation(fold, m, gamma * unit) for gamma in gammas for fold in folds]
         results = solve_jointly(
             problems,
             solver=self.solver,
@@ -231,15 +315,19 @@ class SparGECV(SparGE):
             name=f"SparGE folds of {m}",
         )
         losses = [
-            _loss(problem, result.value, data, gammas * unit)
+            held_out_loss(problem, result.value, data, gammas * unit)
             for problem, result in zip(problems, results, strict=True)
         ]
         self.losses_ = np.reshape(losses, (len(gammas), len(folds)))
         means = self.losses_.mean(axis=1)
         deviations = self.losses_.std(axis=1, ddof=min(1, len(folds) - 1))
         least = np.argmin(means)
+        self._warn_at_an_end(gammas[least], gammas)
         threshold = means[least] + deviations[least] / np.sqrt(len(folds))
-        self.gamma_ = float(gammas[means <= threshold].max())
+        largest = float(gammas[means <= threshold].max())
+        fixed = {name: getattr(self, name) for name in GRIDS}
+        grid = [{**fixed, "gamma": float(gamma)} for gamma in gammas]
+        self._record(grid, -self.losses_, gammas.tolist().index(largest))
         return self.gamma_ * unit
 
     def _folds(self, T: FloatArray, y: Any) -> Any:
@@ -253,66 +341,3 @@ class SparGECV(SparGE):
             return self.cv.split(T, classes)
         splitter = KFold if classes is None else StratifiedKFold
         return splitter(self.cv, shuffle=True, random_state=0).split(T, classes)
-
-
-def _training_data(
-    data: GatheredColumns, train: IntArray, is_hinge: bool = False
-) -> GatheredColumns:
-    """Return the data with the weight 0 outside `train`.
-
-    T is centered by the samples inside, unless it holds the signs of the squared hinge loss.
-    """
-    omega = np.zeros_like(data.omega)
-    omega[train] = data.omega[train]
-    T = np.where(omega[:, None] > 0, data.T, 0)
-    if not is_hinge:
-        T = T - np.outer(omega, _intercept(data.T, omega))
-    return GatheredColumns(data.X, T, omega)
-
-
-def _intercept(T: FloatArray, omega: FloatArray) -> FloatArray:
-    """Return b, the intercept of T among samples of weights ω."""
-    return omega @ T / (omega @ omega)
-
-
-def _loss(
-    problem: Relaxation, state: CuttingPlaneState, data: GatheredColumns, penalties: FloatArray
-) -> float:
-    """Return the share of the held-out T that a ridge on the m chosen features leaves unexplained.
-
-    The ridge has the best of the penalties.
-    """
-    training, is_test = problem.data, problem.data.omega == 0
-    assert isinstance(training, GatheredColumns)
-    features, elimination = problem.eliminate_to_m(state)
-    chosen = np.sort(features[elimination.order[: problem.m]])
-    if isinstance(problem, HingeRelaxation):
-        return _hinge_loss(problem, chosen, data, penalties)
-    positions, (G, B) = training.positions(chosen), training.gram(chosen)
-    W = [solve(G + penalty * np.eye(len(G)), B, assume_a="pos") for penalty in penalties]
-    stacked = np.hstack(W)  # one ridge beside the other
-    fitted = (training.Z[:, positions] @ stacked - training.mu[positions] @ stacked)[is_test]
-    target = (data.T - np.outer(data.omega, _intercept(data.T, training.omega)))[is_test]
-    residuals = [
-        target - data.omega[is_test, None] * part for part in np.split(fitted, len(W), axis=1)
-    ]
-    return min(float(np.sum(residual**2)) for residual in residuals) / float(np.sum(target**2))
-
-
-def _hinge_loss(
-    problem: HingeRelaxation, chosen: IntArray, data: GatheredColumns, penalties: FloatArray
-) -> float:
-    """Return the held-out squared hinge loss as a share of that of an intercept alone."""
-    is_test = problem.data.omega == 0
-    omega = data.omega[is_test, None]
-    Y, Z = data.T[is_test] / omega, problem.columns(chosen)
-
-    def loss(F: FloatArray) -> float:
-        return float(np.sum((omega * np.maximum(1 - Y * F, 0)) ** 2))
-
-    losses = []
-    for penalty in penalties:
-        W, b = problem.refit(chosen, penalty)
-        losses.append(loss((Z @ W)[is_test] + b))
-    alone = problem.intercept(np.zeros(problem.Y.shape)) + np.zeros(Y.shape)
-    return min(losses) / loss(alone)

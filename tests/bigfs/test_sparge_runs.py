@@ -18,7 +18,7 @@ from bigfs.cutting_plane.loop import cutting_plane
 from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.embedding.responses import lda
 from bigfs.result import observed
-from bigfs.selectors.sparge_cv import _training_data
+from bigfs.selectors.sparge_folds import training_data
 from storage.format import manifest, verified
 from storage.runs import Run
 
@@ -109,6 +109,7 @@ def test_the_held_out_loss_is_that_of_a_dense_ridge(text):
         assert found == pytest.approx(min(losses), rel=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge_cv.EndOfGrid")
 def test_the_folds_share_their_passes(text):
     X, y = text
     matrix = Matrix.from_array(X, tile_columns=17)
@@ -132,7 +133,7 @@ def test_folds_see_nothing_of_the_samples_outside(text):
     spoiled[::3] = np.random.default_rng(0).uniform(0, 9, (40, 80))
     found = []
     for data, response in ((X, T), (spoiled, np.where((np.arange(120) % 3 == 0)[:, None], 7.0, T))):
-        fold = _training_data(GatheredColumns(Matrix.from_array(data), response), inside)
+        fold = training_data(GatheredColumns(Matrix.from_array(data), response), inside)
         found.append(
             cutting_plane(Relaxation(fold, 6, 0.5), solver="newton", tol=1e-6, max_iter=50).value
         )
@@ -270,6 +271,7 @@ def test_a_process_killed_between_cuts_goes_on_without_repeating_one(store, tmp_
     np.testing.assert_array_equal(np.array(selected.split(), dtype=int), whole.selected_)
 
 
+@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge_cv.EndOfGrid")
 def test_path_of_sparge_cv_chooses_gamma_for_each_size(text):
     X, y = text
     selector = SparGECV(gammas=(0.1, 1.0, 10.0), cv=3, tol=0.05, max_iter=200)

@@ -1,0 +1,150 @@
+"""SparGECV: parameters chosen together by a score of the folds."""
+
+import contextlib
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import StratifiedKFold
+from sklearn.svm import LinearSVC
+
+from bigfs import Matrix, SparGE, SparGECV
+from bigfs.result import observed
+from bigfs.selectors.sparge_cv import EndOfGrid
+from tests.helpers.fitting import MemoryCheckpoint
+
+pytestmark = pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge_cv.EndOfGrid")
+
+GRID = {
+    "class_weight": ["balanced", None],
+    "loss": ["squared", "squared_hinge"],
+    "ranking": ["elimination", "weights", "svm"],
+}
+
+
+@pytest.fixture
+def noisy(text):
+    """`text` with a sixth of the labels drawn anew, so that candidates differ."""
+    X, y = text
+    rng = np.random.default_rng(1)
+    return X, np.where(rng.random(120) < 1 / 6, rng.integers(0, 4, 120), y)
+
+
+@pytest.mark.slow
+def test_the_scores_are_those_of_fits_on_the_folds(noisy):
+    """Each candidate is fitted by itself on the training samples, in the units of all samples."""
+    X, y = noisy
+    selector = SparGECV(n_features_to_select=3, gammas=(0.3,), cv=2, tol=1e-3, **GRID)
+    selector.fit(X, y)
+    results = selector.cv_results_
+    assert len(results["params"]) == 12
+
+    def unit(A):
+        dense = A.toarray().astype(float)
+        return np.mean(np.sum((dense - dense.mean(axis=0)) ** 2, axis=1))
+
+    # the class weights are those of all samples
+    weights = dict(enumerate(120 / (4 * np.bincount(y))))
+    folds = StratifiedKFold(2, shuffle=True, random_state=0).split(np.zeros(120), y)
+    for k, (train, test) in enumerate(folds):
+        for parameters, found in zip(
+            results["params"], results[f"split{k}_test_score"], strict=True
+        ):
+            alone = SparGE(n_features_to_select=3, tol=1e-3, **parameters)
+            alone.set_params(gamma=parameters["gamma"] * unit(X) / unit(X[train]))
+            if parameters["class_weight"] == "balanced":
+                alone.set_params(class_weight=weights)
+            chosen = np.sort(alone.fit(X[train], y[train]).selected_)
+            machine = LinearSVC(random_state=0, max_iter=10_000).fit(X[train][:, chosen], y[train])
+            assert found == pytest.approx(machine.score(X[test][:, chosen], y[test])), parameters
+    np.testing.assert_allclose(
+        results["mean_test_score"],
+        (results["split0_test_score"] + results["split1_test_score"]) / 2,
+    )
+
+
+def test_the_best_is_fitted_on_all_samples(noisy):
+    X, y = noisy
+    grid = {name: GRID[name] for name in ("class_weight", "loss")}
+    selector = SparGECV(n_features_to_select=5, gammas=(0.3, 3.0), cv=2, **grid).fit(X, y)
+    means = selector.cv_results_["mean_test_score"]
+    assert selector.best_params_ == selector.cv_results_["params"][int(np.argmax(means))]
+    assert selector.best_score_ == means.max()
+    assert np.ptp(means) > 0  # else the choice shows nothing
+    assert selector.gamma_ == selector.best_params_["gamma"]
+    same = SparGE(n_features_to_select=5, **selector.best_params_).fit(X, y)
+    np.testing.assert_array_equal(selector.scores_, same.scores_)
+    assert selector.get_params()["loss"] == GRID["loss"]
+    tiled = clone(selector).fit(Matrix.from_array(X, tile_rows=17, tile_columns=11), y)
+    np.testing.assert_array_equal(tiled.scores_, selector.scores_)
+
+
+def test_a_path_chooses_for_each_size(noisy):
+    X, y = noisy
+    selector = SparGECV(gammas=(0.1, 3.0), cv=2, loss=["squared", "squared_hinge"])
+    path = selector.fit_path(X, y, [2, 9])
+    for m in (2, 9):
+        alone = clone(selector).set_params(n_features_to_select=m).fit(X, y)
+        assert path[m].best_params_ == alone.best_params_
+        np.testing.assert_array_equal(path[m].scores_, alone.scores_)
+
+
+def test_the_score_decides(noisy):
+    X, y = noisy
+    X, y = X[y < 2], y[y < 2]
+    calls = []
+
+    def likes_large_penalties(machine, Z, codes):
+        calls.append(Z.shape)
+        return len(calls)
+
+    selector = SparGECV(
+        n_features_to_select=3, gammas=(3.0, 0.1), cv=2, scoring=likes_large_penalties
+    ).fit(X, y)
+    assert selector.gamma_ == 0.1  # the last one tried
+    assert len(calls) == 4
+    assert {width for _, width in calls} == {3}
+    by_name = SparGECV(n_features_to_select=3, cv=2, scoring="balanced_accuracy").fit(X, y)
+    assert set(by_name.best_params_) == {"class_weight", "loss", "ranking", "gamma"}
+
+
+@pytest.mark.parametrize("after", [2, 8])
+def test_a_killed_grid_goes_on(noisy, after):
+    X, y = noisy
+    selector = SparGECV(
+        n_features_to_select=4, gammas=(0.3, 3.0), cv=2, ranking=["elimination", "svm"]
+    )
+    whole = clone(selector).fit(X, y)
+    checkpoint = MemoryCheckpoint(die_after=after)
+    with contextlib.suppress(KeyboardInterrupt), observed(checkpoint=checkpoint):
+        clone(selector).fit(X, y)
+    with observed(checkpoint=checkpoint):
+        resumed = clone(selector).fit(X, y)
+    np.testing.assert_array_equal(
+        resumed.cv_results_["mean_test_score"], whole.cv_results_["mean_test_score"]
+    )
+    np.testing.assert_array_equal(resumed.scores_, whole.scores_)
+
+
+@pytest.mark.parametrize("scoring", [None, "accuracy"])
+def test_a_choice_at_an_end_of_the_grid_is_said(text, scoring):
+    X, y = text
+    selector = SparGECV(n_features_to_select=8, gammas=(1e4, 1e5, 1e6), cv=2, scoring=scoring)
+    with pytest.warns(EndOfGrid, match=r"is the (least|largest) of gammas=\[10000.0, .* add"):
+        selector.fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"loss": ["squared", "hinge"]}, "loss"),
+        ({"scoring": "exactness"}, "scoring"),
+        ({"scoring": "accuracy", "embedding": "pca"}, "scoring needs embedding='lda'"),
+        ({"ranking": ["svm"], "embedding": "pca"}, "ranking=.* needs embedding='lda'"),
+        ({"loss": []}, "loss must hold one or more values"),
+    ],
+)
+def test_a_grid_that_makes_no_sense_is_refused(text, parameters, message):
+    X, y = text
+    with pytest.raises(ValueError, match=message):
+        SparGECV(**parameters).fit(X, y)
