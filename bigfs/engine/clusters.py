@@ -184,6 +184,8 @@ def _local(workers: int, memory_limit: str | int, dashboard: bool) -> Iterator[A
                 # distributed opens this port always, with None on a port of its choice
                 dashboard_address="127.0.0.1:0",
                 scheduler_kwargs={"dashboard": dashboard},
+                # a fork has the environment of the moment when the first worker started
+                env=dict(os.environ),
             )
         with started:
             yield started

@@ -174,6 +174,12 @@ def test_workers_are_forks_of_a_process_that_has_imported_their_libraries(local)
     assert local.run(lambda: os.environ["MALLOC_ARENA_MAX"]).popitem()[1] == "1"
 
 
+def test_workers_have_the_environment_of_the_moment_when_their_cluster_starts(local, monkeypatch):
+    monkeypatch.setenv("BIGFS_SET_LATE", "yes")  # such as credentials, set in a notebook
+    with engine.cluster(workers=1) as client:
+        assert list(client.run(os.getenv, "BIGFS_SET_LATE").values()) == ["yes"]
+
+
 def test_local_cluster_shows_a_dashboard_on_demand():
     with engine.cluster(workers=1, memory_limit="600MB", dashboard=True) as client:
         assert client.dashboard_link.startswith("http://127.0.0.1:")
