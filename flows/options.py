@@ -14,7 +14,7 @@ from pydantic import (
     field_validator,
 )
 
-from bigfs.engine.clusters import cluster, require_size
+from bigfs.engine.clusters import cluster, prepare_workers, require_size
 from bigfs.synonyms import canonical_name
 
 
@@ -282,6 +282,11 @@ class Engine(BaseModel):
         None leaves the limit to the scheduler's workers, or to "auto".
         """
         return None if self.scheduler or self.memory_limit == "auto" else self.memory_limit
+
+    def prepare(self) -> None:
+        """Let the local processes import what they need beside the imports of this process."""
+        if self.scheduler is None and self.workers != 0:
+            prepare_workers("bigfs.evaluation", "storage.tiles", "storage.staging.vectorize")
 
     def cluster(self) -> AbstractContextManager[Any]:
         """Start or reach the Dask cluster that these options name.

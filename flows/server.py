@@ -160,7 +160,7 @@ def run_server(
     ):
         try:
             if meanwhile is not None:
-                meanwhile()
+                _call_or_kill(meanwhile, server)
             with _use_server(
                 f"http://{HOST}:{_read_port(server, errors, port)}/api", secret, pages=not temporary
             ) as address:
@@ -218,6 +218,15 @@ def _read_port(server: subprocess.Popen[bytes], errors: Any, port: int) -> int:
         f"the Prefect server did not start{on_port} ({messages[-1]}): choose another "
         f"--port, or set PREFECT_API_URL to a running server"
     )
+
+
+def _call_or_kill(meanwhile: Callable[[], object], server: subprocess.Popen[bytes]) -> None:
+    """Call a function. If it raises an error, kill the server, which only imports as yet."""
+    try:
+        meanwhile()
+    except BaseException:
+        server.kill()
+        raise
 
 
 def _end(server: subprocess.Popen[bytes], seconds: float) -> None:
@@ -291,12 +300,13 @@ def main() -> None:
 
     options: dict[str, Any] = {
         "log_level": "critical",
-        "timeout_graceful_shutdown": 1,
+        "timeout_graceful_shutdown": 0,  # whoever ends the server has its answers
         "server_header": False,
         "access_log": False,
     }
     server = Server(uvicorn.Config(SameOriginOnly(create_app(), port), lifespan="on", **options))
     server.run([listener])
+    os._exit(0)  # all answers are written, and tidying up the interpreter takes a second
 
 
 def _watch_pipe(pipe: BinaryIO) -> threading.Event:

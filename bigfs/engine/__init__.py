@@ -12,7 +12,14 @@ client they run serially in this process.
 from dask.utils import format_bytes, parse_bytes
 
 from bigfs.engine.cache import clear_cache, get_cached, is_cached, load
-from bigfs.engine.clusters import ClusterLost, client, cluster, n_workers, quiet_dask
+from bigfs.engine.clusters import (
+    ClusterLost,
+    client,
+    cluster,
+    n_workers,
+    prepare_workers,
+    quiet_dask,
+)
 from bigfs.engine.memory import (
     NotEnoughMemory,
     limit_memory,
@@ -57,6 +64,7 @@ __all__ = [
     "n_workers",
     "parse_bytes",
     "peak_memory",
+    "prepare_workers",
     "processor_time",
     "processor_time_since",
     "progress",

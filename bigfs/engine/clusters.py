@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import logging
-import multiprocessing
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
-from multiprocessing import resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,15 @@ WITH_DASHBOARD: dict[str, Any] = {
         "127.0.0.1:*",
         "localhost:*",
     ],
+}
+BEFORE_START = {  # environment of a worker before it starts
+    # A worker holds on to some megabytes of freed memory. Dask's own setting returns them at once,
+    # and then half of the time of reading and writing chunks goes into getting them back, page by
+    # page.
+    "MALLOC_TRIM_THRESHOLD_": 64 << 20,
+    "MALLOC_MMAP_THRESHOLD_": 32 << 20,
+    # Zarr decodes chunks in threads, and each would hold freed memory of its own.
+    "MALLOC_ARENA_MAX": 1,
 }
 ROLES = ("client", "worker", "scheduler")  # one TLS certificate serves all three
 
@@ -191,26 +199,45 @@ def _local(workers: int, memory_limit: str | int, dashboard: bool) -> Iterator[A
             yield started
 
 
-# What every worker imports. A server imports it once, and each worker is a fork of that server.
+CAN_FORK = sys.platform == "linux" and sys.version_info >= (3, 11, 1)
 WORKERS_IMPORT = ["distributed", "numba", "scipy.sparse", "bigfs.matrix"]
+
+
+def prepare_workers(*modules: str) -> None:
+    """Start the process that the workers of local clusters are forked from, if none runs.
+
+    It imports their libraries once, beside what this process does meanwhile. Before Python 3.11.1
+    other users of the machine could connect to such a process, so there, and on other systems than
+    Linux, nothing is started and every worker imports for itself.
+
+    Parameters
+    ----------
+    *modules : str
+        Names of modules that the tasks of the first cluster need beside those of `Matrix`.
+    """
+    if not CAN_FORK:
+        return
+    from distributed import utils
+
+    utils._forkserver_preload_set = True  # or distributed imports pandas, and adds it
+    forkserver.set_forkserver_preload([*WORKERS_IMPORT, *modules])
+    settings = dask.config.get("distributed.nanny.pre-spawn-environ") | BEFORE_START
+    added = {k: str(v) for k, v in settings.items() if k not in os.environ}
+    os.environ.update(added)
+    try:
+        with _interrupts_blocked():
+            forkserver.ensure_running()
+    finally:
+        for name in added:
+            del os.environ[name]
 
 
 @contextlib.contextmanager
 def _forked_workers() -> Iterator[None]:
-    """Start the workers of the block, and those that replace them, from one process that has
-    imported their libraries.
-
-    It saves each worker two seconds of processor time. Before Python 3.11.1 other users of the
-    machine could connect to that process, so there every worker imports for itself.
-    """
-    if sys.platform != "linux" or sys.version_info < (3, 11, 1):
-        yield
-        return
-    from distributed import utils
-
-    multiprocessing.get_context("forkserver").set_forkserver_preload(WORKERS_IMPORT)
-    utils._forkserver_preload_set = True  # or distributed imports pandas here, and adds it
-    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+    """Fork the workers of the block, and those that replace them, where this can be done."""
+    prepare_workers()
+    method = "forkserver" if CAN_FORK else "spawn"
+    with dask.config.set({"distributed.worker.multiprocessing-method": method}):
         yield
 
 
@@ -261,14 +288,7 @@ def _settings(memory_limit: str | int) -> dict[str, Any]:
         "distributed.scheduler.no-workers-timeout": "60s",
         "distributed.scheduler.allowed-failures": 3,
         "distributed.admin.large-graph-warning-threshold": "64MB",
-        # A worker holds on to some megabytes of freed memory. Dask's own setting returns them at
-        # once, and then half of the time of reading and writing chunks goes into getting them back,
-        # page by page.
-        "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 64 << 20,
-        "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 32 << 20,
-        # Zarr decodes chunks in threads, and each would hold freed memory of its own.
-        "distributed.nanny.pre-spawn-environ.MALLOC_ARENA_MAX": 1,
-    }
+    } | {f"distributed.nanny.pre-spawn-environ.{k}": v for k, v in BEFORE_START.items()}
     if limit := parse_bytes(memory_limit) if memory_limit != "auto" else 0:
         # Waiting results go to disk early, because the libraries and the tasks need the rest.
         settings["distributed.worker.memory.target"] = WAITING_SHARE * max(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 import warnings
 from typing import Annotated, Any
@@ -58,6 +60,7 @@ for command in (
 def main() -> None:
     """Run the command line; an error is one line on stderr and a non-zero exit status."""
     warnings.formatwarning = _in_one_line
+    atexit.register(gc.freeze)  # or the last garbage collection takes a second
     with signals.handle_signals():
         try:
             status = app(standalone_mode=False)

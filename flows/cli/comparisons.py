@@ -51,7 +51,12 @@ def compare(
     """Compare methods on one corpus: scores, time, memory, passes, redundancy, paired tests."""
     choices = parse_choices(methods, sizes, metric)
     require_readable(source, out, staging)
-    with show_progress(as_json, "start-up"), quiet_prefect(state["debug"]):
+
+    def meanwhile() -> None:
+        engine.prepare()
+        import flows.compare  # noqa: F401, used once the server is there
+
+    with show_progress(as_json, "start-up"), quiet_prefect(state["debug"], meanwhile):
         from flows.compare import compare as compare_methods
 
         folder = compare_methods(

@@ -70,11 +70,16 @@ def run(
         print_run(run_dir, as_json)
         print(f"bigfs: {run_dir} has this result already (--fresh repeats it)", file=sys.stderr)
         return
-    from flows import selection
-
-    selection.require_parameters(method, features, parameters)
     find(source, format=staging.format)  # an unreadable source is an error before anything starts
-    with show_progress(as_json, "start-up"), quiet_prefect(state["debug"]):
+
+    def meanwhile() -> None:
+        engine.prepare()
+        from flows import selection
+
+        selection.require_parameters(method, features, parameters)
+        import flows.pipeline  # noqa: F401, used once the server is there
+
+    with show_progress(as_json, "start-up"), quiet_prefect(state["debug"], meanwhile):
         from flows.pipeline import pipeline
 
         path = pipeline(

@@ -120,9 +120,9 @@ def serve(
 
 
 @contextlib.contextmanager
-def quiet_prefect(debug: bool) -> Iterator[None]:
+def quiet_prefect(debug: bool, meanwhile: Callable[[], object]) -> Iterator[None]:
     """Run a Prefect server for one flow of the command line, without log lines between the
-    progress bars. The flow is imported while the server starts.
+    progress bars. `meanwhile` is called while the server starts.
     """
     from platformdirs import user_cache_path
 
@@ -132,12 +132,8 @@ def quiet_prefect(debug: bool) -> Iterator[None]:
     }
     if not debug:  # before distributed is imported: Prefect routes its lines to the console
         quiet_dask()
-    with _server(user_cache_path("bigfs"), None, _import_flow, **levels):
+    with _server(user_cache_path("bigfs"), None, meanwhile=meanwhile, **levels):
         yield
-
-
-def _import_flow() -> None:
-    import flows.pipeline  # noqa: F401, used by the command once the server is there
 
 
 @contextlib.contextmanager

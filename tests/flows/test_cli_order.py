@@ -2,6 +2,7 @@
 touched.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -68,9 +69,14 @@ BAD = [
 def test_bad_parameters_are_refused_before_any_work(
     bigfs, store, tmp_path, no_work, monkeypatch, command, words, text
 ):
-    monkeypatch.setattr(
-        "flows.cli.servers._server", lambda port: pytest.fail("a server was started")
-    )
+    @contextlib.contextmanager
+    def start_server(*_, meanwhile=None, **__):
+        if meanwhile is not None:
+            meanwhile()  # looks at the parameters while a server starts, which ends with its error
+        pytest.fail("a server was used")
+        yield
+
+    monkeypatch.setattr("flows.cli.servers._server", start_server)
     before = listing(tmp_path)
     place = {"run": ("corpus.svm",), "select": (store, "--out", "r"), "serve": ("corpus.svm",)}[
         command
