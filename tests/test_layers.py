@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,7 @@ ONE_DOOR = {
 }
 
 
+@cache
 def imports(path: Path) -> set[str]:
     """The dotted names that a file imports, also inside its functions."""
     names: set[str] = set()
@@ -133,7 +135,6 @@ def test_every_layer_names_rooms_that_exist():
             )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("library", "doors"), ONE_DOOR.items())
 def test_each_library_enters_by_its_door(library, doors):
     for package in LAYERS:

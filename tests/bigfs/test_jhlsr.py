@@ -116,6 +116,7 @@ def test_equals_the_dense_loop(solver, n, d, labeled, variant, degrees):
     assert model.result_.stats["zero_hyperedges"] == np.sum(model.hyperedge_weights_ == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degrees", ["weighted", "incidence"])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_the_objective_never_rises_after_the_first_round(solver, degrees):

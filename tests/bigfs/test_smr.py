@@ -133,6 +133,7 @@ def test_full_rank_with_p_1_meets_the_optimality_condition(images):
     assert np.all(np.linalg.norm(pull[~alive], axis=1) <= 10.0 * (1 + 1e-6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("k", [1, 4])
 def test_the_objective_never_rises(images, k, p):
@@ -184,6 +185,7 @@ def test_auto_leaves_the_covariance_when_memory_is_short(images, allow_memory):
         fit(X, y, gram="covariance")
 
 
+@pytest.mark.slow
 def test_scaling_pixels_scales_the_map_only(images):
     """At X·t and P/t the penalty is 1/t of what it was, so α·t gives the same fit; the convex case
     has one optimum.

@@ -97,6 +97,7 @@ def test_the_bounds_bracket_the_dense_optimum_of_the_relaxation(data, class_weig
     assert all(b["upper"] <= a["upper"] * (1 + 1e-9) for a, b in itertools.pairwise(result.history))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["simplex", "apg"])
 @pytest.mark.parametrize("data", [4], indirect=True)
 def test_every_master_solver_ends_at_the_same_optimum(data, solver):

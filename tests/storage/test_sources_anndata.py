@@ -53,6 +53,7 @@ def zarr_text(group, name, values):
 
 
 # zarr on its own strings
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The data type .* does not have a Zarr V3 specification")
 @pytest.mark.parametrize("kind", ["csr_matrix", "csc_matrix", "array"])
 @pytest.mark.parametrize("container", ["zarr", "h5ad"])

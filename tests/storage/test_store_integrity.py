@@ -90,6 +90,7 @@ def test_no_byte_can_change_unseen(store):
     assert storage.check(store).problems == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "array", ["X/data", "X/indices", "X/indptr", "uns/columns/0/data", "uns/columns/0/indices"]
 )
