@@ -300,7 +300,8 @@ def main() -> None:
 
     options: dict[str, Any] = {
         "log_level": "critical",
-        "timeout_graceful_shutdown": 0,  # whoever ends the server has its answers
+        # a run has all its answers when it ends its own server
+        "timeout_graceful_shutdown": 0 if "PREFECT__SERVER_EPHEMERAL" in os.environ else 1,
         "server_header": False,
         "access_log": False,
     }
