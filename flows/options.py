@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Annotated, Any
 
@@ -112,8 +113,19 @@ class Staging(BaseModel):
     @property
     def files(self) -> list[str]:
         """Every text among the options that may be the path of a file."""
-        named = [self.stop_words, *(self.model_extra or {}).values()]
-        return [value for value in named if isinstance(value, str) and value != "english"]
+        words = self.stop_words if isinstance(self.stop_words, str) else None
+        return [text for text in _texts([words, self.model_extra]) if text != "english"]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every text in a value, also in its lists and mappings."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _texts(list(value.values()))
+    elif isinstance(value, Iterable):
+        for item in value:
+            yield from _texts(item)
 
 
 def _words(text: str) -> list[str]:

@@ -227,6 +227,7 @@ def test_run_that_nobody_serves_goes_where_it_likes(monkeypatch):
         ("stage", {"source": "corpus", "store": "/elsewhere"}),
         ("stage", {"source": "corpus", "settings": Staging(stop_words="/etc/passwd")}),
         ("stage", {"source": "x.npy", "settings": Staging(labels="/etc/passwd")}),
+        ("stage", {"source": "x.npy", "settings": Staging(labels=["y.txt", "/etc/passwd"])}),
         ("select", {"store": "/elsewhere", "out": "r"}),
         ("evaluate", {"run": "/elsewhere"}),
         (
