@@ -168,7 +168,7 @@ class HingeRelaxation(Relaxation):
         share = DESCENT_SHARE * tol
         Z, kept_factor = self.columns(features), self.factor_for(features)
         fit = self.fit(Z, W)
-        for n_iter in range(1, MAX_ROUNDS + 1):  # noqa: B007  (reported below)
+        for n_iter in range(1, MAX_ROUNDS + 1):  # noqa: B007  (its last value is reported)
             # with the targets fixed, C and W give all that the squared loss needs of them
             GW = G @ fit.W
             T_norm2 = fit.norm2 + float(np.vdot(fit.W, 2 * fit.C + GW))

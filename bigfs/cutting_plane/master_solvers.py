@@ -112,7 +112,7 @@ def simplex(
     """
     eta = np.maximum(eta, 1e-3 / len(eta))
     eta = eta / eta.sum()
-    for n_iter in range(max_iter):  # noqa: B007  (reported below)
+    for n_iter in range(max_iter):  # noqa: B007  (its last value is reported)
         current = ridge_at(master, eta)
         if _simplex_gap(current.gradient, eta) <= tol * current.value:
             break
