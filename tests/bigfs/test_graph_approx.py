@@ -239,6 +239,7 @@ def test_merged_lists_have_empty_codes_last():
     np.testing.assert_array_equal(best, [[9, 7, 5]])
 
 
+@pytest.mark.slow
 def test_waiting_pairs_are_completed_before_the_buffer_is_full(rng):
     # 1,500 × 1,500 pairs pass, more than the buffer holds
     X, screen = np.abs(rng.normal(size=(3000, 6))), np.arange(6) < 4

@@ -4,6 +4,8 @@ import logging
 import subprocess
 import sys
 
+import pytest
+
 import storage
 from bigfs import SparGE
 from flows import stages
@@ -33,6 +35,7 @@ def test_steps_and_stages_are_logged(tmp_path, caplog, text):
     assert any(name == "bigfs.flows" and m.startswith("stage: ") for name, _, m in said)
 
 
+@pytest.mark.slow
 def test_nothing_is_printed_until_somebody_listens():
     code = (
         "import logging, sys; import numpy as np, bigfs;"

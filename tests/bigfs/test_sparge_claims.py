@@ -148,6 +148,7 @@ def laplacian_score(X, A):
     return scores
 
 
+@pytest.mark.slow
 def test_lpp_clusters_better_than_the_laplacian_score_on_coil20(coil):
     X, y = coil
     A = affinity(knn(Matrix.from_array(X), 5), weights="cosine")

@@ -89,6 +89,7 @@ def rfe(X, y, features, m, C):
     return [*kept.tolist(), *removed[::-1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 4])
 def test_ranking_by_svm_is_recursive_elimination_from_four_times_as_many(text, classes):
     X, y = text

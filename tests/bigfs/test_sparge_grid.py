@@ -13,7 +13,10 @@ from bigfs.result import observed
 from bigfs.selectors.sparge_cv import EndOfGrid
 from tests.helpers.fitting import MemoryCheckpoint
 
-pytestmark = pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge_cv.EndOfGrid")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge_cv.EndOfGrid"),
+]
 
 GRID = {
     "class_weight": ["balanced", None],
@@ -30,7 +33,6 @@ def noisy(text):
     return X, np.where(rng.random(120) < 1 / 6, rng.integers(0, 4, 120), y)
 
 
-@pytest.mark.slow
 def test_the_scores_are_those_of_fits_on_the_folds(noisy):
     """Each candidate is fitted by itself on the training samples, in the units of all samples."""
     X, y = noisy

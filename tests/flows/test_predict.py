@@ -141,6 +141,7 @@ def test_the_model_needs_no_pickle_and_names_its_columns(texts):
     assert model.class_names == sorted(WORDS)
 
 
+@pytest.mark.slow
 def test_the_exported_pipeline_runs_without_bigfs(texts, tmp_path):
     pytest.importorskip("skops", reason="skops is an extra: pip install 'bigfs[export]'")
     records, _, run, _ = texts
@@ -188,7 +189,14 @@ def test_the_commands_predict_and_export(bigfs, texts, tmp_path):
 # --- matrices -------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["class", "multilabel", "real"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "class",
+        pytest.param("multilabel", marks=pytest.mark.slow),
+        pytest.param("real", marks=pytest.mark.slow),
+    ],
+)
 def rows(request, tmp_path_factory):
     """An svmlight file with a kind of target, and a finished run on its store."""
     folder, rng = tmp_path_factory.mktemp(request.param), np.random.default_rng(4)

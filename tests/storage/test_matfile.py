@@ -31,6 +31,7 @@ def test_mat_names_a_reader_that_dies(tmp_path, monkeypatch):
     refused(tmp_path / "X.mat", message, tmp_path / "scratch")
 
 
+@pytest.mark.slow
 def test_mat_that_expands_without_end_is_refused_by_memory(tmp_path, allow_memory):
     """A variable whose name is 400 MB of one letter, which is 400 KB on disk."""
     allow_memory(100 << 20)

@@ -283,6 +283,7 @@ def test_npy_reads_real_types_and_refuses_others_by_name(tmp_path, dtype):
 # --- memory follows the entries -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_svmlight_with_a_lone_large_index_takes_memory_by_its_entries(tmp_path, monkeypatch):
     """No array of d numbers is made while the store is; a limit too small for one of them refuses
     the file by both sizes.

@@ -71,6 +71,7 @@ def test_matlab_7_3(tmp_path, matrix):
         np.testing.assert_array_equal(y, np.arange(23) % 2)
 
 
+@pytest.mark.slow
 def test_real_matlab_files(real_data, tmp_path):
     X, y, *_ = rows_of(sources.find(real_data / "colon.mat"), tmp_path, 10**5)
     assert X.shape == (62, 2000)
@@ -171,6 +172,7 @@ def test_bad_npz(tmp_path, matrix):
     refused(path, "Python objects", tmp_path)
 
 
+@pytest.mark.slow
 def test_bad_mat(tmp_path, matrix):
     path = tmp_path / "bad.mat"
     scipy.io.savemat(path, {"A": matrix, "b": 1})

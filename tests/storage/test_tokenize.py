@@ -91,6 +91,7 @@ def test_counts_are_those_of_the_analyzer(texts):
     assert_same(counted(texts), by_analyzer(texts))
 
 
+@pytest.mark.slow
 def test_every_character_beside_letters():
     """At the beginning, at the end and alone, of all 1,114,112."""
     texts = [
