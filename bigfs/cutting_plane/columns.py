@@ -30,6 +30,7 @@ from bigfs.types import BoolArray, FloatArray, IntArray
 # share of non-zeros from which adding whole rows is faster than adding entries (measured)
 DENSE_SHARE = 0.08
 STRIP_ROWS = 256  # samples written out as dense rows at a time
+CACHED_ROWS = 8192  # samples whose entries stay in the cache while they are added (measured)
 # A column is constant but for rounding if its centered sum of squares is below this share of Σx².
 ROUNDING = 1e-12
 
@@ -130,8 +131,7 @@ class Columns(ABC):
         constant = np.append(self.constant, constant_new)[order]
         G_new[constant] = 0
         G_new[:, constant_new] = 0
-        G = np.empty((len(union), len(union)))
-        G[np.ix_(old_positions, old_positions)] = self.G
+        G = self._widen(old_positions, len(union))
         G[:, new_positions] = G_new
         G[new_positions] = G_new.T
 
@@ -140,6 +140,23 @@ class Columns(ABC):
 
         self.features, self.mu, self.constant = union, mu, constant
         self.G, self.B = G, B
+
+    def _widen(self, positions: IntArray, size: int) -> FloatArray:
+        """Return an array of size × size that holds G at positions × positions.
+
+        It takes over the memory of G, so that both never exist at once.
+        """
+        G, self.G = self.G, np.empty((0, 0))
+        u = len(G)
+        try:
+            G.resize((size, size))
+        except ValueError:  # somebody else refers to it
+            G = np.append(G, np.empty(size**2 - u**2)).reshape(size, size)
+        flat = G.reshape(-1)
+        for i in range(u - 1, -1, -1):  # a row never lands on one that has not moved yet
+            row = flat[i * u : (i + 1) * u].copy()
+            G[positions[i], positions] = row
+        return G
 
     def gram(self, features: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return G and B of gathered features."""
@@ -206,14 +223,17 @@ class GatheredColumns(Columns):
         return sp.csc_array((Z.data * self.omega[Z.indices], Z.indices, Z.indptr), shape=Z.shape)
 
 
-def sparse_gram(Z: Any, Z_new: Any, threads: int | None = None) -> FloatArray:
-    """Return ZᵀZ_new, dense, for csc columns with sorted samples.
+def sparse_gram(
+    Z: Any, Z_new: Any, threads: int | None = None, out: FloatArray | None = None
+) -> FloatArray:
+    """Return ZᵀZ_new, dense, for csc columns with sorted samples. Add it to `out` if that is given.
 
     Each entry is summed sample after sample. Its bits therefore do not depend on the other columns
     of the call, nor on which of the two columns is in Z.
     """
     rows = Z_new.tocsr()
-    out, threads = np.zeros((Z.shape[1], Z_new.shape[1])), threads or os.cpu_count() or 1
+    out = np.zeros((Z.shape[1], Z_new.shape[1])) if out is None else out
+    threads = threads or os.cpu_count() or 1
     by_column, by_row = (Z.indptr, Z.indices, Z.data), (rows.indptr, rows.indices, rows.data)
     is_dense = Z_new.nnz > DENSE_SHARE * Z_new.shape[0] * Z_new.shape[1]
     kernel = _gram_by_strips if is_dense else _gram_by_entries
@@ -236,12 +256,18 @@ def _gram_by_entries(
     step: int,
     out: FloatArray,
 ) -> None:
-    """Fill rows first, first + step, … of ZᵀZ_new, from Z by columns and Z_new by rows."""
-    for i in range(first, len(indptr) - 1, step):
-        for p in range(indptr[i], indptr[i + 1]):
-            k, x = samples[p], np.float64(values[p])
-            for q in range(row_indptr[k], row_indptr[k + 1]):
-                out[i, row_columns[q]] += x * row_values[q]
+    """Add rows first, first + step, … of ZᵀZ_new to `out`, from Z by columns and Z_new by rows."""
+    n, next_entry = len(row_indptr) - 1, indptr[:-1].copy()  # of each column of Z
+    for begin in range(0, n, CACHED_ROWS):
+        end = min(begin + CACHED_ROWS, n)
+        for i in range(first, len(indptr) - 1, step):
+            row = out[i]
+            while next_entry[i] < indptr[i + 1] and samples[next_entry[i]] < end:
+                p = next_entry[i]
+                k, x = samples[p], np.float64(values[p])
+                for q in range(row_indptr[k], row_indptr[k + 1]):
+                    row[row_columns[q]] += x * row_values[q]
+                next_entry[i] += 1
 
 
 @njit(nogil=True, cache=True)

@@ -163,14 +163,17 @@ def _products_of_tile(
 ) -> FloatArray:
     """Add Zᵀdiag(ω²)Z_new, ω²ᵀZ_new and (Z_newᵀ `center`(T))ᵀ, one below the other."""
     Y, omega = rows
-    Z = sp.csc_array(_take(block, columns)).astype(np.float64)
+    Z = sp.csc_array(_take(block, columns))
     if omega is not None:
         Z = sp.csc_array(sp.diags_array(omega) @ Z)
     Z_new = Z[:, new_positions]
-    T = _rows_of_T(Y, omega, C, shift, mean)
-    sums = Z_new.sum(axis=0) if omega is None else omega @ Z_new
-    products = np.vstack([sparse_gram(Z, Z_new, threads=1), sums[None], (Z_new.T @ T).T])
-    return products if total is None else np.add(total, products, out=total)
+    if total is None:
+        total = np.zeros((Z.shape[1] + 1 + len(shift), len(new_positions)))
+    gram, sums, B = np.split(total, [Z.shape[1], Z.shape[1] + 1])
+    sparse_gram(Z, Z_new, threads=1, out=gram)
+    sums += (np.ones(Z.shape[0]) if omega is None else omega) @ Z_new
+    B += (Z_new.T @ _rows_of_T(Y, omega, C, shift, mean)).T
+    return total
 
 
 def _residual_products_of_tile(

@@ -156,26 +156,24 @@ def reduce_tiles(
     *shared: Any,
     each: Sequence[Sequence[Any]] = (),
     combine: Callable[[list[Any]], Any] | None = None,
+    arity: int = TREE_ARITY,
     local: bool = False,
     label: str | None = None,
 ) -> Any:
     """Combine the results of `map_tiles` into one value, in a tree of fixed shape.
 
-    `combine` takes a list of parts and returns one. By default it sums them.
+    `combine` takes a list of at most `arity` parts and returns one. By default it sums them.
     """
     if local or client() is None:
         parts = map_tiles(fn, tiles, *shared, each=each, local=local, label=label)
         while len(parts) > 1:
-            parts = [
-                (combine or add)(parts[k : k + TREE_ARITY])
-                for k in range(0, len(parts), TREE_ARITY)
-            ]
+            parts = [(combine or add)(parts[k : k + arity]) for k in range(0, len(parts), arity)]
         return parts[0]
     parts = _tasks(fn, tiles, shared, each, local)
     while len(parts) > 1:
         parts = [
-            dask.delayed(combine or add, pure=False)(parts[k : k + TREE_ARITY])
-            for k in range(0, len(parts), TREE_ARITY)
+            dask.delayed(combine or add, pure=False)(parts[k : k + arity])
+            for k in range(0, len(parts), arity)
         ]
     return _collect(parts, local, None)[0]
 

@@ -210,6 +210,7 @@ class Tiled:
             [over[a : a + size] for a in starts],
             *shared,
             each=[[own[a : a + size] for a in starts]],
+            arity=2,  # a task holds as many large parts, and their sum
             local=self.local,
             label=label,
         )
