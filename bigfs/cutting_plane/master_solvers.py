@@ -41,7 +41,7 @@ class MasterSolution(NamedTuple):
     value: float
     lower: float  # a lower bound of the optimum
     n_iter: int
-    factor: Factor  # the last one
+    factor: Factor  # the last one, which may be released
 
     @property
     def gap(self) -> float:
@@ -87,6 +87,7 @@ def newton(
         if gap <= tol * current.value or n_iter == max_iter - 1:
             break
         model_minimum = _quadratic_on_simplex(hessian(master, current), current.gradient, eta)
+        current.factor.release()  # the next one is as large
         direction = model_minimum - eta
         slope, length = current.gradient @ direction, 1.0
         while length > MIN_STEP:

@@ -126,7 +126,7 @@ class Relaxation:
         if self.last_factor is None:
             return None
         factor_features, factor = self.last_factor
-        if not np.isin(factor_features, features).all():
+        if not factor.kept or not np.isin(factor_features, features).all():
             return None
         return factor._replace(active=np.searchsorted(features, factor_features))
 

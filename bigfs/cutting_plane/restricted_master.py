@@ -50,7 +50,16 @@ class Factor(NamedTuple):
     active: IntArray  # the columns with d > 0, over which K is taken
     d: FloatArray  # of the active columns
     root: FloatArray  # the diagonal of R, as a column
-    upper: AnyArray
+    kept: list[AnyArray]  # the factor itself, or nothing once it is released
+
+    @property
+    def upper(self) -> AnyArray:
+        """The upper triangle of the factor."""
+        return self.kept[0]
+
+    def release(self) -> None:
+        """Free the memory of the factor, whoever else holds it."""
+        self.kept.clear()
 
 
 class RidgeAtEta(NamedTuple):
@@ -81,6 +90,7 @@ def ridge_at(
     active = np.flatnonzero(d > 0)
     if (
         factor is None
+        or not factor.kept
         or not np.array_equal(factor.d, d[active])
         or not np.array_equal(factor.active, active)
     ):
@@ -104,7 +114,7 @@ def _factorize(G: FloatArray, d: FloatArray, active: IntArray, gamma: float) -> 
     with explain_singular("SparGE's ridge system"):
         # LAPACK reads K by columns, where its lower triangle is the upper one
         upper, _ = cho_factor(K.T, lower=False, overwrite_a=True, check_finite=False)
-    return Factor(active, d[active], root[:, None], upper)
+    return Factor(active, d[active], root[:, None], [upper])
 
 
 def _system(
@@ -137,7 +147,7 @@ def _solve(
     W is refined until the residual of K, in double precision, is at most `tol` relative to RB, or
     no longer halves.
     """
-    active, _, root, upper = factor
+    active, root, upper = factor.active, factor.root, factor.upper
     target = root * B[active]
     w = W[active] / root
     GW = G @ W if W.any() else W
@@ -157,7 +167,7 @@ def _solve(
 def hessian(master: RestrictedMaster, ridge: RidgeAtEta) -> FloatArray:
     """Return ∂²J/∂η_t∂η_t' = tr(R_tᵀ M R_t')/γ², M = XcᵤᵀK⁻¹Xcᵤ and R_t the rows of C in set t."""
     G, B, _, gamma, sets = master
-    active, _, root, upper = ridge.factor
+    active, root, upper = ridge.factor.active, ridge.factor.root, ridge.factor.upper
     r = B.shape[1]
     products = np.empty((len(sets), len(sets)))
     F = np.empty((len(sets), r, len(active)), upper.dtype)  # by set, so that it is solved in place
