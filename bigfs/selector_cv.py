@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigfs import engine, models
+from bigfs.constraints import resolve
 from bigfs.evaluation import Rankings, score_predictions
 from bigfs.matrix import Matrix
 from bigfs.metrics import METRICS, auc_of, require_metrics, sum_auc
@@ -41,8 +42,9 @@ class SelectorCV(Selector):
         Any selector of this package that keeps features. Its `n_features_to_select` is set here.
         None takes `SparGE()`.
     sizes : array-like of int or None, default=None
-        Numbers of features to try. None takes 1, 2, 5, 10, 20, 50, … up to all features, or 500 of
-        more.
+        Numbers of features to try. None takes 1, 2, 5, 10, 20, 50, … up to all features. Of more
+        it ends at 50,000 for scores of one feature at a time, at 2,000 for `SparGE`, and at 500
+        for the other methods, whose work grows with the number.
     cv : int, default=5
         Number of folds, shuffled with a fixed seed and stratified where y holds classes.
     metric : str or None, default=None
@@ -155,7 +157,7 @@ class SelectorCV(Selector):
     def _fit(self, X: Matrix, y: Any) -> None:
         template = self._template()
         codes = y.codes if isinstance(y, Labels) else y
-        sizes = self._sizes(X.shape[1])
+        sizes = self._sizes(X)
         (self._metric, *_) = require_metrics(
             target_kind(codes), [] if self.metric is None else [self.metric]
         )
@@ -281,15 +283,18 @@ class SelectorCV(Selector):
         selector._validate_params()
         return selector
 
-    def _sizes(self, d: int) -> list[int]:
+    def _sizes(self, X: Matrix) -> list[int]:
         """Return the sizes in increasing order, or refuse them."""
+        template, d = self._template(), X.shape[1]
+        kept, forbidden = resolve(template.keep, template.forbid, d, X.feature_names)
+        least, largest = max(len(kept), 1), d - len(forbidden)
         if self.sizes is None:
-            return default_sizes(d)
+            return default_sizes(largest, template._largest_tried, least)
         sizes = np.unique(np.asarray(self.sizes).ravel())
         is_whole = np.issubdtype(sizes.dtype, np.integer)
-        if not len(sizes) or not is_whole or sizes[0] < 1 or sizes[-1] > d:
+        if not len(sizes) or not is_whole or sizes[0] < least or sizes[-1] > largest:
             raise ValueError(
-                f"sizes must be whole numbers from 1 to {d}, the number of features; "
+                f"sizes must be whole numbers from {least} to {largest}, the number of features; "
                 f"got {self.sizes}"
             )
         return [int(m) for m in sizes]

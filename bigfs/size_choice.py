@@ -19,7 +19,6 @@ from bigfs.result import Checkpoint
 from bigfs.splits import Split, target_kind
 from bigfs.types import AnyArray, FloatArray
 
-LARGEST = 500  # features, unless sizes are given
 STEPS = (1, 2, 5)
 
 
@@ -32,11 +31,11 @@ class SizeChoice(NamedTuple):
     not_converged: int  # selections that ended before their tolerance
 
 
-def default_sizes(d: int) -> list[int]:
-    """Return 1, 2, 5, 10, 20, 50, … up to all d features, or 500 of more."""
-    largest = min(d, LARGEST)
+def default_sizes(d: int, largest: int, least: int = 1) -> list[int]:
+    """Return 1, 2, 5, 10, 20, 50, … from `least` up to all d features, or `largest` of more."""
+    largest = min(d, largest)
     series = [step * 10**power for power in range(len(str(largest))) for step in STEPS]
-    return [m for m in series if m < largest] + [largest]
+    return sorted({least, *(m for m in series if least < m < largest), largest})
 
 
 def choose_size(

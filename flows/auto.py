@@ -22,6 +22,7 @@ def choose_number(
     method: str,
     parameters: dict[str, Any],
     checkpoint: Callable[..., Checkpoint],
+    metric: str | None = None,
 ) -> SizeChoice:
     """Choose the number of features of a method by folds of some training samples.
 
@@ -40,6 +41,8 @@ def choose_number(
     checkpoint : callable
         ``checkpoint()`` keeps the scores of the finished folds, and ``checkpoint(number)`` the
         steps of one fold.
+    metric : str or None, default=None
+        Metric of `bigfs.metrics` that decides. None takes the first one of the kind of target.
 
     Returns
     -------
@@ -51,8 +54,13 @@ def choose_number(
     ValueError
         There are fewer than two classes with two samples.
     """
-    sizes = default_sizes(X.shape[1])
-    (metric, *_) = require_metrics(target_kind(y), ())
+    kept, forbidden = selection.constraints_of(X, parameters)
+    sizes = default_sizes(
+        X.shape[1] - len(forbidden),
+        selection.get_method(method).make()._largest_tried,
+        max(len(kept), 1),
+    )
+    (metric, *_) = require_metrics(target_kind(y), [] if metric is None else [metric])
 
     def rank(number: int, split: Split) -> Rankings:
         with observed(checkpoint=checkpoint(number)):

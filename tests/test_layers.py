@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS: dict[str, list[set[str]]] = {
     "bigfs": [
         {"types", "synonyms", "cards"},
-        {"validation"},
+        {"validation", "constraints"},
         {"result", "linalg.prox", "engine"},
         {"tiles", "display"},
         {"matrix"},

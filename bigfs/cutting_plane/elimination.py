@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, lapack
 
+from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.types import FloatArray, IntArray
 from bigfs.validation import explain_singular
 
@@ -40,6 +41,7 @@ def eliminate(
     pauses: tuple[int, ...] = (),
     rate: float = 0.05,
     follow: Callable[[IntArray, FloatArray, FloatArray], tuple[FloatArray, float]] | None = None,
+    removed_last: IntArray = NO_CONSTRAINTS.kept,
 ) -> Elimination:
     """Remove the features one after another, the cheapest first.
 
@@ -61,6 +63,8 @@ def eliminate(
         Called as ``follow(remaining, P, W)`` at the pauses, and whenever a fifth of the features is
         gone. It returns the weights of the remaining features and J, where T depends on them. None
         is for a fixed T.
+    removed_last : ndarray of int, default=empty
+        Positions of the columns that stay until no others are left.
 
     Returns
     -------
@@ -84,7 +88,9 @@ def eliminate(
         costs = np.einsum("jr,jr->j", W, W) / (2 * np.diag(P))
         next_pause = max((k for k in pauses if k < size), default=0)
         count = min(max(1, int(rate * size)), size - next_pause)
-        cheapest_first = np.argsort(costs, kind="stable")
+        stays = np.isin(remaining, removed_last)
+        count = min(count, int(np.count_nonzero(~stays)) or size)
+        cheapest_first = np.lexsort((costs, stays))
         out, kept = cheapest_first[:count], np.sort(cheapest_first[count:])
         removed.append(remaining[out])
         removed_costs.append(costs[out])

@@ -28,6 +28,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from bigfs import engine
+from bigfs.constraints import NO_CONSTRAINTS, Constraints
 from bigfs.cutting_plane import master_solvers
 from bigfs.cutting_plane.columns import GatheredColumns, Residual
 from bigfs.cutting_plane.elimination import Elimination, eliminate
@@ -75,12 +76,20 @@ class HingeRelaxation(Relaxation):
         Number of features.
     gamma : float
         Penalty γ (unscaled).
+    constraints : Constraints, default=NO_CONSTRAINTS
+        Features that every set holds, and features that none holds.
     """
 
     data: GatheredColumns
 
-    def __init__(self, data: GatheredColumns, m: int, gamma: float) -> None:
-        super().__init__(data, m, gamma)
+    def __init__(
+        self,
+        data: GatheredColumns,
+        m: int,
+        gamma: float,
+        constraints: Constraints = NO_CONSTRAINTS,
+    ) -> None:
+        super().__init__(data, m, gamma, constraints)
         self.Y = np.sign(data.T)  # zero for a sample of weight zero, which has no loss
         engine.require_memory(
             8 * ARRAYS_OF_SAMPLES * self.Y.size,
@@ -151,7 +160,7 @@ class HingeRelaxation(Relaxation):
         residual = self.residual(state)
         C = self.columns(state.gathered).T @ residual.V
         s = np.einsum("jr,jr->j", C, C)
-        best = np.argsort(-s, kind="stable")[: self.m]
+        best = self.constraints.within(state.gathered).order(s)[: self.m]
         return state.gathered[best], self.lower_bound(residual, s[best])
 
     def solve_master(
@@ -269,7 +278,10 @@ class HingeRelaxation(Relaxation):
 
         fit = self.fit(Z, W)
         B = fit.C + G @ W
-        return features, eliminate(G, B, 0.0, self.gamma, pauses=(self.m,), follow=follow)
+        kept = self.constraints.within(features).kept
+        return features, eliminate(
+            G, B, 0.0, self.gamma, pauses=(self.m,), follow=follow, removed_last=kept
+        )
 
 
 def _solver(factor: Factor) -> Callable[[FloatArray], FloatArray]:

@@ -2,7 +2,9 @@
 
     max_V min_p  tr(VᵀT) − ½‖V‖² − 1/(2γ) ‖diag(p) Xcᵀ V‖²,    p ∈ {0,1}^d, 1ᵀp = m
 
-`bigfs.cutting_plane.hinge` has the same for another loss.
+`bigfs.cutting_plane.hinge` has the same for another loss. Kept features have p_j = 1 and forbidden
+ones p_j = 0 in every set, which changes the domain of p alone. So the bounds hold for the choices
+that obey them.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigfs.constraints import NO_CONSTRAINTS, Constraints
 from bigfs.cutting_plane import master_solvers
 from bigfs.cutting_plane.columns import Columns, Residual
 from bigfs.cutting_plane.elimination import Elimination, eliminate
@@ -57,8 +60,15 @@ class Relaxation:
     Several relaxations may share `data`.
     """
 
-    def __init__(self, data: Columns, m: int, gamma: float) -> None:
+    def __init__(
+        self,
+        data: Columns,
+        m: int,
+        gamma: float,
+        constraints: Constraints = NO_CONSTRAINTS,
+    ) -> None:
         self.data, self.m, self.gamma = data, m, gamma
+        self.constraints = constraints
         self.T_norm2 = data.T_norm2
         self.last_factor: tuple[IntArray, Factor] | None = None  # and the features it stands for
 
@@ -132,7 +142,8 @@ class Relaxation:
 
     def candidates(self, state: CuttingPlaneState) -> IntArray:
         """Return the features of largest weight in the union, from which elimination starts."""
-        heaviest = np.argsort(-row_norms(state.W), kind="stable")[: CANDIDATES * self.m]
+        order = self.constraints.within(state.features).order(row_norms(state.W))
+        heaviest = order[: CANDIDATES * self.m]
         features = state.features[np.sort(heaviest)]
         self.data.add(features)  # a finished run that is resumed has gathered nothing yet
         return features
@@ -141,10 +152,13 @@ class Relaxation:
         """Return the features of largest weight in the union, and their order of elimination."""
         features = self.candidates(state)
         G, B = self.data.gram(features)
-        return features, eliminate(G, B, self.T_norm2, self.gamma, pauses=(self.m,))
+        kept = self.constraints.within(features).kept
+        return features, eliminate(
+            G, B, self.T_norm2, self.gamma, pauses=(self.m,), removed_last=kept
+        )
 
     def lower_bound(self, residual: Residual, s: FloatArray) -> float:
-        """Return a²/(2b), a = tr(VᵀT), b = ‖V‖² + (Σ of the m largest s_j)/γ."""
+        """Return a²/(2b), a = tr(VᵀT), b = ‖V‖² + (Σ s_j)/γ over the set of largest Σ s_j."""
         b = residual.norm2 + float(s.sum()) / self.gamma
         return residual.a**2 / (2 * b) if b > 0 else 0.0
 
@@ -160,7 +174,7 @@ class Relaxation:
         W[positions] = state.W
         C = B - G @ W
         s = row_norms(C) ** 2
-        best = np.argsort(-s, kind="stable")[: self.m]
+        best = self.constraints.within(state.gathered).order(s)[: self.m]
         residual = Residual.from_products(self.T_norm2, B[positions], C[positions], state.W)
         return state.gathered[best], self.lower_bound(residual, s[best])
 

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
+from bigfs.constraints import Constraints
 from bigfs.cutting_plane.columns import Residual
 from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
 from bigfs.cutting_plane.tiled_columns import TiledColumns
@@ -22,9 +23,10 @@ def largest_scores(
 ) -> list[tuple[IntArray, FloatArray]]:
     """Return, for each problem, the features of the largest s_j = ‖(XcᵀV)_j‖², and these s_j.
 
-    They come best first, m for each set that a pass gathers. One pass over X serves all problems.
+    They come best first, m for each set that a pass gathers. The kept features come before the
+    others. One pass over X serves all problems, which share their constraints.
     """
-    data = problems[0].data
+    data, constraints = problems[0].data, problems[0].constraints
     sizes = [problem.m * data.sets_per_pass for problem in problems]
     ends = np.cumsum([problem.data.r for problem in problems])
     if isinstance(data, TiledColumns):
@@ -33,24 +35,32 @@ def largest_scores(
             _group_norms2(data.residual_products(weights[k : k + step]), ends[:step])
             for k in range(0, len(weights), step)
         ]
-        tiles = [_largest(np.hstack(norms2), 0, sizes)]
+        tiles = [_largest(np.hstack(norms2), 0, sizes, constraints)]
     else:
         V = np.hstack([residual.V for residual in residuals if residual.V is not None])
         if data.X.column_tiles:
-            tiles = data.X.map_columns(_largest_of_tile, V, ends, sizes, label="scores")
+            tiles = data.X.map_columns(
+                _largest_of_tile, V, ends, sizes, constraints, label="scores"
+            )
         else:
-            tiles = [_largest(_group_norms2(data.X.T @ V, ends), 0, sizes)]
+            tiles = [_largest(_group_norms2(data.X.T @ V, ends), 0, sizes, constraints)]
     result = []
     for k, size in enumerate(sizes):
         features = np.concatenate([tile[k][0] for tile in tiles])
         s = np.concatenate([tile[k][1] for tile in tiles])
-        best = np.lexsort((features, -s))[:size]
+        best = np.lexsort((features, -s, ~np.isin(features, constraints.kept)))[:size]
         result.append((features[best], s[best]))
     return result
 
 
 def _largest_of_tile(
-    block: Any, start: int, stop: int, V: FloatArray, ends: IntArray, sizes: list[int]
+    block: Any,
+    start: int,
+    stop: int,
+    V: FloatArray,
+    ends: IntArray,
+    sizes: list[int],
+    constraints: Constraints,
 ) -> list[tuple[IntArray, FloatArray]]:
     if sp.issparse(block):
         columns = sp.csc_array(block)
@@ -58,7 +68,7 @@ def _largest_of_tile(
         _column_scores(columns.indptr, columns.indices, columns.data, V, ends, s)
     else:
         s = _group_norms2(block.T @ V, ends)
-    return _largest(s, start, sizes)
+    return _largest(s, start, sizes, constraints)
 
 
 def _group_norms2(P: FloatArray, ends: IntArray) -> FloatArray:
@@ -92,12 +102,21 @@ def _column_scores(
                 c += 1
 
 
-def _largest(scores: FloatArray, start: int, sizes: list[int]) -> list[tuple[IntArray, FloatArray]]:
-    """Return the m largest of each column of `scores`, equal ones by lower index."""
+def _largest(
+    scores: FloatArray, start: int, sizes: list[int], constraints: Constraints
+) -> list[tuple[IntArray, FloatArray]]:
+    """Return the m largest of each column of `scores`, equal ones by lower index.
+
+    The kept features count as the largest ones, and the forbidden ones are left out.
+    """
+    features = np.arange(start, start + len(scores))
+    kept, forbidden = constraints.within(features)
     result = []
     for s, m in zip(scores.T, sizes, strict=True):
-        threshold = np.partition(s, len(s) - m)[len(s) - m] if len(s) > m else -np.inf
-        candidates = np.flatnonzero(s >= threshold)
-        best = candidates[np.argsort(-s[candidates], kind="stable")][:m]
-        result.append((best + start, s[best]))
+        rank = s.copy()
+        rank[kept], rank[forbidden] = np.inf, -np.inf
+        threshold = np.partition(rank, len(rank) - m)[len(rank) - m] if len(rank) > m else -np.inf
+        candidates = np.flatnonzero((rank >= threshold) & (rank > -np.inf))
+        best = candidates[np.argsort(-rank[candidates], kind="stable")][:m]
+        result.append((features[best], s[best]))
     return result

@@ -20,10 +20,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigfs import engine
 from bigfs.cards import card, table
+from bigfs.constraints import NO_CONSTRAINTS, Constraints, resolve
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 UNLABELED = -1
+MANY = 50_000  # features that "auto" tries of scores of one feature at a time
 TOP = 20  # features in the card of a fitted selector
 MEMORY_SHARE = 0.05  # for columns gathered from a matrix by rows
 BYTES_PER_ENTRY = 12  # a float64 value and an int32 index
@@ -82,9 +84,14 @@ class MatrixInput:
     _cost: Cost  # a method has it, or a property where its parameters decide
     _nested = True  # the best k of m chosen features are the choice of k
     _ignores_y = False  # y is not even looked at
+    # numbers of features that "auto" tries; more where a larger number is no more work
+    _largest_tried = 500
 
     n_features_to_select: int | float | None
+    keep: Any = None
+    forbid: Any = None
     _lazy_names: Any = None  # of the features of a `Matrix`
+    _constraints: Constraints = NO_CONSTRAINTS  # keep and forbid as indices, once X is known
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]  # of BaseEstimator, which comes after this mixin
@@ -129,7 +136,10 @@ class MatrixInput:
         else:
             X, y = validate_data(self, X, y, multi_output=True, **ARRAY_CHECKS)
             matrix, y = Matrix.from_array(X), self._check_y(y)
+        if matrix.feature_names is None:
+            matrix.feature_names = getattr(self, "feature_names_in_", None)
         self._lazy_names = matrix.feature_names
+        self._constraints = resolve(self.keep, self.forbid, matrix.shape[1], self._lazy_names)
         if y is None and self._supervised:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
@@ -190,7 +200,11 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         Status, history and counts of the run.
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"n_features_to_select": N_FEATURES}
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_features_to_select": N_FEATURES,
+        "keep": ["array-like", None],
+        "forbid": ["array-like", None],
+    }
 
     scores_: FloatArray
 
@@ -226,9 +240,13 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         self._fit(matrix, y)
         return self._choose()
 
+    def _count(self, d: int, available: str = "X has only {} features") -> int:
+        return self._constraints.require(super()._count(d, available), d)
+
     def _choose(self) -> Self:
-        """Make the best scores the support."""
-        self.selected_ = np.argsort(-self.scores_, kind="stable")[: self._count(len(self.scores_))]
+        """Make the best scores the support: the kept features first, and no forbidden ones."""
+        d = len(self.scores_)
+        self.selected_ = self._constraints.order(self.scores_)[: self._count(d)]
         self.support_ = np.zeros(len(self.scores_), dtype=bool)
         self.support_[self.selected_] = True
         return self
@@ -320,7 +338,9 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
     def _facts(self) -> dict[str, Any]:
         """Return the facts on the card."""
         result = getattr(self, "result_", None)
-        return {} if result is None else result.facts()
+        kept, forbidden = map(len, self._constraints)
+        facts = {"must be chosen": kept or None, "must not be chosen": forbidden or None}
+        return facts if result is None else facts | result.facts()
 
     def _names(self, index: IntArray) -> AnyArray:
         """Return the names of some features seen during `fit`: x0, x1, … without names."""

@@ -19,7 +19,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors.base import Cost, Labels, Selector, at_least_two, map_all_columns
+from bigfs.selectors.base import MANY, Cost, Labels, Selector, at_least_two, map_all_columns
 from bigfs.types import FloatArray, IntArray
 
 DENSE_BINS = 10  # of "auto" for a matrix of which at least half of the values are stored
@@ -27,6 +27,8 @@ DENSE_BINS = 10  # of "auto" for a matrix of which at least half of the values a
 
 class _ByColumn(Selector):
     """Base of the scores from a column's values and the classes of its samples."""
+
+    _largest_tried = MANY
 
     def _fit(self, X: Matrix, y: Labels) -> None:
         classes, codes = at_least_two(y)
@@ -64,6 +66,10 @@ class MutualInformation(_ByColumn):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     n_bins : "auto" or int, default="auto"
         Number of bins of a feature's non-zero values. "auto" takes one where fewer than half of the
         values of X are non-zero, and 10 elsewhere.
@@ -121,9 +127,13 @@ class MutualInformation(_ByColumn):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         n_bins: int | str = "auto",
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.n_bins = n_bins
 
     def _parameters(self, X: Matrix) -> tuple[Any, ...]:
@@ -153,6 +163,10 @@ class Gini(_ByColumn):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
 
     Attributes
     ----------
@@ -200,8 +214,16 @@ class Gini(_ByColumn):
 
     _cost = Cost("1", "d")
 
-    def __init__(self, *, n_features_to_select: int | float | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
+    ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
 
     @staticmethod
     def _score_block(

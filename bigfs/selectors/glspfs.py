@@ -30,6 +30,10 @@ class GLSPFS(JHLSR):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     mu : float, default=0.1
         Weight μ of the smoothness over the graph.
     lam : float, default=0.1
@@ -116,6 +120,8 @@ class GLSPFS(JHLSR):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         mu: float = 0.1,
         lam: float = 0.1,
         n_neighbors: int = 5,
@@ -129,6 +135,8 @@ class GLSPFS(JHLSR):
         max_iter: int = 200,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.mu = mu
         self.lam = lam
         self.n_neighbors = n_neighbors

@@ -22,7 +22,7 @@ from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.result import Record, Result, iterate
 from bigfs.selectors.base import BYTES_PER_ENTRY, Selector, map_all_columns
-from bigfs.types import AnyArray, FloatArray, IntArray
+from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 MEMORY_SHARE = 0.1  # for the gathered columns
 MAX_LINE_BYTES = 64 << 20  # of chosen features, one number per sample, at a time or kept
@@ -110,13 +110,14 @@ class GreedySelector(Selector):
         """Choose the feature of largest J, the first one of several."""
         s, totals, counted = len(state.selected), state.totals.copy(), state.counted.copy()
         score = problem.relevance.astype(np.float64)
+        blocked = self._blocked(state)
         batch = BATCH
         while True:
             if s:
                 score = self._criterion(problem, totals, s - counted, s)
-            score[state.selected] = -np.inf
+            score[blocked] = -np.inf
             exact = counted == s
-            exact[state.selected] = True
+            exact[blocked] = True
             best = score[exact].max(initial=-np.inf)
             stale = np.flatnonzero(~exact & (score >= best))
             if not len(stale):
@@ -131,6 +132,20 @@ class GreedySelector(Selector):
             totals,
             counted,
         )
+
+    def _blocked(self, state: Greedy) -> BoolArray:
+        """Return the mask of the features that are not to be chosen next.
+
+        These are the chosen and the forbidden ones, and all but the kept ones while one is left.
+        """
+        kept, forbidden = self._constraints
+        blocked = np.zeros(len(state.totals), dtype=bool)
+        if len(state.selected) < len(kept):
+            blocked[:] = True
+            blocked[kept] = False
+        blocked[forbidden] = True
+        blocked[state.selected] = True
+        return blocked
 
     def _update(
         self,

@@ -66,6 +66,10 @@ class JELSR(JointEmbedding):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     alpha : float, default=0.1
         Weight α of the penalty, as a share of the one at which no feature explains the first
         embedding. A larger share leaves fewer features with a weight.
@@ -160,6 +164,8 @@ class JELSR(JointEmbedding):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         alpha: float = 0.1,
         beta: float = 1.0,
         n_components: int | None = None,
@@ -173,6 +179,8 @@ class JELSR(JointEmbedding):
         max_iter: int = 200,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.alpha = alpha
         self.beta = beta
         self.n_components = n_components

@@ -37,9 +37,13 @@ class _JointInformation(GreedySelector):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         n_bins: int | str = "auto",
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.n_bins = n_bins
 
     def _prepare(self, X: Matrix, y: Labels) -> Problem:
@@ -59,6 +63,10 @@ class JMI(_JointInformation):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     n_bins : "auto" or int, default="auto"
         Number of bins of a feature's non-zero values. "auto" takes one where fewer than half of the
         values of X are non-zero, and 10 elsewhere.
@@ -129,6 +137,10 @@ class CMIM(_JointInformation):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     n_bins : "auto" or int, default="auto"
         Number of bins of a feature's non-zero values. "auto" takes one where fewer than half of the
         values of X are non-zero, and 10 elsewhere.

@@ -29,6 +29,10 @@ class LaplacianScore(GraphSelector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     n_neighbors : int, default=5
         Number of neighbors of each sample in the kNN graph.
     metric : {"cosine", "euclidean"}, default="cosine"
@@ -98,12 +102,16 @@ class LaplacianScore(GraphSelector):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         n_neighbors: int = 5,
         metric: Metric = "cosine",
         weights: Weights = "heat",
         graph: Any = None,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.n_neighbors = n_neighbors
         self.metric = metric
         self.weights = weights

@@ -45,6 +45,7 @@ class SparseRegression(Selector):
         """Run the path to its end. Set `coef_`, `n_iter_` and `result_`."""
         X = loss.X
         before = X.passes
+        loss.varies[self._constraints.forbidden] = False  # they get no weight
         path = LassoPath(loss, groups, tol=self.tol, m=self._count(X.shape[1]), lam=lam)
         # BLAS rounds by its number of threads; the answer must not
         with threadpool_limits(1, user_api="blas"):
@@ -75,6 +76,10 @@ class MultiTaskLasso(SparseRegression):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     alpha : "auto" or float, default="auto"
         Penalty, as in scikit-learn. "auto" takes the largest of a grid at which
         `n_features_to_select` features have a weight.
@@ -155,11 +160,15 @@ class MultiTaskLasso(SparseRegression):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         alpha: float | str = "auto",
         tol: float = 1e-3,
         max_iter: int = 200,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.alpha = alpha
         self.tol = tol
         self.max_iter = max_iter
@@ -185,6 +194,10 @@ class L1SVM(SparseRegression):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     C : "auto" or float, default="auto"
         Weight of the losses against the penalty. "auto" takes the smallest of a grid at which
         `n_features_to_select` features have a weight.
@@ -263,11 +276,15 @@ class L1SVM(SparseRegression):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         C: float | str = "auto",
         tol: float = 1e-2,
         max_iter: int = 200,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.C = C
         self.tol = tol
         self.max_iter = max_iter

@@ -232,6 +232,10 @@ class LLFS(Selector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     lam : float, default=1.0
         Weight λ of the sparsity, against the loss of one anchor. A larger value leaves fewer
         features with a weight.
@@ -325,6 +329,8 @@ class LLFS(Selector):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         lam: float = 1.0,
         sigma: float = 5.0,
         n_neighbors: int = 10,
@@ -335,6 +341,8 @@ class LLFS(Selector):
         max_iter: int = 50,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.lam = lam
         self.sigma = sigma
         self.n_neighbors = n_neighbors

@@ -17,7 +17,7 @@ from sklearn.utils import ClassifierTags, column_or_1d
 
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors.base import Cost, Labels, Selector, at_least_two
+from bigfs.selectors.base import MANY, Cost, Labels, Selector, at_least_two
 from bigfs.selectors.significance import SignificanceSelector
 from bigfs.selectors.univariate import ClassSumsSelector, ratio
 from bigfs.types import FloatArray
@@ -35,6 +35,10 @@ class Variance(Selector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
 
     Attributes
     ----------
@@ -73,11 +77,20 @@ class Variance(Selector):
     """
 
     _cost = Cost("0", "d")
+    _largest_tried = MANY
     _supervised = False
     _ignores_y = True
 
-    def __init__(self, *, n_features_to_select: int | float | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
+    ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
 
     def _fit(self, X: Matrix, y: Any) -> None:
         before = X.passes
@@ -96,6 +109,10 @@ class TScore(SignificanceSelector, ClassSumsSelector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     mode : {"k_best", "percentile", "fpr", "fdr", "fwe"}, default="k_best"
         How features are chosen. "k_best" keeps `n_features_to_select`. The others choose the number
         by themselves: "percentile" keeps the best percents, "fpr" bounds the false positive rate,
@@ -195,6 +212,10 @@ class FRegression(SignificanceSelector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     mode : {"k_best", "percentile", "fpr", "fdr", "fwe"}, default="k_best"
         How features are chosen. "k_best" keeps `n_features_to_select`. The others choose the number
         by themselves: "percentile" keeps the best percents, "fpr" bounds the false positive rate,
@@ -245,6 +266,7 @@ class FRegression(SignificanceSelector):
     """
 
     _cost = Cost("1", "d")
+    _largest_tried = MANY
 
     def _check_y(self, y: Any, is_coded: bool = False) -> FloatArray:
         """Return the target, one number per sample."""

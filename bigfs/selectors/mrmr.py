@@ -44,6 +44,10 @@ class MRMR(GreedySelector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     relevance : {"mutual-info", "f"}, default="mutual-info"
         "mutual-info" takes the mutual information with the class, and that of two features as their
         redundancy. "f" takes the F statistic of the classes or of a real target, and the absolute
@@ -118,11 +122,15 @@ class MRMR(GreedySelector):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         relevance: Literal["mutual-info", "f"] = "mutual-info",
         scheme: Literal["difference", "quotient"] = "difference",
         n_bins: int | str = "auto",
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.relevance = relevance
         self.scheme = scheme
         self.n_bins = n_bins
@@ -163,6 +171,10 @@ class RRPC(GreedySelector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
 
     Attributes
     ----------
@@ -218,8 +230,16 @@ class RRPC(GreedySelector):
     _cost = Cost("1 to m", "d + columns")
     _semi_supervised = True
 
-    def __init__(self, *, n_features_to_select: int | float | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
+    ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
 
     def _prepare(self, X: Matrix, y: Labels) -> Problem:
         fisher = Fisher()  # SSB / SSW

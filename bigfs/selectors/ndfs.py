@@ -82,6 +82,10 @@ class NDFS(JointEmbedding):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     alpha : float, default=1.0
         Weight α of the regression against the smoothness over the graph.
     beta : float, default=0.1
@@ -182,6 +186,8 @@ class NDFS(JointEmbedding):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         alpha: float = 1.0,
         beta: float = 0.1,
         gamma: float = 10.0,
@@ -197,6 +203,8 @@ class NDFS(JointEmbedding):
         max_iter: int = 200,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.alpha = alpha
         self.beta = beta
         self.gamma = gamma

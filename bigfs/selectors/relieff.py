@@ -38,6 +38,10 @@ class ReliefF(Selector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     n_neighbors : int, default=10
         Number of nearest samples of each class for every sample.
     metric : {"cosine", "euclidean"}, default="cosine"
@@ -104,10 +108,14 @@ class ReliefF(Selector):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         n_neighbors: int = 10,
         metric: Metric = "cosine",
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.n_neighbors = n_neighbors
         self.metric = metric
 

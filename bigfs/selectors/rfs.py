@@ -160,6 +160,10 @@ class RFS(Selector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     gamma : float, default=1.0
         Weight of the penalty. A larger value leaves fewer features with a weight. It has the unit
         of X.
@@ -244,6 +248,8 @@ class RFS(Selector):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         gamma: float = 1.0,
         solver: str = "auto",
         solver_tol: float = 1e-6,
@@ -252,6 +258,8 @@ class RFS(Selector):
         max_iter: int = 200,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.gamma = gamma
         self.solver = solver
         self.solver_tol = solver_tol

@@ -21,6 +21,10 @@ class RLSR(SRLSR):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     gamma : float, default=1e-3
         Weight of the penalty. About γ^(−1/2) features keep a weight, up to a factor that depends on
         the data.
@@ -108,6 +112,8 @@ class RLSR(SRLSR):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         gamma: float = 1e-3,
         start: Any = None,
         solver: str = "auto",
@@ -117,6 +123,8 @@ class RLSR(SRLSR):
         max_iter: int = 200,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.gamma = gamma
         self.start = start
         self.solver = solver

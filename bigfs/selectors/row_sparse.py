@@ -39,6 +39,10 @@ class DLSR(SparseRegression):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     gamma : "auto" or float, default="auto"
         Weight γ of the penalty. "auto" takes the largest of a grid at which `n_features_to_select`
         features have a weight.
@@ -117,11 +121,15 @@ class DLSR(SparseRegression):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         gamma: float | str = "auto",
         tol: float = 1e-2,
         max_iter: int = 200,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.gamma = gamma
         self.tol = tol
         self.max_iter = max_iter
@@ -149,6 +157,10 @@ class SPFS(SparseRegression):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     alpha : "auto" or float, default="auto"
         Penalty, as in `sklearn.linear_model.MultiTaskLasso`. "auto" takes the largest of a grid at
         which `n_features_to_select` features have a weight.
@@ -231,6 +243,8 @@ class SPFS(SparseRegression):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         alpha: float | str = "auto",
         n_components: int = 100,
         random_state: int = 0,
@@ -238,6 +252,8 @@ class SPFS(SparseRegression):
         max_iter: int = 200,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.alpha = alpha
         self.n_components = n_components
         self.random_state = random_state

@@ -48,6 +48,10 @@ class LSDF(GraphSelector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     gamma : float, default=100.0
         Weight γ of a pair of one class, where a pair of neighbors has weight 1.
     n_neighbors : int, default=5
@@ -116,12 +120,16 @@ class LSDF(GraphSelector):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         gamma: float = 100.0,
         n_neighbors: int = 5,
         metric: Metric = "cosine",
         graph: Any = None,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.gamma = gamma
         self.n_neighbors = n_neighbors
         self.metric = metric
@@ -154,6 +162,10 @@ class SSelect(GraphSelector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     lam : float, default=0.5
         Weight λ of the smoothness, between 0 and 1. The agreement has the weight 1 − λ.
     n_neighbors : int, default=5
@@ -225,6 +237,8 @@ class SSelect(GraphSelector):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         lam: float = 0.5,
         n_neighbors: int = 5,
         metric: Metric = "cosine",
@@ -232,6 +246,8 @@ class SSelect(GraphSelector):
         graph: Any = None,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.lam = lam
         self.n_neighbors = n_neighbors
         self.metric = metric

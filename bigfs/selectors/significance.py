@@ -49,10 +49,14 @@ class SignificanceSelector(Selector):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         mode: str = "k_best",
         param: float | None = None,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.mode = mode
         self.param = param
 
@@ -75,16 +79,24 @@ class SignificanceSelector(Selector):
         if self.param is not None and self.param > largest:
             raise ValueError(f"param must be at most {largest} for {self.mode}; got {self.param}")
 
+    def _count(self, d: int, available: str = "X has only {} features") -> int:
+        if self.mode == "k_best":
+            return super()._count(d, available)
+        return self._constraints.require(d - len(self._constraints.forbidden), d)
+
     def _choose(self) -> Self:
         self.pvalues_ = self._p_values()
         if self.mode == "k_best":
             return super()._choose()
         value = DEFAULTS[self.mode] if self.param is None else float(self.param)
+        tested = np.delete(np.arange(len(self.scores_)), self._constraints.forbidden)
+        self.support_ = np.zeros(len(self.scores_), dtype=bool)
         if self.mode == "percentile":
-            self.support_ = above_percentile(self.scores_, value)
+            self.support_[tested] = above_percentile(self.scores_[tested], value)
         else:
-            self.support_ = significant(self.pvalues_, self.mode, value)
-        best_first = np.argsort(-self.scores_, kind="stable")
+            self.support_[tested] = significant(self.pvalues_[tested], self.mode, value)
+        self.support_[self._constraints.kept] = True
+        best_first = self._constraints.order(self.scores_)
         self.selected_ = best_first[self.support_[best_first]]
         return self
 

@@ -181,6 +181,10 @@ class SMR(Selector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
 
     Attributes
     ----------
@@ -267,6 +271,8 @@ class SMR(Selector):
         tol: float = 1e-6,
         max_iter: int = 30,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
     ) -> None:
         self.sample_shape = sample_shape
         self.order = order
@@ -277,6 +283,8 @@ class SMR(Selector):
         self.tol = tol
         self.max_iter = max_iter
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
 
     def _fit(self, X: Matrix, y: Any) -> None:
         layout = self._layout(X.shape[1])

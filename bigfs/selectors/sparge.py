@@ -27,7 +27,7 @@ from bigfs.graph import Neighbors
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.result import Result
-from bigfs.selectors.base import N_FEATURES, Cost, Labels, Selector
+from bigfs.selectors.base import Cost, Labels, Selector
 from bigfs.selectors.graph_embedding import GraphEmbedding
 from bigfs.selectors.svm import eliminate_by_svm, elimination_sizes
 from bigfs.types import IntArray
@@ -68,6 +68,11 @@ class SparGE(GraphEmbedding, Selector):
     n_features_to_select : int, float or None, default=None
         The number m of features in each set and in the support. A float in (0, 1] is a share of the
         features, and None keeps half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names. Every set holds them, so the bounds are
+        those of the problem with these features fixed.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     gamma : float, default=1.0
         Ridge penalty γ, in units of the samples' mean squared distance to their mean. The same
         value therefore means the same at any scale of the data. The unit is about 1 for rows of
@@ -172,7 +177,7 @@ class SparGE(GraphEmbedding, Selector):
         "embedding": [StrOptions({"lda", "cca", "hsl", "sda", "lpp", "pca"})],
         "class_weight": [StrOptions({"balanced"}), dict, None],
         "loss": [StrOptions({"squared", "squared_hinge"})],
-        "n_features_to_select": N_FEATURES,
+        **Selector._parameter_constraints,
         "gamma": [Interval(Real, 0, None, closed="neither")],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
@@ -193,6 +198,8 @@ class SparGE(GraphEmbedding, Selector):
         class_weight: Any = "balanced",
         loss: str = "squared",
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         gamma: float = 1.0,
         n_components: int | None = None,
         n_neighbors: int = 5,
@@ -209,6 +216,8 @@ class SparGE(GraphEmbedding, Selector):
         self.class_weight = class_weight
         self.loss = loss
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.gamma = gamma
         self.n_components = n_components
         self.n_neighbors = n_neighbors
@@ -220,6 +229,8 @@ class SparGE(GraphEmbedding, Selector):
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
+
+    _largest_tried = 2000  # the products of four times as many columns take 512 MB
 
     @property
     def _cost(self) -> Cost:  # type: ignore[override]
@@ -333,13 +344,15 @@ class SparGE(GraphEmbedding, Selector):
     def _relaxation(self, data: Columns, m: int, gamma: float) -> Relaxation:
         """Return the relaxation for sets of m features and the penalty γ (unscaled)."""
         if self.loss == "squared":
-            return Relaxation(data, m, gamma)
+            return Relaxation(data, m, gamma, self._constraints)
         assert isinstance(data, GatheredColumns)
-        return HingeRelaxation(data, m, gamma)
+        return HingeRelaxation(data, m, gamma, self._constraints)
 
     def _set_size(self, d: int) -> int:
         m = self._count(d)
-        return min(SVM_CANDIDATES * m, d) if self.ranking == "svm" else m
+        if self.ranking != "svm":
+            return m
+        return min(SVM_CANDIDATES * m, d - len(self._constraints.forbidden))
 
     def _gamma(self, data: Columns, y: Any) -> float:
         """Return γ, which is given in units of the samples' mean squared distance to their mean."""
@@ -365,10 +378,11 @@ class SparGE(GraphEmbedding, Selector):
         if self.ranking == "svm":
             self._rank_by_svm(problem, features[elimination.order[: problem.m]], y)
             return
-        # A feature may have cost more than one removed after it, but must not score more.
-        ranks = np.arange(len(elimination.costs))
-        scores = np.minimum.accumulate(elimination.costs) * (1 - TIE_BREAK * ranks)
-        self.scores_[features[elimination.order]] = scores
+        # A feature may have cost more than one removed after it, but must not score more. The kept
+        # ones were removed last, whatever they cost.
+        parts = np.split(elimination.costs, [len(self._constraints.kept)])
+        costs = np.concatenate([np.minimum.accumulate(part) for part in parts])
+        self.scores_[features[elimination.order]] = costs * (1 - TIE_BREAK * np.arange(len(costs)))
         objective = elimination.objectives[problem.m]
         gap = (objective - state.lower) / objective
         result.stats.update(objective=objective, objective_gap=gap)
@@ -379,16 +393,31 @@ class SparGE(GraphEmbedding, Selector):
         m = self._count(problem.data.X.shape[1])
         name = f"{type(self).__name__} machines of {m}"
         order = svm_order(
-            problem.data.X, codes, np.sort(candidates), m, 1 / (2 * problem.gamma), name
+            problem.data.X,
+            codes,
+            np.sort(candidates),
+            m,
+            1 / (2 * problem.gamma),
+            name,
+            self._constraints.kept,
         )
         self.scores_[order] = np.arange(1, len(order) + 1) / len(order)
         self.result_.stats.update(passes=problem.data.passes)
 
 
 def svm_order(
-    X: Matrix, codes: IntArray, candidates: IntArray, m: int, C: float, name: str
+    X: Matrix,
+    codes: IntArray,
+    candidates: IntArray,
+    m: int,
+    C: float,
+    name: str,
+    kept: IntArray,
 ) -> IntArray:
-    """Return the candidates in the order of their elimination by way of m, the best last."""
+    """Return the candidates in the order of their elimination by way of m, the best last.
+
+    The kept ones are removed after all others.
+    """
     result = eliminate_by_svm(
         X,
         codes,
@@ -397,6 +426,7 @@ def svm_order(
         elimination_sizes(len(candidates), m, SVM_STEP),
         svm={"C": C, "tol": SVM_TOL, "max_iter": SVM_MAX_ITER},
         name=name,
+        removed_last=kept,
     )
     return np.append(result.value.removed, result.value.kept)
 

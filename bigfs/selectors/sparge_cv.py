@@ -65,6 +65,10 @@ class SparGECV(SparGE):
     n_features_to_select : int, float or None, default=None
         The number m of features in each set and in the support. A float in (0, 1] is a share of the
         features, and None keeps half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     gammas : array-like of float, default=(0.25, 0.5, 1.0, 2.0, 4.0)
         Penalties to try, in the units of the gamma of `SparGE`.
     cv : int, cross-validation generator or iterable, default=3
@@ -203,6 +207,8 @@ class SparGECV(SparGE):
         class_weight: Any = "balanced",
         loss: str = "squared",
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         gammas: Sequence[float] = (0.25, 0.5, 1.0, 2.0, 4.0),
         cv: Any = 3,
         scoring: Any = None,
@@ -221,6 +227,8 @@ class SparGECV(SparGE):
         self.class_weight = class_weight
         self.loss = loss
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.gammas = gammas
         self.cv = cv
         self.scoring = scoring
@@ -267,7 +275,7 @@ class SparGECV(SparGE):
         candidates = [SparGE(**shared, **parameters) for parameters in grid]
         for candidate in candidates:
             candidate._validate_params()
-            candidate._in_tiles = False
+            candidate._in_tiles, candidate._constraints = False, self._constraints
         T = np.zeros((int(y.is_labeled.sum()), 1))
         folds = list(self._folds(T, y))
         scores = score_candidates(candidates, X, y, folds, get_scorer(self.scoring or "accuracy"))

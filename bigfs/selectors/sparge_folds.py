@@ -187,14 +187,16 @@ def _score(
     m = candidate._count(fold.X.shape[1])
     if candidate.ranking == "weights":
         fold.add(state.features)  # a finished run that is resumed has gathered nothing yet
-        chosen = state.features[np.argsort(-row_norms(state.W), kind="stable")[:m]]
+        order = problem.constraints.within(state.features).order(row_norms(state.W))
+        chosen = state.features[order[:m]]
     else:
         features, elimination = problem.eliminate_to_m(state)
         chosen = np.sort(features[elimination.order[: problem.m]])
         if candidate.ranking == "svm":
             Z = sp.csr_array(fold.Z[:, fold.positions(chosen)])[train]
             every, C = np.arange(len(chosen)), 1 / (2 * problem.gamma)
-            order = svm_order(Matrix.from_array(Z), codes[train], every, m, C, name)
+            kept = problem.constraints.within(chosen).kept
+            order = svm_order(Matrix.from_array(Z), codes[train], every, m, C, name, kept)
             chosen = chosen[order[-m:]]
     Z = sp.csr_array(fold.Z[:, fold.positions(np.sort(chosen))])
     machine = LinearSVC(random_state=0, max_iter=10_000).fit(Z[train], codes[train])

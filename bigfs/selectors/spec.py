@@ -37,6 +37,10 @@ class SPEC(GraphSelector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     ranking : {"phi1", "phi2", "phi3"}, default="phi3"
         Ranking function. "phi1" asks how smooth a feature is over the graph, so a constant feature
         is best. "phi2" leaves the constant part out, and is the Laplacian score. "phi3" keeps only
@@ -116,6 +120,8 @@ class SPEC(GraphSelector):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         ranking: Literal["phi1", "phi2", "phi3"] = "phi3",
         n_components: int = 10,
         n_neighbors: int = 5,
@@ -124,6 +130,8 @@ class SPEC(GraphSelector):
         graph: Any = None,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.ranking = ranking
         self.n_components = n_components
         self.n_neighbors = n_neighbors

@@ -47,6 +47,8 @@ class SpectralRegression(SparseRegression):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         alpha: float | str = "auto",
         n_components: int | None = None,
         n_neighbors: int = 5,
@@ -56,6 +58,8 @@ class SpectralRegression(SparseRegression):
         max_iter: int = 200,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.alpha = alpha
         self.n_components = n_components
         self.n_neighbors = n_neighbors
@@ -104,6 +108,10 @@ class MCFS(SpectralRegression):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     alpha : "auto" or float, default="auto"
         Penalty, as in `sklearn.linear_model.Lasso`. "auto" takes the largest of a grid at which
         `n_features_to_select` features have a weight.
@@ -190,6 +198,10 @@ class MRSF(SpectralRegression):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     alpha : "auto" or float, default="auto"
         Penalty, as in `sklearn.linear_model.MultiTaskLasso`. "auto" takes the largest of a grid at
         which `n_features_to_select` features have a weight.

@@ -209,6 +209,10 @@ class SRLSR(Selector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     p : float, default=0.5
         Exponent of the penalty ‖W‖²₂,ₚ, in (0, 1]. A smaller p leaves fewer features with a weight.
         Below 1 the answer is a local optimum.
@@ -314,6 +318,8 @@ class SRLSR(Selector):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         p: float = 0.5,
         gamma: float = 1e-6,
         start: Any = None,
@@ -324,6 +330,8 @@ class SRLSR(Selector):
         max_iter: int = 200,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.p = p
         self.gamma = gamma
         self.start = start

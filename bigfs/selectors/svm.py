@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
+from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.linalg.active_columns import ActiveColumns
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.svm import fit_svm
@@ -42,6 +43,10 @@ class L2SVM(Selector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     C : float, default=1.0
         Weight of the losses against the penalty ½‖w‖².
     tol : float, default=1e-4
@@ -109,11 +114,15 @@ class L2SVM(Selector):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         C: float = 1.0,
         tol: float = 1e-4,
         max_iter: int = 100,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.C = C
         self.tol = tol
         self.max_iter = max_iter
@@ -154,8 +163,15 @@ class RFEProblem:
     """The samples, and one round of the elimination."""
 
     def __init__(
-        self, X: Matrix, codes: IntArray, n_classes: int, sizes: list[int], svm: dict[str, Any]
+        self,
+        X: Matrix,
+        codes: IntArray,
+        n_classes: int,
+        sizes: list[int],
+        svm: dict[str, Any],
+        removed_last: IntArray,
     ) -> None:
+        self.removed_last = removed_last
         self.codes, self.n_classes, self.svm = codes, n_classes, svm
         self.following = dict(zip(sizes, sizes[1:], strict=False))
         self.d = X.shape[1]
@@ -171,7 +187,7 @@ class RFEProblem:
         weights = row_norms(state.W) ** 2
         # a later feature leaves first where weights are equal but for rounding
         weights = np.round(weights / max(weights.max(), np.finfo(float).tiny) / TIE)
-        order = np.lexsort((-state.kept, weights))
+        order = np.lexsort((-state.kept, weights, np.isin(state.kept, self.removed_last)))
         n_left = self.following.get(len(order), 1)
         left = np.sort(order[len(order) - n_left :])
         removed = np.append(state.removed, state.kept[order[: len(order) - n_left]])
@@ -215,6 +231,10 @@ class SVMRFE(Selector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     step : int or float, default=0.1
         Number of features to remove per round. A float in (0, 1) is a share of the features that
         are left.
@@ -293,12 +313,16 @@ class SVMRFE(Selector):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         step: int | float = 0.1,
         C: float = 1.0,
         tol: float = 1e-4,
         max_iter: int = 100,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.step = step
         self.C = C
         self.tol = tol
@@ -308,18 +332,21 @@ class SVMRFE(Selector):
         self.classes_, codes = at_least_two(y)
         X, codes = labeled_part(X, codes)
         before, d = X.passes, X.shape[1]
+        kept, forbidden = self._constraints
+        allowed = np.delete(np.arange(d), forbidden)
         self.result_ = eliminate_by_svm(
             X,
             codes,
             len(self.classes_),
-            np.arange(d),
-            elimination_sizes(d, self._count(d), self.step),
+            allowed,
+            elimination_sizes(len(allowed), self._count(d), self.step),
             svm={"C": self.C, "tol": self.tol, "max_iter": self.max_iter},
             name=type(self).__name__,
+            removed_last=kept,
         )
         state = self.result_.value
         self.n_iter_ = len(self.result_.history)
-        order = np.append(state.removed, state.kept)
+        order = np.concatenate([forbidden[::-1], state.removed, state.kept])
         self.ranking_ = np.empty(d, dtype=np.int64)
         self.ranking_[order] = np.arange(d, 0, -1)
         self.scores_ = (d + 1 - self.ranking_) / d
@@ -335,6 +362,7 @@ def eliminate_by_svm(
     *,
     svm: dict[str, Any],
     name: str,
+    removed_last: IntArray = NO_CONSTRAINTS.kept,
 ) -> Result[RFEState]:
     """Remove features round after round, from those given to the last of `sizes`.
 
@@ -354,13 +382,16 @@ def eliminate_by_svm(
         The C, tol and max_iter of the machines.
     name : str
         Name of the run.
+    removed_last : ndarray of int, default=empty
+        Features that stay until no others are left.
 
     Returns
     -------
     Result of RFEState
         The last round.
     """
-    problem = RFEProblem(X, codes, n_classes, sizes, {**svm, "name": f"{name}, first machines"})
+    first_svm = {**svm, "name": f"{name}, first machines"}
+    problem = RFEProblem(X, codes, n_classes, sizes, first_svm, removed_last)
     start = problem.start(features)  # a loop of its own, with checkpoints
     problem.svm["name"] = name
     return iterate(

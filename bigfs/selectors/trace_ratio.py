@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
+from bigfs.constraints import NO_CONSTRAINTS, Constraints
 from bigfs.graph import Metric, Weights
 from bigfs.matrix import Matrix
 from bigfs.result import Record, Result, Status, iterate
@@ -47,6 +48,10 @@ class TraceRatio(GraphSelector):
     n_features_to_select : int, float or None, default=None
         The number m of features in the set. A float in (0, 1] is a share of the features, and None
         keeps half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     form : {"fisher", "laplacian"}, default="fisher"
         "fisher" takes the spread between and within the classes. "laplacian" is unsupervised, and
         takes the variance over the kNN graph and the differences of neighbors.
@@ -120,6 +125,8 @@ class TraceRatio(GraphSelector):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         form: Literal["fisher", "laplacian"] = "fisher",
         n_neighbors: int = 5,
         metric: Metric = "cosine",
@@ -127,6 +134,8 @@ class TraceRatio(GraphSelector):
         graph: Any = None,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.form = form
         self.n_neighbors = n_neighbors
         self.metric = metric
@@ -157,7 +166,7 @@ class TraceRatio(GraphSelector):
             b = np.where(forms.varies, forms.fDf - forms.shift, 0)
             differences = forms.fDf - forms.fAf
             w = np.where(differences > ROUNDING * forms.fDf, differences, 0)
-        self.result_ = best_set(b, w, self._count(len(b)))
+        self.result_ = best_set(b, w, self._count(len(b)), self._constraints)
         self.ratio_ = float(self.result_.value.lam)
         if np.isinf(self.ratio_):
             self.scores_ = np.where(w > 0, -w, b)
@@ -165,18 +174,20 @@ class TraceRatio(GraphSelector):
             self.scores_ = b - self.ratio_ * w
 
 
-def best_set(b: FloatArray, w: FloatArray, m: int) -> Result[Set]:
+def best_set(
+    b: FloatArray, w: FloatArray, m: int, constraints: Constraints = NO_CONSTRAINTS
+) -> Result[Set]:
     """Return the set of m features of largest Σb/Σw."""
-    free = np.flatnonzero(w == 0)
-    if len(free) >= m and b[free].any():
-        features = free[np.argsort(-b[free], kind="stable")[:m]]
-        return Result(Set(features, np.inf, 0.0), Status.EXACT)
-    first = np.argsort(-ratio(b, w), kind="stable")[:m]
+    by_b = constraints.order(b)
+    free = by_b[w[by_b] == 0]
+    if len(free) >= m and b[free].any() and not w[constraints.kept].any():
+        return Result(Set(free[:m], np.inf, 0.0), Status.EXACT)
+    first = constraints.order(ratio(b, w))[:m]
     if not w[first].any():  # no feature has any spread between
         return Result(Set(first, 0.0, 0.0), Status.EXACT)
 
     def step(state: Set) -> Set:
-        features = np.argsort(-(b - state.lam * w), kind="stable")[:m]
+        features = constraints.order(b - state.lam * w)[:m]
         if not w[features].any():  # constant features, as good as the set before
             return state._replace(change=0.0)
         lam = float(b[features].sum() / w[features].sum())

@@ -46,6 +46,10 @@ class TRCFS(GraphSelector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     alpha : float, default=0.99
         Share α of an unlabeled sample's label that comes from its neighbors, between 0 and 1. The
         rest belongs to no known class.
@@ -128,6 +132,8 @@ class TRCFS(GraphSelector):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         alpha: float = 0.99,
         n_neighbors: int = 5,
         metric: Metric = "cosine",
@@ -135,6 +141,8 @@ class TRCFS(GraphSelector):
         graph: Any = None,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.alpha = alpha
         self.n_neighbors = n_neighbors
         self.metric = metric

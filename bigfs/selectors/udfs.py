@@ -181,6 +181,10 @@ class UDFS(Selector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     gamma : float, default=0.1
         Weight γ of the penalty, in units of the mean of x_jᵀMx_j over the features. A larger value
         leaves fewer features with a weight, `n_components` of them at last.
@@ -280,6 +284,8 @@ class UDFS(Selector):
         self,
         *,
         n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
         gamma: float = 0.1,
         reg: float = 1.0,
         n_components: int | None = None,
@@ -294,6 +300,8 @@ class UDFS(Selector):
         max_iter: int = 200,
     ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
         self.gamma = gamma
         self.reg = reg
         self.n_components = n_components

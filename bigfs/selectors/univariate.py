@@ -25,7 +25,7 @@ from sklearn.utils.validation import _check_sample_weight
 from bigfs.embedding.responses import one_hot
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors.base import UNLABELED, Cost, Labels, Selector, at_least_two
+from bigfs.selectors.base import MANY, UNLABELED, Cost, Labels, Selector, at_least_two
 from bigfs.selectors.significance import SignificanceSelector
 from bigfs.types import FloatArray
 from bigfs.validation import require_magnitude
@@ -36,11 +36,20 @@ NEGATIVE = "Negative values in data: chi2 needs non-negative features, use anova
 class ClassSumsSelector(Selector):
     """Scores each column by its class sums. Unlabeled samples of a store are left out."""
 
+    _largest_tried = MANY
     _non_negative = False  # whether negative values are refused
     _squares_by_class = False  # whether `_score` gets Σ x² per class
 
-    def __init__(self, *, n_features_to_select: int | float | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
+    ) -> None:
         self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Score the features of X and keep the best.
@@ -132,6 +141,10 @@ class Fisher(ClassSumsSelector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
 
     Attributes
     ----------
@@ -193,6 +206,10 @@ class ANOVA(SignificanceSelector, ClassSumsSelector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     mode : {"k_best", "percentile", "fpr", "fdr", "fwe"}, default="k_best"
         How features are chosen. "k_best" keeps `n_features_to_select`. The others choose the number
         by themselves: "percentile" keeps the best percents, "fpr" bounds the false positive rate,
@@ -263,6 +280,10 @@ class Chi2(SignificanceSelector, ClassSumsSelector):
     n_features_to_select : int, float or None, default=None
         Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
         half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
     mode : {"k_best", "percentile", "fpr", "fdr", "fwe"}, default="k_best"
         How features are chosen. "k_best" keeps `n_features_to_select`. The others choose the number
         by themselves: "percentile" keeps the best percents, "fpr" bounds the false positive rate,

@@ -10,7 +10,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.svm import LinearSVC
 
 import bigfs.selector_cv
-from bigfs import ANOVA, JGSC, FRegression, Matrix, SelectorCV, SparGE, Variance
+from bigfs import ANOVA, JGSC, MRMR, FRegression, Matrix, SelectorCV, SparGE, Variance
 from bigfs.size_choice import default_sizes, smallest_within_one_error
 
 
@@ -45,11 +45,25 @@ def test_equal_scores_take_the_smallest_number():
         (4, [1, 2, 4]),
         (60, [1, 2, 5, 10, 20, 50, 60]),
         (500, [1, 2, 5, 10, 20, 50, 100, 200, 500]),
-        (10**6, [1, 2, 5, 10, 20, 50, 100, 200, 500]),
+        (10**6, [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]),
     ],
 )
-def test_default_sizes_end_at_all_features_or_500(d, expected):
-    assert default_sizes(d) == expected
+def test_default_sizes_end_at_all_features_or_the_limit(d, expected):
+    assert default_sizes(d, 1000) == expected
+    assert default_sizes(d, 1000, 1) == expected
+
+
+def test_default_sizes_start_at_the_least_number():
+    assert default_sizes(60, 1000, 3) == [3, 5, 10, 20, 50, 60]
+    assert default_sizes(4, 1000, 4) == [4]
+
+
+@pytest.mark.parametrize(
+    ("selector", "largest"), [(ANOVA(), 20_000), (SparGE(), 2000), (MRMR(), 500)]
+)
+def test_the_limit_follows_from_the_work_of_a_larger_number(selector, largest):
+    X = Matrix.from_array(sp.csr_array((4, 20_000)))
+    assert SelectorCV(selector)._sizes(X)[-1] == largest
 
 
 # --- against scikit-learn -------------------------------------------------------------------------
@@ -247,4 +261,4 @@ def test_the_grid_takes_no_more_fits_than_folds_and_one(rng, monkeypatch):
 
     selector = SelectorCV(Counted(), cv=5).fit(X, y)
     assert len(fits) == 6
-    assert selector.cv_results_["n_features"].tolist() == bigfs.selector_cv.default_sizes(60)
+    assert selector.cv_results_["n_features"].tolist() == bigfs.selector_cv.default_sizes(60, 60)
