@@ -25,6 +25,7 @@ from bigfs.splits import (
     varies,
 )
 from flows.selection import Features, require_target
+from flows.summary import METRIC_NAMES
 
 FOLDS = 5
 # passes over the stored values that one selection takes, roughly, if its work does not grow with
@@ -205,11 +206,21 @@ def describe(measured: dict[str, Any], baselines: tuple[str, ...]) -> str:
         )
     if measured.get("auto") is not None:
         parts.append(_choice_text(measured))
+    if measured.get("mode") is not None:
+        parts.append(_mode_text(measured))
     if not baselines and measured["model"] != MODELS["class"]:
-        parts.append(
-            "There are no baselines, because ANOVA, Fisher and χ² need one class per sample."
-        )
+        parts.append("There are no baselines by default, because χ² needs one class per sample.")
     return " ".join(parts)
+
+
+def _mode_text(measured: dict[str, Any]) -> str:
+    """Describe the choice by p-values."""
+    again = {
+        "nested folds": " It was made again in each fold, which takes the best feature where none "
+        "is accepted.",
+        "held-out share": " It was made again without the held-out samples.",
+    }.get(measured["how"], "")
+    return f"The number of features is the choice of {measured['mode']}, by p-values.{again}"
 
 
 def _choice_text(measured: dict[str, Any]) -> str:
@@ -218,9 +229,11 @@ def _choice_text(measured: dict[str, Any]) -> str:
         "nested folds": ", again in each fold without its test samples",
         "held-out share": ", again without the held-out samples",
     }.get(measured["how"], "")
+    score = measured.get("auto_metric")
+    by = "" if score is None else f" {METRIC_NAMES[score]}"
     end = " It is the largest that was tried." if measured.get("auto_is_largest") else ""
     return (
-        f"The number of features is the smallest within one standard error of the best, by "
+        f"The number of features is the smallest within one standard error of the best{by}, by "
         f"{measured['auto']} folds of the training samples{again}.{end}"
     )
 

@@ -41,9 +41,10 @@ Method = Annotated[
 Methods = Annotated[list[Method], form_field("Methods that `bigfs methods` lists", min_length=1)]
 Features = Annotated[int, form_field("Number of features to select", ge=1)]
 FeaturesOrAuto = Annotated[
-    Annotated[int, Field(ge=1)] | Literal["auto"],
+    Annotated[int, Field(ge=1)] | Literal["auto", "percentile", "fpr", "fdr", "fwe"],
     form_field(
-        "Number of features to select, or auto: the smallest within one standard error of the best"
+        "Number of features to select, or auto: the smallest within one standard error of the "
+        "best, or a mode that chooses by p-values"
     ),
 ]
 Out = Annotated[str | None, form_field("Directory of the run (default: runs/NAME)")]

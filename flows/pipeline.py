@@ -55,9 +55,10 @@ def pipeline(
         Path, URL, or name that `bigfs datasets` lists.
     method : str, default="sparge-lda"
         Method, as `bigfs methods` lists it.
-    features : int or "auto", default=500
+    features : int, "auto", "percentile", "fpr", "fdr" or "fwe", default=500
         Number of features to keep. "auto" takes the smallest within one standard error of the best,
-        by folds of the training samples.
+        by folds of the training samples and the first metric of `scoring`. The others choose it by
+        p-values, at the level that is the parameter `param`.
     store : str or None, default=None
         Path or URL of the store. None takes the name by the source's name and content.
     out : str or None, default=None
@@ -254,7 +255,7 @@ def run_stages(
     Returns the directory of the run.
     """
     recover(out)
-    key = reuse.content_key(content, store, out, method, features, parameters)
+    key = reuse.selection_key(content, store, out, method, features, parameters, options.scoring)
     run = reuse.find_run(out, key)
     about = {} if run is None else run.metadata
     scoring = dict(options.scoring)
@@ -280,6 +281,7 @@ def run_stages(
         parameters,
         key,
         list(earlier),
+        reuse.number_metric(features, options.scoring),
     )
     tasks.run_cached(tasks.evaluate, is_scored, options, out, key, scoring)
     return tasks.run_cached(tasks.report, complete, options, out, key)

@@ -56,7 +56,8 @@ def is_done(
     plan = make_plan(source, store, **settings)
     if not is_staged(plan):
         return False
-    found = find_run(out, content_key(plan.key, plan.uri, out, method, features, parameters))
+    key = selection_key(plan.key, plan.uri, out, method, features, parameters, scoring or {})
+    found = find_run(out, key)
     return found is not None and is_whole(found) and is_scored(found, scoring or {})
 
 
@@ -79,6 +80,27 @@ def find_run(out: str, key: str) -> Run | None:
             if run.metadata.get("key") == key:
                 return run
     return None
+
+
+def selection_key(
+    content: str,
+    store: str,
+    out: str,
+    method: str,
+    features: int | str,
+    parameters: dict[str, Any],
+    scoring: Mapping[str, Any],
+) -> str:
+    """Return the key of a run's selection. The metric is part of it where it chooses the number."""
+    metric = number_metric(features, scoring)
+    chosen = [] if metric is None else [metric]
+    return content_key(content, store, out, method, features, parameters, *chosen)
+
+
+def number_metric(features: int | str, scoring: Mapping[str, Any]) -> str | None:
+    """Return the metric that chooses the number of features, where one is given for that."""
+    metrics = scoring.get("metrics") or ()
+    return metrics[0] if features == "auto" and metrics else None
 
 
 def content_key(*parts: Any) -> str:

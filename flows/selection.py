@@ -6,12 +6,16 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from bigfs.constraints import Constraints, resolve
 from bigfs.selectors.registry import METHODS
+from bigfs.selectors.significance import SignificanceSelector
 from bigfs.splits import labeled_rows, target_kind, testable_rows, varies
 from bigfs.synonyms import canonical_name
 
 AUTO: Final = "auto"  # the number of features, to be chosen by folds of the training samples
-Features = int | Literal["auto"]
+SIGNIFICANCE: Final = ("percentile", "fpr", "fdr", "fwe")  # modes that choose the number
+Features = int | Literal["auto", "percentile", "fpr", "fdr", "fwe"]
+CONSTRAINTS = ("keep", "forbid")  # parameters that hold for the rivals of a method as well
 
 TARGET_NAMES = {
     None: "no labels",
@@ -32,7 +36,8 @@ def get_method(name: str) -> Any:
 def make_selector(method: str, features: Features, parameters: dict[str, Any]) -> Any:
     """Return the estimator of a method with these parameters.
 
-    Where the number of features is "auto" it is 1, until it is chosen.
+    Where the number of features is "auto" it is as few as may be, until it is chosen. The modes of
+    `SIGNIFICANCE` choose it by themselves.
     """
     entry = get_method(method)
     selector = entry.make()
@@ -47,11 +52,24 @@ def make_selector(method: str, features: Features, parameters: dict[str, Any]) -
                 f"{method} fixes {name}={value!r}: leave {name} out, or choose "
                 f"another of `bigfs methods`"
             )
-    if parameters.get("mode", "k_best") != "k_best" and "mode" in valid:
+    has_p_values = isinstance(selector, SignificanceSelector)
+    if parameters.get("mode", "k_best") != "k_best" and has_p_values:
         raise ValueError(
-            f"mode={parameters['mode']!r} chooses the number of features by itself, which a run "
-            f"does by --features auto: use the mode in Python"
+            f"mode={parameters['mode']!r} chooses the number of features by itself: give it as "
+            f"the number, --features {parameters['mode']}"
         )
+    if features in SIGNIFICANCE:
+        if not has_p_values:
+            having = [
+                name
+                for name, entry in METHODS.items()
+                if isinstance(entry.make(), SignificanceSelector)
+            ]
+            raise ValueError(
+                f"--features {features} chooses by p-values, which {method} does not have: "
+                f"use one of {', '.join(having)}"
+            )
+        parameters = {**parameters, "mode": features}
     selector.set_params(**parameters)
     if entry.scores == "scores_":  # else the estimator keeps something other than columns
         if "n_features_to_select" in parameters:
@@ -59,7 +77,10 @@ def make_selector(method: str, features: Features, parameters: dict[str, Any]) -
                 f"the number of features is already set to {features}: leave out the "
                 f"parameter n_features_to_select"
             )
-        selector.set_params(n_features_to_select=1 if features == AUTO else features)
+        if features == AUTO:
+            features = max(n_kept(parameters), 1)
+        if features not in SIGNIFICANCE:
+            selector.set_params(n_features_to_select=features)
     return selector
 
 
@@ -97,12 +118,16 @@ def selector_for(corpus: Any, method: str, features: Features, parameters: dict[
                 f"--features auto chooses the number that predicts the labels best, and "
                 f"{corpus.uri} has none to predict: give a number"
             )
-    elif features > d:
+    elif features not in SIGNIFICANCE and features > d:
         raise ValueError(
             f"the number of features must be at most {d}, the number in {corpus.uri}; "
             f"got {features}"
         )
     selector = make_selector(method, features, parameters)
+    if isinstance(features, int):
+        constraints_of(corpus.X, parameters).require(features, d)
+    else:
+        constraints_of(corpus.X, parameters)
     if (
         corpus.spec.get("sample_shape")
         and "sample_shape" in selector.get_params()
@@ -112,6 +137,28 @@ def selector_for(corpus: Any, method: str, features: Features, parameters: dict[
         selector.set_params(sample_shape=tuple(corpus.spec["sample_shape"]), order="F")
     selector._validate_params()
     return selector
+
+
+def n_kept(parameters: dict[str, Any]) -> int:
+    """Return the number of features that the parameters keep."""
+    return len(set(parameters.get("keep") or ()))
+
+
+def constraints_of(X: Any, parameters: dict[str, Any]) -> Constraints:
+    """Return the kept and the forbidden features of a matrix."""
+    keep, forbid = (parameters.get(name) for name in CONSTRAINTS)
+    return resolve(keep, forbid, X.shape[1], X.feature_names)
+
+
+def without_level(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters for a given number of features, without the level of a mode."""
+    return {name: value for name, value in parameters.items() if name != "param"}
+
+
+def constraints_for(method: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a run that hold for another method as well, if it has them."""
+    valid = get_method(method).make().get_params()
+    return {name: parameters[name] for name in CONSTRAINTS if name in parameters and name in valid}
 
 
 def accepts_target(corpus: Any, method: str) -> bool:
@@ -161,4 +208,6 @@ def usable(selector: Any, method: str, X: Any, y: Any) -> tuple[Any, Any]:
 
 def ranking(selector: Any, method: str, features: int) -> Any:
     """Return the best features of a fitted selector, best first. Ties go to the lower index."""
+    if get_method(method).scores == "scores_":
+        return selector.selected_[:features]
     return np.argsort(-getattr(selector, get_method(method).scores), kind="stable")[:features]

@@ -97,12 +97,15 @@ def select(
     features: selection.Features,
     parameters: dict[str, Any] | None = None,
     earlier: Sequence[dict[str, Any]] = (),
+    metric: str | None = None,
 ) -> Run:
     """Run a method on the training samples of a store. The run stays partial until `finish`.
 
-    Where `features` is "auto", folds of the training samples choose their number first. `earlier`
-    holds the records of the earlier stages, for the report.
+    Where `features` is "auto", folds of the training samples choose their number first, by
+    `metric`. The modes "percentile", "fpr", "fdr" and "fwe" choose it by p-values. `earlier` holds
+    the records of the earlier stages, for the report.
     """
+    metric = metric if features == selection.AUTO else None
     corpus, method = storage.open(store), canonical_name(method)
     selector = selection.selector_for(corpus, method, features, parameters or {})
     train = selection.training_part(corpus)
@@ -111,6 +114,7 @@ def select(
         "method": method,
         "features": features,
         "parameters": parameters or {},
+        **({} if metric is None else {"metric": metric}),
     }
     run = Run.begin(out, request)
     identity = request, corpus.spec["fingerprint"], source_hash()
@@ -119,9 +123,8 @@ def select(
         warnings.simplefilter("always", NotConverged)
         with time_stage("select") as record:
             figures: dict[str, Any] = {}
-            if isinstance(features, int):
-                m = features
-            else:
+            m = features if isinstance(features, int) else 0
+            if features == selection.AUTO:
                 choice = auto.choose_number(
                     corpus,
                     train.X,
@@ -129,6 +132,7 @@ def select(
                     method,
                     parameters or {},
                     lambda *fold: run.checkpoint(*identity, "number", *fold),
+                    metric,
                 )
                 m, figures = choice.n_features, {"size_choice": choice._asdict()}
                 selector = selection.selector_for(corpus, method, m, parameters or {})
@@ -137,6 +141,9 @@ def select(
                 selector.set_params(graph=storage.open_graph(graph).neighbors())
             with observed(checkpoint=checkpoint):
                 selector.fit(*selection.usable(selector, method, train.X, train.y))
+            if features in selection.SIGNIFICANCE:
+                m = _count_significant(selector, method, features)
+                figures = {"n_features": m}
         with run.transaction():
             _write_selection(run, selector, method, m, corpus)
             run.update_metadata(
@@ -186,6 +193,16 @@ def abandon_on_error(run: Run) -> Iterator[None]:
         stack.callback(run.abandon)
         yield
         stack.pop_all()
+
+
+def _count_significant(selector: Any, method: str, mode: selection.Features) -> int:
+    """Return the number of features that a mode accepts, or refuse a choice of none."""
+    if not len(selector.selected_):
+        raise ValueError(
+            f"{method} accepts no feature by {mode}: the least p-value is "
+            f"{selector.pvalues_.min():.3g}; raise --set param=, or give a number of features"
+        )
+    return len(selector.selected_)
 
 
 def _write_selection(run: Run, selector: Any, method: str, features: int, corpus: Any) -> None:
@@ -243,10 +260,11 @@ def evaluate(
     with abandon_on_error(run), time_stage("evaluate") as record:
         corpus = storage.open(run.metadata["parameters"]["store"])
         train, request = selection.training_part(corpus), run.metadata["parameters"]
-        is_auto = request["features"] == selection.AUTO
+        asked: selection.Features = request["features"]
+        is_auto = asked == selection.AUTO
         evaluation.require_choices(
             corpus,
-            selection.AUTO if is_auto else len(run.selected),
+            asked if isinstance(asked, str) else len(run.selected),
             metrics=metrics,
             sizes=sizes,
             baselines=baselines,
@@ -265,8 +283,12 @@ def evaluate(
         if is_auto and plan.splits:
             choice = run.metadata["size_choice"]
             plan.measured["auto"] = len(choice["scores"][0])
+            if "metric" in request:
+                plan.measured["auto_metric"] = request["metric"]
             is_largest = choice["n_features"] == choice["sizes"][-1] < train.X.shape[1]
             plan.measured["auto_is_largest"] = is_largest
+        if asked in selection.SIGNIFICANCE:
+            plan.measured["mode"] = asked
         names = (
             evaluation.default_baselines(train, request["method"])
             if baselines is None
@@ -341,10 +363,15 @@ def _points(
 
     own, parameters = request["method"], request["parameters"]
 
+    def parameters_of(name: str) -> dict[str, Any]:
+        if name == own:
+            return selection.without_level(parameters)
+        return selection.constraints_for(name, parameters)
+
     def select_in(number: int, split: Split, name: str, k: int) -> Any:
         """Return the best k features by the training rows of a split."""
         with observed(checkpoint=run.checkpoint(*identity, number, name, k)):
-            selector = selection.selector_for(corpus, name, k, parameters if name == own else {})
+            selector = selection.selector_for(corpus, name, k, parameters_of(name))
             selector.fit(*selection.usable(selector, name, split.X_train, split.y_train))
         return selection.ranking(selector, name, k)
 
@@ -357,7 +384,17 @@ def _points(
             own,
             parameters,
             lambda *fold: run.checkpoint(*identity, number, "number", *fold),
+            request.get("metric"),
         ).n_features
+
+    def accept_in(number: int, split: Split) -> Any:
+        """Return the features that the mode accepts by a split's training rows, or else the best.
+
+        A model needs one feature.
+        """
+        selector = selection.selector_for(corpus, own, request["features"], parameters)
+        selector.fit(*selection.usable(selector, own, split.X_train, split.y_train))
+        return selector.selected_ if len(selector.selected_) else select_in(number, split, own, 1)
 
     def rank(number: int, split: Split) -> dict[str, dict[int, Any]]:
         best = {own: run.selected} if plan.measured["how"] == "test half" else {}
@@ -367,6 +404,8 @@ def _points(
             chosen[m] = select_in(number, split, own, k)
             if k == m:
                 best[own] = chosen[m]
+        if request["features"] in selection.SIGNIFICANCE and own not in best:
+            chosen[m] = accept_in(number, split)
         for name in dict.fromkeys([own, *names]):
             if name not in best:
                 best[name] = select_in(number, split, name, m)

@@ -20,7 +20,7 @@ def n_features(about: dict[str, Any]) -> int:
     """Return the number of features that a run selected, which it may have chosen by itself."""
     if "size_choice" in about:
         return int(about["size_choice"]["n_features"])
-    return int(about["parameters"]["features"])
+    return int(about.get("n_features", about["parameters"]["features"]))
 
 
 def metrics_of(about: dict[str, Any]) -> list[str]:

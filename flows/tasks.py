@@ -87,10 +87,17 @@ def select(
     parameters: dict[str, Any],
     key: str,
     earlier: list[dict[str, Any]],
+    metric: str | None,
 ) -> str:
     with artifacts.progress("select"):
         run = stages.select(
-            store, out, method=method, features=features, parameters=parameters, earlier=earlier
+            store,
+            out,
+            method=method,
+            features=features,
+            parameters=parameters,
+            earlier=earlier,
+            metric=metric,
         )
     for loop, steps in run.metadata["resumed"].items():
         get_run_logger().info("select: %s resumed from step %d of an earlier attempt", loop, steps)

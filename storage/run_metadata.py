@@ -37,7 +37,7 @@ class _Measured(BaseModel):
 class _Parameters(BaseModel):
     store: str
     method: str
-    features: int | Literal["auto"]
+    features: int | Literal["auto", "percentile", "fpr", "fdr", "fwe"]
     parameters: dict[str, Any]
 
 
@@ -61,6 +61,7 @@ class _Metadata(BaseModel):
     curves: list[_Point] = []
     measured: _Measured = _Measured()
     size_choice: _SizeChoice | None = None
+    n_features: int | None = None  # where p-values chose it
     profile: list[list[float]] = []
     hints: list[str] = []
     resumed: dict[str, int] = {}

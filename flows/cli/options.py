@@ -32,6 +32,29 @@ def parse_parameters(pairs: list[str] | None) -> dict[str, Any]:
     return parameters
 
 
+def with_constraints(
+    parameters: dict[str, Any], keep: str | None, forbid: str | None
+) -> dict[str, Any]:
+    """Return the parameters with the kept and forbidden features of the command line."""
+    for name, text in (("keep", keep), ("forbid", forbid)):
+        if text is None:
+            continue
+        if name in parameters:
+            raise ValueError(f"--{name} is given twice: leave out --set {name}=")
+        parameters = {**parameters, name: _parse_feature_list(name, text)}
+    return parameters
+
+
+def _parse_feature_list(name: str, text: str) -> list[str] | list[int]:
+    """Read names, or indices where all are whole numbers."""
+    is_file = Path(text).is_file()
+    parts = Path(text).read_text(encoding="utf-8").splitlines() if is_file else text.split(",")
+    words = [word.strip() for word in parts if word.strip()]
+    if not words:
+        raise ValueError(f"--{name} must name one or more features; got {text!r}")
+    return [int(word) for word in words] if all(word.isdigit() for word in words) else words
+
+
 def _parse_count_or_share(text: str) -> int | float:
     try:
         return count_or_share(text)
@@ -40,14 +63,16 @@ def _parse_count_or_share(text: str) -> int | float:
 
 
 def _parse_features(value: int | str) -> int | str:
-    if value == "auto":
+    if value in ("auto", "percentile", "fpr", "fdr", "fwe"):
         return value
     try:
         number = int(value)
     except ValueError:
         number = 0
     if number < 1:
-        raise typer.BadParameter(f"must be a whole number of at least 1, or auto; got {value}")
+        raise typer.BadParameter(
+            f"must be a whole number of at least 1, auto, percentile, fpr, fdr or fwe; got {value}"
+        )
     return number
 
 
@@ -75,9 +100,10 @@ Features = Annotated[
     Any,
     typer.Option(
         help="number of features to select, or auto: the smallest within one standard error of the "
-        "best, by folds of the training samples",
+        "best, by folds of the training samples; percentile, fpr, fdr and fwe choose by p-values, "
+        "at the level --set param=",
         parser=_parse_features,
-        metavar="INTEGER|auto",
+        metavar="INTEGER|auto|fdr|…",
     ),
 ]
 
@@ -88,6 +114,21 @@ Out = Annotated[str | None, typer.Option(help="directory of the run (default: ru
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="parameter of the method, as name=value (repeatable)"),
+]
+
+
+Keep = Annotated[
+    str | None,
+    typer.Option(
+        help="features that must be chosen: names or indices, separated by commas, or a file with "
+        "one per line"
+    ),
+]
+
+
+Forbid = Annotated[
+    str | None,
+    typer.Option(help="features that must not be chosen, as for --keep"),
 ]
 
 

@@ -12,7 +12,9 @@ from rich.text import Text
 
 from flows.cli.options import (
     Features,
+    Forbid,
     Json,
+    Keep,
     Method,
     Out,
     Set,
@@ -20,6 +22,7 @@ from flows.cli.options import (
     Store,
     expand_model_options,
     parse_parameters,
+    with_constraints,
 )
 from flows.cli.output import (
     cluster_and_progress,
@@ -45,6 +48,8 @@ def run(
         typer.Option(help="path or URL of the staged corpus (default: .bigfs/NAME-KEY.zarr)"),
     ] = None,
     set_: Set = None,
+    keep: Keep = None,
+    forbid: Forbid = None,
     fresh: Annotated[
         bool,
         typer.Option("--fresh", help="select, evaluate and report again, even if results exist"),
@@ -60,7 +65,8 @@ def run(
     from storage.runs import require_out
     from storage.sources import find
 
-    parameters, settings = parse_parameters(set_), staging.model_dump()
+    parameters = with_constraints(parse_parameters(set_), keep, forbid)
+    settings = staging.model_dump()
     run_dir = out or reuse.default_out(source, method, features)
     require_out(run_dir)
     choices = scoring.choices()
@@ -97,9 +103,14 @@ def select(
     method: Method = "sparge-lda",
     features: Features = 500,
     set_: Set = None,
+    keep: Keep = None,
+    forbid: Forbid = None,
     into: Annotated[
         str | None,
         typer.Option(help="AnnData file (.h5ad) of the corpus; its var gets the selection"),
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="metric that --features auto chooses by")
     ] = None,
     highly_variable: Annotated[
         bool,
@@ -115,11 +126,13 @@ def select(
     from storage.runs import Run, require_out
     from storage.write_back import require_features
 
-    parameters = parse_parameters(set_)
+    parameters = with_constraints(parse_parameters(set_), keep, forbid)
     selection.require_parameters(method, features, parameters)
     corpus = storage.open(store)
     selection.selector_for(corpus, method, features, parameters)
     require_out(out)
+    if metric is not None and features != selection.AUTO:
+        raise ValueError("--metric says what --features auto chooses by: give --features auto too")
     if highly_variable and into is None:
         raise ValueError("--highly-variable says what --into writes: give --into FILE too")
     if into is not None:
@@ -127,7 +140,9 @@ def select(
         require_features(into, names, corpus.X.shape[1])
     with lock_with_message(out), cluster_and_progress(engine, as_json):
         path = stages.finish(
-            stages.select(store, out, method=method, features=features, parameters=parameters)
+            stages.select(
+                store, out, method=method, features=features, parameters=parameters, metric=metric
+            )
         )
         if into is not None:
             stages.write_into(Run.open(path), into, highly_variable=highly_variable)
@@ -220,6 +235,8 @@ def stability(
         int, typer.Option(min=1, help="number of features to select from each subsample")
     ] = 500,
     set_: Set = None,
+    keep: Keep = None,
+    forbid: Forbid = None,
     subsamples: Annotated[int, typer.Option(min=2, help="number of subsamples")] = 50,
     share: Annotated[
         float, typer.Option(help="share of the training samples in each subsample, below 1")
@@ -232,7 +249,7 @@ def stability(
     from flows import selection
     from flows.stability import measure_stability
 
-    parameters = parse_parameters(set_)
+    parameters = with_constraints(parse_parameters(set_), keep, forbid)
     selection.require_parameters(method, features, parameters)
     if not 0 < share < 1:
         raise ValueError(f"--share must be between 0 and 1; got {share:g}")

@@ -124,7 +124,7 @@ def test_killed_choice_goes_on_after_its_last_fold(stores, tmp_path, monkeypatch
 
 
 def test_number_at_the_end_of_those_tried_is_said(stores, tmp_path, monkeypatch):
-    monkeypatch.setattr("bigfs.size_choice.LARGEST", 2)
+    monkeypatch.setattr(ANOVA, "_largest_tried", 2)
     run = evaluated(stores["split"], tmp_path / "r")
     assert len(run.selected) == 2
     assert run.metadata["evaluation"].endswith("It is the largest that was tried.")
@@ -143,8 +143,14 @@ def test_command_chooses_the_number(bigfs, stores):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--features", "many"), "must be a whole number of at least 1, or auto; got many"),
-        (("--features", "0"), "must be a whole number of at least 1, or auto; got 0"),
+        (
+            ("--features", "many"),
+            "auto, percentile, fpr, fdr or fwe; got many",
+        ),
+        (
+            ("--features", "0"),
+            "auto, percentile, fpr, fdr or fwe; got 0",
+        ),
         (("--cv", "3", "--test-size", "0.2"), "--cv and --test-size exclude one another"),
         (("--test-size", "1.5"), "--test-size must be a share between 0 and 1; got 1.5"),
     ],
@@ -175,6 +181,6 @@ def test_scoring_keeps_its_choices():
 
 
 def test_number_of_a_run_is_not_overruled_by_a_mode():
-    with pytest.raises(ValueError, match="use the mode in Python"):
+    with pytest.raises(ValueError, match="give it as the number, --features fdr"):
         selection.require_parameters("anova", 5, {"mode": "fdr"})
     selection.require_parameters("anova", 5, {"mode": "k_best"})
