@@ -108,7 +108,9 @@ def append(
     if split not in ("train", "test"):
         raise StoreError(f"split must be train or test; got {split!r}")
     manifest.manifest_of(uri)
-    if not isinstance(source, Source):
+    if isinstance(source, Source):
+        source = source.absolute()
+    else:
         source = find(str(source), format=format, **options)
     room = build.working_memory("appending", source, memory_limit)
     with exchange.building(uri, wait) as (target, scratch):

@@ -109,7 +109,8 @@ def _construct(kind: Any, path: str, options: dict[str, Any]) -> Source:
         name: _convert_option(value, str(parameters[name].annotation), name)
         for name, value in options.items()
     }
-    return kind(path, **options)
+    made: Source = kind(path, **options)
+    return made.absolute()
 
 
 def _convert_option(value: Any, wanted: str, name: str) -> Any:

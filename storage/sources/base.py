@@ -17,6 +17,7 @@ import errno
 import gzip
 import itertools
 import lzma
+import os
 import shutil
 import tarfile
 import zipfile
@@ -150,6 +151,15 @@ class Source(ABC):
     @abstractmethod
     def fingerprint(self) -> str:
         """Return a hash of the content and of the settings that shape the rows."""
+
+    def absolute(self) -> Self:
+        """Return the same source by its absolute path.
+
+        The workers of a user's cluster may have another current folder.
+        """
+        source = copy.copy(self)
+        source.path = os.path.abspath(self.path)
+        return source
 
     def unpacked(self, scratch: Path) -> Self:
         """Return the same source, ready for `pieces`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -40,6 +41,11 @@ class Joined(MatrixSource):
             self.sample_shape,
             [(part.fingerprint(), split) for part, split in self.parts],
         )
+
+    def absolute(self) -> Self:
+        source = copy.copy(self)  # whose own path is a name
+        source.parts = [(part.absolute(), split) for part, split in self.parts]
+        return source
 
     def unpacked(self, scratch: Path) -> Self:
         ready = copy.copy(self)
@@ -86,6 +92,11 @@ class Topics(MatrixSource):
 
     def fingerprint(self) -> str:
         return fingerprint_of(self.format, self.rows.fingerprint(), identity_of([self.qrels]))
+
+    def absolute(self) -> Self:
+        source = copy.copy(self)
+        source.rows, source.qrels = self.rows.absolute(), os.path.abspath(self.qrels)
+        return source
 
     def unpacked(self, scratch: Path) -> Self:
         ready = copy.copy(self)

@@ -63,6 +63,11 @@ class RecordFile(Source):
         settings["unlabelled"] = settings.pop("unlabeled")  # as earlier versions hashed it
         return fingerprint_of(self.format, identity_of(self.files()), sorted(settings.items()))
 
+    def absolute(self) -> Self:
+        source = super().absolute()
+        source.plain = source.path
+        return source
+
     def unpacked(self, scratch: Path) -> Self:
         ready = copy.copy(self)
         if Path(self.path).is_file() and is_compressed(self.path):

@@ -47,7 +47,9 @@ def make_plan(
     **options: Any,
 ) -> Plan:
     """Return the plan for the parameters of `storage.stage`."""
-    if not isinstance(source, Source):
+    if isinstance(source, Source):
+        source = source.absolute()
+    else:
         source = find(str(source), format=format, **options)
     weighting = make_weighting(
         min_df=min_df,

@@ -1,15 +1,79 @@
 """Sources by name and option, and their labels."""
 
 import json
+import pickle
 
+import h5py
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.io
+import scipy.sparse as sp
 
 import storage
 from storage import sources
 from storage.errors import SourceError
 from storage.sources import labels
+from storage.sources.joined import Joined
 from tests.helpers.sources import documents_of, refused, rows_of
+
+FRAME = pd.DataFrame({"text": ["one two", "two three"], "label": ["a", "b"]})
+SMALL = sp.csr_matrix(np.array([[0.0, 1.0], [2.0, 0.0]]))
+
+
+def write_h5ad(path):
+    with h5py.File(path, "w") as file:
+        file["X"] = SMALL.toarray()
+
+
+def write_folder(path):
+    for label in FRAME["label"]:
+        (path / label).mkdir(parents=True)
+        (path / label / "1.txt").write_text("one two")
+
+
+WRITERS = {
+    "rows.svm": lambda path: path.write_text("1 1:1\n2 2:2\n"),
+    "docs.jsonl": lambda path: path.write_text(FRAME.to_json(orient="records", lines=True)),
+    "docs.csv": lambda path: path.write_text(FRAME.to_csv(index=False)),
+    "docs.parquet": FRAME.to_parquet,
+    "X.npy": lambda path: np.save(path, SMALL.toarray()),
+    "X.npz": lambda path: sp.save_npz(path, SMALL),
+    "X.mtx": lambda path: scipy.io.mmwrite(path, SMALL),
+    "X.mat": lambda path: scipy.io.savemat(path, {"X": SMALL, "Y": [[1], [2]]}),
+    "X.h5ad": write_h5ad,
+    "folder": write_folder,
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_relative_path_is_read_from_another_folder(name, tmp_path, monkeypatch):
+    """A user's cluster may have another current folder than the notebook."""
+    home, scratch, elsewhere = (tmp_path / folder for folder in ("home", "scratch", "elsewhere"))
+    for folder in (home, scratch, elsewhere):
+        folder.mkdir()
+    monkeypatch.chdir(home)
+    WRITERS[name](home / name)
+    source = sources.find(name).unpacked(scratch)
+    shipped = pickle.dumps((source, source.pieces(10**9)))
+    monkeypatch.chdir(elsewhere)
+    source, pieces = pickle.loads(shipped)  # noqa: S301, as a worker gets it
+    rows = [source.read(piece) for piece in pieces]
+    assert sum(part.X.shape[0] if hasattr(part, "X") else len(list(part)) for part in rows) == 2
+
+
+def test_absolute_path_of_a_source_that_is_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    WRITERS["rows.svm"](tmp_path / "rows.svm")
+    rows = sources.FORMATS["svmlight"]("rows.svm")
+    assert rows.absolute().path == str(tmp_path / "rows.svm")
+    joined = Joined("two", [(rows, "train"), (rows, "test")]).absolute()
+    assert joined.path == "two"
+    assert {part.path for part, _ in joined.parts} == {str(tmp_path / "rows.svm")}
+    generated = sources.find("synthetic:newswire")
+    assert generated.absolute().path == generated.path
+    corpus = storage.open(storage.stage(rows, "rows.zarr"))
+    assert corpus.manifest.source["uri"] == str(tmp_path / "rows.svm")
 
 
 def test_options_may_follow_the_path(tmp_path):

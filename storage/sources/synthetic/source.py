@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -135,6 +135,9 @@ class Synthetic(MatrixSource):
     @property
     def _corpus(self) -> TextGenerator | ImageGenerator:
         return _generator(self.name, self.seed)
+
+    def absolute(self) -> Self:
+        return self  # there is no file
 
     def fingerprint(self) -> str:
         return fingerprint_of("synthetic", VERSION, self.path)
