@@ -43,7 +43,7 @@ docs: .venv/.docs-installed
 
 .venv/.installed: pyproject.toml deploy/constraints.txt
 	$(PYTHON) -m venv .venv
-	$(INSTALL) --editable ".[jgsc,dev]"
+	$(INSTALL) --editable ".[flows,jgsc,dev]"
 	touch $@
 
 .venv/.docs-installed: .venv/.installed

@@ -26,7 +26,6 @@ from bigfs.result import NotConverged, observed
 from bigfs.splits import Split
 from bigfs.synonyms import canonical_name
 from flows import auto, evaluation, predict, selection
-from flows.report import corpus_facts, write_report
 from flows.reuse import source_hash
 from storage.runs import Run
 from storage.write_back import write_var
@@ -431,6 +430,8 @@ def finish(run: Run) -> Path:
 
 def report(run: Run) -> None:
     """Write the report of a run into its folder."""
+    from flows.report import corpus_facts, write_report  # loads matplotlib, of the extra `flows`
+
     with abandon_on_error(run):
         write_report(run, corpus_facts(storage.open(run.metadata["parameters"]["store"])))
 

@@ -43,7 +43,17 @@ LAYERS: dict[str, list[set[str]]] = {
         {"appending", "graphs", "integrity"},
     ],
     "flows": [
-        {"files", "locks", "outcomes", "parquet", "signals", "summary", "reuse", "selection"},
+        {
+            "extras",
+            "files",
+            "locks",
+            "outcomes",
+            "parquet",
+            "signals",
+            "summary",
+            "reuse",
+            "selection",
+        },
         {"evaluation", "auto", "stability", "transform", "predict", "export"},
         {"report"},
         {"options", "server", "tls"},

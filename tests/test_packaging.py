@@ -1,5 +1,7 @@
 """What a wheel and a citation hold, and what tab completion shows."""
 
+import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,6 +12,7 @@ import yaml
 
 import bigfs
 import storage
+from flows.extras import PACKAGES as PACKAGES_OF_FLOWS
 from storage import runs
 from storage.format import manifest
 
@@ -66,3 +69,65 @@ def test_changelog_gives_the_versions_of_both_formats():
     changelog = (ROOT / "CHANGELOG.md").read_text()
     newest = changelog.split("| --- | --- | --- |\n")[1].splitlines()[0]
     assert newest.endswith(f"| {manifest.VERSION} | {runs.VERSION} |")
+
+
+WITHOUT_FLOWS = """
+import sys
+
+sys.modules |= dict.fromkeys({packages!r})  # as if they were not installed
+import numpy as np
+
+import bigfs
+import storage
+from flows.cli import main
+
+X = np.eye(4)[[0, 0, 1, 1]]
+print(bigfs.ANOVA(n_features_to_select=2).fit(X, [0, 0, 1, 1]).get_support(indices=True))
+print(storage.open(storage.stage("synthetic:newswire?rows=40", "python.zarr")).X.shape[0])
+for command in {commands!r}:
+    sys.argv = ["bigfs", *command.split()]
+    try:
+        main()
+    except SystemExit as end:
+        print(end.code)
+"""
+
+
+def test_estimators_stores_and_commands_on_data_need_no_prefect(tmp_path):
+    """Without the extra `flows`, the other commands say in one line what to install."""
+    commands = ["stage synthetic:newswire?rows=40 line.zarr --workers 0 --json", "methods"]
+    refused = {
+        "run": "line.zarr --out run",
+        "compare": "line.zarr run --methods anova --sizes 5",
+        "serve": "line.zarr",
+        "select": "line.zarr --out run",
+        "evaluate": "run",
+    }
+    commands += [f"{name} {rest}" for name, rest in refused.items()]
+    code = WITHOUT_FLOWS.format(packages=PACKAGES_OF_FLOWS, commands=commands)
+    answer = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = answer.stdout.splitlines()
+    assert lines[:2] == ["[0 1]", "40"]
+    assert lines[-len(refused) - 1 :] == ["0", *"1" * len(refused)]
+    missing = ", ".join(PACKAGES_OF_FLOWS)
+    assert answer.stderr.splitlines() == [
+        f"bigfs: bigfs {name} needs {missing}, which pip install 'bigfs[flows]' adds"
+        for name in refused
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["line.zarr", "python.zarr"]
+
+
+def test_extra_of_the_flows_names_what_is_asked_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = [re.split(r"[\[<>=]", line)[0] for line in project["optional-dependencies"]["flows"]]
+    assert sorted(names) == sorted(PACKAGES_OF_FLOWS)
+    assert not set(names) & {re.split(r"[\[<>=]", line)[0] for line in project["dependencies"]}
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(r'"\.\[(\w+,)*flows(,\w+)*\]"', makefile)

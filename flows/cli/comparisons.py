@@ -12,6 +12,7 @@ from rich.table import Column, Table
 from flows.cli.options import Json, Source, expand_model_options
 from flows.cli.output import out_console, show_progress, state
 from flows.cli.servers import quiet_prefect
+from flows.extras import require_flows
 from flows.options import Engine, Scoring, Staging
 
 COSTS = 5  # columns of the table of costs
@@ -49,6 +50,7 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare methods on one corpus: scores, time, memory, passes, redundancy, paired tests."""
+    require_flows("bigfs compare")
     choices = parse_choices(methods, sizes, metric)
     require_readable(source, out, staging)
 

@@ -34,6 +34,7 @@ from flows.cli.output import (
     state,
 )
 from flows.cli.servers import quiet_prefect
+from flows.extras import require_flows
 from flows.options import Engine, Scoring, Staging
 
 
@@ -65,6 +66,7 @@ def run(
     from storage.runs import require_out
     from storage.sources import find
 
+    require_flows("bigfs run")
     parameters = with_constraints(parse_parameters(set_), keep, forbid)
     settings = staging.model_dump()
     run_dir = out or reuse.default_out(source, method, features)
@@ -126,6 +128,7 @@ def select(
     from storage.runs import Run, require_out
     from storage.write_back import require_features
 
+    require_flows("bigfs select")
     parameters = with_constraints(parse_parameters(set_), keep, forbid)
     selection.require_parameters(method, features, parameters)
     corpus = storage.open(store)
@@ -162,6 +165,7 @@ def evaluate(
     from flows import stages
     from storage.runs import Run, recover
 
+    require_flows("bigfs evaluate")
     # a missing store is an error before anything starts
     storage.open(Run.open(run).metadata["parameters"]["store"])
     with lock_with_message(run), cluster_and_progress(engine, as_json):

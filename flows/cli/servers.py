@@ -23,6 +23,7 @@ from flows.cli.options import (
     expand_model_options,
     parse_parameters,
 )
+from flows.extras import require_flows
 from flows.files import private_folder
 from flows.options import Engine, Scoring, Staging
 from flows.serve_limits import LIMITS_VARIABLE, ServeLimits
@@ -80,6 +81,7 @@ def serve(
     from flows.reuse import source_name
     from flows.selection import require_parameters
 
+    require_flows("bigfs serve")
     parameters = parse_parameters(set_)
     require_parameters(method, features, parameters)
     job = {

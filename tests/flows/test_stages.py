@@ -81,7 +81,7 @@ def test_evaluation_without_room_for_its_report_leaves_the_finished_run_as_it_wa
     path = stages.finish(run)
     before = {file.name: file.read_bytes() for file in path.iterdir()}
     with monkeypatch.context() as patched:
-        patched.setattr(stages, "write_report", full_disk)
+        patched.setattr("flows.report.write_report", full_disk)
         with pytest.raises(OSError, match="No space left"):
             stages.evaluate_again(str(path))
     after = {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()}

@@ -1,0 +1,27 @@
+"""What `pip install bigfs` leaves out: the packages of the extra `flows`."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+# what runs, their reports and the server import
+PACKAGES = ("prefect", "fastapi", "sqlalchemy", "jinja2", "matplotlib")
+
+
+def require_flows(command: str) -> None:
+    """Refuse a command whose packages are not installed, before any work.
+
+    Parameters
+    ----------
+    command : str
+        The command, for the message.
+
+    Raises
+    ------
+    ValueError
+        A package of the extra `flows` is missing.
+    """
+    if missing := [name for name in PACKAGES if find_spec(name) is None]:
+        raise ValueError(
+            f"{command} needs {', '.join(missing)}, which pip install 'bigfs[flows]' adds"
+        )
