@@ -43,7 +43,7 @@ docs: .venv/.docs-installed
 
 .venv/.installed: pyproject.toml deploy/constraints.txt
 	$(PYTHON) -m venv .venv
-	$(INSTALL) --editable ".[flows,jgsc,dev]"
+	$(INSTALL) --editable ".[flows,jgsc,ml,dev]"
 	touch $@
 
 .venv/.docs-installed: .venv/.installed

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from bigfs import engine, metrics, models
+from bigfs import engine, metrics, models, streamed
 from bigfs.matrix import Block, Centered, Matrix, gram
 from bigfs.models import LinearModel
 from bigfs.result import ALL, Checkpoint, NotConverged
@@ -66,7 +66,7 @@ def measure(
     splits: Sequence[Split],
     rank: Callable[[int, Split], Rankings],
     *,
-    with_all: bool = True,
+    with_all: bool | str = True,
     with_auc: bool = False,
     checkpoint: Checkpoint | None = None,
 ) -> Evaluation:
@@ -80,8 +80,9 @@ def measure(
     rank : callable
         ``rank(number, split)`` returns, for each method, the indices of its best m features for
         several m. It must look at the split's training rows only.
-    with_all : bool, default=True
-        Also score all features.
+    with_all : bool or {"svm", "sgd"}, default=True
+        Also score all features. A word says how their model is trained where they do not fit in
+        memory, see `bigfs.streamed`. Such a model is for classes.
     with_auc : bool, default=False
         Also measure the AUC, for classes.
     checkpoint : Checkpoint, optional
@@ -103,7 +104,7 @@ def tally_folds(
     splits: Sequence[Split],
     rank: Callable[[int, Split], Rankings],
     *,
-    with_all: bool = True,
+    with_all: bool | str = True,
     with_auc: bool = False,
     checkpoint: Checkpoint | None = None,
     label: str = "evaluation folds",
@@ -132,7 +133,7 @@ def _tally_with_warnings(
     number: int,
     split: Split,
     rank: Callable[[int, Split], Rankings],
-    with_all: bool,
+    with_all: bool | str,
     with_auc: bool,
 ) -> FoldTally:
     """Return the tally of one split, with the number of selections that did not converge."""
@@ -147,7 +148,7 @@ def _tally_with_warnings(
 
 
 def tally_split(
-    split: Split, rankings: Rankings, *, with_all: bool = True, with_auc: bool = False
+    split: Split, rankings: Rankings, *, with_all: bool | str = True, with_auc: bool = False
 ) -> FoldTally:
     """Count the right answers of a linear model on each set of features, one task per set.
 
@@ -159,8 +160,8 @@ def tally_split(
         For each method, for several m, the indices of its m features. A set that occurs twice is
         fitted once. Where a method chooses the number by itself in each split, m only names the
         point.
-    with_all : bool, default=True
-        Also fit on all features.
+    with_all : bool or {"svm", "sgd"}, default=True
+        Also fit on all features, in memory or by `bigfs.streamed`.
     with_auc : bool, default=False
         Also sum the AUC, for classes.
 
@@ -172,10 +173,14 @@ def tally_split(
     requested = [
         (name, m, np.sort(index)) for name, sets in rankings.items() for m, index in sets.items()
     ]
-    if with_all:
-        requested.append((ALL, split.X_train.shape[1], np.arange(split.X_train.shape[1])))
+    d = split.X_train.shape[1]
+    if with_all is True:
+        requested.append((ALL, d, np.arange(d)))
     names, sizes, sets = zip(*requested, strict=True)
     judgments = judge(split, sets, with_auc=with_auc)
+    if isinstance(with_all, str):
+        names, sizes = (*names, ALL), (*sizes, d)
+        judgments.append(judge_streamed(split, with_all, with_auc=with_auc))
     return FoldTally(names, sizes, tuple(judgment.tally for judgment in judgments), 0)
 
 
@@ -215,6 +220,29 @@ def judge(split: Split, sets: Sequence[IntArray], *, with_auc: bool = False) -> 
     return [by_set[index.tobytes()] for index in sets]
 
 
+def judge_streamed(split: Split, way: str, *, with_auc: bool = False) -> Judgment:
+    """Judge a linear SVM on all features that do not fit in memory.
+
+    Parameters
+    ----------
+    split : Split
+        Where to train and to test. Its targets are classes.
+    way : {"svm", "sgd"}
+        How to train, see `bigfs.streamed`.
+    with_auc : bool, default=False
+        Also sum the AUC.
+
+    Returns
+    -------
+    Judgment
+        As of a set of features.
+    """
+    model = streamed.fit(split.X_train, split.y_train, way)
+    is_labeled = labeled_rows(split.y_test)
+    decision = streamed.decide(split.X_test, model)[is_labeled]
+    return _judgment(model, decision, split, split.y_test[is_labeled], with_auc)
+
+
 def pool(tallies: Sequence[FoldTally], kind: str, with_auc: bool = False) -> list[Point]:
     """Return the curves' points from the sums of the splits' tallies."""
     first = tallies[0]
@@ -240,6 +268,29 @@ def fits_in_memory(X: Matrix) -> bool:
     return X.nnz * BYTES_PER_VALUE + X.shape[1] * 64 < engine.memory_limit() / 2
 
 
+def way_of_all(X: Matrix, y: Any) -> bool | str:
+    """Return how all features can be scored, as `with_all` of `measure`.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The training rows.
+    y : ndarray or sparse array
+        Their targets.
+
+    Returns
+    -------
+    bool or str
+        True where a model fits in memory, a word of `bigfs.streamed` where the model of classes is
+        trained by tiles, and False where all features are left out.
+    """
+    if fits_in_memory(X):
+        return True
+    if target_kind(y) != "class":
+        return False
+    return streamed.way_of(X, y) or False
+
+
 def is_non_negative(X: Matrix) -> bool:
     """Return whether no value is below zero. It takes one pass over X at most."""
     if X.stats.sums.min(initial=0) < 0:
@@ -256,7 +307,13 @@ def _judge(index: IntArray, split: Split, with_auc: bool) -> Judgment:
     model = models.fit(split.X_train.columns(index).tocsr(), split.y_train)
     is_labeled = labeled_rows(split.y_test)
     Z, y = split.X_test.columns(index).tocsr()[is_labeled], split.y_test[is_labeled]
-    decision = model.decision(Z)
+    return _judgment(model, model.decision(Z), split, y, with_auc)
+
+
+def _judgment(
+    model: LinearModel, decision: FloatArray, split: Split, y: Any, with_auc: bool
+) -> Judgment:
+    """Return the judgment of a model by its decision values of the test rows with a target."""
     predicted, n_classes = model.answer(decision), 0
     if model.kind == "class":
         n_classes = 1 + int(max(split.y_train.max(), split.y_test.max()))

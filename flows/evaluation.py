@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigfs import streamed
 from bigfs.evaluation import is_non_negative
 from bigfs.metrics import require_metrics
 from bigfs.selectors.registry import Method
@@ -37,6 +38,14 @@ MODELS = {
     "class": "Linear SVM",
     "multilabel": "One linear SVM per label",
     "real": "Ridge regression",
+}
+# of features that do not fit in one process together
+ALL_FEATURES = {
+    streamed.SVM: "All features do not fit in memory, so their SVM was trained tile by tile.",
+    streamed.SGD: "All features do not fit in memory, so their SVM was trained by stochastic "
+    f"gradient descent, in {streamed.PASSES} passes.",
+    "left out": "All features were left out, because a linear model on them does not fit in "
+    "memory.",
 }
 SIMPLE = ("anova", "chi2")
 
@@ -204,6 +213,8 @@ def describe(measured: dict[str, Any], baselines: tuple[str, ...]) -> str:
             f"The method stopped before it reached its tolerance in "
             f"{measured['not_converged']} of the selections."
         )
+    if "all_features" in measured:
+        parts.append(ALL_FEATURES[measured["all_features"]])
     if measured.get("auto") is not None:
         parts.append(_choice_text(measured))
     if measured.get("mode") is not None:

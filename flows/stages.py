@@ -21,7 +21,7 @@ import psutil
 
 import storage
 from bigfs import engine
-from bigfs.evaluation import Point, class_profile, fits_in_memory, measure
+from bigfs.evaluation import Point, class_profile, measure, way_of_all
 from bigfs.result import NotConverged, observed
 from bigfs.splits import Split
 from bigfs.synonyms import canonical_name
@@ -349,7 +349,9 @@ def _points(
     request, m = run.metadata["parameters"], len(run.selected)
     counts = sorted({m, *(sizes or (max(1, round(share * m)) for share in SHARES))})
     counts = [k for k in counts if k <= m]
-    with_all = fits_in_memory(train.X)
+    with_all = way_of_all(train.X, train.y)
+    if with_all is not True:
+        plan.measured["all_features"] = with_all or "left out"
     identity = [
         request,
         corpus.spec["content"],

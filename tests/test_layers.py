@@ -26,6 +26,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"lasso"},
         {"selectors", "splits"},
         {"models", "metrics", "comparison", "subsampling"},
+        {"streamed"},
         {"evaluation"},
         {"size_choice"},
         {"selector_cv"},

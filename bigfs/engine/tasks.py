@@ -123,6 +123,13 @@ def compute(lazy: Any) -> Any:
         return client().compute(lazy, sync=True)
 
 
+@contextlib.contextmanager
+def in_this_process() -> Iterator[None]:
+    """Let other libraries compute Dask collections in this process, one task after the other."""
+    with dask.config.set(scheduler="sync"):
+        yield
+
+
 def dask_array(sizes: Sequence[int], tasks: Sequence[tuple[Any, ...]], meta: Any) -> Any:
     """Return a lazy Dask array of blocks, one below the other.
 
@@ -148,6 +155,13 @@ def dask_array(sizes: Sequence[int], tasks: Sequence[tuple[Any, ...]], meta: Any
             for size, (fn, *operands) in zip(sizes, tasks, strict=True)
         ]
     )
+
+
+def dask_vector(values: Any, sizes: Sequence[int]) -> Any:
+    """Return an array (n,) as a Dask array in blocks of these sizes."""
+    import dask.array as da
+
+    return da.from_array(values, chunks=(tuple(sizes),))
 
 
 def reduce_tiles(

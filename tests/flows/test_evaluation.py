@@ -15,7 +15,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.svm import LinearSVC
 
 import storage
-from bigfs import ANOVA, Matrix, SparGE
+from bigfs import ANOVA, Matrix, SparGE, engine
 from bigfs.selectors.registry import METHODS
 from flows import evaluation, selection, stages
 from storage.runs import Run
@@ -103,6 +103,35 @@ def test_noise_scores_as_chance(home):
     for name, values in reached.items():
         # four standard deviations of 360 answers are 0.105
         assert abs(np.mean(values) - 0.5) < 0.1, (name, values)
+
+
+def test_all_features_beyond_the_memory_are_scored_tile_by_tile(home):
+    """Their SVM is the one in memory, trained otherwise."""
+    store = stages.stage("synthetic:newswire?rows=1000")["store"]
+    found = {}
+    for name, limit in (("r1", 10**9), ("r2", 4_000_000)):
+        run = stages.select(store, name, method="anova", features=5)
+        with engine.limit_memory(limit):
+            stages.evaluate(run, baselines=[])
+        found[name] = Run.open(stages.finish(run))
+    sentence = "All features do not fit in memory, so their SVM was trained tile by tile."
+    assert "all_features" not in found["r1"].metadata["measured"]
+    assert found["r2"].metadata["measured"]["all_features"] == "svm"
+    assert sentence not in found["r1"].metadata["evaluation"]
+    assert sentence in found["r2"].metadata["evaluation"]
+    inside, tiled = (scores(run)["all features", 20_000]["accuracy"] for run in found.values())
+    assert tiled == pytest.approx(inside, abs=0.01)
+
+
+def test_all_features_that_fit_no_way_are_left_out_in_words(home):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 30))
+    store = stages.stage(write_matrix(home / "real.mat", X, X[:, 3] + 0.5))["store"]
+    run = stages.select(store, "r", method="sparge-cca", features=2)
+    with engine.limit_memory(100_000):
+        points = stages.evaluate(run)
+    assert {point.method for point in points} == {"sparge-cca"}
+    assert "All features were left out, because" in run.metadata["evaluation"]
 
 
 def test_a_run_says_how_it_was_measured_everywhere(home):

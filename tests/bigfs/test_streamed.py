@@ -1,0 +1,134 @@
+"""A linear SVM on all features where the samples do not fit in memory, and dask-ml beside it."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
+
+from bigfs import ANOVA, Matrix, engine, streamed
+from bigfs.evaluation import measure, pool, tally_split, way_of_all
+from bigfs.splits import Split
+
+
+def parts(text, tile_rows=25, classes=3):
+    """A split of the texts, whose test is every third of them."""
+    X, y = text
+    y = y % classes
+    test = np.arange(len(y)) % 3 == 0
+    matrix = Matrix.from_array(X, tile_rows=tile_rows)
+    split = Split(matrix.take_rows(~test), y[~test], matrix.take_rows(test), y[test])
+    return split, X[~test], X[test]
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("limit", [10**9, 90_000])
+def test_machines_are_those_of_linear_svc(text, classes, limit):
+    """With the smaller limit one class is trained after the other."""
+    split, X_train, X_test = parts(text, classes=classes)
+    expected = LinearSVC(random_state=0, tol=1e-8, max_iter=100_000).fit(X_train, split.y_train)
+    with engine.limit_memory(limit):
+        assert streamed.way_of(split.X_train, split.y_train) == "svm"
+        model = streamed.fit(split.X_train, split.y_train, "svm")
+    np.testing.assert_allclose(model.coef, expected.coef_, atol=0.02)
+    decision = streamed.decide(split.X_test, model)
+    np.testing.assert_allclose(decision, expected.decision_function(X_test), atol=0.02)
+    assert decision.shape == expected.decision_function(X_test).shape
+
+
+def test_all_features_are_scored_in_memory_and_by_tiles_alike(text):
+    split, _, _ = parts(text)
+    sets = {"a": {3: np.array([0, 3, 6])}}
+    (_, inside), (_, tiled) = (
+        pool([tally_split(split, sets, with_all=way, with_auc=True)], "class", with_auc=True)
+        for way in (True, "svm")
+    )
+    assert (tiled.method, tiled.n_features) == (inside.method, inside.n_features)
+    assert tiled.scores == pytest.approx(inside.scores, abs=0.01)
+
+
+@pytest.mark.parametrize("way", ["svm", "sgd"])
+def test_rows_without_a_class_are_left_out(text, way):
+    split, _, _ = parts(text)
+    hidden = np.where(np.arange(len(split.y_train)) % 4, split.y_train, -1)
+    known = np.flatnonzero(hidden >= 0)
+    some = streamed.fit(split.X_train, hidden, way)
+    fewer = streamed.fit(split.X_train.take_rows(known), hidden[known], way)
+    np.testing.assert_array_equal(some.coef, fewer.coef)
+
+
+def test_way_follows_the_memory(text, monkeypatch):
+    split, _, _ = parts(text)
+    X, y = split.X_train, split.y_train
+    n, d = X.shape
+    machine = 2 * 8 * (12 * n + 9 * d)
+    model = 2 * 8 * 6 * d * 3
+    assert model < machine
+    for limit, way in ((machine + 1, "svm"), (machine, "sgd"), (model, None)):
+        with engine.limit_memory(limit):
+            assert streamed.way_of(X, y) == way
+            assert way_of_all(X, y) == (way or False)
+            assert way_of_all(X, y.astype(float)) is False
+    assert way_of_all(X, y) is True
+    monkeypatch.setattr(streamed, "find_spec", lambda name: None)
+    with engine.limit_memory(machine):
+        assert streamed.way_of(X, y) is None
+
+
+# --- dask-ml: where it breaks, these say so -------------------------------------------------------
+
+
+def test_incremental_passes_each_block_to_partial_fit(text):
+    split, X_train, _ = parts(text)
+    X_train, y, n = X_train.astype(np.float64), split.y_train, len(split.y_train)
+    model = streamed.fit(split.X_train, y, "sgd")
+    by_hand = SGDClassifier(loss="hinge", alpha=1 / n, average=n, random_state=0)
+    blocks = [slice(t.start, t.stop) for t in split.X_train.row_tiles]
+    order = np.arange(len(blocks))
+    np.random.RandomState(0).shuffle(order)
+    for _ in range(streamed.PASSES):
+        for i in order:
+            by_hand.partial_fit(X_train[blocks[i]], y[blocks[i]], classes=np.arange(3))
+    np.testing.assert_array_equal(model.coef, by_hand.coef_)
+    np.testing.assert_array_equal(model.intercept, by_hand.intercept_)
+
+
+def test_sgd_comes_close_to_the_exact_machines(text):
+    split, _, _ = parts(text)
+    scores = [
+        measure([split], lambda *_: {"a": {1: np.arange(1)}}, with_all=way).points[-1].scores
+        for way in ("svm", "sgd")
+    ]
+    assert scores[1]["accuracy"] == pytest.approx(scores[0]["accuracy"], abs=0.05)
+
+
+def test_post_fit_predicts_the_blocks_of_a_matrix(text):
+    from dask_ml.wrappers import ParallelPostFit
+
+    split, X_train, X_test = parts(text)
+    pipeline = make_pipeline(ANOVA(n_features_to_select=6), LinearSVC(random_state=0))
+    predicted = ParallelPostFit(pipeline.fit(X_train, split.y_train)).predict(
+        split.X_test.to_dask()
+    )
+    assert isinstance(predicted, da.Array)
+    np.testing.assert_array_equal(engine.compute(predicted), pipeline.predict(X_test))
+
+
+def test_grid_of_a_pipeline_fits_the_selector_once_per_fold(text, monkeypatch):
+    """scikit-learn fits it 13 times, for each C of each fold and once at the end."""
+    from dask_ml.model_selection import GridSearchCV
+    from sklearn import model_selection
+
+    X, y = text
+    fits = []
+    fit = ANOVA.fit
+    monkeypatch.setattr(ANOVA, "fit", lambda self, *args: fits.append(1) or fit(self, *args))
+    pipeline = make_pipeline(ANOVA(n_features_to_select=6), LogisticRegression())
+    grid = {"logisticregression__C": [0.01, 0.1, 1, 10]}
+    ours = GridSearchCV(pipeline, grid, cv=3, scheduler="sync").fit(X, y)
+    assert len(fits) == 4
+    theirs = model_selection.GridSearchCV(pipeline, grid, cv=3).fit(X, y)
+    assert len(fits) == 4 + 13
+    assert ours.best_params_ == theirs.best_params_
+    assert ours.best_score_ == pytest.approx(theirs.best_score_, abs=1e-12)
