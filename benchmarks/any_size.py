@@ -26,10 +26,11 @@ from storage.runs import Run
 def main(folder: Path, rows: int, limit: int) -> None:
     """Print the figures as JSON."""
     folder.mkdir(parents=True, exist_ok=True)
-    with engine.cluster(workers=2, memory_limit=limit):
+    with engine.cluster(workers=2, memory_limit="1GB"):
         began = time.perf_counter()
         store = storage.stage(f"synthetic:rcv1.binary?rows={rows}", folder / "large.zarr")
         staged = time.perf_counter() - began
+    with engine.cluster(workers=2, memory_limit=limit):
         X, y = storage.open(store).X, storage.open(store).y
         run = stages.select(store, folder / "run", method="anova", features=100)
         stages.evaluate(run, baselines=[], test_size=0.2)

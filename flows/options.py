@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -103,6 +103,17 @@ class Staging(BaseModel):
         int | None,
         Field(
             ge=2, description="hash terms into this many columns instead of learning a vocabulary"
+        ),
+    ] = None
+    weight: Annotated[
+        Literal["tfidf"] | None,
+        Field(description="weigh the counts of a matrix as those of text"),
+    ] = None
+    scale: Annotated[
+        Literal["standard", "max"] | None,
+        Field(
+            description="divide the columns of a matrix by their standard deviation, or by their "
+            "largest absolute value, of the training samples"
         ),
     ] = None
     tile_rows: Annotated[

@@ -33,6 +33,7 @@ from storage.staging import build
 from storage.staging.scratch import Spill, open_array, save
 from storage.staging.vectorize import Vocabulary, count, weigh
 from storage.staging.weighting import Weighting
+from storage.units import Units, require_counts, units_of
 
 HEADER = ("sample", "prediction")
 PARQUET, ABOUT = ".parquet", "predictions"
@@ -74,6 +75,7 @@ def fit_model(corpus: Any, train: Any, selected: IntArray) -> Model:
         n_features=corpus.X.shape[1],
         class_names=list(corpus.class_names),
         text=_text_units(corpus),
+        units=units_of(corpus),
     )
 
 
@@ -159,6 +161,11 @@ def _is_anndata_store(data: str) -> bool:
 def _columns_in(model: Model, corpus: Any, run: str) -> IntArray:
     """Return where the columns of the model lie in a corpus: at the same place, or by name."""
     d, columns = corpus.X.shape[1], model.columns
+    if not _same_units(model.units, units_of(corpus)):
+        raise ValueError(
+            f"{corpus.uri} does not have the weight or the scale of {run}: predict from the source "
+            f"itself, bigfs predict {run} SOURCE OUT"
+        )
     if columns.max() < d and list(corpus.feature_names[columns]) == model.names:
         return columns
     if model.text is not None:
@@ -167,6 +174,12 @@ def _columns_in(model: Model, corpus: Any, run: str) -> IntArray:
             f"themselves, bigfs predict {run} SOURCE OUT"
         )
     return _by_name(model, corpus.feature_names[:], str(corpus.uri))
+
+
+def _same_units(ours: Units | None, theirs: Units | None) -> bool:
+    if ours is None or theirs is None:
+        return ours is theirs
+    return ours.settings == theirs.settings and np.array_equal(ours.factors, theirs.factors)
 
 
 def _by_name(model: Model, names: Sequence[str], place: str) -> IntArray:
@@ -220,9 +233,13 @@ def _predict_source(
                 )
             if ready.feature_names is not None:
                 index = _by_name(model, ready.feature_names, data)
+                if model.units is not None and model.units.is_tfidf:
+                    _require_same_columns(model, index, ready, data)
             pieces = ready.pieces(min(build.MATRIX_PIECE, room // ready.expansion))
             parts = engine.map_tiles(
-                _predict_piece, pieces, ready, model.linear, index, label="predict"
+                *(_predict_piece, pieces, ready, model.linear, index, model.columns),
+                *(engine.shared_operand(model.units),),
+                label="predict",
             )
         if not parts:
             raise SourceError(f"{data} holds no samples")
@@ -230,13 +247,35 @@ def _predict_source(
 
 
 def _predict_piece(
-    piece: Any, source: MatrixSource, linear: LinearModel, index: IntArray
+    piece: Any,
+    source: MatrixSource,
+    linear: LinearModel,
+    index: IntArray,
+    columns: IntArray,
+    units: Units | None,
 ) -> tuple[Any, Any]:
     rows = source.read(piece)
     X = rows.X.astype(np.float32)
     if index.max(initial=-1) >= X.shape[1]:
         X.resize(X.shape[0], int(index.max()) + 1)  # a piece is as wide as its widest row
-    return rows.names if rows.names is not None else X.shape[0], linear.predict(X[:, index])
+    if units is not None:
+        if units.is_tfidf:
+            require_counts(X, source.path)
+        Z = units.pick(X, index, columns)
+    else:
+        Z = X[:, index]
+    return rows.names if rows.names is not None else X.shape[0], linear.predict(Z)
+
+
+def _require_same_columns(model: Model, index: IntArray, source: MatrixSource, data: str) -> None:
+    """Refuse a source with other columns than the store, as tf-idf divides a row by its norm."""
+    if not np.array_equal(index, model.columns) or len(source.feature_names or ()) != (
+        model.n_features
+    ):
+        raise SourceError(
+            f"{data} has other columns than the corpus of the model, whose tf-idf takes all "
+            f"{model.n_features} in the same order"
+        )
 
 
 def _predict_texts(

@@ -32,8 +32,10 @@ from storage.staging import build, exchange, labels, tables, transpose
 from storage.staging.bounds import row_bounds
 from storage.staging.labels import Target
 from storage.staging.scratch import Spill, lengths_of, save
+from storage.staging.units import rewrite
 from storage.staging.vectorize import Vocabulary, count, weigh
 from storage.staging.weighting import Weighting
+from storage.units import units_of
 
 REWRITTEN = ("obs/", "obsm/", "uns/class_names/", "uns/checksums/")  # one value per sample
 
@@ -201,7 +203,8 @@ def _read_blocks(source: Source, corpus: Corpus, scratch: Path, room: int) -> li
             raise SourceError(
                 f"{source.path} has {widest} columns and the store has {d}: stage all samples again"
             )
-        return spills
+        units = units_of(corpus)
+        return spills if units is None else rewrite(spills, units, scratch, source.path)
     assert isinstance(source, TextSource)
     weighting = Weighting.from_settings(settings)
     save(str(scratch / "vocabulary"), idf=corpus.store.read("var/idf"))

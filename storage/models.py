@@ -18,8 +18,9 @@ from bigfs.matrix import Matrix
 from bigfs.models import LinearModel, predict_rows
 from bigfs.types import AnyArray, IntArray
 from storage.replacing import RunError, undamaged
+from storage.units import Units
 
-VERSION = 1
+VERSION = 2  # of a model with units; one without has version 1, which older versions read
 LINEAR = ("classes", "coef", "intercept", "scale", "target_mean")
 # the settings that a rebuilt vectorizer knows
 WEIGHTING = {"min_df", "max_df", "sublinear_tf", "hashing", "ngram_range", "stop_words"}
@@ -93,6 +94,8 @@ class Model:
         Names of the classes by their codes. Empty for real targets.
     text : TextUnits or None
         How documents become rows. None for a corpus that is not text.
+    units : Units or None
+        How the rows of a source become those of the store. None if they are the same.
     """
 
     linear: LinearModel
@@ -101,6 +104,7 @@ class Model:
     n_features: int
     class_names: list[str]
     text: TextUnits | None
+    units: Units | None = None
 
     def predict(self, X: Any) -> Any:
         """Predict the target of samples.
@@ -109,6 +113,8 @@ class Model:
         ----------
         X : Matrix, array-like or sparse matrix of shape (n, d), or sequence of str
             The samples: rows with the columns of the corpus, or documents if the corpus is text.
+            Rows that are no Matrix have the values of the source, where the corpus was staged with
+            `weight` or `scale`. A Matrix has those of the store.
 
         Returns
         -------
@@ -124,12 +130,16 @@ class Model:
             X = X if hasattr(X, "shape") else list(X)
             if not sp.issparse(X) and len(X) and isinstance(X[0], str):
                 X = self._require_text().vectorizer().transform(X)
-            X = Matrix.from_array(X)
+            self._require_width(X)
+            X = Matrix.from_array(X if self.units is None else self.units.apply(sp.csr_array(X)))
+        self._require_width(X)
+        return self.named(predict_rows(X, self.linear, self.columns))
+
+    def _require_width(self, X: Any) -> None:
         if X.shape[1] != self.n_features:
             raise ValueError(
                 f"X has {X.shape[1]} features, but the model is expecting {self.n_features}"
             )
-        return self.named(predict_rows(X, self.linear, self.columns))
 
     def named(self, predicted: Any) -> Any:
         """Return predictions with the names of the classes in place of their codes."""
@@ -143,7 +153,8 @@ class Model:
         Returns
         -------
         sklearn.pipeline.Pipeline
-            It takes documents if the corpus is text, and else rows with the columns of the corpus.
+            It takes documents if the corpus is text, and else rows with the columns of the corpus
+            and the values of its source.
             It predicts the names of the classes.
 
         Raises
@@ -161,6 +172,8 @@ class Model:
         steps = [("columns", picker), ("model", self.linear.estimator(names))]
         if self.text is not None:
             steps.insert(0, ("tfidf", self.text.vectorizer()))
+        if self.units is not None:
+            steps.insert(0, ("units", self.units.transformer()))
         return Pipeline(steps)
 
     def _require_text(self) -> TextUnits:
@@ -171,15 +184,19 @@ class Model:
     def arrays(self) -> dict[str, AnyArray]:
         """Return the model as arrays, the header among them."""
         header = {
-            "version": VERSION,
+            "version": 1 if self.units is None else VERSION,
             "kind": self.linear.kind,
             "n_features": self.n_features,
             "names": self.names,
             "class_names": self.class_names,
             "text": None if self.text is None else self.text.settings,
         }
+        if self.units is not None:
+            header["units"] = self.units.settings
         arrays = {name: getattr(self.linear, name) for name in LINEAR}
         arrays |= {"columns": self.columns, "header": _bytes(json.dumps(header).encode())}
+        if self.units is not None:
+            arrays["factors"] = self.units.factors
         if self.text is not None:
             arrays["idf"] = self.text.idf
             if self.text.terms is not None:
@@ -209,12 +226,15 @@ def read_model(file: Path) -> Model:
             if text is not None:
                 terms = arrays["terms"].tobytes() if "terms" in arrays else None
                 text = TextUnits(text, terms, arrays["idf"])
+            units = None
+            if "units" in header:
+                units = Units(header["units"], arrays["factors"])
             columns, names = arrays["columns"], list(header["names"])
             if linear.coef.shape[1:] != columns.shape or len(names) != len(columns):
                 raise ValueError("its columns and coefficients do not fit together")
             return Model(
                 *(linear, columns, names, int(header["n_features"])),
-                *(list(header["class_names"]), text),
+                *(list(header["class_names"]), text, units),
             )
     raise RunError(f"{file} was written by a newer bigfs: upgrade bigfs")
 

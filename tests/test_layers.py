@@ -34,7 +34,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "storage": [
         {"errors"},
-        {"fingerprint", "disk", "ownership", "replacing", "sheets", "format"},
+        {"fingerprint", "disk", "ownership", "replacing", "sheets", "format", "units"},
         {"catalogue", "checkpoints", "run_metadata", "tiles", "models"},
         {"sources", "runs", "feature_names"},
         {"write_back", "selected_file"},

@@ -32,6 +32,7 @@ from storage.errors import Damaged, StoreError
 from storage.format import validation
 
 VERSION = 1
+VERSION_OF_UNITS = 2  # of a store in units of its own, which version 1 would append raw values to
 MANIFEST, CHECKSUMS = "zarr.json", "uns/checksums"
 CHUNK = 1 << 18  # values per chunk: 1 MB of float32 or int32
 # values per chunk of arrays with one value per row, with one per column, and of strings
@@ -200,10 +201,10 @@ def sealed(uri: str) -> dict[str, Any]:
         raise Damaged(
             f"{uri}: the manifest in {MANIFEST} is damaged: restore it or stage again"
         ) from None
-    if isinstance(version, int) and version > VERSION and isinstance(body, dict):
+    if isinstance(version, int) and version > VERSION_OF_UNITS and isinstance(body, dict):
         raise StoreError(
             f"{uri} has store version {version}, but this bigfs reads versions up to "
-            f"{VERSION}: upgrade bigfs, or stage again"
+            f"{VERSION_OF_UNITS}: upgrade bigfs, or stage again"
         )
     if digest(canonical(document)) != expected:
         raise Damaged(f"{uri}: the manifest in {MANIFEST} is damaged: restore it or stage again")

@@ -21,7 +21,9 @@ from storage.staging import labels, tables, transpose
 from storage.staging.bounds import TILE_NNZ, bounds, by_segment, row_bounds
 from storage.staging.plan import Plan
 from storage.staging.scratch import Spill, open_array, save_names, spill
+from storage.staging.units import put_in_units
 from storage.staging.vectorize import Vocabulary, vectorize
+from storage.units import SETTINGS, Units
 
 DEFAULT_LIMIT = "512MB"  # of a process, if nobody says
 TEXT_PIECE = 4 << 20  # bytes of text per task
@@ -55,7 +57,7 @@ def build(plan: Plan, uri: str, scratch: Path, room: int) -> Manifest:
     """Stage a source at the empty place `uri` with `room` bytes per process, and publish it."""
     with engine.limit_memory(room):
         source = plan.source.unpacked(scratch).limited(room)
-    vocabulary = None
+    vocabulary, units = None, None
     if isinstance(source, TextSource):
         source = source.enlarged(plan.weighting.growth)
         spills, vocabulary = vectorize(
@@ -75,6 +77,9 @@ def build(plan: Plan, uri: str, scratch: Path, room: int) -> Manifest:
             f"staging {source.path} with {d} features, of which every method holds a number each,"
         )
         engine.require_memory(MATRIX_BASE + 8 * d, what, MATRIX_BASE + room)
+        if {"weight", "scale"} & set(plan.settings):
+            kept = {k: plan.settings[k] for k in SETTINGS if k in plan.settings}
+            spills, units = put_in_units(spills, kept, d, scratch, source.path)
     segments, spills = order_by_split(spills)
     n, nnz = sum(s.rows for s in spills), sum(s.nnz for s in spills)
     if not n or not d:
@@ -93,7 +98,7 @@ def build(plan: Plan, uri: str, scratch: Path, room: int) -> Manifest:
     target = labels.decide_target(spills, kind=source.target, class_names=source.class_names)
     names = tables.names_of(spills)
     tables.write_samples(writer, target, segments, lambda: tables.y_of(spills, target), names)
-    named = write_features(writer, source, vocabulary, d)
+    named = write_features(writer, source, vocabulary, units, d)
     write_segments(
         writer,
         segments,
@@ -117,6 +122,7 @@ def build(plan: Plan, uri: str, scratch: Path, room: int) -> Manifest:
             named=(names is not None, named),
             source=describe_source(source, plan),
             settings=plan.settings,
+            version=manifests.VERSION if units is None else manifests.VERSION_OF_UNITS,
         ),
     )
 
@@ -210,13 +216,15 @@ def write_segments(
         )
 
 
-def write_features(writer: Writer, source: Source, vocabulary: Vocabulary | None, d: int) -> bool:
-    """Write the names of the features and the idf. Returns whether there are names."""
-    if vocabulary is None:
-        return tables.write_features(writer, d, source.feature_names, None, None)
-    return tables.write_features(
-        writer, d, None, vocabulary.terms, open_array(vocabulary.idf, "idf")
-    )
+def write_features(
+    writer: Writer, source: Source, vocabulary: Vocabulary | None, units: Units | None, d: int
+) -> bool:
+    """Write the names of the features, and their idf or scale. Returns whether there are names."""
+    if vocabulary is not None:
+        idf = open_array(vocabulary.idf, "idf")
+        return tables.write_features(writer, d, None, vocabulary.terms, {"idf": idf})
+    columns = {} if units is None else {"idf" if units.is_tfidf else "scale": units.factors}
+    return tables.write_features(writer, d, source.feature_names, None, columns)
 
 
 def describe_source(source: Source, plan: Plan) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from storage.fingerprint import fingerprint_of
 from storage.format import manifest as manifests
 from storage.sources import find
 from storage.sources.base import Source, TextSource
+from storage.staging.units import unit_settings
 from storage.staging.weighting import DEFAULTS, Weighting, make_weighting
 
 
@@ -44,6 +45,8 @@ def make_plan(
     sublinear_tf: bool = True,
     hashing: int | None = None,
     tile_rows: int | None = None,
+    weight: str | None = None,
+    scale: str | None = None,
     **options: Any,
 ) -> Plan:
     """Return the plan for the parameters of `storage.stage`."""
@@ -66,6 +69,9 @@ def make_plan(
         raise SourceError(
             f"{source.path} is a matrix, and {', '.join(given)} is for text: leave it out"
         )
+    settings |= unit_settings(
+        weight, scale, sublinear_tf, isinstance(source, TextSource), source.path
+    )
     fingerprint = source.fingerprint()
     key = key_of(source, fingerprint, settings)
     uri = manifests.absolute(store or default_store(source, key))

@@ -32,6 +32,8 @@ def stage(
     sublinear_tf: bool = True,
     hashing: int | None = None,
     tile_rows: int | None = None,
+    weight: str | None = None,
+    scale: str | None = None,
     memory_limit: int | str | None = None,
     wait: float = -1,
     scratch: str | os.PathLike[str] | None = None,
@@ -70,6 +72,11 @@ def stage(
     tile_rows : int or None, default=None
         Rows per tile of rows. Column tiles and chunks shrink alike. None takes 2²¹ non-zeros per
         tile.
+    weight : {"tfidf"} or None, default=None
+        Weigh the counts of a matrix as those of text, with unit rows. None keeps its values.
+    scale : {"standard", "max"} or None, default=None
+        Divide each column of a matrix by its standard deviation or by its largest absolute value.
+        Columns are not centered. None keeps its values.
     memory_limit : int, str or None, default=None
         Memory of one process, in bytes or as "1GB", whatever the size of the source. None takes
         that of a worker of the enclosing cluster, or 512 MB without one.
@@ -104,7 +111,8 @@ def stage(
     -----
     `min_df`, `max_df`, `ngram_range`, `stop_words` and `sublinear_tf` are those of scikit-learn's
     `TfidfVectorizer`. Where the source has a split, the vocabulary and the idf are fitted on the
-    training documents.
+    training documents. `weight` and `scale` are fitted on the training rows too. They are those of
+    scikit-learn's `TfidfTransformer`, `StandardScaler(with_mean=False)` and `MaxAbsScaler`.
 
     Examples
     --------
@@ -127,6 +135,8 @@ def stage(
         sublinear_tf=sublinear_tf,
         hashing=hashing,
         tile_rows=tile_rows,
+        weight=weight,
+        scale=scale,
         **options,
     )
     if is_staged(plan):

@@ -129,19 +129,23 @@ def running_indptr(lengths: Iterable[AnyArray], total: int = 0) -> Iterator[AnyA
 
 
 def write_features(
-    writer: Writer, d: int, names: Sequence[str] | None, terms: str | None, idf: AnyArray | None
+    writer: Writer,
+    d: int,
+    names: Sequence[str] | None,
+    terms: str | None,
+    columns: dict[str, AnyArray],
 ) -> bool:
-    """Write the feature names (from `names`, or from the file `terms`, one per line) and the idf.
+    """Write the feature names (from `names`, or from the file `terms`, one per line) and columns.
 
     Returns whether names were written.
     """
-    if names is None and idf is None:
+    if names is None and not columns:
         return False
     writer.group(
         "var",
         "dataframe",
         "0.2.0",
-        **{"_index": "_index", "column-order": [] if idf is None else ["idf"]},
+        **{"_index": "_index", "column-order": list(columns)},
     )
     if terms is not None:
         writer.stream("var/_index", d, str, _term_lines(terms))
@@ -157,8 +161,8 @@ def write_features(
         )
     else:
         writer.stream("var/_index", d, str, row_numbers(0, d))
-    if idf is not None:
-        writer.write("var/idf", idf, COLUMN_CHUNK)
+    for name, values in columns.items():
+        writer.write(f"var/{name}", values, COLUMN_CHUNK)
     return names is not None or terms is not None
 
 

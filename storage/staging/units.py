@@ -1,0 +1,154 @@
+"""Put spilled blocks in units that the training rows decide.
+
+It takes one or two passes over scratch for the units, and one to rewrite. A block
+is written anew under another name, because a task may run twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs import engine
+from bigfs.types import AnyArray, FloatArray
+from storage.errors import SourceError
+from storage.staging.scratch import Spill, open_array, open_columns, save, spill
+from storage.units import MAX, SCALES, TFIDF, Units, require_counts
+
+GROUP = 64  # blocks whose columns are in the driving process at a time
+BESIDE = ("classes", "codes", "set_sizes", "names")  # files of a block that are not its values
+VALUES = ("data", "indices", "lengths")
+
+
+def unit_settings(
+    weight: str | None, scale: str | None, sublinear_tf: bool, is_text: bool, place: str
+) -> dict[str, Any]:
+    """Return the settings of the units of a source, none for its own values.
+
+    Raises
+    ------
+    SourceError
+        A word is unknown, both are given, or text is to be scaled.
+    """
+    for name, value, known in (("weight", weight, (TFIDF,)), ("scale", scale, SCALES)):
+        if value is not None and value not in known:
+            raise SourceError(f"{name} must be {' or '.join(known)}; got {value!r}")
+    if weight is not None and scale is not None:
+        raise SourceError("weight and scale exclude one another: give one of them")
+    if is_text and scale is not None:
+        raise SourceError(
+            f"{place} is text, whose tf-idf rows have unit length: leave out scale={scale}"
+        )
+    if is_text or weight is None:
+        return {} if scale is None else {"scale": scale}
+    return {"weight": weight, "sublinear_tf": sublinear_tf}
+
+
+def put_in_units(
+    spills: Sequence[Spill], settings: dict[str, Any], d: int, scratch: Path, place: str
+) -> tuple[list[Spill], Units]:
+    """Return the blocks in the units of `settings`, and the units.
+
+    Parameters
+    ----------
+    spills : sequence of Spill
+        The blocks. Those that are not test rows decide the units, or all if there are no others.
+    settings : dict
+        Settings of the units.
+    d : int
+        Number of columns.
+    scratch : Path
+        Folder for the factors of the columns.
+    place : str
+        The source, for messages.
+    """
+    training = [s for s in spills if s.split != "test"] or list(spills)
+    n = sum(s.rows for s in training)
+    if "weight" in settings:
+        factors = np.log((1.0 + n) / (1.0 + _sums(training, d, _count))) + 1.0
+    elif settings["scale"] == MAX:
+        factors = _sums(training, d, _largest, np.maximum)
+    else:
+        means, counts = _sums(training, d, _sum) / n, _sums(training, d, _count)
+        path = str(scratch / "means")
+        save(path, means=means)
+        squares = _sums(training, d, _squares, np.add, path) + (n - counts) * means**2
+        factors = np.sqrt(squares / n)
+        factors[factors <= 1e-12 * np.abs(means)] = 0  # rounding of a constant column
+    if "scale" in settings:
+        factors[factors == 0] = 1
+    units = Units(settings, factors)
+    return rewrite(spills, units, scratch, place), units
+
+
+def rewrite(spills: Sequence[Spill], units: Units, scratch: Path, place: str) -> list[Spill]:
+    """Write the blocks anew, in these units."""
+    path = str(scratch / "units")
+    save(path, factors=units.factors)
+    return engine.map_tiles(_rewrite, spills, units.settings, path, place, label="weigh values")
+
+
+def _rewrite(block: Spill, settings: dict[str, Any], path: str, place: str) -> Spill:
+    units = Units(settings, np.asarray(open_array(path, "factors")))
+    data, indices, lengths = (np.array(open_array(block.path, name)) for name in VALUES)
+    indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    X = sp.csr_array((data, indices, indptr), shape=(block.rows, len(units.factors)))
+    if units.is_tfidf:
+        require_counts(X, place)
+    target = f"{block.path}-units"
+    for name in BESIDE:
+        if os.path.exists(f"{block.path}.{name}.npy") and not os.path.exists(
+            f"{target}.{name}.npy"
+        ):
+            os.link(f"{block.path}.{name}.npy", f"{target}.{name}.npy")
+    return spill(target, units.apply(X), block.split, block.labels, block.named)
+
+
+# --- sums of the columns --------------------------------------------------------------------------
+
+
+def _sums(
+    spills: Sequence[Spill],
+    d: int,
+    part: Any,
+    combine: Any = np.add,
+    *operands: str,
+) -> FloatArray:
+    """Combine the figures of the columns of all blocks, in the order of the blocks."""
+    total = np.zeros(d)
+    for first in range(0, len(spills), GROUP):
+        group = spills[first : first + GROUP]
+        for columns, values in engine.map_tiles(part, group, *operands):
+            total[columns] = combine(total[columns], values)
+    return total
+
+
+def _entries(block: Spill) -> Iterator[AnyArray]:
+    columns, starts, _, values = open_columns(block.path, block.present, block.nnz)
+    yield from (np.array(columns), np.array(starts), values.astype(np.float64))
+
+
+def _count(block: Spill) -> tuple[AnyArray, AnyArray]:
+    columns, starts, _ = _entries(block)
+    return columns, np.diff(starts)
+
+
+def _largest(block: Spill) -> tuple[AnyArray, AnyArray]:
+    columns, starts, values = _entries(block)
+    return columns, np.maximum.reduceat(np.abs(values), starts[:-1])
+
+
+def _sum(block: Spill) -> tuple[AnyArray, AnyArray]:
+    columns, starts, values = _entries(block)
+    return columns, np.add.reduceat(values, starts[:-1])
+
+
+def _squares(block: Spill, path: str) -> tuple[AnyArray, AnyArray]:
+    columns, starts, values = _entries(block)
+    deviations = values - np.repeat(open_array(path, "means")[columns], np.diff(starts))
+    return columns, np.add.reduceat(deviations**2, starts[:-1])

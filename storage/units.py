@@ -1,0 +1,117 @@
+"""Units of a matrix: tf-idf of counts, or columns divided by their spread, by its training rows.
+
+They keep zeros, so a sparse matrix stays sparse, and columns are not centered. The names and the
+values are those of scikit-learn's `TfidfTransformer`, `StandardScaler(with_mean=False)` and
+`MaxAbsScaler`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs.types import FloatArray, IntArray
+from storage.errors import SourceError
+
+TFIDF, STANDARD, MAX = "tfidf", "standard", "max"
+SCALES = (STANDARD, MAX)
+SETTINGS = ("weight", "scale", "sublinear_tf")
+
+
+@dataclass(frozen=True)
+class Units:
+    """How the values of a matrix become those of its store.
+
+    Attributes
+    ----------
+    settings : dict
+        ``{"weight": "tfidf", "sublinear_tf": True}``, or ``{"scale": "standard"}`` or "max".
+    factors : ndarray of shape (d,)
+        The idf of each column, or what it is divided by.
+    """
+
+    settings: dict[str, Any]
+    factors: FloatArray
+
+    @property
+    def is_tfidf(self) -> bool:
+        """Whether rows are weighed, and not columns scaled."""
+        return "weight" in self.settings
+
+    def apply(self, X: sp.csr_array) -> sp.csr_array:
+        """Return rows with the columns of the store in its units."""
+        from sklearn.preprocessing import normalize  # a command with nothing to do ends at once
+
+        values = X.data.astype(np.float64)
+        if not self.is_tfidf:
+            values /= self.factors[X.indices]
+        else:
+            if self.settings["sublinear_tf"]:
+                np.log(values, out=values, where=values > 0)
+                values[X.data > 0] += 1
+            values *= self.factors[X.indices]
+        rows = sp.csr_array((values, X.indices, X.indptr), shape=X.shape)
+        return (normalize(rows) if self.is_tfidf else rows).astype(np.float32)
+
+    def pick(self, X: sp.csr_array, index: IntArray, columns: IntArray) -> sp.csr_array:
+        """Return the chosen columns of rows of a source in the units of the store.
+
+        Parameters
+        ----------
+        X : csr_array of shape (k, d)
+            The rows.
+        index : ndarray of int
+            Where the chosen columns are in X. With tf-idf the columns of X are those of the store,
+            because a row is divided by its norm.
+        columns : ndarray of int
+            The chosen columns of the store.
+        """
+        if self.is_tfidf:
+            return self.apply(X)[:, index]
+        return Units(self.settings, self.factors[columns]).apply(sp.csr_array(X[:, index]))
+
+    def transformer(self) -> Any:
+        """Return scikit-learn's fitted transformer to these units."""
+        from sklearn.feature_extraction.text import TfidfTransformer
+        from sklearn.preprocessing import MaxAbsScaler, StandardScaler
+
+        if self.is_tfidf:
+            tfidf = TfidfTransformer(sublinear_tf=self.settings["sublinear_tf"])
+            tfidf.idf_ = self.factors
+            return tfidf
+        if self.settings["scale"] == MAX:
+            scaler = MaxAbsScaler()
+            scaler.max_abs_ = self.factors
+        else:
+            scaler = StandardScaler(with_mean=False)
+            scaler.mean_, scaler.var_ = None, self.factors**2
+        scaler.scale_, scaler.n_features_in_ = self.factors, len(self.factors)
+        return scaler
+
+
+def require_counts(X: sp.csr_array, place: str) -> None:
+    """Refuse negative values, which are no counts.
+
+    Raises
+    ------
+    SourceError
+        A value is negative.
+    """
+    if X.nnz and X.data.min() < 0:
+        raise SourceError(
+            f"{place} holds the value {X.data.min():g}, and weight='tfidf' is for counts: leave it "
+            f"out, or give scale="
+        )
+
+
+def units_of(corpus: Any) -> Units | None:
+    """Return the units of a store, or None if it holds the values of its source, or text."""
+    manifest = getattr(corpus, "manifest", None)
+    settings = {} if manifest is None else manifest.settings
+    if "min_df" in settings or not {"weight", "scale"} & set(settings):
+        return None
+    kept = {name: settings[name] for name in SETTINGS if name in settings}
+    return Units(kept, corpus.store.read("var/idf" if "weight" in kept else "var/scale"))

@@ -1,0 +1,132 @@
+"""Weights and scales of a matrix, against scikit-learn's transformers of the training rows."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import dump_svmlight_file
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.preprocessing import MaxAbsScaler, StandardScaler
+
+import storage
+from flows import stages
+from flows.predict import predict
+from storage.errors import SourceError
+from storage.runs import Run
+from storage.staging import build, units
+
+ORACLES = {
+    "tfidf": ({"weight": "tfidf"}, TfidfTransformer(sublinear_tf=True)),
+    "counts": ({"weight": "tfidf", "sublinear_tf": False}, TfidfTransformer()),
+    "standard": ({"scale": "standard"}, StandardScaler(with_mean=False)),
+    "max": ({"scale": "max"}, MaxAbsScaler()),
+}
+
+
+@pytest.fixture
+def counts(rng):
+    """Counts of 60 samples in 9 columns, of which the last two are empty and constant."""
+    X = rng.poisson(0.7, (60, 9)).astype(np.float64)
+    X[:, 7], X[:, 8] = 0, 3
+    X[4] = 0
+    return X, np.arange(60) % 2
+
+
+def write(path, X, y):
+    dump_svmlight_file(X, y, str(path), zero_based=False)
+    return path
+
+
+@pytest.mark.parametrize("name", ORACLES)
+@pytest.mark.parametrize("piece", [300, 10**9])
+def test_store_holds_what_scikit_learn_gives(name, piece, counts, tmp_path, monkeypatch):
+    X, y = counts
+    monkeypatch.setattr(build, "MATRIX_PIECE", piece)
+    monkeypatch.setattr(units, "GROUP", 2)
+    settings, oracle = ORACLES[name]
+    source = write(tmp_path / "X.svm", X, y)
+    corpus = storage.open(storage.stage(source, tmp_path / "X.zarr", n_features=9, **settings))
+    expected = oracle.fit_transform(sp.csr_array(X))
+    np.testing.assert_allclose(corpus.X.rows(np.arange(60)).toarray(), expected.toarray(), 1e-6)
+    np.testing.assert_allclose(corpus.X.columns(np.arange(9)).toarray(), expected.toarray(), 1e-6)
+    assert corpus.manifest.version == 2
+    np.testing.assert_allclose(
+        corpus.store.read("var/idf" if "weight" in settings else "var/scale"),
+        oracle.idf_ if "weight" in settings else oracle.scale_,
+        rtol=1e-12,
+    )
+    plain = storage.open(storage.stage(source, tmp_path / "plain.zarr", n_features=9))
+    assert plain.manifest.version == 1
+    np.testing.assert_array_equal(plain.X.rows(np.arange(60)).toarray(), X)
+
+
+def test_training_rows_decide_and_appended_rows_follow(counts, tmp_path):
+    X, y = counts
+    split = np.where(np.arange(60) < 40, "train", "test")
+    lines = [
+        {"features": {str(j): v for j, v in enumerate(row) if v}, "label": int(c), "split": part}
+        for row, c, part in zip(X, y, split, strict=True)
+    ]
+    (tmp_path / "X.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (tmp_path / "more.jsonl").write_text("\n".join(json.dumps(line) for line in lines[:5]))
+    uri = storage.stage(tmp_path / "X.jsonl", tmp_path / "X.zarr", scale="standard", n_features=9)
+    oracle = StandardScaler(with_mean=False).fit(X[:40])
+    test = storage.open(uri).part("test").X
+    np.testing.assert_allclose(
+        test.rows(np.arange(20)).toarray(), oracle.transform(X[40:]), rtol=1e-6
+    )
+    storage.append(tmp_path / "more.jsonl", uri, split="train")
+    grown = storage.open(uri).part("train").X
+    np.testing.assert_allclose(
+        grown.rows(np.arange(40, 45)).toarray(), oracle.transform(X[:5]), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("name", ["tfidf", "standard", "max"])
+def test_model_of_a_run_takes_the_rows_of_the_source(name, counts, tmp_path):
+    """From the source in pieces, from arrays, and as an exported pipeline: those of the store."""
+    X, y = counts
+    X[:, 3] += 4 * y
+    settings, _ = ORACLES[name]
+    source = str(write(tmp_path / "X.svm", X, y))
+    store = storage.stage(source, tmp_path / "X.zarr", n_features=9, **settings)
+    run = stages.select(store, tmp_path / "run", method="anova", features=3)
+    stages.evaluate(run, baselines=[])
+    path = stages.finish(run)
+    corpus, model = storage.open(store), Run.open(path).model()
+    expected = model.predict(corpus.X)
+    assert set(expected) == {"0", "1"}
+    np.testing.assert_array_equal(model.predict(X), expected)
+    np.testing.assert_array_equal(model.to_sklearn().predict(sp.csr_matrix(X)), expected)
+    file, rows, _ = predict(path, source, tmp_path / "out.csv", format="svmlight")
+    lines = [line.split(",")[1].strip() for line in file.read_text().splitlines()[1:]]
+    assert (rows, lines) == (60, expected.tolist())
+    plain = storage.stage(source, tmp_path / "plain.zarr", n_features=9)
+    with pytest.raises(ValueError, match="does not have the weight or the scale of"):
+        predict(path, plain, tmp_path / "out.csv")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"weight": "idf"}, "weight must be tfidf; got 'idf'"),
+        ({"scale": "minmax"}, "scale must be standard or max; got 'minmax'"),
+        ({"weight": "tfidf", "scale": "max"}, "weight and scale exclude one another"),
+    ],
+)
+def test_wrong_settings_are_one_line(settings, message, counts, tmp_path):
+    source = write(tmp_path / "X.svm", *counts)
+    with pytest.raises(SourceError, match=message):
+        storage.stage(source, tmp_path / "X.zarr", **settings)
+    assert not (tmp_path / "X.zarr").exists()
+
+
+def test_negative_values_are_no_counts_and_text_is_not_scaled(counts, tmp_path):
+    X, y = counts
+    source = write(tmp_path / "X.svm", -X, y)
+    with pytest.raises(SourceError, match=r"holds the value -.*weight='tfidf' is for counts"):
+        storage.stage(source, tmp_path / "X.zarr", weight="tfidf")
+    (tmp_path / "docs.jsonl").write_text('{"text": "one two"}\n{"text": "one two"}\n')
+    with pytest.raises(SourceError, match="is text, whose tf-idf rows have unit length"):
+        storage.stage(tmp_path / "docs.jsonl", tmp_path / "X.zarr", scale="max")
