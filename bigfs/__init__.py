@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bigfs import plot as plot  # a module, which `__getattr__` imports
     from bigfs.display import progress
     from bigfs.engine import cluster
     from bigfs.matrix import Matrix
@@ -122,6 +123,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that the command's help loads no library."""
+    if name == "plot":
+        return import_module("bigfs.plot")
     if name not in __all__:
         raise AttributeError(f"module 'bigfs' has no attribute {name!r}")
     return getattr(import_module(f"bigfs.{_MODULES.get(name, 'selectors')}"), name)
@@ -129,4 +132,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """Return the public names: tab completion shows them before they are imported."""
-    return sorted({*__all__, "__version__", "__doc__"})
+    return sorted({*__all__, "plot", "__version__", "__doc__"})

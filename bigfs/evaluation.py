@@ -396,6 +396,26 @@ def class_profile(X: Matrix, y: Any, index: IntArray, n_classes: int) -> FloatAr
     )
 
 
+def class_strength(scores: FloatArray, profile: FloatArray) -> FloatArray:
+    """Return how typical features are of each class: score × distance above the mean.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (m,)
+        The scores. An infinite one counts as the largest finite one.
+    profile : ndarray of shape (m, c)
+        The distances of `class_profile`. Negative ones count as zero.
+
+    Returns
+    -------
+    ndarray of shape (m, c)
+        The products.
+    """
+    is_finite = np.isfinite(scores)
+    largest = scores[is_finite].max(initial=1.0)
+    return np.where(is_finite, scores, largest)[:, None] * np.maximum(profile, 0)
+
+
 def explained_variance(X: Any, index: IntArray) -> float:
     """Return the share of the variance that the chosen features explain together.
 

@@ -30,6 +30,14 @@ DEFAULT_METRICS: dict[str, tuple[str, ...]] = {
     "multilabel": ("micro_f1", "macro_f1"),
     "real": ("r2",),
 }
+METRIC_NAMES = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "micro_f1": "micro F1",
+    "macro_f1": "macro F1",
+    "auc": "AUC",
+    "r2": "R²",
+}
 TARGETS = {
     "class": "one class per sample",
     "multilabel": "several labels per sample",

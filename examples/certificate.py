@@ -42,19 +42,7 @@ print(
 
 import matplotlib.pyplot as plt
 
-history = selector.result_.history
-cuts = range(1, len(history) + 1)
-upper, lower = ([record[name] for record in history] for name in ("upper", "lower"))
-fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-left.fill_between(
-    cuts, lower, upper, alpha=0.25, label="the optimum of the relaxation is here"
-)
-left.plot(cuts, upper, marker="o", label="upper bound")
-left.plot(cuts, lower, marker="o", label="lower bound")
-left.set(xlabel="cut", ylabel="objective", title="Bounds")
-left.legend()
-right.semilogy(cuts, [record["gap"] for record in history], marker="o")
-right.axhline(1e-3, linestyle="--", color="gray", label="tol")
-right.set(xlabel="cut", ylabel="relative gap", title="Gap")
-right.legend()
+_, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+bigfs.plot.bounds(selector, ax=left)
+bigfs.plot.gap(selector, tol=1e-3, ax=right)
 plt.show()

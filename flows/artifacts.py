@@ -21,9 +21,9 @@ from prefect.artifacts import (
 )
 
 from bigfs import engine
+from bigfs.metrics import METRIC_NAMES
 from flows.report import pictures
 from flows.summary import (
-    METRIC_NAMES,
     metric_names,
     metrics_of,
     n_features,

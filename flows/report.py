@@ -12,12 +12,14 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from bigfs import plot
+from bigfs.evaluation import class_strength
+from bigfs.metrics import METRIC_NAMES
+from bigfs.plot.axes import ACCENT, FILL, GRID, INK, MUTED, OTHERS
 from bigfs.result import ALL
-from flows.summary import METRIC_NAMES, gaps, metric_names, metrics_of, score_table
+from flows.summary import gaps, metric_names, metrics_of, score_table
 from storage.runs import Run
 
-INK, MUTED, GRID, ACCENT, FILL = "#1f2933", "#616e7c", "#e4e7eb", "#0b6e4f", "#cfe8de"
-OTHERS = ("#c8553d", "#b7791f", "#5b6c9e", "#8a63d2", "#6b7f82")
 # The page names these colors, so that its dark theme can replace them.
 # Elsewhere an SVG is drawn with the colors above.
 COLOR_NAMES = {
@@ -44,7 +46,7 @@ STYLE: dict[Any, Any] = {
     "grid.color": GRID,
     "legend.frameon": False,
 }
-Picture = Callable[[Any], None]
+Picture = Callable[[Any], object]
 
 
 def write_report(run: Run, facts: dict[str, Any]) -> Path:
@@ -90,7 +92,7 @@ def pictures(about: dict[str, Any]) -> dict[str, str | None]:
     """Return the curves of a run as SVG by name, None where the run has no such curve."""
     scores = _svg(lambda axes: _curves(axes, about)) if about.get("curves") else None
     objective = (
-        _svg(lambda axes: _objective(axes, about["history"])) if _has_bounds(about) else None
+        _svg(lambda axes: plot.bounds(about["history"], ax=axes)) if _has_bounds(about) else None
     )
     return {"scores": scores, "objective": objective}
 
@@ -129,9 +131,7 @@ def terms_by_class(
     if not len(profile) or not class_names:
         return []
     scores = np.array([float(t["score"]) for t in terms[: len(profile)]])
-    strength = np.where(np.isfinite(scores), scores, scores[np.isfinite(scores)].max(initial=1.0))[
-        :, None
-    ] * np.maximum(profile, 0)
+    strength = class_strength(scores, np.asarray(profile))
     owner = strength.argmax(axis=1)
     classes = []
     for c, name in enumerate(class_names):
@@ -173,8 +173,13 @@ def _svg(draw: Picture, size: tuple[float, float] = (4.9, 3.5), columns: int = 1
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=size, layout="constrained")
         draw(figure.subplots(ncols=columns))
-        text = io.StringIO()
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+        return svg_of(figure)
+
+
+def svg_of(figure: Figure) -> str:
+    """Return a figure as an SVG whose colors are those of the page around it."""
+    text = io.StringIO()
+    figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     svg = text.getvalue().split("?>", 1)[1].split(">", 1)[1]  # without the XML and DOCTYPE lines
     for color, name in COLOR_NAMES.items():
         svg = svg.replace(f": {color}", f": var(--{name}, {color})")
@@ -183,44 +188,18 @@ def _svg(draw: Picture, size: tuple[float, float] = (4.9, 3.5), columns: int = 1
 
 def _curves(axes: Any, about: dict[str, Any]) -> None:
     """Draw the first metric against the number of features."""
-    curves, metric = about["curves"], metrics_of(about)[0]
-    with_all = next((p for p in curves if p["method"] == ALL), None)
-    methods = [m for m in dict.fromkeys(p["method"] for p in curves) if m != ALL]
-    colors = iter(OTHERS)
-    for name in methods:
-        points = sorted((p["n_features"], p[metric]) for p in curves if p["method"] == name)
-        is_own = name == about["parameters"]["method"]
-        axes.plot(
-            *zip(*points, strict=True),
-            "o-",
-            label=name,
-            color=ACCENT if is_own else next(colors),
-            lw=2.6 if is_own else 1.6,
-            ms=6 if is_own else 4.5,
-            zorder=3 if is_own else 2,
-        )
-    if with_all is not None:
-        label = f"all {with_all['n_features']:,} features: {with_all[metric]:.3f}"
-        axes.axhline(with_all[metric], color=MUTED, ls="--", lw=1.2, label=label)
-    axes.set(xlabel="number of features", ylabel=METRIC_NAMES[metric])
-    axes.margins(y=0.12)
-    _legend(axes)
-
-
-def _objective(axes: Any, history: Sequence[dict[str, float]]) -> None:
-    cuts = range(1, len(history) + 1)
-    upper, lower = [r["upper"] for r in history], [r["lower"] for r in history]
-    axes.fill_between(cuts, lower, upper, color=FILL, label="range of the optimum")
-    axes.plot(cuts, upper, "o-", color=ACCENT, label="upper bound", lw=2)
-    axes.plot(cuts, lower, "o-", color=OTHERS[0], label="lower bound", lw=2)
-    axes.set(xlabel="cut", ylabel="objective")
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    _legend(axes)
-
-
-def _legend(axes: Any) -> None:
-    """Put the legend above the axes, where it hides no line."""
-    axes.figure.legend(loc="outside upper left", ncols=2, handlelength=1.6, columnspacing=1.4)
+    metric = metrics_of(about)[0]
+    curves: dict[str, dict[int, float]] = {}
+    for point in about["curves"]:
+        curves.setdefault(point["method"], {})[point["n_features"]] = point[metric]
+    everything = next(iter(curves.pop(ALL, {}).items()), None)
+    plot.accuracy_curve(
+        curves,
+        all_features=everything,
+        highlight=about["parameters"]["method"],
+        metric=METRIC_NAMES[metric],
+        ax=axes,
+    )
 
 
 def _mask(axes: Any, run: Run, facts: dict[str, Any]) -> None:
@@ -229,16 +208,12 @@ def _mask(axes: Any, run: Run, facts: dict[str, Any]) -> None:
     The pixels of a store are in column-major order.
     """
     shape = tuple(facts["sample_shape"])
-    is_selected = np.zeros(len(run.scores))
-    is_selected[run.selected] = 1
-    axes[0].imshow(np.reshape(run.scores, shape, order="F"), cmap="magma")
+    plot.scores_image(run.scores, shape, order="F", ax=axes[0])
     axes[0].set_title("scores")
-    axes[1].imshow(np.reshape(facts["mean"], shape, order="F"), cmap="gray")
-    overlay = np.ma.masked_equal(np.reshape(is_selected, shape, order="F"), 0)
-    axes[1].imshow(overlay, cmap="autumn", alpha=0.55)
+    plot.scores_image(
+        facts["mean"], shape, selected=run.selected, order="F", cmap="gray", ax=axes[1]
+    )
     axes[1].set_title("selected pixels on the mean image")
-    for picture in axes:
-        picture.set_axis_off()
 
 
 # --- words ----------------------------------------------------------------------------------------

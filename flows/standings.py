@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from bigfs.comparison import holm, jaccard, paired_test
+from bigfs.metrics import METRIC_NAMES
 from bigfs.result import ALL
 from flows.bench import Bench
 from flows.outcomes import Outcome
-from flows.summary import METRIC_NAMES
 from storage.ownership import in_the_way
 
 FORMAT = "bigfs comparison 1"  # the first words of compare.json

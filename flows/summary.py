@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bigfs.metrics import METRIC_NAMES
 from bigfs.result import ALL
-
-METRIC_NAMES = {
-    "accuracy": "accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "micro_f1": "micro F1",
-    "macro_f1": "macro F1",
-    "auc": "AUC",
-    "r2": "R²",
-}
 
 
 def n_features(about: dict[str, Any]) -> int:

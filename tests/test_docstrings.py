@@ -26,6 +26,7 @@ PUBLIC = {f"bigfs.{name}": getattr(bigfs, name) for name in bigfs.__all__}
 PUBLIC |= {f"storage.{name}": getattr(storage, name) for name in storage.__all__}
 RESULTS = ("Result", "Status", "NotConverged", "observed", "iterate")
 PUBLIC |= {f"bigfs.result.{name}": getattr(bigfs.result, name) for name in RESULTS}
+PUBLIC |= {f"bigfs.plot.{name}": getattr(bigfs.plot, name) for name in bigfs.plot.__all__}
 PUBLIC |= {"flows.pipeline.pipeline": pipeline.fn, "flows.sweep.sweep": sweep.fn}
 PUBLIC |= {"flows.compare.compare": compare.fn}
 SELECTORS = {

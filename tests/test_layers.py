@@ -30,7 +30,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"evaluation"},
         {"size_choice"},
         {"selector_cv"},
-        {"extraction"},
+        {"extraction", "plot"},
     ],
     "storage": [
         {"errors"},

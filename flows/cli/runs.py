@@ -203,8 +203,8 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Predict samples with the model of a run, and score them where a store has their targets."""
+    from bigfs.metrics import METRIC_NAMES
     from flows.predict import predict as predict_samples
-    from flows.summary import METRIC_NAMES
 
     with lock_with_message(out), cluster_and_progress(engine, as_json):
         file, rows, scores = predict_samples(

@@ -132,8 +132,9 @@ def test_reference_holds_every_public_name():
         (DOCS / "reference" / name).read_text()
         for name in ("selectors.md", "corpora.md", "other.md")
     )
-    listed = set(re.findall(r"^   (\w+)$", reference, flags=re.M))
-    assert {*bigfs.__all__, *storage.__all__} <= listed
+    listed = set(re.findall(r"^   ([\w.]+)$", reference, flags=re.M))
+    pictures = {f"plot.{name}" for name in bigfs.plot.__all__}
+    assert {*bigfs.__all__, *storage.__all__, *pictures} <= listed
 
 
 def test_gallery_has_examples_with_a_title_and_a_picture():

@@ -2,12 +2,10 @@
 
 import re
 
-import numpy as np
 import pytest
-from scipy.optimize import minimize
 
 from bigfs.result import ALL
-from flows.comparison_report import LABEL_GAP, PHONE, picture, spread, write_comparison
+from flows.comparison_report import PHONE, picture, write_comparison
 
 SIZES = [10, 50, 100]
 
@@ -82,21 +80,3 @@ def test_picture_names_each_curve_in_colors_of_the_page(layout):
     colors = set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", svg))
     assert not colors, "the dark page cannot replace these"
     assert picture(comparison(8), layout) == svg
-
-
-@pytest.mark.parametrize("n", [1, 2, 6, 15])
-def test_labels_move_as_little_as_they_must(rng, n):
-    at = np.clip(rng.choice([0.0, 0.5, 0.52, 0.9, 1.0], n) + 0.001 * rng.random(n), 0, 1)
-    places = spread(at, LABEL_GAP)
-    order = np.argsort(at, kind="stable")
-    assert np.all(np.diff(places[order]) >= LABEL_GAP - 1e-12)
-    assert places.min() >= 0
-    assert places.max() <= 1
-    if n > 1:
-        constraint = {"type": "ineq", "fun": lambda p: np.diff(p[order]) - LABEL_GAP}
-        start = np.empty(n)
-        start[order] = np.linspace(0, 1, n)
-        best = minimize(
-            lambda p: np.sum((p - at) ** 2), start, bounds=[(0, 1)] * n, constraints=constraint
-        )
-        assert np.sum((places - at) ** 2) <= best.fun + 1e-7

@@ -1,0 +1,181 @@
+"""The chosen features: their classes, their stability, their place in an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigfs.evaluation import class_strength
+from bigfs.plot.axes import ACCENT, axes_or_new
+from bigfs.subsampling import Stability
+from bigfs.types import AnyArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def scores_by_class(
+    scores: AnyArray,
+    profile: AnyArray,
+    *,
+    feature_names: Sequence[str],
+    class_names: Sequence[str],
+    n_features: int = 20,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw how typical the best features are of each class.
+
+    Parameters
+    ----------
+    scores : array-like of shape (m,)
+        Scores of the selected features, best first.
+    profile : array-like of shape (m, c)
+        Distance of each class's mean of a feature from the mean of all, as
+        `bigfs.evaluation.class_profile` returns it.
+    feature_names : sequence of str
+        Names of the m features.
+    class_names : sequence of str
+        Names of the c classes.
+    n_features : int, default=20
+        Number of features to draw.
+    ax : matplotlib.axes.Axes or None, default=None
+        Where to draw. None makes a figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes: a row per feature and a column per class. A deeper color means score × distance is
+        larger. Features that a class has less often than the others do not count for it.
+
+    See Also
+    --------
+    bigfs.evaluation.class_profile : Computes the distances.
+
+    Examples
+    --------
+    >>> from bigfs import plot
+    >>> ax = plot.scores_by_class(
+    ...     [2.0, 1.0], [[1.0, -1.0], [-0.5, 0.5]], feature_names=["oil", "gene"],
+    ...     class_names=["crude", "science"]
+    ... )
+    >>> ax.images[0].get_array().tolist()
+    [[2.0, 0.0], [0.0, 0.5]]
+    """
+    ax = axes_or_new(ax)
+    strength = class_strength(np.asarray(scores), np.asarray(profile))[:n_features]
+    ax.imshow(strength, cmap="Greens", vmin=0, aspect="auto", interpolation="nearest")
+    ax.set_xticks(range(len(class_names)), class_names, rotation=45, ha="right")
+    ax.set_yticks(range(len(strength)), feature_names[: len(strength)])
+    ax.grid(visible=False)
+    return ax
+
+
+def stability(
+    found: Stability,
+    *,
+    feature_names: Sequence[str] | None = None,
+    n_features: int = 20,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw how often the features are chosen from subsamples, most often first.
+
+    Parameters
+    ----------
+    found : Stability
+        What `bigfs.stability` returns.
+    feature_names : sequence of str or None, default=None
+        Names of all features. None writes x0, x1, ….
+    n_features : int, default=20
+        Number of features to draw, as far as they were chosen at all.
+    ax : matplotlib.axes.Axes or None, default=None
+        Where to draw. None makes a figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes: a bar per feature, with the index of stability above.
+
+    See Also
+    --------
+    bigfs.stability : Counts how often each feature is chosen.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import ANOVA, plot, stability
+    >>> X, y = load_iris(return_X_y=True)
+    >>> ax = plot.stability(stability(ANOVA(n_features_to_select=2), X, y, n_subsamples=10))
+    >>> [label.get_text() for label in ax.get_yticklabels()], ax.get_title()
+    (['x2', 'x3'], 'stability 1.000')
+    """
+    ax = axes_or_new(ax)
+    order = np.argsort(-found.frequencies, kind="stable")[:n_features]
+    order = order[found.frequencies[order] > 0]
+    names = [f"x{j}" if feature_names is None else str(feature_names[j]) for j in order]
+    ax.barh(range(len(order)), found.frequencies[order], color=ACCENT)
+    ax.set_yticks(range(len(order)), names)
+    ax.invert_yaxis()
+    ax.set(
+        xlim=(0, 1),
+        xlabel=f"share of {found.n_subsamples} subsamples",
+        title=f"stability {found.index:.3f}",
+    )
+    ax.grid(visible=False, axis="y")
+    return ax
+
+
+def scores_image(
+    values: AnyArray,
+    sample_shape: tuple[int, int],
+    *,
+    selected: AnyArray | None = None,
+    order: str = "C",
+    cmap: str = "magma",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw scores or means of pixels as an image, with the selected pixels on it.
+
+    Parameters
+    ----------
+    values : array-like of shape (n_features,)
+        A number per pixel. Those that are not finite stay blank.
+    sample_shape : tuple of (int, int)
+        Rows and columns of an image.
+    selected : array-like of int or None, default=None
+        Indices of the pixels to mark.
+    order : str, default="C"
+        Order of the pixels: "C" by rows, "F" by columns, as in stores and in MATLAB.
+    cmap : str, default="magma"
+        Name of a color map of matplotlib.
+    ax : matplotlib.axes.Axes or None, default=None
+        Where to draw. None makes a figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+
+    See Also
+    --------
+    bigfs.SMR : Scores the pixels of images.
+
+    Examples
+    --------
+    >>> from bigfs import plot
+    >>> ax = plot.scores_image([0.0, 1.0, 2.0, 3.0], (2, 2), selected=[3])
+    >>> ax.images[0].get_array().tolist()
+    [[0.0, 1.0], [2.0, 3.0]]
+    """
+    layout: Any = order
+    ax = axes_or_new(ax)
+    image = np.reshape(np.asarray(values, dtype=np.float64), sample_shape, order=layout)
+    ax.imshow(np.ma.masked_invalid(image), cmap=cmap)
+    if selected is not None:
+        mask = np.zeros(image.size)
+        mask[selected] = 1
+        marks = np.ma.masked_equal(np.reshape(mask, sample_shape, order=layout), 0)
+        ax.imshow(marks, cmap="autumn", alpha=0.55)
+    ax.set_axis_off()
+    return ax
