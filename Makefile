@@ -21,7 +21,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -
 .PHONY: run test nightly quick check docs clean
 
 run: .venv/.installed
-	$(BIN)/bigfs run synthetic:newswire --features 200
+	$(BIN)/bigfs run synthetic:phrases --features 200
 
 test: .venv/.installed
 	$(BIN)/pytest -m "not process and not nightly" $(PARALLEL)

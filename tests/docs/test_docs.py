@@ -59,9 +59,9 @@ def readme_folder(tmp_path_factory):
 
 
 def test_readme_command_makes_what_readme_names(readme_folder):
-    run = readme_folder / "runs/synthetic-newswire-sparge-lda-200"
+    run = readme_folder / "runs/synthetic-phrases-sparge-lda-200"
     assert {"report.html", "selected.csv", "run.json"} <= {p.name for p in run.iterdir()}
-    assert list((readme_folder / ".bigfs").glob("synthetic-newswire-*.zarr"))
+    assert list((readme_folder / ".bigfs").glob("synthetic-phrases-*.zarr"))
 
 
 def test_readme_python_blocks_run_in_order(readme_folder, tmp_path):

@@ -52,6 +52,11 @@ CORPORA: dict[str, TextSpec | ImageSpec] = {
         n=8_000, d=20_000, classes=tuple(TOPICS), nnz=60, tokens=65.6, spread=0.6, exponent=1.15, shift=40, planted=17,
         share=0.12, block=2048, split=True, words=[words.split() for words in TOPICS.values()],
     ),
+    "phrases": TextSpec(
+        n=8_000, d=20_000, classes=tuple(TOPICS), nnz=80.7, tokens=65.6, spread=0.6, exponent=1.15, shift=40, planted=17,
+        share=0.12, block=2048, split=True, words=[words.split() for words in TOPICS.values()],
+        phrases=("the {}", "{} and", "of {}"), together=0.8,
+    ),
     "real-sim": TextSpec(
         n=72_309, d=20_958, classes=PAIR, nnz=51.3, tokens=56.0, spread=0.7, exponent=1.15, shift=40, planted=150, share=0.15, block=4096,
         prior=(0.69, 0.31),

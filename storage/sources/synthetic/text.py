@@ -65,6 +65,10 @@ class TextSpec(NamedTuple):
         Whether three of five documents are marked "train" and the others "test".
     words : sequence of sequences of str or None
         Names of the planted terms per class. None names no feature.
+    phrases : sequence of str
+        Names of the phrases of each planted term, with {} for the term. They are columns too.
+    together : float
+        Probability that a token of a planted term brings a token of one of its phrases.
     """
 
     n: int
@@ -82,6 +86,8 @@ class TextSpec(NamedTuple):
     idf: bool = True
     split: bool = False
     words: Sequence[Sequence[str]] | None = None
+    phrases: Sequence[str] = ()
+    together: float = 0.0
 
 
 class TextGenerator:
@@ -100,17 +106,25 @@ class TextGenerator:
         self.share = spec.share * np.linspace(1.5, 0.5, c)  # some topics are easy, some hard
         self.multiplier = _coprime(int(0.6180339887 * d), d)
         self.offset = int(rng.integers(d))
-        # planted terms lie where background terms are neither in every document nor in hardly any
-        ranks = d // 400 + rng.choice(
-            max(d // 10, c * spec.planted), (c, spec.planted), replace=False
+        # planted terms and their phrases lie where background terms are neither in every document
+        # nor in hardly any
+        columns = spec.planted * (1 + len(spec.phrases))
+        self.planted_ranks = d // 400 + rng.choice(
+            max(d // 10, c * columns), (c, columns), replace=False
         )
+        ranks = self.planted_ranks[:, : spec.planted]  # the terms; then each one's phrases
         weights = 1 / (np.arange(spec.planted) + 1)
         slots = np.searchsorted(
             np.cumsum(weights / weights.sum())[:-1], (np.arange(SLOTS) + 0.5) / SLOTS
         )
         self.topic_ranks, self.topic_slots = ranks, ranks[:, slots]
-        self.topic_weights = np.bincount(slots, minlength=spec.planted) / SLOTS
-        self.planted = np.sort(self._column(ranks.ravel()))
+        topic_weights = np.bincount(slots, minlength=spec.planted) / SLOTS
+        self.phrase_ranks = self.planted_ranks[:, spec.planted :].reshape(
+            c * spec.planted, len(spec.phrases)
+        )
+        repeats = np.repeat(topic_weights, len(spec.phrases)) * spec.together
+        self.planted_weights = np.concatenate([topic_weights, repeats])
+        self.planted = np.sort(self._column(self.planted_ranks.ravel()))
 
     def _column(self, rank: IntArray) -> IntArray:
         return (rank * self.multiplier + self.offset) % self.spec.d
@@ -138,20 +152,24 @@ class TextGenerator:
         flat = self.background(rank) * (1 - self.prior @ self.share)
         frequency = np.mean([-np.expm1(-length * flat) for length in lengths], axis=0)
         order = np.argsort(rank)
-        at = np.minimum(
-            np.searchsorted(rank, self.topic_ranks.ravel(), sorter=order), len(rank) - 1
-        )
-        hit = rank[order[at]] == self.topic_ranks.ravel()
-        topic, term = (index.ravel()[hit] for index in np.indices(self.topic_ranks.shape))
+        planted = self.planted_ranks.ravel()
+        at = np.minimum(np.searchsorted(rank, planted, sorter=order), len(rank) - 1)
+        hit = rank[order[at]] == planted
+        topic, term = (index.ravel()[hit] for index in np.indices(self.planted_ranks.shape))
         same_topic = np.arange(c)[:, None] == topic  # (c, hits)
         topical = (
             np.where(same_topic, 1 - OTHER, OTHER / (c - 1))
             * self.share[:, None]
-            * self.topic_weights[term]
+            * self.planted_weights[term]
         )
-        present = (
-            self.background(self.topic_ranks.ravel()[hit]) * (1 - self.share[:, None]) + topical
-        )
+        flat = self.background(planted[hit])
+        if self.spec.phrases:  # a phrase also stands where its term is a background term
+            is_phrase = term >= self.spec.planted
+            own = (term[is_phrase] - self.spec.planted) // len(self.spec.phrases)
+            flat[is_phrase] += self.spec.together * self.background(
+                self.topic_ranks[topic[is_phrase], own]
+            )
+        present = flat * (1 - self.share[:, None]) + topical
         frequency[order[at[hit]]] = self.prior @ np.mean(
             [-np.expm1(-length * present) for length in lengths], axis=0
         )
@@ -178,7 +196,10 @@ class TextGenerator:
         other = (y + 1 + (rng.random(rows) * (c - 1)).astype(np.int64)) % c
         share = self.share[y] * 2 * rng.beta(2, 2, rows)
         row = np.repeat(np.arange(rows), self._lengths(rng.standard_normal(rows)))
-        column = self._column(self._ranks(rng.random(len(row)), row, y, other, share))
+        rank = self._ranks(rng.random(len(row)), row, y, other, share)
+        if spec.phrases:
+            row, rank = self._with_phrases(row, rank, rng)
+        column = self._column(rank)
         cell = np.sort(row * spec.d + column)
         first = np.flatnonzero(np.concatenate([[True], cell[1:] != cell[:-1]]))
         count = np.diff(first, append=len(cell))
@@ -214,6 +235,22 @@ class TextGenerator:
         result[at] = self.topic_slots[topic, np.minimum((part * SLOTS).astype(np.int64), SLOTS - 1)]
         return result
 
+    def _with_phrases(
+        self, row: IntArray, rank: IntArray, rng: np.random.Generator
+    ) -> tuple[IntArray, IntArray]:
+        """Append the tokens of phrases, which stand in the rows of their terms."""
+        terms = self.topic_ranks.ravel()
+        order = np.argsort(terms)
+        at = order[np.minimum(np.searchsorted(terms, rank, sorter=order), len(terms) - 1)]
+        token = np.flatnonzero(terms[at] == rank)
+        drawn = rng.random((len(token), len(self.spec.phrases))) < self.spec.together
+        which, phrase = np.nonzero(drawn)
+        token = token[which]
+        return (
+            np.concatenate([row, row[token]]),
+            np.concatenate([rank, self.phrase_ranks[at[token], phrase]]),
+        )
+
     @cached_property
     def feature_names(self) -> list[str] | None:
         """English words of their topic for planted terms, and syllables for the others."""
@@ -225,9 +262,10 @@ class TextGenerator:
             syllables[k // base**2] + syllables[k // base % base] + syllables[k % base]
             for k in range(0, 17 * self.spec.d, 17)
         ]
-        for topic, words in zip(self._column(self.topic_ranks), self.spec.words, strict=True):
-            for column, word in zip(topic, words, strict=True):
-                names[column] = word
+        for topic, words in zip(self._column(self.planted_ranks), self.spec.words, strict=True):
+            phrases = [phrase.format(word) for word in words for phrase in self.spec.phrases]
+            for column, name in zip(topic, [*words, *phrases], strict=True):
+                names[column] = name
         return names
 
 
