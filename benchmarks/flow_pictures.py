@@ -59,7 +59,11 @@ class Page:
             expression="new Promise(done => setTimeout(done, 5000))",
             awaitPromise=True,
         )
-        file.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot", format="png")["data"]))
+        file.write_bytes(self.screenshot())
+
+    def screenshot(self) -> bytes:
+        """The page as a PNG."""
+        return base64.b64decode(self.ask("Page.captureScreenshot", format="png")["data"])
 
 
 @contextlib.contextmanager

@@ -142,9 +142,14 @@ class Result(Generic[State]):
         dict
             Their values by name, for a card or a line of a log.
         """
-        last = self.history[-1] if self.history else {}
+        last = dict(self.history[-1]) if self.history else {}
         counts = {name: value for name, value in self.stats.items() if np.isscalar(value)}
-        return {"status": str(self.status), "steps": len(self.history) or None, **last, **counts}
+        facts: dict[str, Any] = {"status": str(self.status), "steps": len(self.history) or None}
+        if "gap" in last and "objective_gap" in counts:  # two gaps, each with its name
+            features, relaxation = max(counts.pop("objective_gap"), 0.0), last.pop("gap")
+            facts["gap of the features"] = f"{100 * features:.2f} %"
+            facts["gap of the relaxation"] = f"{100 * relaxation:.2f} %"
+        return facts | last | counts
 
     def curve(self) -> str:
         """Draw the number that decides when to stop.

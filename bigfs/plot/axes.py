@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 INK, MUTED, GRID, ACCENT, FILL = "#1f2933", "#616e7c", "#e4e7eb", "#0b6e4f", "#cfe8de"
 OTHERS = ("#c8553d", "#b7791f", "#5b6c9e", "#8a63d2", "#6b7f82")
 LOG_SPAN = 6  # sizes that differ by this factor are drawn on a logarithmic axis
+CROWDED = 5  # sizes, beyond which their labels are small on a narrow picture
 NARROW = 6  # inches below which thousands are written as 1k
 
 
@@ -46,7 +47,8 @@ def count_axis(ax: Axes, sizes: Sequence[int]) -> None:
     narrow = figure is not None and figure.bbox.width / figure.dpi < NARROW
     ax.set_xticks(sizes, [short_count(m) if narrow else f"{m:,}" for m in sizes])
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.tick_params(axis="x", labelsize=9 if narrow else 11)
+    if narrow and len(sizes) > CROWDED:
+        ax.tick_params(axis="x", labelsize="small")
     ax.set(xlabel="number of features")
 
 

@@ -94,6 +94,16 @@ def test_card_of_a_result():
     assert "<svg" not in Result(None, Status.EXACT)._repr_html_()
 
 
+def test_card_names_both_gaps_first():
+    history = [{"gap": 0.0123, "upper": 2.0}]
+    result = Result(None, Status.CONVERGED, history, {"passes": 7, "objective_gap": -1e-9})
+    shown = facts_of(result._repr_html_())
+    assert list(shown)[2:4] == ["gap of the features", "gap of the relaxation"]
+    assert shown["gap of the features"] == "0.00 %"
+    assert shown["gap of the relaxation"] == "1.23 %"
+    assert {"gap", "objective_gap"}.isdisjoint(result.facts())
+
+
 def test_card_of_a_selector_lists_the_best_features(text):
     X, y = text
     frame = pd.DataFrame(X.toarray(), columns=[f"<{j}>" for j in range(80)])
