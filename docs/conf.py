@@ -62,8 +62,10 @@ GALLERY = [  # the easiest first; an example that is missing here is an error
     "penalty.py",
     "few_labels.py",
     "images_smr.py",
+    "anndata_genes.py",
     "out_of_core.py",
     "own_cluster.py",
+    "nightly.py",
 ]
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",

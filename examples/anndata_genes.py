@@ -1,0 +1,113 @@
+"""
+AnnData: genes of an .h5ad file, written back
+=============================================
+
+A file of cells is staged, a selector chooses genes and their number, and the choice goes back into
+``var`` of the file. The package anndata is not needed: bigfs reads and writes the published format.
+"""
+
+# %%
+# A file of cells
+# ---------------
+# 600 cells of three types, with counts of 500 genes. The first 12 genes tell the types apart, and
+# each of the first four has two others that follow it. The file is written as anndata writes it.
+
+import os
+from tempfile import mkdtemp
+
+import h5py
+import numpy as np
+import scipy.sparse as sp
+
+os.chdir(mkdtemp())
+rng = np.random.default_rng(0)
+cell_type = rng.integers(0, 3, 600)
+rates = np.full((600, 500), 0.3)
+for gene in range(4):
+    level = np.where(cell_type == gene % 3, 2.5, 0.4) * rng.gamma(2, 0.5, 600)
+    rates[:, [gene, gene + 4, gene + 8]] = level[:, None]
+counts = sp.csr_array(rng.poisson(rates).astype(np.float32))
+genes = [f"marker{j}" for j in range(12)] + [f"gene{j}" for j in range(12, 500)]
+
+
+def write_frame(file, name, index):
+    """Write a data frame without columns."""
+    frame = file.create_group(name)
+    frame.attrs.update(
+        {
+            "encoding-type": "dataframe",
+            "encoding-version": "0.2.0",
+            "_index": "_index",
+            "column-order": np.array([], dtype=h5py.string_dtype()),
+        }
+    )
+    frame.create_dataset("_index", data=index, dtype=h5py.string_dtype())
+    return frame
+
+
+with h5py.File("cells.h5ad", "w") as file:
+    file.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
+    X = file.create_group("X")
+    X.attrs.update(
+        {
+            "encoding-type": "csr_matrix",
+            "encoding-version": "0.1.0",
+            "shape": counts.shape,
+        }
+    )
+    for part in ("data", "indices", "indptr"):
+        X[part] = getattr(counts, part)
+    write_frame(file, "var", genes)
+    types = write_frame(file, "obs", [f"cell{i}" for i in range(600)])
+    types.attrs["column-order"] = ["cell_type"]
+    column = types.create_group("cell_type")
+    column.attrs.update(
+        {"encoding-type": "categorical", "encoding-version": "0.2.0", "ordered": False}
+    )
+    column.create_dataset(
+        "categories", data=["B", "NK", "T"], dtype=h5py.string_dtype()
+    )
+    column["codes"] = cell_type.astype(np.int8)
+
+# %%
+# Choose genes, and their number
+# ------------------------------
+# ``label`` names the column of ``obs``. :class:`bigfs.SelectorCV` takes the smallest number of genes
+# whose accuracy is within one standard error of the best. ``cross_val_score`` chooses again inside
+# each fold, so its accuracy is honest.
+
+import bigfs
+import storage
+
+corpus = storage.open(storage.stage("cells.h5ad?label=cell_type", "cells.zarr"))
+selector = bigfs.SelectorCV(cv=3, sizes=[1, 2, 4, 8, 16, 32]).fit(corpus.X, corpus.y)
+print(selector.get_feature_names_out())
+accuracy = selector.cross_val_score(corpus.X, corpus.y, cv=3)
+print(f"accuracy in folds: {accuracy.mean():.3f}")
+
+# %%
+# Write the choice into the file
+# ------------------------------
+# The file gets ``var["bigfs_selected"]``, ``var["bigfs_score"]``, ``var["bigfs_rank"]`` and
+# ``uns["bigfs"]``. On request it gets ``var["highly_variable"]``, which the tools of scanpy take. On
+# the command line this is ``bigfs select cells.zarr --out my-run --into cells.h5ad``.
+
+corpus.write_var(selector, highly_variable=True)
+with h5py.File("cells.h5ad") as file:
+    print(list(file["var"].attrs["column-order"]))
+    print("highly variable:", int(file["var/highly_variable"][:].sum()), "genes")
+
+# %%
+# Look at the number, and at the genes
+# ------------------------------------
+# The second picture shows how often each gene is chosen from random halves of the cells. Genes that
+# follow one another take turns.
+
+import matplotlib.pyplot as plt
+
+_, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+bigfs.plot.size_choice(selector, ax=left)
+half = bigfs.SparGE(n_features_to_select=selector.n_features_)
+found = bigfs.stability(half, corpus.X, corpus.y, n_subsamples=20)
+bigfs.plot.stability(found, feature_names=genes, n_features=12, ax=right)
+plt.show()
