@@ -12,14 +12,14 @@ A file of cells is staged, a selector chooses genes and their number, and the ch
 # 600 cells of three types, with counts of 500 genes. The first 12 genes tell the types apart, and
 # each of the first four has two others that follow it. The file is written as anndata writes it.
 
-import os
+from pathlib import Path
 from tempfile import mkdtemp
 
 import h5py
 import numpy as np
 import scipy.sparse as sp
 
-os.chdir(mkdtemp())
+home = Path(mkdtemp())
 rng = np.random.default_rng(0)
 cell_type = rng.integers(0, 3, 600)
 rates = np.full((600, 500), 0.3)
@@ -45,7 +45,7 @@ def write_frame(file, name, index):
     return frame
 
 
-with h5py.File("cells.h5ad", "w") as file:
+with h5py.File(home / "cells.h5ad", "w") as file:
     file.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
     X = file.create_group("X")
     X.attrs.update(
@@ -79,7 +79,8 @@ with h5py.File("cells.h5ad", "w") as file:
 import bigfs
 import storage
 
-corpus = storage.open(storage.stage("cells.h5ad?label=cell_type", "cells.zarr"))
+uri = storage.stage(f"{home}/cells.h5ad?label=cell_type", home / "cells.zarr")
+corpus = storage.open(uri)
 selector = bigfs.SelectorCV(cv=3, sizes=[1, 2, 4, 8, 16, 32]).fit(corpus.X, corpus.y)
 print(selector.get_feature_names_out())
 accuracy = selector.cross_val_score(corpus.X, corpus.y, cv=3)
@@ -93,7 +94,7 @@ print(f"accuracy in folds: {accuracy.mean():.3f}")
 # the command line this is ``bigfs select cells.zarr --out my-run --into cells.h5ad``.
 
 corpus.write_var(selector, highly_variable=True)
-with h5py.File("cells.h5ad") as file:
+with h5py.File(home / "cells.h5ad") as file:
     print(list(file["var"].attrs["column-order"]))
     print("highly variable:", int(file["var/highly_variable"][:].sum()), "genes")
 

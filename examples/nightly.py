@@ -21,21 +21,21 @@ This example runs the stages of that flow as plain functions, so it needs no ser
 # ------------------------
 # They arrive in one subfolder per class. Their words are generated.
 
-import os
+import contextlib
 from pathlib import Path
 from tempfile import mkdtemp
 
 import storage
 
-os.chdir(mkdtemp())
-bags = storage.open(storage.stage("synthetic:phrases?rows=1800", "bags.zarr"))
+home = Path(mkdtemp())
+bags = storage.open(storage.stage("synthetic:phrases?rows=1800", home / "bags.zarr"))
 words, rows = bags.feature_names[:], bags.X.to_dask().compute()
 
 
 def arrive(start, stop):
     """Write some documents into the folder."""
     for i in range(start, stop):
-        folder = Path("posts", str(bags.class_names[bags.y[i]]))
+        folder = Path(home, "posts", str(bags.class_names[bags.y[i]]))
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{i}.txt").write_text(". ".join(words[rows[[i]].indices]))
 
@@ -78,7 +78,8 @@ for number, (start, stop) in enumerate(
     [(0, 600), (600, 1200), (1200, 1200), (1200, 1800)], 1
 ):
     arrive(start, stop)
-    night(number)
+    with contextlib.chdir(home):  # stores and runs lie in the current folder
+        night(number)
 
 # %%
 # What changed

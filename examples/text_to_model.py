@@ -12,7 +12,6 @@ choice, and ends with a model that predicts texts. Your own folder takes the sam
 # It has one subfolder per class below ``train`` and ``test``. The words are generated, so nothing
 # is downloaded.
 
-import os
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -26,15 +25,15 @@ from flows.export import export
 from flows.predict import predict
 from storage.runs import Run
 
-os.chdir(mkdtemp())
-bags = storage.open(storage.stage("synthetic:phrases?rows=2000", "bags.zarr"))
+home = Path(mkdtemp())
+bags = storage.open(storage.stage("synthetic:phrases?rows=2000", home / "bags.zarr"))
 words, rows = bags.feature_names[:], bags.X.to_dask().compute()
 for i, (half, code) in enumerate(zip(bags.split, bags.y, strict=True)):
-    folder = Path("posts", str(half), str(bags.class_names[code]))
+    folder = Path(home, "posts", str(half), str(bags.class_names[code]))
     folder.mkdir(parents=True, exist_ok=True)
     row = rows[[i]]
     (folder / f"{i}.txt").write_text(". ".join(words[row.indices]))
-print(sorted(folder.name for folder in Path("posts/train").iterdir()))
+print(sorted(folder.name for folder in Path(home, "posts/train").iterdir()))
 
 # %%
 # Run
@@ -43,8 +42,10 @@ print(sorted(folder.name for folder in Path("posts/train").iterdir()))
 # once, counts and weighs their words, and writes the matrix in chunks. The last one writes the
 # report.
 
-staged = stages.stage("posts", "posts.zarr")
-run = stages.select(staged["store"], "runs/posts", method="sparge-lda", features=100)
+staged = stages.stage(str(home / "posts"), str(home / "posts.zarr"))
+run = stages.select(
+    staged["store"], str(home / "runs/posts"), method="sparge-lda", features=100
+)
 stages.evaluate(run)
 path = stages.finish(run)
 print(sorted(file.name for file in path.iterdir()))
@@ -73,7 +74,7 @@ plt.show()
 # A run keeps the model that its accuracy comes from. ``bigfs predict runs/posts posts.zarr
 # predictions.csv --part test`` gives the accuracy of the report, to the last digit.
 
-predictions = predict(path, "posts.zarr", "predictions.csv", part="test")
+predictions = predict(path, staged["store"], home / "predictions.csv", part="test")
 print(predictions.scores["accuracy"] == curves["sparge-lda"][100])
 print(run.model().predict(["nugget and bullion from the vein", "a telescope in orbit"]))
 
@@ -83,7 +84,7 @@ print(run.model().predict(["nugget and bullion from the vein", "a telescope in o
 # ``bigfs export runs/posts model.skops`` writes a pipeline of scikit-learn, without pickle. It takes
 # raw text, and needs scikit-learn and skops, but not bigfs.
 
-export(path, "model.skops")
-model = load("model.skops")
+export(path, home / "model.skops")
+model = load(home / "model.skops")
 print(" → ".join(model.named_steps))
 print(model.predict(["the price of crude oil", "wheat and maize"]))
