@@ -1,19 +1,27 @@
-"""Statistics of a comparison of methods: overlap of choices, paired tests, Holm's adjustment.
+"""Statistics of a comparison of methods: overlap and stability, paired tests, Holm's adjustment.
 
 Two methods are tested on the same samples. Each has a loss per sample (`bigfs.metrics.losses_of`).
 A sample on which the losses differ is discordant, and the method with the smaller loss wins it. If
 neither is better, a win is as likely as a defeat, so the wins are binomial with p = ½. For classes,
 where a loss is 0 or 1, this sign test is McNemar's exact test.
+
+Over folds the scores of the two methods are paired fold by fold. Training sets of different folds
+share samples, so the variance of the differences d is too small. Nadeau and Bengio (2003) correct
+it:
+
+    t = mean(d) / √( (1/J + n_test / n_train) · var(d) ),      J − 1 degrees of freedom
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import binomtest
+from scipy.stats import binomtest, t
 
+from bigfs.subsampling import stability_index
 from bigfs.types import AnyArray, FloatArray
 
 
@@ -68,6 +76,33 @@ def paired_test(losses: Any, others: Any) -> PairedTest:
     return PairedTest(wins, defeats, p_value)
 
 
+def corrected_t_test(differences: Any, test_ratio: float) -> float:
+    """Test whether two methods have the same mean score, by the corrected resampled t-test.
+
+    Parameters
+    ----------
+    differences : array-like of shape (J,)
+        Difference of the two methods' scores in each of J ≥ 2 folds.
+    test_ratio : float
+        Number of test samples by the number of training samples of a fold.
+
+    Returns
+    -------
+    float
+        Two-sided p-value. Where all differences are equal it is 1 if they are 0, and 0 otherwise.
+
+    References
+    ----------
+    C. Nadeau and Y. Bengio, "Inference for the generalization error", Machine Learning 52, 2003.
+    """
+    d = np.asarray(differences, dtype=np.float64)
+    mean, variance = d.mean(), d.var(ddof=1)
+    if np.ptp(d) == 0:
+        return float(mean == 0)
+    statistic = mean / np.sqrt((1 / len(d) + test_ratio) * variance)
+    return float(2 * t.sf(abs(statistic), len(d) - 1))
+
+
 def holm(p_values: Sequence[float]) -> FloatArray:
     """Adjust the p-values of one family of tests by Holm's method.
 
@@ -96,3 +131,47 @@ def jaccard(chosen: AnyArray, others: AnyArray) -> float:
     """Return the overlap of two sets of features: |A ∩ B| / |A ∪ B|, 1 for two empty sets."""
     first, second = set(np.asarray(chosen).tolist()), set(np.asarray(others).tolist())
     return len(first & second) / len(first | second) if first | second else 1.0
+
+
+class ChoiceStability(NamedTuple):
+    """How alike the choices of one method from several samples are.
+
+    Attributes
+    ----------
+    phi : float
+        Φ of Nogueira, Sechidis and Brown (2018), which for choices of one size is the mean of
+        Kuncheva's index (2007) over all pairs. It is 1 for the same choice each time and 0 in the
+        mean for random choices.
+    overlap : float
+        Mean Jaccard index of all pairs.
+    """
+
+    phi: float
+    overlap: float
+
+
+def choice_stability(choices: Sequence[AnyArray], d: int) -> ChoiceStability:
+    """Measure how alike several choices among d features are.
+
+    Parameters
+    ----------
+    choices : sequence of ndarray
+        The indices of the chosen features, two choices at least.
+    d : int
+        Number of features.
+
+    Returns
+    -------
+    ChoiceStability
+        Φ and the mean overlap.
+
+    References
+    ----------
+    S. Nogueira, K. Sechidis and G. Brown, "On the stability of feature selection algorithms",
+    Journal of Machine Learning Research 18, 2018.
+    """
+    counts = np.bincount(np.concatenate(choices), minlength=d)
+    mean_size = float(np.mean([len(choice) for choice in choices]))
+    phi = stability_index(counts / len(choices), mean_size, len(choices))
+    overlaps = [jaccard(a, b) for a, b in combinations(choices, 2)]
+    return ChoiceStability(phi, float(np.mean(overlaps)))

@@ -103,7 +103,7 @@ def stability(
     codes = target.codes if isinstance(target, Labels) else target
     counts, chosen = np.zeros(matrix.shape[1]), []
     groups = codes if isinstance(target, Labels) else np.zeros(matrix.shape[0], dtype=np.int64)
-    draws = _subsamples(groups, n_subsamples, train_size, random_state)
+    draws = draw_subsamples(groups, n_subsamples, train_size, random_state)
     for number, rows in enumerate(draws, 1):
         part = clone(selector).fit(matrix[rows], None if codes is None else codes[rows])
         counts[part.selected_] += 1
@@ -123,10 +123,27 @@ def stability_index(frequencies: FloatArray, mean_size: float, n_subsamples: int
     return float(1 - variances.mean() / (share * (1 - share)))
 
 
-def _subsamples(
+def draw_subsamples(
     groups: AnyArray, n_subsamples: int, train_size: float, seed: int
 ) -> Iterator[IntArray]:
-    """Draw rows, increasing, with a share of each group."""
+    """Draw rows without replacement, with a share of each group.
+
+    Parameters
+    ----------
+    groups : ndarray of shape (n,)
+        The group of each row.
+    n_subsamples : int
+        Number of draws.
+    train_size : float
+        Share of each group in a draw. A group gives one row at least.
+    seed : int
+        Seed of the draws.
+
+    Yields
+    ------
+    ndarray
+        The rows of a draw in increasing order.
+    """
     rng = np.random.default_rng(seed)
     members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
     for _ in range(n_subsamples):

@@ -7,9 +7,7 @@ without pickles. A second comparison with the same samples, sizes and program ta
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,24 +18,27 @@ from bigfs import engine
 from bigfs.evaluation import FoldTally, Point, fits_in_memory, judge, pool, redundancy_rate
 from bigfs.graph import Neighbors, knn
 from bigfs.matrix import Matrix
-from bigfs.metrics import require_metrics
-from bigfs.result import ALL, NotConverged, observed
-from bigfs.splits import Split, target_kind
-from bigfs.types import AnyArray
+from bigfs.result import ALL
+from bigfs.splits import target_kind
+from bigfs.subsampling import draw_subsamples
+from bigfs.types import AnyArray, FloatArray
 from flows import evaluation, selection
+from flows.choosing import Chosen, choose
 from flows.outcomes import Outcome, Sets, read_outcome, write_outcome
 from flows.reuse import content_key, digest
 from storage.checkpoints import Checkpoint, plain
 from storage.ownership import claim, discard
 
+HALF = 0.5  # share of the training samples in a subsample, as in stability selection
 
-class Chosen(NamedTuple):
-    """The sets of a method, with how its runs ended."""
 
-    sets: Sets
-    statuses: list[str]  # of the runs that ended before their tolerance
-    fits: int
-    passes: int
+class Scored(NamedTuple):
+    """The scores of a method, with what it chose for them."""
+
+    points: list[dict[str, Any]]
+    losses: AnyArray  # (sizes, tested samples)
+    by_split: FloatArray  # (splits, sizes) of the first metric
+    choices: list[Chosen]  # in the splits; none where the choice on all samples is scored
 
 
 class Bench:
@@ -55,12 +56,20 @@ class Bench:
         Numbers of features.
     metrics : sequence of str, default=()
         Metrics, without any those of the kind of target.
+    folds : int or None, default=None
+        Number of folds for a corpus without test samples. None decides by the work of the heaviest
+        method.
+    test_size : float or None, default=None
+        Share of the samples to hold out instead of folds.
+    subsamples : int, default=0
+        Number of random halves of the training samples from which each method chooses again, for
+        the stability of its choice. With 0 the folds serve, where there are any.
 
     Raises
     ------
     ValueError
-        The corpus has nothing to predict, a metric does not suit its target, or a size is above its
-        number of features.
+        The corpus has nothing to predict, a metric does not suit its target, a size is above its
+        number of features, or a corpus with test samples is to be split.
     """
 
     def __init__(
@@ -70,6 +79,10 @@ class Bench:
         methods: Sequence[str],
         sizes: Sequence[int],
         metrics: Sequence[str] = (),
+        *,
+        folds: int | None = None,
+        test_size: float | None = None,
+        subsamples: int = 0,
     ) -> None:
         self.corpus, self.folder, self.sizes = storage.open(store), folder, tuple(sizes)
         d = self.corpus.X.shape[1]
@@ -78,24 +91,32 @@ class Bench:
                 f"sizes must be at most {d}, the number of features in {self.corpus.uri}; "
                 f"got {max(sizes)}"
             )
-        require_metrics(self.corpus.spec["target"] or "class", metrics)
+        evaluation.require_choices(
+            self.corpus, d, metrics=metrics, folds=folds, test_size=test_size
+        )
         self.train = selection.training_part(self.corpus)
         heaviest = max(
             (selection.get_method(name) for name in methods),
             key=lambda method: evaluation.selection_work(self.train.X, method),
         )
-        plan = evaluation.make_plan(self.corpus, self.train, heaviest, metrics=metrics)
+        plan = evaluation.make_plan(
+            self.corpus, self.train, heaviest, folds, metrics, test_size=test_size
+        )
         if not plan.splits:
             raise ValueError(f"nothing can be compared on {store}: {plan.measured['why']}")
         self.splits, self.measured = plan.splits, plan.measured
+        sizes_of = [(s.X_test.shape[0], s.X_train.shape[0]) for s in self.splits]
+        self.test_ratio = float(np.mean([test / train for test, train in sizes_of]))
         self.metrics = tuple(plan.measured["metrics"])
+        self.subsamples = subsamples
         self.graph_seconds = 0.0  # of all graphs that this bench made or read
         self._neighbors: dict[Any, Neighbors] = {}
 
     def key(self, method: str) -> str:
         """Return the key of a method's result: a hash of all that it follows from."""
         content = self.corpus.spec["content"]
-        return content_key(content, self.corpus.uri, method, self.sizes, self.measured)
+        choices = (self.sizes, self.measured, self.subsamples)
+        return content_key(content, self.corpus.uri, method, *choices)
 
     def file(self, method: str) -> Path:
         """Return the file of a method's result."""
@@ -141,15 +162,26 @@ class Bench:
         else:
             chosen, used = self._measured_choice(method, folder)
         began = time.perf_counter()
-        points, losses, late = self._score(method, chosen, folder)
+        scored = self._score(method, chosen, folder)
+        again = scored.choices
+        if self.subsamples and method != ALL:
+            again = self._choose_from_subsamples(method, folder)
         figures = {
             **used,
             "scoring_seconds": time.perf_counter() - began,
             "passes": chosen.passes,
             "fits": chosen.fits,
-            "not_converged": [*chosen.statuses, *late],
+            "not_converged": [*chosen.statuses, *(s for part in again for s in part.statuses)],
         }
-        return Outcome(method, chosen.sets, points, losses, plain(figures))
+        return Outcome(
+            method,
+            chosen.sets,
+            scored.points,
+            scored.losses,
+            plain(figures),
+            scored.by_split,
+            [part.sets for part in again],
+        )
 
     # --- choosing ---
 
@@ -160,7 +192,7 @@ class Bench:
             raise ValueError(f"it cannot learn from {selection.TARGET_NAMES[kind]}")
         selector = selection.selector_for(self.corpus, method, max(self.sizes), {})
         X, y = selection.usable(selector, method, self.train.X, self.train.y)
-        self._give_graph(selector, method, None)
+        self._give_graph(selector, method, "all", X)
         checkpoints: list[Checkpoint] = []
 
         def keep(fit: int) -> Checkpoint:
@@ -178,20 +210,20 @@ class Bench:
         }
         return chosen, figures
 
-    def _give_graph(self, selector: Any, method: str, number: int | None) -> None:
-        """Give a method on the kNN graph that of all training samples, or of a split's."""
+    def _give_graph(self, selector: Any, method: str, part: str, X: Matrix) -> None:
+        """Give a method on the kNN graph that of all training samples, or of a part of them."""
         if not selection.get_method(method).graph:
             return
         k, metric = selector.n_neighbors, selector.metric
-        if (number, k, metric) not in self._neighbors:
+        if (part, k, metric) not in self._neighbors:
             began = time.perf_counter()
-            self._neighbors[number, k, metric] = (
+            self._neighbors[part, k, metric] = (
                 storage.graph(self.train, k, metric=metric).neighbors()
-                if number is None
-                else knn(self.splits[number].X_train, k, metric=metric)
+                if part == "all"
+                else knn(X, k, metric=metric)
             )
             self.graph_seconds += time.perf_counter() - began
-        selector.set_params(graph=self._neighbors[number, k, metric])
+        selector.set_params(graph=self._neighbors[part, k, metric])
 
     def _everything(self) -> Chosen:
         d = self.train.X.shape[1]
@@ -203,31 +235,48 @@ class Bench:
 
     # --- scoring ---
 
-    def _score(
-        self, method: str, chosen: Chosen, folder: Path
-    ) -> tuple[list[dict[str, Any]], AnyArray, list[str]]:
-        """Return the points of the curve, the losses, and how unfinished runs in splits ended."""
-        with_auc, tallies, losses, late = "auc" in self.metrics, [], [], []
+    def _score(self, method: str, chosen: Chosen, folder: Path) -> Scored:
+        """Score the choices of a method, which chooses again in each split of the samples."""
+        with_auc, tallies, losses, choices = "auc" in self.metrics, [], [], []
         for number, split in enumerate(self.splits):
             sets = chosen.sets
             if method != ALL and self.measured["how"] != "test half":
-                again = self._choose_in_split(method, number, split, folder)
+                again = self._choose_from_part(
+                    method, f"split {number}", split.X_train, split.y_train, folder
+                )
                 sets = again.sets
-                late += again.statuses
+                choices.append(again)
             judged = judge(split, [np.sort(index) for index in sets.values()], with_auc=with_auc)
             names, sizes = (method,) * len(sets), tuple(sets)
             tallies.append(FoldTally(names, sizes, tuple(j.tally for j in judged), 0))
             losses.append([j.losses for j in judged])
-        points = pool(tallies, target_kind(self.train.y), with_auc)
+        kind = target_kind(self.train.y)
+        by_split = [
+            [point.scores[self.metrics[0]] for point in pool([tally], kind, with_auc)]
+            for tally in tallies
+        ]
         whole = np.stack([np.concatenate(parts) for parts in zip(*losses, strict=True)])
         redundancy = {} if method == ALL else self._redundancies(chosen.sets)
-        return [self._point(point, redundancy) for point in points], whole, late
+        points = [self._point(p, redundancy) for p in pool(tallies, kind, with_auc)]
+        return Scored(points, whole, np.array(by_split), choices)
 
-    def _choose_in_split(self, method: str, number: int, split: Split, folder: Path) -> Chosen:
+    def _choose_from_part(self, method: str, part: str, X: Matrix, y: Any, folder: Path) -> Chosen:
+        """Choose on a part of the training samples, which has a name."""
         selector = selection.selector_for(self.corpus, method, max(self.sizes), {})
-        X, y = selection.usable(selector, method, split.X_train, split.y_train)
-        self._give_graph(selector, method, number)
-        return choose(selector, method, X, y, self.sizes, self._keep(folder, f"split {number}"))
+        X, y = selection.usable(selector, method, X, y)
+        self._give_graph(selector, method, part, X)
+        return choose(selector, method, X, y, self.sizes, self._keep(folder, part))
+
+    def _choose_from_subsamples(self, method: str, folder: Path) -> list[Chosen]:
+        """Choose on random halves of the training samples, the same for every method."""
+        X, y = self.train.X, self.train.y
+        groups = y if target_kind(y) == "class" else np.zeros(X.shape[0], dtype=np.int64)
+        return [
+            self._choose_from_part(
+                method, f"subsample {number}", X.take_rows(rows), y[rows], folder
+            )
+            for number, rows in enumerate(draw_subsamples(groups, self.subsamples, HALF, 0))
+        ]
 
     def _point(self, point: Point, redundancy: Mapping[int, float | None]) -> dict[str, Any]:
         scores = {name: point.scores[name] for name in self.metrics}
@@ -249,69 +298,6 @@ class Bench:
     def can_take_all(self) -> bool:
         """Return whether a model on every feature fits in memory."""
         return fits_in_memory(self.train.X)
-
-
-def choose(
-    selector: Any,
-    method: str,
-    X: Matrix,
-    y: Any,
-    sizes: Sequence[int],
-    keep: Callable[[int], Checkpoint],
-) -> Chosen:
-    """Choose each number of features by a method.
-
-    One fit serves all sizes where the method has `fit_path` or its choices are nested. Otherwise
-    each size is fitted.
-
-    Parameters
-    ----------
-    selector : estimator
-        The method with its parameters, for the largest size.
-    method : str
-        Its name.
-    X : Matrix of shape (n, d)
-        The samples.
-    y : ndarray, sparse array or None
-        The target.
-    sizes : sequence of int
-        Numbers of features in increasing order.
-    keep : callable
-        ``keep(i)`` returns the checkpoint of the i-th fit.
-
-    Returns
-    -------
-    Chosen
-        The sets, and how the runs ended.
-    """
-    before, fitted = X.passes, {}
-    with warnings.catch_warnings():
-        # the status of each run says so
-        warnings.simplefilter("ignore", NotConverged)
-        if hasattr(selector, "fit_path"):
-            with observed(checkpoint=keep(0)):
-                fitted = selector.fit_path(X, y, list(sizes))
-            passes = max(_own_passes(s) for s in fitted.values())  # each counts those of all
-        elif selector._nested:
-            with observed(checkpoint=keep(0)):
-                fitted = dict.fromkeys(sizes, selector.fit(X, y))
-            passes = _own_passes(selector)
-        else:
-            for i, m in enumerate(sizes):
-                with observed(checkpoint=keep(i)):
-                    fitted[m] = copy(selector).set_params(n_features_to_select=m).fit(X, y)
-            passes = sum(map(_own_passes, fitted.values()))
-    runs = list({id(run): run for run in fitted.values()}.values())
-    return Chosen(
-        {m: selection.ranking(run, method, m) for m, run in fitted.items()},
-        [str(run.result_.status) for run in runs if not run.result_.converged],
-        1 if hasattr(selector, "fit_path") else len(runs),
-        max(X.passes - before, passes),  # a method may read a part of X that counts by itself
-    )
-
-
-def _own_passes(selector: Any) -> int:
-    return int(selector.result_.stats.get("passes", 0))
 
 
 def _discard(folder: Path) -> None:

@@ -51,6 +51,22 @@ REFUSALS = (ValueError, MemoryError, ClusterLost, TimeoutError, NoSpams)
 Sizes = Annotated[
     list[form.Features], form.form_field("Numbers of features on the curves", min_length=1)
 ]
+Folds = Annotated[
+    int | None,
+    form.form_field(
+        "Folds to score by, for corpora without test samples (default: 5, or a held-out fifth)",
+        ge=2,
+    ),
+]
+TestSize = Annotated[
+    float | None, form.form_field("Share of the samples to hold out instead", gt=0, lt=1)
+]
+Subsamples = Annotated[
+    int | None,
+    form.form_field(
+        "Random halves of the training samples to choose from again, for the stability", ge=2
+    ),
+]
 Metrics = Annotated[
     list[str] | None,
     form.form_field("Metrics, the first of which ranks the methods (default: by the target)"),
@@ -83,6 +99,9 @@ def compare(
     overlap: form.Overlap = "wait",
     fresh: form.Fresh = False,
     timeout: form.Timeout = tasks.DAY,
+    folds: Folds = None,
+    test_size: TestSize = None,
+    subsamples: Subsamples = None,
 ) -> "str | State[str]":
     """Compare methods on one corpus by their scores, costs and choices.
 
@@ -116,6 +135,14 @@ def compare(
         Whether to run methods again whose results exist.
     timeout : float, default=86400
         Seconds that one method may take, to choose and to be scored.
+    folds : int or None, default=None
+        Number of folds for a corpus without test samples. None takes 5, or one held-out fifth where
+        folds are too much work for the heaviest of the methods.
+    test_size : float or None, default=None
+        Share of the samples to hold out instead of folds.
+    subsamples : int or None, default=None
+        Number of random halves of the training samples from which each method chooses again, to
+        measure how stable its choice is. With None the folds serve, where there are any.
 
     Returns
     -------
@@ -125,8 +152,9 @@ def compare(
     Raises
     ------
     ValueError
-        No method finished, the corpus has nothing to predict, or a size, a method or a metric does
-        not exist.
+        No method finished, the corpus has nothing to predict, a size, a method or a metric does
+        not exist, both `folds` and `test_size` are given, or the corpus has test samples and one of
+        them is given.
 
     See Also
     --------
@@ -139,6 +167,8 @@ def compare(
     names = require_methods(methods)
     counts, metrics = sorted(set(sizes)), metrics or []
     require_metric_names(metrics)
+    if folds is not None and test_size is not None:
+        raise ValueError("folds and test_size exclude one another: give one of them")
     require_folder(folder)
     options = tasks.TaskOptions(fresh, timeout, engine.staging_memory)
     is_store = manifest.exists(manifest.absolute(source))
@@ -148,7 +178,16 @@ def compare(
         began = time.perf_counter()
         if store_plan is not None:
             stage_cached(store_plan, source, settings, options)
-        bench = Bench(uri, folder, names, counts, metrics)
+        bench = Bench(
+            uri,
+            folder,
+            names,
+            counts,
+            metrics,
+            folds=folds,
+            test_size=test_size,
+            subsamples=subsamples or 0,
+        )
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
         outcomes, failures, reused = run_methods(bench, names, options)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigfs.types import AnyArray, IntArray
+from bigfs.types import AnyArray, FloatArray, IntArray
 from storage.checkpoints import plain
 from storage.replacing import DAMAGED, RunError, replacing
 
@@ -23,6 +23,8 @@ class Outcome(NamedTuple):
     points: list[dict[str, Any]]  # per size: n_features, the scores by metric, redundancy
     losses: AnyArray  # (sizes, tested samples), as in `bigfs.metrics.losses_of`
     figures: dict[str, Any]  # time, memory, passes, status
+    split_scores: FloatArray  # (splits, sizes) of the first metric
+    again: list[Sets]  # chosen from parts of the training samples: folds or subsamples
 
 
 def write_outcome(file: Path, outcome: Outcome, key: str) -> None:
@@ -33,12 +35,14 @@ def write_outcome(file: Path, outcome: Outcome, key: str) -> None:
         "points": plain(outcome.points),
         "figures": outcome.figures,
         "sizes": list(outcome.sets),
+        "parts": len(outcome.again),
     }
     sets = {f"set {m}": index.astype(np.int64) for m, index in outcome.sets.items()}
+    for number, choice in enumerate(outcome.again):
+        sets |= {f"set {m} of {number}": index.astype(np.int64) for m, index in choice.items()}
+    arrays = {"losses": outcome.losses, "split scores": outcome.split_scores, **sets}
     with replacing(file) as part, part.open("wb") as opened:
-        np.savez_compressed(
-            opened, allow_pickle=False, about=json.dumps(about), losses=outcome.losses, **sets
-        )
+        np.savez_compressed(opened, allow_pickle=False, about=json.dumps(about), **arrays)
 
 
 def read_outcome(file: Path) -> tuple[Outcome, str]:
@@ -53,8 +57,14 @@ def read_outcome(file: Path) -> tuple[Outcome, str]:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             about = json.loads(str(arrays["about"]))
             sets = {m: arrays[f"set {m}"] for m in about["sizes"]}
+            again = [
+                {m: arrays[f"set {m} of {number}"] for m in about["sizes"]}
+                for number in range(about.get("parts", 0))
+            ]
             losses = arrays["losses"]
-        outcome = Outcome(about["method"], sets, about["points"], losses, about["figures"])
-        return outcome, about["key"]
+            # an older bigfs kept none, and its results have another key
+            scores = arrays["split scores"] if "split scores" in arrays else np.empty((0, 0))
+        method, points, figures = about["method"], about["points"], about["figures"]
+        return Outcome(method, sets, points, losses, figures, scores, again), about["key"]
     except DAMAGED as error:
         raise RunError(f"{file} is damaged ({error}): delete it and repeat the command") from error

@@ -2,7 +2,8 @@
 
 The best method has the highest mean of the first metric over the sizes. It is the best on the very
 samples that the tests use, so their p-values describe the figures and prove nothing about new
-data. They are adjusted by Holm's method for all tests of the comparison.
+data. They are adjusted by Holm's method for all tests of the comparison. On one set of test samples
+the methods are paired sample by sample, and over folds by their scores in each fold.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bigfs.comparison import holm, jaccard, paired_test
+from bigfs.comparison import choice_stability, corrected_t_test, holm, jaccard, paired_test
 from bigfs.metrics import METRIC_NAMES
 from bigfs.result import ALL
 from flows.bench import Bench
@@ -32,6 +33,8 @@ COLUMNS = (
     "mean",
     "redundancy",
     "overlap",
+    "stability",
+    "repeat_overlap",
     "wins",
     "defeats",
     "p_value",
@@ -64,8 +67,9 @@ def make_standings(
     Returns
     -------
     dict
-        "metrics", "sizes", "best", "rows" with the best method first and the failures last, and
-        "all features".
+        "metrics", "sizes", "best", "test" (how methods are paired), "repeats" (what the stability
+        is measured on), "rows" with the best method first and the failures last, and "all
+        features".
     """
     metric = bench.metrics[0]
     means = {
@@ -75,7 +79,7 @@ def make_standings(
         (o for o in outcomes if o.method != ALL),
         key=lambda o: -means[o.method] if np.isfinite(means[o.method]) else np.inf,
     )
-    rows = [_row(rank, o, ranked[0], means[o.method]) for rank, o in enumerate(ranked, 1)]
+    rows = [_row(bench, rank, o, ranked[0], means[o.method]) for rank, o in enumerate(ranked, 1)]
     tested = [point for row in rows[1:] for point in row["points"]]
     for point, p in zip(tested, holm([point["p_value"] for point in tested]), strict=True):
         point["p_holm"] = float(p)
@@ -88,20 +92,41 @@ def make_standings(
         "metrics": list(bench.metrics),
         "sizes": list(bench.sizes),
         "best": ranked[0].method if ranked else None,
+        "test": "corrected t" if _is_over_folds(bench) else "sign",
+        "repeats": _repeats(bench),
         "rows": rows,
         ALL: everything,
     }
 
 
-def _row(rank: int, outcome: Outcome, best: Outcome, mean: float) -> dict[str, Any]:
+def _is_over_folds(bench: Bench) -> bool:
+    return len(bench.splits) > 1
+
+
+def _repeats(bench: Bench) -> str | None:
+    """Return what the stability of a choice is measured on, None if on nothing."""
+    if bench.subsamples:
+        return f"{bench.subsamples} random halves of the training samples"
+    return f"the {len(bench.splits)} folds" if _is_over_folds(bench) else None
+
+
+def _row(bench: Bench, rank: int, outcome: Outcome, best: Outcome, mean: float) -> dict[str, Any]:
     points = []
-    for point, losses, best_losses in zip(outcome.points, outcome.losses, best.losses, strict=True):
+    for i, point in enumerate(outcome.points):
         m = point["n_features"]
         overlap = jaccard(outcome.sets[m], best.sets[m])
         own: dict[str, Any] = {**point, "overlap": overlap}
+        if len(outcome.again) > 1:
+            choices = [sets[m] for sets in outcome.again]
+            found = choice_stability(choices, bench.train.X.shape[1])
+            own |= {"stability": found.phi, "repeat_overlap": found.overlap}
         if outcome is not best:
-            test = paired_test(losses, best_losses)
-            own |= {"wins": test.wins, "defeats": test.defeats, "p_value": test.p_value}
+            test = paired_test(outcome.losses[i], best.losses[i])
+            p_value = test.p_value
+            if _is_over_folds(bench):
+                differences = outcome.split_scores[:, i] - best.split_scores[:, i]
+                p_value = corrected_t_test(differences, bench.test_ratio)
+            own |= {"wins": test.wins, "defeats": test.defeats, "p_value": p_value}
         points.append(own)
     late = outcome.figures["not_converged"]
     figures = {k: v for k, v in outcome.figures.items() if k != "not_converged"}
@@ -137,7 +162,7 @@ def _mark(point: dict[str, Any]) -> str:
 def cost_rows(standings: dict[str, Any]) -> list[list[str]]:
     """Return the table of costs, and of the choice at the largest size, as text."""
     head = ["method", "time", "processor", "memory", "passes"]
-    table = [[*head, "redundancy", "overlap", "discordant", "p (Holm)"]]
+    table = [[*head, "redundancy", "overlap", "stability", "discordant", "p (Holm)"]]
     for row in standings["rows"]:
         if row["error"]:
             continue
@@ -147,7 +172,8 @@ def cost_rows(standings: dict[str, Any]) -> list[list[str]]:
         cells = [_seconds(row["seconds"]), _seconds(row["processor_seconds"])]
         cells += [_megabytes(row["peak_memory"]), f"{row['passes']:,}"]
         redundancy = "–" if point["redundancy"] is None else f"{point['redundancy']:.3f}"
-        cells += [redundancy, f"{point['overlap']:.2f}", discordant, p_value]
+        stability = "–" if point.get("stability") is None else f"{point['stability']:.2f}"
+        cells += [redundancy, f"{point['overlap']:.2f}", stability, discordant, p_value]
         table.append([row["method"], *cells])
     return table
 
@@ -166,14 +192,25 @@ def failure_lines(standings: dict[str, Any]) -> list[str]:
 def explanation(standings: dict[str, Any]) -> list[str]:
     """Return the sentences that say how to read the tables."""
     sizes, best = standings["sizes"], standings["best"]
+    test = (
+        "the corrected resampled t-test over the folds"
+        if standings["test"] == "corrected t"
+        else "the exact paired test on the samples that one of the two predicts better"
+    )
+    stability = (
+        f" Stability is the index of Nogueira and others over the choices from "
+        f"{standings['repeats']}: 1 for the same choice each time, 0 for random ones."
+        if standings["repeats"]
+        else " Stability is not measured on one set of training samples: ask for subsamples."
+    )
     return [
         f"The methods are ordered by the mean of {METRIC_NAMES[standings['metrics'][0]]} over the "
         f"sizes. Time and passes are those of choosing at all sizes.",
         f"Redundancy is the mean absolute correlation of the chosen features, and overlap their "
-        f"Jaccard index with those of {best}, both with {sizes[-1]:,} features.",
-        f"* differs from {best}: the exact paired test on the samples that one of the two predicts "
-        f"better has p < {ALPHA} after Holm's adjustment for all tests of this comparison. The "
-        f"best method was picked on the same samples, so the p-values are descriptive.",
+        f"Jaccard index with those of {best}, both with {sizes[-1]:,} features.{stability}",
+        f"* differs from {best}: {test} has p < {ALPHA} after Holm's adjustment for all tests of "
+        f"this comparison. The best method was picked on the same samples, so the p-values are "
+        f"descriptive.",
     ]
 
 

@@ -33,6 +33,30 @@ def compare(
             "accuracy; micro_f1,macro_f1 for several labels per sample; r2 for real targets)"
         ),
     ] = None,
+    cv: Annotated[
+        int | None,
+        typer.Option(
+            help="score by this many folds, with the features selected again in each (default: 5 "
+            "folds, or a held-out fifth where folds are too much work; for corpora without test "
+            "samples)",
+            min=2,
+        ),
+    ] = None,
+    test_size: Annotated[
+        float | None,
+        typer.Option(
+            help="score on this share of the samples, with the features selected again without "
+            "them (for corpora without test samples)"
+        ),
+    ] = None,
+    subsamples: Annotated[
+        int | None,
+        typer.Option(
+            help="choose again from this many random halves of the training samples, to measure "
+            "the stability of the choice (default: the folds, if there are any)",
+            min=2,
+        ),
+    ] = None,
     timeout: Annotated[
         float,
         typer.Option(help="seconds that one method may take, to choose and to be scored", min=0.1),
@@ -49,9 +73,9 @@ def compare(
     engine: Engine,
     as_json: Json = False,
 ) -> None:
-    """Compare methods on one corpus: scores, time, memory, passes, redundancy, paired tests."""
+    """Compare methods on one corpus: scores, time, memory, passes, redundancy, stability, tests."""
     require_flows("bigfs compare")
-    choices = parse_choices(methods, sizes, metric)
+    choices = parse_choices(methods, sizes, metric, cv, test_size)
     require_readable(source, out, staging)
 
     def meanwhile() -> None:
@@ -72,13 +96,20 @@ def compare(
             engine,
             fresh=fresh,
             timeout=timeout,
+            folds=choices.get("folds"),
+            test_size=choices.get("test_size"),
+            subsamples=subsamples,
         )
     print_comparison(str(folder), as_json)
 
 
-def parse_choices(methods: str, sizes: str, metric: str | None) -> dict[str, Any]:
-    """Return the words of the options, checked as those of the scoring."""
-    return Scoring(against=methods, sizes=sizes, metric=metric).choices()
+def parse_choices(
+    methods: str, sizes: str, metric: str | None, cv: int | None, test_size: float | None
+) -> dict[str, Any]:
+    """Return the choices of the options, checked as those of the scoring."""
+    return Scoring(
+        against=methods, sizes=sizes, metric=metric, cv=cv, test_size=test_size
+    ).choices()
 
 
 def require_readable(source: str, out: str, staging: Staging) -> None:

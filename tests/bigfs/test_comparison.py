@@ -1,13 +1,13 @@
-"""The paired test against a count of cases, and Holm's adjustment against its procedure."""
+"""The paired tests, Holm's adjustment and the stability against counts and printed formulas."""
 
 import itertools
 from math import comb
 
 import numpy as np
 import pytest
-from scipy.stats import false_discovery_control
+from scipy.stats import false_discovery_control, ttest_1samp
 
-from bigfs.comparison import holm, jaccard, paired_test
+from bigfs.comparison import choice_stability, corrected_t_test, holm, jaccard, paired_test
 
 
 def mcnemar_by_counting(b, c):
@@ -64,3 +64,34 @@ def test_jaccard():
     assert jaccard(np.array([3, 1, 2]), np.array([2, 3, 9, 8])) == 2 / 5
     assert jaccard(np.array([1, 2]), np.array([2, 1])) == 1
     assert jaccard(np.array([]), np.array([])) == 1
+
+
+def test_corrected_t_test_is_the_t_test_where_nothing_is_corrected(rng):
+    d = rng.normal(0.01, 0.02, 10)
+    assert corrected_t_test(d, 0) == pytest.approx(ttest_1samp(d, 0).pvalue, rel=1e-12)
+    assert corrected_t_test(-d, 0.1) == corrected_t_test(d, 0.1)
+
+
+def test_corrected_t_test_widens_the_variance_by_the_share_of_the_test():
+    """With five folds, 1/5 + 1/4 stands where the t-test has 1/5: worked by hand."""
+    d = [0.02, 0.05, 0.01, 0.04, 0.03]
+    statistic = 0.03 / np.sqrt((1 / 5 + 1 / 4) * 0.00025)
+    assert statistic == pytest.approx(2.8284, abs=1e-4)
+    # of Student's distribution with 4 degrees of freedom, P(|t| > 2 sqrt 2) in closed form
+    x = statistic / np.sqrt(4 + statistic**2)
+    expected = 1 - 1.5 * x * (1 - x**2 / 3)
+    assert corrected_t_test(d, 1 / 4) == pytest.approx(expected, rel=1e-10)
+    assert corrected_t_test([0, 0, 0], 0.25) == 1
+    assert corrected_t_test([0.1, 0.1, 0.1], 0.25) == 0
+
+
+def test_stability_is_the_mean_of_kunchevas_index(rng):
+    """(|A ∩ B| d − m²) / (m (d − m)) over the pairs of choices of m out of d features."""
+    d, m = 30, 8
+    choices = [rng.choice(d, m, replace=False) for _ in range(5)]
+    common = [len(set(a) & set(b)) for a, b in itertools.combinations(choices, 2)]
+    found = choice_stability(choices, d)
+    assert found.phi == pytest.approx(np.mean([(r * d - m**2) / (m * (d - m)) for r in common]))
+    assert found.overlap == pytest.approx(np.mean([r / (2 * m - r) for r in common]))
+    assert choice_stability([choices[0]] * 3, d) == (1, 1)
+    assert choice_stability([np.arange(4), np.arange(4, 8)], 8) == (-1, 0)

@@ -6,10 +6,12 @@ import json
 import numpy as np
 import pytest
 from scipy.stats import binomtest
+from scipy.stats import t as student_t
 from sklearn.svm import LinearSVC
 
 import storage
-from bigfs import ANOVA, L1SVM, SparGE, models
+from bigfs import ANOVA, L1SVM, SparGE, models, stability
+from bigfs.comparison import choice_stability
 from bigfs.result import ALL
 from bigfs.selectors.registry import METHODS
 from flows import bench, selection, stages, standings
@@ -113,6 +115,64 @@ def test_without_a_test_half_each_fold_chooses_again_and_graphs_are_shared(tmp_p
     assert [outcome.losses.shape for outcome in outcomes] == [(1, 60)] * 2
     for outcome in outcomes:
         assert outcome.points[0]["accuracy"] == pytest.approx(1 - outcome.losses[0].mean())
+        # folds of twelve samples each
+        np.testing.assert_allclose(
+            outcome.split_scores[:, 0].mean(), outcome.points[0]["accuracy"], rtol=1e-12
+        )
+    table = standings.make_standings(own, outcomes, {})
+    assert table["test"] == "corrected t"
+    by_name = {outcome.method: outcome for outcome in outcomes}
+    first, second = (by_name[row["method"]] for row in table["rows"])
+    differences = (second.split_scores - first.split_scores)[:, 0]
+    statistic = differences.mean() / np.sqrt((1 / 5 + 1 / 4) * differences.var(ddof=1))
+    point = table["rows"][1]["points"][0]
+    assert point["p_value"] == pytest.approx(2 * student_t.sf(abs(statistic), 4))
+    for row in table["rows"]:
+        sets = [choice[4] for choice in by_name[row["method"]].again]
+        assert len(sets) == 5
+        assert row["points"][0]["repeat_overlap"] == choice_stability(sets, 40).overlap
+    assert "over the choices from the 5 folds" in " ".join(standings.explanation(table))
+
+
+@pytest.mark.parametrize(
+    ("given", "how", "tested"),
+    [({"folds": 3}, "nested folds", [20, 20, 20]), ({"test_size": 0.25}, "held-out share", [15])],
+)
+def test_folds_and_shares_are_those_asked_for(tmp_path, monkeypatch, given, how, tested):
+    monkeypatch.chdir(tmp_path)
+    store = stages.stage(str(write_svmlight(tmp_path / "c.svm", 60)))["store"]
+    own = Bench(store, tmp_path / "out", ["anova"], [4], **given)
+    assert own.measured["how"] == how
+    assert [split.X_test.shape[0] for split in own.splits] == tested
+    outcome = own.run("anova")
+    assert outcome.split_scores.shape == (len(tested), 1)
+    assert len(outcome.again) == len(tested)
+    assert Bench(store, tmp_path / "out", ["anova"], [4]).find("anova") is None
+
+
+def test_subsamples_measure_the_stability_where_there_are_no_folds(store, own, tmp_path):
+    assert standings.cost_rows(standings.make_standings(own, [own.run("anova")], {}))[1][7] == "–"
+    asked = Bench(store, tmp_path / "out", ["anova"], SIZES, subsamples=3)
+    assert asked.find("anova") is None
+    outcome = asked.run("anova")
+    table = standings.make_standings(asked, [outcome], {})
+    for point in table["rows"][0]["points"]:
+        m = point["n_features"]
+        found = stability(
+            ANOVA(n_features_to_select=m), asked.train.X, asked.train.y, n_subsamples=3
+        )
+        assert point["stability"] == pytest.approx(found.index)
+    kept = asked.find("anova")
+    assert [sorted(part) for part in kept.again] == [sorted(SIZES)] * 3
+    for part, other in zip(kept.again, outcome.again, strict=True):
+        np.testing.assert_array_equal(part[3], other[3])
+    assert "3 random halves" in " ".join(standings.explanation(table))
+
+
+@pytest.mark.parametrize("given", [{"folds": 3}, {"test_size": 0.2}])
+def test_a_corpus_with_test_samples_is_not_split_again(store, tmp_path, given):
+    with pytest.raises(ValueError, match="has test samples"):
+        Bench(store, tmp_path / "out", ["anova"], SIZES, **given)
 
 
 def test_a_killed_method_goes_on(own, monkeypatch):

@@ -114,6 +114,7 @@ def test_bad_choices_leave_nothing(prefect, corpus, tmp_path):
         ({"methods": ["anowa"]}, "anowa"),
         ({"metrics": ["speed"]}, "unknown metric 'speed'; the metrics are accuracy"),
         ({"out": "corpus.jsonl"}, "corpus.jsonl is in the way"),
+        ({"folds": 3, "test_size": 0.2}, "folds and test_size exclude one another"),
     ):
         state = run(corpus, **({"methods": ["anova"]} | given))
         assert state.is_failed()
@@ -142,6 +143,10 @@ def test_a_folder_of_others_is_in_the_way(tmp_path):
         (("--methods", "anova", "--sizes", "5,x"), "sizes must be whole numbers"),
         (("--methods", "anova", "--sizes", "5", "--metric", "speed"), "unknown metric 'speed'"),
         (("--methods", "anova,fisher", "--sizes", "5"), "anova and fisher rank features alike"),
+        (
+            ("--methods", "anova", "--sizes", "5", "--cv", "3", "--test-size", "0.2"),
+            "--cv and --test-size exclude one another",
+        ),
     ],
 )
 def test_command_refuses_bad_words_before_a_server_starts(bigfs, monkeypatch, words, said):

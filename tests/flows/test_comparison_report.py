@@ -24,6 +24,7 @@ def comparison(n_methods, failed=("bad",)):
             "passes": 3,
             "points": [
                 {"n_features": m, "accuracy": 0.9 - 0.01 * i, "redundancy": 0.1, "overlap": 0.5}
+                | {"stability": 0.7, "repeat_overlap": 0.6}
                 | ({"wins": 1, "defeats": 9, "p_value": 0.02, "p_holm": 0.04} if i else {})
                 for m in SIZES
             ],
@@ -41,6 +42,8 @@ def comparison(n_methods, failed=("bad",)):
             "split": {"train": 1000, "test": 200},
         },
         "metrics": ["accuracy"],
+        "test": "sign",
+        "repeats": "4 random halves of the training samples",
         "sizes": SIZES,
         "best": "method-0" if n_methods else None,
         "rows": rows,
