@@ -1,12 +1,34 @@
-"""The linear selectors on stores: killed and continued, and on two workers, the answer is the same
-to the bit.
+"""The selectors that iterate, on stores: killed and continued, on two workers, and with a worker
+killed in the middle, the answer is the same to the bit.
 """
+
+import os
+import signal
+from functools import cache
 
 import numpy as np
 import pytest
 
 import storage
-from bigfs import DLSR, L1SVM, L2SVM, MCFS, MRSF, RFS, SPFS, SVMRFE, MultiTaskLasso, engine
+from bigfs import (
+    DLSR,
+    GLSPFS,
+    GSC,
+    JELSR,
+    JFS,
+    L1SVM,
+    L2SVM,
+    LLFS,
+    MCFS,
+    MRSF,
+    NDFS,
+    RFS,
+    SPFS,
+    SVMRFE,
+    UDFS,
+    MultiTaskLasso,
+    engine,
+)
 from bigfs.result import observed
 from storage.runs import Checkpoint
 from tests.helpers.fitting import fit_few_steps
@@ -24,6 +46,16 @@ METHODS = {
     "SPFS": lambda: SPFS(n_features_to_select=20),
     "RFS": lambda: RFS(solver="cg", max_iter=4),
 }
+# on few features: the wide store would take them long, and JFS reconstructs every one
+ON_FEW = {
+    "UDFS": lambda: UDFS(n_features_to_select=6, n_components=2, max_iter=4, tol=1e-9),
+    "NDFS": lambda: NDFS(n_features_to_select=6, n_components=3, max_iter=4, tol=1e-9),
+    "JELSR": lambda: JELSR(n_features_to_select=6, n_components=2, max_iter=4, tol=1e-9),
+    "GLSPFS": lambda: GLSPFS(n_features_to_select=6, max_iter=4, tol=1e-9),
+    "JFS": lambda: JFS(n_features_to_select=6, max_iter=4, tol=1e-9),
+    "GSC": lambda: GSC(n_atoms=8, batch_rows=30, epochs=1, n_neighbors=3, max_iter=4, tol=1e-9),
+    "LLFS": lambda: LLFS(n_features_to_select=6, lam=0.1, max_iter=4, tol=0.0),
+}
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +65,35 @@ def store(tmp_path_factory):
     return storage.stage("synthetic:newswire?rows=300", home / "text.zarr", tile_rows=70)
 
 
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """90 samples of three classes and 24 features, in four tiles of rows."""
+    rng = np.random.default_rng(5)
+    home, codes = tmp_path_factory.mktemp("few"), np.repeat([0, 1, 2], 30)
+    X = rng.random((90, 24)) + np.eye(3)[codes] @ rng.random((3, 24))
+    lines = (
+        f"{code} " + " ".join(f"{j}:{value:.6f}" for j, value in enumerate(row, 1))
+        for code, row in zip(codes, X, strict=True)
+    )
+    (home / "few.svm").write_text("\n".join(lines) + "\n")
+    return storage.stage(home / "few.svm", home / "few.zarr", tile_rows=25)
+
+
 def fit(method, uri):
     corpus = storage.open(uri)
     assert len(corpus.X.row_tiles) > 1
-    return fit_few_steps(METHODS[method](), corpus.X, corpus.y)
+    selector = (METHODS | ON_FEW)[method]()
+    return fit_few_steps(selector, corpus.X, corpus.y if selector._supervised else None)
 
 
 @pytest.fixture(scope="module")
 def straight(store):
     return {method: fit(method, store) for method in METHODS}
+
+
+@pytest.fixture(scope="module")
+def straight_on_few(few):
+    return cache(lambda method: fit(method, few))
 
 
 class Killed(BaseException):
@@ -70,6 +122,52 @@ def test_a_killed_run_goes_on_to_the_same_answer(store, straight, tmp_path, meth
     tolerance = 1e-9 if method == "RFS" else 0  # its working set is gathered again
     np.testing.assert_allclose(model.scores_, straight[method].scores_, rtol=tolerance, atol=0)
     assert len(model.result_.history) == len(straight[method].result_.history)
+
+
+@pytest.mark.parametrize(
+    ("method", "loop"), [(m, m) for m in ON_FEW] + [("GSC", "dictionary learning")]
+)
+def test_a_killed_run_on_few_features_goes_on(few, straight_on_few, tmp_path, method, loop):
+    if method == "GSC":
+        pytest.importorskip("spams", reason="the extra bigfs[jgsc] is not installed")
+    steps = []
+
+    def strike(name, record):
+        steps.append(name)
+        if steps.count(loop) == 2:
+            raise Killed
+
+    with pytest.raises(Killed), observed(callback=strike, checkpoint=Checkpoint(tmp_path, "k")):
+        fit(method, few)
+    again = Checkpoint(tmp_path, "k")
+    with observed(checkpoint=again):
+        model = fit(method, few)
+    assert again.resumed[loop] == 1
+    np.testing.assert_array_equal(model.scores_, straight_on_few(method).scores_)
+    assert model.result_.history == straight_on_few(method).result_.history
+
+
+@pytest.mark.nightly
+@pytest.mark.process
+@pytest.mark.parametrize("method", ON_FEW)
+def test_a_worker_killed_in_the_middle_changes_nothing(few, straight_on_few, method):
+    """Killed when the first step of the method's own loop is done."""
+    if method == "GSC":
+        pytest.importorskip("spams", reason="the extra bigfs[jgsc] is not installed")
+    killed = []
+    with engine.cluster(workers=2, memory_limit="1GB") as client:
+        first = min(client.run(os.getpid).values())
+
+        def strike(name, record):
+            if not killed:
+                os.kill(first, signal.SIGKILL)
+                killed.append(name)
+
+        with observed(callback=strike):
+            model = fit(method, few)
+    assert killed
+    np.testing.assert_array_equal(model.scores_, straight_on_few(method).scores_)
+    assert model.result_.history == straight_on_few(method).result_.history
 
 
 def test_elimination_streams_a_store_that_does_not_fit(store, straight, monkeypatch):
