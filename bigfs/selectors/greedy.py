@@ -34,6 +34,8 @@ LARGE_SHARE = 0.125  # of the non-zeros: columns that hold more are not gathered
 class Pairs(Protocol):
     """Computes the terms t_ji. It travels to the workers."""
 
+    line_bytes: int  # of a line, per sample
+
     def prepare(self, block: Any) -> sp.csc_array:
         """Return the columns of a block as `lines` and `terms` take them."""
 
@@ -159,13 +161,16 @@ class GreedySelector(Selector):
         everyone = index is None
         index = np.arange(len(totals)) if index is None else index
         waiting = index[~np.isin(index, selected)]
-        for first in range(int(counted[waiting].min()), len(selected), columns.max_lines):
-            stop = min(first + columns.max_lines, len(selected))
+        first = int(counted[waiting].min())
+        while first < len(selected):
+            # parts begin at multiples, so that the first one is made of the lines that are kept
+            stop = min(first - first % columns.max_lines + columns.max_lines, len(selected))
             lines = columns.lines(selected, first, stop)
             skipped = np.clip(counted[index] - first, 0, len(lines))
             terms = columns.terms(None if everyone else index, lines, skipped)
             _add(index, terms, skipped, self._least, totals)
             counted[index] = np.maximum(counted[index], stop)
+            first = stop
 
 
 class _Columns:
@@ -177,7 +182,7 @@ class _Columns:
         self.position = np.full(X.shape[1], -1, dtype=np.int64)  # −1: not gathered
         self.Z: Any = None
         self.count = 0
-        self.max_lines = max(1, MAX_LINE_BYTES // (8 * X.shape[0]))
+        self.max_lines = max(1, MAX_LINE_BYTES // (pairs.line_bytes * X.shape[0]))
         self._kept: AnyArray = np.empty((0, X.shape[0]))  # lines of the features chosen first
         self._n_kept = 0
 

@@ -10,7 +10,7 @@ Only the non-zero entries of x_j are visited. Those of x_i are written out, one 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,6 +28,7 @@ class Correlations:
     """Terms |ρ_ji|, over the samples that `codes` does not exclude by −1."""
 
     codes: IntArray  # (n,)
+    line_bytes: ClassVar[int] = 8
 
     def prepare(self, block: Any) -> sp.csc_array:
         """Return the columns of a block without excluded samples."""
@@ -60,6 +61,7 @@ class Information:
     n_classes: int
     n_bins: int  # of the non-zero values
     conditional: bool
+    line_bytes: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
         table = (self.n_bins + 1) * self._shape[0] * self._shape[1] * 8
@@ -80,12 +82,13 @@ class Information:
 
     def lines(self, Z: sp.csc_array) -> IntArray:
         """Return the number of (u, v) of each sample, and −1 for an excluded one."""
-        lines = np.full((Z.shape[1], Z.shape[0]), self.n_bins, dtype=np.int64)
+        lines = np.full((Z.shape[1], Z.shape[0]), self.n_bins, dtype=np.int32)
         columns = np.repeat(np.arange(Z.shape[1]), np.diff(Z.indptr))
         lines[columns, Z.indices] = Z.data
         if self.conditional:
-            lines = lines * self.n_classes + self.codes
-        return np.where(self.codes >= 0, lines, -1)
+            lines = lines * np.int32(self.n_classes) + self.codes.astype(np.int32)
+        lines[:, self.codes < 0] = -1
+        return lines
 
     def terms(self, Z: sp.csc_array, lines: IntArray, skipped: IntArray) -> FloatArray:
         """Return the information of columns and lines."""
@@ -94,7 +97,10 @@ class Information:
     def relevance(self, Z: sp.csc_array) -> FloatArray:
         """Return I(x_j; y) and the entropy H(x_j) of prepared columns (width × 2)."""
         width = Z.shape[1]
-        no_skip, y = np.zeros(width, dtype=np.int64), np.ascontiguousarray(self.codes[None])
+        no_skip, y = (
+            np.zeros(width, dtype=np.int64),
+            np.ascontiguousarray(self.codes[None], dtype=np.int32),
+        )
         information = self._fill(Z, y, no_skip, (1, self.n_classes))[:, 0]
         counts = np.zeros((width, self.n_bins + 1))
         columns = np.repeat(np.arange(width), np.diff(Z.indptr))
@@ -174,7 +180,7 @@ def _fill_information(
 ) -> None:
     """Fill in I(x_j; v | u), where a line holds u · n_v + v of each sample."""
     margins = np.zeros((len(lines), n_u * n_v))
-    for i in range(len(lines)):
+    for i in range(skipped.min() if len(skipped) else len(lines), len(lines)):
         for k in range(lines.shape[1]):
             if lines[i, k] >= 0:
                 margins[i, lines[i, k]] += 1

@@ -186,6 +186,22 @@ class TestGreedy:
                 np.testing.assert_allclose(selector.criterion_, expected[0], rtol=1e-9, atol=1e-12)
             assert (selector.result_.stats["gathered"] == 0) is (share == 0)
 
+    def test_lines_that_fit_are_made_once(self, sample, selector, monkeypatch):
+        X, y = sample
+        read, limit = [], 3
+        monkeypatch.setattr(greedy, "BATCH", 2)
+        monkeypatch.setattr(greedy, "MAX_LINE_BYTES", limit * 8 * len(X))
+        read_lines = greedy._Columns._read_lines
+
+        def noted(columns, chosen):
+            read.extend(chosen.tolist())
+            return read_lines(columns, chosen)
+
+        monkeypatch.setattr(greedy._Columns, "_read_lines", noted)
+        chosen = clone(selector).set_params(n_features_to_select=M).fit(X, y).selected_.tolist()
+        assert 2 * limit < M
+        assert [read.count(j) for j in chosen[:limit]] == [1] * limit
+
     def test_choices_are_a_prefix_and_the_scores_rank_them(self, sample, selector):
         X, y = sample
         few, many = (clone(selector).set_params(n_features_to_select=m).fit(X, y) for m in (4, 10))
