@@ -135,6 +135,11 @@ def selector_for(corpus: Any, method: str, features: Features, parameters: dict[
     ):
         # the pixels of a store are in column-major order
         selector.set_params(sample_shape=tuple(corpus.spec["sample_shape"]), order="F")
+    if "class_weight" in parameters:
+        weights = parameters["class_weight"]
+        is_list = isinstance(weights, list)
+        numbered = [_by_number(corpus, one) for one in (weights if is_list else [weights])]
+        selector.set_params(class_weight=numbered if is_list else numbered[0])
     selector._validate_params()
     return selector
 
@@ -159,6 +164,22 @@ def constraints_for(method: str, parameters: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a run that hold for another method as well, if it has them."""
     valid = get_method(method).make().get_params()
     return {name: parameters[name] for name in CONSTRAINTS if name in parameters and name in valid}
+
+
+def _by_number(corpus: Any, weights: Any) -> Any:
+    """Return class weights by the numbers of the classes, given by their names.
+
+    JSON has no other keys than texts, and the target of a store holds the numbers.
+    """
+    if not isinstance(weights, dict):
+        return weights
+    numbers = {name: number for number, name in enumerate(corpus.class_names)}
+    if unknown := [name for name in weights if isinstance(name, str) and name not in numbers]:
+        raise ValueError(
+            f"class_weight names {unknown[0]!r}, which is no class of {corpus.uri}: its classes "
+            f"are {', '.join(numbers)}"
+        )
+    return {numbers.get(name, name): weight for name, weight in weights.items()}
 
 
 def accepts_target(corpus: Any, method: str) -> bool:

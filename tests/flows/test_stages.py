@@ -115,3 +115,25 @@ def test_methods_of_one_graph_share_the_stored_one(tmp_path, monkeypatch):
     expected = SPEC(n_features_to_select=5).fit(corpus.X).selected_
     assert run.selected.tolist() == expected.tolist()
     stages.finish(run)
+
+
+def test_class_weights_go_by_the_names_of_the_classes(tmp_path):
+    """JSON has no other keys than texts. The second class is the number 1 in the store."""
+    rows = [
+        {"text": f"word{i % 5} {'goal' if i % 2 else 'bank'}", "label": "sport" if i % 2 else "law"}
+        for i in range(12)
+    ]
+    (tmp_path / "c.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    corpus = storage.open(storage.stage(tmp_path / "c.jsonl", tmp_path / "c.zarr"))
+    for method, weights, expected in (
+        ("sparge-lda", {"sport": 3.0}, {1: 3.0}),
+        ("sparge-lda", {1: 3.0}, {1: 3.0}),
+        ("sparge-lda", None, None),
+        ("sparge-lda-cv", [{"law": 2.0}, "balanced"], [{0: 2.0}, "balanced"]),
+    ):
+        selector = selection.selector_for(corpus, method, 2, {"class_weight": weights})
+        assert selector.class_weight == expected
+    with pytest.raises(ValueError, match=r"'sports', which is no class of .*: its classes are law"):
+        selection.selector_for(corpus, "sparge-lda", 2, {"class_weight": {"sports": 3.0}})
+    weighed = selection.selector_for(corpus, "sparge-lda", 2, {"class_weight": {"sport": 3.0}})
+    assert weighed.fit(corpus.X, corpus.y).result_.converged
