@@ -1,0 +1,183 @@
+"""The methods side by side on real data: `bigfs compare` on each set, and tables and pictures for
+the documentation.
+
+python benchmarks/peers.py run FOLDER           # the folder of the data; resumes when cut off
+python benchmarks/peers.py pages                # tables and pictures from benchmarks/peers/*.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from bigfs.result import ALL
+from bigfs.selectors.registry import METHODS
+from flows.comparison_report import picture
+from flows.standings import cost_rows, failure_lines, read_comparison, score_rows
+
+app = typer.Typer(add_completion=False)
+ROOT = Path(__file__).parents[1]
+KEPT = ROOT / "benchmarks" / "peers"
+PICTURES = ROOT / "docs" / "pictures"
+# a real target, a dictionary of its own, images, and what ranks as another method does
+LEFT_OUT = ("f-regression", "jgsc", "rjgsc", "smr", "fisher")
+DRAWN = 12  # methods in a picture
+SMALL = (20, 50, 100, 200)
+
+
+class DataSet(NamedTuple):
+    """A file of the folder, and how methods are compared on it."""
+
+    file: str
+    about: str
+    sizes: tuple[int, ...] = SMALL
+    options: tuple[str, ...] = ("--test-size", "0.3", "--workers", "0")
+    limit: float = 120.0  # seconds that one method may take
+
+
+DATA = {
+    "PCMAC": DataSet("PCMAC.mat", "word counts, two newsgroups"),
+    "COIL20": DataSet("COIL20.mat", "images of twenty objects"),
+    "ORL": DataSet("ORL.mat", "faces of forty people"),
+    "TOX-171": DataSet("TOX-171.mat", "gene expression, four classes"),
+    "BASEHOCK": DataSet("BASEHOCK.mat", "word counts, two newsgroups"),
+    "Isolet": DataSet("Isolet.mat", "spoken letters"),
+    "20news": DataSet(
+        "20news-bydate.tar.xz",
+        "20 Newsgroups by date, tf-idf",
+        (50, 100, 200, 500, 1000, 2000),
+        ("--workers", "2", "--memory-limit", "1GB"),
+        300.0,
+    ),
+}
+
+
+@app.command()
+def run(
+    folder: Annotated[Path, typer.Argument(help="where the files of the data are")],
+    work: Annotated[Path, typer.Option(help="where stores and comparisons are kept")] = Path(
+        "/tmp/bigfs-peers"
+    ),
+    kept: Annotated[Path, typer.Option(help="where the figures are kept")] = KEPT,
+    sets: Annotated[str, typer.Option(help="data sets, separated by commas")] = ",".join(DATA),
+    methods: Annotated[str, typer.Option(help="separated by commas (default: all)")] = "",
+    limit: Annotated[
+        float | None, typer.Option(help="seconds that one method may take (default: by the set)")
+    ] = None,
+) -> None:
+    """Compare the methods on each set that has no figures yet."""
+    kept.mkdir(parents=True, exist_ok=True)
+    names = methods or ",".join(name for name in METHODS if name not in LEFT_OUT)
+    for name in sets.split(","):
+        data, file = DATA[name], kept / f"{name}.json"
+        if file.exists():
+            continue
+        words = ["--methods", names, "--sizes", ",".join(map(str, data.sizes))]
+        seconds = limit or data.limit
+        words += ["--timeout", str(seconds), "--store", str(work / f"{name}.zarr")]
+        command = [sys.executable, "-m", "flows", "compare", str(folder / data.file)]
+        load = os.getloadavg()[0]
+        subprocess.run([*command, str(work / name), *words, *data.options], check=True)
+        about = read_comparison(work / name)
+        measured = {"date": date.today().isoformat(), "load": round(load, 1), "limit": seconds}
+        file.write_text(
+            json.dumps(trimmed(about) | {"run": measured}, separators=(",", ":")) + "\n"
+        )
+        print(name, "done", flush=True)
+
+
+def trimmed(about: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a comparison that the tables and pictures show, rounded."""
+    corpus = {key: about["corpus"][key] for key in ("name", "n", "d", "nnz", "split")}
+    shown = ("metrics", "sizes", "best", "test", "repeats", ALL, "evaluation", "seconds")
+    return rounded({"corpus": corpus, "rows": about["rows"], **{k: about[k] for k in shown}})
+
+
+def rounded(value: Any) -> Any:
+    """The same JSON with four significant digits."""
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, dict):
+        return {key: rounded(part) for key, part in value.items()}
+    return [rounded(part) for part in value] if isinstance(value, list) else value
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+
+@app.command()
+def pages(
+    kept: Annotated[Path, typer.Option(help="where the figures are kept")] = KEPT,
+    pictures: Annotated[Path, typer.Option(help="where the pictures go")] = PICTURES,
+) -> None:
+    """Write tables.md beside the figures, and a picture for each set."""
+    found = {
+        name: json.loads((kept / f"{name}.json").read_text())
+        for name in DATA
+        if (kept / f"{name}.json").exists()
+    }
+    lines = ["## Mean accuracy over the sizes", "", *markdown_table(overview(found)), ""]
+    for name, about in found.items():
+        lines += section(name, about)
+        best = [row for row in about["rows"] if not row["error"]][:DRAWN]
+        (pictures / f"peers-{name}.svg").write_text(picture(about | {"rows": best}))
+    (kept / "tables.md").write_text("\n".join(lines))
+
+
+def overview(found: dict[str, dict[str, Any]]) -> list[list[str]]:
+    """A row per method: its mean accuracy on each set, and the mean of its ranks there."""
+    table = [["method", *found, "mean rank"]]
+    ranks: dict[str, list[int]] = {}
+    cells: dict[str, list[str]] = {}
+    for place, about in enumerate(found.values()):
+        last = 1 + sum(not row["error"] for row in about["rows"])
+        for row in about["rows"]:
+            means = cells.setdefault(row["method"], ["–"] * len(found))
+            ranks.setdefault(row["method"], []).append(row["rank"] or last)
+            if not row["error"]:
+                means[place] = f"{row['mean']:.3f}"
+    mean_ranks = {method: sum(own) / len(own) for method, own in ranks.items()}
+    for method in sorted(mean_ranks, key=mean_ranks.__getitem__):
+        table.append([f"`{method}`", *cells[method], f"{mean_ranks[method]:.1f}"])
+    return table
+
+
+def section(name: str, about: dict[str, Any]) -> list[str]:
+    """The picture of one set, its scores beside the costs, and what did not finish."""
+    corpus, ran = about["corpus"], about["run"]
+    scores, costs = score_rows(about), cost_rows(about)
+    by_method = {row[0]: row[1:] for row in costs[1:]}
+    table = [[*scores[0], *costs[0][1:]]]
+    for row in scores[1:]:
+        table.append([f"`{row[0]}`", *row[1:], *by_method.get(row[0], [""] * len(costs[0][1:]))])
+    return [
+        f"## {name}",
+        "",
+        f"{DATA[name].about}: {corpus['n']:,} × {corpus['d']:,}, {corpus['nnz']:,} non-zeros. "
+        f"{about['evaluation']} At most {ran['limit']:g} s per method, {ran['date']}, load "
+        f"{ran['load']:g} when it began.",
+        "",
+        f"![The {DRAWN} best methods on {name}](../pictures/peers-{name}.svg)",
+        "",
+        *markdown_table(table),
+        "",
+        *(f"* {line}" for line in failure_lines(about)),
+        "",
+    ]
+
+
+def markdown_table(table: list[list[str]]) -> list[str]:
+    """The lines of a table in Markdown."""
+    rows = [f"| {' | '.join(cell.replace('*', chr(92) + '*') for cell in row)} |" for row in table]
+    return [rows[0], f"| --- |{' --: |' * (len(table[0]) - 1)}", *rows[1:]]
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,145 @@
+"""The published implementations beside those of bigfs: what they choose, time and memory, or how
+they fail.
+
+python -m venv PEERS && PEERS/bin/pip install -r benchmarks/published_requirements.txt
+python benchmarks/peers_published.py run PEERS/bin/python FOLDER   # resumes when cut off
+python benchmarks/peers_published.py table
+
+They are scikit-feature (as skfeature-chappers), mrmr-selection for `mrmr-f` and scikit-rebate for
+`relieff`, each with its defaults, on dense arrays and in one process. The three methods on mutual
+information take values above the mean of a feature as 1 and others as 0, because scikit-feature
+takes discrete values.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+import warnings
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import scipy.io
+import typer
+from peers import markdown_table
+
+from bigfs import engine
+from bigfs.comparison import jaccard
+from bigfs.result import NotConverged
+from bigfs.selectors.registry import METHODS
+from flows import selection
+
+app = typer.Typer(add_completion=False)
+HERE = Path(__file__).parent
+KEPT = HERE / "peers" / "published"
+SETS = ("colon", "ORL", "TOX-171", "COIL20", "PCMAC")
+SCORES = ("fisher", "anova", "chi2", "gini", "t-score", "trace-ratio", "relieff", "spec")
+NAMES = (*SCORES, "laplacian", "mrmr-f", "mrmr", "jmi", "cmim", "mcfs", "ndfs", "udfs", "rfs")
+DISCRETE = ("mrmr", "jmi", "cmim")
+FEATURES = 50
+KEEP = typer.Option(help="where a file per set and method is kept")
+
+
+def matrix(folder: Path, name: str, method: str) -> tuple[np.ndarray, np.ndarray]:
+    """The values and the class codes of a set."""
+    content = scipy.io.loadmat(folder / f"{name}.mat")
+    X = np.ascontiguousarray(content["X"], dtype=np.float64)
+    y = np.unique(content["Y"].ravel(), return_inverse=True)[1]
+    if method in DISCRETE:
+        X = np.greater(X, X.mean(axis=0)).astype(np.float64)
+    return X, y
+
+
+def published(python: Path, method: str, file: Path, m: int, limit: float) -> dict[str, Any]:
+    """The figures of the published implementation, or its error in one line."""
+    command = [str(python), str(HERE / "published_one.py"), method, str(file), str(m)]
+    environment = os.environ | {"PYTHONPATH": ""}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=limit, env=environment, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"longer than {limit:g} s"}
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or [f"ended with {done.returncode}"]
+        return {"error": last[0]}
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def ours(method: str, X: np.ndarray, y: np.ndarray, m: int) -> dict[str, Any]:
+    """The figures of bigfs, in this process."""
+    selector = selection.make_selector(method, m, {})
+    target = y if METHODS[method].targets else None
+    engine.reset_peak_memory()
+    began, used = time.perf_counter(), time.process_time()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotConverged)
+            selector.fit(X, target)
+    except (ValueError, MemoryError) as error:
+        return {"error": " ".join(str(error).split())}
+    return {
+        "seconds": time.perf_counter() - began,
+        "processor_seconds": time.process_time() - used,
+        "bytes": engine.peak_memory()["driver"],
+        "chosen": selection.ranking(selector, method, m).tolist(),
+    }
+
+
+@app.command()
+def run(
+    python: Annotated[Path, typer.Argument(help="the interpreter of their environment")],
+    folder: Annotated[Path, typer.Argument(help="where PCMAC.mat and the others are")],
+    kept: Annotated[Path, KEEP] = KEPT,
+    sets: Annotated[str, typer.Option(help="separated by commas")] = ",".join(SETS),
+    methods: Annotated[str, typer.Option(help="separated by commas")] = ",".join(NAMES),
+    limit: Annotated[float, typer.Option(help="seconds that an implementation may take")] = 300,
+) -> None:
+    """Measure what has no figures yet."""
+    kept.mkdir(parents=True, exist_ok=True)
+    for name in sets.split(","):
+        for method in methods.split(","):
+            file = kept / f"{name}-{method}.json"
+            if file.exists():
+                continue
+            X, y = matrix(folder, name, method)
+            with tempfile.TemporaryDirectory() as scratch:
+                arrays = Path(scratch) / "arrays.npz"
+                np.savez(arrays, X=X, y=y)
+                theirs = published(python.absolute(), method, arrays, FEATURES, limit)
+            figures = {"set": name, "method": method, "date": date.today().isoformat()}
+            figures |= {"published": theirs, "bigfs": ours(method, X, y, FEATURES)}
+            file.write_text(json.dumps(figures) + "\n")
+            print(
+                name, method, theirs.get("error", f"{theirs.get('seconds', 0):.1f} s"), flush=True
+            )
+
+
+@app.command()
+def table(kept: Annotated[Path, KEEP] = KEPT) -> None:
+    """Print a table per set, as in the documentation."""
+    found = [json.loads(file.read_text()) for file in sorted(kept.glob("*.json"))]
+    for name in dict.fromkeys(row["set"] for row in found):
+        head = ["method", "theirs", "ours", "their memory", "ours", f"common of {FEATURES}"]
+        rows = [head]
+        for row in sorted((r for r in found if r["set"] == name), key=lambda r: r["method"]):
+            theirs, own = row["published"], row["bigfs"]
+            common = "–"
+            if "chosen" in theirs and "chosen" in own:
+                overlap = jaccard(theirs["chosen"], own["chosen"])
+                common = str(round(2 * FEATURES * overlap / (1 + overlap)))
+            cells = [theirs.get("error") or f"{theirs['seconds']:.1f} s"]
+            cells += [own.get("error") or f"{own['seconds']:.1f} s"]
+            cells += [f"{f['bytes'] / 1e6:,.0f} MB" if "bytes" in f else "–" for f in (theirs, own)]
+            rows.append([f"`{row['method']}`", *cells, common])
+        print(f"\n### {name}\n")
+        print("\n".join(markdown_table(rows)))
+
+
+if __name__ == "__main__":
+    app()
