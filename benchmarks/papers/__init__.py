@@ -1,0 +1,13 @@
+"""The experiments of the five papers, by the protocols of the papers.
+
+python -m benchmarks.papers DATA_FOLDER
+python -m benchmarks.papers DATA_FOLDER --only srlsr --only smr --repetitions 3 --minutes 60
+python -m benchmarks.papers --pages
+
+The command runs what is not finished yet and writes the pages in docs/papers. It may be stopped at
+any time. Each finished cell is a line of a file in benchmarks/papers/results, and the next run goes
+on from there. `--pages` writes the pages from what is there and computes nothing.
+
+One file per paper holds its experiments, its claims and its page. `results.py` reads and writes
+the cells, `experiments.py` runs them, `claims.py` decides what holds, `pages.py` writes the pages.
+"""

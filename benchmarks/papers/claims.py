@@ -1,0 +1,156 @@
+"""What the papers' figures and tables claim, and the rules that decide what holds.
+
+A difference of two methods shows where its mean over the repetitions, paired, is more than two
+standard errors above zero. So a draw does not show. A claim about several differences holds if all
+of them show, holds in part if some do, and does not hold if none does. A figure or table of several
+claims likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+
+ERRORS = 2  # a difference shows beyond that many standard errors
+LEAST = 2  # repetitions for a standard error
+
+
+class Verdict(StrEnum):
+    """What our figures say about a claim."""
+
+    HOLDS = "holds"
+    PART = "holds in part"
+    FAILS = "does not hold"
+    CANNOT = "cannot be tried"
+    NOT_RUN = "not run yet"
+    NO_CLAIM = "no claim"  # a drawing, or a list of the data
+
+
+class Outcome(NamedTuple):
+    """A verdict and the numbers that it rests on."""
+
+    verdict: Verdict
+    evidence: str
+
+
+class Claim(NamedTuple):
+    """Something that a figure or table is said to show, and what checks it."""
+
+    text: str
+    check: Callable[[], Outcome]
+
+
+class Item(NamedTuple):
+    """A figure or a table of a paper."""
+
+    name: str  # "Fig. 4"
+    about: str
+    claims: tuple[Claim, ...] = ()
+    missing: str = ""  # what of it cannot be tried, and why
+    no_claim: bool = False
+    planned: bool = False  # it can be tried, and no experiment is written yet
+
+    def outcomes(self) -> list[Outcome]:
+        """Return the outcome of each claim."""
+        return [claim.check() for claim in self.claims]
+
+    def verdict(self) -> Verdict:
+        """Return the verdict on all the claims together."""
+        if self.no_claim:
+            return Verdict.NO_CLAIM
+        if self.planned:
+            return Verdict.NOT_RUN
+        if not self.claims:
+            return Verdict.CANNOT
+        return together(outcome.verdict for outcome in self.outcomes())
+
+
+def together(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the verdict on several claims. Those that were not run don't count beside others."""
+    verdicts = set(verdicts) - {Verdict.NO_CLAIM}
+    tried = verdicts - {Verdict.NOT_RUN, Verdict.CANNOT}
+    if not tried:
+        return Verdict.NOT_RUN if Verdict.NOT_RUN in verdicts else Verdict.CANNOT
+    return tried.pop() if len(tried) == 1 else Verdict.PART
+
+
+class Difference(NamedTuple):
+    """The mean of paired differences and its standard error."""
+
+    mean: float
+    error: float  # infinite for fewer than two pairs
+    pairs: int
+
+    def __str__(self) -> str:
+        if self.pairs < LEAST:
+            return f"{self.mean:+.3f} (1 repetition)"
+        return f"{self.mean:+.3f} ± {self.error:.3f}"
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return whether the difference shows."""
+        if self.pairs < LEAST:
+            return Verdict.NOT_RUN
+        return Verdict.HOLDS if self.mean > ERRORS * self.error else Verdict.FAILS
+
+
+def difference(above: Mapping[int, float], below: Mapping[int, float]) -> Difference | None:
+    """Return the difference over the repetitions that both have, or None where there are none."""
+    both = sorted(set(above) & set(below))
+    if not both:
+        return None
+    values = np.array([above[r] - below[r] for r in both])
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) >= LEAST else np.inf
+    return Difference(float(values.mean()), float(error), len(values))
+
+
+def above(
+    first: Mapping[int, float], others: Mapping[str, Mapping[int, float]], unit: str = ""
+) -> Outcome:
+    """Return whether one method is above all others, each mapped from repetition to number.
+
+    Parameters
+    ----------
+    first : mapping of int to float
+        The numbers of the method.
+    others : mapping of str to mapping
+        The numbers of the others, by what they are called in the evidence.
+    unit : str, default=""
+        What stands before the evidence: the name of the data.
+
+    Returns
+    -------
+    Outcome
+        The verdict, and each difference with its standard error.
+    """
+    found = {name: difference(first, other) for name, other in others.items()}
+    present = {name: d for name, d in found.items() if d is not None}
+    if not present:
+        return Outcome(Verdict.NOT_RUN, "")
+    text = ", ".join(f"{d} against {name}" for name, d in present.items())
+    pairs = min(d.pairs for d in present.values())
+    return Outcome(
+        together(d.verdict for d in present.values()),
+        f"{unit + ': ' if unit else ''}{text} ({pairs} repetition{'s' * (pairs != 1)})",
+    )
+
+
+def share(counts: Mapping[str, tuple[int, int]], text: str = "") -> Outcome:
+    """Return whether something is so in all cases: name → (cases where it is so, cases)."""
+    present = {name: pair for name, pair in counts.items() if pair[1]}
+    if not present:
+        return Outcome(Verdict.NOT_RUN, "")
+    so = sum(pair[0] for pair in present.values())
+    cases = sum(pair[1] for pair in present.values())
+    verdict = Verdict.HOLDS if so == cases else Verdict.PART if so else Verdict.FAILS
+    evidence = ", ".join(f"{name}: {a} of {b}" for name, (a, b) in present.items())
+    return Outcome(verdict, f"{evidence}{'. ' + text if text else ''}")
+
+
+def all_of(outcomes: Sequence[Outcome]) -> Outcome:
+    """Return the outcome of a claim that has several parts."""
+    evidence = ". ".join(outcome.evidence for outcome in outcomes if outcome.evidence)
+    return Outcome(together(outcome.verdict for outcome in outcomes), evidence)

@@ -1,0 +1,121 @@
+"""What an experiment is, the data, and the loop over the cells that are not finished."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.io
+
+from benchmarks.papers import results
+from benchmarks.papers.results import Key, Results, Values
+
+
+class Cell(NamedTuple):
+    """A cell that can be computed."""
+
+    method: str
+    parameters: str
+    compute: Callable[[], Values]
+
+
+class Experiment(NamedTuple):
+    """An experiment of a paper.
+
+    `cells` gets the folder of the data, the name of the data and the number of the repetition. It
+    lists the cells and computes nothing that only an unfinished cell needs.
+    """
+
+    name: str  # of its file of results
+    data: tuple[str, ...]
+    repetitions: int  # as many as the paper has
+    cells: Callable[[Path, str, int], Iterable[Cell]]
+    files: bool = True  # whether the names of the data are files of the folder
+
+    def results(self) -> Results:
+        """Return the finished cells, to be read only."""
+        path = results.FOLDER / f"{self.name}.tsv"
+        return _read(path, path.stat().st_mtime_ns if path.exists() else 0)
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, changed: int) -> Results:
+    return Results(path)
+
+
+class Dataset(NamedTuple):
+    """A data set in memory."""
+
+    X: np.ndarray  # n × d, float64
+    y: np.ndarray  # (n,): 0 … c − 1
+
+
+@lru_cache(maxsize=4)
+def load(folder: Path, name: str) -> Dataset:
+    """Return the data set of a MATLAB file, as it is."""
+    file = scipy.io.loadmat(folder / f"{name}.mat")
+    X = file["X"]
+    X = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+    return Dataset(X, np.unique(file["Y"].ravel(), return_inverse=True)[1])
+
+
+def run(
+    experiments: Sequence[Experiment],
+    folder: Path,
+    *,
+    repetitions: int | None = None,
+    seconds: float | None = None,
+    say: Callable[[str], Any] = print,
+) -> int:
+    """Compute the cells that are not finished: the first repetition of everything, then the second.
+
+    Parameters
+    ----------
+    experiments : sequence of Experiment
+        What to run.
+    folder : Path
+        The folder of the data. An experiment skips the data that is not there.
+    repetitions : int or None, default=None
+        Number of repetitions. None runs as many as the papers have.
+    seconds : float or None, default=None
+        Time after which no further cell starts.
+    say : callable, default=print
+        What gets a line per experiment, data and repetition.
+
+    Returns
+    -------
+    int
+        Number of cells that were computed.
+    """
+    begin, computed = time.monotonic(), 0
+    stores = {e.name: Results(results.FOLDER / f"{e.name}.tsv") for e in experiments}
+    try:
+        for repetition in range(max((e.repetitions for e in experiments), default=0)):
+            for e in experiments:
+                if repetition >= min(e.repetitions, repetitions or e.repetitions):
+                    continue
+                for data in e.data:
+                    if e.files and not (folder / f"{data}.mat").exists():
+                        continue
+                    start, before = time.monotonic(), computed
+                    for cell in e.cells(folder, data, repetition):
+                        key = Key(data, cell.method, cell.parameters, repetition)
+                        if key in stores[e.name]:
+                            continue
+                        if seconds is not None and time.monotonic() - begin > seconds:
+                            return computed
+                        stores[e.name].add(key, cell.compute())
+                        computed += 1
+                    if computed > before:
+                        say(
+                            f"{e.name}, {data}, repetition {repetition}: {computed - before} cells "
+                            f"in {time.monotonic() - start:.0f} s"
+                        )
+    finally:
+        for store in stores.values():
+            store.sort()
+    return computed

@@ -1,0 +1,138 @@
+"""The finished cells of an experiment: a text file, one line per cell.
+
+The fields of a line are separated by tabs: data, method, parameters, repetition, and then one
+`metric=number number …` per metric. A line without its end was cut off and does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+FOLDER = Path(__file__).parent / "results"
+
+Values = Mapping[str, Any]  # metric → its numbers, one per point of the curve
+
+
+class Key(NamedTuple):
+    """What a cell is of."""
+
+    data: str
+    method: str
+    parameters: str  # "p=0.5 gamma=1", or "" where there are none
+    repetition: int
+
+
+class Results:
+    """The cells of one experiment.
+
+    Parameters
+    ----------
+    path : Path
+        The file. It need not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.cells: dict[Key, dict[str, np.ndarray]] = {}
+        if not path.exists():
+            return
+        lines = path.read_text().split("\n")
+        for number, line in enumerate(lines[:-1], start=1):  # the last one has no end
+            try:
+                key, values = parse(line)
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number}: {error}") from None
+            self.cells[key] = values
+        if lines[-1]:
+            self.sort()
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self.cells
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def add(self, key: Key, values: Values) -> None:
+        """Add a finished cell to the file."""
+        line = write(key, values)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a") as file:
+            file.write(line + "\n")
+        self.cells[key] = parse(line)[1]
+
+    def sort(self) -> None:
+        """Write the file anew, in the order of the keys, where that changes it."""
+        text = "".join(write(key, self.cells[key]) + "\n" for key in sorted(self.cells))
+        if text and (not self.path.exists() or text != self.path.read_text()):
+            part = self.path.with_suffix(".part")
+            part.write_text(text)
+            part.replace(self.path)
+
+    def runs(
+        self, metric: str, data: str, method: str, keep: Callable[[str], bool] | None = None
+    ) -> dict[str, dict[int, np.ndarray]]:
+        """Return the curves of a method: parameters → repetition → the numbers of the metric.
+
+        Parameters
+        ----------
+        metric, data, method : str
+            What to return.
+        keep : callable or None, default=None
+            Which parameters to return. None returns all.
+
+        Returns
+        -------
+        dict
+            Empty where nothing is there.
+        """
+        found: dict[str, dict[int, np.ndarray]] = {}
+        for key in sorted(self.cells):
+            wanted = key[:2] == (data, method) and metric in self.cells[key]
+            if wanted and (keep is None or keep(key.parameters)):
+                curves = found.setdefault(key.parameters, {})
+                curves[key.repetition] = self.cells[key][metric]
+        return found
+
+    def datasets(self) -> list[str]:
+        """Return the names of the data that have cells."""
+        return sorted({key.data for key in self.cells})
+
+    def methods(self, data: str) -> list[str]:
+        """Return the names of the methods that have cells of the data."""
+        return sorted({key.method for key in self.cells if key.data == data})
+
+
+def write(key: Key, values: Values) -> str:
+    """Return the line of a cell."""
+    if not values:
+        raise ValueError(f"no values for {key}: a cell needs at least one metric")
+    if any("\t" in str(field) or "\n" in str(field) for field in key):
+        raise ValueError(f"a tab or a line end in {key}: use other names")
+    fields = [
+        f"{metric}={' '.join(f'{number:.5g}' for number in np.atleast_1d(values[metric]))}"
+        for metric in sorted(values)
+    ]
+    return "\t".join([*map(str, key), *fields])
+
+
+def parse(line: str) -> tuple[Key, dict[str, np.ndarray]]:
+    """Return the key and the values of a line."""
+    data, method, parameters, repetition, *fields = line.split("\t")
+    pairs = (field.partition("=") for field in fields)
+    values = {metric: np.array(numbers.split(), dtype=float) for metric, _, numbers in pairs}
+    return Key(data, method, parameters, int(repetition)), values
+
+
+def settings(parameters: str) -> dict[str, str]:
+    """Return the parameters of a cell by their names.
+
+    Examples
+    --------
+    >>> settings("p=0.5 gamma=1")
+    {'p': '0.5', 'gamma': '1'}
+    """
+    return dict(pair.split("=", 1) for pair in parameters.split())

@@ -1,0 +1,183 @@
+"""The papers' experiments: they resume, verdicts follow from figures, no figure is left out."""
+
+import re
+
+import numpy as np
+import pytest
+
+from benchmarks.papers import claims, pages, results
+from benchmarks.papers.__main__ import PAPERS
+from benchmarks.papers.claims import Claim, Item, Outcome, Verdict
+from benchmarks.papers.experiments import Cell, Experiment, run
+from benchmarks.papers.results import Key, Results
+
+KEY = Key("toy", "A", "p=1 k=2", 0)
+# the figures and tables that the papers have
+NAMES = {
+    "sparge": [*(f"Fig. {i}" for i in range(1, 7)), *(f"Table {i}" for i in range(1, 8))],
+    "srlsr": [*(f"Fig. {i}" for i in range(1, 9)), "Table 1", "Table 2"],
+    "jhlsr": [*(f"Fig. {i}" for i in range(1, 12)), *(f"Table {i}" for i in range(1, 6))],
+    "jgsc": [*(f"Fig. {i}" for i in range(1, 11)), "Table I", "Table II"],
+    "smr": [*(f"Fig. {i}" for i in range(1, 10)), "Table I", "Table II", "Table III"],
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    return tmp_path
+
+
+def test_every_figure_and_table_is_listed_once():
+    assert {p.key: sorted(i.name for i in p.items) for p in PAPERS} == {
+        key: sorted(names) for key, names in NAMES.items()
+    }
+
+
+def test_an_item_without_a_verdict_says_why():
+    for paper in PAPERS:
+        for item in paper.items:
+            assert item.claims or item.no_claim or item.planned or item.missing, item.name
+
+
+def test_lines_are_read_as_they_were_written(tmp_path):
+    Results(tmp_path / "a.tsv").add(KEY, {"accuracy": [0.25, 0.5], "seconds": 3})
+    cells = Results(tmp_path / "a.tsv").cells
+    assert list(cells) == [KEY]
+    np.testing.assert_array_equal(cells[KEY]["accuracy"], [0.25, 0.5])
+    np.testing.assert_array_equal(cells[KEY]["seconds"], [3])
+
+
+def test_a_line_that_was_cut_off_does_not_count(tmp_path):
+    path = tmp_path / "a.tsv"
+    Results(path).add(KEY, {"accuracy": [0.25]})
+    whole = path.read_text()
+    path.write_text(whole + "toy\tB\t\t0\taccuracy=0.")
+    assert list(Results(path).cells) == [KEY]
+    assert path.read_text() == whole
+
+
+def test_a_bad_line_is_named(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("toy\tA\n")
+    with pytest.raises(ValueError, match=r"a\.tsv, line 1: "):
+        Results(path)
+
+
+def counted(calls):
+    def cells(folder, data, repetition):
+        for method in "BA":
+
+            def compute(method=method):
+                calls.append((data, method, repetition))
+                if len(calls) == 4:
+                    raise KeyboardInterrupt
+                return {"accuracy": [repetition]}
+
+            yield Cell(method, "", compute)
+
+    return Experiment("toy", ("one",), 3, cells, files=False)
+
+
+def test_a_run_goes_on_where_it_was_cut_off(folder):
+    calls = []
+    with pytest.raises(KeyboardInterrupt):
+        run([counted(calls)], folder, say=lambda line: None)
+    assert len(Results(folder / "toy.tsv")) == 3
+    assert run([counted(calls)], folder, say=lambda line: None) == 3
+    assert sorted(set(calls)) == [("one", m, r) for m in "AB" for r in range(3)]
+    assert len(calls) == 7  # the one that was cut off ran twice
+    text = (folder / "toy.tsv").read_text()
+    assert text.splitlines() == sorted(text.splitlines())
+    assert run([counted(calls)], folder, say=lambda line: None) == 0
+
+
+def test_a_run_stops_at_the_number_of_repetitions_and_skips_missing_data(folder):
+    calls = []
+    assert run([counted(calls)], folder, repetitions=1, say=lambda line: None) == 2
+    missing = counted(calls)._replace(files=True, name="missing")
+    assert run([missing], folder, say=lambda line: None) == 0
+
+
+def test_a_difference_shows_beyond_two_standard_errors():
+    first = {0: 0.5, 1: 0.6, 2: 0.7}
+    # differences 0.1, 0.1, 0.4: mean 0.2, standard error 0.1
+    exactly = claims.difference(first, {0: 0.4, 1: 0.5, 2: 0.3})
+    np.testing.assert_allclose([exactly.mean, exactly.error], [0.2, 0.1])
+    assert exactly._replace(error=0.0999).verdict is Verdict.HOLDS
+    assert exactly._replace(error=0.1001).verdict is Verdict.FAILS
+    assert claims.difference(first, {0: 0.1}).verdict is Verdict.NOT_RUN
+    assert claims.difference(first, {7: 0.1}) is None
+
+
+def test_above_takes_all_others_together():
+    first, low, high = {0: 0.5, 1: 0.6}, {0: 0.1, 1: 0.21}, {0: 0.9, 1: 0.9}
+    assert claims.above(first, {"low": low}).verdict is Verdict.HOLDS
+    assert claims.above(first, {"high": high}).verdict is Verdict.FAILS
+    both = claims.above(first, {"low": low, "high": high, "none": {}}, "toy")
+    assert both == Outcome(
+        Verdict.PART,
+        "toy: +0.395 ± 0.005 against low, -0.350 ± 0.050 against high (2 repetitions)",
+    )
+    assert claims.above(first, {"none": {}}).verdict is Verdict.NOT_RUN
+
+
+def test_share_counts_cases():
+    assert claims.share({"a": (2, 2), "b": (3, 3)}).verdict is Verdict.HOLDS
+    assert claims.share({"a": (0, 2), "b": (3, 3)}).verdict is Verdict.PART
+    assert claims.share({"a": (0, 2)}).verdict is Verdict.FAILS
+    assert claims.share({"a": (0, 0)}).verdict is Verdict.NOT_RUN
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [
+        ("HOLDS HOLDS NOT_RUN", Verdict.HOLDS),
+        ("HOLDS FAILS", Verdict.PART),
+        ("FAILS CANNOT", Verdict.FAILS),
+        ("NOT_RUN CANNOT", Verdict.NOT_RUN),
+        ("CANNOT", Verdict.CANNOT),
+    ],
+)
+def test_an_item_takes_its_claims_together(verdicts, expected):
+    parts = [Claim("", lambda v=v: Outcome(Verdict[v], "")) for v in verdicts.split()]
+    assert Item("Fig. 1", "a", tuple(parts)).verdict() is expected
+
+
+def test_pages_follow_from_the_results(folder):
+    experiment = counted([])
+    for r, (a, b) in enumerate([(0.5, 0.4), (0.6, 0.5)]):
+        store = Results(folder / "toy.tsv")
+        store.add(Key("one", "A", "", r), {"accuracy": [a]})
+        store.add(Key("one", "B", "", r), {"accuracy": [b]})
+
+    def check():
+        runs = [experiment.results().runs("accuracy", "one", m)[""] for m in "AB"]
+        first, second = ({r: v[0] for r, v in run.items()} for run in runs)
+        return claims.above(first, {"B": second}, "one")
+
+    def section(folder):
+        runs = experiment.results().runs("accuracy", "one", "A")[""]
+        panels = {"one": {"A": ([1], list(runs.values()))}}
+        plot = pages.curves(panels, ("x", "y"), folder, "toy", "Accuracy")
+        return "## Accuracy\n\n" + pages.repetitions(experiment) + "\n\n" + plot
+
+    items = (
+        Item("Fig. 1", "A beside B", (Claim("A is above B", check),)),
+        Item("Table II", "more", missing="USPS"),
+    )
+    paper = pages.Paper("toy", "Toy", "A paper.", items, (experiment,), "As printed.", (section,))
+    pages.write([paper], folder / "docs")
+    page = (folder / "docs" / "toy.md").read_text()
+    row = "| A is above B | holds | one: +0.100 ± 0.000 against B (2 repetitions) |"
+    assert row in page
+    assert "**Cannot be tried.** Not available: USPS." in page
+    assert "Repetitions: one 2, of 3." in page
+    index = (folder / "docs" / "index.md").read_text()
+    assert "| Toy | [Fig. 1](toy.md#toy-fig-1) | A beside B | holds |  |" in index
+    assert "Of 2 figures and tables: 1 cannot be tried, 1 holds." in index
+    plot = (folder / "docs" / "toy.svg").read_text()
+    pages.write([paper], folder / "docs")
+    assert (folder / "docs" / "toy.svg").read_text() == plot
+    labels = re.findall(r"^\((.+)\)=$", page, re.M)
+    assert labels == ["toy-fig-1", "toy-table-ii"]
