@@ -76,7 +76,7 @@ def counted(calls):
 
             yield Cell(method, "", compute)
 
-    return Experiment("toy", ("one",), 3, cells, files=False)
+    return Experiment("toy", ("one",), 3, cells, files=())
 
 
 def test_a_run_goes_on_where_it_was_cut_off(folder):
@@ -95,7 +95,7 @@ def test_a_run_goes_on_where_it_was_cut_off(folder):
 def test_a_run_stops_at_the_number_of_repetitions_and_skips_missing_data(folder):
     calls = []
     assert run([counted(calls)], folder, repetitions=1, say=lambda line: None) == 2
-    missing = counted(calls)._replace(files=True, name="missing")
+    missing = counted(calls)._replace(files=None, name="missing")
     assert run([missing], folder, say=lambda line: None) == 0
 
 
