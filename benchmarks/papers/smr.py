@@ -133,8 +133,7 @@ def accuracy_cells(folder: Path, name: str, repetition: int) -> Iterator[Cell]:
     yield Cell("random", "", partial(random_cell, where))
     yield Cell("all pixels", "", partial(all_cell, where))
     yield Cell("2DLDA", "", partial(lda_cell, where))
-    for k in (2, 4):
-        yield from smr_cells(where, k)
+    yield from smr_cells(where, 4)
 
 
 def smr_cells(where: tuple[Path, str, int], k: int) -> Iterator[Cell]:
@@ -144,7 +143,7 @@ def smr_cells(where: tuple[Path, str, int], k: int) -> Iterator[Cell]:
 
 
 def grid_cells(folder: Path, name: str, repetition: int) -> Iterator[Cell]:
-    for k in (1, 6, 8, 10):  # k = 1 is GBR
+    for k in (2, 6, 8, 10, 1):  # k = 1 is GBR
         yield from smr_cells((folder, name, repetition), k)
 
 
