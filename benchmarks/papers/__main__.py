@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.papers import jgsc, jhlsr, pages, smr, sparge, srlsr
+from benchmarks.papers import jgsc, jhlsr_page, pages, smr_page, sparge, srlsr_page
 from benchmarks.papers.experiments import run
 from bigfs.result import NotConverged
 
-PAPERS = (sparge.PAPER, srlsr.PAPER, jhlsr.PAPER, jgsc.PAPER, smr.PAPER)
+PAPERS = (sparge.PAPER, srlsr_page.PAPER, jhlsr_page.PAPER, jgsc.PAPER, smr_page.PAPER)
 
 
 def main(

@@ -1,7 +1,8 @@
 """What the papers' figures and tables claim, and the rules that decide what holds.
 
-A difference of two methods shows where its mean over the repetitions, paired, is more than two
-standard errors above zero. So a draw does not show. A claim about several differences holds if all
+A difference of two methods shows where its mean over the repetitions, paired, is above zero by more
+than two standard errors and by more than Student's t asks for at 5 % (6.3 standard errors for two
+repetitions, 2.1 for five). So a draw does not show. A claim about several differences holds if all
 of them show, holds in part if some do, and does not hold if none does. A figure or table of several
 claims likewise.
 """
@@ -13,8 +14,10 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import t
 
 ERRORS = 2  # a difference shows beyond that many standard errors
+LEVEL = 0.05  # of Student's t, one-sided
 LEAST = 2  # repetitions for a standard error
 
 
@@ -34,6 +37,7 @@ class Outcome(NamedTuple):
 
     verdict: Verdict
     evidence: str
+    pairs: int = 0  # repetitions that it rests on; 0 where it rests on counts
 
 
 class Claim(NamedTuple):
@@ -41,6 +45,7 @@ class Claim(NamedTuple):
 
     text: str
     check: Callable[[], Outcome]
+    counts: bool = True  # False for what the paper does not do: it is shown beside
 
 
 class Item(NamedTuple):
@@ -57,6 +62,11 @@ class Item(NamedTuple):
         """Return the outcome of each claim."""
         return [claim.check() for claim in self.claims]
 
+    def pairs(self) -> int:
+        """Return the least number of repetitions that the verdict rests on, 0 for none."""
+        outcomes = [claim.check() for claim in self.claims if claim.counts]
+        return min((outcome.pairs for outcome in outcomes if outcome.pairs), default=0)
+
     def verdict(self) -> Verdict:
         """Return the verdict on all the claims together."""
         if self.no_claim:
@@ -65,7 +75,7 @@ class Item(NamedTuple):
             return Verdict.NOT_RUN
         if not self.claims:
             return Verdict.CANNOT
-        return together(outcome.verdict for outcome in self.outcomes())
+        return together(claim.check().verdict for claim in self.claims if claim.counts)
 
 
 def together(verdicts: Iterable[Verdict]) -> Verdict:
@@ -73,7 +83,7 @@ def together(verdicts: Iterable[Verdict]) -> Verdict:
     verdicts = set(verdicts) - {Verdict.NO_CLAIM}
     tried = verdicts - {Verdict.NOT_RUN, Verdict.CANNOT}
     if not tried:
-        return Verdict.NOT_RUN if Verdict.NOT_RUN in verdicts else Verdict.CANNOT
+        return Verdict.CANNOT if verdicts == {Verdict.CANNOT} else Verdict.NOT_RUN
     return tried.pop() if len(tried) == 1 else Verdict.PART
 
 
@@ -94,7 +104,8 @@ class Difference(NamedTuple):
         """Return whether the difference shows."""
         if self.pairs < LEAST:
             return Verdict.NOT_RUN
-        return Verdict.HOLDS if self.mean > ERRORS * self.error else Verdict.FAILS
+        errors = max(ERRORS, t.ppf(1 - LEVEL, self.pairs - 1))
+        return Verdict.HOLDS if self.mean > errors * self.error else Verdict.FAILS
 
 
 def difference(above: Mapping[int, float], below: Mapping[int, float]) -> Difference | None:
@@ -135,6 +146,7 @@ def above(
     return Outcome(
         together(d.verdict for d in present.values()),
         f"{unit + ': ' if unit else ''}{text} ({pairs} repetition{'s' * (pairs != 1)})",
+        pairs,
     )
 
 
@@ -153,4 +165,5 @@ def share(counts: Mapping[str, tuple[int, int]], text: str = "") -> Outcome:
 def all_of(outcomes: Sequence[Outcome]) -> Outcome:
     """Return the outcome of a claim that has several parts."""
     evidence = ". ".join(outcome.evidence for outcome in outcomes if outcome.evidence)
-    return Outcome(together(outcome.verdict for outcome in outcomes), evidence)
+    pairs = min((outcome.pairs for outcome in outcomes if outcome.pairs), default=0)
+    return Outcome(together(outcome.verdict for outcome in outcomes), evidence, pairs)

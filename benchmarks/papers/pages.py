@@ -119,6 +119,7 @@ def curves(
     for ax, (title, lines) in zip(axes.flat, panels.items()):  # noqa: B905 (some stay empty)
         for i, (label, (x, runs)) in enumerate(lines.items()):
             values = np.array(runs, dtype=float)
+            values = np.broadcast_to(values, (len(values), len(x)))  # a constant has one number
             mean = values.mean(axis=0)
             style = "-" if i < 10 else "--"
             ax.plot(x, mean, style, label=label, linewidth=1.2, color=f"C{i % 10}")
@@ -156,8 +157,11 @@ def page(paper: Paper, folder: Path) -> str:
         "`python -m benchmarks.papers` wrote this page. [How a verdict is reached](index.md).\n",
         "## Figures and tables\n",
         table(
-            ["item", "what it shows", "verdict"],
-            ([f"[{i.name}](#{anchor(paper, i)})", i.about, i.verdict()] for i in paper.items),
+            ["item", "what it shows", "verdict", "repetitions"],
+            (
+                [f"[{i.name}](#{anchor(paper, i)})", i.about, i.verdict(), i.pairs() or ""]
+                for i in paper.items
+            ),
         ),
     ]
     if paper.protocol:
@@ -180,10 +184,18 @@ def page(paper: Paper, folder: Path) -> str:
 def index(papers: Sequence[Paper]) -> str:
     """Return the page with every figure and table of every paper."""
     rows = [
-        (p.title, f"[{i.name}]({p.key}.md#{anchor(p, i)})", i.about, i.verdict(), i.missing)
+        (
+            p.title,
+            f"[{i.name}]({p.key}.md#{anchor(p, i)})",
+            i.about,
+            i.verdict(),
+            i.pairs() or "",
+            i.missing,
+        )
         for p in papers
         for i in p.items
     ]
+    head = ["paper", "item", "what it shows", "verdict", "repetitions", "not available"]
     counts = [str(row[3]) for row in rows]
     total = ", ".join(f"{counts.count(v)} {v}" for v in dict.fromkeys(sorted(counts)))
     return f"""# The papers' experiments
@@ -195,7 +207,8 @@ data.
 these pages. A partly computed experiment says how many repetitions are there.
 
 A verdict comes from the figures by one rule. A difference of two methods shows where its mean over
-the repetitions, paired, is more than two standard errors above zero. So a draw does not show. A
+the repetitions, paired, is above zero by more than two standard errors and by more than Student's t
+asks for at 5 % (6.3 standard errors for two repetitions, 2.1 for five). So a draw does not show. A
 claim about several differences holds if all of them show, holds in part if some do, and does not
 hold if none does. A figure or table of several claims likewise. With fewer than two repetitions
 there is no standard error and no verdict. Where a paper chose its parameters on the test data, its
@@ -203,7 +216,7 @@ page has the same with a choice that does not see the test data.
 
 Of {len(rows)} figures and tables: {total}.
 
-{table(["paper", "item", "what it shows", "verdict", "not available"], rows)}
+{table(head, rows)}
 ```{{toctree}}
 :hidden:
 

@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 
 import bigfs
-from benchmarks.papers.claims import Item
 from benchmarks.papers.experiments import Cell, Experiment, load
 from benchmarks.papers.measures import nearest, rank
-from benchmarks.papers.pages import Paper
 from benchmarks.papers.results import Values
 from bigfs.evaluation import redundancy_rate
 from bigfs.extraction import lda2d
@@ -193,26 +191,3 @@ def eyes_cells(folder: Path, name: str, repetition: int) -> Iterator[Cell]:
 ACCURACY = Experiment("smr-accuracy", ("ORL", "warpPIE10P"), 20, accuracy_cells)
 GRID = Experiment("smr-grid", ("warpPIE10P", "ORL"), 20, grid_cells)
 EYES_TWO = Experiment("smr-eyes", ("ORL-two", "ORL-all"), 20, eyes_cells, files=("ORL",))
-SCENES = "the photographs of OT and LSP with their SIFT features"
-
-PAPER = Paper(
-    key="smr",
-    title="SMR",
-    reference='C. Hou, Y. Jiao, F. Nie, T. Luo and Z.-H. Zhou, "2D feature selection by sparse '
-    'matrix regression", IEEE TIP, 2017.',
-    experiments=(EYES_TWO, ACCURACY, GRID),
-    items=(
-        Item("Fig. 1", "faces with covered eyes", no_claim=True),
-        Item("Fig. 2", "a drawing of the method", no_claim=True),
-        Item("Table I", "the data", no_claim=True),
-        Item("Fig. 3", "the chosen pixels of faces with covered eyes", planned=True),
-        Item("Fig. 4", "accuracy against the number of pixels", planned=True),
-        Item("Table II", "redundancy of the chosen pixels", planned=True),
-        Item("Fig. 5", "convergence", planned=True),
-        Item("Fig. 6", "accuracy against α and k", planned=True),
-        Item("Table III", "time of eight methods", planned=True),
-        Item("Fig. 7", "examples of the scenes", no_claim=True),
-        Item("Fig. 8", "accuracy on scenes", missing=SCENES),
-        Item("Fig. 9", "mean average precision on scenes", missing=SCENES),
-    ),
-)

@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 
 import bigfs
-from benchmarks.papers.claims import Item
 from benchmarks.papers.experiments import Cell, Experiment, load
 from benchmarks.papers.measures import chosen_svm, rank
-from benchmarks.papers.pages import Paper
 from benchmarks.papers.results import Values
 
 DATA = ("colon", "Isolet")
@@ -142,22 +140,3 @@ FORTY = Experiment("srlsr-forty", DATA, 10, partial(accuracy_cells, shares=(40,)
 SHARED = Experiment("srlsr-shares", DATA, 10, partial(accuracy_cells, shares=SHARES))
 GRID = Experiment("srlsr-grid", DATA, 10, grid_cells)
 THETA = Experiment("srlsr-theta", DATA, 1, theta_cells)
-PAPER = Paper(
-    key="srlsr",
-    title="SRLSR",
-    reference='X. Chen, G. Yuan, F. Nie and Z. Ming, "Semi-supervised feature selection via sparse '
-    'rescaled linear square regression", IEEE TKDE, 2018.',
-    experiments=(THETA, FORTY, SHARED, GRID),
-    items=(
-        Item("Fig. 1", "a drawing of labeled and unlabeled data", no_claim=True),
-        Item("Table 1", "the data", no_claim=True),
-        Item("Fig. 2", "accuracy against the share of labels", planned=True),
-        Item("Table 2", "mean accuracy of nine methods", planned=True),
-        Item("Fig. 3", "accuracy against the number of features", planned=True),
-        Item("Fig. 4", "θ against p and γ", planned=True),
-        Item("Fig. 5", "time of eight methods", planned=True),
-        Item("Fig. 6", "accuracy against γ and the number of features", planned=True),
-        Item("Fig. 7", "accuracy against p and the number of features", planned=True),
-        Item("Fig. 8", "convergence", planned=True),
-    ),
-)

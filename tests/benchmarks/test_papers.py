@@ -104,8 +104,11 @@ def test_a_difference_shows_beyond_two_standard_errors():
     # differences 0.1, 0.1, 0.4: mean 0.2, standard error 0.1
     exactly = claims.difference(first, {0: 0.4, 1: 0.5, 2: 0.3})
     np.testing.assert_allclose([exactly.mean, exactly.error], [0.2, 0.1])
-    assert exactly._replace(error=0.0999).verdict is Verdict.HOLDS
-    assert exactly._replace(error=0.1001).verdict is Verdict.FAILS
+    # 5 % of Student's t: 6.314 for two pairs, 2.920 for three; two standard errors from seven on
+    for pairs, errors in ((2, 6.314), (3, 2.920), (30, 2.0)):
+        beyond = claims.Difference(1.0, 0.999 / errors, pairs)
+        within = claims.Difference(1.0, 1.001 / errors, pairs)
+        assert (beyond.verdict, within.verdict) == (Verdict.HOLDS, Verdict.FAILS)
     assert claims.difference(first, {0: 0.1}).verdict is Verdict.NOT_RUN
     assert claims.difference(first, {7: 0.1}) is None
 
@@ -118,6 +121,7 @@ def test_above_takes_all_others_together():
     assert both == Outcome(
         Verdict.PART,
         "toy: +0.395 ± 0.005 against low, -0.350 ± 0.050 against high (2 repetitions)",
+        2,
     )
     assert claims.above(first, {"none": {}}).verdict is Verdict.NOT_RUN
 
@@ -142,6 +146,12 @@ def test_share_counts_cases():
 def test_an_item_takes_its_claims_together(verdicts, expected):
     parts = [Claim("", lambda v=v: Outcome(Verdict[v], "")) for v in verdicts.split()]
     assert Item("Fig. 1", "a", tuple(parts)).verdict() is expected
+
+
+def test_a_claim_of_ours_does_not_count():
+    ours = Claim("", lambda: Outcome(Verdict.FAILS, "", 2), counts=False)
+    item = Item("Fig. 1", "a", (Claim("", lambda: Outcome(Verdict.HOLDS, "", 3)), ours))
+    assert (item.verdict(), item.pairs(), len(item.outcomes())) == (Verdict.HOLDS, 3, 2)
 
 
 def test_pages_follow_from_the_results(folder):
@@ -174,7 +184,7 @@ def test_pages_follow_from_the_results(folder):
     assert "**Cannot be tried.** Not available: USPS." in page
     assert "Repetitions: one 2, of 3." in page
     index = (folder / "docs" / "index.md").read_text()
-    assert "| Toy | [Fig. 1](toy.md#toy-fig-1) | A beside B | holds |  |" in index
+    assert "| Toy | [Fig. 1](toy.md#toy-fig-1) | A beside B | holds | 2 |  |" in index
     assert "Of 2 figures and tables: 1 cannot be tried, 1 holds." in index
     plot = (folder / "docs" / "toy.svg").read_text()
     pages.write([paper], folder / "docs")

@@ -1,0 +1,443 @@
+"""The page of SRLSR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.papers import srlsr
+from benchmarks.papers.claims import Claim, Item, Outcome, above, all_of, share
+from benchmarks.papers.measures import best, best_curves, mean_over
+from benchmarks.papers.pages import Paper, curves, mean_error, repetitions, table
+from benchmarks.papers.results import settings
+
+PEERS = ("RLSR", "LSDF", "sSelect", "RRPC", "LS", "MCFS", "UDFS", "RFS")
+OURS = ("ANOVA", "random", "all features")  # not in the paper's table
+CELLS = 40  # of a share and a repetition
+PRINTED = {  # Table 2: mean over shares, numbers of features and parameters
+    "colon": dict(
+        zip(
+            ("LSDF", "sSelect", "RRPC", "LS", "MCFS", "UDFS", "RFS", "RLSR", "SRLSR"),
+            (0.685, 0.557, 0.692, 0.637, 0.641, 0.687, 0.722, 0.660, 0.725),
+            strict=True,
+        )
+    ),
+    "Isolet": dict(
+        zip(
+            ("LSDF", "sSelect", "RRPC", "LS", "MCFS", "UDFS", "RFS", "RLSR", "SRLSR"),
+            (0.767, 0.468, 0.676, 0.760, 0.787, 0.675, 0.882, 0.885, 0.897),
+            strict=True,
+        )
+    ),
+}
+Runs = dict[str, dict[int, np.ndarray]]
+
+
+def complete(data: str, labeled: int) -> set[int]:
+    """Return the repetitions in which every cell of a share of labels is there."""
+    store = (srlsr.FORTY if labeled == 40 else srlsr.SHARED).results()
+    found = [
+        key.repetition
+        for key in store.cells
+        if key.data == data and settings(key.parameters)["share"] == str(labeled)
+    ]
+    return {r for r in found if found.count(r) == CELLS}
+
+
+def runs(data: str, method: str, labeled: int, metric: str, p: float | None = None) -> Runs:
+    """Return the curves of the complete repetitions. RLSR is SRLSR with p = 1."""
+    if method == "RLSR":
+        method, p = "SRLSR", 1.0
+
+    def keep(parameters: str) -> bool:
+        chosen = settings(parameters)
+        return chosen["share"] == str(labeled) and (p is None or float(chosen["p"]) == p)
+
+    store = (srlsr.FORTY if labeled == 40 else srlsr.SHARED).results()
+    whole = complete(data, labeled)
+    found = store.runs(metric, data, method, keep)
+    return {q: {r: c for r, c in curve.items() if r in whole} for q, curve in found.items()}
+
+
+def shares(data: str) -> list[int]:
+    """Return the shares of labels with at least one complete repetition."""
+    return [s for s in sorted((40, *srlsr.SHARES)) if complete(data, s)]
+
+
+def score(data: str, method: str, choice: str, labeled: int | None = None) -> dict[int, float]:
+    """Return the mean accuracy, over the shares too where none is given, per repetition."""
+    parts = []
+    for s in shares(data) if labeled is None else [labeled]:
+        accuracy = runs(data, method, s, "accuracy")
+        parts.append(best(accuracy, None if choice == "test" else runs(data, method, s, "cv")))
+    return mean_over(parts)
+
+
+def beside(
+    others: tuple[str, ...], choice: str, labeled: int | None = None, least: int = 1
+) -> Outcome:
+    """Return whether SRLSR is above the others, on the data with enough shares."""
+    return all_of(
+        [
+            above(
+                score(data, "SRLSR", choice, labeled),
+                {m: score(data, m, choice, labeled) for m in others},
+                data,
+            )
+            for data in srlsr.DATA
+            if len(shares(data)) >= least
+        ]
+    )
+
+
+def concentration(sign: str) -> Outcome:
+    """Return how often fewer features hold 90 % of θ when γ grows, or p falls, by one step."""
+    counts = {}
+    for data in srlsr.THETA.data:
+        found = srlsr.THETA.results().runs("mass", data, "SRLSR")
+        mass = {
+            (float(settings(q)["p"]), float(settings(q)["gamma"])): curve[0][0]
+            for q, curve in found.items()
+        }
+        p, gamma = (sorted({key[i] for key in mass}) for i in (0, 1))
+        if sign == "gamma":
+            pairs = [((a, b), (a, c)) for a in p for b, c in zip(gamma, gamma[1:], strict=False)]
+        else:
+            pairs = [((c, b), (a, b)) for b in gamma for a, c in zip(p, p[1:], strict=False)]
+        pairs = [(x, y) for x, y in pairs if x in mass and y in mass]
+        counts[data] = (sum(mass[y] <= mass[x] for x, y in pairs), len(pairs))
+    return share(counts, "A case is a step of the grid. One repetition decides, as in the paper.")
+
+
+def times(other: str, parameters: Mapping[str, str]) -> Outcome:
+    """Return whether SRLSR takes less processor time than a method, at 40 % labels."""
+    store, outcomes = srlsr.FORTY.results(), []
+    for data in srlsr.DATA:
+        mine = store.runs("seconds", data, "SRLSR", "share=40 p=0.7 gamma=1".__eq__)
+        theirs = store.runs("seconds", data, other, parameters[other].__eq__)
+        first, second = (
+            {r: float(v[0]) for curves in found.values() for r, v in curves.items()}
+            for found in (theirs, mine)
+        )
+        outcomes.append(above(first, {"SRLSR (seconds)": second}, data))
+    return all_of(outcomes)
+
+
+def grid(data: str) -> Runs:
+    """Return the accuracies at 40 % of all p that every repetition has."""
+    found = runs(data, "SRLSR", 40, "accuracy")
+    more = srlsr.GRID.results().runs("accuracy", data, "SRLSR")
+    whole = {r for curve in found.values() for r in curve}
+    if len(more) == len(srlsr.OTHER_P) * len(srlsr.GAMMAS):
+        done = set.intersection(*(set(c) for c in more.values())) & whole
+        if done:
+            both = {**found, **more}
+            return {q: {r: c[r] for r in done} for q, c in both.items()}
+    return found
+
+
+def best_setting(name: str, good: Callable[[float], bool], text: str) -> Outcome:
+    """Return in how many repetitions the best parameters satisfy a condition."""
+    counts = {}
+    for data in srlsr.DATA:
+        found = grid(data)
+        repetitions_ = {r for c in found.values() for r in c}
+        winners = [
+            max((c[r].mean(), q) for q, c in found.items() if r in c)[1] for r in repetitions_
+        ]
+        counts[data] = (sum(good(float(settings(q)[name])) for q in winners), len(winners))
+    return share(counts, text)
+
+
+def convergence(good: Callable[[np.ndarray], bool], text: str) -> Outcome:
+    """Return in how many settings the objective behaves so."""
+    counts = {}
+    for data in srlsr.THETA.data:
+        found = srlsr.THETA.results().runs("objective", data, "SRLSR")
+        values = [curve[r] for curve in found.values() for r in curve]
+        counts[data] = (sum(good(v) for v in values), len(values))
+    return share(counts, text)
+
+
+def never_rises(objective: np.ndarray) -> bool:
+    """Return whether no round raises the objective beyond the five digits that are stored."""
+    return bool(np.all(np.diff(objective[1:]) <= 2e-5 * objective[1:-1]))
+
+
+def settles(objective: np.ndarray) -> bool:
+    """Return whether 95 % of the fall of 20 rounds is there after ten."""
+    start, after_ten, end = objective[0], objective[min(9, len(objective) - 1)], objective[-1]
+    return bool(start - after_ten >= 0.95 * (start - end))
+
+
+# --- sections -------------------------------------------------------------------------------------
+
+
+def accuracy_section(folder: Path) -> str:
+    rows = []
+    for method in ("SRLSR", *PEERS, *OURS):
+        row = [method]
+        for data in srlsr.DATA:
+            printed = PRINTED[data].get(method)
+            row.append("" if printed is None else f"{printed:.3f}")
+            row += [mean_error(score(data, method, choice).values()) for choice in ("test", "cv")]
+        rows.append(row)
+    head = ["method"]
+    for data in srlsr.DATA:
+        used = ", ".join(map(str, shares(data))) or "none"
+        head += [f"{data}: printed", f"ours, chosen on the test ({used} % labels)", "ours, nested"]
+    panels = {
+        f"{data}, 40 % labels": {
+            method: (srlsr.COUNTS, best_curves(found))
+            for method in ("SRLSR", *PEERS, *OURS)
+            if any((found := runs(data, method, 40, "accuracy")).values())
+        }
+        for data in srlsr.DATA
+    }
+    against = {
+        f"{data}, mean over the numbers of features": {
+            method: (
+                shares(data),
+                np.transpose(
+                    [
+                        list(mean_over([score(data, method, "test", s)]).values())[:common]
+                        for s in at
+                    ]
+                ),
+            )
+            for method in ("SRLSR", *PEERS, *OURS)
+        }
+        for data in srlsr.DATA
+        if len(at := shares(data)) > 1
+        and (common := min(len(score(data, "SRLSR", "test", s)) for s in at))
+    }
+    return "\n".join(
+        [
+            "## Accuracy (Table 2, Figs. 2 and 3)\n",
+            f"At 40 %: {repetitions(srlsr.FORTY)} At the other shares: {repetitions(srlsr.SHARED)}",
+            "The printed Isolet has 7,797 samples and ours 1,560. The printed colon has real "
+            "values and ours is discretized. Mean and standard error over repetitions.\n",
+            table(head, rows),
+            curves(
+                panels,
+                ("features", "accuracy"),
+                folder,
+                "srlsr-features",
+                "Accuracy against the number of features at 40 % labels",
+            ),
+            curves(
+                against,
+                ("% of labels", "accuracy"),
+                folder,
+                "srlsr-shares",
+                "Accuracy against the share of labels",
+            ),
+        ]
+    )
+
+
+def p_section(folder: Path) -> str:
+    rows = []
+    for data in srlsr.DATA:
+        found = grid(data)
+        for p in sorted({float(settings(q)["p"]) for q in found}, reverse=True):
+            here = {q: c for q, c in found.items() if float(settings(q)["p"]) == p}
+            row = [data, f"{p:g}", mean_error(best(here).values())]
+            chosen = runs(data, "SRLSR", 40, "cv", p)
+            row.append(mean_error(best(here, chosen).values()) if set(chosen) >= set(here) else "")
+            means = mean_over([{r: c.mean() for r, c in curve.items()} for curve in here.values()])
+            rows.append([*row, mean_error(means.values())])
+    if not rows:
+        return ""
+    head = ["data", "p", "best γ on the test", "γ by the folds", "mean over γ"]
+    return "\n".join(
+        [
+            "## Which p? (Figs. 6 and 7)\n",
+            "Mean accuracy over 20 to 200 features at 40 % labels. The paper's BinAlpha and CNAE-9 "
+            "are not available.\n",
+            table(head, rows),
+        ]
+    )
+
+
+def theta_section(folder: Path) -> str:
+    store = srlsr.THETA.results()
+    theta, objective = {}, {}
+    for data in srlsr.THETA.data:
+        for gamma in ("0.01", "10") if data == "Isolet" else ():
+            found = store.runs("theta", data, "SRLSR")
+            theta[f"{data}, γ = {gamma}"] = {
+                f"p = {p}": (range(1, len(c[0]) + 1), list(c.values()))
+                for p in ("0.1", "0.5", "0.7", "1")
+                if (c := found.get(f"p={p} gamma={gamma}"))
+            }
+        found = store.runs("objective", data, "SRLSR")
+        objective[data] = {
+            f"p = {p}": (range(2, len(c[0]) + 1), [v[1:] / v[-1] for v in c.values()])
+            for p in ("0.1", "0.5", "0.7", "1")
+            if (c := found.get(f"p={p} gamma=0.1"))
+        }
+    plots = [
+        curves(
+            theta,
+            ("feature", "θ"),
+            folder,
+            "srlsr-theta",
+            "The 70 largest θ",
+            columns=2,
+            yscale="log",
+            ylim=(1e-6, 1.5),
+        ),
+        curves(
+            objective,
+            ("round", "objective / its last value"),
+            folder,
+            "srlsr-objective",
+            "Objective against the round, γ = 0.1",
+        ),
+    ]
+    return "## θ and convergence (Figs. 4 and 8)\n\n" + "\n".join(plots) if any(plots) else ""
+
+
+TIMES = {"sSelect": "share=40 lam=0.1", "RRPC": "share=40"}
+CHOICES = (
+    ("parameters chosen on the test data, as in the paper", "test", True),
+    ("parameters chosen by the folds of the labeled samples", "cv", False),
+)
+
+
+def accuracy_claims(labeled: int | None, least: int = 1) -> tuple[Claim, ...]:
+    return tuple(
+        Claim(
+            f"SRLSR is above {name}: {text}",
+            partial(beside, others, choice, labeled, least),
+            counts,
+        )
+        for name, others in (("RLSR", ("RLSR",)), ("the seven others", PEERS[1:]))
+        for text, choice, counts in CHOICES
+    )
+
+
+OTHER_DATA = "BinAlpha, CNAE-9, Segment, CS, USPS and Srbct"
+PROTOCOL = (
+    table(
+        ["", "the paper", "here"],
+        [
+            ("data", "eight sets", "Isolet (1,560 of 7,797 samples) and colon (discretized)"),
+            (
+                "labels",
+                "10, 20, …, 50 % of all samples; the rest is unlabeled in the fit and is the test",
+                "the same",
+            ),
+            ("γ", "0.001, 0.01, 0.1, 1, 100, 1,000 (no 10 is printed)", "the same"),
+            ("p", "0.1, 0.2, …, 1", "0.5, 0.7, 0.9, 1; at 40 % the others in another experiment"),
+            (
+                "other methods",
+                "γ over the same grid, λ of sSelect 0.1 to 0.6",
+                "three values of each",
+            ),
+            ("rounds", "until convergence; the tolerance is not printed", "20 at most"),
+            ("SVM", "the best by five folds of the labeled samples", "linear, C of 0.1, 1, 10"),
+            ("features", "20, 40, …, 200", "the same"),
+            (
+                "parameters",
+                "not said; the average over all settings can't give the table: small p ruins it",
+                "the best on the test, and beside it the best of the five folds",
+            ),
+            ("repetitions", "not said", "up to 10"),
+        ],
+    )
+    + """
+The features are not scaled. A feature whose θ is negligible leaves the fit here. Its correlation
+with the residual ranks it.
+"""
+)
+
+PAPER = Paper(
+    key="srlsr",
+    title="SRLSR",
+    reference='X. Chen, G. Yuan, F. Nie and Z. Ming, "Semi-supervised feature selection via sparse '
+    'rescaled linear square regression", IEEE TKDE, 2018.',
+    experiments=(srlsr.THETA, srlsr.FORTY, srlsr.SHARED, srlsr.GRID),
+    items=(
+        Item("Fig. 1", "a drawing of labeled and unlabeled data", no_claim=True),
+        Item("Table 1", "the data", no_claim=True),
+        Item(
+            "Fig. 2",
+            "accuracy against the share of labels",
+            accuracy_claims(None, least=2),
+            missing=OTHER_DATA,
+        ),
+        Item("Table 2", "mean accuracy of nine methods", accuracy_claims(None), missing=OTHER_DATA),
+        Item(
+            "Fig. 3",
+            "accuracy against the number of features",
+            accuracy_claims(40),
+            missing=OTHER_DATA,
+        ),
+        Item(
+            "Fig. 4",
+            "θ against p and γ",
+            (
+                Claim("fewer features hold the weight as γ grows", partial(concentration, "gamma")),
+                Claim("fewer features hold the weight as p falls", partial(concentration, "p")),
+            ),
+            missing="CS, in whose place Isolet and colon stand",
+        ),
+        Item(
+            "Fig. 5",
+            "time of eight methods",
+            tuple(
+                Claim(f"SRLSR takes less time than {name}", partial(times, name, TIMES))
+                for name in TIMES
+            ),
+            missing=OTHER_DATA,
+        ),
+        Item(
+            "Fig. 6",
+            "accuracy against γ and the number of features",
+            (
+                Claim(
+                    "the best γ is large",
+                    partial(best_setting, "gamma", lambda g: g >= 1, "Large: 1 or more."),
+                ),
+            ),
+            missing="BinAlpha and CNAE-9, in whose place Isolet and colon stand",
+        ),
+        Item(
+            "Fig. 7",
+            "accuracy against p and the number of features",
+            (
+                Claim(
+                    "the best p is small",
+                    partial(best_setting, "p", lambda p: p <= 0.5, "Small: 0.5 or less."),
+                ),
+                Claim(
+                    "the best p is below 1, so SRLSR is better than RLSR",
+                    partial(best_setting, "p", lambda p: p < 1, "p has more values than 1 to win."),
+                ),
+            ),
+            missing="BinAlpha and CNAE-9, in whose place Isolet and colon stand",
+        ),
+        Item(
+            "Fig. 8",
+            "convergence",
+            (
+                Claim(
+                    "the objective never rises after the first round",
+                    partial(convergence, never_rises, "A case is a pair of p and γ, 20 rounds."),
+                ),
+                Claim(
+                    "95 % of the fall of 20 rounds is there after ten",
+                    partial(convergence, settles, "The same cases."),
+                ),
+            ),
+            missing="BinAlpha and CNAE-9, in whose place Isolet and colon stand",
+        ),
+    ),
+    protocol=PROTOCOL,
+    sections=(accuracy_section, p_section, theta_section),
+)
