@@ -2,8 +2,8 @@
 The penalty: let folds choose it
 ================================
 
-``gamma`` says how strongly the weights are penalized. Its unit is the mean squared distance of the
-samples to their mean, so a value means the same whatever the scale of the data. A large penalty is
+``gamma`` says how strongly the weights are penalized. Its unit is a mean of the columns' sums of
+squares, so a value means the same whatever the scale of the data. A large penalty is
 cheap and looks at features one by one. A small one follows the training samples closely. The best
 value lies between.
 """

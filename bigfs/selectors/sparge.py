@@ -74,9 +74,10 @@ class SparGE(GraphEmbedding, Selector):
     forbid : array-like of int or str, default=None
         Features that must not be chosen, as indices or names.
     gamma : float, default=1.0
-        Ridge penalty γ, in units of the samples' mean squared distance to their mean. The same
-        value therefore means the same at any scale of the data. The unit is about 1 for rows of
-        unit length. A larger value needs fewer cuts.
+        Ridge penalty γ, in units of Σs²/Σs, the mean of the centered columns' sums of squares s
+        that is weighted by s itself. The same value therefore means the same at any scale of the
+        data, for any number of features of one variance, and where each sample is repeated. A
+        larger value needs fewer cuts.
     n_components : int or None, default=None
         Width r of the embedding. None takes the number of classes minus 1 for "sda", and 10 for
         "pca", "lpp", and "hsl" without y, or fewer where X is small. Class labels and targets fix
@@ -355,8 +356,11 @@ class SparGE(GraphEmbedding, Selector):
         return min(SVM_CANDIDATES * m, d - len(self._constraints.forbidden))
 
     def _gamma(self, data: Columns, y: Any) -> float:
-        """Return γ, which is given in units of the samples' mean squared distance to their mean."""
-        return self.gamma * total_variance(data.X)
+        """Return γ, which is given in units of the columns' sums of squares.
+
+        The samples of a fold have that share of the sums.
+        """
+        return self.gamma * column_scale(data.X) * share_of_samples(data)
 
     def _select(self, problem: Relaxation, result: Result[CuttingPlaneState], y: Any) -> None:
         """Score the features by a nested order, from the weighted union of the relaxation."""
@@ -431,12 +435,20 @@ def svm_order(
     return np.append(result.value.removed, result.value.kept)
 
 
-def total_variance(X: Matrix) -> float:
-    """Return tr(XcᵀXc)/n, the samples' mean squared distance to their mean.
+def share_of_samples(data: Columns) -> float:
+    """Return the share of the samples whose weight is not zero."""
+    return float(np.count_nonzero(data.omega) / len(data.omega))
 
-    Where all samples are the same it is their mean squared norm, or 1 if that is zero.
+
+def column_scale(X: Matrix) -> float:
+    """Return Σs²/Σs of the centered columns' sums of squares s, their mean weighted by themselves.
+
+    Where all samples are the same they are the sums of squares before centering, or 1 if those are
+    zero.
     """
     stats, n = X.stats, X.shape[0]
     centered = stats.sums_of_squares - stats.sums**2 / n
     varies = centered > ROUNDING * stats.sums_of_squares
-    return float(centered[varies].sum() if varies.any() else stats.sums_of_squares.sum()) / n or 1.0
+    s = centered[varies] if varies.any() else stats.sums_of_squares
+    total = float(s.sum())
+    return float(s @ (s / total)) if total else 1.0

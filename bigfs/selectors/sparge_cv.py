@@ -28,7 +28,7 @@ from bigfs.cutting_plane.columns import Columns, GatheredColumns
 from bigfs.cutting_plane.loop import solve_jointly
 from bigfs.matrix import Matrix
 from bigfs.selectors.base import Cost
-from bigfs.selectors.sparge import SparGE, total_variance
+from bigfs.selectors.sparge import SparGE, column_scale, share_of_samples
 from bigfs.selectors.sparge_folds import held_out_loss, score_candidates, training_data
 from bigfs.types import FloatArray
 
@@ -69,7 +69,7 @@ class SparGECV(SparGE):
         Features that must be chosen, as indices or names.
     forbid : array-like of int or str, default=None
         Features that must not be chosen, as indices or names.
-    gammas : array-like of float, default=(0.25, 0.5, 1.0, 2.0, 4.0)
+    gammas : array-like of float, default=(0.1, 0.3, 1.0, 3.0)
         Penalties to try, in the units of the gamma of `SparGE`.
     cv : int, cross-validation generator or iterable, default=3
         Number of folds, shuffled with a fixed seed and stratified where y holds classes, or an
@@ -209,7 +209,7 @@ class SparGECV(SparGE):
         n_features_to_select: int | float | None = None,
         keep: Any = None,
         forbid: Any = None,
-        gammas: Sequence[float] = (0.25, 0.5, 1.0, 2.0, 4.0),
+        gammas: Sequence[float] = (0.1, 0.3, 1.0, 3.0),
         cv: Any = 3,
         scoring: Any = None,
         n_components: int | None = None,
@@ -311,10 +311,15 @@ class SparGECV(SparGE):
         assert isinstance(data, GatheredColumns)
         m = self._set_size(data.X.shape[1])
         gammas = np.asarray(self.gammas, dtype=np.float64).ravel()
-        unit = total_variance(data.X)
+        unit = column_scale(data.X)
         is_hinge = self.loss == "squared_hinge"
         folds = [training_data(data, train, is_hinge) for train, _ in self._folds(data.T, y)]
-        problems = [self._relaxation(fold, m, gamma * unit) for gamma in gammas for fold in folds]
+        units = [unit * share_of_samples(fold) for fold in folds]
+        problems = [
+            self._relaxation(fold, m, gamma * of_fold)
+            for gamma in gammas
+            for fold, of_fold in zip(folds, units, strict=True)
+        ]
         results = solve_jointly(
             problems,
             solver=self.solver,
@@ -323,8 +328,8 @@ class SparGECV(SparGE):
             name=f"SparGE folds of {m}",
         )
         losses = [
-            held_out_loss(problem, result.value, data, gammas * unit)
-            for problem, result in zip(problems, results, strict=True)
+            held_out_loss(problem, result.value, data, gammas * of_fold)
+            for problem, result, of_fold in zip(problems, results, units * len(gammas), strict=True)
         ]
         self.losses_ = np.reshape(losses, (len(gammas), len(folds)))
         means = self.losses_.mean(axis=1)

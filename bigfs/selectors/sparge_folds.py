@@ -134,13 +134,13 @@ def score_candidates(
             assert isinstance(whole, GatheredColumns)
             for k, (train, _) in enumerate(folds):
                 data[weight, loss, k] = training_data(whole, train, loss == "squared_hinge")
-        first = data[weight, loss, 0]
-        m, gamma = candidate._set_size(X.shape[1]), candidate._gamma(first, y)
-        keys.append([FoldProblem(weight, loss, m, gamma, k) for k in range(len(folds))])
+        m = candidate._set_size(X.shape[1])
+        gammas = [candidate._gamma(data[weight, loss, k], y) for k in range(len(folds))]
+        keys.append([FoldProblem(weight, loss, m, gamma, k) for k, gamma in enumerate(gammas)])
         for key in keys[-1]:
             if key not in problems:
                 fold = data[weight, loss, key.fold]
-                problems[key] = candidate._relaxation(fold, m, gamma)
+                problems[key] = candidate._relaxation(fold, m, key.gamma)
     model = candidates[0]
     name = f"SparGE grid of {model._count(X.shape[1])}"
     results = solve_jointly(

@@ -60,7 +60,7 @@ from bigfs.graph import knn
 from bigfs.graph.hypergraph import lasso_supports
 from bigfs.linalg.prox import project_simplex
 from bigfs.result import NotConverged
-from bigfs.selectors.sparge import total_variance
+from bigfs.selectors.sparge import column_scale
 from bigfs.selectors.srlsr import SRLSRProblem
 
 ATOMS = np.eye(6)[:4] + 0.1
@@ -238,14 +238,14 @@ def test_bounds_of_pca_hold_for_the_true_singular_vectors(text):
     U = np.linalg.svd(dense - dense.mean(axis=0), full_matrices=False)[0][:, :5]
     matrix, tol = Matrix.from_array(X), 1e-6
     exact = cutting_plane(
-        Relaxation(GatheredColumns(matrix, U), 9, total_variance(matrix)),
+        Relaxation(GatheredColumns(matrix, U), 9, column_scale(matrix)),
         solver="auto",
         tol=1e-9,
         max_iter=500,
     ).value
     T = pca(matrix, 5, tol=tol / 4)
     found = cutting_plane(
-        Relaxation(GatheredColumns(matrix, T), 9, total_variance(matrix)),
+        Relaxation(GatheredColumns(matrix, T), 9, column_scale(matrix)),
         solver="auto",
         tol=tol,
         max_iter=500,

@@ -5,6 +5,8 @@ import itertools
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
 
 from bigfs import Matrix, SparGE, engine
 from bigfs.cutting_plane import relaxation
@@ -195,6 +197,31 @@ def test_scale_of_the_data_does_not_matter(text):
         SparGE(n_features_to_select=9).fit(X, y).selected_,
         SparGE(n_features_to_select=9).fit(1000 * X, y).selected_,
     )
+
+
+def test_the_unit_of_gamma_is_the_weighted_mean_of_the_sums_of_squares(text):
+    X, y = text
+    sums = np.sum(dense_centered(X) ** 2, axis=0)
+    selector = SparGE(n_features_to_select=9, gamma=0.3).fit(X, y)
+    expected = 0.3 * np.sum(sums**2) / np.sum(sums)
+    assert selector.result_.stats["gamma"] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["squared", "squared_hinge"])
+def test_repeated_samples_do_not_change_the_choice(text, loss):
+    X, y = text
+    once = SparGE(n_features_to_select=9, loss=loss, tol=1e-6).fit(X, y)
+    thrice = clone(once).fit(sp.vstack([X, X, X]).tocsr(), np.tile(y, 3))
+    np.testing.assert_array_equal(once.selected_, thrice.selected_)
+
+
+def test_features_of_the_same_variance_do_not_change_gamma(rng):
+    X, y = rng.normal(size=(40, 30)), np.arange(40) % 2
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    few = SparGE(n_features_to_select=3).fit(X[:, :10], y)
+    many = SparGE(n_features_to_select=3).fit(X, y)
+    assert few.result_.stats["gamma"] == pytest.approx(40, rel=1e-6)
+    assert many.result_.stats["gamma"] == pytest.approx(40, rel=1e-6)
 
 
 def test_permuting_features_permutes_scores(text):

@@ -93,7 +93,8 @@ def test_the_held_out_loss_is_that_of_a_dense_ridge(text):
     X, y = text
     dense, gammas = X.toarray().astype(float), (0.7, 9.0)
     selector = SparGECV(n_features_to_select=80, gammas=gammas, cv=4).fit(X, y)
-    T, unit = lda(y, 4), np.mean(np.sum((dense - dense.mean(axis=0)) ** 2, axis=1))
+    T, variances = lda(y, 4), dense.var(axis=0)
+    unit = np.sum(variances**2) / np.sum(variances)
     for found, (a, b) in zip(
         selector.losses_[0],
         StratifiedKFold(4, shuffle=True, random_state=0).split(dense, y),
@@ -102,7 +103,7 @@ def test_the_held_out_loss_is_that_of_a_dense_ridge(text):
         Z, R = dense[a] - dense[a].mean(axis=0), T[a] - T[a].mean(axis=0)
         target, losses = T[b] - T[a].mean(axis=0), []
         for gamma in gammas:
-            W = np.linalg.solve(Z.T @ Z + gamma * unit * np.eye(80), Z.T @ R)
+            W = np.linalg.solve(Z.T @ Z + gamma * unit * len(a) * np.eye(80), Z.T @ R)
             losses.append(
                 np.sum((target - (dense[b] - dense[a].mean(axis=0)) @ W) ** 2) / np.sum(target**2)
             )
@@ -205,7 +206,7 @@ def test_a_gather_reads_only_the_chunks_that_hold_its_columns(store, monkeypatch
 @pytest.mark.process
 def test_a_worker_killed_in_a_pass_changes_nothing(store):
     corpus = storage.open(store)
-    whole = SparGE(n_features_to_select=30, tol=1e-6).fit(corpus.X, corpus.y)
+    whole = SparGE(n_features_to_select=30, gamma=3.0, tol=1e-6).fit(corpus.X, corpus.y)
     killed, passes = [], []
     with engine.cluster(workers=2, memory_limit="1GB") as client:
         first = min(client.run(os.getpid).values())
@@ -219,7 +220,7 @@ def test_a_worker_killed_in_a_pass_changes_nothing(store):
                 killed.append(first)
 
         with engine.progress(strike):
-            other = SparGE(n_features_to_select=30, tol=1e-6).fit(corpus.X, corpus.y)
+            other = SparGE(n_features_to_select=30, gamma=3.0, tol=1e-6).fit(corpus.X, corpus.y)
     assert killed
     np.testing.assert_array_equal(other.scores_, whole.scores_)
     assert other.result_.history == whole.result_.history
@@ -243,14 +244,14 @@ def die(name, record):
         os._exit(9)
 watch = die if sys.argv[3] == "dies" else note
 with observed(watch, Run.begin(sys.argv[2], {}).checkpoint("store")):
-    selector = SparGE(n_features_to_select=30, tol=1e-6).fit(corpus.X, corpus.y)
+    selector = SparGE(n_features_to_select=30, gamma=3.0, tol=1e-6).fit(corpus.X, corpus.y)
 print(*selector.selected_)
 """
 
 
 def test_a_process_killed_between_cuts_goes_on_without_repeating_one(store, tmp_path):
     corpus = storage.open(store)
-    whole = SparGE(n_features_to_select=30, tol=1e-6).fit(corpus.X, corpus.y)
+    whole = SparGE(n_features_to_select=30, gamma=3.0, tol=1e-6).fit(corpus.X, corpus.y)
     assert whole.n_iter_ > 5
 
     def run(how):
@@ -274,7 +275,8 @@ def test_a_process_killed_between_cuts_goes_on_without_repeating_one(store, tmp_
 @pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge_cv.EndOfGrid")
 def test_path_of_sparge_cv_chooses_gamma_for_each_size(text):
     X, y = text
-    selector = SparGECV(gammas=(0.1, 1.0, 10.0), cv=3, tol=0.05, max_iter=200)
+    gammas = (0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
+    selector = SparGECV(gammas=gammas, cv=3, tol=0.05, max_iter=200)
     path = selector.fit_path(X, y, [4, 40])
     for m in (4, 40):
         alone = clone(selector).set_params(n_features_to_select=m).fit(X, y)
