@@ -143,7 +143,9 @@ class Result(Generic[State]):
             Their values by name, for a card or a line of a log.
         """
         last = dict(self.history[-1]) if self.history else {}
-        counts = {name: value for name, value in self.stats.items() if np.isscalar(value)}
+        counts: dict[str, Any] = {
+            name: value for name, value in self.stats.items() if np.isscalar(value)
+        }
         facts: dict[str, Any] = {"status": str(self.status), "steps": len(self.history) or None}
         if "gap" in last and "objective_gap" in counts:  # two gaps, each with its name
             features, relaxation = max(counts.pop("objective_gap"), 0.0), last.pop("gap")

@@ -14,7 +14,7 @@ import numpy as np
 
 from bigfs import streamed
 from bigfs.evaluation import is_non_negative
-from bigfs.metrics import require_metrics
+from bigfs.metrics import METRIC_NAMES, require_metrics
 from bigfs.selectors.registry import Method
 from bigfs.splits import (
     Split,
@@ -26,7 +26,6 @@ from bigfs.splits import (
     varies,
 )
 from flows.selection import Features, require_target
-from flows.summary import METRIC_NAMES
 
 FOLDS = 5
 # passes over the stored values that one selection takes, roughly, if its work does not grow with

@@ -12,7 +12,7 @@ was gathered nor on the tiles.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,7 +34,7 @@ LARGE_SHARE = 0.125  # of the non-zeros: columns that hold more are not gathered
 class Pairs(Protocol):
     """Computes the terms t_ji. It travels to the workers."""
 
-    line_bytes: int  # of a line, per sample
+    line_bytes: ClassVar[int]  # of a line, per sample
 
     def prepare(self, block: Any) -> sp.csc_array:
         """Return the columns of a block as `lines` and `terms` take them."""

@@ -18,7 +18,7 @@ from numba import njit
 
 from bigfs import engine
 from bigfs.selectors.contingency import fill_bins, labeled_columns
-from bigfs.types import BoolArray, FloatArray, IntArray
+from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 ROUNDING = 1e-12  # a column is constant but for rounding below this share of Σ x²
 
@@ -112,7 +112,7 @@ class Information:
         return np.column_stack([information, -(share * logs).sum(axis=1)])
 
     def _fill(
-        self, Z: sp.csc_array, lines: IntArray, skipped: IntArray, shape: tuple[int, int]
+        self, Z: sp.csc_array, lines: AnyArray, skipped: IntArray, shape: tuple[int, int]
     ) -> FloatArray:
         out = np.zeros((Z.shape[1], len(lines)))
         _fill_information(Z.indptr, Z.indices, Z.data, self.n_bins, lines, *shape, skipped, out)
