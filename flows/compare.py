@@ -22,7 +22,7 @@ from bigfs.engine import ClusterLost
 from bigfs.metrics import METRICS
 from bigfs.result import ALL
 from bigfs.synonyms import canonical_name
-from flows import artifacts, evaluation, tasks
+from flows import artifacts, evaluation, job, tasks
 from flows import parameters as form
 from flows.bench import Bench
 from flows.comparison_report import write_comparison
@@ -31,9 +31,7 @@ from flows.outcomes import Outcome
 from flows.pipeline import (
     SKIPPED,
     exclusive_on_cluster,
-    plan_store,
     skip_if_busy,
-    stage_cached,
 )
 from flows.report import corpus_facts
 from flows.reuse import source_name
@@ -170,14 +168,14 @@ def compare(
     if folds is not None and test_size is not None:
         raise ValueError("folds and test_size exclude one another: give one of them")
     require_folder(folder)
-    options = tasks.TaskOptions(fresh, timeout, engine.staging_memory)
+    options = job.StepOptions(fresh, timeout, engine.staging_memory)
     is_store = manifest.exists(manifest.absolute(source))
-    store_plan = None if is_store else plan_store(source, store, settings)
+    store_plan = None if is_store else job.plan_store(source, store, settings)
     uri = source if store_plan is None else store_plan.uri
     with skip_if_busy(), exclusive_on_cluster([uri, str(folder)], overlap, engine):
         began = time.perf_counter()
         if store_plan is not None:
-            stage_cached(store_plan, source, settings, options)
+            job.stage_source(tasks.do_task, store_plan, source, settings, options)
         bench = Bench(
             uri,
             folder,
@@ -216,7 +214,7 @@ def compare(
 
 
 def run_methods(
-    bench: Bench, names: list[str], options: tasks.TaskOptions
+    bench: Bench, names: list[str], options: job.StepOptions
 ) -> tuple[list[Outcome], dict[str, str], list[str]]:
     """Run the methods one after another, and a model on all features where it fits in memory.
 

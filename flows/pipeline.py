@@ -9,24 +9,21 @@ Annotations are evaluated here, not kept as strings, because `serve` pickles a f
 import contextlib
 import logging
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import psutil
 from prefect import flow, get_run_logger
 from prefect.artifacts import create_link_artifact
 from prefect.states import Completed, State
 
 import storage
-from flows import evaluation, reuse, selection, stages, tasks
+from flows import job, reuse, selection, tasks
 from flows import parameters as form
 from flows.locks import AlreadyRunning, exclusive
 from flows.options import Engine, Scoring, Staging
 from flows.serve_limits import require_allowed
 from storage.corpus import require_staged
-from storage.runs import Run, RunError, recover, require_out
-from storage.staging.plan import Plan, is_staged, make_plan
+from storage.runs import Run, RunError, require_out
 
 
 @flow(name="bigfs", flow_run_name="{features} features of {source} by {method}")
@@ -93,11 +90,15 @@ def pipeline(
     require_allowed(engine, source, store, out, *settings.files)
     selection.require_parameters(method, features, parameters or {})
     require_out(run_dir)
-    store_plan = plan_store(source, store, settings)
-    options = tasks.TaskOptions(fresh, timeout, engine.staging_memory, choices)
+    store_plan = job.plan_store(source, store, settings)
+    options = job.StepOptions(fresh, timeout, engine.staging_memory, choices)
     with skip_if_busy(), exclusive_on_cluster([store_plan.uri, run_dir], overlap, engine):
-        earlier = [start_up(), stage_cached(store_plan, source, settings, options)]
-        return run_stages(
+        earlier = [
+            job.start_up("Python, Prefect, Dask"),
+            job.stage_source(tasks.do_task, store_plan, source, settings, options),
+        ]
+        return job.run_steps(
+            tasks.do_task,
             store_plan.uri,
             store_plan.key,
             run_dir,
@@ -122,8 +123,9 @@ def stage(
     settings, engine = settings or Staging(), engine or Engine()
     require_allowed(engine, source, store, *settings.files)
     with on_cluster(engine):
-        options = tasks.TaskOptions(False, timeout, engine.staging_memory)
-        return stage_cached(plan_store(source, store, settings), source, settings, options)["store"]
+        options = job.StepOptions(False, timeout, engine.staging_memory)
+        plan = job.plan_store(source, store, settings)
+        return job.stage_source(tasks.do_task, plan, source, settings, options)["store"]
 
 
 @flow(name="select", flow_run_name="{features} features of {store} by {method}")
@@ -149,9 +151,17 @@ def select(
     selection.selector_for(corpus, method, features, parameters or {})
     require_out(out)
     with skip_if_busy(), exclusive_on_cluster([corpus.uri, out], overlap, engine):
-        options = tasks.TaskOptions(fresh, timeout, engine.staging_memory, choices)
-        return run_stages(
-            corpus.uri, corpus.manifest.key, out, method, features, parameters or {}, [], options
+        options = job.StepOptions(fresh, timeout, engine.staging_memory, choices)
+        return job.run_steps(
+            tasks.do_task,
+            corpus.uri,
+            corpus.manifest.key,
+            out,
+            method,
+            features,
+            parameters or {},
+            [],
+            options,
         )
     return SKIPPED
 
@@ -169,10 +179,10 @@ def evaluate(
     key = Run.open(run).metadata.get("key")
     if key is None:
         raise RunError(f"no flow wrote {run}: use `bigfs evaluate {run}`")
-    options = tasks.TaskOptions(True, timeout, engine.staging_memory)
+    options = job.StepOptions(True, timeout, engine.staging_memory)
     with exclusive_on_cluster([run], "wait", engine):
-        tasks.run_cached(tasks.evaluate, False, options, run, key, choices)
-        return tasks.run_cached(tasks.report, False, options, run, key)
+        tasks.do_task("evaluate", False, options, run, key, choices)
+        return tasks.do_task("report", False, options, run, key)
 
 
 # --- shared by the flows --------------------------------------------------------------------------
@@ -216,81 +226,3 @@ def on_cluster(engine: Engine) -> Iterator[None]:
                 client.dashboard_link, link_text="Dask dashboard", key="dask-dashboard"
             )
         yield
-
-
-def plan_store(source: str, store: str | None, settings: Staging) -> Plan:
-    return make_plan(source, store, **settings.model_dump())
-
-
-def stage_cached(
-    store_plan: Plan, source: str, settings: Staging, options: tasks.TaskOptions
-) -> dict[str, Any]:
-    """Stage a source unless its store exists. Returns the record of the stage."""
-    reused = is_staged(store_plan)
-    staging = settings.model_dump() | {"memory_limit": options.memory_limit}
-    record = tasks.run_cached(
-        tasks.stage,
-        reused,
-        options,
-        source,
-        store_plan.uri,
-        staging,
-        reuse.content_key(store_plan.key, store_plan.uri),
-    )
-    return {**record, "reused": reused}
-
-
-def run_stages(
-    store: str,
-    content: str,
-    out: str,
-    method: str,
-    features: selection.Features,
-    parameters: dict[str, Any],
-    earlier: Sequence[dict[str, Any]],
-    options: tasks.TaskOptions,
-) -> str:
-    """Select, evaluate and report, except for the results that the run at `out` already has.
-
-    Returns the directory of the run.
-    """
-    recover(out)
-    key = reuse.selection_key(content, store, out, method, features, parameters, options.scoring)
-    run = reuse.find_run(out, key)
-    about = {} if run is None else run.metadata
-    scoring = dict(options.scoring)
-    is_scored = run is not None and reuse.is_scored(run, scoring)
-    complete = run is not None and reuse.is_whole(run) and is_scored
-    corpus = storage.open(store)
-    selection.selector_for(corpus, method, features, parameters)
-    evaluation.require_choices(corpus, features, **scoring)
-    # the graph lies beside the store and serves every run
-    if selection.get_method(method).graph and (options.fresh or "status" not in about):
-        earlier = [
-            *earlier,
-            tasks.run_cached(tasks.graph, False, options, store, method, parameters, key),
-        ]
-    tasks.run_cached(
-        tasks.select,
-        "status" in about,
-        options,
-        store,
-        out,
-        method,
-        features,
-        parameters,
-        key,
-        list(earlier),
-        reuse.number_metric(features, options.scoring),
-    )
-    tasks.run_cached(tasks.evaluate, is_scored, options, out, key, scoring)
-    return tasks.run_cached(tasks.report, complete, options, out, key)
-
-
-def start_up() -> dict[str, Any]:
-    age = time.time() - psutil.Process().create_time()
-    return {
-        "stage": "start-up (Python, Prefect, Dask)",
-        "seconds": age,
-        "peak_memory": stages.process_memory(),
-    }

@@ -14,16 +14,13 @@ from sklearn.model_selection import ParameterGrid
 
 import storage
 from bigfs.metrics import DEFAULT_METRICS
+from flows import job, selection, tasks
 from flows import parameters as form
-from flows import selection, tasks
 from flows.options import Engine, Staging
 from flows.pipeline import (
     SKIPPED,
     exclusive_on_cluster,
-    plan_store,
-    run_stages,
     skip_if_busy,
-    stage_cached,
 )
 from flows.reuse import digest, source_name
 from flows.serve_limits import require_allowed
@@ -123,15 +120,15 @@ def sweep(
     settings, engine = settings or Staging(), engine or Engine()
     require_allowed(engine, source, store, out, *settings.files)
     folder = Path(out or f"runs/{source_name(source)}-sweep")
-    options = tasks.TaskOptions(fresh, timeout, engine.staging_memory)
+    options = job.StepOptions(fresh, timeout, engine.staging_memory)
     runs = list(make_cells(methods, features, grid or {}))
     require_table(folder / "sweep.csv")
     for cell in runs:
         selection.require_parameters(cell.method, cell.features, cell.parameters)
         require_out(folder / cell.name)
-    store_plan = plan_store(source, store, settings)
+    store_plan = job.plan_store(source, store, settings)
     with skip_if_busy(), exclusive_on_cluster([store_plan.uri, str(folder)], overlap, engine):
-        staged = stage_cached(store_plan, source, settings, options)
+        staged = job.stage_source(tasks.do_task, store_plan, source, settings, options)
         rows = [
             run_cell(store_plan.uri, store_plan.key, folder, cell, staged, options) for cell in runs
         ]
@@ -172,7 +169,7 @@ def run_cell(
     folder: Path,
     cell: Cell,
     staged: dict[str, Any],
-    options: tasks.TaskOptions,
+    options: job.StepOptions,
 ) -> dict[str, Any]:
     """Run a cell and return its row of sweep.csv."""
     row: dict[str, Any] = {
@@ -183,7 +180,8 @@ def run_cell(
     }
     row |= dict.fromkeys(DEFAULT_METRICS[storage.open(store).spec["target"] or "class"])
     try:
-        path = run_stages(
+        path = job.run_steps(
+            tasks.do_task,
             store,
             content,
             str(folder / cell.name),

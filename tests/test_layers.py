@@ -59,6 +59,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"report"},
         {"options", "server", "tls"},
         {"serve_limits", "stages", "artifacts"},
+        {"job"},
         {"bench", "parameters", "tasks"},
         {"standings"},
         {"comparison_report"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Annotated
 
@@ -61,7 +62,10 @@ def run(
     engine: Engine,
     as_json: Json = False,
 ) -> None:
-    """Run the whole job as a Prefect flow: stage, graph, select, evaluate, report."""
+    """Run the whole job: stage, graph, select, evaluate, report.
+
+    It is a Prefect flow where PREFECT_API_URL names a server.
+    """
     from flows import reuse
     from storage.runs import require_out
     from storage.sources import find
@@ -80,22 +84,19 @@ def run(
         return
     find(source, format=staging.format)  # an unreadable source is an error before anything starts
 
-    def meanwhile() -> None:
-        engine.prepare()
-        from flows import selection
+    what = source, method, features, store
+    if "PREFECT_API_URL" in os.environ:
+        with show_progress(as_json, "start-up"), quiet_prefect(state["debug"]):
+            from flows.pipeline import pipeline
 
-        selection.require_parameters(method, features, parameters)
-        import flows.pipeline  # noqa: F401, used once the server is there
+            pipeline(*what, out, staging, parameters, engine, fresh=fresh, scoring=scoring)
+    else:
+        with show_progress(as_json, "start-up"):
+            engine.prepare()
+            from flows.job import run_job
 
-    with show_progress(as_json, "start-up"), quiet_prefect(state["debug"], meanwhile):
-        from flows.pipeline import pipeline
-
-        path = pipeline(
-            *(source, method, features, store, out, staging, parameters, engine),
-            fresh=fresh,
-            scoring=scoring,
-        )
-    print_run(str(path), as_json)
+            run_job(*what, run_dir, staging, parameters, engine, fresh=fresh, scoring=scoring)
+    print_run(run_dir, as_json)
 
 
 @expand_model_options

@@ -122,7 +122,7 @@ def serve(
 
 
 @contextlib.contextmanager
-def quiet_prefect(debug: bool, meanwhile: Callable[[], object]) -> Iterator[None]:
+def quiet_prefect(debug: bool, meanwhile: Callable[[], object] | None = None) -> Iterator[None]:
     """Run a Prefect server for one flow of the command line, without log lines between the
     progress bars. `meanwhile` is called while the server starts.
     """

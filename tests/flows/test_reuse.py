@@ -1,11 +1,10 @@
-"""A run whose result is there: found again without a server, and not where anything has changed."""
+"""A run whose result is there: found again without any work, and not where anything has changed."""
 
 from pathlib import Path
 
 import pytest
 
-from flows import reuse, stages
-from flows.cli import runs
+from flows import job, reuse, stages
 from flows.options import Staging
 from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus
@@ -30,14 +29,15 @@ def done(tmp_path, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def no_server(monkeypatch):
-    def refuse(*_):
-        raise ValueError("a server was asked for")
+def no_work(monkeypatch):
+    def refuse(*_, **__):
+        raise ValueError("a job was asked for")
 
-    monkeypatch.setattr(runs, "quiet_prefect", refuse)
+    monkeypatch.setattr(job, "run_job", refuse)
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
 
 
-def test_the_same_run_again_starts_no_server(done, bigfs):
+def test_the_same_run_again_does_no_work(done, bigfs):
     command = ("run", done, "--method", "anova", "--features", 12, "--out", "runs/r")
     status, out, err = bigfs(*command)
     assert status == 0
@@ -46,20 +46,20 @@ def test_the_same_run_again_starts_no_server(done, bigfs):
     status, out, _ = bigfs(*command, "--json")
     assert status == 0
     assert out.startswith('{"run": "runs/r"')
-    fails(bigfs(*command, "--fresh"), "a server was asked for")
+    fails(bigfs(*command, "--fresh"), "a job was asked for")
 
 
 def test_what_has_changed_is_done_again(done, bigfs, tmp_path):
     command = ("run", done, "--out", "runs/r", "--method")
-    fails(bigfs(*command, "anova", "--features", 11), "a server was asked for")
-    fails(bigfs(*command, "fisher", "--features", 12), "a server was asked for")
-    fails(bigfs(*command, "anova", "--features", 12, "--tile-rows", 50), "a server was asked for")
+    fails(bigfs(*command, "anova", "--features", 11), "a job was asked for")
+    fails(bigfs(*command, "fisher", "--features", 12), "a job was asked for")
+    fails(bigfs(*command, "anova", "--features", 12, "--tile-rows", 50), "a job was asked for")
     (tmp_path / "runs" / "r" / "report.html").rename(tmp_path / "report.html")
-    fails(bigfs(*command, "anova", "--features", 12), "a server was asked for")
+    fails(bigfs(*command, "anova", "--features", 12), "a job was asked for")
     (tmp_path / "report.html").rename(tmp_path / "runs" / "r" / "report.html")
     assert bigfs(*command, "anova", "--features", 12)[0] == 0
     write_corpus(tmp_path / "corpus.jsonl", seed=4)
-    fails(bigfs(*command, "anova", "--features", 12), "a server was asked for")
+    fails(bigfs(*command, "anova", "--features", 12), "a job was asked for")
 
 
 def test_an_unfinished_run_of_the_same_job_is_gone_on_with(done, bigfs):
@@ -70,7 +70,7 @@ def test_an_unfinished_run_of_the_same_job_is_gone_on_with(done, bigfs):
     stages.report(again)  # and it is killed before it gets its name
     assert not reuse.is_whole(again)
     command = ("run", done, "--method", "anova", "--features", 12, "--out", "runs/r")
-    fails(bigfs(*command), "a server was asked for")
+    fails(bigfs(*command), "a job was asked for")
 
 
 def test_a_checkpoint_of_another_version_is_not_resumed(done, monkeypatch):
