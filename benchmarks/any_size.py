@@ -59,5 +59,5 @@ def main(folder: Path, rows: int, limit: int) -> None:
 
 
 if __name__ == "__main__":
-    place, rows, limit = (*sys.argv[1:], *("", "850000", "500000000")[len(sys.argv) - 1 :])
+    place, rows, limit = (*sys.argv[1:], *("", "1100000", "640000000")[len(sys.argv) - 1 :])
     main(Path(place), int(rows), int(limit))

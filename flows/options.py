@@ -17,6 +17,7 @@ from pydantic import (
 
 from bigfs.engine.clusters import cluster, prepare_workers, require_size
 from bigfs.synonyms import canonical_name
+from storage.messages import read_parts
 
 
 def count_or_share(value: int | float | str) -> int | float:
@@ -60,6 +61,11 @@ def _ordered(ngram_range: tuple[int, int]) -> tuple[int, int]:
     return ngram_range
 
 
+def _message_parts(text: str | None) -> str | None:
+    read_parts(text)
+    return text
+
+
 class Staging(BaseModel):
     """Options for reading a source. A format may add options of its own."""
 
@@ -95,6 +101,14 @@ class Staging(BaseModel):
             description='tokens to leave out: "english" (the list of scikit-learn), or a file '
             "with one word per line"
         ),
+    ] = None
+    remove: Annotated[
+        str | None,
+        Field(
+            description="parts of messages to leave out, separated by commas: headers, footers, "
+            "quotes"
+        ),
+        AfterValidator(_message_parts),
     ] = None
     sublinear_tf: Annotated[
         bool, Field(description="replace each term count tf by 1 + log(tf)")

@@ -7,6 +7,7 @@ vocabulary and the idf of text, the names of the columns, and the coefficients.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,14 @@ import scipy.sparse as sp
 from bigfs.matrix import Matrix
 from bigfs.models import LinearModel, predict_rows
 from bigfs.types import AnyArray, IntArray
+from storage.messages import strip
 from storage.replacing import RunError, undamaged
 from storage.units import Units
 
 VERSION = 2  # of a model with units; one without has version 1, which older versions read
 LINEAR = ("classes", "coef", "intercept", "scale", "target_mean")
 # the settings that a rebuilt vectorizer knows
-WEIGHTING = {"min_df", "max_df", "sublinear_tf", "hashing", "ngram_range", "stop_words"}
+WEIGHTING = {"min_df", "max_df", "sublinear_tf", "hashing", "ngram_range", "stop_words", "remove"}
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,15 @@ class TextUnits:
     terms: bytes | None
     idf: AnyArray
 
+    @property
+    def remove(self) -> Sequence[str]:
+        """Parts of messages that are left out before terms are made."""
+        return tuple(self.settings.get("remove") or ())
+
     def vectorizer(self) -> Any:
         """Return scikit-learn's `TfidfVectorizer` with this vocabulary and idf.
+
+        It takes texts without the parts that `remove` names.
 
         Raises
         ------
@@ -129,7 +138,8 @@ class Model:
         if not isinstance(X, Matrix):
             X = X if hasattr(X, "shape") else list(X)
             if not sp.issparse(X) and len(X) and isinstance(X[0], str):
-                X = self._require_text().vectorizer().transform(X)
+                text = self._require_text()
+                X = text.vectorizer().transform([strip(document, text.remove) for document in X])
             self._require_width(X)
             X = Matrix.from_array(X if self.units is None else self.units.apply(sp.csr_array(X)))
         self._require_width(X)
@@ -160,7 +170,7 @@ class Model:
         Raises
         ------
         ValueError
-            The columns are hashed.
+            The columns are hashed, or parts of messages were removed.
         """
         from sklearn.compose import ColumnTransformer
         from sklearn.pipeline import Pipeline
@@ -170,6 +180,11 @@ class Model:
         picker.fit(sp.csr_matrix((1, self.n_features)))
         names = np.array(self.class_names, dtype=np.str_) if self.class_names else None
         steps = [("columns", picker), ("model", self.linear.estimator(names))]
+        if self.text is not None and self.text.remove:
+            raise ValueError(
+                f"scikit-learn's pipeline cannot remove {', '.join(self.text.remove)} of messages: "
+                f"stage without remove, or predict with `bigfs predict`"
+            )
         if self.text is not None:
             steps.insert(0, ("tfidf", self.text.vectorizer()))
         if self.units is not None:

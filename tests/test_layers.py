@@ -34,7 +34,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "storage": [
         {"errors"},
-        {"fingerprint", "disk", "ownership", "replacing", "sheets", "format", "units"},
+        {"fingerprint", "disk", "ownership", "replacing", "sheets", "format", "units", "messages"},
         {"catalogue", "checkpoints", "run_metadata", "tiles", "models"},
         {"sources", "runs", "feature_names"},
         {"write_back", "selected_file"},

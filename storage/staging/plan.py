@@ -42,6 +42,7 @@ def make_plan(
     max_df: int | float = 1.0,
     ngram_range: Sequence[int] = (1, 1),
     stop_words: str | os.PathLike[str] | Iterable[str] | None = None,
+    remove: str | Iterable[str] | None = None,
     sublinear_tf: bool = True,
     hashing: int | None = None,
     tile_rows: int | None = None,
@@ -59,6 +60,7 @@ def make_plan(
         max_df=max_df,
         ngram_range=ngram_range,
         stop_words=stop_words,
+        remove=remove,
         sublinear_tf=sublinear_tf,
         hashing=hashing,
     )

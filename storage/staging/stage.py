@@ -29,6 +29,7 @@ def stage(
     max_df: int | float = 1.0,
     ngram_range: Sequence[int] = (1, 1),
     stop_words: str | os.PathLike[str] | Iterable[str] | None = None,
+    remove: str | Iterable[str] | None = None,
     sublinear_tf: bool = True,
     hashing: int | None = None,
     tile_rows: int | None = None,
@@ -65,6 +66,9 @@ def stage(
     stop_words : {"english"}, path-like, list of str or None, default=None
         Tokens of text that are left out before terms are made: scikit-learn's list of English
         words, the file of a list with one word per line, or a list.
+    remove : str, list of str or None, default=None
+        Parts of messages that are left out: some of "headers", "footers" and "quotes", separated by
+        commas if in one text. They are those of scikit-learn's `fetch_20newsgroups`.
     sublinear_tf : bool, default=True
         Whether term counts of text are replaced by 1 + log of them.
     hashing : int or None, default=None
@@ -132,6 +136,7 @@ def stage(
         max_df=max_df,
         ngram_range=ngram_range,
         stop_words=stop_words,
+        remove=remove,
         sublinear_tf=sublinear_tf,
         hashing=hashing,
         tile_rows=tile_rows,

@@ -23,6 +23,7 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.types import AnyArray
 from storage.errors import SourceError
+from storage.messages import strip
 from storage.sources.base import Document, Label, TextSource
 from storage.staging.gram_kernels import unit_rows, weigh_rows
 from storage.staging.labels import save_labels
@@ -122,7 +123,7 @@ def _count(
         if split not in by_split:
             by_split[split] = _Half(Documents(weighting.ngram_range, stop_words), [], [])
         half = by_split[split]
-        half.documents.add(text)
+        half.documents.add(strip(text, weighting.remove or ()))
         half.labels.append(label)
         half.names.append(name)
     return [

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.errors import SourceError
+from storage.messages import read_parts
 from storage.sources.base import decode, shorten
 
 TOKEN = re.compile(r"(?u)\b\w\w+\b")
@@ -18,7 +19,12 @@ ENGLISH = "english"
 STOP_WORDS = "stop_words must be 'english', a list of words, or a file with one word per line"
 STOP_WORDS_LIMIT = 1 << 20  # bytes of a file of stop words: every store keeps them
 # of the settings that stores of version 0.1 lack; a store without them has the same key as then
-DEFAULTS: dict[str, Any] = {"max_df": 1.0, "ngram_range": (1, 1), "stop_words": None}
+DEFAULTS: dict[str, Any] = {
+    "max_df": 1.0,
+    "ngram_range": (1, 1),
+    "stop_words": None,
+    "remove": None,
+}
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,7 @@ class Weighting:
     """Settings of tf-idf.
 
     `hashing` is the number of hashed columns. None learns a vocabulary. `stop_words` is "english",
-    a sorted tuple of words or None.
+    a sorted tuple of words or None. `remove` names parts of messages, see `storage.messages`.
     """
 
     min_df: int | float = 2
@@ -35,6 +41,7 @@ class Weighting:
     max_df: int | float = 1.0
     ngram_range: tuple[int, int] = (1, 1)
     stop_words: str | tuple[str, ...] | None = None
+    remove: tuple[str, ...] | None = None
 
     @property
     def growth(self) -> int:
@@ -78,6 +85,7 @@ def make_weighting(
     max_df: int | float = 1.0,
     ngram_range: Sequence[int] = (1, 1),
     stop_words: str | os.PathLike[str] | Iterable[str] | None = None,
+    remove: str | Iterable[str] | None = None,
 ) -> Weighting:
     """Check the settings that `storage.stage` takes, and read the file of stop words.
 
@@ -100,6 +108,7 @@ def make_weighting(
         max_df,
         _read_ngram_range(ngram_range),
         _read_stop_words(stop_words),
+        read_parts(remove),
     )
 
 
