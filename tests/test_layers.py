@@ -36,6 +36,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"errors"},
         {"fingerprint", "disk", "ownership", "replacing", "sheets", "format", "units", "messages"},
         {"catalogue", "checkpoints", "run_metadata", "tiles", "models"},
+        {"remote"},
         {"sources", "runs", "feature_names"},
         {"write_back", "selected_file"},
         {"staging", "corpus"},

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from storage import catalogue
+from storage import catalogue, remote
 from storage.errors import SourceError
 from storage.sources.anndata import AnnData
 from storage.sources.arrays import Npy, Npz
@@ -45,8 +45,9 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
     Parameters
     ----------
     source : str or Path
-        A file or a folder, ``synthetic:NAME`` for a generated corpus, the http(s) URL of a file, or
-        a name of `storage.catalogue.ENTRIES` if no file has that name. Options may follow, as in
+        A file or a folder, ``synthetic:NAME`` for a generated corpus, the URL of a file or, where
+        fsspec can list it, of a folder (``https://``, ``s3://``, ``gs://``, ``hf://`` …), or a name
+        of `storage.catalogue.ENTRIES` if no file has that name. Options may follow, as in
         ``faces.mat?sample_shape=32x32&unlabeled=-1``, but not after a URL.
     format : str or None, default=None
         One of `FORMATS`. None guesses it from the content.
@@ -68,8 +69,10 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
     name = str(source)
     if name.startswith(PREFIX):
         return _construct(Synthetic, name, options)
-    if name.startswith(("http://", "https://")):
-        source = catalogue.download(name)
+    if remote.is_remote(name):
+        remote.require_no_secret(name)
+        is_web = name.startswith(("http://", "https://"))
+        source = catalogue.download(name) if is_web else remote.fetch(name)
     if not Path(source).exists():
         name, _, query = name.partition("?")
         if query:

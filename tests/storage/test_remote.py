@@ -1,0 +1,108 @@
+"""Sources behind URLs of fsspec, and what a URL must not hold."""
+
+import sys
+
+import fsspec
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+import storage
+from storage import catalogue, remote, sources
+from storage.errors import SourceError
+
+X = sp.csr_array(np.array([[0.0, 1.0], [2.0, 0.0], [3.0, 4.0]]))
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path, monkeypatch):
+    monkeypatch.setenv(catalogue.FOLDER, str(tmp_path / "data"))
+
+
+@pytest.fixture
+def memory():
+    fs = fsspec.filesystem("memory")
+    yield fs
+    fs.store.clear()
+    fs.pseudo_dirs[:] = [""]
+
+
+def put(fs, name, path):
+    fs.makedirs(name.rpartition("/")[0], exist_ok=True)
+    fs.pipe(name, path.read_bytes())
+
+
+WRITERS = {
+    "rows.svm": lambda path: path.write_text("1 2:1\n2 1:2\n1 1:3 2:4\n"),
+    "rows.npz": lambda path: sp.save_npz(path, X),
+    "docs.jsonl": lambda path: path.write_text('{"text": "one two"}\n' * 3),
+    "docs.csv": lambda path: path.write_text("text\none two\none two\none two\n"),
+    "docs.parquet": lambda path: pd.DataFrame({"text": ["one two"] * 3}).to_parquet(path),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_url_gives_the_store_of_the_file(name, memory, tmp_path):
+    WRITERS[name](tmp_path / name)
+    put(memory, f"/bucket/{name}", tmp_path / name)
+    here, there = (
+        storage.open(storage.stage(source, tmp_path / f"{i}.zarr"))
+        for i, source in enumerate((tmp_path / name, f"memory://bucket/{name}"))
+    )
+    assert here.manifest.key == there.manifest.key
+    assert here.X.shape[0] == 3
+    assert "memory" not in there.manifest.source["uri"]
+
+
+def test_folder_of_texts_and_changed_files_are_fetched(memory, tmp_path):
+    for label in ("a", "b"):
+        memory.pipe(f"/texts/{label}/1.txt", b"one two")
+    corpus = storage.open(storage.stage("memory://texts", tmp_path / "t.zarr", min_df=1))
+    assert corpus.class_names == ["a", "b"]
+    memory.pipe("/bucket/rows.svm", b"1 1:1\n")
+    first = sources.find("memory://bucket/rows.svm")
+    assert sources.find("memory://bucket/rows.svm").path == first.path
+    memory.pipe("/bucket/rows.svm", b"1 1:1\n2 1:5\n")
+    assert sources.find("memory://bucket/rows.svm").path != first.path
+
+
+def test_broken_fetch_is_one_line_and_repeated(memory, monkeypatch):
+    memory.pipe("/bucket/rows.svm", b"1 1:1\n")
+
+    def cut_off(self, path, part, **options):
+        with open(part, "wb") as out:
+            out.write(b"1 ")
+        raise OSError("the line is dead")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(memory), "get", cut_off)
+        with pytest.raises(SourceError, match=r"rows.svm cannot be read \(OSError: the line"):
+            sources.find("memory://bucket/rows.svm")
+    with open(sources.find("memory://bucket/rows.svm").path, "rb") as file:
+        assert file.read() == b"1 1:1\n"
+    with pytest.raises(SourceError, match="memory://bucket/none does not exist"):
+        sources.find("memory://bucket/none")
+
+
+def test_missing_package_and_protocol_are_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    with pytest.raises(SourceError, match=r"^gs:// needs a package that is not there: .*gcsfs"):
+        sources.find("gs://bucket/rows.svm")
+    with pytest.raises(SourceError, match="fsspec knows no protocol 'nonsense'"):
+        sources.find("nonsense://bucket/rows.svm")
+
+
+@pytest.mark.parametrize("protocol", ["https", "s3", "memory"])
+def test_credentials_in_a_url_are_refused_and_not_repeated(protocol, tmp_path):
+    with pytest.raises(SourceError, match="holds credentials") as refused:
+        storage.stage(f"{protocol}://user:canary@host/rows.svm", tmp_path / "X.zarr")
+    assert "canary" not in str(refused.value)
+    assert "user" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "zip://a::file:///b.zip", "dir://x"])
+def test_urls_of_this_machine_are_no_sources(url):
+    assert not remote.is_remote(url)
+    with pytest.raises(SourceError, match="does not exist"):
+        sources.find(url)
