@@ -33,7 +33,7 @@ def main(folder: Path, rows: int, limit: int) -> None:
     with engine.cluster(workers=2, memory_limit=limit):
         X, y = storage.open(store).X, storage.open(store).y
         run = stages.select(store, folder / "run", method="anova", features=100)
-        stages.evaluate(run, baselines=[], test_size=0.2)
+        stages.evaluate(run, baselines=[], test_size=0.05)
         record = Run.open(stages.finish(run)).metadata
         small = held_out_split(X.take_rows(slice(0, rows // 10)), y[: rows // 10], 0.2)
         exact = streamed.fit(small.X_train, small.y_train, streamed.SVM)
@@ -59,5 +59,5 @@ def main(folder: Path, rows: int, limit: int) -> None:
 
 
 if __name__ == "__main__":
-    place, rows, limit = (*sys.argv[1:], *("", "1100000", "640000000")[len(sys.argv) - 1 :])
+    place, rows, limit = (*sys.argv[1:], *("", "1100000", "770000000")[len(sys.argv) - 1 :])
     main(Path(place), int(rows), int(limit))

@@ -203,25 +203,46 @@ def judge(split: Split, sets: Sequence[IntArray], *, with_auc: bool = False) -> 
         The judgment of each set.
     """
     distinct = {index.tobytes(): index for index in sets}
-    local, needed = split.X_train.local, np.unique(np.concatenate(list(distinct.values())))
-    split = split._replace(
-        X_train=split.X_train.holding(needed), X_test=split.X_test.holding(needed)
-    )
-    largest_first = dict(sorted(distinct.items(), key=lambda item: -len(item[1])))
-    judgments = engine.map_tiles(
-        _judge,
-        list(largest_first.values()),
-        split,
-        with_auc,
-        local=local,
-        label="evaluate",
-    )
-    by_set = dict(zip(largest_first, judgments, strict=True))
+    by_set = {
+        key: judge_streamed(split, streamed.SVM, index, with_auc=with_auc)
+        for key, index in distinct.items()
+        if _is_beyond_memory(split, index)
+    }
+    distinct = {key: index for key, index in distinct.items() if key not in by_set}
+    if distinct:
+        local, needed = split.X_train.local, np.unique(np.concatenate(list(distinct.values())))
+        split = split._replace(
+            X_train=split.X_train.holding(needed), X_test=split.X_test.holding(needed)
+        )
+        largest_first = dict(sorted(distinct.items(), key=lambda item: -len(item[1])))
+        judgments = engine.map_tiles(
+            _judge,
+            list(largest_first.values()),
+            split,
+            with_auc,
+            local=local,
+            label="evaluate",
+        )
+        by_set |= dict(zip(largest_first, judgments, strict=True))
     return [by_set[index.tobytes()] for index in sets]
 
 
-def judge_streamed(split: Split, way: str, *, with_auc: bool = False) -> Judgment:
-    """Judge a linear SVM on all features that do not fit in memory.
+def _is_beyond_memory(split: Split, index: IntArray) -> bool:
+    """Return whether an SVM on these columns fits by tiles only.
+
+    The non-zeros are counted only where n × m values would not fit, as counting may cost a pass.
+    """
+    X, room = split.X_train, engine.memory_limit() / 2
+    if X.shape[0] * len(index) * BYTES_PER_VALUE < room or target_kind(split.y_train) != "class":
+        return False
+    size = int(X.stats.nnz[index].sum()) * BYTES_PER_VALUE + X.shape[1] * 64
+    return size >= room and streamed.way_of(X, split.y_train) == streamed.SVM
+
+
+def judge_streamed(
+    split: Split, way: str, index: IntArray | None = None, *, with_auc: bool = False
+) -> Judgment:
+    """Judge a linear SVM on all features, or on some of them, that do not fit in memory.
 
     Parameters
     ----------
@@ -229,6 +250,8 @@ def judge_streamed(split: Split, way: str, *, with_auc: bool = False) -> Judgmen
         Where to train and to test. Its targets are classes.
     way : {"svm", "sgd"}
         How to train, see `bigfs.streamed`.
+    index : ndarray of int or None, default=None
+        The features, with "svm". None takes all.
     with_auc : bool, default=False
         Also sum the AUC.
 
@@ -237,7 +260,7 @@ def judge_streamed(split: Split, way: str, *, with_auc: bool = False) -> Judgmen
     Judgment
         As of a set of features.
     """
-    model = streamed.fit(split.X_train, split.y_train, way)
+    model = streamed.fit(split.X_train, split.y_train, way, index)
     is_labeled = labeled_rows(split.y_test)
     decision = streamed.decide(split.X_test, model)[is_labeled]
     return _judgment(model, decision, split, split.y_test[is_labeled], with_auc)

@@ -54,8 +54,8 @@ def way_of(X: Matrix, y: IntArray) -> str | None:
     return None
 
 
-def fit(X: Matrix, y: IntArray, way: str) -> LinearModel:
-    """Train a linear SVM on all features.
+def fit(X: Matrix, y: IntArray, way: str, index: IntArray | None = None) -> LinearModel:
+    """Train a linear SVM on all features, or on some by the exact machines.
 
     Parameters
     ----------
@@ -65,18 +65,20 @@ def fit(X: Matrix, y: IntArray, way: str) -> LinearModel:
         Their class codes, −1 if unlabeled.
     way : {"svm", "sgd"}
         What `way_of` returned.
+    index : ndarray of int or None, default=None
+        The features that may have a weight, with "svm". None takes all.
 
     Returns
     -------
     LinearModel
-        The fitted model.
+        The fitted model of all columns.
     """
     is_labeled = labeled_rows(y)
     if not is_labeled.all():
         X, y = X.take_rows(is_labeled), y[is_labeled]
     classes, none = np.unique(y), np.empty(0)
     if way == SVM:
-        coef, intercept = _fit_machines(X, np.searchsorted(classes, y), len(classes))
+        coef, intercept = _fit_machines(X, np.searchsorted(classes, y), len(classes), index)
     else:
         ((coef, intercept),) = engine.map_tiles(_descend, [X], y, classes, local=X.local)
     return LinearModel("class", classes, coef, intercept, none, none)
@@ -92,8 +94,11 @@ def _bytes_of_machines(n: int, d: int, r: int) -> int:
     return 8 * r * (VECTORS_OF_SAMPLES * n + VECTORS_OF_FEATURES * d)
 
 
-def _fit_machines(X: Matrix, codes: IntArray, n_classes: int) -> tuple[FloatArray, FloatArray]:
+def _fit_machines(
+    X: Matrix, codes: IntArray, n_classes: int, index: IntArray | None
+) -> tuple[FloatArray, FloatArray]:
     """Train the machines, all at once or, if they do not fit together, one after the other."""
+    features = None if index is None else np.isin(np.arange(X.shape[1]), index)
     if n_classes == 2 or _bytes_of_machines(*X.shape, n_classes) < engine.memory_limit() / 2:
         targets = [(codes, n_classes)]
     else:
@@ -104,7 +109,8 @@ def _fit_machines(X: Matrix, codes: IntArray, n_classes: int) -> tuple[FloatArra
             C=1.0,
             tol=TOLERANCE,
             max_iter=MAX_STEPS,
-            name="SVM on all features",
+            name="SVM by tiles",
+            features=features,
         ).value
         for target, count in targets
     ]

@@ -7,8 +7,8 @@ from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from bigfs import ANOVA, Matrix, engine, streamed
-from bigfs.evaluation import measure, pool, tally_split, way_of_all
+from bigfs import ANOVA, Matrix, engine, evaluation, streamed
+from bigfs.evaluation import judge, measure, pool, tally_split, way_of_all
 from bigfs.splits import Split
 
 
@@ -46,6 +46,34 @@ def test_all_features_are_scored_in_memory_and_by_tiles_alike(text):
     )
     assert (tiled.method, tiled.n_features) == (inside.method, inside.n_features)
     assert tiled.scores == pytest.approx(inside.scores, abs=0.01)
+
+
+def test_chosen_features_beyond_the_memory_are_judged_by_tiles(text, monkeypatch):
+    """A set that fits is judged in memory beside it."""
+    split, X_train, _ = parts(text)
+    sets = [np.array([3]), np.arange(0, 60, 2)]
+    inside = judge(split, sets)
+    tiled = []
+    judge_tiles = evaluation.judge_streamed
+    monkeypatch.setattr(
+        evaluation,
+        "judge_streamed",
+        lambda split, way, index, **more: (
+            tiled.append(len(index)) or judge_tiles(split, way, index, **more)
+        ),
+    )
+    monkeypatch.setattr(evaluation, "BYTES_PER_VALUE", 10_000)
+    with engine.limit_memory(2_000_000):
+        by_tiles = judge(split, sets)
+    assert tiled == [30]
+    assert [len(answer.losses) for answer in by_tiles] == [len(split.y_test)] * 2
+    np.testing.assert_array_equal(by_tiles[0].losses, inside[0].losses)
+    assert np.mean(by_tiles[1].losses != inside[1].losses) <= 0.025  # one of 40 at the border
+    model = streamed.fit(split.X_train, split.y_train, "svm", sets[1])
+    expected = LinearSVC(random_state=0, tol=1e-8, max_iter=100_000)
+    expected.fit(X_train[:, sets[1]], split.y_train)
+    np.testing.assert_allclose(model.coef[:, sets[1]], expected.coef_, atol=0.02)
+    assert not np.delete(model.coef, sets[1], axis=1).any()
 
 
 @pytest.mark.parametrize("way", ["svm", "sgd"])
