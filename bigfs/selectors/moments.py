@@ -9,7 +9,7 @@ A sum of squares that is only rounding counts as zero.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import fdtrc, stdtr
@@ -17,15 +17,75 @@ from sklearn.utils import ClassifierTags, column_or_1d
 
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors.base import MANY, Cost, Labels, Selector, at_least_two
+from bigfs.selectors.base import Cost, Labels, at_least_two
 from bigfs.selectors.significance import SignificanceSelector
+from bigfs.selectors.sums import WeightedSelector, column_sums
 from bigfs.selectors.univariate import ClassSumsSelector, ratio
 from bigfs.types import FloatArray
+from bigfs.validation import require_magnitude
 
+CONSTANT_TARGET = "y is constant: a regression needs a target that varies"
 ROUNDING = 1e-12  # a column is constant but for rounding below this share of Σ x²
 
 
-class Variance(Selector):
+class Moments(NamedTuple):
+    """The sums of a variance."""
+
+    n: float  # Σ w
+    sums: FloatArray  # (d,): Σ w x
+    squares: FloatArray  # (d,): Σ w x²
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether there are scores: always."""
+        return True
+
+    def plus(self, other: Moments) -> Moments:
+        """Return the sums of these samples and others."""
+        return Moments(self.n + other.n, self.sums + other.sums, self.squares + other.squares)
+
+
+class RegressionTotals(NamedTuple):
+    """The sums of a regression on y, which is shifted so that its sums are small."""
+
+    shift: float
+    n: float  # Σ w
+    y: float  # Σ w (y − shift)
+    yy: float  # Σ w (y − shift)²
+    sums: FloatArray  # (d,): Σ w x
+    squares: FloatArray  # (d,): Σ w x²
+    xy: FloatArray  # (d,): Σ w x (y − shift)
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether y varies."""
+        return self.yy - self.y**2 / self.n > ROUNDING * self.yy
+
+    def shifted(self, shift: float) -> RegressionTotals:
+        """Return the sums for another shift."""
+        by = self.shift - shift
+        return self._replace(
+            shift=shift,
+            y=self.y + by * self.n,
+            yy=self.yy + 2 * by * self.y + by**2 * self.n,
+            xy=self.xy + by * self.sums,
+        )
+
+    def plus(self, other: RegressionTotals) -> RegressionTotals:
+        """Return the sums of these samples and others."""
+        other = other.shifted(self.shift)
+        return RegressionTotals(
+            self.shift,
+            self.n + other.n,
+            self.y + other.y,
+            self.yy + other.yy,
+            self.sums + other.sums,
+            self.squares + other.squares,
+            self.xy + other.xy,
+        )
+
+
+class Variance(WeightedSelector):
     """Score each feature by its variance.
 
     It is unsupervised, and depends on the scale of a feature.
@@ -77,25 +137,23 @@ class Variance(Selector):
     """
 
     _cost = Cost("0", "d")
-    _largest_tried = MANY
     _supervised = False
     _ignores_y = True
 
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-
-    def _fit(self, X: Matrix, y: Any) -> None:
+    def _fit(self, X: Matrix, y: Any, weights: FloatArray | None = None) -> None:
         before = X.passes
-        self.scores_ = _squared_deviations(X) / X.shape[0]
+        self._score_totals(self._sum(X, y, weights))
         self.result_ = Result(self.scores_, Status.EXACT, stats={"passes": X.passes - before})
+
+    def _sum(self, X: Matrix, y: Any, weights: FloatArray | None) -> Moments:
+        if weights is None:
+            return Moments(X.shape[0], X.stats.sums, X.stats.sums_of_squares)
+        sums, squares = column_sums(X, weights[:, None], weights[:, None]).T
+        require_magnitude(squares, squares > 0)
+        return Moments(float(weights.sum()), sums, squares)
+
+    def _score_totals(self, totals: Moments) -> None:
+        self.scores_ = _squared_deviations(totals.sums, totals.squares, totals.n) / totals.n
 
 
 class TScore(SignificanceSelector, ClassSumsSelector):
@@ -200,7 +258,7 @@ class TScore(SignificanceSelector, ClassSumsSelector):
         return np.asarray(2 * stdtr(self._degrees, -self.scores_))
 
 
-class FRegression(SignificanceSelector):
+class FRegression(SignificanceSelector, WeightedSelector):
     """Score each feature by the F statistic of its linear regression on a real target.
 
     The scores are those of `sklearn.feature_selection.f_regression`, and rank features as the
@@ -266,17 +324,39 @@ class FRegression(SignificanceSelector):
     """
 
     _cost = Cost("1", "d")
-    _largest_tried = MANY
 
     def _check_y(self, y: Any, is_coded: bool = False) -> FloatArray:
         """Return the target, one number per sample."""
         return real_target(y)
 
-    def _fit(self, X: Matrix, y: FloatArray) -> None:
+    def _fit(self, X: Matrix, y: FloatArray, weights: FloatArray | None = None) -> None:
         before = X.passes
-        self.scores_ = regression_f(X, y)
-        self._degrees = max(X.shape[0] - 2, 1)
+        if weights is None:
+            self.scores_ = regression_f(X, y)
+            self._degrees = max(X.shape[0] - 2, 1.0)
+        else:
+            totals = self._sum(X, y, weights)
+            if not totals.has_scores:
+                raise ValueError(CONSTANT_TARGET)
+            self._score_totals(totals)
         self.result_ = Result(self.scores_, Status.EXACT, stats={"passes": X.passes - before})
+
+    def _sum(self, X: Matrix, y: FloatArray, weights: FloatArray | None) -> RegressionTotals:
+        w = np.ones(len(y)) if weights is None else weights
+        n = float(w.sum())
+        shift = float(w @ y) / n
+        residual = y - shift
+        xy, sums, squares = column_sums(X, np.column_stack([w * residual, w]), w[:, None]).T
+        require_magnitude(squares, squares > 0)
+        y1, y2 = float(w @ residual), float(w @ residual**2)
+        return RegressionTotals(shift, n, y1, y2, sums, squares, xy)
+
+    def _score_totals(self, totals: RegressionTotals) -> None:
+        n, y = totals.n, totals.y
+        xx = _squared_deviations(totals.sums, totals.squares, n)
+        xy = (totals.xy - totals.sums * y / n) / np.sqrt(totals.yy - y**2 / n)
+        self.scores_ = f_of_sums(xx, xy, n)
+        self._degrees = max(n - 2, 1.0)
 
     def _p_values(self) -> FloatArray:
         return np.asarray(fdtrc(1, self._degrees, self.scores_))
@@ -294,16 +374,20 @@ def regression_f(X: Matrix, y: FloatArray) -> FloatArray:
     residual = y - y.mean()
     yy = float(residual @ residual)
     if yy <= ROUNDING * float(y @ y):
-        raise ValueError("y is constant: a regression needs a target that varies")
-    xx = _squared_deviations(X)  # (d,)
-    explained = ratio((X.T @ (residual / np.sqrt(yy))) ** 2, xx)  # r², ∞ only where xx is zero
+        raise ValueError(CONSTANT_TARGET)
+    xx = _squared_deviations(X.stats.sums, X.stats.sums_of_squares, X.shape[0])  # (d,)
+    return f_of_sums(xx, X.T @ (residual / np.sqrt(yy)), X.shape[0])
+
+
+def f_of_sums(xx: FloatArray, xy: FloatArray, n: float) -> FloatArray:
+    """Return F from Σ (x − x̄)² and Σ (x − x̄)(y − ȳ) / ‖y − ȳ‖ of each column."""
+    explained = ratio(xy**2, xx)  # r², ∞ only where xx is zero
     explained = np.where(xx > 0, np.minimum(explained, 1), 0)
     unexplained = np.where(1 - explained > ROUNDING, 1 - explained, 0)
-    return ratio(explained * max(X.shape[0] - 2, 1), unexplained)
+    return ratio(explained * max(n - 2, 1), unexplained)
 
 
-def _squared_deviations(X: Matrix) -> FloatArray:
+def _squared_deviations(sums: FloatArray, squares: FloatArray, n: float) -> FloatArray:
     """Return Σ_i (x_ij − x̄_j)² of each column, and 0 for what is only rounding."""
-    squares = X.stats.sums_of_squares
-    deviations: FloatArray = squares - X.stats.sums**2 / X.shape[0]
+    deviations: FloatArray = squares - sums**2 / n
     return np.where(deviations > ROUNDING * squares, deviations, 0)

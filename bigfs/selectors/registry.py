@@ -190,7 +190,11 @@ METHODS: dict[str, Method] = {
         **UNSUPERVISED,
     ),
     "fisher": Method(Fisher, "Fisher score, one feature at a time"),
-    "anova": Method(ANOVA, "ANOVA F score, one feature at a time (same ranking as fisher)"),
+    "anova": Method(
+        ANOVA,
+        "ANOVA F score, one feature at a time (same ranking as fisher)",
+        targets=("class", "multilabel"),
+    ),
     "chi2": Method(Chi2, "χ² score of non-negative features, one feature at a time"),
     "mutual-info": Method(
         MutualInformation, "mutual information with the class (information gain for text)"

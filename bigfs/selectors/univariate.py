@@ -15,108 +15,90 @@ pass over X, or none where the store has the sums.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import chdtrc, fdtrc
-from sklearn.utils.validation import _check_sample_weight
 
 from bigfs.embedding.responses import one_hot
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors.base import MANY, UNLABELED, Cost, Labels, Selector, at_least_two
+from bigfs.selectors.base import Cost, Labels, at_least_two
 from bigfs.selectors.significance import SignificanceSelector
-from bigfs.types import FloatArray
+from bigfs.selectors.sums import WeightedSelector, class_sums, column_sums
+from bigfs.types import AnyArray, FloatArray
 from bigfs.validation import require_magnitude
 
+LABELS_PER_PASS = 64  # of several labels per sample
 NEGATIVE = "Negative values in data: chi2 needs non-negative features, use anova or fisher"
 
 
-class ClassSumsSelector(Selector):
+class ClassTotals(NamedTuple):
+    """The sums per class."""
+
+    classes: AnyArray  # (c,), sorted
+    sums: FloatArray  # (d, c): Σ x
+    squares: FloatArray  # (d, c), or (d, 1) over all classes: Σ x²
+    sizes: FloatArray  # (c,)
+    by_class: bool  # whether the squares are
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether there are two classes."""
+        return len(self.classes) > 1
+
+    def plus(self, other: ClassTotals) -> ClassTotals:
+        """Return the sums of these samples and others."""
+        classes = np.union1d(self.classes, other.classes)
+        parts = [(np.searchsorted(classes, one.classes), one) for one in (self, other)]
+        width = len(classes) if self.by_class else 1
+        sums, squares = np.zeros((len(self.sums), len(classes))), np.zeros((len(self.sums), width))
+        sizes = np.zeros(len(classes))
+        for index, one in parts:
+            sums[:, index] += one.sums
+            squares[:, index if self.by_class else [0]] += one.squares
+            sizes[index] += one.sizes
+        return ClassTotals(classes, sums, squares, sizes, self.by_class)
+
+
+class ClassSumsSelector(WeightedSelector):
     """Scores each column by its class sums. Unlabeled samples of a store are left out."""
 
-    _largest_tried = MANY
     _non_negative = False  # whether negative values are refused
     _squares_by_class = False  # whether `_score` gets Σ x² per class
 
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Score the features of X and keep the best.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
-            Samples, also as a data frame of pandas or Dask. The matrix of a store is
-            `storage.open(uri).X`. X is never changed.
-        y : array-like of shape (n_samples,), default=None
-            Class labels, which are required. With a `Matrix` they are class numbers, and −1 is
-            unlabeled.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples. A sample of weight w counts as w equal samples, and one of
-            weight 0 as none. None weighs each by 1.
-
-        Returns
-        -------
-        Self
-            The fitted selector.
-
-        Raises
-        ------
-        ValueError
-            X holds NaN or infinity, X and y have different lengths, y has fewer than two classes,
-            more features are asked for than X has, or a weight is negative.
-        NotEnoughMemory
-            The projected memory of the run is above the limit.
-        """
-        if sample_weight is None:
-            return super().fit(X, y)
-        self._validate_params()
-        matrix, labels = self._as_matrix(X, y)
-        self._count(matrix.shape[1])
-        weights = _check_sample_weight(
-            sample_weight, labels.codes, dtype=np.float64, ensure_non_negative=True
-        )
-        self._fit(matrix, _with_weight(labels, weights), weights)
-        return self._choose()
-
     def _fit(self, X: Matrix, y: Labels, weights: FloatArray | None = None) -> None:
-        classes, codes = self._require_classes(y)
-        Y, passes_before = one_hot(codes, len(classes)), X.passes
+        passes_before = X.passes
+        self._score_totals(self._sum(X, self._require_classes(y), weights))
+        self.result_: Result[FloatArray] = Result(
+            self.scores_, Status.EXACT, stats={"passes": X.passes - passes_before}
+        )
+
+    def _sum(self, X: Matrix, y: Labels, weights: FloatArray | None) -> ClassTotals:
+        if not isinstance(y, Labels):
+            raise ValueError("partial_fit takes one class per sample: use fit for several labels")
+        classes, codes = y
+        Y = one_hot(codes, len(classes))
         if weights is not None:
             Y = Y * weights[:, None]
             stored = None  # the sums of a store weigh each sample by 1
         else:
             stored = X.class_stats(np.where(codes >= 0, classes[codes], codes))
-        sums_of = _non_negative_class_sums if self._non_negative else _class_sums
+        sums_of = _non_negative_class_sums if self._non_negative else class_sums
         if stored is not None:
             squares = stored.sums_of_squares[:, classes]
             sums = np.column_stack([stored.sums[:, classes], self._squares(squares)])
         else:
-            S = self._squares(Y)
-            if X.column_tiles:
-                sums = np.concatenate(X.map_columns(sums_of, Y, S))
-            else:
-                rows = [slice(tile.start, tile.stop) for tile in X.row_tiles]
-                sums = X.reduce_rows(sums_of, each=[[Y[r] for r in rows], [S[r] for r in rows]])
+            sums = column_sums(X, Y, self._squares(Y), sums_of)
         sums, squares = sums[:, : len(classes)], sums[:, len(classes) :]
         require_magnitude(squares.sum(axis=1), squares.any(axis=1) | sums.any(axis=1))
-        if not self._squares_by_class:
-            squares = squares[:, 0]
-        self.scores_ = self._score(sums, squares, Y.sum(axis=0))
-        self.result_: Result[FloatArray] = Result(
-            self.scores_, Status.EXACT, stats={"passes": X.passes - passes_before}
-        )
+        return ClassTotals(y.classes, sums, squares, Y.sum(axis=0), self._squares_by_class)
+
+    def _score_totals(self, totals: ClassTotals) -> None:
+        self._require_classes(Labels(totals.classes, np.empty(0, dtype=np.int64)))
+        squares = totals.squares if self._squares_by_class else totals.squares.sum(axis=1)
+        self.scores_ = self._score(totals.sums, squares, totals.sizes)
 
     def _require_classes(self, y: Labels) -> Labels:
         return at_least_two(y)
@@ -199,7 +181,8 @@ class ANOVA(SignificanceSelector, ClassSumsSelector):
 
     The scores are those of `sklearn.feature_selection.f_classif`. A feature that is constant within
     each class and differs between classes scores infinity. Unlabeled samples of a store are left
-    out.
+    out. With several labels per sample, the score is the mean of the F statistics of the labels
+    [1]_.
 
     Parameters
     ----------
@@ -222,7 +205,8 @@ class ANOVA(SignificanceSelector, ClassSumsSelector):
     scores_ : ndarray of shape (n_features,)
         F statistic of each feature. Larger is better.
     pvalues_ : ndarray of shape (n_features,)
-        P-value of each feature, of the F distribution.
+        P-value of each feature, of the F distribution. With several labels per sample it is the
+        least one of the labels times their number (Bonferroni), and at most 1.
     selected_ : ndarray of shape (n_selected,)
         Indices of the chosen features, best first. Equal scores are ordered by index.
     support_ : ndarray of shape (n_features,)
@@ -243,7 +227,15 @@ class ANOVA(SignificanceSelector, ClassSumsSelector):
     Notes
     -----
     With n samples in c classes, F is (n − c)/(c − 1) times the Fisher score. It needs one pass over
-    X, or none over a store, which holds the sums per class.
+    X, or none over a store, which holds the sums per class. For several labels per sample, y is an
+    indicator of shape (n_samples, n_labels). A label that all samples have, or none, does not
+    count, and 64 labels take a pass.
+
+    References
+    ----------
+    .. [1] N. Spolaôr, E. A. Cherman, M. C. Monard and H. D. Lee, "A comparison of multi-label
+       feature selection methods using the problem transformation approach", Electronic Notes in
+       Theoretical Computer Science, 2013.
 
     Examples
     --------
@@ -258,14 +250,32 @@ class ANOVA(SignificanceSelector, ClassSumsSelector):
     """
 
     _cost = Cost("0", "d c")
+    _label_p_values: FloatArray | None = None  # of several labels per sample
+
+    def _check_y(self, y: Any, is_coded: bool = False) -> Any:
+        """Return `Labels`, or an indicator of several labels per sample (csr, n × q)."""
+        if y.ndim < 2 or y.shape[1] == 1:
+            return super()._check_y(y, is_coded)
+        return indicator(y)
+
+    def _fit(self, X: Matrix, y: Any, weights: FloatArray | None = None) -> None:
+        if isinstance(y, Labels):
+            return super()._fit(X, y, weights)
+        before = X.passes
+        self.scores_, self._label_p_values = mean_f(X, y, weights)
+        self.result_ = Result(self.scores_, Status.EXACT, stats={"passes": X.passes - before})
+        return None
 
     def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
         between, within = between_and_within(sums, squares, sizes)
         n, c = sizes.sum(), len(sizes)
+        self._label_p_values = None
         self._degrees = c - 1, max(n - c, 1)
         return ratio(between / (c - 1), within / max(n - c, 1))
 
     def _p_values(self) -> FloatArray:
+        if self._label_p_values is not None:
+            return self._label_p_values
         return np.asarray(fdtrc(*self._degrees, self.scores_))
 
 
@@ -354,26 +364,39 @@ class Chi2(SignificanceSelector, ClassSumsSelector):
         return np.asarray(chdtrc(self._degrees, self.scores_))
 
 
-def _with_weight(labels: Labels, weights: FloatArray) -> Labels:
-    """Return the labels of the samples that have a weight, with the classes among them."""
-    is_used = labels.is_labeled & (weights > 0)
-    present, numbers = np.unique(labels.codes[is_used], return_inverse=True)
-    codes = np.full(len(weights), UNLABELED, dtype=np.int64)
-    codes[is_used] = numbers
-    return Labels(labels.classes[present], codes)
+def indicator(y: Any) -> sp.csr_array:
+    """Return y as an indicator of label sets, or refuse it."""
+    Y = sp.csr_array(y)
+    if not np.isin(Y.data, (0, 1)).all():
+        raise ValueError(
+            "y must hold one class per sample, or 0 and 1 for several labels per sample; got "
+            "other numbers in several columns"
+        )
+    return sp.csr_array(Y, dtype=np.float64)
 
 
-def _class_sums(block: Any, start: int, stop: int, Y: FloatArray, S: FloatArray) -> FloatArray:
-    """Return the sums of each column weighted by Y, and of its squares weighted by S.
-
-    Unlabeled rows are zero in Y and S and do not count.
-    """
-    block = block.astype(np.float64)
-    # `require_magnitude` refuses values that are too large
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        squared = block.multiply(block) if sp.issparse(block) else block * block
-        squares = np.nan_to_num(squared.T @ S, nan=np.inf, posinf=np.inf)  # 0 · ∞ is too large
-        return np.column_stack([block.T @ Y, squares])
+def mean_f(X: Matrix, Y: sp.csr_array, weights: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+    """Return the mean over the labels of F, and the least of their p-values times their number."""
+    w = np.ones(X.shape[0]) if weights is None else weights
+    n, counts = w.sum(), Y.T @ w
+    labels = np.flatnonzero((counts > 0) & (counts < n))
+    if not len(labels):
+        raise ValueError("y must hold a label that some samples have and others do not")
+    total, least = np.zeros(X.shape[1]), np.ones(X.shape[1])
+    for first in range(0, len(labels), LABELS_PER_PASS):
+        part = labels[first : first + LABELS_PER_PASS]
+        dense = np.column_stack([Y[:, part].toarray() * w[:, None], w])
+        sums = column_sums(X, dense, w[:, None])
+        squares, every = sums[:, -1], sums[:, -2]
+        require_magnitude(squares, squares > 0)
+        for k, label in enumerate(part):
+            sizes = np.array([counts[label], n - counts[label]])
+            two = np.column_stack([sums[:, k], every - sums[:, k]])
+            between, within = between_and_within(two, squares, sizes)
+            F = ratio(between, within / max(n - 2, 1))
+            total += F
+            least = np.minimum(least, fdtrc(1, max(n - 2, 1), F))
+    return total / len(labels), np.minimum(least * len(labels), 1)
 
 
 def _non_negative_class_sums(
@@ -381,7 +404,7 @@ def _non_negative_class_sums(
 ) -> FloatArray:
     if (block.data if sp.issparse(block) else block).min(initial=0) < 0:
         raise ValueError(NEGATIVE)
-    return _class_sums(block, start, stop, Y, S)
+    return class_sums(block, start, stop, Y, S)
 
 
 def between_and_within(

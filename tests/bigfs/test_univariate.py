@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.feature_selection import chi2, f_classif
 
 from bigfs import ANOVA, Chi2, Fisher, Matrix
 from bigfs.result import Status
+from bigfs.selectors import univariate
 
 
 @pytest.mark.parametrize(
@@ -59,3 +61,40 @@ def test_unlabelled_samples_of_a_matrix_are_left_out(text):
 def test_chi2_refuses_negative_values():
     with pytest.raises(ValueError, match="non-negative"):
         Chi2().fit(np.array([[-1.0, 2], [1, 1]]), [0, 1])
+
+
+# --- several labels per sample --------------------------------------------------------------------
+
+
+def label_sets(rng, n, q):
+    Y = (rng.random((n, q)) < 0.3).astype(int)
+    Y[:, 1], Y[:, 2] = 0, 1  # labels that say nothing
+    return Y
+
+
+@pytest.mark.parametrize("per_pass", [64, 2])
+def test_anova_of_label_sets_is_the_mean_of_the_labels(text, rng, monkeypatch, per_pass):
+    monkeypatch.setattr(univariate, "LABELS_PER_PASS", per_pass)
+    X, _ = text
+    Y = label_sets(rng, X.shape[0], 6)
+    single = [f_classif(X.toarray().astype(float), Y[:, k]) for k in (0, 3, 4, 5)]
+    expected = np.mean([F for F, _ in single], axis=0)
+    p = np.minimum(4 * np.min([p for _, p in single], axis=0), 1)
+    for form in (X, X.toarray(), Matrix.from_array(X, tile_rows=17, tile_columns=9)):
+        for target in (Y, sp.csr_array(Y)):
+            selector = ANOVA(n_features_to_select=5).fit(form, target)
+            np.testing.assert_allclose(selector.scores_, expected, rtol=1e-5)
+            np.testing.assert_allclose(selector.pvalues_, p, rtol=1e-5)
+    assert selector.result_.stats["passes"] == 4 // min(per_pass, 4)
+
+
+@pytest.mark.parametrize(
+    ("Y", "message"),
+    [
+        (np.full((80, 2), 3), "0 and 1 for several labels per sample; got other numbers"),
+        (np.ones((80, 2), dtype=int), "a label that some samples have and others do not"),
+    ],
+)
+def test_targets_that_are_no_label_sets_are_refused(rng, Y, message):
+    with pytest.raises(ValueError, match=message):
+        ANOVA().fit(rng.normal(size=(80, 3)), Y)

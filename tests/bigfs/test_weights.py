@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 import storage
-from bigfs import ANOVA, Chi2, Fisher, Matrix, TScore
+from bigfs import ANOVA, Chi2, Fisher, FRegression, Matrix, TScore, Variance
 from tests.helpers.stores import write_svmlight
 
 SELECTORS = [ANOVA(), Fisher(), Chi2(), TScore()]
@@ -39,6 +39,28 @@ def test_weights_are_repetitions(selector, data):
     np.testing.assert_array_equal(
         selector.fit(X, y, sample_weight=np.ones(50)).scores_, selector.fit(X, y).scores_
     )
+
+
+@pytest.mark.parametrize("selector", [FRegression(), Variance(), ANOVA()])
+def test_weights_of_other_targets_are_repetitions(selector, data):
+    X, y, w = data
+    target = (
+        np.column_stack([y, X[:, 4] > 2]) if isinstance(selector, ANOVA) else y + 100.0 * X[:, 3]
+    )
+    expected = selector.fit(np.repeat(X, w, axis=0), np.repeat(target, w, axis=0)).scores_
+    p = getattr(selector, "pvalues_", None)
+    for form in (X, sp.csr_array(X), Matrix.from_array(X, tile_rows=9, tile_columns=5)):
+        found = selector.fit(form, target, sample_weight=w)
+        np.testing.assert_allclose(found.scores_, expected, rtol=1e-9)
+        if p is not None:
+            np.testing.assert_allclose(found.pvalues_, p, rtol=1e-8)
+    np.testing.assert_allclose(
+        selector.fit(X, target, sample_weight=np.ones(50)).scores_,
+        selector.fit(X, target).scores_,
+        rtol=1e-9,
+    )
+    with pytest.raises(ValueError, match="at least one non-zero"):
+        selector.fit(X, target, sample_weight=np.zeros(50))
 
 
 @every_selector

@@ -326,7 +326,8 @@ def test_anova_and_fisher_are_never_both_rivals(text, method, expected):
 
 
 @pytest.mark.parametrize(
-    ("name", "method"), [("d.jsonl", "sparge-cca"), ("d.parquet", "sparge-hsl")]
+    ("name", "method"),
+    [("d.jsonl", "sparge-cca"), ("d.parquet", "sparge-hsl"), ("d.jsonl", "anova")],
 )
 def test_label_sets_are_selected_evaluated_and_reported(home, name, method):
     run = finished(

@@ -1,0 +1,191 @@
+"""Scores that are sums over the samples: weights of the samples, and samples that come in parts."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, Protocol, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from bigfs.matrix import Matrix
+from bigfs.result import Result, Status
+from bigfs.selectors.base import MANY, UNLABELED, Labels, Selector, is_dask
+from bigfs.types import FloatArray
+
+FITTED = ("scores_", "pvalues_", "selected_", "support_", "result_")
+
+
+class Totals(Protocol):
+    """The sums that a score follows from."""
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether a score follows from them."""
+
+    def plus(self, other: Any) -> Totals:
+        """Return the sums of these samples and others."""
+
+
+class WeightedSelector(Selector):
+    """Scores each column from sums, in which a sample may have a weight."""
+
+    _largest_tried = MANY
+    _totals: Any = None  # of the samples of `partial_fit`
+
+    def __init__(
+        self,
+        *,
+        n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Score the features of X and keep the best.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples, also as a data frame of pandas or Dask. The matrix of a store is
+            `storage.open(uri).X`. X is never changed.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
+            Target, as the method takes it. Class labels with a `Matrix` are class numbers, and −1
+            is unlabeled.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples. A sample of weight w counts as w equal samples, and one of
+            weight 0 as none. None weighs each by 1.
+
+        Returns
+        -------
+        Self
+            The fitted selector.
+
+        Raises
+        ------
+        ValueError
+            X holds NaN or infinity, X and y have different lengths, y has fewer than two classes,
+            more features are asked for than X has, or a weight is negative.
+        NotEnoughMemory
+            The projected memory of the run is above the limit.
+        """
+        self._totals = None  # of `partial_fit`, which starts anew
+        if sample_weight is None:
+            return super().fit(X, y)
+        self._validate_params()
+        matrix, y = self._as_matrix(X, y)
+        self._count(matrix.shape[1])
+        self._fit(matrix, *_weighed(matrix, y, sample_weight))
+        return self._choose()
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Add samples to those of earlier calls, and choose by all of them.
+
+        The scores are sums over the samples, so they are those of one `fit` on all samples. `fit`
+        itself forgets earlier samples and leaves none for later calls. While the samples so far
+        have no score, because they have a single class or a constant target, nothing is chosen yet.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Two samples or more, as in `fit`.
+        y : array-like of shape (n_samples,), default=None
+            Their target, as in `fit`. Further classes may come with each call.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples. None weighs each by 1.
+
+        Returns
+        -------
+        Self
+            The selector, fitted to all samples so far.
+
+        Raises
+        ------
+        ValueError
+            As in `fit`. Also, X has other features than those before, or y several labels per
+            sample.
+        """
+        self._validate_params()
+        earlier = self._totals
+        if earlier is not None:
+            if isinstance(X, Matrix) or is_dask(X):
+                self._check_width(X)
+            else:
+                validate_data(self, X, reset=False, skip_check_array=True)
+        matrix, y = self._as_matrix(X, y)
+        self._count(matrix.shape[1])
+        ones = np.ones(matrix.shape[0])
+        totals = self._sum(
+            matrix, *_weighed(matrix, y, ones if sample_weight is None else sample_weight)
+        )
+        self._totals = totals if earlier is None else earlier.plus(totals)
+        if not self._totals.has_scores:
+            for name in FITTED:  # of an earlier fit
+                self.__dict__.pop(name, None)
+            return self
+        self._score_totals(self._totals)
+        self.result_ = Result(self.scores_, Status.EXACT)
+        return self._choose()
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether features are chosen. `partial_fit` may still wait for a second class."""
+        return hasattr(self, "support_")
+
+    @abstractmethod
+    def _fit(self, X: Matrix, y: Any, weights: FloatArray | None = None) -> None:
+        """Compute the scores. None in place of the weights means that all are one."""
+
+    @abstractmethod
+    def _sum(self, X: Matrix, y: Any, weights: FloatArray | None) -> Totals:
+        """Return the sums of some samples."""
+
+    @abstractmethod
+    def _score_totals(self, totals: Any) -> None:
+        """Set `scores_` from the sums."""
+
+
+def _weighed(X: Matrix, y: Any, sample_weight: Any) -> tuple[Any, FloatArray]:
+    """Return y, with the labels of the samples that have a weight, and the checked weights."""
+    weights = _check_sample_weight(
+        sample_weight, np.empty(X.shape[0]), dtype=np.float64, ensure_non_negative=True
+    )
+    return (with_weight(y, weights) if isinstance(y, Labels) else y), weights
+
+
+def with_weight(labels: Labels, weights: FloatArray) -> Labels:
+    """Return the labels of the samples that have a weight, with the classes among them."""
+    is_used = labels.is_labeled & (weights > 0)
+    present, numbers = np.unique(labels.codes[is_used], return_inverse=True)
+    codes = np.full(len(weights), UNLABELED, dtype=np.int64)
+    codes[is_used] = numbers
+    return Labels(labels.classes[present], codes)
+
+
+def column_sums(
+    X: Matrix, Y: FloatArray, S: FloatArray, sums_of: Callable[..., FloatArray] | None = None
+) -> FloatArray:
+    """Return the sums of each column weighted by Y, and of its squares weighted by S. One pass."""
+    sums_of = sums_of or class_sums
+    if X.column_tiles:
+        return np.concatenate(X.map_columns(sums_of, Y, S))
+    rows = [slice(tile.start, tile.stop) for tile in X.row_tiles]
+    sums: FloatArray = X.reduce_rows(sums_of, each=[[Y[r] for r in rows], [S[r] for r in rows]])
+    return sums
+
+
+def class_sums(block: Any, start: int, stop: int, Y: FloatArray, S: FloatArray) -> FloatArray:
+    """Return the sums of each column weighted by Y, and of its squares weighted by S.
+
+    Unlabeled rows are zero in Y and S and do not count.
+    """
+    block = block.astype(np.float64)
+    # `require_magnitude` refuses values that are too large
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        squared = block.multiply(block) if sp.issparse(block) else block * block
+        squares = np.nan_to_num(squared.T @ S, nan=np.inf, posinf=np.inf)  # 0 · ∞ is too large
+        return np.column_stack([block.T @ Y, squares])
