@@ -16,7 +16,7 @@ import pytest
 import storage.graphs
 from flows import stages, tasks
 from flows.locks import AlreadyRunning, exclusive
-from flows.options import Engine, Staging
+from flows.options import Engine, Scoring, Staging
 from storage.errors import StoreError
 from storage.runs import Run
 from tests.helpers.processes import PREFECT_WARNS, artifacts, write_corpus
@@ -91,6 +91,22 @@ def test_a_second_run_skips_what_is_done_and_a_changed_one_does_not(prefect, cor
     write_corpus(Path(corpus), seed=4)
     run(corpus, features=6)
     assert worked == [*ALL, *ALL[1:], *ALL]
+
+
+def test_constraints_modes_and_the_metric_of_auto_are_choices_of_a_flow(prefect, corpus, worked):
+    given = {"method": "anova", "features": "fdr", "parameters": {"forbid": [0], "param": 0.01}}
+    assert run(corpus, **given).is_completed()
+    about = Run.open("runs/r").metadata
+    assert about["n_features"] == len(Run.open("runs/r").selected) > 0
+    assert 0 not in Run.open("runs/r").selected
+    run(corpus, **given)
+    assert worked == ALL
+    by_metric = given | {"features": "auto", "parameters": {}}
+    run(corpus, **by_metric, scoring=Scoring(metric="macro_f1"))
+    assert Run.open("runs/r").metadata["parameters"]["metric"] == "macro_f1"
+    run(corpus, **by_metric, scoring=Scoring(metric="accuracy"))
+    assert Run.open("runs/r").metadata["parameters"]["metric"] == "accuracy"
+    assert worked == [*ALL, *ALL[1:], *ALL[1:]]
 
 
 def test_a_fresh_run_does_it_all_again(prefect, corpus, worked):
