@@ -15,6 +15,7 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import typer
 
 from bigfs.result import ALL
@@ -143,20 +144,21 @@ def pages(
 
 
 def overview(found: dict[str, dict[str, Any]]) -> list[list[str]]:
-    """A row per method: its mean accuracy on each set, and the mean of its ranks there."""
+    """A row per method: its mean accuracy on each set, and the mean rank where it finished."""
     table = [["method", *found, "mean rank"]]
     ranks: dict[str, list[int]] = {}
     cells: dict[str, list[str]] = {}
     for place, about in enumerate(found.values()):
-        last = 1 + sum(not row["error"] for row in about["rows"])
         for row in about["rows"]:
             means = cells.setdefault(row["method"], ["–"] * len(found))
-            ranks.setdefault(row["method"], []).append(row["rank"] or last)
+            own = ranks.setdefault(row["method"], [])
             if not row["error"]:
                 means[place] = f"{row['mean']:.3f}"
-    mean_ranks = {method: sum(own) / len(own) for method, own in ranks.items()}
+                own.append(row["rank"])
+    mean_ranks = {method: np.mean(own) if own else np.inf for method, own in ranks.items()}
     for method in sorted(mean_ranks, key=mean_ranks.__getitem__):
-        table.append([f"`{method}`", *cells[method], f"{mean_ranks[method]:.1f}"])
+        mean = f"{mean_ranks[method]:.1f}" if ranks[method] else "–"
+        table.append([f"`{method}`", *cells[method], mean])
     return table
 
 
