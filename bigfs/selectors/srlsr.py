@@ -213,13 +213,13 @@ class SRLSR(Selector):
         Features that must be chosen, as indices or names.
     forbid : array-like of int or str, default=None
         Features that must not be chosen, as indices or names.
-    p : float, default=0.5
+    p : float, default=0.7
         Exponent of the penalty ‖W‖²₂,ₚ, in (0, 1]. A smaller p leaves fewer features with a weight.
         Below 1 the answer is a local optimum.
     gamma : float, default=1e-6
-        Weight of the penalty. About γ^(−1/4) features keep a weight at p = 0.5 and γ^(−1/2) at p =
-        1, up to a factor that depends on the data. For 500 features of a text corpus, start at 1e-8
-        and 1e-3.
+        Weight of the penalty. About γ^(−p/2) features keep a weight, up to a factor that depends on
+        the data. For 500 features of a text corpus, start at 1e-8 with p = 0.5 and at 1e-3 with p =
+        1.
     start : array-like of shape (n_features,) or None, default=None
         Positive first θ. None takes 1 for every feature. For p = 1 it does not change the answer.
     solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
@@ -297,7 +297,7 @@ class SRLSR(Selector):
     >>> selector.selected_
     array([3, 1])
     >>> round(float((selector.predict(X) == y).mean()), 2)
-    0.85
+    0.83
     """
 
     _cost = Cost("2 per CG step, then 0", "(n + d) c + columns")
@@ -320,7 +320,7 @@ class SRLSR(Selector):
         n_features_to_select: int | float | None = None,
         keep: Any = None,
         forbid: Any = None,
-        p: float = 0.5,
+        p: float = 0.7,
         gamma: float = 1e-6,
         start: Any = None,
         solver: str = "auto",

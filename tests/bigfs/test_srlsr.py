@@ -157,7 +157,7 @@ def test_inactive_feature_that_violates_optimality_returns():
 
 def test_features_of_zero_weight_rank_last_by_correlation_with_the_residual():
     X, y = data(40, 15)
-    model = SRLSR(gamma=0.5, n_features_to_select=15).fit(X, y)
+    model = SRLSR(p=0.5, gamma=0.5, n_features_to_select=15).fit(X, y)
     out = model.theta_ == 0
     assert out.sum() > 3
     assert np.all(model.scores_[out] <= 0)
