@@ -52,14 +52,14 @@ def mean_error(values: Iterable[float], digits: int = 3) -> str:
 
 
 def repetitions(experiment: Experiment) -> str:
-    """Return how many repetitions of each data set are there, of how many."""
+    """Return how many repetitions of each data set are begun, of how many."""
     results = experiment.results()
     counts = {
         data: len({key.repetition for key in results.cells if key.data == data})
         for data in results.datasets()
     }
     text = ", ".join(f"{data} {count}" for data, count in counts.items()) or "none"
-    return f"Repetitions: {text}, of {experiment.repetitions}."
+    return f"Repetitions begun: {text}, of {experiment.repetitions}."
 
 
 def save(figure: Any, folder: Path, name: str, about: str) -> str:
@@ -132,7 +132,9 @@ def curves(
         ax.title.set_fontsize(10)
     for ax in axes.flat[len(panels) :]:
         ax.axis("off")
-    axes.flat[0].legend(fontsize=7)
+    handles, labels_ = axes.flat[0].get_legend_handles_labels()
+    if len(handles) > 1:
+        figure.legend(handles, labels_, loc="outside right upper", fontsize=7)
     return save(figure, folder, name, about)
 
 

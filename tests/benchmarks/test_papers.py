@@ -182,7 +182,7 @@ def test_pages_follow_from_the_results(folder):
     row = "| A is above B | holds | one: +0.100 ± 0.000 against B (2 repetitions) |"
     assert row in page
     assert "**Cannot be tried.** Not available: USPS." in page
-    assert "Repetitions: one 2, of 3." in page
+    assert "Repetitions begun: one 2, of 3." in page
     index = (folder / "docs" / "index.md").read_text()
     assert "| Toy | [Fig. 1](toy.md#toy-fig-1) | A beside B | holds | 2 |  |" in index
     assert "Of 2 figures and tables: 1 cannot be tried, 1 holds." in index
