@@ -27,9 +27,9 @@ COLORS = 128
 REST = 1.0  # seconds after which a page has come to rest
 # name, width, height (in pixels of the page), theme
 REPORTS = (
-    ("report-desktop", 1100, 1300, "light"),
-    ("report-dark", 1100, 1300, "dark"),
-    ("report-phone", 390, 1500, "light"),
+    ("report-desktop", 1100, 950, "light"),
+    ("report-dark", 1100, 950, "dark"),
+    ("report-phone", 390, 1020, "light"),
 )
 CARDS = (("card", 620, "light"), ("card-dark", 620, "dark"))
 # what JupyterLab puts around the output of a cell
