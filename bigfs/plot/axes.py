@@ -16,11 +16,21 @@ NARROW = 6  # inches below which thousands are written as 1k
 
 
 def axes_or_new(ax: Axes | None) -> Axes:
-    """Return the axes, or those of a new figure of pyplot."""
+    """Return the axes, or those of a new figure of pyplot.
+
+    Raises
+    ------
+    ImportError
+        Matplotlib is not installed.
+    """
     if ax is not None:
         return ax
-    from matplotlib import pyplot  # takes half a second, and most programs draw nothing
-
+    try:
+        from matplotlib import pyplot  # takes half a second, and most programs draw nothing
+    except ImportError as error:
+        raise ImportError(
+            "pictures need matplotlib, which is not installed: pip install 'bigfs[flows]'"
+        ) from error
     _, new = pyplot.subplots(layout="constrained")
     return new
 

@@ -191,6 +191,14 @@ def test_without_axes_a_figure_is_made():
         pyplot.close(ax.figure)
 
 
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(
+        ImportError, match=r"need matplotlib.*pip install 'bigfs\[flows\]'"
+    ):
+        plot.gap([{"gap": 0.5}])
+
+
 @pytest.mark.parametrize(
     ("count", "text"), [(999, "999"), (1000, "1k"), (1500, "1.5k"), (1234, "1234")]
 )
