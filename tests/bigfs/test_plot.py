@@ -193,9 +193,7 @@ def test_without_axes_a_figure_is_made():
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(
-        ImportError, match=r"need matplotlib.*pip install 'bigfs\[flows\]'"
-    ):
+    with pytest.raises(ImportError, match=r"need matplotlib.*pip install 'bigfs\[flows\]'"):
         plot.gap([{"gap": 0.5}])
 
 
