@@ -268,7 +268,7 @@ def test_bounds_of_pca_hold_for_the_true_singular_vectors(text):
         (JHLSR(max_iter=1, metric="euclidean"), "JHLSR .*violation [0-9.]+e"),
         (SMR(max_iter=1), "SMR .*change not yet known"),
         (SMR(max_iter=2), "SMR .*change [0-9.]+e"),
-        (SparGE(max_iter=1, tol=1e-9), "SparGE .*gap [0-9.]+e"),
+        (SparGE(max_iter=1, tol=1e-9, gamma=0.01), "SparGE .*gap [0-9.]+e"),
         (JGSC(max_iter=1, dictionary=ATOMS), "JGSC .*violation [0-9.]+e"),
     ],
     ids=lambda value: None if isinstance(value, str) else name(value),

@@ -96,7 +96,7 @@ def test_comparison_names_each_curve_that_finished(ax):
 
 def test_bounds_and_gap_of_a_fitted_selector(ax):
     X, y = load_iris(return_X_y=True)
-    selector = SparGE(n_features_to_select=2, tol=1e-6).fit(X, y)
+    selector = SparGE(n_features_to_select=2, tol=1e-6, gamma=0.1).fit(X, y)
     history = selector.result_.history
     steps = range(1, len(history) + 1)
     for result in (selector, selector.result_, history):
@@ -114,6 +114,8 @@ def test_bounds_and_gap_of_a_fitted_selector(ax):
     assert lines(ax)["gap"] == dict(zip(steps, expected, strict=True))
     assert legend(ax) == ["gap", "tolerance 1e-06"]
     assert ax.get_yscale() == "log"
+    ax.clear()
+    assert plot.gap([{"gap": 0.0}], ax=ax).get_yscale() == "linear"
 
 
 def test_what_a_method_without_steps_lacks_is_said(ax):

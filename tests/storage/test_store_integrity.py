@@ -119,7 +119,7 @@ def test_a_bad_chunk_is_named_when_it_is_read(tmp_path, array, how):
 def test_a_newer_version_is_refused_with_advice(store):
     path = Path(store) / manifest.MANIFEST
     document = json.loads(path.read_text())
-    document["attributes"]["bigfs"]["manifest"]["version"] = manifest.VERSION + 1
+    document["attributes"]["bigfs"]["manifest"]["version"] = manifest.VERSION_OF_UNITS + 1
     path.write_text(json.dumps(document))
     with pytest.raises(StoreError, match="upgrade bigfs"):
         storage.open(store)
