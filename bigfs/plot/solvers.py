@@ -61,7 +61,7 @@ def bounds(result: Any, *, ax: Axes | None = None) -> Axes:
 
 
 def gap(result: Any, *, tol: float | None = None, ax: Axes | None = None) -> Axes:
-    """Draw the number that decides when a solver stops, on a logarithmic axis unless it is 0.
+    """Draw the number that decides when a solver stops, on a logarithmic axis unless it is zero.
 
     Parameters
     ----------
@@ -101,6 +101,7 @@ def gap(result: Any, *, tol: float | None = None, ax: Axes | None = None) -> Axe
     steps = [step for step, record in enumerate(history, 1) if name in record]
     values = [record[name] for record in history if name in record]
     ax.plot(steps, values, "o-", color=ACCENT, lw=2, label=name)
+    # a gap that is zero from the first step on has no place on a logarithmic axis
     ax.set(ylabel=name, yscale="log" if max(values) > 0 else "linear")
     if tol is not None:
         ax.axhline(tol, color=MUTED, ls="--", lw=1.2, label=f"tolerance {tol:g}")

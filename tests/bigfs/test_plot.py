@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from scipy.optimize import minimize
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_digits, load_iris
 
 import bigfs
 from bigfs import ANOVA, SelectorCV, SparGE, plot
@@ -95,9 +95,10 @@ def test_comparison_names_each_curve_that_finished(ax):
 
 
 def test_bounds_and_gap_of_a_fitted_selector(ax):
-    X, y = load_iris(return_X_y=True)
-    selector = SparGE(n_features_to_select=2, tol=1e-6, gamma=0.1).fit(X, y)
+    X, y = load_digits(return_X_y=True)
+    selector = SparGE(n_features_to_select=8, tol=0.01).fit(X, y)
     history = selector.result_.history
+    assert len(history) > 3
     steps = range(1, len(history) + 1)
     for result in (selector, selector.result_, history):
         ax.clear()
@@ -109,13 +110,17 @@ def test_bounds_and_gap_of_a_fitted_selector(ax):
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("cut", "objective")
     assert set(legend(ax)) == {"range of the optimum", "upper bound", "lower bound"}
     ax.clear()
-    plot.gap(selector, tol=1e-6, ax=ax)
+    plot.gap(selector, tol=0.01, ax=ax)
     expected = [record["gap"] for record in history]
     assert lines(ax)["gap"] == dict(zip(steps, expected, strict=True))
-    assert legend(ax) == ["gap", "tolerance 1e-06"]
+    assert legend(ax) == ["gap", "tolerance 0.01"]
     assert ax.get_yscale() == "log"
-    ax.clear()
-    assert plot.gap([{"gap": 0.0}], ax=ax).get_yscale() == "linear"
+
+
+def test_gap_of_zero_is_drawn(ax):
+    plot.gap([{"gap": 0.0}], ax=ax)
+    assert lines(ax) == {"gap": {1: 0.0}}
+    assert ax.get_yscale() == "linear"
 
 
 def test_what_a_method_without_steps_lacks_is_said(ax):
