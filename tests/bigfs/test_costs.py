@@ -30,7 +30,7 @@ def test_every_group_has_methods_and_every_method_a_group():
     groups = {name: groups_of(method) for name, method in METHODS.items()}
     assert set().union(*groups.values()) == set(GROUPS)
     assert all(groups.values())
-    assert groups["anova"] == ["class"]
+    assert groups["anova"] == ["class", "multilabel"]
     assert groups["rlsr"] == groups["lsdf"] == groups["sparge-sda"] == ["few"]
     assert groups["mcfs"] == groups["variance"] == ["none"]
     assert groups["f-regression"] == ["real"]
