@@ -43,10 +43,11 @@ TEXT = ("PCMAC", "BASEHOCK", "20 Newsgroups", "20 Newsgroups, thinned")
 DENSE = ("COIL20", "ORL", "Isolet", "TOX-171", "warpAR10P", "warpPIE10P", "colon")
 DEAR = ("Isolet", "COIL20", "ORL", "20 Newsgroups", "20 Newsgroups, thinned")  # fewer candidates
 UNBALANCED = ("20 Newsgroups, thinned", "colon", "TOX-171")
+UNCHANGED = ("PCMAC", "20 Newsgroups", "COIL20", "Isolet")  # where the former unit is the smaller
 SIZES = (10, 20, 50)
 FOLDS = 2
 THINNED = 40  # the largest class of the thinned groups has this many times the smallest one's size
-SHARES = (0.03, 0.1, 0.3, 1.0)  # of the unit of γ: n Σv²/Σv, v the variances
+SHARES = (0.03, 0.1, 0.3, 1.0)  # of Σs²/Σs, s the centered columns' sums of squares
 PENALTIES = {"text": (1.0, 10.0), "dense": (0.001, 0.01)}  # C of the SVMs
 SPARSE_PENALTIES = (0.1, 0.3, 1.0, 3.0)  # those of the ℓ1 norm
 TWO_SHARES = (0.1, 1.0)  # for the other losses and rankings
@@ -124,10 +125,16 @@ def total_variance(X: Matrix) -> float:
     return float((X.stats.sums_of_squares / X.shape[0] - X.means**2).sum())
 
 
+def weighted_mean(X: Matrix) -> float:
+    """Σs²/Σs, s the centered columns' sums of squares."""
+    s = X.stats.sums_of_squares - X.shape[0] * X.means**2
+    return float(s @ s / s.sum())
+
+
 def sparge(split: Split, share: float | None, loss: str, ranking: str, weight: str | None) -> Order:
-    """The default of the version before has the share None: γ = Σv."""
+    """The former default has the share None: γ = Σv."""
     X = Matrix.from_array(split.X)
-    gamma = total_variance(X) / column_scale(X) if share is None else share
+    gamma = (total_variance(X) if share is None else share * weighted_mean(X)) / column_scale(X)
     m = min(max(SIZES), X.shape[1])
     return (
         SparGE(n_features_to_select=m, gamma=gamma, loss=loss, ranking=ranking, class_weight=weight)
@@ -304,13 +311,14 @@ def show(results: Annotated[Path, typer.Argument(help="the file of the results")
         )
         return test_all.get(case, {}).get(chosen) if chosen else None
 
-    variants = {
-        "default": json.dumps(["SparGE", 1.0, "squared", "elimination", "balanced"]),
-        "former default": json.dumps(["SparGE", None, "squared", "elimination", "balanced"]),
-    }
+    former = json.dumps(["SparGE", None, "squared", "elimination", "balanced"])
+    whole = json.dumps(["SparGE", 1.0, "squared", "elimination", "balanced"])
     columns: dict[str, dict[tuple[str, int], float]] = {"chosen": {}}
     for case, by in test_all.items():
-        for label, key in variants.items():
+        for label, key in {
+            "default": former if case[0] in UNCHANGED else whole,
+            "former default": former,
+        }.items():
             if key in by:
                 columns.setdefault(label, {})[case] = by[key]
         if (value := nested("SparGE", case)) is not None:

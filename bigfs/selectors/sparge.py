@@ -74,10 +74,10 @@ class SparGE(GraphEmbedding, Selector):
     forbid : array-like of int or str, default=None
         Features that must not be chosen, as indices or names.
     gamma : float, default=1.0
-        Ridge penalty γ, in units of Σs²/Σs, the mean of the centered columns' sums of squares s
-        that is weighted by s itself. The same value therefore means the same at any scale of the
-        data, for any number of features of one variance, and where each sample is repeated. A
-        larger value needs fewer cuts.
+        Ridge penalty γ, in units of the samples' mean squared distance to their mean, or of Σs²/Σs
+        with s the centered columns' sums of squares, whichever is less. The second is less where
+        the features are many and the samples few. The same value means the same at any scale of the
+        data. A larger value needs fewer cuts.
     n_components : int or None, default=None
         Width r of the embedding. None takes the number of classes minus 1 for "sda", and 10 for
         "pca", "lpp", and "hsl" without y, or fewer where X is small. Class labels and targets fix
@@ -356,11 +356,8 @@ class SparGE(GraphEmbedding, Selector):
         return min(SVM_CANDIDATES * m, d - len(self._constraints.forbidden))
 
     def _gamma(self, data: Columns, y: Any) -> float:
-        """Return γ, which is given in units of the columns' sums of squares.
-
-        The samples of a fold have that share of the sums.
-        """
-        return self.gamma * column_scale(data.X) * share_of_samples(data)
+        """Return γ, which is given in units of `column_scale`."""
+        return self.gamma * column_scale(data.X, share_of_samples(data))
 
     def _select(self, problem: Relaxation, result: Result[CuttingPlaneState], y: Any) -> None:
         """Score the features by a nested order, from the weighted union of the relaxation."""
@@ -440,15 +437,17 @@ def share_of_samples(data: Columns) -> float:
     return float(np.count_nonzero(data.omega) / len(data.omega))
 
 
-def column_scale(X: Matrix) -> float:
-    """Return Σs²/Σs of the centered columns' sums of squares s, their mean weighted by themselves.
+def column_scale(X: Matrix, share: float = 1.0) -> float:
+    """Return the smaller of Σs/n and Σs²/Σs, of the centered columns' sums of squares s.
 
-    Where all samples are the same they are the sums of squares before centering, or 1 if those are
-    zero.
+    The first is the samples' mean squared distance to their mean. The second is the mean of s
+    weighted by s, which does not grow with the number of features. A share of the samples has that
+    share of the sums. Where all samples are the same, s are the sums of squares before centering,
+    and the unit is 1 if those are zero.
     """
     stats, n = X.stats, X.shape[0]
     centered = stats.sums_of_squares - stats.sums**2 / n
     varies = centered > ROUNDING * stats.sums_of_squares
     s = centered[varies] if varies.any() else stats.sums_of_squares
     total = float(s.sum())
-    return float(s @ (s / total)) if total else 1.0
+    return min(total / n, share * float(s @ (s / total))) if total else 1.0

@@ -311,10 +311,9 @@ class SparGECV(SparGE):
         assert isinstance(data, GatheredColumns)
         m = self._set_size(data.X.shape[1])
         gammas = np.asarray(self.gammas, dtype=np.float64).ravel()
-        unit = column_scale(data.X)
         is_hinge = self.loss == "squared_hinge"
         folds = [training_data(data, train, is_hinge) for train, _ in self._folds(data.T, y)]
-        units = [unit * share_of_samples(fold) for fold in folds]
+        units = [column_scale(data.X, share_of_samples(fold)) for fold in folds]
         problems = [
             self._relaxation(fold, m, gamma * of_fold)
             for gamma in gammas
@@ -341,7 +340,7 @@ class SparGECV(SparGE):
         fixed = {name: getattr(self, name) for name in GRIDS}
         grid = [{**fixed, "gamma": float(gamma)} for gamma in gammas]
         self._record(grid, -self.losses_, gammas.tolist().index(largest))
-        return self.gamma_ * unit
+        return self.gamma_ * column_scale(data.X)
 
     def _folds(self, T: FloatArray, y: Any) -> Any:
         """Return the pairs of training and test samples, stratified where there are classes."""

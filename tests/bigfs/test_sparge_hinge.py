@@ -208,12 +208,11 @@ def test_the_held_out_loss_is_that_of_a_dense_svm(text):
     selector = SparGECV(
         n_features_to_select=80, loss="squared_hinge", class_weight=None, gammas=(0.7, 9.0), cv=2
     ).fit(X, y)
-    sums = np.sum((dense - dense.mean(axis=0)) ** 2, axis=0)
-    unit = np.sum(sums**2) / np.sum(sums)
+    unit = np.mean(np.sum((dense - dense.mean(axis=0)) ** 2, axis=1))
     folds = StratifiedKFold(2, shuffle=True, random_state=0).split(dense, y)
     for found, (a, b) in zip(selector.losses_[0], folds, strict=True):
-        losses, of_fold = [], unit * len(a) / len(y)
-        for penalties in (np.full(80, 0.7 * of_fold), np.full(80, 9.0 * of_fold), np.full(80, 1e9)):
+        losses = []
+        for penalties in (np.full(80, 0.7 * unit), np.full(80, 9.0 * unit), np.full(80, 1e9)):
             u = dense_svm(dense[a], Y[a], penalties, np.ones(len(a)))[2]
             F = dense[b] @ u[:320].reshape(80, 4) + u[320:]
             losses.append(np.sum(np.maximum(1 - Y[b] * F, 0) ** 2))

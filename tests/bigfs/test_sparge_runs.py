@@ -93,8 +93,7 @@ def test_the_held_out_loss_is_that_of_a_dense_ridge(text):
     X, y = text
     dense, gammas = X.toarray().astype(float), (0.7, 9.0)
     selector = SparGECV(n_features_to_select=80, gammas=gammas, cv=4).fit(X, y)
-    T, variances = lda(y, 4), dense.var(axis=0)
-    unit = np.sum(variances**2) / np.sum(variances)
+    T, unit = lda(y, 4), np.mean(np.sum((dense - dense.mean(axis=0)) ** 2, axis=1))
     for found, (a, b) in zip(
         selector.losses_[0],
         StratifiedKFold(4, shuffle=True, random_state=0).split(dense, y),
@@ -103,7 +102,7 @@ def test_the_held_out_loss_is_that_of_a_dense_ridge(text):
         Z, R = dense[a] - dense[a].mean(axis=0), T[a] - T[a].mean(axis=0)
         target, losses = T[b] - T[a].mean(axis=0), []
         for gamma in gammas:
-            W = np.linalg.solve(Z.T @ Z + gamma * unit * len(a) * np.eye(80), Z.T @ R)
+            W = np.linalg.solve(Z.T @ Z + gamma * unit * np.eye(80), Z.T @ R)
             losses.append(
                 np.sum((target - (dense[b] - dense[a].mean(axis=0)) @ W) ** 2) / np.sum(target**2)
             )
@@ -275,8 +274,7 @@ def test_a_process_killed_between_cuts_goes_on_without_repeating_one(store, tmp_
 @pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge_cv.EndOfGrid")
 def test_path_of_sparge_cv_chooses_gamma_for_each_size(text):
     X, y = text
-    gammas = (0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
-    selector = SparGECV(gammas=gammas, cv=3, tol=0.05, max_iter=200)
+    selector = SparGECV(gammas=(0.1, 1.0, 10.0), cv=3, tol=0.05, max_iter=200)
     path = selector.fit_path(X, y, [4, 40])
     for m in (4, 40):
         alone = clone(selector).set_params(n_features_to_select=m).fit(X, y)
