@@ -37,7 +37,7 @@ def progress(*, first: str | None = None) -> Iterator[None]:
     >>> with bigfs.progress():
     ...     selector = bigfs.SparGE(n_features_to_select=2).fit(X, y)
     >>> selector.selected_
-    array([2, 3])
+    array([2, 1])
     """
     from rich.console import Console  # most programs show no bars
     from rich.progress import (

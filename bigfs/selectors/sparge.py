@@ -167,7 +167,7 @@ class SparGE(GraphEmbedding, Selector):
     >>> X, y = load_iris(return_X_y=True)
     >>> selector = SparGE(n_features_to_select=2).fit(X, y)
     >>> selector.selected_
-    array([2, 3])
+    array([2, 1])
     >>> selector.transform(X).shape
     (150, 2)
     >>> selector.result_.converged
@@ -283,7 +283,7 @@ class SparGE(GraphEmbedding, Selector):
         >>> X, y = load_iris(return_X_y=True)
         >>> path = SparGE().fit_path(X, y, sizes=[1, 2])
         >>> path[2].selected_
-        array([2, 3])
+        array([2, 1])
         """
         template = clone(self)
         matrix, y = template._as_matrix(X, y)

@@ -179,7 +179,7 @@ class SparGECV(SparGE):
     >>> X, y = load_iris(return_X_y=True)
     >>> selector = SparGECV(n_features_to_select=2, gammas=[0.1, 1.0]).fit(X, y)
     >>> selector.gamma_
-    0.1
+    1.0
     >>> selector.selected_
     array([2, 1])
     """
