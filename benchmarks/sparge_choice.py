@@ -3,6 +3,7 @@
 python benchmarks/sparge_choice.py run DATA RESULTS [--repetitions 10] [--only NAME]
 python benchmarks/sparge_choice.py show RESULTS
 python benchmarks/sparge_choice.py table RESULTS
+python benchmarks/sparge_choice.py unit DATA [--repetitions 3]
 
 DATA holds the files that `load` names. RESULTS is a file of JSON lines, one per fold and method, so
 a run that was cut off goes on. A repetition splits the samples in two thirds, to choose and train
@@ -52,6 +53,11 @@ PENALTIES = {"text": (1.0, 10.0), "dense": (0.001, 0.01)}  # C of the SVMs
 SPARSE_PENALTIES = (0.1, 0.3, 1.0, 3.0)  # those of the ℓ1 norm
 TWO_SHARES = (0.1, 1.0)  # for the other losses and rankings
 STEP = 0.2  # share of the features that a round of the recursive elimination removes
+
+# The unit of γ: the candidates, and where they are tried. None is the former unit.
+UNITS = (0.3, 1.0, 2.0, 4.0, 8.0, None)
+SMALL = ("PCMAC", "BASEHOCK", "20 Newsgroups", "colon", "warpPIE10P", "warpAR10P", "TOX-171")
+FEW = {"PCMAC": (200, 600), "BASEHOCK": (200, 600), "20 Newsgroups": (1000,)}  # training samples
 
 app = typer.Typer()
 
@@ -249,6 +255,35 @@ def run(
                 with results.open("a") as file:
                     file.write(json.dumps(row) + "\n")
         print(name, repetition, flush=True)
+
+
+@app.command()
+def unit(
+    data: Annotated[Path, typer.Argument(help="the folder of the data")],
+    repetitions: Annotated[int, typer.Option(help="splits of each data set")] = 3,
+) -> None:
+    """Print the accuracy of the inner folds by the unit of γ, on few samples."""
+    rows, means = [], []
+    for name in SMALL:
+        splits = [load(data, name, repetition) for repetition in range(repetitions)]
+        for size in FEW.get(name, (None,)):
+            found = np.zeros((repetitions, FOLDS, len(UNITS)))
+            for repetition, fold in np.ndindex(*found.shape[:2]):
+                split = splits[repetition]
+                if size:
+                    few = StratifiedShuffleSplit(1, train_size=size, random_state=repetition)
+                    train = next(few.split(split.X, split.y))[0]
+                    split = split._replace(X=split.X[train], y=split.y[train])
+                split = inner(split, fold)
+                for k, share in enumerate(UNITS):
+                    order = sparge(split, share, "squared", "elimination", "balanced")
+                    found[repetition, fold, k] = np.mean(accuracies(split, order))
+            means.append(found.mean(axis=(0, 1)))
+            label = name if size is None else f"{name}, {size} samples"
+            rows.append([label, *(f"{value:.4f}" for value in means[-1])])
+    rows.append(["mean", *(f"{value:.4f}" for value in np.mean(means, axis=0))])
+    names = ["former" if share is None else f"{share:g}" for share in UNITS]
+    table("Accuracy of the inner folds by the unit, in Σs²/Σs", ["", *names], rows)
 
 
 # --- the tables -----------------------------------------------------------------------------------

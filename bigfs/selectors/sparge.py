@@ -37,6 +37,9 @@ GENERAL: dict[str, tuple[str, ...]] = {  # what embeddings other than lda may ha
     "loss": ("squared",),
     "ranking": ("elimination", "weights"),
 }
+# The unit of gamma in Σs²/Σs: of 0.3, 1, 2, 4 and 8 it has the best mean accuracy in inner folds
+# (benchmarks/sparge_choice.py unit).
+WEIGHTED_MEANS = 2.0
 SVM_CANDIDATES = 4  # times m: the size of the sets, and what the SVM starts from
 SVM_STEP = 0.1  # share of the features that a round of the SVM removes
 SVM_TOL, SVM_MAX_ITER = 1e-6, 100  # of the machines of a round
@@ -74,8 +77,8 @@ class SparGE(GraphEmbedding, Selector):
     forbid : array-like of int or str, default=None
         Features that must not be chosen, as indices or names.
     gamma : float, default=1.0
-        Ridge penalty γ, in units of the samples' mean squared distance to their mean, or of Σs²/Σs
-        with s the centered columns' sums of squares, whichever is less. The second is less where
+        Ridge penalty γ, in units of the samples' mean squared distance to their mean, or of
+        2Σs²/Σs with s the centered columns' sums of squares, whichever is less. The second is less where
         the features are many and the samples few. The same value means the same at any scale of the
         data. A larger value needs fewer cuts.
     n_components : int or None, default=None
@@ -438,9 +441,9 @@ def share_of_samples(data: Columns) -> float:
 
 
 def column_scale(X: Matrix, share: float = 1.0) -> float:
-    """Return the smaller of Σs/n and Σs²/Σs, of the centered columns' sums of squares s.
+    """Return the smaller of Σs/n and 2Σs²/Σs, of the centered columns' sums of squares s.
 
-    The first is the samples' mean squared distance to their mean. The second is the mean of s
+    The first is the samples' mean squared distance to their mean. The second is twice the mean of s
     weighted by s, which does not grow with the number of features. A share of the samples has that
     share of the sums. Where all samples are the same, s are the sums of squares before centering,
     and the unit is 1 if those are zero.
@@ -450,4 +453,4 @@ def column_scale(X: Matrix, share: float = 1.0) -> float:
     varies = centered > ROUNDING * stats.sums_of_squares
     s = centered[varies] if varies.any() else stats.sums_of_squares
     total = float(s.sum())
-    return min(total / n, share * float(s @ (s / total))) if total else 1.0
+    return min(total / n, WEIGHTED_MEANS * share * float(s @ (s / total))) if total else 1.0
