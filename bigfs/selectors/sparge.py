@@ -78,9 +78,9 @@ class SparGE(GraphEmbedding, Selector):
         Features that must not be chosen, as indices or names.
     gamma : float, default=1.0
         Ridge penalty γ, in units of the samples' mean squared distance to their mean, or of
-        2Σs²/Σs with s the centered columns' sums of squares, whichever is less. The second is less where
-        the features are many and the samples few. The same value means the same at any scale of the
-        data. A larger value needs fewer cuts.
+        2Σs²/Σs with s the centered columns' sums of squares, whichever is less. The second is less
+        where the features are many and the samples few. The same value means the same at any scale
+        of the data. A larger value needs fewer cuts.
     n_components : int or None, default=None
         Width r of the embedding. None takes the number of classes minus 1 for "sda", and 10 for
         "pca", "lpp", and "hsl" without y, or fewer where X is small. Class labels and targets fix
