@@ -84,6 +84,7 @@ class Columns(ABC):
     """
 
     sets_per_pass = 1  # how many sets of m features a pass gathers
+    keeps_factor = True  # whether a pass leaves memory for a factor of the master
 
     def __init__(self, X: Matrix, r: int, T_norm2: float, omega: FloatArray | None) -> None:
         self.X, self.r, self.T_norm2 = X, r, T_norm2

@@ -80,6 +80,8 @@ def certify(
     problems: Sequence[Relaxation], states: Sequence[CuttingPlaneState]
 ) -> list[CuttingPlaneState]:
     """Bound each relaxation by its residual V, and find the next sets. One pass over X."""
+    for problem in problems:
+        problem.make_room()
     residuals = [problem.residual(state) for problem, state in zip(problems, states, strict=True)]
     scores = largest_scores(problems, states, residuals)
     return [

@@ -140,6 +140,11 @@ class Relaxation:
             return None
         return factor._replace(active=np.searchsorted(features, factor_features))
 
+    def make_room(self) -> None:
+        """Free the kept factor before a pass, where its memory is short."""
+        if not self.data.keeps_factor:
+            self.last_factor = None
+
     def candidates(self, state: CuttingPlaneState) -> IntArray:
         """Return the features of largest weight in the union, from which elimination starts."""
         order = self.constraints.within(state.features).order(row_norms(state.W))

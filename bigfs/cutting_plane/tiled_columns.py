@@ -61,6 +61,7 @@ class TiledColumns(Columns):
 
     # A pass makes r products per entry, so it is dear beside a cut on the gathered columns.
     sets_per_pass = 3
+    keeps_factor = False
 
     def __init__(
         self, X: Matrix, response: FactoredResponse, omega: FloatArray | None = None

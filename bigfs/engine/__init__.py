@@ -27,6 +27,7 @@ from bigfs.engine.memory import (
     peak_memory,
     require_memory,
 )
+from bigfs.engine.relief import trim_memory
 from bigfs.engine.tasks import (
     Progress,
     Tile,
@@ -78,4 +79,5 @@ __all__ = [
     "reset_peak_memory",
     "shared_operand",
     "show_progress",
+    "trim_memory",
 ]

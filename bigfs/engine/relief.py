@@ -25,7 +25,7 @@ def release_memory() -> None:
     limit = cache.worker_limit()
     if limit is None:
         return
-    for release in (_trim, cache.clear_cache, gc.collect, _trim):
+    for release in (trim_memory, cache.clear_cache, gc.collect, trim_memory):
         if _resident() <= RELIEF_ABOVE * limit:
             return
         release()
@@ -46,7 +46,7 @@ def memory_relief_plugin() -> Any:
         def setup(self, worker: Any) -> None:
             def trim_if_nearly_full() -> None:
                 if _resident() > RELIEF_ABOVE * (worker.memory_manager.memory_limit or np.inf):
-                    _trim()
+                    trim_memory()
 
             worker.periodic_callbacks[self.name] = PeriodicCallback(trim_if_nearly_full, 1000)
             worker.periodic_callbacks[self.name].start()
@@ -67,7 +67,7 @@ def _should_log(record: logging.LogRecord) -> bool:
     return not (str(record.msg).startswith("Compute Failed") and "bigfs" in str(record.args))
 
 
-def _trim() -> None:
+def trim_memory() -> None:
     """Return freed memory to the system.
 
     glibc holds freed memory for later. Other allocators decide for themselves.

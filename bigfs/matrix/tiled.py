@@ -205,7 +205,7 @@ class Tiled:
         size = -(-len(over) // n_groups)
         starts = range(0, len(over), size)
         own = list(zip(*each, strict=True)) if each else [()] * len(over)
-        return engine.reduce_tiles(
+        total = engine.reduce_tiles(
             OnGroup(fn),
             [over[a : a + size] for a in starts],
             *shared,
@@ -214,6 +214,8 @@ class Tiled:
             local=self.local,
             label=label,
         )
+        engine.trim_memory()  # what a large result has left in the buffers of the connections
+        return total
 
     def require_row_tiles(self) -> Sequence[Any]:
         """Return the tiles of rows.
