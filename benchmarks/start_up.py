@@ -3,7 +3,7 @@
 python benchmarks/start_up.py 20news-bydate.tar.xz --turns 3
 
 Each turn runs: the script; a cold run with ANOVA, no store there; another method on the store; the
-same run again. The very first run of the first turn also makes Prefect's database.
+same run again. The cold run of the first turn has a new home folder.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.metrics import roc_auc_score
 
 from bigfs.types import AnyArray, FloatArray, IntArray
 
@@ -108,6 +107,8 @@ def losses_of(predicted: Any, y: Any, kind: str) -> AnyArray:
 
 def sum_auc(decision: FloatArray, y: IntArray, classes: IntArray) -> FloatArray:
     """Return n times the AUC, and n. Both are zero if all test samples are of one class."""
+    from sklearn.metrics import roc_auc_score  # the names of the metrics need no scikit-learn
+
     if decision.ndim == 1:
         decision = np.column_stack([-decision, decision])
     areas = [
