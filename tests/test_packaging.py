@@ -93,6 +93,7 @@ for command in {commands!r}:
 """
 
 
+@pytest.mark.slow
 def test_estimators_stores_and_commands_on_data_need_no_prefect(tmp_path):
     """Without the extra `flows`, the other commands say in one line what to install."""
     commands = ["stage synthetic:newswire?rows=40 line.zarr --workers 0 --json", "methods"]

@@ -155,6 +155,7 @@ def outcome(selector, X, y):
         return str(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("selector", [*SCALE_FREE, *OTHERS], ids=name)
 @pytest.mark.parametrize("factor", [1e-300, 1e-100, 1e20, 1e100, 1e300])
 def test_values_out_of_range_are_refused_in_one_line(selector, factor, sample):

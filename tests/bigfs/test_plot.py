@@ -211,6 +211,7 @@ def test_short_counts(count, text):
     assert short_count(count) == text
 
 
+@pytest.mark.slow
 def test_pictures_are_imported_when_they_are_asked_for():
     code = (
         "import sys, bigfs; bigfs.plot.gap; "

@@ -37,6 +37,7 @@ def own(store, tmp_path):
     return Bench(store, tmp_path / "out", ["anova"], SIZES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["anova", "l1-svm", "sparge-lda"])
 def test_each_size_is_the_methods_own_choice(own, method):
     """By a ranking, by a fit for each size, and by one path."""
