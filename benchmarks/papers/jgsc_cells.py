@@ -194,6 +194,6 @@ def parameter_cells(folder: Path, data: str, repetition: int) -> Iterator[Cell]:
 
 
 REAL = ("warpPIE10P", "warpAR10P", "TOX-171", "PCMAC", "BASEHOCK")
-ON_TOYS = Experiment("jgsc-toys", tuple(TOYS), 10, accuracy_cells, files=False)
+ON_TOYS = Experiment("jgsc-toys", tuple(TOYS), 10, accuracy_cells, files=())
 ON_DATA = Experiment("jgsc-data", REAL, 10, accuracy_cells)
 PARAMETERS = Experiment("jgsc-parameters", REAL, 1, parameter_cells)

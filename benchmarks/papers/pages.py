@@ -199,7 +199,7 @@ def index(papers: Sequence[Paper]) -> str:
     ]
     head = ["paper", "item", "what it shows", "verdict", "repetitions", "not available"]
     counts = [str(row[3]) for row in rows]
-    total = ", ".join(f"{counts.count(v)} {v}" for v in dict.fromkeys(sorted(counts)))
+    total = ", ".join(f"{v} ({counts.count(v)})" for v in dict.fromkeys(sorted(counts)))
     return f"""# The papers' experiments
 
 Every figure and table of the five papers, made again by the papers' protocols as far as there is
@@ -216,7 +216,7 @@ hold if none does. A figure or table of several claims likewise. With fewer than
 there is no standard error and no verdict. Where a paper chose its parameters on the test data, its
 page has the same with a choice that does not see the test data.
 
-Of {len(rows)} figures and tables: {total}.
+Verdicts of the {len(rows)} figures and tables: {total}.
 
 {table(head, rows)}
 ```{{toctree}}

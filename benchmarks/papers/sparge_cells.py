@@ -306,10 +306,8 @@ def fisher(data: Dataset) -> np.ndarray:
     return np.asarray(between / (within + 1e-9))
 
 
-TOY = Experiment("sparge-toy", ("toy",), 50, toy_cells, files=False)
+TOY = Experiment("sparge-toy", ("toy",), 50, toy_cells, files=())
 CLUSTERING = Experiment("sparge-clustering", ("COIL20", "ORL"), 10, clustering_cells)
 CLASSES = Experiment("sparge-classes", ("PCMAC", "orlraws10P"), 10, classification_cells)
-TIMES = Experiment(
-    "sparge-times", ("news20", "rcv1.binary", "real-sim"), 2, time_cells, files=False
-)
+TIMES = Experiment("sparge-times", ("news20", "rcv1.binary", "real-sim"), 2, time_cells, files=())
 FEW = Experiment("sparge-few", ("COIL20", "ORL"), 10, few_cells)

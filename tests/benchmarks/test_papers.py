@@ -40,6 +40,18 @@ def test_an_item_without_a_verdict_says_why():
             assert item.claims or item.no_claim or item.planned or item.missing, item.name
 
 
+def test_the_command_asks_every_experiment_what_it_reads(folder):
+    """One that names a file is left out where the file is not, and all others would start."""
+    started = []
+    experiments = [
+        e._replace(cells=lambda *_, e=e: started.append(e) or [])
+        for p in PAPERS
+        for e in p.experiments
+    ]
+    run(experiments, folder, repetitions=1)
+    assert {e.name for e in started} == {e.name for e in experiments if e.files == ()}
+
+
 def test_lines_are_read_as_they_were_written(tmp_path):
     Results(tmp_path / "a.tsv").add(KEY, {"accuracy": [0.25, 0.5], "seconds": 3})
     cells = Results(tmp_path / "a.tsv").cells
@@ -185,7 +197,7 @@ def test_pages_follow_from_the_results(folder):
     assert "Repetitions begun: one 2, of 3." in page
     index = (folder / "docs" / "index.md").read_text()
     assert "| Toy | [Fig. 1](toy.md#toy-fig-1) | A beside B | holds | 2 |  |" in index
-    assert "Of 2 figures and tables: 1 cannot be tried, 1 holds." in index
+    assert "Verdicts of the 2 figures and tables: cannot be tried (1), holds (1)." in index
     plot = (folder / "docs" / "toy.svg").read_text()
     pages.write([paper], folder / "docs")
     assert (folder / "docs" / "toy.svg").read_text() == plot
