@@ -226,10 +226,21 @@ def prepare_workers(*modules: str) -> None:
     os.environ.update(added)
     try:
         with _interrupts_blocked():
-            forkserver.ensure_running()
+            try:
+                forkserver.ensure_running()
+            except ChildProcessError:  # it ended, and somebody else has waited for it
+                _forget_fork_server()
+                forkserver.ensure_running()
     finally:
         for name in added:
             del os.environ[name]
+
+
+def _forget_fork_server() -> None:
+    """Let `multiprocessing` start another one. It takes one that it cannot wait for as running."""
+    server: Any = forkserver._forkserver
+    os.close(server._forkserver_alive_fd)
+    server._forkserver_pid = server._forkserver_address = server._forkserver_alive_fd = None
 
 
 @contextlib.contextmanager

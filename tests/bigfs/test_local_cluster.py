@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from bigfs import engine
-from bigfs.engine.clusters import describe_workers
+from bigfs.engine.clusters import CAN_FORK, describe_workers
 from flows.options import Engine
 
 pytestmark = pytest.mark.process
@@ -241,3 +241,24 @@ def test_a_failed_step_is_over_before_its_error_is_raised(tmp_path):
         with pytest.raises(ValueError, match="the first one fails"):
             engine.map_tiles(fail_or_write, tiles)
         assert (tmp_path / "written").exists()
+
+
+FORGOTTEN = """
+import os, signal, psutil
+from multiprocessing import forkserver
+from bigfs.engine import clusters
+
+clusters.WORKERS_IMPORT = []
+clusters.prepare_workers()
+first = forkserver._forkserver._forkserver_pid
+os.kill(first, signal.SIGKILL)
+os.waitpid(first, 0)  # as psutil.wait_procs does
+clusters.prepare_workers()
+print(first != forkserver._forkserver._forkserver_pid, psutil.pid_exists(first))
+"""
+
+
+@pytest.mark.skipif(not CAN_FORK, reason="no worker is forked here")
+def test_a_fork_server_that_somebody_else_ended_is_started_again():
+    answer = subprocess.run([sys.executable, "-c", FORGOTTEN], capture_output=True, text=True)
+    assert answer.stdout.split() == ["True", "False"], answer.stderr
