@@ -351,7 +351,7 @@ def show(results: Annotated[Path, typer.Argument(help="the file of the results")
     columns: dict[str, dict[tuple[str, int], float]] = {"chosen": {}}
     for case, by in test_all.items():
         for label, key in {
-            "default": former if case[0] in UNCHANGED else whole,
+            "once Σs²/Σs": former if case[0] in UNCHANGED else whole,
             "former default": former,
         }.items():
             if key in by:

@@ -23,5 +23,6 @@ def require_flows(command: str) -> None:
     """
     if missing := [name for name in PACKAGES if find_spec(name) is None]:
         raise ValueError(
-            f"{command} needs {', '.join(missing)}, which pip install 'bigfs[flows]' adds"
+            f"{command} needs the extra flows, of which {', '.join(missing)} is not installed: "
+            "pip install 'bigfs[flows]'"
         )

@@ -2,7 +2,7 @@
 exists.
 
 `run_job` does the steps in this process. `flows.pipeline` runs the same steps as tasks of Prefect.
-It imports no Prefect, which takes longer to load than a small corpus takes to be selected from.
+Nothing here imports Prefect, because that takes longer than a small selection.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class DoStep(Protocol):
         Returns
         -------
         object
-            What the function of that name returns. None if the result was there.
+            The step's result. `do_step` returns None if it was there.
         """
 
 

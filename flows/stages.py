@@ -1,6 +1,6 @@
 """The stages of the main job as plain functions: stage → graph → select → evaluate → report.
 
-The command line calls them directly, and `flows.pipeline` calls them as Prefect tasks. They take
+`flows.job` calls them one after another, and `flows.tasks` as Prefect tasks. They take
 and return URIs, paths and numbers, never arrays. Inside `bigfs.engine.cluster(...)` their work runs
 on Dask.
 """

@@ -119,7 +119,8 @@ def test_estimators_stores_and_commands_on_data_need_no_prefect(tmp_path):
     assert lines[-len(refused) - 1 :] == ["0", *"1" * len(refused)]
     missing = ", ".join(PACKAGES_OF_FLOWS)
     assert answer.stderr.splitlines() == [
-        f"bigfs: bigfs {name} needs {missing}, which pip install 'bigfs[flows]' adds"
+        f"bigfs: bigfs {name} needs the extra flows, of which {missing} is not installed: "
+        "pip install 'bigfs[flows]'"
         for name in refused
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["line.zarr", "python.zarr"]

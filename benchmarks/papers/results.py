@@ -2,6 +2,9 @@
 
 The fields of a line are separated by tabs: data, method, parameters, repetition, and then one
 `metric=number number …` per metric. A line without its end was cut off and does not count.
+
+A line does not know which version of the program made it. After a change of a method's default,
+delete its lines, and the next run makes them again.
 """
 
 from __future__ import annotations
