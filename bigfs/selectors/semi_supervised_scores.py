@@ -25,12 +25,12 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bigfs.embedding.responses import one_hot
 from bigfs.graph import Metric, Weights
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors.base import Cost, Labels, at_least_two, map_all_columns
 from bigfs.selectors.on_graph import Forms, GraphSelector, graph_forms
+from bigfs.selectors.sums import class_indicator, class_sums, weighted_sums
 from bigfs.selectors.univariate import ratio
 from bigfs.types import AnyArray, FloatArray
 
@@ -138,15 +138,15 @@ class LSDF(GraphSelector):
     def _fit(self, X: Matrix, y: Labels) -> None:
         classes, codes = at_least_two(y)
         _ = X.stats  # checks the magnitudes
-        Y = one_hot(codes, len(classes))
+        Y = class_indicator(codes, len(classes))
         neighbors = np.zeros(X.shape[1])
         if not y.is_labeled.all():
             A = _edges_with_an_unlabeled_end(self._affinity(X, "binary"), y)
             forms = graph_forms(X, A, label="LSDF")
             neighbors = _unless_rounding(forms.fDf - forms.fAf, forms.fDf)
-        sums = np.concatenate(map_all_columns(X, _class_sums, Y, label="LSDF"))
+        sums = np.concatenate(map_all_columns(X, class_sums, Y, Y, label="LSDF"))
         sums, squares = np.split(sums, 2, axis=1)
-        between, within = _pair_sums(sums, squares, Y.sum(axis=0))
+        between, within = _pair_sums(sums, squares, np.asarray(Y.sum(axis=0)).ravel())
         self.scores_ = ratio(between, self.gamma * within + neighbors)
         self.result_ = Result(self.scores_, Status.EXACT)
 
@@ -256,11 +256,12 @@ class SSelect(GraphSelector):
 
     def _fit(self, X: Matrix, y: Labels) -> None:
         classes, codes = at_least_two(y)
-        Y = one_hot(codes, len(classes))
+        Y = class_indicator(codes, len(classes))
         forms = graph_forms(X, self._affinity(X, self.weights), label="sSelect")
         mu = _means(forms)
         positive = np.concatenate(map_all_columns(X, _counts_above, Y, mu, label="sSelect"))
-        agreement = normalized_information(np.stack([positive, Y.sum(axis=0) - positive], axis=1))
+        sizes = np.asarray(Y.sum(axis=0)).ravel()
+        agreement = normalized_information(np.stack([positive, sizes - positive], axis=1))
         self.scores_ = self.lam * forms.smoothness() + (1 - self.lam) * agreement
         self.result_ = Result(self.scores_, Status.EXACT)
 
@@ -271,13 +272,6 @@ def _edges_with_an_unlabeled_end(A: sp.csr_array, y: Labels) -> sp.csr_array:
     i, j = edges.coords
     kept = (edges.data != 0) & ~(y.is_labeled[i] & y.is_labeled[j])
     return sp.csr_array((np.ones(int(kept.sum())), (i[kept], j[kept])), shape=A.shape)
-
-
-def _class_sums(block: Any, start: int, stop: int, Y: FloatArray) -> FloatArray:
-    """Return Σ x and Σ x² of each column in each class (width × 2c)."""
-    block = block.astype(np.float64)
-    squared = block.multiply(block) if sp.issparse(block) else block * block
-    return np.column_stack([block.T @ Y, squared.T @ Y])
 
 
 def _pair_sums(
@@ -301,16 +295,16 @@ def _means(forms: Forms) -> FloatArray:
     return forms.fD1 / forms.volume if forms.volume else np.zeros_like(forms.fD1)
 
 
-def _counts_above(block: Any, start: int, stop: int, Y: FloatArray, mu: FloatArray) -> FloatArray:
+def _counts_above(block: Any, start: int, stop: int, Y: sp.csr_array, mu: FloatArray) -> FloatArray:
     """Return how many samples of each class have a value above the column's mean (width × c)."""
     Z = sp.csc_array(sp.coo_array(block), dtype=np.float64)
     Z.sum_duplicates()
     means = mu[start:stop]
     above = Z.data > np.repeat(means, np.diff(Z.indptr))
     indicator = sp.csc_array((above.astype(np.float64), Z.indices, Z.indptr), shape=Z.shape)
-    counts = np.asarray(indicator.T @ Y)
+    counts = weighted_sums(indicator, Y)
     there = sp.csc_array((np.ones(Z.nnz), Z.indices, Z.indptr), shape=Z.shape)
-    zeros = Y.sum(axis=0) - np.asarray(there.T @ Y)
+    zeros = np.asarray(Y.sum(axis=0)).ravel() - weighted_sums(there, Y)
     return np.where(means[:, None] < 0, counts + zeros, counts)
 
 

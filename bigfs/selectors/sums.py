@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors.base import MANY, UNLABELED, Labels, Selector, is_dask
-from bigfs.types import FloatArray
+from bigfs.types import FloatArray, IntArray
 
 FITTED = ("scores_", "pvalues_", "selected_", "support_", "result_")
 
@@ -166,10 +166,23 @@ def with_weight(labels: Labels, weights: FloatArray) -> Labels:
     return Labels(labels.classes[present], codes)
 
 
+def class_indicator(codes: IntArray, c: int, weights: FloatArray | None = None) -> sp.csr_array:
+    """Return the weight of each sample at its class (n × c), without those of code −1.
+
+    It is sparse, because n × c numbers do not fit where there are many samples and classes.
+    """
+    rows = np.flatnonzero(codes >= 0)
+    values = np.ones(len(rows)) if weights is None else weights[rows]
+    return sp.csr_array((values, (rows, codes[rows])), shape=(len(codes), c))
+
+
 def column_sums(
-    X: Matrix, Y: FloatArray, S: FloatArray, sums_of: Callable[..., FloatArray] | None = None
+    X: Matrix, Y: Any, S: Any, sums_of: Callable[..., FloatArray] | None = None
 ) -> FloatArray:
-    """Return the sums of each column weighted by Y, and of its squares weighted by S. One pass."""
+    """Return the sums of each column weighted by Y, and of its squares weighted by S. One pass.
+
+    Y and S are dense, or csr arrays.
+    """
     sums_of = sums_of or class_sums
     if X.column_tiles:
         return np.concatenate(X.map_columns(sums_of, Y, S))
@@ -178,7 +191,7 @@ def column_sums(
     return sums
 
 
-def class_sums(block: Any, start: int, stop: int, Y: FloatArray, S: FloatArray) -> FloatArray:
+def class_sums(block: Any, start: int, stop: int, Y: Any, S: Any) -> FloatArray:
     """Return the sums of each column weighted by Y, and of its squares weighted by S.
 
     Unlabeled rows are zero in Y and S and do not count.
@@ -187,5 +200,13 @@ def class_sums(block: Any, start: int, stop: int, Y: FloatArray, S: FloatArray) 
     # `require_magnitude` refuses values that are too large
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         squared = block.multiply(block) if sp.issparse(block) else block * block
-        squares = np.nan_to_num(squared.T @ S, nan=np.inf, posinf=np.inf)  # 0 · ∞ is too large
-        return np.column_stack([block.T @ Y, squares])
+        squares = np.nan_to_num(weighted_sums(squared, S), nan=np.inf, posinf=np.inf)  # 0 · ∞
+        return np.column_stack([weighted_sums(block, Y), squares])
+
+
+def weighted_sums(block: Any, Y: Any) -> FloatArray:
+    """Return blockᵀY, dense."""
+    if sp.issparse(Y) and not sp.issparse(block):
+        Y = Y.toarray()
+    product = block.T @ Y
+    return np.asarray(product.toarray() if sp.issparse(product) else product)

@@ -21,12 +21,11 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import chdtrc, fdtrc
 
-from bigfs.embedding.responses import one_hot
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors.base import Cost, Labels, at_least_two
 from bigfs.selectors.significance import SignificanceSelector
-from bigfs.selectors.sums import WeightedSelector, class_sums, column_sums
+from bigfs.selectors.sums import WeightedSelector, class_indicator, class_sums, column_sums
 from bigfs.types import AnyArray, FloatArray
 from bigfs.validation import require_magnitude
 
@@ -79,11 +78,9 @@ class ClassSumsSelector(WeightedSelector):
         if not isinstance(y, Labels):
             raise ValueError("partial_fit takes one class per sample: use fit for several labels")
         classes, codes = y
-        Y = one_hot(codes, len(classes))
-        if weights is not None:
-            Y = Y * weights[:, None]
-            stored = None  # the sums of a store weigh each sample by 1
-        else:
+        Y = class_indicator(codes, len(classes), weights)
+        stored = None  # the sums of a store weigh each sample by 1
+        if weights is None:
             stored = X.class_stats(np.where(codes >= 0, classes[codes], codes))
         sums_of = _non_negative_class_sums if self._non_negative else class_sums
         if stored is not None:
@@ -93,7 +90,8 @@ class ClassSumsSelector(WeightedSelector):
             sums = column_sums(X, Y, self._squares(Y), sums_of)
         sums, squares = sums[:, : len(classes)], sums[:, len(classes) :]
         require_magnitude(squares.sum(axis=1), squares.any(axis=1) | sums.any(axis=1))
-        return ClassTotals(y.classes, sums, squares, Y.sum(axis=0), self._squares_by_class)
+        sizes = np.asarray(Y.sum(axis=0)).ravel()
+        return ClassTotals(y.classes, sums, squares, sizes, self._squares_by_class)
 
     def _score_totals(self, totals: ClassTotals) -> None:
         self._require_classes(Labels(totals.classes, np.empty(0, dtype=np.int64)))
@@ -103,9 +101,9 @@ class ClassSumsSelector(WeightedSelector):
     def _require_classes(self, y: Labels) -> Labels:
         return at_least_two(y)
 
-    def _squares(self, by_class: FloatArray) -> FloatArray:
+    def _squares(self, by_class: Any) -> Any:
         """Return the columns of which sums of squares are needed: all of them, or their sum."""
-        return by_class if self._squares_by_class else by_class.sum(axis=1, keepdims=True)
+        return by_class if self._squares_by_class else np.asarray(by_class.sum(axis=1))[:, None]
 
     @abstractmethod
     def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
@@ -399,9 +397,7 @@ def mean_f(X: Matrix, Y: sp.csr_array, weights: FloatArray | None) -> tuple[Floa
     return total / len(labels), np.minimum(least * len(labels), 1)
 
 
-def _non_negative_class_sums(
-    block: Any, start: int, stop: int, Y: FloatArray, S: FloatArray
-) -> FloatArray:
+def _non_negative_class_sums(block: Any, start: int, stop: int, Y: Any, S: Any) -> FloatArray:
     if (block.data if sp.issparse(block) else block).min(initial=0) < 0:
         raise ValueError(NEGATIVE)
     return class_sums(block, start, stop, Y, S)

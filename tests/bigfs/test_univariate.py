@@ -1,9 +1,11 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.feature_selection import chi2, f_classif
 
-from bigfs import ANOVA, Chi2, Fisher, Matrix
+from bigfs import ANOVA, LSDF, Chi2, Fisher, Matrix
 from bigfs.result import Status
 from bigfs.selectors import univariate
 
@@ -70,6 +72,17 @@ def label_sets(rng, n, q):
     Y = (rng.random((n, q)) < 0.3).astype(int)
     Y[:, 1], Y[:, 2] = 0, 1  # labels that say nothing
     return Y
+
+
+@pytest.mark.parametrize("method", [ANOVA, Chi2, LSDF], ids=lambda m: m.__name__)
+def test_memory_does_not_grow_with_samples_times_classes(method, rng):
+    n, c = 60_000, 100
+    X = sp.random_array((n, 20), density=0.02, rng=rng, format="csr")
+    tracemalloc.start()
+    method(n_features_to_select=5).fit(X, np.arange(n) % c)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * n * c / 4
 
 
 @pytest.mark.parametrize("per_pass", [64, 2])
