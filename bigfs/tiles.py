@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
-from bigfs.types import AnyArray
+from bigfs.types import AnyArray, IntArray
 from bigfs.validation import check_block
 
 # A block: a csr or csc array, or a dense ndarray.
@@ -41,17 +41,46 @@ class BlockTile:
 
 
 @dataclass(frozen=True)
+class RowSet:
+    """Increasing row numbers, as one bit per row where that is smaller than the numbers.
+
+    Every task on a tile of columns carries the rows of the whole matrix.
+    """
+
+    values: AnyArray
+    is_packed: bool
+
+    @classmethod
+    def of(cls, rows: IntArray) -> RowSet:
+        """Pack row numbers."""
+        n = int(rows[-1]) + 1 if len(rows) else 0
+        if n // 8 >= rows.nbytes:
+            return cls(rows, False)
+        mask = np.zeros(n, dtype=bool)
+        mask[rows] = True
+        return cls(np.packbits(mask), True)
+
+    def numbers(self) -> IntArray:
+        """Return the row numbers."""
+        return np.flatnonzero(np.unpackbits(self.values)) if self.is_packed else self.values
+
+
+@dataclass(frozen=True)
 class RowSubsetTile:
     """Some rows of another tile. `rows` counts from the first row of that tile."""
 
     start: int
     stop: int
     tile: Any
-    rows: AnyArray
+    rows: RowSet
     verified: ClassVar[bool] = True
 
     def load(self) -> Block:
-        return engine.load(self.tile)[self.rows]
+        return engine.load(self.tile)[self.rows.numbers()]
+
+    def columns(self, index: AnyArray) -> sp.csc_array:
+        """Return some columns of a tile of columns, read as `read_columns` reads them."""
+        return read_columns(self.tile, index)[self.rows.numbers()]
 
 
 def block_tiles(X: Any, axis: int, size: int | None) -> list[BlockTile]:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from bigfs import engine, tiles
 from bigfs.matrix.tiled import Tiled
-from bigfs.tiles import OnBlock, RowSubsetTile
+from bigfs.tiles import OnBlock, RowSet, RowSubsetTile
 from bigfs.types import AnyArray, IntArray
 
 
@@ -88,13 +88,14 @@ def subset_tiles(X: Tiled, rows: IntArray) -> tuple[list[RowSubsetTile], list[Ro
     """Return the tiles of rows and of columns of some rows. Nothing is read."""
     bounds = np.searchsorted(rows, [t.start for t in X.row_tiles] + [X.shape[0]])
     by_rows = [
-        RowSubsetTile(int(a), int(b), t, rows[a:b] - t.start)
+        RowSubsetTile(int(a), int(b), t, RowSet.of(rows[a:b] - t.start))
         for t, a, b in zip(X.row_tiles, bounds, bounds[1:], strict=False)
         if b > a
     ]
     if X.row_tiles and not by_rows:
-        by_rows = [RowSubsetTile(0, 0, X.row_tiles[0], rows)]
-    return by_rows, [RowSubsetTile(t.start, t.stop, t, rows) for t in X.column_tiles]
+        by_rows = [RowSubsetTile(0, 0, X.row_tiles[0], RowSet.of(rows))]
+    of_all = RowSet.of(rows)
+    return by_rows, [RowSubsetTile(t.start, t.stop, t, of_all) for t in X.column_tiles]
 
 
 def gather_rows(row_tiles: Any, local: bool) -> sp.csr_array | AnyArray:

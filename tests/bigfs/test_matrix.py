@@ -1,3 +1,4 @@
+import pickle
 import sys
 import time
 
@@ -87,6 +88,34 @@ def test_taken_rows(X, rows, rng):
     np.testing.assert_allclose(taken @ W, part @ W, atol=1e-12)
     np.testing.assert_allclose(taken.T @ V, part.T @ V, atol=1e-12)
     np.testing.assert_array_equal(taken.columns([2, 1]).toarray(), part[:, [2, 1]].toarray())
+
+
+@pytest.mark.parametrize(
+    ("rows", "most"), [(np.arange(80_000) % 3 > 0, 80_000 / 8), ([0, 7, 79_999], 3 * 8)]
+)
+def test_a_task_on_taken_rows_carries_at_most_a_bit_per_row(rows, most):
+    """It carried 8 bytes per row, and a worker holds many tasks that wait."""
+    tall = Matrix.from_array(sp.csr_array(([1.0], ([5], [1])), shape=(80_000, 2)), tile_columns=1)
+    taken = tall.take_rows(rows)
+    for tile in (*taken.column_tiles, *taken.row_tiles):
+        assert len(pickle.dumps(tile.rows)) < most + 300
+        np.testing.assert_array_equal(tile.rows.numbers(), np.arange(80_000)[rows])
+
+
+class ColumnsOnly:
+    """A tile of columns that is never loaded whole."""
+
+    start, stop, verified = 0, 23, True
+
+    def columns(self, index):
+        return sp.csc_array(S)[:, index]
+
+
+def test_columns_of_taken_rows_are_read_alone():
+    taken = Matrix(S.shape, columns=[ColumnsOnly()], local=True).take_rows(slice(10, 50))
+    np.testing.assert_array_equal(taken.columns([7, 2]).toarray(), S[10:50][:, [7, 2]].toarray())
+    inner = taken.take_rows([0, 39])
+    np.testing.assert_array_equal(inner.columns([7]).toarray(), S[[10, 49]][:, [7]].toarray())
 
 
 def test_by_columns_the_tiling_does_not_change_a_bit(rng):
