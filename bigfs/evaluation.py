@@ -16,13 +16,12 @@ import scipy.sparse as sp
 
 from bigfs import engine, metrics, models, streamed
 from bigfs.matrix import Block, Centered, Matrix, gram
-from bigfs.models import LinearModel
+from bigfs.models import LinearModel, fits_in_memory
 from bigfs.result import ALL, Checkpoint, NotConverged
 from bigfs.splits import Split, labeled_rows, target_kind
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 Rankings = Mapping[str, Mapping[int, IntArray]]
-BYTES_PER_VALUE = 40  # liblinear's float64 copy, its nodes, and our copy
 
 
 class Point(NamedTuple):
@@ -80,9 +79,9 @@ def measure(
     rank : callable
         ``rank(number, split)`` returns, for each method, the indices of its best m features for
         several m. It must look at the split's training rows only.
-    with_all : bool or {"svm", "sgd"}, default=True
+    with_all : bool or {"svm", "ridge", "sgd"}, default=True
         Also score all features. A word says how their model is trained where they do not fit in
-        memory, see `bigfs.streamed`. Such a model is for classes.
+        memory, see `bigfs.streamed`.
     with_auc : bool, default=False
         Also measure the AUC, for classes.
     checkpoint : Checkpoint, optional
@@ -160,7 +159,7 @@ def tally_split(
         For each method, for several m, the indices of its m features. A set that occurs twice is
         fitted once. Where a method chooses the number by itself in each split, m only names the
         point.
-    with_all : bool or {"svm", "sgd"}, default=True
+    with_all : bool or {"svm", "ridge", "sgd"}, default=True
         Also fit on all features, in memory or by `bigfs.streamed`.
     with_auc : bool, default=False
         Also sum the AUC, for classes.
@@ -201,12 +200,17 @@ def judge(split: Split, sets: Sequence[IntArray], *, with_auc: bool = False) -> 
     -------
     list of Judgment
         The judgment of each set.
+
+    Raises
+    ------
+    NotEnoughMemory
+        A model on one of the sets fits neither in one task nor by tiles.
     """
     distinct = {index.tobytes(): index for index in sets}
     by_set = {
-        key: judge_streamed(split, streamed.SVM, index, with_auc=with_auc)
+        key: judge_streamed(split, way, index, with_auc=with_auc)
         for key, index in distinct.items()
-        if _is_beyond_memory(split, index)
+        if (way := streamed.way_of_columns(split.X_train, split.y_train, index)) is not None
     }
     distinct = {key: index for key, index in distinct.items() if key not in by_set}
     if distinct:
@@ -227,31 +231,19 @@ def judge(split: Split, sets: Sequence[IntArray], *, with_auc: bool = False) -> 
     return [by_set[index.tobytes()] for index in sets]
 
 
-def _is_beyond_memory(split: Split, index: IntArray) -> bool:
-    """Return whether an SVM on these columns fits by tiles only.
-
-    The non-zeros are counted only where n × m values would not fit, as counting may cost a pass.
-    """
-    X, room = split.X_train, engine.memory_limit() / 2
-    if X.shape[0] * len(index) * BYTES_PER_VALUE < room or target_kind(split.y_train) != "class":
-        return False
-    size = int(X.stats.nnz[index].sum()) * BYTES_PER_VALUE + X.shape[1] * 64
-    return size >= room and streamed.way_of(X, split.y_train) == streamed.SVM
-
-
 def judge_streamed(
     split: Split, way: str, index: IntArray | None = None, *, with_auc: bool = False
 ) -> Judgment:
-    """Judge a linear SVM on all features, or on some of them, that do not fit in memory.
+    """Judge a linear model on all features, or on some of them, that do not fit in memory.
 
     Parameters
     ----------
     split : Split
-        Where to train and to test. Its targets are classes.
-    way : {"svm", "sgd"}
+        Where to train and to test.
+    way : {"svm", "ridge", "sgd"}
         How to train, see `bigfs.streamed`.
     index : ndarray of int or None, default=None
-        The features, with "svm". None takes all.
+        The features, with an exact way. None takes all.
     with_auc : bool, default=False
         Also sum the AUC.
 
@@ -286,11 +278,6 @@ def scores_of_tally(total: FloatArray, kind: str, with_auc: bool = False) -> dic
     return scores | {"auc": metrics.auc_of(total[-2:])}
 
 
-def fits_in_memory(X: Matrix) -> bool:
-    """Return whether a linear model on every feature fits in half of one process's memory."""
-    return X.nnz * BYTES_PER_VALUE + X.shape[1] * 64 < engine.memory_limit() / 2
-
-
 def way_of_all(X: Matrix, y: Any) -> bool | str:
     """Return how all features can be scored, as `with_all` of `measure`.
 
@@ -304,13 +291,11 @@ def way_of_all(X: Matrix, y: Any) -> bool | str:
     Returns
     -------
     bool or str
-        True where a model fits in memory, a word of `bigfs.streamed` where the model of classes is
-        trained by tiles, and False where all features are left out.
+        True where a model fits in memory, a word of `bigfs.streamed` where it is trained by tiles,
+        and False where all features are left out.
     """
     if fits_in_memory(X):
         return True
-    if target_kind(y) != "class":
-        return False
     return streamed.way_of(X, y) or False
 
 

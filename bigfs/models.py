@@ -25,6 +25,10 @@ from bigfs.matrix import Block, Matrix
 from bigfs.splits import labeled_rows, target_kind
 from bigfs.types import AnyArray, FloatArray, IntArray
 
+# bytes that a fit takes: liblinear's float64 copy, its nodes and our copy, and of each sample the
+# nodes of its intercept, its target and its numbers in the solver (measured)
+BYTES_PER_VALUE, BYTES_PER_SAMPLE = 40, 140
+
 
 class LinearModel(NamedTuple):
     """A fitted linear model of m columns.
@@ -115,6 +119,8 @@ def fit(Z: Any, y: Any) -> LinearModel:
     LinearModel
         The fitted model.
     """
+    n_values = Z.nnz if sp.issparse(Z) else Z.size
+    engine.make_room(n_values * BYTES_PER_VALUE + Z.shape[0] * BYTES_PER_SAMPLE)
     is_labeled = labeled_rows(y)
     if not is_labeled.all():
         Z, y = Z[is_labeled], y[is_labeled]
@@ -132,6 +138,36 @@ def fit(Z: Any, y: Any) -> LinearModel:
         return LinearModel(kind, np.arange(Y.shape[1]), coef, intercept, none, none)
     svm = _svm().fit(_with_short_indices(Z), y)
     return LinearModel(kind, svm.classes_, svm.coef_, svm.intercept_, none, none)
+
+
+def projected_memory(X: Matrix, index: IntArray | None = None) -> int:
+    """Return the bytes that `fit` takes at most on columns of a matrix.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The samples.
+    index : ndarray of int or None, default=None
+        The columns. None takes all. Their non-zeros are counted only where n × m values would not
+        fit, as counting may cost a pass.
+
+    Returns
+    -------
+    int
+        The bytes.
+    """
+    n, m = X.shape[0], X.shape[1] if index is None else len(index)
+    beside = n * BYTES_PER_SAMPLE + m * 64
+    if index is None:
+        return X.nnz * BYTES_PER_VALUE + beside
+    if n * m * BYTES_PER_VALUE + beside < engine.task_memory():
+        return n * m * BYTES_PER_VALUE + beside
+    return int(X.stats.nnz[index].sum()) * BYTES_PER_VALUE + beside
+
+
+def fits_in_memory(X: Matrix, index: IntArray | None = None) -> bool:
+    """Return whether `fit` on columns of a matrix, or on all, fits in one task."""
+    return projected_memory(X, index) < engine.task_memory()
 
 
 def fit_columns(X: Matrix, y: Any, index: IntArray) -> LinearModel:

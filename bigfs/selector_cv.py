@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigfs import engine, models
+from bigfs import engine, models, streamed
 from bigfs.constraints import resolve
 from bigfs.evaluation import Rankings, score_predictions
 from bigfs.matrix import Matrix
@@ -179,7 +179,7 @@ class SelectorCV(Selector):
         self.classes_ = y.classes if isinstance(y, Labels) else None
         for name in ("scores_", "selected_", "support_", "result_"):
             setattr(self, name, getattr(self.selector_, name))
-        self.model_ = models.fit_columns(X, codes, np.flatnonzero(self.support_))
+        self.model_ = streamed.fit_columns(X, codes, np.flatnonzero(self.support_))
 
     def predict(self, X: Any) -> Any:
         """Predict samples by the linear model on the chosen features.

@@ -15,9 +15,10 @@ import numpy as np
 
 import storage
 from bigfs import engine
-from bigfs.evaluation import FoldTally, Point, fits_in_memory, judge, pool, redundancy_rate
+from bigfs.evaluation import FoldTally, Point, judge, pool, redundancy_rate
 from bigfs.graph import Neighbors, knn
 from bigfs.matrix import Matrix
+from bigfs.models import fits_in_memory
 from bigfs.result import ALL
 from bigfs.splits import target_kind
 from bigfs.subsampling import draw_subsamples

@@ -13,9 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 
 import storage
-from bigfs import engine
+from bigfs import engine, streamed
 from bigfs.evaluation import score_predictions
-from bigfs.models import LinearModel, fit_columns, predict_rows
+from bigfs.models import LinearModel, predict_rows
 from bigfs.splits import labeled_rows
 from bigfs.types import AnyArray, IntArray
 from flows import parquet
@@ -69,7 +69,7 @@ def fit_model(corpus: Any, train: Any, selected: IntArray) -> Model:
     """
     columns = np.sort(selected)
     return Model(
-        linear=fit_columns(train.X, train.y, columns),
+        linear=streamed.fit_columns(train.X, train.y, columns),
         columns=columns,
         names=[str(name) for name in corpus.feature_names[columns]],
         n_features=corpus.X.shape[1],

@@ -26,8 +26,9 @@ from bigfs.engine.memory import (
     memory_limit,
     peak_memory,
     require_memory,
+    task_memory,
 )
-from bigfs.engine.relief import trim_memory
+from bigfs.engine.relief import make_room, trim_memory
 from bigfs.engine.tasks import (
     Progress,
     Tile,
@@ -64,6 +65,7 @@ __all__ = [
     "lazy_tiles",
     "limit_memory",
     "load",
+    "make_room",
     "map_tiles",
     "memory_limit",
     "n_workers",
@@ -79,5 +81,6 @@ __all__ = [
     "reset_peak_memory",
     "shared_operand",
     "show_progress",
+    "task_memory",
     "trim_memory",
 ]

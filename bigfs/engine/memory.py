@@ -9,7 +9,9 @@ from contextvars import ContextVar
 
 from dask.utils import format_bytes, parse_bytes
 
+from bigfs.engine.cache import LIBRARIES
 from bigfs.engine.clusters import client, describe_workers, translate_cluster_errors
+from bigfs.engine.relief import RELIEF_ABOVE
 
 
 class NotEnoughMemory(MemoryError):
@@ -55,6 +57,18 @@ def memory_limit() -> int:
     import psutil
 
     return int(psutil.virtual_memory().available)
+
+
+def task_memory() -> float:
+    """Return the number of bytes that one large task may take.
+
+    It is half of `memory_limit`. On a cluster it is not more than what the libraries of a worker
+    leave below the share of its limit at which it starts to release memory.
+    """
+    limit = memory_limit()
+    if _limit.get() is None and client() is not None:
+        return max(min(limit / 2, RELIEF_ABOVE * limit - LIBRARIES), 0)
+    return limit / 2
 
 
 def require_memory(projected: int, what: str, limit: int | str | None = None) -> None:

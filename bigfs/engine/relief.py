@@ -31,6 +31,14 @@ def release_memory() -> None:
         release()
 
 
+def make_room(size: int) -> None:
+    """Clear the cache of this worker if a task that takes `size` bytes does not fit beside it."""
+    limit = cache.worker_limit()
+    if limit is not None and _resident() + size > RELIEF_ABOVE * limit:
+        cache.clear_cache()
+        trim_memory()
+
+
 def memory_relief_plugin() -> Any:
     """Return a worker plugin that returns freed memory to the system every second.
 

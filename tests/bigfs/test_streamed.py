@@ -3,11 +3,12 @@
 import dask.array as da
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from bigfs import ANOVA, Matrix, engine, evaluation, streamed
+from bigfs import ANOVA, Matrix, engine, evaluation, models, streamed
 from bigfs.evaluation import judge, measure, pool, tally_split, way_of_all
 from bigfs.splits import Split
 
@@ -62,7 +63,7 @@ def test_chosen_features_beyond_the_memory_are_judged_by_tiles(text, monkeypatch
             tiled.append(len(index)) or judge_tiles(split, way, index, **more)
         ),
     )
-    monkeypatch.setattr(evaluation, "BYTES_PER_VALUE", 10_000)
+    monkeypatch.setattr(models, "BYTES_PER_VALUE", 10_000)
     with engine.limit_memory(2_000_000):
         by_tiles = judge(split, sets)
     assert tiled == [30]
@@ -74,6 +75,67 @@ def test_chosen_features_beyond_the_memory_are_judged_by_tiles(text, monkeypatch
     expected.fit(X_train[:, sets[1]], split.y_train)
     np.testing.assert_allclose(model.coef[:, sets[1]], expected.coef_, atol=0.02)
     assert not np.delete(model.coef, sets[1], axis=1).any()
+
+
+def test_label_sets_have_a_machine_of_linear_svc_each(text):
+    """A label that all rows agree on has none."""
+    split, X_train, _ = parts(text)
+    y = split.y_train
+    Y = sp.csr_array(np.column_stack([y == 1, y != 1, np.ones(len(y))]).astype(np.int8))
+    for index in (None, np.arange(0, 80, 2)):
+        model = streamed.fit(split.X_train, Y, "svm", index)
+        columns = np.arange(80) if index is None else index
+        expected = models.fit(X_train[:, columns], Y)
+        np.testing.assert_allclose(model.coef[:, columns], expected.coef, atol=0.02)
+        decision = streamed.decide(split.X_test, model)
+        inside = expected.decision(split.X_test.columns(columns).tocsr())
+        np.testing.assert_allclose(decision, inside, atol=0.02)
+        assert (model.answer(decision) != expected.answer(inside)).nnz <= 1  # at the border
+    descended = streamed.fit(split.X_train, Y[:, [0, 2]], "sgd")
+    wrong = descended.answer(streamed.decide(split.X_train, descended)) != Y[:, [0, 2]]
+    assert wrong.nnz <= 0.05 * Y.shape[0]
+
+
+def test_real_targets_have_the_ridge_regression_of_the_dense_formula(text, rng):
+    split, X_train, _ = parts(text)
+    dense = X_train.toarray().astype(float)
+    y = 3 + dense[:, :5] @ rng.normal(size=5) + 0.01 * rng.normal(size=len(dense))
+    for index in (None, np.arange(0, 80, 2)):
+        model = streamed.fit(split.X_train, y, "ridge", index)
+        columns = np.arange(80) if index is None else index
+        Z = dense[:, columns] / dense[:, columns].std(axis=0)
+        Zc = Z - Z.mean(axis=0)
+        w = np.linalg.solve(Zc.T @ Zc + np.eye(len(columns)), Zc.T @ y)
+        np.testing.assert_allclose(model.coef[0, columns], w, atol=1e-8)
+        np.testing.assert_allclose(
+            streamed.decide(split.X_train, model), Zc @ w + y.mean(), atol=1e-8
+        )
+        inside = models.fit(X_train[:, columns], y)
+        np.testing.assert_allclose(model.coef[0, columns], inside.coef[0], atol=2e-3)
+    exact, descended = (streamed.fit(split.X_train, y, way) for way in ("ridge", "sgd"))
+    errors = [
+        np.sum((streamed.decide(split.X_train, model) - y) ** 2) / np.sum((y - y.mean()) ** 2)
+        for model in (exact, descended)
+    ]
+    assert errors[0] < 0.1
+    assert errors[1] < 0.4
+
+
+def test_the_model_of_chosen_columns_is_fitted_by_tiles_if_they_do_not_fit(text, monkeypatch):
+    split, _, _ = parts(text)
+    X, index = split.X_train, np.arange(0, 80, 2)
+    for y in (split.y_train, split.y_train / 3):
+        inside = streamed.fit_columns(X, y, index)
+        with monkeypatch.context() as patch:
+            patch.setattr(models, "BYTES_PER_VALUE", 10_000)
+            patch.setattr(models, "fit", None)
+            with engine.limit_memory(2_000_000):
+                by_tiles = streamed.fit_columns(X, y, index)
+            with engine.limit_memory(20_000), pytest.raises(engine.NotEnoughMemory) as refused:
+                streamed.fit_columns(X, y, index)
+        assert "a linear model on 40 of the features needs" in str(refused.value)
+        assert by_tiles.scale.shape == inside.scale.shape
+        np.testing.assert_allclose(by_tiles.coef, inside.coef, atol=0.02)
 
 
 @pytest.mark.parametrize("way", ["svm", "sgd"])
@@ -97,7 +159,11 @@ def test_way_follows_the_memory(text, monkeypatch):
         with engine.limit_memory(limit):
             assert streamed.way_of(X, y) == way
             assert way_of_all(X, y) == (way or False)
-            assert way_of_all(X, y.astype(float)) is False
+    with engine.limit_memory(machine + 1):
+        assert streamed.way_of(X, y / 3) == "ridge"
+    labels = sp.csr_array(np.ones((n, 3)))
+    with engine.limit_memory(machine):
+        assert streamed.way_of(X, labels) == streamed.way_of(X, y / 3) == "sgd"
     assert way_of_all(X, y) is True
     monkeypatch.setattr(streamed, "find_spec", lambda name: None)
     with engine.limit_memory(machine):

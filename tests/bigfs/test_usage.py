@@ -6,7 +6,8 @@ import time
 import pytest
 
 from bigfs import engine
-from bigfs.engine import usage
+from bigfs.engine import cache, memory, relief, usage
+from bigfs.engine.cache import LIBRARIES
 
 
 def test_processor_time_counts_what_is_computed():
@@ -32,6 +33,25 @@ def test_the_peak_starts_again():
     assert with_it >= size
     assert engine.reset_peak_memory()
     assert engine.peak_memory()["driver"] < with_it - size // 2
+
+
+def test_a_large_task_leaves_room_for_the_libraries_of_a_worker(monkeypatch):
+    with engine.limit_memory(10**9):
+        assert engine.task_memory() == 5e8
+    monkeypatch.setattr(memory, "client", lambda: True)
+    for limit, expected in ((10**9, 5e8), (5 * 10**8, 0.75 * 5e8 - LIBRARIES), (10**8, 0)):
+        monkeypatch.setattr(memory, "memory_limit", lambda limit=limit: limit)
+        assert engine.task_memory() == expected
+
+
+def test_the_cache_makes_room_for_a_large_task_only(monkeypatch):
+    monkeypatch.setattr(cache, "worker_limit", lambda: 10**9)
+    monkeypatch.setattr(relief, "_resident", lambda: 5 * 10**8)
+    engine.clear_cache()
+    for size, is_kept in ((2 * 10**8, True), (3 * 10**8, False)):
+        engine.get_cached(("room",), lambda: 1)
+        engine.make_room(size)
+        assert bool(cache._cache) == is_kept
 
 
 def test_a_system_that_keeps_the_peak_says_so(monkeypatch, tmp_path):
