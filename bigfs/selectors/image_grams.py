@@ -60,9 +60,10 @@ class GramSource(Protocol):
 
 
 class CovarianceGrams(NamedTuple):
-    """Grams from C = XcᵀXc, in 2·MN·N·k(M + k) flops per class, without reading the data."""
+    """Grams from C = XcᵀXc, in 2·MN·M·k(N + k) flops per class, without reading the data."""
 
-    C: FloatArray  # M × N × M × N
+    by_column: FloatArray  # N × M × M × N: C of pixels (i, n) and (j, n') at n, i, j, n'
+    by_row: FloatArray  # M × N × N × M: C of pixels (m, i) and (m', j) at m, i, j, m'
 
     @property
     def route(self) -> str:
@@ -71,9 +72,8 @@ class CovarianceGrams(NamedTuple):
 
     def grams(self, V: FloatArray, transpose: bool) -> FloatArray:
         """Return the Grams of F_r, or of its transposed form."""
-        C = self.C.transpose(1, 0, 3, 2) if transpose else self.C
-        parts = engine.map_tiles(_contract, class_groups(V), np.ascontiguousarray(C))
-        return np.concatenate(parts)
+        C = self.by_row if transpose else self.by_column
+        return np.concatenate(engine.map_tiles(_contract, class_groups(V), C))
 
 
 class SampleGrams(NamedTuple):
@@ -99,8 +99,11 @@ class SampleGrams(NamedTuple):
 def covariance_grams(X: Matrix, layout: ImageLayout) -> CovarianceGrams:
     """Compute C, in one pass over X."""
     C = X.reduce_rows(_covariance_of_tile, X.means, label="covariance")
-    folded = layout.fold(layout.fold(C).transpose(1, 2, 0)).transpose(2, 3, 0, 1)
-    return CovarianceGrams(np.ascontiguousarray(folded))
+    folded = layout.fold(layout.fold(C).transpose(1, 2, 0))  # M × N × M × N
+    return CovarianceGrams(
+        np.ascontiguousarray(folded.transpose(1, 0, 2, 3)),
+        np.ascontiguousarray(folded.transpose(0, 1, 3, 2)),
+    )
 
 
 def class_groups(stack: FloatArray) -> list[FloatArray]:
@@ -111,18 +114,21 @@ def class_groups(stack: FloatArray) -> list[FloatArray]:
 
 
 def _contract(V: FloatArray, C: FloatArray) -> FloatArray:
-    """Return (V_r ⊗ I)ᵀ C (V_r ⊗ I) for g classes, from V (g × N × k) and C (M × N × M × N).
+    """Return (V_r ⊗ I)ᵀ C (V_r ⊗ I) for g classes, from V (g × N × k) and C (N × M × M × N).
 
-    The blocks are ordered by column of V.
+    The blocks are ordered by column of V. The classes of a product have at most N columns together,
+    so that it is no larger than C.
     """
-    M, N = C.shape[:2]
+    N, M = C.shape[:2]
     g, _, k = V.shape
-    right = C.reshape(M * N * M, N) @ V.transpose(1, 0, 2).reshape(N, g * k)
-    right = np.ascontiguousarray(right.reshape(M, N, M, g, k).transpose(3, 1, 0, 2, 4)).reshape(
-        g, N, M * M * k
-    )
-    both = V.transpose(0, 2, 1) @ right  # g × k × (M, M, k)
-    return both.reshape(g, k, M, M, k).transpose(0, 1, 2, 4, 3).reshape(g, k * M, k * M)
+    grams = np.empty((g, k, M, k, M))
+    step = max(1, N // k)
+    for first in range(0, g, step):
+        Vs = V[first : first + step]
+        left = Vs.swapaxes(1, 2).reshape(-1, N) @ C.reshape(N, M * M * N)
+        both = left.reshape(len(Vs), k * M * M, N) @ Vs
+        grams[first : first + step] = both.reshape(len(Vs), k, M, M, k).swapaxes(3, 4)
+    return grams.reshape(g, k * M, k * M)
 
 
 def _grams_of_tile(

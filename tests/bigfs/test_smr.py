@@ -9,6 +9,7 @@ from sklearn.linear_model import Ridge
 from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, Status
+from bigfs.selectors.image_grams import ImageLayout, covariance_grams
 from bigfs.selectors.smr import SMR
 from tests.helpers.fitting import fit_few_steps
 
@@ -148,6 +149,21 @@ def test_finds_the_cells_where_classes_show(images):
     X, y = images
     best = fit(X, y, alpha=20.0, k=2, n_features_to_select=2).get_support(indices=True)
     assert set(best) == {1 * N + 2, 4 * N + 0}
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("transpose", [False, True])
+def test_grams_of_the_covariance_are_those_of_the_images(rng, order, transpose):
+    """Of 11 classes with two columns each, more than the 3 or 5 that one product has."""
+    X, layout = rng.standard_normal((20, 15)), ImageLayout(5, 3, order)
+    images = (X - X.mean(axis=0)).reshape((20, 5, 3) if order == "C" else (20, 3, 5))
+    if (order == "F") != transpose:
+        images = images.swapaxes(1, 2)
+    V = rng.standard_normal((11, images.shape[2], 2))
+    grams = covariance_grams(Matrix.from_array(X, tile_rows=7), layout).grams(V, transpose)
+    for Vr, gram in zip(V, grams, strict=True):
+        F = np.concatenate([images @ v for v in Vr.T], axis=1)
+        np.testing.assert_allclose(gram, F.T @ F, atol=1e-12)
 
 
 def test_tiles_cluster_storage_and_density_do_not_matter(images):
