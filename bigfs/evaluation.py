@@ -18,7 +18,7 @@ from bigfs import engine, metrics, models, streamed
 from bigfs.matrix import Block, Centered, Matrix, gram
 from bigfs.models import LinearModel, fits_in_memory
 from bigfs.result import ALL, Checkpoint, NotConverged
-from bigfs.splits import Split, labeled_rows, target_kind
+from bigfs.splits import Split, labeled_rows, target_kind, training_sample
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 Rankings = Mapping[str, Mapping[int, IntArray]]
@@ -151,6 +151,8 @@ def tally_split(
 ) -> FoldTally:
     """Count the right answers of a linear model on each set of features, one task per set.
 
+    It is trained on `training_sample` of the training rows.
+
     Parameters
     ----------
     split : Split
@@ -172,7 +174,7 @@ def tally_split(
     requested = [
         (name, m, np.sort(index)) for name, sets in rankings.items() for m, index in sets.items()
     ]
-    d = split.X_train.shape[1]
+    split, d = with_training_sample(split), split.X_train.shape[1]
     if with_all is True:
         requested.append((ALL, d, np.arange(d)))
     names, sizes, sets = zip(*requested, strict=True)
@@ -181,6 +183,12 @@ def tally_split(
         names, sizes = (*names, ALL), (*sizes, d)
         judgments.append(judge_streamed(split, with_all, with_auc=with_auc))
     return FoldTally(names, sizes, tuple(judgment.tally for judgment in judgments), 0)
+
+
+def with_training_sample(split: Split) -> Split:
+    """Return a split whose training rows are those that train a model."""
+    X, y = training_sample(split.X_train, split.y_train)
+    return split._replace(X_train=X, y_train=y)
 
 
 def judge(split: Split, sets: Sequence[IntArray], *, with_auc: bool = False) -> list[Judgment]:

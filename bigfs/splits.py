@@ -7,6 +7,7 @@ label sets (an n × c indicator).
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,9 +19,12 @@ from sklearn.model_selection import (
 )
 
 from bigfs.matrix import Matrix
-from bigfs.types import BoolArray, IntArray
+from bigfs.types import AnyArray, BoolArray, IntArray
 
 Index = IntArray
+# Training rows times classes. Of more rows a sample trains a model: 500 features of 100,000 rows
+# and 100 classes take half a minute.
+MOST_TRAINING = 10_000_000
 
 
 class Split(NamedTuple):
@@ -173,6 +177,66 @@ def held_out_split(X: Matrix, y: Any, test_size: float, seed: int = 0) -> Split:
     draw = splitter(1, test_size=n_test, random_state=seed)
     ((_, test),) = draw.split(rows, y[rows] if is_class else None)
     return _split_at(X, y, np.sort(rows[test]))
+
+
+def training_sample(X: Matrix, y: Any) -> tuple[Matrix, Any]:
+    """Return the rows that train a model: all, or a sample where rows times classes are too many.
+
+    Each class gives its share, and one row at least.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The training rows. None is read.
+    y : ndarray or sparse array
+        Their targets.
+
+    Returns
+    -------
+    X : Matrix
+        The rows.
+    y : ndarray or sparse array
+        Their targets.
+    """
+    kind, rows = target_kind(y), np.flatnonzero(labeled_rows(y))
+    groups = y[rows] if kind == "class" else np.zeros(len(rows), dtype=np.int64)
+    n_models = y.shape[1] if kind == "multilabel" else len(np.unique(groups))
+    share = MOST_TRAINING / max(len(rows) * n_models, 1)
+    if share >= 1:
+        return X, y
+    sample = rows[next(draw_subsamples(groups, 1, share, 0))]
+    return X.take_rows(sample), y[sample]
+
+
+def draw_subsamples(
+    groups: AnyArray, n_subsamples: int, train_size: float, seed: int
+) -> Iterator[IntArray]:
+    """Draw rows without replacement, with a share of each group.
+
+    Parameters
+    ----------
+    groups : ndarray of shape (n,)
+        The group of each row.
+    n_subsamples : int
+        Number of draws.
+    train_size : float
+        Share of each group in a draw. A group gives one row at least.
+    seed : int
+        Seed of the draws.
+
+    Yields
+    ------
+    ndarray
+        The rows of a draw in increasing order.
+    """
+    rng = np.random.default_rng(seed)
+    members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
+    for _ in range(n_subsamples):
+        drawn = [
+            rng.choice(rows, max(round(train_size * len(rows)), 1), replace=False)
+            for rows in members
+        ]
+        yield np.sort(np.concatenate(drawn))
 
 
 def _require_testable(y: Any) -> Index:

@@ -9,7 +9,6 @@ Sechidis and Brown (2018, Definition 4).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -20,7 +19,8 @@ from sklearn.utils._param_validation import Interval, validate_params
 
 from bigfs import engine
 from bigfs.selectors.base import Labels, Selector
-from bigfs.types import AnyArray, FloatArray, IntArray
+from bigfs.splits import draw_subsamples
+from bigfs.types import FloatArray
 
 
 @dataclass(frozen=True)
@@ -121,34 +121,3 @@ def stability_index(frequencies: FloatArray, mean_size: float, n_subsamples: int
         return 1.0
     variances = frequencies * (1 - frequencies) * n_subsamples / (n_subsamples - 1)
     return float(1 - variances.mean() / (share * (1 - share)))
-
-
-def draw_subsamples(
-    groups: AnyArray, n_subsamples: int, train_size: float, seed: int
-) -> Iterator[IntArray]:
-    """Draw rows without replacement, with a share of each group.
-
-    Parameters
-    ----------
-    groups : ndarray of shape (n,)
-        The group of each row.
-    n_subsamples : int
-        Number of draws.
-    train_size : float
-        Share of each group in a draw. A group gives one row at least.
-    seed : int
-        Seed of the draws.
-
-    Yields
-    ------
-    ndarray
-        The rows of a draw in increasing order.
-    """
-    rng = np.random.default_rng(seed)
-    members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
-    for _ in range(n_subsamples):
-        drawn = [
-            rng.choice(rows, max(round(train_size * len(rows)), 1), replace=False)
-            for rows in members
-        ]
-        yield np.sort(np.concatenate(drawn))

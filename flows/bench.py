@@ -15,13 +15,12 @@ import numpy as np
 
 import storage
 from bigfs import engine
-from bigfs.evaluation import FoldTally, Point, judge, pool, redundancy_rate
+from bigfs.evaluation import FoldTally, Point, judge, pool, redundancy_rate, with_training_sample
 from bigfs.graph import Neighbors, knn
 from bigfs.matrix import Matrix
 from bigfs.models import fits_in_memory
 from bigfs.result import ALL
-from bigfs.splits import target_kind
-from bigfs.subsampling import draw_subsamples
+from bigfs.splits import draw_subsamples, target_kind, training_sample
 from bigfs.types import AnyArray, FloatArray
 from flows import evaluation, selection
 from flows.choosing import Chosen, choose
@@ -247,7 +246,8 @@ class Bench:
                 )
                 sets = again.sets
                 choices.append(again)
-            judged = judge(split, [np.sort(index) for index in sets.values()], with_auc=with_auc)
+            indices = [np.sort(index) for index in sets.values()]
+            judged = judge(with_training_sample(split), indices, with_auc=with_auc)
             names, sizes = (method,) * len(sets), tuple(sets)
             tallies.append(FoldTally(names, sizes, tuple(j.tally for j in judged), 0))
             losses.append([j.losses for j in judged])
@@ -298,7 +298,7 @@ class Bench:
 
     def can_take_all(self) -> bool:
         """Return whether a model on every feature fits in memory."""
-        return fits_in_memory(self.train.X)
+        return fits_in_memory(training_sample(self.train.X, self.train.y)[0])
 
 
 def _discard(folder: Path) -> None:

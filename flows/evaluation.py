@@ -23,6 +23,7 @@ from bigfs.splits import (
     stratified_folds,
     target_kind,
     testable_rows,
+    training_sample,
     varies,
 )
 from flows.selection import Features, require_target
@@ -93,6 +94,25 @@ def make_plan(
         It has no splits if nothing can be predicted. Then `measured["how"]` is "not" and
         `measured["why"]` gives the reason.
     """
+    plan = _choose_splits(corpus, train, method, folds, metrics, test_size, selections)
+    if plan.splits:
+        X, y = plan.splits[0].X_train, plan.splits[0].y_train
+        sample, of_sample = training_sample(X, y)
+        if sample is not X:
+            plan.measured["trained_on"] = int(labeled_rows(of_sample).sum())
+    return plan
+
+
+def _choose_splits(
+    corpus: Any,
+    train: Any,
+    method: Method,
+    folds: int | None,
+    metrics: Sequence[str],
+    test_size: float | None,
+    selections: int,
+) -> Plan:
+    """Return the plan of `make_plan`, whose models are trained on all training rows."""
     kind, labeled, testable = target_kind(train.y), labeled_rows(train.y), testable_rows(train.y)
     measured: dict[str, Any] = {
         "metrics": list(require_metrics(kind, metrics)),
@@ -200,6 +220,11 @@ def describe(measured: dict[str, Any], baselines: tuple[str, ...]) -> str:
     if measured["how"] == "not":
         return f"Not evaluated: {measured['why']}."
     parts = [f"{measured['model']}, {_samples(measured)}."]
+    if "trained_on" in measured:
+        parts.append(
+            f"The models were trained on {measured['trained_on']:,} of the training samples, drawn "
+            f"from each class, because there are many samples and classes."
+        )
     if measured.get("untested"):
         subject = (
             "1 sample is the only one of its class. It was"

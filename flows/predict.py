@@ -16,7 +16,7 @@ import storage
 from bigfs import engine, streamed
 from bigfs.evaluation import score_predictions
 from bigfs.models import LinearModel, predict_rows
-from bigfs.splits import labeled_rows
+from bigfs.splits import labeled_rows, training_sample
 from bigfs.types import AnyArray, IntArray
 from flows import parquet
 from storage import sheets
@@ -53,6 +53,8 @@ class Predictions(NamedTuple):
 def fit_model(corpus: Any, train: Any, selected: IntArray) -> Model:
     """Fit the linear model on the selected columns of the training samples.
 
+    Of many samples and classes, a part of the samples trains it: see `training_sample`.
+
     Parameters
     ----------
     corpus : storage.corpus.CorpusView
@@ -69,7 +71,7 @@ def fit_model(corpus: Any, train: Any, selected: IntArray) -> Model:
     """
     columns = np.sort(selected)
     return Model(
-        linear=streamed.fit_columns(train.X, train.y, columns),
+        linear=streamed.fit_columns(*training_sample(train.X, train.y), columns),
         columns=columns,
         names=[str(name) for name in corpus.feature_names[columns]],
         n_features=corpus.X.shape[1],

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 
-from bigfs import Matrix, models
+from bigfs import Matrix, models, splits
 from bigfs.evaluation import class_profile, is_non_negative, judge, measure, pool, tally_split
 from bigfs.metrics import METRICS
 from bigfs.result import NotConverged
@@ -55,6 +55,31 @@ def test_the_svm_never_takes_unlabeled_rows_for_a_class(text, split):
     assert pool([tally_split(hidden, chosen)], "class") == pool(
         [tally_split(fewer, chosen)], "class"
     )
+
+
+def test_a_part_of_many_rows_trains_the_models(text, split, monkeypatch):
+    X, y = text
+    hidden = split._replace(y_train=np.where(np.arange(80) % 8, split.y_train, -1))
+    monkeypatch.setattr(splits, "MOST_TRAINING", 35 * 4)
+    sample, of_sample = splits.training_sample(hidden.X_train, hidden.y_train)
+    assert 30 <= len(of_sample) <= 37
+    assert set(of_sample) == set(range(4))
+    index = np.arange(6)
+    model = LinearSVC(random_state=0).fit(sample.columns(index).tocsr(), of_sample)
+    test = np.arange(len(y)) % 3 == 0
+    (point,) = pool([tally_split(hidden, {"a": {6: index}}, with_all=False)], "class")
+    assert point.scores["accuracy"] == model.score(X[test][:, index], y[test])
+
+
+@pytest.mark.parametrize("kind", ["multilabel", "real"])
+def test_a_part_of_many_rows_is_drawn_for_every_kind_of_target(text, kind, monkeypatch):
+    X = Matrix.from_array(text[0])
+    n = X.shape[0]
+    y = sp.csr_array(np.eye(3)[np.arange(n) % 3]) if kind == "multilabel" else np.arange(n) / 7
+    assert splits.training_sample(X, y)[0] is X
+    monkeypatch.setattr(splits, "MOST_TRAINING", 60)
+    sample, of_sample = splits.training_sample(X, y)
+    assert sample.shape[0] == of_sample.shape[0] == (20 if kind == "multilabel" else 60)
 
 
 def test_folds_are_stratified_and_never_test_what_they_cannot_learn(text):

@@ -15,7 +15,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.svm import LinearSVC
 
 import storage
-from bigfs import ANOVA, Matrix, SparGE, engine
+from bigfs import ANOVA, Matrix, SparGE, engine, splits
 from bigfs.selectors.registry import METHODS
 from flows import evaluation, selection, stages
 from storage.runs import Run
@@ -132,6 +132,24 @@ def test_all_features_that_fit_no_way_are_left_out_in_words(home):
         points = stages.evaluate(run)
     assert {point.method for point in points} == {"sparge-cca"}
     assert "All features were left out, because" in run.metadata["evaluation"]
+
+
+def test_a_part_of_many_samples_trains_the_models_and_the_run_says_so(home, monkeypatch):
+    store = stages.stage("synthetic:newswire?rows=1000")["store"]
+    found = {}
+    for most in (10**7, 2000):
+        monkeypatch.setattr(splits, "MOST_TRAINING", most)
+        run = stages.select(store, f"r{most}", method="anova", features=50)
+        stages.evaluate(run, baselines=[])
+        found[most] = Run.open(stages.finish(run))
+    few = found[2000].metadata
+    assert "trained_on" not in found[10**7].metadata["measured"]
+    part = few["measured"]["trained_on"]
+    assert part == pytest.approx(2000 / len(storage.open(store).class_names), rel=0.2)
+    assert f"The models were trained on {part:,} of the training samples" in few["evaluation"]
+    whole, sample = (scores(run)["anova", 50]["accuracy"] for run in found.values())
+    assert sample != whole
+    assert sample == pytest.approx(whole, abs=0.15)
 
 
 def test_a_run_says_how_it_was_measured_everywhere(home):
