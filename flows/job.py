@@ -93,7 +93,7 @@ def run_job(
     options = StepOptions(fresh, float("inf"), engine.staging_memory, scoring.choices())
     selection.require_parameters(method, features, parameters)
     require_out(out)
-    with exclusive([store_plan.uri, out], wait=True, say=_say), engine.cluster():
+    with exclusive([store_plan.uri, out], wait=True, say=say), engine.cluster():
         earlier = [
             start_up("Python, Dask"),
             stage_source(do_step, store_plan, source, settings, options),
@@ -112,7 +112,8 @@ def run_job(
     return out
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Print a line of this program on stderr."""
     print(f"bigfs: {text}", file=sys.stderr, flush=True)
 
 
@@ -264,7 +265,7 @@ def do_step(name: str, exists: bool, options: StepOptions, *arguments: Any) -> A
             if retries == RETRIES or not is_transient(error):
                 raise
             wait = FIRST_WAIT * 2**retries * (1 + JITTER * random.random())
-            _say(f"{name}: {' '.join(str(error).split())}; trying again in {wait:.0f} s")
+            say(f"{name}: {' '.join(str(error).split())}; trying again in {wait:.0f} s")
             time.sleep(wait)
             retries += 1
 

@@ -28,7 +28,6 @@ USER = "bigfs"
 SECRET = "prefect-secret"  # the file's name
 START_SECONDS = 120.0
 END_SECONDS = 5.0
-RUN_END_SECONDS = 2.0  # of a run's own server, which has no services to stop
 
 Message = MutableMapping[str, Any]
 App = Callable[
@@ -106,8 +105,6 @@ def run_server(
     port: int = 0,
     *,
     secret: str,
-    temporary: bool = False,
-    meanwhile: Callable[[], object] | None = None,
 ) -> Iterator[str]:
     """Run a Prefect server for the block, and let this process and its children use it.
 
@@ -119,10 +116,6 @@ def run_server(
         The port on 127.0.0.1. 0 takes a free one.
     secret : str
         ``user:password``. It travels in the environment.
-    temporary : bool, default=False
-        Whether the server lives for one run: it has no pages and no scheduler.
-    meanwhile : callable, default=None
-        Called while the server starts.
 
     Yields
     ------
@@ -139,12 +132,8 @@ def run_server(
         "PREFECT_HOME": str(home),
         "PREFECT_SERVER_API_AUTH_STRING": secret,
         "PREFECT_API_AUTH_STRING": secret,
+        "PREFECT__SERVER_FINAL": "1",
     }
-    env |= (
-        {"PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
-        if temporary
-        else {"PREFECT__SERVER_FINAL": "1"}
-    )
     command = [sys.executable, "-m", __name__, str(port)]
     # a session of its own: Ctrl-C ends what uses the server first, then the server
     with (
@@ -159,18 +148,16 @@ def run_server(
         ) as server,
     ):
         try:
-            if meanwhile is not None:
-                _call_or_kill(meanwhile, server)
             with _use_server(
-                f"http://{HOST}:{_read_port(server, errors, port)}/api", secret, pages=not temporary
+                f"http://{HOST}:{_read_port(server, errors, port)}/api", secret
             ) as address:
                 yield address
         finally:
-            _end(server, RUN_END_SECONDS if temporary else END_SECONDS)
+            _end(server, END_SECONDS)
 
 
 @contextlib.contextmanager
-def _use_server(address: str, secret: str, pages: bool) -> Iterator[str]:
+def _use_server(address: str, secret: str) -> Iterator[str]:
     """Let Prefect use this server for the block.
 
     Queued logs and events are sent before the block ends.
@@ -186,7 +173,7 @@ def _use_server(address: str, secret: str, pages: bool) -> Iterator[str]:
         {
             PREFECT_API_URL: address,
             PREFECT_API_AUTH_STRING: secret,
-            PREFECT_SERVER_UI_ENABLED: pages,
+            PREFECT_SERVER_UI_ENABLED: True,
         }
     ):
         from prefect.events.worker import EventsWorker
@@ -218,15 +205,6 @@ def _read_port(server: subprocess.Popen[bytes], errors: Any, port: int) -> int:
         f"the Prefect server did not start{on_port} ({messages[-1]}): choose another "
         f"--port, or set PREFECT_API_URL to a running server"
     )
-
-
-def _call_or_kill(meanwhile: Callable[[], object], server: subprocess.Popen[bytes]) -> None:
-    """Call a function. If it raises an error, kill the server, which only imports as yet."""
-    try:
-        meanwhile()
-    except BaseException:
-        server.kill()
-        raise
 
 
 def _end(server: subprocess.Popen[bytes], seconds: float) -> None:
@@ -300,8 +278,7 @@ def main() -> None:
 
     options: dict[str, Any] = {
         "log_level": "critical",
-        # a run has all its answers when it ends its own server
-        "timeout_graceful_shutdown": 0 if "PREFECT__SERVER_EPHEMERAL" in os.environ else 1,
+        "timeout_graceful_shutdown": 1,
         "server_header": False,
         "access_log": False,
     }

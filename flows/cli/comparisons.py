@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,34 +74,43 @@ def compare(
     engine: Engine,
     as_json: Json = False,
 ) -> None:
-    """Compare methods on one corpus: scores, time, memory, passes, redundancy, stability, tests."""
+    """Compare methods on one corpus: scores, time, memory, passes, redundancy, stability, tests.
+
+    It is a Prefect flow where PREFECT_API_URL names a server.
+    """
     require_flows("bigfs compare")
     choices = parse_choices(methods, sizes, metric, cv, test_size)
     require_readable(source, out, staging)
 
-    def meanwhile() -> None:
-        engine.prepare()
-        import flows.compare  # noqa: F401, used once the server is there
+    methods_and_sizes = choices["baselines"], choices["sizes"]
+    scoring = choices.get("folds"), choices.get("test_size"), subsamples
+    if "PREFECT_API_URL" in os.environ:
+        with show_progress(as_json, "start-up"):
+            quiet_prefect(state["debug"])
+            from flows.compare import compare as compare_as_flow
 
-    with show_progress(as_json, "start-up"), quiet_prefect(state["debug"], meanwhile):
-        from flows.compare import compare as compare_methods
+            compare_as_flow(
+                source,
+                *methods_and_sizes,
+                out,
+                choices.get("metrics"),
+                store,
+                staging,
+                engine,
+                "wait",
+                fresh,
+                timeout,
+                *scoring,
+            )
+    else:
+        with show_progress(as_json, "start-up"):
+            engine.prepare()
+            from flows.comparison_job import Choices, plan_comparison, run_comparison
 
-        folder = compare_methods(
-            source,
-            choices["baselines"],
-            choices["sizes"],
-            out,
-            choices.get("metrics"),
-            store,
-            staging,
-            engine,
-            fresh=fresh,
-            timeout=timeout,
-            folds=choices.get("folds"),
-            test_size=choices.get("test_size"),
-            subsamples=subsamples,
-        )
-    print_comparison(str(folder), as_json)
+            own = Choices(*methods_and_sizes, choices.get("metrics") or [], *scoring)
+            plan = plan_comparison(source, store, out, staging, own)
+            run_comparison(plan, engine, fresh=fresh, timeout=timeout)
+    print_comparison(out, as_json)
 
 
 def parse_choices(
@@ -113,7 +123,7 @@ def parse_choices(
 
 
 def require_readable(source: str, out: str, staging: Staging) -> None:
-    """Refuse an unreadable source or a folder of others before a server starts."""
+    """Refuse an unreadable source or a folder of others before anything starts."""
     from flows.standings import require_folder
     from storage.format import manifest
     from storage.sources import find

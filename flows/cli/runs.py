@@ -86,7 +86,8 @@ def run(
 
     what = source, method, features, store
     if "PREFECT_API_URL" in os.environ:
-        with show_progress(as_json, "start-up"), quiet_prefect(state["debug"]):
+        with show_progress(as_json, "start-up"):
+            quiet_prefect(state["debug"])
             from flows.pipeline import pipeline
 
             pipeline(*what, out, staging, parameters, engine, fresh=fresh, scoring=scoring)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -121,53 +121,33 @@ def serve(
 # --- Prefect's server and environment -------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def quiet_prefect(debug: bool, meanwhile: Callable[[], object] | None = None) -> Iterator[None]:
-    """Run a Prefect server for one flow of the command line, without log lines between the
-    progress bars. `meanwhile` is called while the server starts.
-    """
-    from platformdirs import user_cache_path
+def quiet_prefect(debug: bool) -> None:
+    """Let flows of the command line run without log lines between the progress bars.
 
-    levels = {
-        "PREFECT_LOGGING_LEVEL": "INFO" if debug else "CRITICAL",
-        "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
-    }
+    It sets the environment of Prefect, which is imported later.
+    """
     if not debug:  # before distributed is imported: Prefect routes its lines to the console
         quiet_dask()
-    with _server(user_cache_path("bigfs"), None, meanwhile=meanwhile, **levels):
-        yield
+    _set_defaults(
+        PREFECT_LOGGING_LEVEL="INFO" if debug else "CRITICAL",
+        PREFECT_SERVER_LOGGING_LEVEL="CRITICAL",
+    )
 
 
 @contextlib.contextmanager
-def _server(
-    data: Path,
-    port: int | None,
-    meanwhile: Callable[[], object] | None = None,
-    **environment: str,
-) -> Iterator[str]:
+def _server(data: Path, port: int) -> Iterator[str]:
     """Yield the address of the Prefect server in the environment, or start one for the block.
 
-    With a port the server offers pages and schedules, protected by this user's secret. Without a
-    port it serves one run, protected by a new secret.
+    It offers pages and schedules, protected by this user's secret.
     """
-    for name, value in {
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "DO_NOT_TRACK": "1",
-        "PREFECT_CLI_PROMPT": "false",
-        **environment,
-    }.items():
-        os.environ.setdefault(name, value)
+    _set_defaults()
     if "PREFECT_API_URL" in os.environ:
         yield os.environ["PREFECT_API_URL"]
         return
     home = Path(os.environ.setdefault("PREFECT_HOME", str(data / "prefect")))
-    private_folder(home)  # Prefect does not create parents: a new user may have no ~/.cache
-    from flows.server import new_secret, run_server, user_secret
+    private_folder(home)  # Prefect does not create parents: a new user may have no ~/.local
+    from flows.server import run_server, user_secret
 
-    if port is None:
-        with run_server(home, secret=new_secret(), temporary=True, meanwhile=meanwhile) as address:
-            yield address
-        return
     secret = os.environ.get("PREFECT_SERVER_API_AUTH_STRING")
     with run_server(home, port, secret=secret or user_secret(data)) as address:
         secret_source = "PREFECT_SERVER_API_AUTH_STRING" if secret else str(data / "prefect-secret")
@@ -176,6 +156,17 @@ def _server(
             flush=True,
         )
         yield address
+
+
+def _set_defaults(**environment: str) -> None:
+    """Set what the environment does not say about Prefect yet."""
+    for name, value in {
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+        "PREFECT_CLI_PROMPT": "false",
+        **environment,
+    }.items():
+        os.environ.setdefault(name, value)
 
 
 def _end_runs(seconds: float = 5) -> None:

@@ -310,15 +310,16 @@ def test_append_joins_once_and_refuses_in_one_line(bigfs, corpus, tmp_path):
     fails(bigfs("append", "good.svm", "memory://m.zarr", "--workers", 0), "does not exist")
 
 
-def test_a_home_without_a_cache_folder_is_enough_for_prefect(tmp_path, monkeypatch):
-    from flows.cli.servers import quiet_prefect
+def test_a_home_without_a_data_folder_is_enough_for_prefect(tmp_path, monkeypatch):
+    from flows.cli.servers import _server
 
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         monkeypatch.delenv(name)
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / ".cache" / name)
-    monkeypatch.setattr("flows.server.run_server", lambda home, **how: contextlib.nullcontext(home))
-    with quiet_prefect(debug=True, meanwhile=lambda: None):
-        home = tmp_path / ".cache" / "bigfs" / "prefect"
+    monkeypatch.setattr(
+        "flows.server.run_server", lambda home, port, **how: contextlib.nullcontext("http://x/api")
+    )
+    with _server(tmp_path / ".local" / "share" / "bigfs", 4200):
+        home = tmp_path / ".local" / "share" / "bigfs" / "prefect"
         assert os.environ["PREFECT_HOME"] == str(home)
         assert stat.S_IMODE(home.stat().st_mode) == 0o700

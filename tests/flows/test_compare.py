@@ -1,7 +1,9 @@
 """The comparison as a flow and as a command: one store, one graph, and rows for what fails."""
 
 import csv
+import inspect
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from bigfs.engine import ClusterLost
 from flows import bench, stages
 from flows.cli import comparisons
 from flows.compare import compare
+from flows.comparison_job import Choices, plan_comparison, run_comparison
 from flows.options import Engine, Staging
 from flows.standings import require_folder
 from storage.errors import StoreError
@@ -23,11 +26,25 @@ SERIAL = Engine(workers=0)
 
 
 @pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def corpus(tmp_path):
     return write_corpus(tmp_path / "corpus.jsonl", seed=3, rows=300)
 
 
-def run(source, methods, **more):
+def run(source, methods, *, timeout=600, out="out", metrics=(), folds=None, test_size=None):
+    """Compare in this process, and return compare.json."""
+    choices = Choices(methods, [4, 12], list(metrics), folds, test_size, None)
+    plan = plan_comparison(source, None, out, Staging(tile_rows=100), choices)
+    folder = run_comparison(plan, SERIAL, timeout=timeout)
+    return json.loads(Path(folder, "compare.json").read_text())
+
+
+def run_flow(source, methods, **more):
     given = {"settings": Staging(tile_rows=100), "engine": SERIAL, "out": "out"} | more
     return compare(source, methods, [4, 12], **given, return_state=True)
 
@@ -46,7 +63,7 @@ def test_a_comparison_goes_on_after_failures_and_reuses_what_is_done(prefect, co
         bench.Bench, "run", lambda self, m, run=bench.Bench.run: ran.append(m) or run(self, m)
     )
     methods = ["laplacian", "f-regression", "information-gain", "lsdf"]
-    state = run(corpus, methods)
+    state = run_flow(corpus, methods)
     assert state.is_completed()
     assert (len(graphs), len(staged)) == (1, 1)
     about = json.loads(Path("out/compare.json").read_text())
@@ -71,7 +88,7 @@ def test_a_comparison_goes_on_after_failures_and_reuses_what_is_done(prefect, co
 
     ran.clear()
     store = about["corpus"]["store"]
-    assert run(store, [*methods, "chi2"]).is_completed()  # the store itself is a source too
+    assert run_flow(store, [*methods, "chi2"]).is_completed()  # the store itself is a source too
     assert ran == ["f-regression", "chi2"]
     again = json.loads(Path("out/compare.json").read_text())
     assert again["reused"] == ["laplacian", "mutual-info", "lsdf", "all features"]
@@ -83,7 +100,7 @@ def test_a_comparison_goes_on_after_failures_and_reuses_what_is_done(prefect, co
         assert kept[name]["seconds"] == by_name[name]["seconds"]
 
 
-def test_a_late_method_and_one_without_memory_or_workers_are_rows(prefect, corpus, monkeypatch):
+def test_a_late_method_and_one_without_memory_or_workers_are_rows(corpus, home, monkeypatch):
     def choose(selector, method, *given, choose=bench.choose):
         if method == "chi2":
             time.sleep(60)
@@ -94,36 +111,38 @@ def test_a_late_method_and_one_without_memory_or_workers_are_rows(prefect, corpu
         return choose(selector, method, *given)
 
     monkeypatch.setattr(bench, "choose", choose)
-    assert run(corpus, ["chi2", "variance", "l2-svm", "anova"], timeout=4).is_completed()
-    rows = json.loads(Path("out/compare.json").read_text())["rows"]
+    rows = run(corpus, ["chi2", "variance", "l2-svm", "anova"], timeout=4)["rows"]
     assert [row["method"] for row in rows] == ["anova", "chi2", "variance", "l2-svm"]
     assert rows[1]["error"].startswith("it took longer than 4 s")
     assert rows[2]["error"] == "it needs 5 GB and 1 GB is allowed"
     assert rows[3]["error"] == "the step scores killed every worker that ran it"
 
 
-def test_a_comparison_without_any_result_fails(prefect, corpus):
-    state = run(corpus, ["f-regression"])
-    assert state.is_failed()
-    assert "no method finished: f-regression: it cannot learn from one class" in state.message
+def test_a_comparison_without_any_result_fails(corpus, home):
+    with pytest.raises(ValueError, match="no method finished: f-regression: it cannot learn from"):
+        run(corpus, ["f-regression"])
     assert "f-regression" in Path("out/compare.md").read_text()
 
 
-def test_bad_choices_leave_nothing(prefect, corpus, tmp_path):
+def test_bad_choices_leave_nothing(corpus, home):
     for given, said in (
         ({"methods": ["anowa"]}, "anowa"),
         ({"metrics": ["speed"]}, "unknown metric 'speed'; the metrics are accuracy"),
         ({"out": "corpus.jsonl"}, "corpus.jsonl is in the way"),
         ({"folds": 3, "test_size": 0.2}, "folds and test_size exclude one another"),
     ):
-        state = run(corpus, **({"methods": ["anova"]} | given))
-        assert state.is_failed()
-        assert said in state.message
-    assert not (tmp_path / "out").exists()
-    assert not (tmp_path / ".bigfs").exists()
+        with pytest.raises((ValueError, StoreError), match=said):
+            run(corpus, **({"methods": ["anova"]} | given))
+    assert {p.name for p in home.iterdir()} == {"corpus.jsonl"}
 
 
-# --- without a server -----------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_work(monkeypatch):
+    for name in ("bench.Bench", "job.plan_store"):
+        monkeypatch.setattr(f"flows.{name}", lambda *_, **__: pytest.fail("work began"))
 
 
 def test_a_folder_of_others_is_in_the_way(tmp_path):
@@ -149,22 +168,36 @@ def test_a_folder_of_others_is_in_the_way(tmp_path):
         ),
     ],
 )
-def test_command_refuses_bad_words_before_a_server_starts(bigfs, monkeypatch, words, said):
-    monkeypatch.setattr(comparisons, "quiet_prefect", lambda *_: pytest.fail("a server started"))
+def test_command_refuses_bad_words_before_any_work(bigfs, no_work, words, said):
     fails(bigfs("compare", "x", "out", *words), said)
 
 
-def test_command_refuses_paths_before_a_server_starts(bigfs, monkeypatch, tmp_path, corpus):
-    monkeypatch.setattr(comparisons, "quiet_prefect", lambda *_: pytest.fail("a server started"))
+def test_command_refuses_paths_before_any_work(bigfs, no_work, tmp_path, corpus):
     words = ("--methods", "anova", "--sizes", "5")
     fails(bigfs("compare", "missing.svm", "out", *words), "missing.svm")
     fails(bigfs("compare", corpus, tmp_path, *words), "is in the way and bigfs did not make it")
     assert {p.name for p in tmp_path.iterdir()} == {"corpus.jsonl"}
 
 
-def test_command_prints_aligned_tables(bigfs, prefect, corpus, monkeypatch):
-    for name in ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING"):  # else it starts its own server
-        monkeypatch.setenv(name, prefect.env[name])
+def test_command_is_a_flow_where_the_environment_names_a_server(bigfs, corpus, monkeypatch):
+    compared = []
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    monkeypatch.setattr("flows.compare.compare", lambda *given: compared.append(given))
+    monkeypatch.setattr(comparisons, "quiet_prefect", lambda debug: None)
+    monkeypatch.setattr(comparisons, "print_comparison", lambda *_: None)
+    words = ("--methods", "anova,chi2", "--sizes", "12,4", "--test-size", 0.2, "--timeout", 7)
+    assert bigfs("compare", corpus, "out", *words, "--fresh", "--workers", 0)[0] == 0
+    expected = inspect.signature(compare.fn).bind(*compared[0]).arguments
+    assert expected["methods"] == ["anova", "chi2"]
+    assert expected["sizes"] == [4, 12]
+    assert (expected["test_size"], expected["timeout"], expected["fresh"]) == (0.2, 7, True)
+    assert expected["engine"].workers == 0
+
+
+def test_command_prints_aligned_tables_without_prefect(bigfs, corpus, monkeypatch):
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "prefect"]:
+        monkeypatch.delitem(sys.modules, name)
     words = ("--methods", "anova,chi2,t-score", "--sizes", "12,4", "--workers", 0)
     status, out, _ = bigfs("compare", corpus, "out", *words)
     assert status == 0
@@ -177,3 +210,4 @@ def test_command_prints_aligned_tables(bigfs, prefect, corpus, monkeypatch):
     status, out, _ = bigfs("compare", corpus, "out", *words, "--json")
     assert status == 0
     assert json.loads(out)["reused"] == ["anova", "chi2", "all features"]
+    assert "prefect" not in sys.modules
