@@ -50,7 +50,8 @@ class GLSPFS(JHLSR):
         Solver of the ridge problem of each round. "auto" takes the one of least projected time
         among those that fit in memory.
     solver_tol : float, default=1e-6
-        Relative residual at which the solver "cg" stops in each round.
+        Relative residual at which the solver "cg" stops in each round. It also stops once the
+        residual has fallen to √`tol` of what it was when the round began.
     solver_max_iter : int, default=100
         Maximum number of iterations of "cg" in each round.
     tol : float, default=1e-2

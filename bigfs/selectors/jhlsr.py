@@ -216,7 +216,8 @@ class JHLSR(Selector):
         Solver of the ridge problem of each round. "auto" takes the one of least projected time
         among those that fit in memory.
     solver_tol : float, default=1e-6
-        Relative residual at which the solver "cg" stops in each round.
+        Relative residual at which the solver "cg" stops in each round. It also stops once the
+        residual has fallen to √`tol` of what it was when the round began.
     solver_max_iter : int, default=100
         Maximum number of iterations of "cg" in each round. A round that stops there still lowers
         the objective, and the history holds its residual.
@@ -372,6 +373,7 @@ class JHLSR(Selector):
             solver=self.solver,
             tol=self.solver_tol,
             max_iter=self.solver_max_iter,
+            reduction=np.sqrt(self.tol),
         )
         self.result_ = iterate(
             lambda state: problem.step(state, working_set),

@@ -1,5 +1,7 @@
 """The three solvers against the dense formula (XᵀMX + diag u)⁻¹ XᵀT, and against one another."""
 
+import functools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -177,6 +179,21 @@ def test_a_block_shares_its_krylov_space_and_survives_equal_columns(rng):
     np.testing.assert_allclose(Z, np.linalg.solve(A, B), atol=1e-7)
     assert residuals.max() <= 1e-9
     assert together < alone / 2
+
+
+def test_cg_stops_where_the_residual_has_fallen_enough(rng):
+    """By the share of its first residual that is asked for, or by the tolerance."""
+    A = np.diag(np.geomspace(1, 1e4, 80))
+    B, start = rng.normal(size=(80, 3)), rng.normal(size=(80, 3))
+    first = np.linalg.norm(B - A @ start, axis=0) / np.linalg.norm(B, axis=0)
+    solve = functools.partial(block_cg, lambda V: A @ V, B, start, lambda R: R)
+    Z, residuals, iterations = solve(1e-9, 500, 0.1)
+    np.testing.assert_allclose(
+        residuals, np.linalg.norm(B - A @ Z, axis=0) / np.linalg.norm(B, axis=0), rtol=1e-8
+    )
+    assert np.all(residuals <= 0.1 * first)
+    assert 0 < iterations < solve(1e-9, 500)[2] / 2
+    assert solve(2 * first.max(), 500, 0.1)[2] == 0
 
 
 def test_stopping_cg_early_still_lowers_the_objective(rng):

@@ -55,6 +55,9 @@ class Ridge:
     iterations : int, default=50
         CG iterations that the plan expects. A loop that starts each solve at its last solution
         knows better than the default.
+    reduction : float, default=0.0
+        Share of its first residual at which CG stops too. A loop that starts each solve at its last
+        solution needs no more than to come nearer.
 
     Attributes
     ----------
@@ -79,9 +82,10 @@ class Ridge:
         max_iter: int = 500,
         limit: int | None = None,
         iterations: int = ITERATIONS,
+        reduction: float = 0.0,
     ) -> None:
         self.X, self.M = X, M or identity()
-        self.tol, self.max_iter = tol, max_iter
+        self.tol, self.max_iter, self.reduction = tol, max_iter, reduction
         F = self.M.F
         tiles = 0 if X.local else max(len(X.row_tiles), len(X.column_tiles))
         entries = 0 if F is None else F.nnz if sp.issparse(F) else F.size
@@ -101,7 +105,8 @@ class Ridge:
                 f"u must hold {self.X.shape[1]} positive weights (inf drops "
                 f"a feature); got shape {u.shape}"
             )
-        cg = CG(self.X, self.M, self.squares, u, tol=self.tol, max_iter=self.max_iter)
+        stop = {"tol": self.tol, "max_iter": self.max_iter, "reduction": self.reduction}
+        cg = CG(self.X, self.M, self.squares, u, **stop)
         if self.plan.solver == "primal":
             return Prepared(cg, Primal(self.gram, u))
         return Prepared(cg, Woodbury(self.X, self.M, u) if self.plan.solver == "woodbury" else None)

@@ -48,8 +48,10 @@ class CG:
         *,
         tol: float,
         max_iter: int,
+        reduction: float = 0.0,
     ) -> None:
         self.X, self.M, self.tol, self.max_iter = X, M, tol, max_iter
+        self.reduction = reduction
         self.s = u[:, None] ** -0.5  # d × 1, zero where u = inf
         self.jacobi = 1 / (1 + squares[:, None] * self.s**2)
 
@@ -68,7 +70,13 @@ class CG:
         # products of d × r by r × r are small: a second thread would only spin and wait
         with threadpool_limits(1, user_api="blas"), explain_singular("the ridge system"):
             Z, residuals, iterations = block_cg(
-                self.operator, self.s * rhs, Z, lambda R: self.jacobi * R, self.tol, self.max_iter
+                self.operator,
+                self.s * rhs,
+                Z,
+                lambda R: self.jacobi * R,
+                self.tol,
+                self.max_iter,
+                self.reduction,
             )
         return Solution(self.s * Z, residuals, iterations)
 
@@ -80,10 +88,12 @@ def block_cg(
     precondition: Callable[[FloatArray], FloatArray],
     tol: float,
     max_iter: int,
+    reduction: float = 0.0,
 ) -> tuple[FloatArray, FloatArray, int]:
     """Solve operator(Z) = B (d × r) for all columns in one shared Krylov space, starting at Z.
 
-    Each step lowers ½⟨Z, AZ⟩ − ⟨Z, B⟩, so an early stop still improves on the start. The search
+    A column is solved at a residual of `tol` relative to B, or of `reduction` relative to the
+    residual that it starts with. Each step lowers ½⟨Z, AZ⟩ − ⟨Z, B⟩, so an early stop still improves on the start. The search
     directions are made orthonormal and dependent ones are dropped, so columns that coincide or have
     converged do no harm. The loop does not use `result.iterate`, because it is one solve inside a
     step. The caller judges the residuals.
@@ -105,18 +115,21 @@ def block_cg(
     size = np.where(size > 0, size, 1.0)
     R = B - operator(Z) if np.any(Z) else B.copy()
     residuals = np.linalg.norm(R, axis=0) / size
+    enough = np.maximum(tol, reduction * residuals)
     P: Any = None
     AP: Any = None
+    PtAP: Any = None
     for iteration in range(max_iter):
-        unsolved = residuals > tol
+        unsolved = residuals > enough
         if not unsolved.any():
             return Z, residuals, iteration
         Y = precondition(R[:, unsolved] / (size * residuals)[unsolved])
         if P is not None:
-            Y -= P @ np.linalg.solve(P.T @ AP, AP.T @ Y)
+            Y -= P @ np.linalg.solve(PtAP, AP.T @ Y)
         P = _orthonormal(Y)
         AP = operator(P)
-        step = np.linalg.solve(P.T @ AP, P.T @ R)
+        PtAP = P.T @ AP
+        step = np.linalg.solve(PtAP, P.T @ R)
         Z = Z + P @ step
         R -= AP @ step
         residuals = np.linalg.norm(R, axis=0) / size
