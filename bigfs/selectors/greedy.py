@@ -183,8 +183,9 @@ class _Columns:
         self.Z: Any = None
         self.count = 0
         self.max_lines = max(1, MAX_LINE_BYTES // (pairs.line_bytes * X.shape[0]))
-        self._kept: AnyArray = np.empty((0, X.shape[0]))  # lines of the features chosen first
-        self._n_kept = 0
+        # lines by the number of their part, with how many there are: the first part, which every
+        # late feature needs, and the last one that was asked for
+        self._kept: dict[int, tuple[AnyArray, int]] = {}
 
     def require(self, stale: IntArray, score: FloatArray, batch: int) -> IntArray | None:
         """Return which of the stale features to update, gathered, or None for a pass over all."""
@@ -194,12 +195,11 @@ class _Columns:
             if not self._fit_in_memory(missing):
                 return None
             self._gather(missing)
-        first = stale[np.argsort(-score[stale], kind="stable")[:batch]]
+        first = _best(stale, score, batch)
         missing = first[self.position[first] < 0]
         if len(missing):
             ahead = np.flatnonzero((self.position < 0) & (score > -np.inf))
-            best = np.argsort(-score[ahead], kind="stable")[: max(AHEAD, self.count)]
-            ahead = np.union1d(missing, ahead[best])
+            ahead = np.union1d(missing, _best(ahead, score, max(AHEAD, self.count)))
             if self._fit_in_memory(ahead):
                 self._gather(ahead)
             elif self._fit_in_memory(missing):
@@ -209,18 +209,23 @@ class _Columns:
         return first
 
     def lines(self, selected: IntArray, first: int, stop: int) -> AnyArray:
-        """Return the chosen features [first, stop) as lines. The first ones of all are kept."""
-        if stop > self.max_lines:
-            return self._read_lines(selected[first:stop])
-        if stop > self._n_kept:
-            new = self._read_lines(selected[self._n_kept : stop])
-            if stop > len(self._kept):
-                room = np.empty((min(2 * stop, self.max_lines), new.shape[1]), new.dtype)
-                room[: self._n_kept] = self._kept[: self._n_kept]
-                self._kept = room
-            self._kept[self._n_kept : stop] = new
-            self._n_kept = stop
-        return self._kept[first:stop]
+        """Return the chosen features [first, stop) as lines. They are of one part."""
+        part = first // self.max_lines
+        start = part * self.max_lines
+        lines, count = self._kept.get(part, (np.empty((0, 0)), 0))
+        if part and part not in self._kept:
+            self._kept = {0: self._kept[0]} if 0 in self._kept else {}
+        if stop - start > count:
+            new = self._read_lines(selected[start + count : stop])
+            if stop - start > len(lines):
+                size = min(2 * (stop - start), self.max_lines)
+                room = np.empty((size, new.shape[1]), new.dtype)
+                if count:
+                    room[:count] = lines[:count]
+                lines = room
+            lines[count : stop - start] = new
+            self._kept[part] = lines, stop - start
+        return lines[first - start : stop - start]
 
     def _read_lines(self, chosen: IntArray) -> AnyArray:
         gathered = bool((self.position[chosen] >= 0).all())
@@ -246,6 +251,14 @@ class _Columns:
 
     def _read(self, index: IntArray) -> sp.csc_array:
         return self.pairs.prepare(self.X.columns(index))
+
+
+def _best(index: IntArray, score: FloatArray, count: int) -> IntArray:
+    """Return the `count` features of this index with the largest scores, the first of equals."""
+    if count < len(index):
+        least = -np.partition(-score[index], count - 1)[count - 1]
+        index = index[score[index] >= least]
+    return index[np.argsort(-score[index], kind="stable")[:count]]
 
 
 @njit(cache=True)

@@ -81,14 +81,20 @@ class Information:
         return sp.csc_array((bins, Z.indices, Z.indptr), shape=Z.shape)
 
     def lines(self, Z: sp.csc_array) -> IntArray:
-        """Return the number of (u, v) of each sample, and −1 for an excluded one."""
+        """Return the number of (u, v) of each sample, −1 for an excluded one, then their counts."""
         lines = np.full((Z.shape[1], Z.shape[0]), self.n_bins, dtype=np.int32)
         columns = np.repeat(np.arange(Z.shape[1]), np.diff(Z.indptr))
         lines[columns, Z.indices] = Z.data
         if self.conditional:
             lines = lines * np.int32(self.n_classes) + self.codes.astype(np.int32)
         lines[:, self.codes < 0] = -1
-        return lines
+        return self._with_counts(lines, self._shape)
+
+    def _with_counts(self, lines: IntArray, shape: tuple[int, int]) -> IntArray:
+        """Append how often each (u, v) occurs, which every term with a line needs."""
+        included = lines[:, self.codes >= 0]
+        counts = [np.bincount(line, minlength=shape[0] * shape[1]) for line in included]
+        return np.column_stack([lines, np.array(counts).reshape(len(lines), -1)]).astype(np.int32)
 
     def terms(self, Z: sp.csc_array, lines: IntArray, skipped: IntArray) -> FloatArray:
         """Return the information of columns and lines."""
@@ -97,11 +103,9 @@ class Information:
     def relevance(self, Z: sp.csc_array) -> FloatArray:
         """Return I(x_j; y) and the entropy H(x_j) of prepared columns (width × 2)."""
         width = Z.shape[1]
-        no_skip, y = (
-            np.zeros(width, dtype=np.int64),
-            np.ascontiguousarray(self.codes[None], dtype=np.int32),
-        )
-        information = self._fill(Z, y, no_skip, (1, self.n_classes))[:, 0]
+        no_skip, shape = np.zeros(width, dtype=np.int64), (1, self.n_classes)
+        y = self._with_counts(self.codes[None].astype(np.int32), shape)
+        information = self._fill(Z, y, no_skip, shape)[:, 0]
         counts = np.zeros((width, self.n_bins + 1))
         columns = np.repeat(np.arange(width), np.diff(Z.indptr))
         np.add.at(counts, (columns, Z.data), 1)
@@ -178,29 +182,27 @@ def _fill_information(
     skipped: IntArray,
     out: FloatArray,
 ) -> None:
-    """Fill in I(x_j; v | u), where a line holds u · n_v + v of each sample."""
-    margins = np.zeros((len(lines), n_u * n_v))
-    for i in range(skipped.min() if len(skipped) else len(lines), len(lines)):
-        for k in range(lines.shape[1]):
-            if lines[i, k] >= 0:
-                margins[i, lines[i, k]] += 1
+    """Fill in I(x_j; v | u), where a line holds u · n_v + v of each sample, then their counts."""
+    first = lines.shape[1] - n_u * n_v
+    margins = np.zeros(n_u * n_v)
     counts = np.zeros((n_bins + 1, n_u * n_v))
     for j in range(len(indptr) - 1):
         for i in range(skipped[j], len(lines)):
+            margins[:] = lines[i, first:]
             counts[:] = 0
-            counts[n_bins] = margins[i]
+            counts[n_bins] = margins
             for p in range(indptr[j], indptr[j + 1]):
                 uv = lines[i, rows[p]]
                 counts[bins[p], uv] += 1
                 counts[n_bins, uv] -= 1
             information = 0.0
             for u in range(n_u):
-                in_u = margins[i, u * n_v : (u + 1) * n_v].sum()
+                in_u = margins[u * n_v : (u + 1) * n_v].sum()
                 for b in range(n_bins + 1):
                     in_bin = counts[b, u * n_v : (u + 1) * n_v].sum()
                     for uv in range(u * n_v, (u + 1) * n_v):
                         if counts[b, uv] > 0:
                             information += counts[b, uv] * np.log(
-                                counts[b, uv] * in_u / (in_bin * margins[i, uv])
+                                counts[b, uv] * in_u / (in_bin * margins[uv])
                             )
-            out[j, i] = max(information / margins[i].sum(), 0.0)
+            out[j, i] = max(information / margins.sum(), 0.0)

@@ -12,7 +12,7 @@ import storage
 from bigfs import CMIM, JMI, MRMR, RRPC, Matrix
 from bigfs.engine import NotEnoughMemory
 from bigfs.result import Status, observed
-from bigfs.selectors import greedy
+from bigfs.selectors import greedy, pair_terms
 from tests.helpers.fitting import MemoryCheckpoint
 from tests.helpers.stores import write_svmlight
 
@@ -161,6 +161,23 @@ GREEDY = [
     JMI(n_bins=4),
     CMIM(n_bins=4),
 ]
+
+
+def test_lines_of_the_last_part_are_made_once_while_it_grows(sample, monkeypatch):
+    X = sample[0]
+    monkeypatch.setattr(greedy, "MAX_LINE_BYTES", 3 * 8 * len(X))
+    pairs = pair_terms.Correlations(np.zeros(len(X), dtype=np.int64))
+    columns, read = greedy._Columns(Matrix.from_array(X), pairs), []
+    read_lines = columns._read_lines
+    monkeypatch.setattr(columns, "_read_lines", lambda c: read.extend(c) or read_lines(c))
+    selected = np.arange(9)
+    for first, stop in ((0, 1), (0, 3), (3, 4), (3, 6), (4, 6), (0, 3), (6, 8), (1, 3), (6, 9)):
+        lines = columns.lines(selected, first, stop)
+        expected = pairs.lines(pairs.prepare(sp.csc_array(X[:, first:stop])))
+        np.testing.assert_array_equal(lines, expected)
+    assert read == list(range(9))
+    columns.lines(selected, 3, 6)
+    assert read == [*range(9), 3, 4, 5]
 
 
 @pytest.mark.parametrize("selector", GREEDY, ids=str)
