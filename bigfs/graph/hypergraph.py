@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from bigfs.graph import Neighbors
 from bigfs.graph.cost import predict
 from bigfs.graph.row_blocks import RowBlock, block_size, row_blocks
 from bigfs.matrix import Matrix
-from bigfs.types import AnyArray
+from bigfs.types import AnyArray, IntArray
 
 # Lasso penalties, as shares of the smallest penalty that empties the model (JHLSR, section 3.2).
 PENALTIES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -98,6 +99,22 @@ class Hypergraph:
         """The diagonal of D_v^-½ (n), 0 for a sample in no hyperedge."""
         degree = self.vertex_degrees
         return np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
+
+    @cached_property
+    def distinct(self) -> tuple[sp.csr_array, IntArray]:
+        """The hyperedges of different samples (n × e'), and the number of each one there (e).
+
+        Neighboring penalties often give a sample the same hyperedge.
+        """
+        C = sp.csc_array(self.H)
+        C.sort_indices()
+        numbers: dict[bytes, int] = {}
+        number = [
+            numbers.setdefault(C.indices[a:b].tobytes(), len(numbers))
+            for a, b in pairwise(C.indptr)
+        ]
+        first = np.unique(number, return_index=True)[1]
+        return sp.csr_array(C[:, first]), np.array(number)
 
     @cached_property
     def _transposed(self) -> sp.csr_array:

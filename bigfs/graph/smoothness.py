@@ -36,9 +36,22 @@ MAX_STEPS = 20  # of the projected gradient
 LEAST_SHARE = 1e-9  # of the mean weight: how far a weight of zero moves in a step
 
 
+class Trace(NamedTuple):
+    """tr(Pᵀ L_H(w) P) at some w, with what its gradient is made of."""
+
+    value: float
+    q: FloatArray  # (e,) ‖r_e‖²/δ_e
+    root: FloatArray  # (n,) the diagonal of D_v^-½
+    scaled_P: FloatArray  # n × r, D_v^-½ P
+    inner: FloatArray  # e' × r, (w_e/δ_e) r_e, summed over equal hyperedges
+
+
 @dataclass(frozen=True)
 class Smoothness:
-    """tr(Pᵀ L_H(w) P) with weighted or with incidence degrees."""
+    """tr(Pᵀ L_H(w) P) with weighted or with incidence degrees.
+
+    Hyperedges of the same samples have the same r_e, which is computed once.
+    """
 
     hypergraph: Hypergraph
     degrees: Degrees = "weighted"
@@ -47,26 +60,38 @@ class Smoothness:
         """Return the diagonal of D_v^-½ (n)."""
         if self.degrees == "incidence":
             return self.hypergraph.root
-        d = np.asarray(self.hypergraph.H @ w)
+        H, number = self.hypergraph.distinct
+        d = np.asarray(H @ np.bincount(number, weights=w))
         return np.divide(1.0, np.sqrt(d), out=np.zeros_like(d), where=d > 0)
 
     def factor(self, w: FloatArray) -> tuple[sp.csr_array, FloatArray]:
-        """Return F and c with L_H(w) = I − F diag(c) Fᵀ, without the hyperedges of weight zero."""
-        active = np.flatnonzero(w)
-        F = sp.csr_array(sp.diags_array(self.root(w)) @ self.hypergraph.H)
-        return F[:, active], (w / self.hypergraph.edge_degrees)[active]
+        """Return F and c with L_H(w) = I − F diag(c) Fᵀ, without the hyperedges of weight zero.
 
-    def value_and_gradient(self, P: FloatArray, w: FloatArray) -> tuple[float, FloatArray]:
-        """Return tr(Pᵀ L_H(w) P) and its gradient (e) in w."""
-        H, delta, root = self.hypergraph.H, self.hypergraph.edge_degrees, self.root(w)
+        Equal hyperedges are one column.
+        """
+        H, number = self.hypergraph.distinct
+        c = np.bincount(number, weights=w / self.hypergraph.edge_degrees)
+        active = np.flatnonzero(c)
+        F = sp.csr_array(sp.diags_array(self.root(w)) @ H)
+        return F[:, active], c[active]
+
+    def trace(self, P: FloatArray, w: FloatArray) -> Trace:
+        """Return tr(Pᵀ L_H(w) P) for P (n × r)."""
+        H, number = self.hypergraph.distinct
+        delta, root = self.hypergraph.edge_degrees, self.root(w)
         scaled_P = root[:, None] * P
-        R = np.asarray(H.T @ scaled_P)  # e × r
-        q = np.einsum("er,er->e", R, R) / delta
-        value = float(np.vdot(P, P) - w @ q)
+        R = np.asarray(H.T @ scaled_P)  # e' × r
+        q = np.einsum("er,er->e", R, R)[number] / delta
+        R *= np.bincount(number, weights=w / delta)[:, None]
+        return Trace(float(np.vdot(P, P) - w @ q), q, root, scaled_P, R)
+
+    def gradient(self, trace: Trace) -> FloatArray:
+        """Return the gradient of the trace (e) in w."""
         if self.degrees == "incidence":
-            return value, -q
-        g = np.einsum("vr,vr->v", scaled_P, np.asarray(H @ ((w / delta)[:, None] * R)))
-        return value, np.asarray(H.T @ (root**2 * g)) - q
+            return -trace.q
+        H, number = self.hypergraph.distinct
+        g = np.einsum("vr,vr->v", trace.scaled_P, np.asarray(H @ trace.inner))
+        return np.asarray(H.T @ (trace.root**2 * g))[number] - trace.q
 
 
 class WeightStep(NamedTuple):
@@ -89,15 +114,18 @@ def choose_weights(
     length and a line search, until the linear model promises at most `promise`.
     """
     if smoothness.degrees == "incidence":
-        q = -smoothness.value_and_gradient(P, w)[1]
+        q = smoothness.trace(P, w).q
         w = project_simplex(mu * q / (2 * gamma))
         return WeightStep(w, float(np.sum(P**2) - w @ q), 0.0)
 
-    def evaluate(w: FloatArray) -> tuple[float, float, FloatArray]:
-        trace, gradient = smoothness.value_and_gradient(P, w)
-        return mu * trace + gamma * float(w @ w), trace, mu * gradient + 2 * gamma * w
+    def objective(trace: Trace, w: FloatArray) -> float:
+        return mu * trace.value + gamma * float(w @ w)
 
-    value, trace, gradient = evaluate(w)
+    def slopes(trace: Trace, w: FloatArray) -> FloatArray:
+        return mu * smoothness.gradient(trace) + 2 * gamma * w
+
+    trace = smoothness.trace(P, w)
+    value, gradient = objective(trace, w), slopes(trace, w)
     first_length = length = len(w) / (2 * gamma)
     for _ in range(MAX_STEPS):
         if _promise(gradient, w) <= promise:
@@ -107,17 +135,18 @@ def choose_weights(
         slope, share = float(gradient @ direction), 1.0
         while share >= MIN_STEP:
             trial_w = np.maximum(w + share * direction, 0)
-            trial, trial_trace, trial_gradient = evaluate(trial_w)
+            trial_trace = smoothness.trace(P, trial_w)
+            trial = objective(trial_trace, trial_w)
             if trial <= value + ARMIJO * share * slope:
                 break
             share /= 2
         else:
             break
-        moved = trial_w - w
+        moved, trial_gradient = trial_w - w, slopes(trial_trace, trial_w)
         curvature = float(moved @ (trial_gradient - gradient))
         length = float(moved @ (moved / m)) / curvature if curvature > 0 else first_length
         w, value, trace, gradient = trial_w, trial, trial_trace, trial_gradient
-    return WeightStep(w, trace, _promise(gradient, w))
+    return WeightStep(w, trace.value, _promise(gradient, w))
 
 
 def _scale(w: FloatArray) -> FloatArray:

@@ -131,7 +131,7 @@ class JHLSRProblem:
     def weight_step(self, P: AnyArray, w: AnyArray, rest: float) -> WeightStep:
         """Return the next w, where the other terms of the objective are `rest`."""
         if not self.learn_w:
-            return WeightStep(w, self.smoothness.value_and_gradient(P, w)[0], 0.0)
+            return WeightStep(w, self.smoothness.trace(P, w).value, 0.0)
         return choose_weights(self.smoothness, P, w, self.mu, self.gamma, self.tol * rest / 2)
 
     def violation(

@@ -176,18 +176,42 @@ def test_the_gradient_of_the_smoothness_is_that_of_finite_differences(degrees):
     def dense(w):
         return np.trace(P.T @ dense_laplacian(H, w, degrees) @ P)
 
-    value, gradient = smoothness.value_and_gradient(P, w)
+    trace = smoothness.trace(P, w)
+    value, gradient = trace.value, smoothness.gradient(trace)
     assert value == pytest.approx(dense(w), rel=1e-12)
     steps = 1e-6 * np.eye(12)
     slopes = [(dense(w + step) - dense(w - step)) / 2e-6 for step in steps]
     np.testing.assert_allclose(gradient, slopes, atol=1e-6)
     without = np.where(np.arange(12) % 3, w, 0)  # isolates some samples
-    assert smoothness.value_and_gradient(P, without)[0] == pytest.approx(dense(without), rel=1e-12)
+    assert smoothness.trace(P, without).value == pytest.approx(dense(without), rel=1e-12)
     F, c = smoothness.factor(without)
     assert F.shape[1] == len(c) == 8
     np.testing.assert_allclose(
         np.eye(20) - (F * c) @ F.T, dense_laplacian(H, without, degrees), atol=1e-12
     )
+
+
+@pytest.mark.parametrize("degrees", ["weighted", "incidence"])
+def test_equal_hyperedges_are_computed_once_and_weighed_apart(degrees):
+    H, P, _ = weighted_problem()
+    twice = H[:, [0, 1, 0, 2, 1, 3, 0]]
+    w = np.random.default_rng(1).dirichlet(np.ones(7))
+    hypergraph = Hypergraph.of(twice)
+    edges, number = hypergraph.distinct
+    assert edges.shape[1] == 4
+    np.testing.assert_array_equal(edges.toarray()[:, number], twice)
+    smoothness = Smoothness(hypergraph, degrees)
+    L = dense_laplacian(twice, w, degrees)
+    trace = smoothness.trace(P, w)
+    assert trace.value == pytest.approx(np.trace(P.T @ L @ P), rel=1e-12)
+    F, c = smoothness.factor(w)
+    assert len(c) == 4
+    np.testing.assert_allclose(np.eye(20) - (F * c) @ F.T, L, atol=1e-12)
+    slopes = [
+        np.trace(P.T @ (dense_laplacian(twice, w + step, degrees) - L) @ P) / 1e-7
+        for step in 1e-7 * np.eye(7)
+    ]
+    np.testing.assert_allclose(smoothness.gradient(trace), slopes, atol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -220,9 +244,10 @@ def test_weights_with_weighted_degrees_are_as_low_as_a_constrained_solver_gets(m
 
 def test_the_scale_of_the_weights_does_not_matter_to_weighted_degrees():
     H, P, w = weighted_problem()
-    (one, slope), (other, other_slope) = (
-        Smoothness(Hypergraph.of(H)).value_and_gradient(P, scale * w) for scale in (1, 7)
-    )
+    smoothness = Smoothness(Hypergraph.of(H))
+    traces = [smoothness.trace(P, scale * w) for scale in (1, 7)]
+    one, other = (trace.value for trace in traces)
+    slope, other_slope = map(smoothness.gradient, traces)
     assert one == pytest.approx(other, rel=1e-12)
     assert slope @ w == pytest.approx(0, abs=1e-12)
     np.testing.assert_allclose(slope, 7 * other_slope, rtol=1e-10, atol=1e-12)

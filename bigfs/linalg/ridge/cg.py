@@ -93,10 +93,10 @@ def block_cg(
     """Solve operator(Z) = B (d × r) for all columns in one shared Krylov space, starting at Z.
 
     A column is solved at a residual of `tol` relative to B, or of `reduction` relative to the
-    residual that it starts with. Each step lowers ½⟨Z, AZ⟩ − ⟨Z, B⟩, so an early stop still improves on the start. The search
-    directions are made orthonormal and dependent ones are dropped, so columns that coincide or have
-    converged do no harm. The loop does not use `result.iterate`, because it is one solve inside a
-    step. The caller judges the residuals.
+    residual that it starts with. Each step lowers ½⟨Z, AZ⟩ − ⟨Z, B⟩, so an early stop still
+    improves on the start. The search directions are made orthonormal and dependent ones are
+    dropped, so columns that coincide or have converged do no harm. The loop does not use
+    `result.iterate`, because it is one solve inside a step. The caller judges the residuals.
 
     Returns
     -------

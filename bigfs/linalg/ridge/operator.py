@@ -101,5 +101,6 @@ def laplacian(a: AnyArray, mu: float, F: Any, c: AnyArray) -> SampleOperator:
     """
     return SampleOperator(
         m=np.asarray(a, dtype=np.float64) + mu,
-        F=sp.csr_array(F) * np.sqrt(mu * np.asarray(c, dtype=np.float64))[None, :],
+        # a product by an array would be in the slow format of triples
+        F=sp.csr_array(F) @ sp.diags_array(np.sqrt(mu * np.asarray(c, dtype=np.float64))),
     )
