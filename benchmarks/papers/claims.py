@@ -16,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import t
 
+from benchmarks.papers.results import Results
+
 ERRORS = 2  # a difference shows beyond that many standard errors
 LEVEL = 0.05  # of Student's t, one-sided
 LEAST = 2  # repetitions for a standard error
@@ -150,6 +152,35 @@ def above(
     )
 
 
+def above_on(
+    names: Iterable[str],
+    score: Callable[[str, str], Mapping[int, float]],
+    first: str,
+    others: Sequence[str],
+) -> Outcome:
+    """Return whether a method is above all others on each data set.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The data sets.
+    score : callable
+        Data set and method → the numbers by repetition.
+    first : str
+        The method.
+    others : sequence of str
+        The others.
+
+    Returns
+    -------
+    Outcome
+        The verdict on all data sets together.
+    """
+    return all_of(
+        [above(score(name, first), {o: score(name, o) for o in others}, name) for name in names]
+    )
+
+
 def share(counts: Mapping[str, tuple[int, int]], text: str = "") -> Outcome:
     """Return whether something is so in all cases: name → (cases where it is so, cases)."""
     present = {name: pair for name, pair in counts.items() if pair[1]}
@@ -167,3 +198,26 @@ def all_of(outcomes: Sequence[Outcome]) -> Outcome:
     evidence = ". ".join(outcome.evidence for outcome in outcomes if outcome.evidence)
     pairs = min((outcome.pairs for outcome in outcomes if outcome.pairs), default=0)
     return Outcome(together(outcome.verdict for outcome in outcomes), evidence, pairs)
+
+
+def all_curves(
+    store: Results,
+    names: Iterable[str],
+    metric: str,
+    method: str,
+    check: Callable[[np.ndarray], bool],
+    text: str = "",
+    keep: Callable[[str], bool] | None = None,
+) -> Outcome:
+    """Return whether all curves of a method pass a check: every data set, cell and repetition."""
+    counts = {}
+    for name in names:
+        found = store.runs(metric, name, method, keep).values()
+        values = [curve for curves in found for curve in curves.values()]
+        counts[name] = (sum(bool(check(value)) for value in values), len(values))
+    return share(counts, text)
+
+
+def never_rises(objective: np.ndarray) -> bool:
+    """Return whether no round raises the objective beyond the five digits that are stored."""
+    return bool(np.all(np.diff(objective) <= 2e-5 * objective[:-1]))

@@ -34,7 +34,7 @@ class Experiment(NamedTuple):
     data: tuple[str, ...]
     repetitions: int  # as many as the paper has
     cells: Callable[[Path, str, int], Iterable[Cell]]
-    files: tuple[str, ...] | None = None  # what it reads; None: one file per name of the data
+    files: tuple[str, ...] | None = None  # what it reads; None: NAME.mat per name of the data
 
     def results(self) -> Results:
         """Return the finished cells, to be read only."""
@@ -99,8 +99,8 @@ def run(
                 if repetition >= min(e.repetitions, repetitions or e.repetitions):
                     continue
                 for data in e.data:
-                    needed = (data,) if e.files is None else e.files
-                    if not all((folder / f"{file}.mat").exists() for file in needed):
+                    needed = (f"{data}.mat",) if e.files is None else e.files
+                    if not all((folder / file).exists() for file in needed):
                         continue
                     start, before = time.monotonic(), computed
                     for cell in e.cells(folder, data, repetition):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.papers import pages
-from benchmarks.papers.claims import Claim, Item, Outcome, above, all_of, share
+from benchmarks.papers.claims import Claim, Item, Outcome, above_on, share
 from benchmarks.papers.experiments import Experiment
 from benchmarks.papers.jgsc_cells import (
     ON_DATA,
@@ -56,16 +56,7 @@ def against(
     experiment: Experiment, method: str, others: Sequence[str], data: Sequence[str]
 ) -> Outcome:
     """Return whether a method is above others, in the mean over the shares, on each of the data."""
-    return all_of(
-        [
-            above(
-                runs(experiment, name, method),
-                {other: runs(experiment, name, other) for other in others},
-                name,
-            )
-            for name in data
-        ]
-    )
+    return above_on(data, lambda name, one: runs(experiment, name, one), method, others)
 
 
 def settled(method: str) -> Outcome:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.papers import jhlsr
-from benchmarks.papers.claims import Claim, Item, Outcome, Verdict, above, all_of, share
+from benchmarks.papers.claims import Claim, Item
 from benchmarks.papers.experiments import Experiment
-from benchmarks.papers.measures import best, best_curves, mean_over
+from benchmarks.papers.jhlsr_claims import (
+    EXTRA,
+    MODES,
+    PEERS,
+    beside,
+    learned,
+    more_penalties,
+    runs,
+    score,
+    settles,
+    variants,
+)
+from benchmarks.papers.measures import best_curves
 from benchmarks.papers.pages import Paper, curves, mean_error, repetitions, table
 
-MODES = {
-    "supervised": jhlsr.SUPERVISED,
-    "semi": jhlsr.SEMI,
-    "unsupervised": jhlsr.UNSUPERVISED,
-}
-PEERS = {
-    "supervised": ("Fscore", "SPFS", "mRMR", "LLFS", "L21RFS", "Trace ratio"),
-    "semi": ("LSDF", "TRCFS"),
-    "unsupervised": ("LapScore", "SPEC", "MCFS", "JELSR"),
-}
-EXTRA = ("random", "all features")
 # printed gains of the mean over nine data sets, in per cent points
 PRINTED = {
     "Fscore": 5.95,
@@ -35,77 +35,6 @@ PRINTED = {
     "SPFS": 3.96,
 }
 MISSING = "Prostate-GE, GLIOMA, SMK-CAN, MNIST, Caltech256, Scene15 and ALLAML"
-Runs = dict[str, dict[int, np.ndarray]]
-
-
-def runs(mode: str, data: str, method: str, metric: str = "accuracy") -> Runs:
-    """Return the curves of the repetitions in which every cell is there."""
-    store = MODES[mode].results()
-    cells = 3 * len(jhlsr.GRID) + len(PEERS[mode]) + len(EXTRA)
-    found = [key.repetition for key in store.cells if key.data == data]
-    whole = {r for r in found if found.count(r) == cells}
-    return {
-        q: {r: c for r, c in curve.items() if r in whole}
-        for q, curve in store.runs(metric, data, method).items()
-    }
-
-
-def score(mode: str, data: str, method: str, choice: str) -> dict[int, float]:
-    """Return the mean accuracy over the numbers of features, per repetition."""
-    accuracy = runs(mode, data, method)
-    if choice == "test":
-        return best(accuracy)
-    return mean_over(
-        [{r: float(c.mean()) for r, c in curve.items()} for curve in accuracy.values()]
-    )
-
-
-def beside(mode: str, others: tuple[str, ...], choice: str) -> Outcome:
-    """Return whether JHLSR is above the others on each data set."""
-    outcomes = []
-    for data in jhlsr.DATA:
-        first = score(mode, data, "JHLSR", choice)
-        outcomes.append(above(first, {m: score(mode, data, m, choice) for m in others}, data))
-    return all_of(outcomes)
-
-
-def variants(choice: str) -> Outcome:
-    """Return whether JHLSR is above HYPER and GRAPH in each mode."""
-    outcomes = []
-    for mode in MODES:
-        outcome = beside(mode, ("HYPER", "GRAPH"), choice)
-        if outcome.evidence:
-            outcomes.append(outcome._replace(evidence=f"{mode}: {outcome.evidence}"))
-    return all_of(outcomes)
-
-
-def learned(metric: str, degrees: str, check: Callable[[np.ndarray], bool], text: str) -> Outcome:
-    """Return in how many fits a metric of the learned hypergraph passes a check."""
-    counts = {}
-    for data in jhlsr.DATA:
-        found = jhlsr.WEIGHTS.results().runs(metric, data, "JHLSR", f"degrees={degrees}".__eq__)
-        values = [c for curve in found.values() for c in curve.values()]
-        counts[data] = (sum(check(v) for v in values), len(values))
-    return share(counts, text)
-
-
-def settles(change: np.ndarray) -> bool:
-    """Return whether the fifth change of S is below 1 % of the first."""
-    return bool(change[4] <= 0.01 * change[0])
-
-
-def more_penalties() -> Outcome:
-    """Return whether nine penalties are above one."""
-    outcomes = []
-    for data in jhlsr.DATA:
-        found = jhlsr.NUMBER.results().runs("accuracy", data, "JHLSR")
-        if {"penalties=1", "penalties=9"} <= set(found):
-            few, many = (
-                {r: float(c.mean()) for r, c in found[q].items()}
-                for q in ("penalties=1", "penalties=9")
-            )
-            outcomes.append(above(many, {"one penalty": few}, data))
-    return all_of(outcomes) if outcomes else Outcome(Verdict.NOT_RUN, "")
 
 
 # --- sections -------------------------------------------------------------------------------------

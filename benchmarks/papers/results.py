@@ -9,6 +9,7 @@ delete its lines, and the next run makes them again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -99,6 +100,32 @@ class Results:
                 curves = found.setdefault(key.parameters, {})
                 curves[key.repetition] = self.cells[key][metric]
         return found
+
+    def complete(
+        self, data: str, cells: int, keep: Callable[[str], bool] | None = None
+    ) -> set[int]:
+        """Return the repetitions that have so many cells of the data, of the parameters kept."""
+        counts = Counter(
+            key.repetition
+            for key in self.cells
+            if key.data == data and (keep is None or keep(key.parameters))
+        )
+        return {repetition for repetition, count in counts.items() if count == cells}
+
+    def complete_runs(
+        self,
+        metric: str,
+        data: str,
+        method: str,
+        cells: int,
+        keep: Callable[[str], bool] | None = None,
+    ) -> dict[str, dict[int, np.ndarray]]:
+        """Return what `runs` returns, of the repetitions with so many cells of the data alone."""
+        whole = self.complete(data, cells)
+        return {
+            parameters: {r: curve for r, curve in curves.items() if r in whole}
+            for parameters, curves in self.runs(metric, data, method, keep).items()
+        }
 
     def datasets(self) -> list[str]:
         """Return the names of the data that have cells."""

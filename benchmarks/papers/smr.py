@@ -190,4 +190,4 @@ def eyes_cells(folder: Path, name: str, repetition: int) -> Iterator[Cell]:
 
 ACCURACY = Experiment("smr-accuracy", ("ORL", "warpPIE10P"), 20, accuracy_cells)
 GRID = Experiment("smr-grid", ("warpPIE10P", "ORL"), 20, grid_cells)
-EYES_TWO = Experiment("smr-eyes", ("ORL-two", "ORL-all"), 20, eyes_cells, files=("ORL",))
+EYES_TWO = Experiment("smr-eyes", ("ORL-two", "ORL-all"), 20, eyes_cells, files=("ORL.mat",))

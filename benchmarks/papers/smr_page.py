@@ -8,15 +8,27 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.papers import smr
-from benchmarks.papers.claims import Claim, Item, Outcome, above, all_of, share
-from benchmarks.papers.measures import best, best_curves
+from benchmarks.papers.claims import Claim, Item
+from benchmarks.papers.measures import best_curves
 from benchmarks.papers.pages import Paper, curves, mean_error, repetitions, table
-from benchmarks.papers.results import settings
+from benchmarks.papers.smr_claims import (
+    DATA,
+    EYES,
+    OTHERS,
+    SELECTORS,
+    beside,
+    covered,
+    falls,
+    fewer_covered,
+    grid,
+    k_matters_less,
+    less_redundant,
+    redundancy,
+    runs,
+    score,
+    slower,
+)
 
-SELECTORS = ("SMR", "IG", "ReliefF", "Fisher", "RFS", "GLSPFS", "random")
-OTHERS = ("2DLDA", "all pixels")  # no selectors
-DATA = smr.ACCURACY.data
-CELLS = 20  # of a data set and a repetition
 SCENES = "the photographs of OT and LSP with their SIFT features"
 FACES = "PIE, Umist and USPS, in whose place warpPIE10P stands, and DFS"
 PRINTED = {  # Table II: PIE, 50, 100, …, 350 pixels
@@ -35,106 +47,6 @@ TIMES = {  # Table III: seconds on ORL
     "GLSPFS": 0.95,
     "SMR": 40.36,
 }
-Runs = dict[str, dict[int, np.ndarray]]
-
-
-def runs(data: str, method: str, metric: str) -> Runs:
-    """Return the curves of the repetitions in which every cell is there."""
-    store = smr.ACCURACY.results()
-    found = [key.repetition for key in store.cells if key.data == data]
-    whole = {r for r in found if found.count(r) == CELLS}
-    return {
-        q: {r: c for r, c in curve.items() if r in whole}
-        for q, curve in store.runs(metric, data, method).items()
-    }
-
-
-def score(data: str, method: str, choice: str) -> dict[int, float]:
-    """Return the mean accuracy over the numbers of pixels, per repetition."""
-    accuracy = runs(data, method, "accuracy")
-    by_test = choice == "test" or method == "2DLDA"
-    return best(accuracy, None if by_test else runs(data, method, "cv"))
-
-
-def beside(others: tuple[str, ...], choice: str) -> Outcome:
-    """Return whether SMR is above the others on each data set."""
-    scores = {data: {m: score(data, m, choice) for m in ("SMR", *others)} for data in DATA}
-    return all_of([above(s.pop("SMR"), s, data) for data, s in scores.items()])
-
-
-def redundancy(data: str, method: str) -> list[np.ndarray]:
-    """Return the redundancy at the parameters of the best accuracy on the test."""
-    accuracy, found = runs(data, method, "accuracy"), runs(data, method, "redundancy")
-    chosen = {}
-    for r in sorted({r for c in accuracy.values() for r in c}):
-        q = max((c[r].mean(), q) for q, c in accuracy.items() if r in c)[1]
-        chosen[r] = found[q][r]
-    return [chosen[r] for r in sorted(chosen)]
-
-
-def less_redundant(others: tuple[str, ...]) -> Outcome:
-    """Return whether SMR's pixels are less redundant, up to 350 of them as in the paper."""
-    outcomes = []
-    for data in DATA:
-        means = {
-            m: {r: -float(c[:7].mean()) for r, c in enumerate(redundancy(data, m))}
-            for m in ("SMR", *others)
-        }
-        outcomes.append(above(means.pop("SMR"), means, data))
-    return all_of(outcomes)
-
-
-def covered(data: str, method: str) -> dict[str, dict[int, float]]:
-    """Return the mean number of covered pixels: with the best parameters, and over all."""
-    found = smr.EYES_TWO.results().runs("covered", data, method)
-    repetitions_ = sorted({r for curve in found.values() for r in curve})
-    values = {r: [c[r].mean() for c in found.values() if r in c] for r in repetitions_}
-    return {
-        "best": {r: float(min(v)) for r, v in values.items()},
-        "mean": {r: float(np.mean(v)) for r, v in values.items()},
-    }
-
-
-EYES = {"ORL-two": "the two classes alone", "ORL-all": "all 40 classes"}
-
-
-def fewer_covered(which: str) -> Outcome:
-    """Return whether the other methods take more covered pixels than SMR."""
-    outcomes = []
-    for data, name in EYES.items():
-        mine = {r: -v for r, v in covered(data, "SMR")[which].items()}
-        theirs = {
-            m: {r: -v for r, v in covered(data, m)[which].items()}
-            for m in ("IG", "ReliefF", "Fisher", "RFS")
-        }
-        outcomes.append(above(mine, theirs, name))
-    return all_of(outcomes)
-
-
-def falls() -> Outcome:
-    """Return in how many fits the objective never rises."""
-    counts = {}
-    for data in DATA:
-        found = smr.ACCURACY.results().runs("objective", data, "SMR")
-        values = [curve[r] for curve in found.values() for r in curve]
-        good = sum(bool(np.all(np.diff(v) <= 2e-5 * v[:-1])) for v in values)
-        counts[data] = (good, len(values))
-    return share(counts, "A case is a fit of 30 rounds at most.")
-
-
-def slower(others: tuple[str, ...]) -> Outcome:
-    """Return whether SMR takes more processor time than the others."""
-    outcomes = []
-    for data in DATA:
-        means: dict[str, dict[int, float]] = {}
-        for m in ("SMR", *others):
-            found = smr.ACCURACY.results().runs("seconds", data, m)
-            all_runs = sorted({r for c in found.values() for r in c})
-            means[m] = {
-                r: float(np.mean([c[r][0] for c in found.values() if r in c])) for r in all_runs
-            }
-        outcomes.append(above(means.pop("SMR"), means, data))
-    return all_of(outcomes)
 
 
 # --- sections -------------------------------------------------------------------------------------
@@ -209,37 +121,6 @@ def accuracy_section(folder: Path) -> str:
             plots[1],
         ]
     )
-
-
-def grid(data: str) -> dict[int, dict[int, np.ndarray]]:
-    """Return k → repetition → mean accuracy for each α, where all of them are there."""
-    found = {
-        **smr.ACCURACY.results().runs("accuracy", data, "SMR"),
-        **smr.GRID.results().runs("accuracy", data, "SMR"),
-    }
-    lines = {}
-    for k in (1, 2, 4, 6, 8, 10):
-        at = {float(settings(q)["alpha"]): c for q, c in found.items() if f"k={k} " in q}
-        if len(at) == len(smr.ALPHAS):
-            done = sorted(set.intersection(*(set(c) for c in at.values())))
-            if done:
-                lines[k] = {r: np.array([at[a][r].mean() for a in smr.ALPHAS]) for r in done}
-    return lines
-
-
-def k_matters_less() -> Outcome:
-    """Return whether the spread over k is less for α of 100 and more than for α of 1 and less."""
-    outcomes = []
-    for data in DATA:
-        lines = {k: runs_ for k, runs_ in grid(data).items() if k > 1}
-        if len(lines) < 5:
-            continue
-        done = sorted(set.intersection(*(set(c) for c in lines.values())))
-        spread = {r: np.ptp([c[r] for c in lines.values()], axis=0) for r in done}
-        small = {r: float(v[:4].mean()) for r, v in spread.items()}
-        large = {r: float(v[5:].mean()) for r, v in spread.items()}
-        outcomes.append(above(small, {"the spread at large α": large}, data))
-    return all_of(outcomes)
 
 
 def grid_section(folder: Path) -> str:

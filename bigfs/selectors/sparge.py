@@ -38,7 +38,7 @@ GENERAL: dict[str, tuple[str, ...]] = {  # what embeddings other than lda may ha
     "ranking": ("elimination", "weights"),
 }
 # The unit of gamma in Σs²/Σs: of 0.3, 1, 2, 4 and 8 it has the best mean accuracy in inner folds
-# (benchmarks/sparge_choice.py unit).
+# (benchmarks/papers/choice.py).
 WEIGHTED_MEANS = 2.0
 SVM_CANDIDATES = 4  # times m: the size of the sets, and what the SVM starts from
 SVM_STEP = 0.1  # share of the features that a round of the SVM removes

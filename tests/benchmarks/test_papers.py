@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks.papers import claims, pages, results
+from benchmarks.papers import choice, choice_page, claims, pages, results
 from benchmarks.papers.__main__ import PAPERS
 from benchmarks.papers.claims import Claim, Item, Outcome, Verdict
 from benchmarks.papers.experiments import Cell, Experiment, run
@@ -136,6 +136,49 @@ def test_above_takes_all_others_together():
         2,
     )
     assert claims.above(first, {"none": {}}).verdict is Verdict.NOT_RUN
+
+
+def test_a_repetition_is_complete_when_all_cells_are_there(tmp_path):
+    store = Results(tmp_path / "a.tsv")
+    for repetition, method in [(0, "A"), (0, "B"), (1, "A")]:
+        store.add(KEY._replace(repetition=repetition, method=method), {"accuracy": [0.5]})
+    store.add(KEY._replace(data="other"), {"accuracy": [0.5]})
+    assert store.complete("toy", 2) == {0}
+    assert store.complete("toy", 1) == {1}
+    assert store.complete("toy", 2, "p=2 k=2".__eq__) == set()
+    assert list(store.complete_runs("accuracy", "toy", "A", 2)["p=1 k=2"]) == [0]
+
+
+def test_curves_that_all_pass_a_check(tmp_path):
+    store = Results(tmp_path / "a.tsv")
+    store.add(KEY, {"objective": [3, 2, 2.00003]})  # a rise in the digits that are not stored
+    store.add(KEY._replace(repetition=1), {"objective": [3, 2, 2.1]})
+    outcome = claims.all_curves(store, ["toy"], "objective", "A", claims.never_rises)
+    assert outcome.verdict == Verdict.PART
+    assert outcome.evidence == "toy: 1 of 2"
+
+
+def test_the_inner_folds_choose_and_the_test_judges(folder):
+    """A split counts when every method is there. Of each family the best inner one is judged."""
+    store = Results(folder / "sparge-choice.tsv")
+    for repetition in range(2):
+        for i, (family, parameters, _) in enumerate(choice.methods("PCMAC")):
+            if repetition == 0 or i:
+                store.add(
+                    Key("PCMAC", family, parameters, repetition),
+                    {"inner": np.full(3, i / 100), "test": [i / 100 - 0.1, i / 100, i / 100 + 0.1]},
+                )
+    columns = choice_page.on_test()
+    last = {family: i / 100 for i, (family, *_) in enumerate(choice.methods("PCMAC"))}
+    assert set(columns["ℓ1"]) == {("PCMAC", 0)}
+    for family in choice_page.PEERS:
+        np.testing.assert_allclose(columns[family]["PCMAC", 0], last[family])
+    np.testing.assert_allclose(columns[choice_page.CHOSEN]["PCMAC", 0], last["SparGE"])
+    assert columns[choice_page.FIXED]["PCMAC", 0] < last["SparGE"]
+    text = choice_page.choice_section(folder)
+    assert (
+        "| SparGE, chosen by the folds | text | SVM-RFE | 1 won, 0 lost | 1 won, 0 lost |" in text
+    )
 
 
 def test_share_counts_cases():
