@@ -45,7 +45,7 @@ def svm_fit_score(G: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray, C:
     if len(np.unique(y[a])) < 2:
         return float(np.mean(y[b] == y[a][0]))
     model = SVC(kernel="precomputed", C=C).fit(G[np.ix_(a, a)], y[a])
-    return float(model.score(G[np.ix_(b, a)], y[b]))
+    return float(np.mean(model.predict(G[np.ix_(b, a)]) == y[b]))
 
 
 def folds(y: np.ndarray, k: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -69,7 +69,7 @@ def chosen_svm(
     samples = np.concatenate([a, b])
     G = X[samples] @ X[a].T
     model = SVC(kernel="precomputed", C=PENALTIES[best]).fit(G[: len(a)], y[a])
-    return float(model.score(G[len(a) :], y[b])), float(scores[best])
+    return float(np.mean(model.predict(G[len(a) :]) == y[b])), float(scores[best])
 
 
 def cross_validated_svm(X: np.ndarray, y: np.ndarray, k: int, seed: int, C: float = 1.0) -> float:
