@@ -25,6 +25,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
 from scipy.linalg import cho_factor, cho_solve
 
 from bigfs import engine
@@ -49,7 +50,7 @@ DESCENT_SHARE = 0.25  # of the master's tolerance, to which either descent goes
 MAX_FINAL_DESCENT = 500  # steps for the set of m features, or for a fixed set
 FINAL_TOL = 1e-6  # its relative gap
 FOLLOW_TOL, FOLLOW_STEPS = 1e-3, 2  # of the descents between two removals
-INTERCEPT_STEPS = 60  # of Newton's method for b, which ends earlier
+INTERCEPT_STEPS, INTERCEPT_TOL = 60, 1e-14  # of Newton's method for b, which ends earlier
 # Share of stored entries from which the gathered columns are multiplied as a dense array.
 DENSE_SHARE = 0.2
 ARRAYS_OF_SAMPLES = 8  # n × r, that a step holds at once
@@ -90,7 +91,9 @@ class HingeRelaxation(Relaxation):
         constraints: Constraints = NO_CONSTRAINTS,
     ) -> None:
         super().__init__(data, m, gamma, constraints)
-        self.Y = np.sign(data.T)  # zero for a sample of weight zero, which has no loss
+        self.Y = np.ascontiguousarray(
+            np.sign(data.T)
+        )  # zero for a sample of weight zero, which has no loss
         engine.require_memory(
             8 * ARRAYS_OF_SAMPLES * self.Y.size,
             f"the squared hinge loss of {len(self.Y)} samples and {self.Y.shape[1]} machines",
@@ -99,32 +102,16 @@ class HingeRelaxation(Relaxation):
     # --- the loss ---
 
     def intercept(self, F: FloatArray, b: FloatArray | None = None) -> FloatArray:
-        """Return the best b for F = XW: the root of Σ_i ω_i² y_ik max(0, 1 − y_ik(f_ik + b_k)).
-
-        It falls with b and is linear between the points where a sample's loss sets in. Newton's
-        method finds the root inside a bracket, from the b given.
-        """
-        Y, weights = self.Y, self.data.omega**2
-        b = np.zeros(F.shape[1]) if b is None else b
-        low, high = np.full(F.shape[1], -np.inf), np.full(F.shape[1], np.inf)
-        for _ in range(INTERCEPT_STEPS):
-            weighted = weights[:, None] * (Y * (F + b) < 1)
-            total = weighted.sum(axis=0)
-            value = np.einsum("ir,ir->r", weighted, Y - F) - total * b
-            low, high = np.where(value >= 0, b, low), np.where(value <= 0, b, high)
-            newton = b + np.divide(value, total, out=np.zeros_like(b), where=total > 0)
-            inside = (newton >= low) & (newton <= high)
-            following = np.where(inside, newton, (low + high) / 2)
-            if np.all(np.abs(following - b) <= 1e-14 * (1 + np.abs(b))):
-                break
-            b = following
-        return b
+        """Return the best b for F = XW: the root of Σ_i ω_i² y_ik max(0, 1 − y_ik(f_ik + b_k))."""
+        return self.slack(F, b)[1]
 
     def slack(self, F: FloatArray, b: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
-        """Return V = diag(ω)(Y ⊙ max(0, 1 − Y⊙(F + 1bᵀ))) at the best b, for F = XW, and that b."""
-        b = self.intercept(F, b)
-        distance = np.maximum(1 - self.Y * (F + b), 0)
-        return self.data.omega[:, None] * (self.Y * distance), b
+        """Return V = diag(ω)(Y ⊙ max(0, 1 − Y⊙(F + 1bᵀ))) at the best b, for F = XW, and that b.
+
+        The search for b starts from the one given.
+        """
+        b = np.zeros(F.shape[1]) if b is None else b
+        return _best_slack(np.ascontiguousarray(F), self.Y, self.data.omega, b)
 
     def fit(self, Z: Any, W: FloatArray, b: FloatArray | None = None) -> Fit:
         """Return the weights W of the columns Z (n × u) with their residual."""
@@ -294,3 +281,41 @@ def _solver(factor: Factor) -> Callable[[FloatArray], FloatArray]:
         )
 
     return solve
+
+
+@njit(nogil=True, cache=True)
+def _best_slack(
+    F: FloatArray, Y: FloatArray, omega: FloatArray, b: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return V = diag(ω)(Y ⊙ max(0, 1 − Y⊙(F + 1bᵀ))) at the best b, and that b.
+
+    The derivative by b falls with b and is linear between the points where a sample's loss sets in.
+    Newton's method finds its root inside a bracket. A pass takes the samples of all machines.
+    """
+    n, r = F.shape
+    low, high = np.full(r, -np.inf), np.full(r, np.inf)
+    b = b.copy()
+    for _ in range(INTERCEPT_STEPS):
+        value, total = np.zeros(r), np.zeros(r)
+        for i in range(n):
+            weight = omega[i] * omega[i]
+            for k in range(r):
+                distance = 1 - Y[i, k] * (F[i, k] + b[k])
+                value[k] += weight * Y[i, k] * max(distance, 0.0)
+                total[k] += weight * (distance > 0)
+        ended = True
+        for k in range(r):
+            low[k] = b[k] if value[k] >= 0 else low[k]
+            high[k] = b[k] if value[k] <= 0 else high[k]
+            following = b[k] + value[k] / total[k] if total[k] > 0 else b[k]
+            if not low[k] <= following <= high[k]:
+                following = (low[k] + high[k]) / 2
+            ended &= abs(following - b[k]) <= INTERCEPT_TOL * (1 + abs(b[k]))
+            b[k] = following
+        if ended:
+            break
+    V = np.empty((n, r))
+    for i in range(n):
+        for k in range(r):
+            V[i, k] = omega[i] * Y[i, k] * max(1 - Y[i, k] * (F[i, k] + b[k]), 0.0)
+    return V, b
