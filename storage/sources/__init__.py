@@ -21,6 +21,7 @@ from storage.sources.svmlight.source import Svmlight
 from storage.sources.synthetic.source import PREFIX, Synthetic
 from storage.sources.tables import Csv, Parquet
 from storage.sources.text import Text
+from storage.sources.wide import CsvFeatures, ParquetFeatures
 
 KINDS: list[type[Source]] = [  # in the order in which they are tried
     Synthetic,
@@ -35,8 +36,12 @@ KINDS: list[type[Source]] = [  # in the order in which they are tried
     JsonLines,
     Csv,
     Svmlight,
+    CsvFeatures,
+    ParquetFeatures,
 ]
 FORMATS: dict[str, type[Source]] = {kind.format: kind for kind in KINDS}
+# the option `columns` says that a table holds numbers
+WIDE: dict[type[Source], type[Source]] = {Csv: CsvFeatures, Parquet: ParquetFeatures}
 
 
 def find(source: str | Path, *, format: str | None = None, **options: Any) -> Source:
@@ -90,7 +95,10 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
         raise SourceError(
             f"{name} is an empty folder: give a folder with one subfolder of text files per class"
         )
-    return _construct(FORMATS[format] if format else _guess(Path(source)), str(source), options)
+    kind = FORMATS[format] if format else _guess(Path(source))
+    if "columns" in options:
+        kind = WIDE.get(kind, kind)
+    return _construct(kind, str(source), options)
 
 
 def _construct(kind: Any, path: str, options: dict[str, Any]) -> Source:
@@ -112,8 +120,16 @@ def _construct(kind: Any, path: str, options: dict[str, Any]) -> Source:
         name: _convert_option(value, str(parameters[name].annotation), name)
         for name, value in options.items()
     }
+    if missing := [
+        name for name in known if _is_required(parameters[name]) and name not in options
+    ]:
+        raise SourceError(f"{kind.format} needs the option {', '.join(missing)}=")
     made: Source = kind(path, **options)
     return made.absolute()
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    return parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
 
 
 def _convert_option(value: Any, wanted: str, name: str) -> Any:

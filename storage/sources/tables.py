@@ -1,4 +1,4 @@
-"""Tables with a text column: CSV (or any delimiter) and Parquet, read by pyarrow in batches.
+"""Tables: CSV (or any delimiter) and Parquet, read by pyarrow in batches, and those with a text.
 
 CSV is cut where records end, at line ends outside quotes, which one scan finds. Parquet is cut
 between its row groups. A folder of Parquet files is one table.
@@ -10,7 +10,8 @@ import contextlib
 import copy
 import csv
 import io
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -32,24 +33,51 @@ SCAN_BYTES = 1 << 22  # bytes of CSV scanned at a time
 SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 
 
-class Table(RecordFile, TextSource):
-    """A table with a text column."""
+class Table(RecordFile):
+    """A table, of which some columns are read."""
+
+    @abstractmethod
+    def column_names(self) -> list[str]:
+        """Return the names of the columns."""
+
+    @abstractmethod
+    def wanted_columns(self, columns: list[str]) -> list[str]:
+        """Return the columns to read of those that are there."""
 
     def _columns_to_read(self, columns: list[str]) -> list[str]:
-        """Return the columns to read. The text must be one of them."""
-        if self.text not in columns:
-            raise SourceError(
-                f"{self.path} has no column {self.text!r}, only "
-                f"{', '.join(map(repr, columns))}: name it with text="
-            )
+        """Return the columns to read, in the order of `wanted_columns`."""
         if len(set(columns)) < len(columns):
             twice = next(name for name in columns if columns.count(name) > 1)
             raise SourceError(f"{self.path} has two columns called {twice!r}")
+        return self.wanted_columns(columns)
+
+    @abstractmethod
+    def batches(self, piece: Any) -> Iterator[tuple[pa.RecordBatch, int, str]]:
+        """Yield the batches of a piece, each with the number of its first record and its place."""
+
+
+class TextTable(Table, TextSource):
+    """A table with a text column."""
+
+    def wanted_columns(self, columns: list[str]) -> list[str]:
+        """Return the columns of the text, the label, the split and the name. The text must be
+        there.
+        """
+        if self.text not in columns:
+            raise SourceError(
+                f"{self.path} has no column {self.text!r}, only "
+                f"{shorten_names(columns)}: name it with text=, or the columns of a table of "
+                f"numbers with columns="
+            )
         return [
             name
             for name in dict.fromkeys((self.text, self.label, self.split, self.name))
             if name in columns
         ]
+
+    def read(self, piece: Any) -> Iterator[Document]:
+        for batch, first, where in self.batches(piece):
+            yield from self._documents(batch, first, where)
 
     def _documents(self, batch: pa.RecordBatch, first: int, where: str) -> Iterator[Document]:
         table = {name: batch.column(name).to_pylist() for name in batch.schema.names}
@@ -69,39 +97,21 @@ class Table(RecordFile, TextSource):
             yield self.document(words or "", label, split, name, f"{where} {i} (from 0)")
 
 
-class Csv(Table, ByteRangeFile):
-    """Comma- or tab-separated values with a header line; UTF-8, plain or compressed.
+class CsvFile(Table, ByteRangeFile):
+    """Comma- or tab-separated values with a header line; UTF-8, plain or compressed."""
 
-    It takes the options of `storage.sources.records.RecordFile` and one more.
+    delimiter: str
 
-    Parameters
-    ----------
-    delimiter : str or None, default=None
-        One character. None goes by the suffix (.csv, .tsv), else takes a comma.
-    """
-
-    format = "csv"
-
-    def __init__(
-        self,
-        path: str,
-        *,
-        text: str = "text",
-        label: str = "label",
-        split: str = "split",
-        name: str = "id",
-        unlabeled: str | None = None,
-        delimiter: str | None = None,
-    ) -> None:
-        super().__init__(path, text=text, label=label, split=split, name=name, unlabeled=unlabeled)
-        suffixes = [s for s in Path(path).suffixes if s in SUFFIXES]
+    def set_delimiter(self, delimiter: str | None) -> None:
+        """Set the delimiter. None goes by the suffix (.csv, .tsv), else takes a comma."""
+        suffixes = [s for s in Path(self.path).suffixes if s in SUFFIXES]
         self.delimiter = delimiter or (SUFFIXES[suffixes[-1]] if suffixes else ",")
         if len(self.delimiter) != 1:
             raise SourceError(f"delimiter must be one character; got {self.delimiter!r}")
 
-    @classmethod
-    def sniff(cls, path: Path, head: bytes) -> bool:
-        return bool(set(path.suffixes) & set(SUFFIXES)) and bool(head) and b"\0" not in head
+    def column_names(self) -> list[str]:
+        """Return the names of the columns."""
+        return self._header()[0]
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
         """Return byte ranges that begin and end between records. The first holds the header."""
@@ -126,7 +136,7 @@ class Csv(Table, ByteRangeFile):
             self.require_room(stop - start - size, f"{self.path}, after byte {start}")
         return list(zip(cuts[:-1], cuts[1:], strict=True))
 
-    def read(self, piece: tuple[int, int]) -> Iterator[Document]:
+    def batches(self, piece: tuple[int, int]) -> Iterator[tuple[pa.RecordBatch, int, str]]:
         import pyarrow as pa
         from pyarrow import csv as tables
 
@@ -156,7 +166,7 @@ class Csv(Table, ByteRangeFile):
             )
             first = 0
             for batch in reader:
-                yield from self._documents(batch, first, f"{self.path}, after byte {start}: record")
+                yield batch, first, f"{self.path}, after byte {start}: record"
                 first += batch.num_rows
         except pa.ArrowInvalid as error:
             raise SourceError(
@@ -179,6 +189,38 @@ class Csv(Table, ByteRangeFile):
         return columns, after
 
 
+class Csv(CsvFile, TextTable):
+    """Comma- or tab-separated values with a text column.
+
+    It takes the options of `storage.sources.records.RecordFile` and one more.
+
+    Parameters
+    ----------
+    delimiter : str or None, default=None
+        One character. None goes by the suffix (.csv, .tsv), else takes a comma.
+    """
+
+    format = "csv"
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        text: str = "text",
+        label: str = "label",
+        split: str = "split",
+        name: str = "id",
+        unlabeled: str | None = None,
+        delimiter: str | None = None,
+    ) -> None:
+        super().__init__(path, text=text, label=label, split=split, name=name, unlabeled=unlabeled)
+        self.set_delimiter(delimiter)
+
+    @classmethod
+    def sniff(cls, path: Path, head: bytes) -> bool:
+        return bool(set(path.suffixes) & set(SUFFIXES)) and bool(head) and b"\0" not in head
+
+
 class RowGroup(NamedTuple):
     """A row group of a Parquet file."""
 
@@ -187,15 +229,22 @@ class RowGroup(NamedTuple):
     size: int
 
 
-class Parquet(Table):
-    """A Parquet file, or a folder of them. Takes the options of `storage.sources.records`."""
+class ParquetFiles(Table):
+    """A Parquet file, or a folder of them."""
 
-    format = "parquet"
     folder: str | None = None  # of files rewritten with small row groups
+    batch_rows = BATCH_ROWS
 
-    @classmethod
-    def sniff(cls, path: Path, head: bytes) -> bool:
-        return any(path.glob("*.parquet")) if path.is_dir() else head.startswith(b"PAR1")
+    def column_names(self) -> list[str]:
+        """Return the names of the columns of the first file."""
+        return list(self.schema().names)
+
+    def schema(self) -> pa.Schema:
+        """Return the columns of the first file, with their types."""
+        if not (files := self.files()):
+            raise SourceError(f"{self.path} holds no .parquet file")
+        with self._open(str(files[0])) as table:
+            return table.schema_arrow
 
     def files(self) -> list[Path]:
         path = Path(self.path)
@@ -255,7 +304,7 @@ class Parquet(Table):
     def weight(self, piece: RowGroup) -> int:
         return piece.size
 
-    def read(self, piece: RowGroup) -> Iterator[Document]:
+    def batches(self, piece: RowGroup) -> Iterator[tuple[pa.RecordBatch, int, str]]:
         first = 0
         with (
             self._open(piece.file) as table,
@@ -263,11 +312,9 @@ class Parquet(Table):
         ):
             columns = self._columns_to_read(table.schema_arrow.names)
             for batch in table.iter_batches(
-                BATCH_ROWS, row_groups=[piece.number], columns=columns, use_threads=False
+                self.batch_rows, row_groups=[piece.number], columns=columns, use_threads=False
             ):
-                yield from self._documents(
-                    batch, first, f"{piece.file}, row group {piece.number}: row"
-                )
+                yield batch, first, f"{piece.file}, row group {piece.number}: row"
                 first += batch.num_rows
 
     def _open(self, file: str, **settings: Any) -> ParquetFile:
@@ -275,6 +322,22 @@ class Parquet(Table):
 
         with _arrow_errors(f"{file} is not a whole Parquet file"):
             return ParquetFile(file, **settings)
+
+
+class Parquet(ParquetFiles, TextTable):
+    """A table of Parquet with a text column. Takes the options of `storage.sources.records`."""
+
+    format = "parquet"
+
+    @classmethod
+    def sniff(cls, path: Path, head: bytes) -> bool:
+        return any(path.glob("*.parquet")) if path.is_dir() else head.startswith(b"PAR1")
+
+
+def shorten_names(names: Sequence[str], most: int = 20) -> str:
+    """Return names for a message, the first ones if they are many."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more
 
 
 @contextlib.contextmanager

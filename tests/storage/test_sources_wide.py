@@ -1,0 +1,157 @@
+"""Tables of numbers and categories, against pandas and scikit-learn."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from sklearn.impute import SimpleImputer
+
+import storage
+from storage.errors import SourceError
+from storage.sources import find
+
+FEATURES = ["gene_1", "gene_2", "color", "age"]
+
+
+@pytest.fixture
+def frame(rng):
+    """60 samples: two sparse genes, a category, an age, a class, a split and a number to ignore."""
+    n = 60
+    return pd.DataFrame(
+        {
+            "id": [f"s{i}" for i in range(n)],
+            "gene_1": np.where(rng.random(n) < 0.4, 0, rng.normal(size=n).round(3)),
+            "gene_2": np.where(rng.random(n) < 0.4, 0, rng.normal(size=n).round(3)),
+            "color": rng.choice(["red", "green", "a,b"], n),
+            "age": rng.integers(20, 80, n),
+            "group": rng.choice(["x", "y"], n),
+            "split": np.where(np.arange(n) < 40, "train", "test"),
+            "batch": rng.integers(0, 9, n),
+        }
+    )
+
+
+def write(frame, path):
+    if path.suffix == ".parquet":
+        pa.parquet.write_table(
+            pa.Table.from_pandas(frame, preserve_index=False), path, row_group_size=7
+        )
+    else:
+        frame.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
+    return path
+
+
+def expected(frame):
+    indicators = pd.get_dummies(frame["color"], prefix="color", prefix_sep="=")
+    parts = [frame[["gene_1", "gene_2"]], indicators, frame[["age"]]]
+    return pd.concat(parts, axis=1).astype(np.float32)
+
+
+def options(**more):
+    return {"columns": "gene_*,color,age", "categories": "color", "label": "group"} | more
+
+
+def read_all(path, scratch, settings):
+    source = find(path, **settings).unpacked(scratch)
+    return [source.read(piece) for piece in source.pieces(1 << 20)]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".csv.gz", ".parquet"])
+def test_columns_are_those_of_pandas_whatever_the_pieces(frame, tmp_path, suffix):
+    source = find(write(frame, tmp_path / f"table{suffix}"), **options()).unpacked(tmp_path)
+    want = expected(frame)
+    assert list(source.feature_names) == list(want.columns)
+    for size in (1 << 20, 300):
+        rows = [source.read(piece) for piece in source.pieces(size)]
+        assert len(rows) > 1 or size > 300
+        X = np.concatenate([part.X.toarray() for part in rows])
+        np.testing.assert_array_equal(X.astype(np.float32), want)
+        assert np.concatenate([part.y for part in rows]).tolist() == frame["group"].tolist()
+        assert np.concatenate([part.split for part in rows]).tolist() == frame["split"].tolist()
+        assert np.concatenate([part.names for part in rows]).tolist() == frame["id"].tolist()
+
+
+def test_a_store_of_a_table_knows_its_names(frame, tmp_path):
+    path = write(frame, tmp_path / "table.csv")
+    query = "columns=gene_?,color&categories=color&label=group"
+    corpus = storage.open(storage.stage(f"{path}?{query}", tmp_path / "store.zarr"))
+    names = ["gene_1", "gene_2", "color=a,b", "color=green", "color=red"]
+    assert list(corpus.feature_names) == names
+    np.testing.assert_array_equal(
+        corpus.X.rows(np.arange(60)).toarray(), expected(frame)[names].to_numpy()
+    )
+    assert list(corpus.class_names) == ["x", "y"]
+    assert corpus.part("train").X.shape == (40, 5)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("fill", ["mean", "zero"])
+def test_missing_values_are_refused_or_filled(frame, tmp_path, suffix, fill):
+    frame["age"] = frame["age"].astype(float)
+    frame.loc[[3, 50], "age"] = np.nan
+    frame.loc[5, "color"] = None
+    path = write(frame, tmp_path / f"table{suffix}")
+    with pytest.raises(SourceError, match=r"5 \(from 0\): column 'color' is missing: give"):
+        read_all(path, tmp_path, options(columns="color"))
+    with pytest.raises(SourceError, match=r"3 \(from 0\): column 'age' is missing: give missing="):
+        read_all(path, tmp_path, options(columns="age", categories=None))
+    rows = read_all(path, tmp_path, options(missing=fill))
+    X = np.concatenate([part.X.toarray() for part in rows])
+    want = expected(frame)
+    if fill == "mean":  # of the training samples alone
+        imputer = SimpleImputer().fit(want.iloc[:40])
+        np.testing.assert_allclose(X, imputer.transform(want), rtol=1e-6)
+    else:
+        np.testing.assert_array_equal(X.astype(np.float32), want.fillna(0))
+    assert not X[5, 2:5].any()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_numbers_are_real_targets_on_request(frame, tmp_path, suffix):
+    path = write(frame, tmp_path / f"table{suffix}")
+    real = storage.open(
+        storage.stage(
+            path, tmp_path / "r.zarr", columns=["gene_1", "age"], label="gene_2", target="real"
+        )
+    )
+    np.testing.assert_allclose(real.y, frame["gene_2"], rtol=1e-12)
+    assert list(real.feature_names) == ["gene_1", "age"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"columns": "gene_9"}, "columns= names 'gene_9', but the columns are 'gene_1', 'gene_2'"),
+        ({"columns": "gene_1,group"}, "columns= names 'group', which holds the label"),
+        ({"categories": "batch"}, "categories= names 'batch', but the columns are 'gene_1'"),
+        ({"categories": ""}, "column 'color' does not hold numbers"),
+        ({"missing": "median"}, "missing must be one of mean, zero; got 'median'"),
+        ({"target": "set"}, "target must be class or real; got 'set'"),
+        ({"target": "real"}, "group must be a number, because target=real; got 'x'"),
+        ({"colums": "a"}, "has no option colums"),
+    ],
+)
+def test_bad_options_are_refused_by_name(frame, tmp_path, more, message):
+    frame["group"] = "x"
+    path = write(frame, tmp_path / "table.csv")
+    with pytest.raises(SourceError) as refused:
+        read_all(path, tmp_path, options(**more))
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_many_categories_are_refused(frame, tmp_path, monkeypatch):
+    monkeypatch.setattr("storage.sources.wide.MAX_CATEGORIES", 59)
+    path = write(frame, tmp_path / "table.csv")
+    source = find(path, columns="id,age", categories="id", name="batch", label="group")
+    with pytest.raises(SourceError, match="'id' holds more than 59 categories"):
+        source.unpacked(tmp_path)
+
+
+def test_a_format_that_needs_columns_says_so(frame, tmp_path):
+    path = write(frame, tmp_path / "table.csv")
+    with pytest.raises(SourceError, match="csv-features needs the option columns="):
+        find(path, format="csv-features")
+    with pytest.raises(SourceError, match=r"of numbers with columns="):
+        storage.stage(path, tmp_path / "store.zarr")
