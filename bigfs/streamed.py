@@ -32,6 +32,8 @@ SVM, RIDGE, SGD = "svm", "ridge", "sgd"
 PASSES = 8  # of the stochastic gradient descent
 SGD_VECTORS = 6  # per class: coefficients, their averages, and what a copy of them takes
 TOLERANCE, MAX_STEPS = 1e-4, 100  # of the exact machines
+EXACT_PASSES = 100  # that the exact machines take, roughly
+MOST_WORK = 5e10  # multiplications of the exact machines: a minute or two on two cores
 
 
 def way_of(X: Matrix, y: Any) -> str | None:
@@ -47,18 +49,13 @@ def way_of(X: Matrix, y: Any) -> str | None:
     Returns
     -------
     str or None
-        "svm" or "ridge" by the kind of target, or "sgd" where dask-ml is installed and only its
-        model fits. None where neither does.
+        "svm" or "ridge" by the kind of target. "sgd" where only its model fits, or the exact one is
+        too much work, and dask-ml is installed. Else None.
     """
-    n, d = X.shape
-    kind, room = target_kind(y), engine.task_memory()
-    if _bytes_of_machines(n, d, 1) < room:
-        return RIDGE if kind == "real" else SVM
-    if kind == "class":
-        n_classes = len(np.unique(y[labeled_rows(y)]))
-        n_models = 1 if n_classes == 2 else n_classes
-    else:
-        n_models = y.shape[1] if kind == "multilabel" else 1
+    d, n_models, room = X.shape[1], _n_models(y), engine.task_memory()
+    exact = _exact_way(X, y)
+    if exact is not None and X.nnz * n_models * EXACT_PASSES <= MOST_WORK:
+        return exact
     if find_spec("dask_ml") is not None and 8 * SGD_VECTORS * d * n_models < room:
         return SGD
     return None
@@ -88,8 +85,8 @@ def way_of_columns(X: Matrix, y: Any, index: IntArray) -> str | None:
     """
     if models.fits_in_memory(X, index):
         return None
-    way = way_of(X, y)
-    if way in (None, SGD):
+    way = _exact_way(X, y)
+    if way is None:
         engine.require_memory(
             models.projected_memory(X, index),
             f"a linear model on {len(index)} of the features",
@@ -174,6 +171,21 @@ def decide(X: Matrix, model: LinearModel) -> FloatArray:
     coef = model.coef / model.scale if model.kind == "real" else model.coef
     decision: FloatArray = X @ coef.T + model.intercept
     return decision.ravel() if len(coef) == 1 and model.kind != "multilabel" else decision
+
+
+def _n_models(y: Any) -> int:
+    """Return how many machines a target needs."""
+    if target_kind(y) == "class":
+        n_classes = len(np.unique(y[labeled_rows(y)]))
+        return 1 if n_classes == 2 else n_classes
+    return int(y.shape[1]) if y.ndim == 2 else 1
+
+
+def _exact_way(X: Matrix, y: Any) -> str | None:
+    """Return the exact way for this kind of target, or None where its vectors do not fit."""
+    if _bytes_of_machines(*X.shape, 1) >= engine.task_memory():
+        return None
+    return RIDGE if target_kind(y) == "real" else SVM
 
 
 def _bytes_of_machines(n: int, d: int, r: int) -> int:

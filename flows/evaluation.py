@@ -42,10 +42,12 @@ MODELS = {
 # of features that do not fit in one process together
 ALL_FEATURES = {
     streamed.SVM: "All features do not fit in memory, so their SVM was trained tile by tile.",
-    streamed.SGD: "All features do not fit in memory, so their SVM was trained by stochastic "
+    streamed.RIDGE: "All features do not fit in memory, so their ridge regression was solved tile "
+    "by tile.",
+    streamed.SGD: "All features do not fit in memory, so their model was trained by stochastic "
     f"gradient descent, in {streamed.PASSES} passes.",
     "left out": "All features were left out, because a linear model on them does not fit in "
-    "memory.",
+    "memory or takes too long.",
 }
 SIMPLE = ("anova", "chi2")
 

@@ -188,6 +188,14 @@ def test_incremental_passes_each_block_to_partial_fit(text):
     np.testing.assert_array_equal(model.intercept, by_hand.intercept_)
 
 
+def test_too_much_work_for_the_exact_machines_is_descended(text, monkeypatch):
+    X, y = Matrix.from_array(text[0], tile_rows=20), text[1]
+    with engine.limit_memory(1_000_000):
+        assert streamed.way_of(X, y) == "svm"
+        monkeypatch.setattr(streamed, "MOST_WORK", X.nnz * 4 * streamed.EXACT_PASSES - 1)
+        assert streamed.way_of(X, y) == "sgd"
+
+
 def test_sgd_comes_close_to_the_exact_machines(text):
     split, _, _ = parts(text)
     scores = [

@@ -105,8 +105,12 @@ class Ridge:
                 f"u must hold {self.X.shape[1]} positive weights (inf drops "
                 f"a feature); got shape {u.shape}"
             )
-        stop = {"tol": self.tol, "max_iter": self.max_iter, "reduction": self.reduction}
-        cg = CG(self.X, self.M, self.squares, u, **stop)
+        cg = CG(
+            *(self.X, self.M, self.squares, u),
+            tol=self.tol,
+            max_iter=self.max_iter,
+            reduction=self.reduction,
+        )
         if self.plan.solver == "primal":
             return Prepared(cg, Primal(self.gram, u))
         return Prepared(cg, Woodbury(self.X, self.M, u) if self.plan.solver == "woodbury" else None)
