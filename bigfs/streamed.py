@@ -34,6 +34,8 @@ SGD_VECTORS = 6  # per class: coefficients, their averages, and what a copy of t
 TOLERANCE, MAX_STEPS = 1e-4, 100  # of the exact machines
 EXACT_PASSES = 100  # that the exact machines take, roughly
 MOST_WORK = 5e10  # multiplications of the exact machines: a minute or two on two cores
+# numbers that a tile of rows may add to a sum: half of a store's tile
+MAX_SUMS = 1 << 20
 
 
 def way_of(X: Matrix, y: Any) -> str | None:
@@ -213,6 +215,7 @@ def _fit_machines(
             max_iter=MAX_STEPS,
             name="SVM by tiles",
             features=_weighted(X, index),
+            one_pass=bool(X.row_tiles) and X.shape[1] * count <= MAX_SUMS,
         ).value
         for target, count in targets
     ]

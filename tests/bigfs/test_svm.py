@@ -43,6 +43,24 @@ def test_machines_are_scikit_learns(noisy, C, n_classes):
     np.testing.assert_allclose(selector.scores_, np.linalg.norm(expected.coef_, axis=0), atol=1e-5)
 
 
+@pytest.mark.parametrize("features", [None, np.arange(25) % 2 > 0])
+def test_one_pass_per_iteration_finds_the_same_machines(noisy, features):
+    X, y = noisy
+    fits = []
+    for one_pass in (False, True):
+        matrix = Matrix.from_array(sp.csr_array(X), tile_rows=17)
+        settings = {"C": 1.0, "tol": 1e-12, "max_iter": 50, "name": "SVM"}
+        result = svm.fit_svm(matrix, y, 3, features=features, one_pass=one_pass, **settings)
+        fits.append((result.value, matrix.passes, len(result.history)))
+    (two, passes, steps), (one, fewer, same_steps) = fits
+    np.testing.assert_allclose(one.W, two.W, atol=1e-10)
+    np.testing.assert_allclose(one.F, two.F, atol=1e-10)
+    assert steps == same_steps
+    # per step: a pass less per iteration, and one for the decision values of the direction
+    iterations = (passes - 1 - steps) / 2
+    assert fewer == 1 + steps + iterations + steps
+
+
 def test_gap_is_that_of_the_dual_objective(noisy):
     X, y = noisy
     Y = np.where(y[:, None] == np.arange(3), 1, -1)
