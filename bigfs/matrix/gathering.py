@@ -12,6 +12,10 @@ from bigfs.matrix.tiled import Tiled
 from bigfs.tiles import OnBlock, RowSet, RowSubsetTile
 from bigfs.types import AnyArray, IntArray
 
+# of gathered columns: the parts of the tiles and their union, each a float64 and an int64, and at
+# the end both layouts of a matrix
+BYTES_PER_ENTRY = 48
+
 
 def gather_columns(X: Tiled, index: IntArray) -> sp.csc_array:
     """Return columns, in the order of `index`, n × u in memory."""
@@ -37,6 +41,24 @@ def gather_columns(X: Tiled, index: IntArray) -> sp.csc_array:
     ]
     Z = sp.csc_array(sp.hstack(parts, format="csc"))
     return Z if np.array_equal(order, np.arange(len(order))) else Z[:, np.argsort(order)]
+
+
+def gather_in_place(X: Tiled, index: IntArray, entries: int) -> sp.csr_array:
+    """Return a matrix of the shape of X with the values of some columns alone, in memory.
+
+    `entries` is how many non-zeros they have.
+
+    Raises
+    ------
+    NotEnoughMemory
+        The columns do not fit in this process.
+    """
+    engine.require_memory(
+        BYTES_PER_ENTRY * entries,
+        f"{len(index)} gathered columns of {X.shape[0]} samples",
+    )
+    Z = gather_columns(X, index).tocsr()
+    return sp.csr_array((Z.data, index[Z.indices], Z.indptr), shape=X.shape)
 
 
 def _columns_of_rows(X: Tiled, index: IntArray) -> sp.csc_array:

@@ -287,13 +287,18 @@ class Matrix(Tiled):
         -------
         Matrix
             This matrix, or one of the same shape with the values of these columns alone.
+
+        Raises
+        ------
+        NotEnoughMemory
+            The columns do not fit in this process. It is known before they are gathered, by the
+            column statistics, which cost a pass the first time.
         """
         if self._source is None:
             return self
-        Z = self.columns(index)
-        indices = np.asarray(index, dtype=np.int64)[Z.tocsr().indices]
-        rows = sp.csr_array((Z.tocsr().data, indices, Z.tocsr().indptr), shape=self.shape)
-        return Matrix.from_array(rows)
+        index = np.asarray(index, dtype=np.int64)
+        entries = int(self.stats.nnz[index].sum())
+        return Matrix.from_array(gathering.gather_in_place(self, index, entries))
 
     def take_rows(self, rows: Any) -> Matrix:
         """Take some rows as a matrix, without reading them.

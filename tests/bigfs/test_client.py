@@ -16,6 +16,8 @@ import storage
 from bigfs import ANOVA, MRMR, LaplacianScore, Matrix, ReliefF, SelectorCV, SparGE, engine
 from bigfs.engine.clusters import describe_workers
 from bigfs.engine.tasks import map_tiles
+from bigfs.matrix import gathering
+from bigfs.matrix.gathering import BYTES_PER_ENTRY
 
 pytestmark = pytest.mark.process
 
@@ -179,7 +181,9 @@ def test_blocks_are_worked_on_where_they_lie(pair, scattered):
     np.testing.assert_array_equal(kept.toarray(), selectors[0].transform(S).toarray())
 
 
-def test_number_of_features_is_chosen_where_the_blocks_lie(pair, scattered):
+def test_number_of_features_is_chosen_where_the_blocks_lie(
+    pair, scattered, allow_memory, monkeypatch
+):
     """The models take gathered columns: a task cannot wait for the blocks of others."""
     X, futures, homes, S, y = scattered
     selector, expected = (SelectorCV(ANOVA(), sizes=[1, 4], cv=2) for _ in range(2))
@@ -194,6 +198,13 @@ def test_number_of_features_is_chosen_where_the_blocks_lie(pair, scattered):
     np.testing.assert_array_equal(held.columns([1, 5]).toarray(), S[:, [1, 5]].toarray())
     assert held.nnz == S[:, [1, 5]].nnz
     assert Matrix.from_array(S).holding([1]).nnz == S.nnz
+    lazy = Matrix.from_dask(X)
+    allow_memory(BYTES_PER_ENTRY * S[:, [1, 5]].nnz - 1)
+    with engine.cluster(pair):
+        _ = lazy.stats
+        monkeypatch.setattr(gathering, "gather_columns", lambda *_: pytest.fail("it gathered"))
+        with pytest.raises(engine.NotEnoughMemory, match="2 gathered columns of"):
+            lazy.holding([1, 5])
     assert pair.who_has(futures) == {f.key: [home] for f, home in zip(futures, homes, strict=True)}
 
 
