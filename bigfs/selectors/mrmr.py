@@ -52,8 +52,11 @@ class MRMR(GreedySelector):
         "mutual-info" takes the mutual information with the class, and that of two features as their
         redundancy. "f" takes the F statistic of the classes or of a real target, and the absolute
         correlation of two features.
-    scheme : {"difference", "quotient"}, default="difference"
-        How relevance and redundancy are weighed.
+    scheme : {"auto", "difference", "quotient"}, default="auto"
+        How relevance and redundancy are weighed. "auto" takes the difference for "mutual-info",
+        whose two terms have one unit, and the quotient for "f", as the package `mrmr-selection`
+        does. An F statistic is often hundreds and a correlation at most 1, so that the redundancy
+        would decide nothing in a difference.
     n_bins : "auto" or int, default="auto"
         Number of bins of a feature's non-zero values, for "mutual-info". "auto" takes one where
         fewer than half of the values of X are non-zero, and 10 elsewhere.
@@ -114,7 +117,7 @@ class MRMR(GreedySelector):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,
         "relevance": [StrOptions({"mutual-info", "f"})],
-        "scheme": [StrOptions({"difference", "quotient"})],
+        "scheme": [StrOptions({"auto", "difference", "quotient"})],
         "n_bins": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     }
 
@@ -125,7 +128,7 @@ class MRMR(GreedySelector):
         keep: Any = None,
         forbid: Any = None,
         relevance: Literal["mutual-info", "f"] = "mutual-info",
-        scheme: Literal["difference", "quotient"] = "difference",
+        scheme: Literal["auto", "difference", "quotient"] = "auto",
         n_bins: int | str = "auto",
     ) -> None:
         self.n_features_to_select = n_features_to_select
@@ -154,7 +157,8 @@ class MRMR(GreedySelector):
         return problem
 
     def _criterion(self, problem: Problem, totals: FloatArray, pending: Any, s: int) -> FloatArray:
-        if self.scheme == "difference":
+        of_one_unit = self.relevance == "mutual-info"
+        if self.scheme == "difference" or (self.scheme == "auto" and of_one_unit):
             return problem.relevance - totals / s
         return problem.relevance / np.maximum(totals / s, SMALLEST)
 

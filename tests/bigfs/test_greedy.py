@@ -113,6 +113,19 @@ def test_mrmr_of_f(sample, scheme, real):
     assert selector.selected_.tolist() == expected
 
 
+@pytest.mark.parametrize(
+    ("relevance", "scheme"), [("mutual-info", "difference"), ("f", "quotient")]
+)
+def test_the_scheme_follows_the_unit_of_the_relevance(sample, relevance, scheme):
+    X, y = sample
+    own, named = (
+        MRMR(n_features_to_select=6, relevance=relevance, scheme=name, n_bins=4).fit(X, y)
+        for name in ("auto", scheme)
+    )
+    assert own.selected_.tolist() == named.selected_.tolist()
+    assert own.criterion_.tolist() == named.criterion_.tolist()
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_rrpc(sample, n_classes):
     X, y = sample
