@@ -4,7 +4,9 @@ workers of 1 GB, or why it does not choose them.
 python benchmarks/peers_scale.py run --corpora news20,rcv1.binary,real-sim   # resumes when cut off
 python benchmarks/peers_scale.py table                                       # as in RESULTS.md
 
-The neighbor graph is made beforehand and counts in no method's time. A method has its defaults.
+The neighbor graph is made beforehand and counts in no method's time. A method has its defaults. The
+limit is in processor seconds of all processes together, so that it does not depend on what else
+runs. On a quiet machine a method takes less than that by the clock.
 """
 
 from __future__ import annotations
@@ -33,8 +35,9 @@ from flows import selection
 app = typer.Typer(add_completion=False)
 CORPORA = "news20,rcv1.binary,real-sim"
 FEATURES = 500
-LIMIT = 300  # seconds that a method may take
-START = 60  # seconds more for the imports, the workers and the graph
+LIMIT = 300  # processor seconds that a method may take
+START = 60  # processor seconds more for the imports, the workers and the graph
+LOOK = 2.0  # seconds between two looks at the processor time
 # a real target, a dictionary of its own, images, and what ranks as another method does
 LEFT_OUT = ("f-regression", "jgsc", "rjgsc", "smr", "fisher")
 STORES = typer.Option(help="where the stores are kept between runs")
@@ -75,19 +78,22 @@ def one(store: str, method: str, features: int) -> None:
 
 
 def measure(store: str, method: str, features: int, limit: float) -> dict[str, Any]:
-    """Run `one` in a process of its own, and kill it with its workers when it is late."""
+    """Run `one` in a process of its own, and kill it with its workers when it worked too long."""
     command = [sys.executable, __file__, "one", store, method, str(features)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    try:
-        out, err = process.communicate(timeout=limit + START)
-    except subprocess.TimeoutExpired:
-        used = processor_time_of(process.pid)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        error = f"longer than {limit:g} s, of which the processes worked {used:.0f} s"
-        return {"error": error, "seconds": limit, "processor_seconds": used}
+    while True:
+        try:
+            out, err = process.communicate(timeout=LOOK)
+            break
+        except subprocess.TimeoutExpired:
+            used = processor_time_of(process.pid)
+            if used > limit + START:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                error = f"longer than {limit:g} processor seconds"
+                return {"error": error, "seconds": limit, "processor_seconds": used}
     if process.returncode:
         return {"error": f"it ended with {err.strip().splitlines()[-1:]}", "seconds": 0.0}
     return dict(json.loads(out.splitlines()[-1]))
@@ -106,7 +112,7 @@ def run(
     results: Annotated[Path, RESULTS] = HERE / "peers" / "scale",
     corpora: Annotated[str, typer.Option(help="separated by commas")] = CORPORA,
     methods: Annotated[str, typer.Option(help="separated by commas (default: all)")] = "",
-    limit: Annotated[float, typer.Option(help="seconds that a method may take")] = LIMIT,
+    limit: Annotated[float, typer.Option(help="processor seconds a method may take")] = LIMIT,
 ) -> None:
     """Measure what has no result yet."""
     results.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,8 @@
 """One published implementation on one matrix, in an environment of its own: see peers_published.py.
 
-python published_one.py METHOD ARRAYS.npz N_FEATURES > figures.json
+python published_one.py METHOD ARRAYS.npz N_FEATURES LIMIT > figures.json
+
+LIMIT is in processor seconds, and the imports do not count.
 
 It imports nothing of bigfs. The environment is that of published_requirements.txt.
 """
@@ -8,6 +10,7 @@ It imports nothing of bigfs. The environment is that of published_requirements.t
 import importlib
 import json
 import resource
+import signal
 import sys
 import time
 
@@ -62,8 +65,12 @@ def of_scikit_rebate(X, y, m):
     return lambda: relief(n_features_to_select=m, n_neighbors=10, n_jobs=1).fit(X, y).top_features_
 
 
+def late(*_):
+    raise TimeoutError
+
+
 def main():
-    method, file, m = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    method, file, m, limit = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
     with np.load(file) as arrays:
         X, y = arrays["X"], arrays["y"]
     if method == "mrmr-f":
@@ -72,8 +79,14 @@ def main():
         choose = of_scikit_rebate(X, y, m)
     else:
         choose = of_scikit_feature(method, X, y, m)
+    signal.signal(signal.SIGPROF, late)
+    signal.setitimer(signal.ITIMER_PROF, limit)
     began, used = time.perf_counter(), time.process_time()
-    chosen = [int(j) for j in choose()[:m]]
+    try:
+        chosen = [int(j) for j in choose()[:m]]
+    except TimeoutError:
+        print(json.dumps({"error": f"longer than {limit:g} s"}))
+        return
     figures = {
         "seconds": time.perf_counter() - began,
         "processor_seconds": time.process_time() - used,
