@@ -6,8 +6,10 @@ without pickles. A second comparison with the same samples, sizes and program ta
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -109,7 +111,9 @@ class Bench:
         self.test_ratio = float(np.mean([test / train for test, train in sizes_of]))
         self.metrics = tuple(plan.measured["metrics"])
         self.subsamples = subsamples
+        self.at_once = 1  # methods that run side by side now
         self.graph_seconds = 0.0  # of all graphs that this bench made or read
+        self._graph_lock = threading.Lock()
         self._neighbors: dict[Any, Neighbors] = {}
 
     def key(self, method: str) -> str:
@@ -186,12 +190,17 @@ class Bench:
     # --- choosing ---
 
     def _measured_choice(self, method: str, folder: Path) -> tuple[Chosen, dict[str, Any]]:
-        """Choose on all training samples, with time, processor time and peak memory."""
+        """Choose on all training samples, with time, processor time and peak memory.
+
+        Processor time and memory are those of whole processes, so they are missing where methods
+        run side by side.
+        """
         if not selection.accepts_target(self.corpus, method):
             kind = self.corpus.spec["target"]
             raise ValueError(f"it cannot learn from {selection.TARGET_NAMES[kind]}")
         selector = selection.selector_for(self.corpus, method, max(self.sizes), {})
-        X, y = selection.usable(selector, method, self.train.X, self.train.y)
+        # a copy counts its own passes
+        X, y = selection.usable(selector, method, copy(self.train.X), self.train.y)
         self._give_graph(selector, method, "all", X)
         checkpoints: list[Checkpoint] = []
 
@@ -199,13 +208,15 @@ class Bench:
             checkpoints.append(self._keep(folder, "all")(fit))
             return checkpoints[-1]
 
-        is_reset = engine.reset_peak_memory()
+        is_alone = self.at_once == 1
+        is_reset = is_alone and engine.reset_peak_memory()
         began, used = time.perf_counter(), engine.processor_time()
         chosen = choose(selector, method, X, y, self.sizes, keep)
         figures = {
             "seconds": time.perf_counter() - began,
-            "processor_seconds": engine.processor_time_since(used),
+            "processor_seconds": engine.processor_time_since(used) if is_alone else None,
             "peak_memory": max(engine.peak_memory().values()) if is_reset else None,
+            "at_once": self.at_once,
             "resumed": any(checkpoint.resumed for checkpoint in checkpoints),
         }
         return chosen, figures
@@ -215,14 +226,15 @@ class Bench:
         if not selection.get_method(method).graph:
             return
         k, metric = selector.n_neighbors, selector.metric
-        if (part, k, metric) not in self._neighbors:
-            began = time.perf_counter()
-            self._neighbors[part, k, metric] = (
-                storage.graph(self.train, k, metric=metric).neighbors()
-                if part == "all"
-                else knn(X, k, metric=metric)
-            )
-            self.graph_seconds += time.perf_counter() - began
+        with self._graph_lock:  # methods side by side wait for the graph of the first one
+            if (part, k, metric) not in self._neighbors:
+                began = time.perf_counter()
+                self._neighbors[part, k, metric] = (
+                    storage.graph(self.train, k, metric=metric).neighbors()
+                    if part == "all"
+                    else knn(X, k, metric=metric)
+                )
+                self.graph_seconds += time.perf_counter() - began
         selector.set_params(graph=self._neighbors[part, k, metric])
 
     def _everything(self) -> Chosen:

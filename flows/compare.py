@@ -38,6 +38,9 @@ Subsamples = Annotated[
         "Random halves of the training samples to choose from again, for the stability", ge=2
     ),
 ]
+AtOnce = Annotated[
+    int, form.form_field("Methods that run side by side, as far as memory allows", ge=1)
+]
 Metrics = Annotated[
     list[str] | None,
     form.form_field("Metrics, the first of which ranks the methods (default: by the target)"),
@@ -78,6 +81,7 @@ def compare(
     folds: Folds = None,
     test_size: TestSize = None,
     subsamples: Subsamples = None,
+    at_once: AtOnce = 1,
 ) -> "str | State[str]":
     """Compare methods on one corpus by their scores, costs and choices.
 
@@ -119,6 +123,9 @@ def compare(
     subsamples : int or None, default=None
         Number of random halves of the training samples from which each method chooses again, to
         measure how stable its choice is. With None the folds serve, where there are any.
+    at_once : int, default=1
+        Number of methods that run side by side as far as memory allows. The answers are the same.
+        Processor times and memory are then missing, and times are longer than alone.
 
     Returns
     -------
@@ -139,7 +146,7 @@ def compare(
     """
     settings, engine = settings or Staging(), engine or Engine()
     require_allowed(engine, source, store, out, *settings.files)
-    choices = Choices(methods, sizes, metrics or [], folds, test_size, subsamples)
+    choices = Choices(methods, sizes, metrics or [], folds, test_size, subsamples, at_once)
     plan = plan_comparison(source, store, out, settings, choices)
     options = job.StepOptions(fresh, timeout, engine.staging_memory)
     with skip_if_busy(), exclusive_on_cluster(plan.paths, overlap, engine):

@@ -29,6 +29,7 @@ from flows.outcomes import Outcome
 from flows.report import corpus_facts
 from flows.reuse import source_name
 from flows.selection import get_method
+from flows.side_by_side import run_side_by_side
 from flows.standings import FORMAT, csv_rows, make_standings, markdown, require_folder
 from flows.time_limit import time_limit
 from storage import sheets
@@ -39,7 +40,7 @@ from storage.staging.plan import Plan
 
 # errors that a row tells; any other one ends the comparison
 REFUSALS = (ValueError, MemoryError, ClusterLost, TimeoutError, NoSpams)
-RunMethod = Callable[[Bench, str, float], Outcome]  # by the name of the method, in so many seconds
+RunMethod = Callable[[Bench, str, float], Outcome]  # by the method's name, with the limit of time
 
 
 class Choices(NamedTuple):
@@ -51,6 +52,7 @@ class Choices(NamedTuple):
     folds: int | None
     test_size: float | None
     subsamples: int | None
+    at_once: int = 1
 
 
 class ComparisonPlan(NamedTuple):
@@ -92,8 +94,19 @@ def plan_comparison(
     return ComparisonPlan(source, uri, staging, settings, folder, own)
 
 
+def run_in_time(bench: Bench, method: str, timeout: float) -> Outcome:
+    """Choose by a method and score its choices, in this process. A `RunMethod`."""
+    with time_limit(timeout):
+        return bench.run(method)
+
+
 def run_comparison(
-    plan: ComparisonPlan, engine: Engine, *, fresh: bool = False, timeout: float
+    plan: ComparisonPlan,
+    engine: Engine,
+    *,
+    fresh: bool = False,
+    timeout: float,
+    run: RunMethod = run_in_time,
 ) -> str:
     """Compare in this process, as `flows.compare.compare` does with Prefect.
 
@@ -107,6 +120,9 @@ def run_comparison(
         Whether to run methods again whose results exist.
     timeout : float
         Seconds that one method may take, to choose and to be scored.
+    run : callable, default=run_in_time
+        Function of the bench, a method's name and the timeout. It returns the method's outcome, or
+        raises `TimeoutError`.
 
     Returns
     -------
@@ -120,15 +136,9 @@ def run_comparison(
     """
     options = job.StepOptions(fresh, timeout, engine.staging_memory)
     with exclusive(plan.paths, wait=True, say=job.say), engine.cluster():
-        failures = carry_out(plan, options, job.do_step, run_in_time)
+        failures = carry_out(plan, options, job.do_step, run)
     require_result(plan, failures)
     return str(plan.folder)
-
-
-def run_in_time(bench: Bench, method: str, timeout: float) -> Outcome:
-    """Choose by a method and score its choices, in this process. A `RunMethod`."""
-    with time_limit(timeout):
-        return bench.run(method)
 
 
 def carry_out(
@@ -159,7 +169,7 @@ def carry_out(
     )
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    outcomes, failures, reused = run_methods(bench, names, options, run)
+    outcomes, failures, reused = run_methods(bench, names, options, run, choices.at_once)
     comparison: dict[str, Any] = {
         "format": FORMAT,
         "corpus": facts_of(bench.corpus),
@@ -187,30 +197,52 @@ def require_result(plan: ComparisonPlan, failures: Mapping[str, str]) -> None:
 
 
 def run_methods(
-    bench: Bench, names: list[str], options: job.StepOptions, run: RunMethod
+    bench: Bench, names: list[str], options: job.StepOptions, run: RunMethod, at_once: int
 ) -> tuple[list[Outcome], dict[str, str], list[str]]:
-    """Run the methods one after another, and a model on all features where it fits in memory.
+    """Run the methods, and a model on all features where it fits in memory.
+
+    With `at_once` above 1 they run side by side. A method whose projected memory does not fit
+    beside the others then runs alone after them.
 
     Returns the outcomes, the reasons of those that failed, and the names of those whose earlier
     results were taken.
     """
-    outcomes, failures, reused = [], {}, []
     everything = [*names, ALL] if bench.can_take_all() else names
-    for done, name in enumerate(everything):
-        work.show_progress("methods", done, len(everything))
+    found: dict[str, Outcome | str] = {}
+    for name in [] if options.fresh else everything:
+        if (earlier := bench.find(name)) is not None:
+            found[name] = earlier
+    reused = list(found)
+    left = [name for name in everything if name not in found]
+    memory = work.SharedMemory()
+
+    def attempt(name: str) -> Outcome | str | None:
+        """Return the outcome, the reason of a failure, or None if the method has to wait."""
         work.show_progress(name, 0, 1)
-        found = None if options.fresh else bench.find(name)
-        if found is not None:
-            outcomes.append(found)
-            reused.append(name)
-        else:
-            try:
-                outcomes.append(run(bench, name, options.timeout))
-            except REFUSALS as error:
-                failures[name] = reason(error, options.timeout)
-        work.show_progress(name, 1, 1)
+        try:
+            with memory.share():
+                return run(bench, name, options.timeout)
+        except work.MemoryInUse:
+            return None
+        except REFUSALS as error:
+            return reason(error, options.timeout)
+        finally:
+            work.show_progress(name, 1, 1)
+
+    beside = [name for name in left if name != ALL]
+    bench.at_once = min(at_once, len(beside))
+    if bench.at_once > 1:
+        ended = run_side_by_side(attempt, beside, bench.at_once)
+        found |= {name: result for name, result in ended.items() if result is not None}
+    bench.at_once = 1
+    for name in [name for name in left if name not in found]:
+        work.show_progress("methods", len(found), len(everything))
+        result = attempt(name)
+        assert result is not None  # nothing runs beside it
+        found[name] = result
     work.show_progress("methods", len(everything), len(everything))
-    failures.pop(ALL, None)  # a line of the picture that is not there
+    outcomes = [result for name in everything if isinstance(result := found[name], Outcome)]
+    failures = {name: result for name in names if isinstance(result := found[name], str)}
     return outcomes, failures, reused
 
 

@@ -40,6 +40,7 @@ COLUMNS = (
     "p_value",
     "p_holm",
     "seconds",
+    "at_once",
     "processor_seconds",
     "peak_memory",
     "passes",
@@ -203,9 +204,16 @@ def explanation(standings: dict[str, Any]) -> list[str]:
         if standings["repeats"]
         else " Stability is not measured on one set of training samples: ask for subsamples."
     )
+    at_once = max((row.get("at_once", 1) for row in standings["rows"]), default=1)
+    beside = (
+        f" Up to {at_once} methods ran at once, and their times are longer than alone. Processor "
+        f"times and memory are those of methods that ran alone."
+        if at_once > 1
+        else ""
+    )
     return [
         f"The methods are ordered by the mean of {METRIC_NAMES[standings['metrics'][0]]} over the "
-        f"sizes. Time and passes are those of choosing at all sizes.",
+        f"sizes. Time and passes are those of choosing at all sizes.{beside}",
         f"Redundancy is the mean absolute correlation of the chosen features, and overlap their "
         f"Jaccard index with those of {best}, both with {sizes[-1]:,} features.{stability}",
         f"* differs from {best}: {test} has p < {ALPHA} after Holm's adjustment for all tests of "
@@ -221,8 +229,8 @@ def p_text(p: float) -> str:
     return f"{p:.3f}" if p >= 0.001 else f"{p:.0e}"
 
 
-def _seconds(value: float) -> str:
-    return f"{value:,.1f} s"
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.1f} s"
 
 
 def _megabytes(value: float | None) -> str:

@@ -21,7 +21,9 @@ from bigfs.engine.clusters import (
     quiet_dask,
 )
 from bigfs.engine.memory import (
+    MemoryInUse,
     NotEnoughMemory,
+    SharedMemory,
     limit_memory,
     memory_limit,
     peak_memory,
@@ -48,8 +50,10 @@ from bigfs.engine.usage import processor_time, processor_time_since, reset_peak_
 
 __all__ = [
     "ClusterLost",
+    "MemoryInUse",
     "NotEnoughMemory",
     "Progress",
+    "SharedMemory",
     "Tile",
     "add",
     "clear_cache",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
 
@@ -18,7 +19,63 @@ class NotEnoughMemory(MemoryError):
     """The projected memory of a step exceeds its limit. Raised before the step runs."""
 
 
+class MemoryInUse(Exception):
+    """A step fits in its limit, but not beside what runs at the same time. Raised before it runs.
+
+    It is no `MemoryError`: nothing is refused for good.
+    """
+
+
 _limit: ContextVar[int | None] = ContextVar("limit", default=None)
+_holder: ContextVar[MemoryShare | None] = ContextVar("holder", default=None)
+
+
+class SharedMemory:
+    """The memory of this process, for parts of the work that run at once in threads.
+
+    Each part holds the most that one of its steps has projected, until the part ends. The limit is
+    the same for all of them as for a part alone, so that none of them decides otherwise.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._held = threading.Lock(), dict[MemoryShare, int]()
+
+    @contextlib.contextmanager
+    def share(self) -> Iterator[None]:
+        """Let `require_memory` hold what it is asked for until the block ends.
+
+        Yields
+        ------
+        None
+            Nothing. In the block, `require_memory` raises `MemoryInUse` where a step does not fit
+            beside the other parts.
+        """
+        mine = MemoryShare(self)
+        token = _holder.set(mine)
+        try:
+            yield
+        finally:
+            _holder.reset(token)
+            with self._lock:
+                self._held.pop(mine, None)
+
+    def hold(self, share: MemoryShare, projected: int, allowed: int, what: str) -> None:
+        """Hold the projected bytes of a step for a part, or raise `MemoryInUse`."""
+        with self._lock:
+            others = sum(size for holder, size in self._held.items() if holder is not share)
+            if others + projected > allowed:
+                raise MemoryInUse(
+                    f"{what} needs {format_bytes(int(projected))}, and {format_bytes(int(others))} "
+                    f"of {format_bytes(int(allowed))} are in use"
+                )
+            self._held[share] = max(self._held.get(share, 0), projected)
+
+
+class MemoryShare:
+    """What one part of the work holds of a `SharedMemory`."""
+
+    def __init__(self, memory: SharedMemory) -> None:
+        self.memory = memory
 
 
 @contextlib.contextmanager
@@ -74,7 +131,8 @@ def task_memory() -> float:
 def require_memory(projected: int, what: str, limit: int | str | None = None) -> None:
     """Raise `NotEnoughMemory`, with both numbers, if `projected` bytes do not fit in `limit`.
 
-    `what` names the step in the message. Without a limit, `memory_limit()` holds.
+    `what` names the step in the message. Without a limit, `memory_limit()` holds. Inside
+    `SharedMemory.share` a step that does not fit beside the others raises `MemoryInUse`.
     """
     allowed = memory_limit() if limit is None else parse_bytes(limit)
     if projected > allowed:
@@ -83,6 +141,8 @@ def require_memory(projected: int, what: str, limit: int | str | None = None) ->
             f"{format_bytes(int(allowed))} is allowed: "
             "raise --memory-limit, use smaller tiles, or choose smaller parameters"
         )
+    if (share := _holder.get()) is not None:
+        share.memory.hold(share, int(projected), int(allowed), what)
 
 
 def peak_memory() -> dict[str, int]:

@@ -70,7 +70,7 @@ class Smoothness:
         Equal hyperedges are one column.
         """
         H, number = self.hypergraph.distinct
-        c = np.asarray(np.bincount(number, weights=w / self.hypergraph.edge_degrees), np.float64)
+        c: FloatArray = np.bincount(number, weights=w / self.hypergraph.edge_degrees)
         active = np.flatnonzero(c)
         F = sp.csr_array(sp.diags_array(self.root(w)) @ H)
         return F[:, active], c[active]

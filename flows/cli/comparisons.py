@@ -62,6 +62,14 @@ def compare(
         float,
         typer.Option(help="seconds that one method may take, to choose and to be scored", min=0.1),
     ] = 86400.0,
+    at_once: Annotated[
+        int,
+        typer.Option(
+            help="methods that run side by side as far as memory allows. With 1, each one's time, "
+            "processor time and memory are its own",
+            min=1,
+        ),
+    ] = 1,
     store: Annotated[
         str | None,
         typer.Option(help="path or URL of the store to make (default: .bigfs/NAME-KEY.zarr)"),
@@ -82,8 +90,7 @@ def compare(
     choices = parse_choices(methods, sizes, metric, cv, test_size)
     require_readable(source, out, staging)
 
-    methods_and_sizes = choices["baselines"], choices["sizes"]
-    scoring = choices.get("folds"), choices.get("test_size"), subsamples
+    folds, share = choices.get("folds"), choices.get("test_size")
     if "PREFECT_API_URL" in os.environ:
         with show_progress(as_json, "start-up"):
             quiet_prefect(state["debug"])
@@ -91,7 +98,8 @@ def compare(
 
             compare_as_flow(
                 source,
-                *methods_and_sizes,
+                choices["baselines"],
+                choices["sizes"],
                 out,
                 choices.get("metrics"),
                 store,
@@ -100,14 +108,25 @@ def compare(
                 "wait",
                 fresh,
                 timeout,
-                *scoring,
+                folds,
+                share,
+                subsamples,
+                at_once,
             )
     else:
         with show_progress(as_json, "start-up"):
             engine.prepare()
             from flows.comparison_job import Choices, plan_comparison, run_comparison
 
-            own = Choices(*methods_and_sizes, choices.get("metrics") or [], *scoring)
+            own = Choices(
+                choices["baselines"],
+                choices["sizes"],
+                choices.get("metrics") or [],
+                folds,
+                share,
+                subsamples,
+                at_once,
+            )
             plan = plan_comparison(source, store, out, staging, own)
             run_comparison(plan, engine, fresh=fresh, timeout=timeout)
     print_comparison(out, as_json)

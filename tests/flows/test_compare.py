@@ -88,8 +88,9 @@ def test_a_comparison_goes_on_after_failures_and_reuses_what_is_done(prefect, co
 
     ran.clear()
     store = about["corpus"]["store"]
-    assert run_flow(store, [*methods, "chi2"]).is_completed()  # the store itself is a source too
-    assert ran == ["f-regression", "chi2"]
+    # the store itself is a source too, and two tasks run at once
+    assert run_flow(store, [*methods, "chi2"], at_once=2).is_completed()
+    assert sorted(ran) == ["chi2", "f-regression"]
     again = json.loads(Path("out/compare.json").read_text())
     assert again["reused"] == ["laplacian", "mutual-info", "lsdf", "all features"]
     kept = {row["method"]: row for row in again["rows"]}
@@ -186,12 +187,13 @@ def test_command_is_a_flow_where_the_environment_names_a_server(bigfs, corpus, m
     monkeypatch.setattr(comparisons, "quiet_prefect", lambda debug: None)
     monkeypatch.setattr(comparisons, "print_comparison", lambda *_: None)
     words = ("--methods", "anova,chi2", "--sizes", "12,4", "--test-size", 0.2, "--timeout", 7)
+    words = (*words, "--at-once", 2)
     assert bigfs("compare", corpus, "out", *words, "--fresh", "--workers", 0)[0] == 0
     expected = inspect.signature(compare.fn).bind(*compared[0]).arguments
     assert expected["methods"] == ["anova", "chi2"]
     assert expected["sizes"] == [4, 12]
     assert (expected["test_size"], expected["timeout"], expected["fresh"]) == (0.2, 7, True)
-    assert expected["engine"].workers == 0
+    assert (expected["engine"].workers, expected["at_once"]) == (0, 2)
 
 
 def test_command_prints_aligned_tables_without_prefect(bigfs, corpus, monkeypatch):
