@@ -70,7 +70,8 @@ class Smoothness:
         Equal hyperedges are one column.
         """
         H, number = self.hypergraph.distinct
-        c: FloatArray = np.bincount(number, weights=w / self.hypergraph.edge_degrees)
+        weights = w / self.hypergraph.edge_degrees
+        c = np.bincount(number, weights=weights).astype(np.float64)
         active = np.flatnonzero(c)
         F = sp.csr_array(sp.diags_array(self.root(w)) @ H)
         return F[:, active], c[active]
