@@ -25,6 +25,10 @@ from bigfs.matrix import Block, Matrix
 from bigfs.splits import labeled_rows, target_kind
 from bigfs.types import AnyArray, FloatArray, IntArray
 
+# Sparse columns from which liblinear solves the dual. By scikit-learn's rule it does so only where
+# there are fewer rows than columns. On 48,542 rows of 103 classes, 47,236 columns took 31 s and not
+# 156. On twice as many rows, 500 columns took 25 in place of 31, and 50 took 19 in place of 12.
+DUAL_FROM = 1000
 # bytes that a fit takes: liblinear's float64 copy, its nodes and our copy, and of each sample the
 # nodes of its intercept, its target and its numbers in the solver (measured)
 BYTES_PER_VALUE, BYTES_PER_SAMPLE = 40, 140
@@ -136,7 +140,7 @@ def fit(Z: Any, y: Any) -> LinearModel:
         parts = [_fit_label(Z, Y[:, [j]].toarray().ravel() > 0) for j in range(Y.shape[1])]
         coef, intercept = (np.concatenate(values) for values in zip(*parts, strict=True))
         return LinearModel(kind, np.arange(Y.shape[1]), coef, intercept, none, none)
-    svm = _svm().fit(_with_short_indices(Z), y)
+    svm = _svm(Z).fit(_with_short_indices(Z), y)
     return LinearModel(kind, svm.classes_, svm.coef_, svm.intercept_, none, none)
 
 
@@ -212,7 +216,7 @@ def _predict_block(block: Block, start: int, stop: int, model: LinearModel, inde
 def _fit_label(Z: Any, y: AnyArray) -> tuple[FloatArray, FloatArray]:
     """Fit one label. A label that all rows agree on needs no model."""
     if 0 < np.count_nonzero(y) < len(y):
-        svm = _svm().fit(_with_short_indices(Z), y)
+        svm = _svm(Z).fit(_with_short_indices(Z), y)
         return svm.coef_, svm.intercept_
     return np.zeros((1, Z.shape[1])), np.array([1.0 if y.all() else -1.0])
 
@@ -225,8 +229,10 @@ def _with_short_indices(Z: Any) -> Any:
     return sp.csr_array((Z.data, indices, indptr), shape=Z.shape)
 
 
-def _svm() -> LinearSVC:
-    return LinearSVC(random_state=0, max_iter=10_000)
+def _svm(Z: Any = None) -> LinearSVC:
+    """Return an unfitted SVM, by the faster of liblinear's two ways for these columns."""
+    is_wide = sp.issparse(Z) and Z.shape[1] >= DUAL_FROM
+    return LinearSVC(dual=True if is_wide else "auto", random_state=0, max_iter=10_000)
 
 
 def _fitted_svm(classes: AnyArray, coef: FloatArray, intercept: FloatArray) -> LinearSVC:

@@ -22,9 +22,9 @@ from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, BoolArray, IntArray
 
 Index = IntArray
-# Training rows times classes. Of more rows a sample trains a model: 500 features of 100,000 rows
+# Training rows times classes. Of more rows a sample trains a model: 500 features of 50,000 rows
 # and 100 classes take half a minute.
-MOST_TRAINING = 10_000_000
+MOST_TRAINING = 5_000_000
 
 
 class Split(NamedTuple):
