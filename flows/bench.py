@@ -66,12 +66,16 @@ class Bench:
     subsamples : int, default=0
         Number of random halves of the training samples from which each method chooses again, for
         the stability of its choice. With 0 the folds serve, where there are any.
+    constraints : mapping or None, default=None
+        Features that every method must choose ("keep") or not choose ("forbid"), as lists of
+        indices or names. The model on all features has no constraints.
 
     Raises
     ------
     ValueError
         The corpus has nothing to predict, a metric does not suit its target, a size is above its
-        number of features, or a corpus with test samples is to be split.
+        number of features or does not suit the constraints, or a corpus with test samples is to be
+        split.
     """
 
     def __init__(
@@ -85,6 +89,7 @@ class Bench:
         folds: int | None = None,
         test_size: float | None = None,
         subsamples: int = 0,
+        constraints: Mapping[str, Any] | None = None,
     ) -> None:
         self.corpus, self.folder, self.sizes = storage.open(store), folder, tuple(sizes)
         d = self.corpus.X.shape[1]
@@ -93,6 +98,9 @@ class Bench:
                 f"sizes must be at most {d}, the number of features in {self.corpus.uri}; "
                 f"got {max(sizes)}"
             )
+        self.constraints = dict(constraints or {})
+        for m in (min(sizes), max(sizes)):
+            selection.constraints_of(self.corpus.X, self.constraints).require(m, d)
         evaluation.require_choices(
             self.corpus, d, metrics=metrics, folds=folds, test_size=test_size
         )
@@ -119,7 +127,9 @@ class Bench:
     def key(self, method: str) -> str:
         """Return the key of a method's result: a hash of all that it follows from."""
         content = self.corpus.spec["content"]
-        choices = (self.sizes, self.measured, self.subsamples)
+        choices = [self.sizes, self.measured, self.subsamples]
+        if self.constraints and method != ALL:
+            choices.append(self.constraints)
         return content_key(content, self.corpus.uri, method, *choices)
 
     def file(self, method: str) -> Path:
@@ -198,7 +208,7 @@ class Bench:
         if not selection.accepts_target(self.corpus, method):
             kind = self.corpus.spec["target"]
             raise ValueError(f"it cannot learn from {selection.TARGET_NAMES[kind]}")
-        selector = selection.selector_for(self.corpus, method, max(self.sizes), {})
+        selector = self._selector(method)
         # a copy counts its own passes
         X, y = selection.usable(selector, method, copy(self.train.X), self.train.y)
         self._give_graph(selector, method, "all", X)
@@ -220,6 +230,13 @@ class Bench:
             "resumed": any(checkpoint.resumed for checkpoint in checkpoints),
         }
         return chosen, figures
+
+    def _selector(self, method: str) -> Any:
+        """Return the estimator of a method, for the largest number of features."""
+        parameters = selection.constraints_for(method, self.constraints)
+        if missing := sorted(set(self.constraints) - set(parameters)):
+            raise ValueError(f"it takes no features to {' or to '.join(missing)}")
+        return selection.selector_for(self.corpus, method, max(self.sizes), parameters)
 
     def _give_graph(self, selector: Any, method: str, part: str, X: Matrix) -> None:
         """Give a method on the kNN graph that of all training samples, or of a part of them."""
@@ -275,7 +292,7 @@ class Bench:
 
     def _choose_from_part(self, method: str, part: str, X: Matrix, y: Any, folder: Path) -> Chosen:
         """Choose on a part of the training samples, which has a name."""
-        selector = selection.selector_for(self.corpus, method, max(self.sizes), {})
+        selector = self._selector(method)
         X, y = selection.usable(selector, method, X, y)
         self._give_graph(selector, method, part, X)
         return choose(selector, method, X, y, self.sizes, self._keep(folder, part))
@@ -307,6 +324,13 @@ class Bench:
             except engine.NotEnoughMemory:
                 found[m] = None
         return found
+
+    def describe_constraints(self) -> str:
+        """Return a sentence on the constraints, or nothing without any."""
+        counts = {name: len(set(features)) for name, features in self.constraints.items()}
+        verbs = {"keep": "must hold {} given features", "forbid": "must not hold any of {}"}
+        parts = [verbs[name].format(count) for name, count in counts.items()]
+        return f" Every choice {' and '.join(parts)}." if parts else ""
 
     def can_take_all(self) -> bool:
         """Return whether a model on every feature fits in memory."""

@@ -33,8 +33,8 @@ def choose(
 ) -> Chosen:
     """Choose each number of features by a method.
 
-    One fit serves all sizes where the method has `fit_path` or its choices are nested. Otherwise
-    each size is fitted.
+    One fit serves all sizes where the method has `fit_path` or its choices are nested, which they
+    are not with features to keep. Otherwise each size is fitted.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def choose(
             with observed(checkpoint=keep(0)):
                 fitted = selector.fit_path(X, y, list(sizes))
             passes = max(_own_passes(s) for s in fitted.values())  # each counts those of all
-        elif selector._nested:
+        elif selector._nested and selector.get_params().get("keep") is None:
             with observed(checkpoint=keep(0)):
                 fitted = dict.fromkeys(sizes, selector.fit(X, y))
             passes = _own_passes(selector)

@@ -3,7 +3,7 @@
 Annotations are evaluated here, not kept as strings, because `serve` pickles a flow with its types.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from prefect import flow, task
 from prefect.artifacts import create_markdown_artifact
@@ -37,6 +37,10 @@ Subsamples = Annotated[
     form.form_field(
         "Random halves of the training samples to choose from again, for the stability", ge=2
     ),
+]
+Constrained = Annotated[
+    dict[str, Any] | None,
+    form.form_field("Features to keep and to forbid in every choice, as lists of names or indices"),
 ]
 AtOnce = Annotated[
     int, form.form_field("Methods that run side by side, as far as memory allows", ge=1)
@@ -82,6 +86,7 @@ def compare(
     test_size: TestSize = None,
     subsamples: Subsamples = None,
     at_once: AtOnce = 1,
+    constraints: Constrained = None,
 ) -> "str | State[str]":
     """Compare methods on one corpus by their scores, costs and choices.
 
@@ -126,6 +131,9 @@ def compare(
     at_once : int, default=1
         Number of methods that run side by side as far as memory allows. The answers are the same.
         Processor times and memory are then missing, and times are longer than alone.
+    constraints : dict or None, default=None
+        Features that every method must choose ("keep") and must not choose ("forbid"), as lists of
+        indices or names.
 
     Returns
     -------
@@ -136,8 +144,8 @@ def compare(
     ------
     ValueError
         No method finished, the corpus has nothing to predict, a size, a method or a metric does
-        not exist, both `folds` and `test_size` are given, or the corpus has test samples and one of
-        them is given.
+        not exist, both `folds` and `test_size` are given, the corpus has test samples and one of them
+        is given, or the constraints do not suit a size.
 
     See Also
     --------
@@ -146,7 +154,9 @@ def compare(
     """
     settings, engine = settings or Staging(), engine or Engine()
     require_allowed(engine, source, store, out, *settings.files)
-    choices = Choices(methods, sizes, metrics or [], folds, test_size, subsamples, at_once)
+    choices = Choices(
+        *(methods, sizes, metrics or [], folds, test_size, subsamples, at_once, constraints)
+    )
     plan = plan_comparison(source, store, out, settings, choices)
     options = job.StepOptions(fresh, timeout, engine.staging_memory)
     with skip_if_busy(), exclusive_on_cluster(plan.paths, overlap, engine):

@@ -28,7 +28,7 @@ from flows.options import Engine, Staging
 from flows.outcomes import Outcome
 from flows.report import corpus_facts
 from flows.reuse import source_name
-from flows.selection import get_method
+from flows.selection import CONSTRAINTS, get_method
 from flows.side_by_side import run_side_by_side
 from flows.standings import FORMAT, csv_rows, make_standings, markdown, require_folder
 from flows.time_limit import time_limit
@@ -53,6 +53,7 @@ class Choices(NamedTuple):
     test_size: float | None
     subsamples: int | None
     at_once: int = 1
+    constraints: Mapping[str, Any] | None = None  # features to "keep" and to "forbid"
 
 
 class ComparisonPlan(NamedTuple):
@@ -79,13 +80,16 @@ def plan_comparison(
     Raises
     ------
     ValueError
-        A method or a metric does not exist, or both folds and a share to hold out are given.
+        A method, a metric or a constraint does not exist, or both folds and a share to hold out are
+        given.
     """
     folder = Path(out or f"runs/{source_name(source)}-comparison")
     names = require_methods(choices.methods)
     require_metric_names(choices.metrics)
     if choices.folds is not None and choices.test_size is not None:
         raise ValueError("folds and test_size exclude one another: give one of them")
+    if unknown := sorted(set(choices.constraints or {}) - set(CONSTRAINTS)):
+        raise ValueError(f"constraints are keep and forbid; got {unknown[0]!r}")
     require_folder(folder)
     is_store = manifest.exists(manifest.absolute(source))
     staging = None if is_store else job.plan_store(source, store, settings)
@@ -166,6 +170,7 @@ def carry_out(
         folds=choices.folds,
         test_size=choices.test_size,
         subsamples=choices.subsamples or 0,
+        constraints=choices.constraints,
     )
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -173,8 +178,10 @@ def carry_out(
     comparison: dict[str, Any] = {
         "format": FORMAT,
         "corpus": facts_of(bench.corpus),
-        "evaluation": evaluation.describe(bench.measured, tuple(names)),
+        "evaluation": evaluation.describe(bench.measured, tuple(names))
+        + bench.describe_constraints(),
         "measured": bench.measured,
+        "constraints": bench.constraints,
         **make_standings(bench, outcomes, failures),
         "seconds": time.perf_counter() - began,
         "graph_seconds": bench.graph_seconds,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Column, Table
 
-from flows.cli.options import Json, Source, expand_model_options
+from flows.cli.options import Forbid, Json, Keep, Source, expand_model_options, with_constraints
 from flows.cli.output import out_console, show_progress, state
 from flows.cli.servers import quiet_prefect
 from flows.extras import require_flows
@@ -58,6 +58,8 @@ def compare(
             min=2,
         ),
     ] = None,
+    keep: Keep = None,
+    forbid: Forbid = None,
     timeout: Annotated[
         float,
         typer.Option(help="seconds that one method may take, to choose and to be scored", min=0.1),
@@ -88,6 +90,7 @@ def compare(
     """
     require_flows("bigfs compare")
     choices = parse_choices(methods, sizes, metric, cv, test_size)
+    constraints = with_constraints({}, keep, forbid) or None
     require_readable(source, out, staging)
 
     folds, share = choices.get("folds"), choices.get("test_size")
@@ -112,6 +115,7 @@ def compare(
                 share,
                 subsamples,
                 at_once,
+                constraints,
             )
     else:
         with show_progress(as_json, "start-up"):
@@ -126,6 +130,7 @@ def compare(
                 share,
                 subsamples,
                 at_once,
+                constraints,
             )
             plan = plan_comparison(source, store, out, staging, own)
             run_comparison(plan, engine, fresh=fresh, timeout=timeout)

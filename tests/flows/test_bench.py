@@ -244,6 +244,29 @@ def test_what_does_not_suit_the_corpus_is_refused(store, tmp_path, sizes, metric
         Bench(store, tmp_path / "out", ["anova"], sizes, metrics)
 
 
+@pytest.mark.parametrize("method", ["anova", "sparge-lda"])
+def test_every_choice_holds_what_is_kept_and_nothing_that_is_forbidden(store, own, method):
+    best = own.run("anova").sets[3]
+    worst = int(np.setdiff1d(np.arange(60), own.run("anova").sets[12])[0])
+    constraints = {"keep": [worst], "forbid": best[:2].tolist()}
+    bound = Bench(store, own.folder, [method], (3, 6), constraints=constraints, subsamples=2)
+    assert bound.find(method) is None  # what was chosen without constraints
+    outcome = bound.run(method)
+    for sets in (outcome.sets, *outcome.again):
+        for m, index in sets.items():
+            assert worst in index
+            assert len(set(index)) == m
+            assert not set(best[:2]) & set(index)
+    assert bound.find(method) is not None
+    assert bound.describe_constraints() == (
+        " Every choice must hold 1 given features and must not hold any of 2."
+    )
+    with pytest.raises(ValueError, match="it takes no features to forbid or to keep"):
+        bound.run("jgsc")
+    with pytest.raises(ValueError, match="keep"):
+        Bench(store, own.folder, [method], (1, 6), constraints={"keep": [1, 2]})
+
+
 def test_a_corpus_without_labels_cannot_be_compared_on(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save(tmp_path / "x.npy", np.random.default_rng(0).random((30, 5)))

@@ -131,6 +131,7 @@ def test_bad_choices_leave_nothing(corpus, home):
         ({"metrics": ["speed"]}, "unknown metric 'speed'; the metrics are accuracy"),
         ({"out": "corpus.jsonl"}, "corpus.jsonl is in the way"),
         ({"folds": 3, "test_size": 0.2}, "folds and test_size exclude one another"),
+        ({"constraints": {"kept": [1]}}, "constraints are keep and forbid; got 'kept'"),
     ):
         with pytest.raises((ValueError, StoreError), match=said):
             run(corpus, **({"methods": ["anova"]} | given))
@@ -187,13 +188,14 @@ def test_command_is_a_flow_where_the_environment_names_a_server(bigfs, corpus, m
     monkeypatch.setattr(comparisons, "quiet_prefect", lambda debug: None)
     monkeypatch.setattr(comparisons, "print_comparison", lambda *_: None)
     words = ("--methods", "anova,chi2", "--sizes", "12,4", "--test-size", 0.2, "--timeout", 7)
-    words = (*words, "--at-once", 2)
+    words = (*words, "--at-once", 2, "--keep", "7,8", "--forbid", "a")
     assert bigfs("compare", corpus, "out", *words, "--fresh", "--workers", 0)[0] == 0
     expected = inspect.signature(compare.fn).bind(*compared[0]).arguments
     assert expected["methods"] == ["anova", "chi2"]
     assert expected["sizes"] == [4, 12]
     assert (expected["test_size"], expected["timeout"], expected["fresh"]) == (0.2, 7, True)
     assert (expected["engine"].workers, expected["at_once"]) == (0, 2)
+    assert expected["constraints"] == {"keep": [7, 8], "forbid": ["a"]}
 
 
 def test_command_prints_aligned_tables_without_prefect(bigfs, corpus, monkeypatch):
@@ -212,4 +214,11 @@ def test_command_prints_aligned_tables_without_prefect(bigfs, corpus, monkeypatc
     status, out, _ = bigfs("compare", corpus, "out", *words, "--json")
     assert status == 0
     assert json.loads(out)["reused"] == ["anova", "chi2", "all features"]
+    bound = ("--methods", "anova", *words[2:], "--keep", "7,8", "--forbid", "3")
+    status, out, _ = bigfs("compare", corpus, "out", *bound, "--json")
+    assert status == 0
+    about = json.loads(out)
+    assert about["constraints"] == {"keep": [7, 8], "forbid": [3]}
+    assert about["reused"] == ["all features"]
+    assert about["evaluation"].endswith("must hold 2 given features and must not hold any of 1.")
     assert "prefect" not in sys.modules
