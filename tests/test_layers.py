@@ -1,6 +1,7 @@
 """Imports run one way: flows → storage → bigfs, and strictly downward inside each package."""
 
 import ast
+import re
 import subprocess
 import sys
 from functools import cache
@@ -168,3 +169,28 @@ def test_a_worker_that_reads_tiles_loads_no_format():
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert answer.stdout.split() == []
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_the_map_of_the_rooms_is_that_of_the_files(page):
+    """The map of the architecture names every room, and no page names another."""
+    named: dict[str, set[str]] = {package: set() for package in LAYERS}
+    package = None
+    for line in (ROOT / page).read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip(" `") for cell in line.split("|")[1:3]]
+        if len(cells) < 2:
+            package = None  # the table ends
+        elif cells[0]:
+            package = cells[0] if cells[0] in named else None
+        if package is not None:
+            named[package] |= set(re.findall(r"\w+(?:\.py|/)", line.split("|")[2]))
+    for package, names in named.items():
+        rooms = {
+            f"{path.name}/" if path.is_dir() else path.name
+            for path in (ROOT / package).iterdir()
+            if (path / "__init__.py").exists()
+            or (path.suffix == ".py" and not path.name.startswith("__"))
+        }
+        assert names
+        assert names <= rooms
+        assert page == "CONTRIBUTING.md" or names == rooms
