@@ -1,6 +1,8 @@
 """Sources behind the URLs of fsspec: fetched once to the folder of downloads.
 
-A copy belongs to one version of the file. If the remote one changes, it is fetched again. Keys and
+A copy belongs to one version of the file. If the remote one changes, it is fetched again. A file is
+read by ranges of bytes, so a broken fetch goes on where it stopped. A copy is made because staging
+reads a source several times, from several processes. Keys and
 options come from the environment, as fsspec and its packages read them (``AWS_ACCESS_KEY_ID``,
 ``FSSPEC_S3_ENDPOINT_URL`` …), and never from the URL, which logs and runs show.
 """
@@ -22,6 +24,7 @@ from fsspec.registry import known_implementations
 from storage import catalogue, disk, ownership
 from storage.errors import SourceError
 
+RANGE = 8 << 20  # bytes of a file that are asked for at a time
 URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 # they read files of this machine, which have paths, or other URLs inside theirs
 LOCAL = {"file", "local", "dir", "zip", "tar", "libarchive", "reference", "filecache"}
@@ -75,7 +78,7 @@ def fetch(url: str) -> Path:
     fs, path = _filesystem(protocol, url)
     try:
         is_folder = fs.isdir(path)
-        version = fs.ukey(path) if not is_folder else [fs.ukey(p) for p in fs.find(path)]
+        version = _version(fs, path, is_folder)
     except (OSError, ValueError, NotImplementedError) as error:
         raise SourceError(_unreadable(url, error)) from error
     key = hashlib.blake2b(repr((url, version)).encode(), digest_size=8).hexdigest()
@@ -85,15 +88,46 @@ def fetch(url: str) -> Path:
     target, part = folder / name, folder / f".{name}.part"
     with disk.naming_full_disk(folder), FileLock(folder / ".lock"):
         if not target.exists():
-            _discard(part)
             try:
-                fs.get(path, str(part), recursive=is_folder)
+                if is_folder:
+                    _discard(part)
+                    fs.get(path, str(part), recursive=True)
+                else:
+                    _fetch_ranges(fs, path, part)
+                fs.invalidate_cache()
+                is_same = _version(fs, path, is_folder) == version
             except (OSError, ValueError) as error:
                 if disk.is_full(error):
                     raise
                 raise SourceError(_unreadable(url, error)) from error
+            if not is_same:
+                _discard(part)
+                raise SourceError(f"{url} changed while it was read: repeat the command")
             os.replace(part, target)
     return target
+
+
+def _version(fs: Any, path: str, is_folder: bool) -> Any:
+    """Return what changes when a file changes, or any file of a folder."""
+    return [fs.ukey(name) for name in fs.find(path)] if is_folder else fs.ukey(path)
+
+
+def _fetch_ranges(fs: Any, path: str, part: Path) -> None:
+    """Append the rest of a file to what an interrupted fetch left of the same version."""
+    size = fs.size(path)
+    if size is None:  # nobody knows where it ends
+        _discard(part)
+        fs.get(path, str(part))
+        return
+    with open(part, "ab") as out:
+        if out.tell() > size:
+            out.truncate(0)
+        while out.tell() < size:
+            start = out.tell()
+            block = fs.cat_file(path, start=start, end=min(start + RANGE, size))
+            if not block:
+                raise OSError(f"it ended after {start} of {size} bytes")
+            out.write(block)
 
 
 def _filesystem(protocol: str, url: str) -> tuple[Any, str]:

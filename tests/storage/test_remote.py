@@ -67,22 +67,51 @@ def test_folder_of_texts_and_changed_files_are_fetched(memory, tmp_path):
     assert sources.find("memory://bucket/rows.svm").path != first.path
 
 
-def test_broken_fetch_is_one_line_and_repeated(memory, monkeypatch):
-    memory.pipe("/bucket/rows.svm", b"1 1:1\n")
+def test_broken_fetch_is_one_line_and_goes_on_where_it_stopped(memory, monkeypatch):
+    content = b"1 1:1\n2 2:7\n"
+    memory.pipe("/bucket/rows.svm", content)
+    monkeypatch.setattr(remote, "RANGE", 5)
+    asked, cat_file = [], type(memory).cat_file
 
-    def cut_off(self, path, part, **options):
-        with open(part, "wb") as out:
-            out.write(b"1 ")
-        raise OSError("the line is dead")
+    def read(self, path, start=None, end=None):
+        asked.append((start, end))
+        if len(asked) == 2:
+            raise OSError("the line is dead")
+        return cat_file(self, path, start=start, end=end)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(type(memory), "get", cut_off)
-        with pytest.raises(SourceError, match=r"rows.svm cannot be read \(OSError: the line"):
-            sources.find("memory://bucket/rows.svm")
+    monkeypatch.setattr(type(memory), "cat_file", read)
+    with pytest.raises(SourceError, match=r"rows.svm cannot be read \(OSError: the line"):
+        sources.find("memory://bucket/rows.svm")
     with open(sources.find("memory://bucket/rows.svm").path, "rb") as file:
-        assert file.read() == b"1 1:1\n"
+        assert file.read() == content
+    assert asked == [(0, 5), (5, 10), (5, 10), (10, 12)]
     with pytest.raises(SourceError, match="memory://bucket/none does not exist"):
         sources.find("memory://bucket/none")
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(memory, monkeypatch):
+    memory.pipe("/bucket/rows.svm", b"1 1:1\n2 2:7\n")
+
+    cat_file = type(memory).cat_file
+
+    def read(self, path, start=None, end=None):
+        block = cat_file(self, path, start=start, end=end)
+        memory.pipe("/bucket/rows.svm", b"1 1:2\n2 2:9\n")
+        return block
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(memory), "cat_file", read)
+        with pytest.raises(SourceError, match="changed while it was read: repeat the command"):
+            sources.find("memory://bucket/rows.svm")
+    with open(sources.find("memory://bucket/rows.svm").path, "rb") as file:
+        assert file.read() == b"1 1:2\n2 2:9\n"
+
+
+def test_a_file_of_unknown_size_is_read_at_once(memory, monkeypatch):
+    memory.pipe("/bucket/rows.svm", b"1 1:1\n")
+    monkeypatch.setattr(type(memory), "size", lambda self, path: None)
+    with open(sources.find("memory://bucket/rows.svm").path, "rb") as file:
+        assert file.read() == b"1 1:1\n"
 
 
 def test_missing_package_and_protocol_are_named(monkeypatch):
