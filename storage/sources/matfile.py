@@ -31,6 +31,9 @@ BROKEN = (
 COMMAND = [sys.executable, "-P", __file__]
 
 
+NAMES = ("feature_names", "class_names")  # variables with names, where a file has them
+
+
 def extract(path: str, folder: Path, x: str | None, y: str | None, room: int) -> dict[str, Any]:
     """Save the matrix and the labels of a file as .npy files, in a separate process.
 
@@ -39,7 +42,8 @@ def extract(path: str, folder: Path, x: str | None, y: str | None, room: int) ->
     path : str
         The file.
     folder : Path
-        The folder for X.npy, or data.npy, indices.npy and indptr.npy, and for own_y.npy.
+        The folder for X.npy, or data.npy, indices.npy and indptr.npy, for own_y.npy, and for the
+        variables of `NAMES` that the file has.
     x, y : str or None
         The names of the variables, as in `variables`.
     room : int
@@ -130,7 +134,8 @@ def _save_variables(
     x, y = variables(shapes, x, y)
     if x not in shapes or (y and y not in shapes) or projected(path, *shapes[x]) > room:
         return reply
-    content = scipy.io.loadmat(path, variable_names=[x, y] if y else [x])
+    names = [name for name in NAMES if name in shapes and name not in (x, y)]
+    content = scipy.io.loadmat(path, variable_names=[x, *([y] if y else []), *names])
     X = content.pop(x)
     if sp.issparse(X):
         X.check_format(full_check=True)  # or a broken file crashes what converts it
@@ -141,6 +146,8 @@ def _save_variables(
         _save(folder, X=X)
     if y:
         _save(folder, own_y=_labels(content[y]))
+    for name in names:
+        _save(folder, **{name: _texts(content[name])})
     return reply
 
 
@@ -151,6 +158,15 @@ def _labels(y: Any) -> Any:
     if y.dtype != object:
         return y
     return np.array([str(np.squeeze(cell).item()) for cell in y.ravel()], dtype=np.str_)
+
+
+def _texts(cells: Any) -> Any:
+    """Return a cell array of texts as an array, and anything else as an array without texts."""
+    if not isinstance(cells, np.ndarray) or cells.dtype != object:
+        is_text = isinstance(cells, np.ndarray) and cells.dtype.kind == "U"
+        return cells if is_text else np.zeros(0)
+    values = [np.squeeze(cell) for cell in cells.ravel()]
+    return np.array([str(v.item()) if v.size == 1 else "" for v in values], dtype=np.str_)
 
 
 def _save(folder: Path, **arrays: Any) -> None:

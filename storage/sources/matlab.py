@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+import numpy as np
 
 from bigfs import engine
 from bigfs.engine import NotEnoughMemory, format_bytes, require_memory
@@ -38,6 +40,9 @@ class Mat(SpooledMatrix):
 
     Notes
     -----
+    Where a file has texts in variables called feature_names and class_names, they are the names of
+    the columns, and of the classes of whole labels from 1 (or from 0 where 0 occurs).
+
     MATLAB 7.3 files are HDF5 and need the extra `hdf5` (h5py). Older ones can't be read in pieces:
     the memory they take is projected first, and a process of its own reads them.
     """
@@ -86,10 +91,40 @@ class Mat(SpooledMatrix):
         )
         return self._with_labels(spool, disk.load(folder / "own_y.npy") if y else None)
 
+    def unpacked(self, scratch: Path) -> Self:
+        ready = super().unpacked(scratch)
+        names = _names_of(ready._ready_spool.folder, "feature_names")
+        if names is not None and len(names) != ready.n_features:
+            raise SourceError(
+                f"{self.path} has {len(names)} feature_names for {ready.n_features} columns"
+            )
+        ready.feature_names = names
+        return ready
+
     def _with_labels(self, spool: Spool, y: Any) -> Spool:
         if y is not None:
             y = label_rules.as_label_array(y, spool.shape[0], self.unlabeled, self.path)
+            y = self._by_name(y, _names_of(spool.folder, "class_names"))
         return save_labels(spool, y)
+
+    def _by_name(self, y: Any, names: list[str] | None) -> Any:
+        """Return whole labels as the names of their classes, "" where there is none."""
+        if names is None or y.dtype.kind not in "iuf":
+            return y
+        labels = np.ma.filled(y.astype(np.float64), np.nan)
+        is_labeled = ~np.isnan(labels)
+        known = labels[is_labeled]
+        first = 0 if (known == 0).any() else 1
+        if np.any(known != np.rint(known)) or np.any(
+            (known < first) | (known >= first + len(names))
+        ):
+            raise SourceError(
+                f"{self.path} has {len(names)} class_names, but its labels are not whole numbers "
+                f"from {first} to {first + len(names) - 1}: rename the variable to ignore it"
+            )
+        named = np.full(len(labels), "", dtype=f"U{max(map(len, names), default=1)}")
+        named[is_labeled] = np.array(names)[known.astype(np.int64) - first]
+        return named
 
     def _names(self, there: Any) -> tuple[str, str | None]:
         x, y = matfile.variables(there, self.x, self.y)
@@ -117,6 +152,9 @@ class Mat(SpooledMatrix):
                     out[start : start + step] = X[:, start : start + step].T
                 out.flush()
                 spool = dense_spool(folder, self.path)
+            for name in matfile.NAMES:
+                if name in file and name not in (x, y):
+                    disk.save(Path(spool.folder) / f"{name}.npy", _cells(file, file[name]))
             return self._with_labels(spool, file[y][:] if y else None)
 
     def _hdf5_sparse(self, folder: Path, X: Any) -> Spool:
@@ -130,3 +168,20 @@ class Mat(SpooledMatrix):
             (n, d),
             X["data"].dtype,
         )
+
+
+def _names_of(folder: str, name: str) -> list[str] | None:
+    """Return the names that `matfile.extract` saved, None if the file has none."""
+    file = Path(folder) / f"{name}.npy"
+    if not file.exists():
+        return None
+    names = disk.load(file)
+    return [str(value).rstrip() for value in names.ravel()] if names.dtype.kind == "U" else None
+
+
+def _cells(file: Any, variable: Any) -> Any:
+    """Return the texts of a cell array of MATLAB 7.3, which holds references to arrays of codes."""
+    cells = variable[()].ravel()
+    if cells.dtype != object:  # not a cell array
+        return np.zeros(0)
+    return np.array(["".join(map(chr, file[cell][()].ravel().tolist())) for cell in cells])

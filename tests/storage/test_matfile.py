@@ -8,6 +8,7 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
+import storage
 from bigfs.engine import NotEnoughMemory
 from storage import sources
 from storage.sources import matfile
@@ -76,3 +77,54 @@ def test_mat_on_a_full_disk_blames_the_disk(tmp_path):
     (tmp_path / "scratch" / "X.npy").symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left on device"):
         matfile.extract(str(tmp_path / "X.mat"), tmp_path / "scratch", x=None, y=None, room=1 << 30)
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def cell_array(texts):
+    cells = np.empty((len(texts), 1), dtype=object)
+    cells[:, 0] = texts
+    return cells
+
+
+def write_old(path, X, y, names, classes):
+    scipy.io.savemat(
+        path,
+        {"X": X, "Y": y, "feature_names": cell_array(names), "class_names": cell_array(classes)},
+    )
+
+
+def write_hdf5(path, X, y, names, classes):
+    h5py = pytest.importorskip("h5py", reason="h5py is an optional extra")
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file["X"], file["Y"] = X.T, y[None]
+        for name, texts in (("feature_names", names), ("class_names", classes)):
+            cells = file.create_dataset(name, (1, len(texts)), dtype=h5py.ref_dtype)
+            for i, text in enumerate(texts):
+                codes = np.array([ord(letter) for letter in text], dtype=np.uint16)[:, None]
+                cells[0, i] = file.create_dataset(f"#refs#/{name}{i}", data=codes).ref
+    raw = bytearray(path.read_bytes())
+    raw[:10] = b"MATLAB 7.3"
+    path.write_bytes(raw)
+
+
+@pytest.mark.parametrize("write", [write_old, write_hdf5])
+@pytest.mark.parametrize("first", [0, 1])
+def test_names_in_the_file_are_those_of_features_and_classes(tmp_path, write, first):
+    X, y = np.arange(12.0).reshape(4, 3), np.array([0.0, 1, 1, 0]) + first
+    write(tmp_path / "X.mat", X, y, ["TP53", "größe", "BRCA1"], ["healthy", "ill"])
+    corpus = storage.open(storage.stage(tmp_path / "X.mat", tmp_path / "X.zarr"))
+    assert list(corpus.feature_names) == ["TP53", "größe", "BRCA1"]
+    assert list(corpus.class_names) == ["healthy", "ill"]
+    assert corpus.y.tolist() == [0, 1, 1, 0]
+
+
+def test_names_that_do_not_fit_are_refused_and_others_ignored(tmp_path):
+    X = np.arange(12.0).reshape(4, 3)
+    write_old(tmp_path / "a.mat", X, np.array([1, 2, 3, 1]), list("abc"), ["one", "two"])
+    refused(tmp_path / "a.mat", "has 2 class_names, but its labels are not whole", tmp_path / "a")
+    write_old(tmp_path / "b.mat", X, np.array([1, 2, 2, 1]), list("ab"), ["one", "two"])
+    refused(tmp_path / "b.mat", "has 2 feature_names for 3 columns", tmp_path / "b")
+    scipy.io.savemat(tmp_path / "c.mat", {"X": X, "feature_names": np.eye(2)})
+    assert sources.find(tmp_path / "c.mat").unpacked(tmp_path / "c").feature_names is None
