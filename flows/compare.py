@@ -144,8 +144,8 @@ def compare(
     ------
     ValueError
         No method finished, the corpus has nothing to predict, a size, a method or a metric does
-        not exist, both `folds` and `test_size` are given, the corpus has test samples and one of them
-        is given, or the constraints do not suit a size.
+        not exist, both `folds` and `test_size` are given, the corpus has test samples and one of
+        them is given, or the constraints do not suit a size.
 
     See Also
     --------

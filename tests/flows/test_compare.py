@@ -36,9 +36,20 @@ def corpus(tmp_path):
     return write_corpus(tmp_path / "corpus.jsonl", seed=3, rows=300)
 
 
-def run(source, methods, *, timeout=600, out="out", metrics=(), folds=None, test_size=None):
+def run(
+    source,
+    methods,
+    *,
+    timeout=600,
+    out="out",
+    metrics=(),
+    folds=None,
+    test_size=None,
+    constraints=None,
+):
     """Compare in this process, and return compare.json."""
-    choices = Choices(methods, [4, 12], list(metrics), folds, test_size, None)
+    scoring = (list(metrics), folds, test_size, None)
+    choices = Choices(methods, [4, 12], *scoring, constraints=constraints)
     plan = plan_comparison(source, None, out, Staging(tile_rows=100), choices)
     folder = run_comparison(plan, SERIAL, timeout=timeout)
     return json.loads(Path(folder, "compare.json").read_text())
