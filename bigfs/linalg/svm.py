@@ -1,23 +1,23 @@
 """Linear support vector machines with the squared hinge loss, one class against the rest.
 
-    P(w, b) = ½‖w‖² + ½b² + C Σ_i ξ_i²,      ξ_i = max(0, 1 − y_i(w·x_i + b))
+    P(w, b) = ½‖w‖² + ½b² + C Σ_i s_i ξ_i²,      ξ_i = max(0, 1 − y_i(w·x_i + b))
 
 It is the objective of LIBLINEAR and of scikit-learn's LinearSVC: the intercept is penalized like a
-weight. With X̂ = [X, 1], the gradient is w − w' with w' = 2C X̂ᵀ(y ⊙ ξ), and the dual variables 2Cξ
-have the dual objective D. Their gap is
+weight. s are weights of the samples, 1 without any. With X̂ = [X, 1], the gradient is w − w' with
+w' = 2C X̂ᵀ(y ⊙ s ⊙ ξ), and the dual variables 2C s ⊙ ξ have the dual objective D. Their gap is
 
     P − D = ½‖∇P‖²                                      [follows from ξ_i(1 − y_i f_i) = ξ_i²]
 
 so the gradient is an exact certificate. P is strongly convex, so ‖w − w*‖² ≤ ‖∇P‖² too.
 
 A step is one of the finite Newton method [Keerthi and DeCoste, JMLR 2005]: conjugate gradients on
-the generalized Hessian I + 2C X̂ᵀ diag(ξ > 0) X̂, then an exact line search. X is read twice per
-iteration of conjugate gradients and once per step. The line search and the loss need no pass,
+the generalized Hessian I + 2C X̂ᵀ diag(s ⊙ (ξ > 0)) X̂, then an exact line search. X is read twice
+per iteration of conjugate gradients and once per step. The line search and the loss need no pass,
 because the decision values are kept. All classes share the passes. Conjugate gradients have no
 preconditioner: the diagonal of the Hessian doubled their iterations on text and on images.
 
 On request an iteration reads the rows once and not the columns: each tile of rows adds its part of
-X̂ᵀ diag(ξ > 0) X̂P, which is d × r. The last bits then depend on the tiles of rows.
+X̂ᵀ diag(s ⊙ (ξ > 0)) X̂P, which is d × r. The last bits then depend on the tiles of rows.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ class SVMProblem:
         Mask of the features that may have a weight. None means all.
     one_pass : bool, default=False
         Whether an iteration of conjugate gradients reads the rows only.
+    sample_weight : ndarray of shape (n,) or None, default=None
+        Weights s of the samples. None means that all are 1.
     """
 
     def __init__(
@@ -76,9 +78,11 @@ class SVMProblem:
         tol: float,
         features: BoolArray | None = None,
         one_pass: bool = False,
+        sample_weight: FloatArray | None = None,
     ) -> None:
         self.X, self.Y, self.C, self.tol, self.features = X, Y, C, tol, features
         self.one_pass = one_pass
+        self.s = None if sample_weight is None else sample_weight[:, None]
 
     def start(self, W: FloatArray, b: FloatArray) -> SVMState:
         """Return the state at the weights W (d × r) and intercepts b."""
@@ -89,8 +93,9 @@ class SVMProblem:
     def state(self, U: FloatArray, F: FloatArray) -> SVMState:
         """Return the state at U = [W; bᵀ] with the decision values F, certified by one pass."""
         slack: FloatArray = np.maximum(1 - self.Y * F, 0)
-        gradient = U - 2 * self.C * self.transposed_times(self.Y * slack)
-        objective = _dots(U, U) / 2 + self.C * _dots(slack, slack)
+        loss = _weighted(slack, self.s)
+        gradient = U - 2 * self.C * self.transposed_times(self.Y * loss)
+        objective = _dots(U, U) / 2 + self.C * _dots(slack, loss)
         gap = _dots(gradient, gradient) / 2 / np.where(objective > 0, objective, 1)
         return SVMState(U[:-1], U[-1], F, gradient, objective, gap)
 
@@ -100,7 +105,7 @@ class SVMProblem:
         Y, F = self.Y[:, moving], state.F[:, moving]
         U = np.concatenate([state.W, state.b[None]])
         S, XS = self.newton_direction(state.gradient[:, moving], Y * F < 1)
-        t = line_search(U[:, moving], S, F, XS, Y, self.C)
+        t = line_search(U[:, moving], S, F, XS, Y, self.C, self.s)
         U[:, moving] += t * S
         F = state.F.copy()
         F[:, moving] += t * XS
@@ -109,7 +114,7 @@ class SVMProblem:
     def newton_direction(
         self, gradient: FloatArray, violated: BoolArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return S and X̂S, with (I + 2C X̂ᵀ diag(violated) X̂) S ≈ −gradient for each machine."""
+        """Return S and X̂S with (I + 2C X̂ᵀ diag(s ⊙ violated) X̂) S ≈ −gradient per machine."""
         S, XS = np.zeros(gradient.shape), np.zeros(violated.shape)
         R = -gradient  # residuals
         P = R.copy()  # search directions
@@ -120,10 +125,12 @@ class SVMProblem:
             if not len(on):
                 break
             if self.one_pass:
-                HP = P[:, on] + 2 * self.C * self.gram_times(P[:, on], violated[:, on])
+                curvature = _weighted(violated[:, on], self.s)
+                HP = P[:, on] + 2 * self.C * self.gram_times(P[:, on], curvature)
             else:
                 XP = self.times(P[:, on])
-                HP = P[:, on] + 2 * self.C * self.transposed_times(violated[:, on] * XP)
+                curved = _weighted(violated[:, on] * XP, self.s)
+                HP = P[:, on] + 2 * self.C * self.transposed_times(curved)
             step = energy[on] / _dots(P[:, on], HP)
             S[:, on] += step * P[:, on]
             if not self.one_pass:
@@ -133,9 +140,9 @@ class SVMProblem:
             P[:, on] = R[:, on] + energy[on] / before * P[:, on]
         return S, self.times(S) if self.one_pass else XS
 
-    def gram_times(self, U: FloatArray, violated: BoolArray) -> FloatArray:
-        """Return X̂ᵀ diag(violated) X̂U (d + 1 × r), in one pass over the rows."""
-        parts = [violated[tile.start : tile.stop] for tile in self.X.require_row_tiles()]
+    def gram_times(self, U: FloatArray, curvature: AnyArray) -> FloatArray:
+        """Return X̂ᵀ diag(curvature) X̂U (d + 1 × r), in one pass over the rows."""
+        parts = [curvature[tile.start : tile.stop] for tile in self.X.require_row_tiles()]
         product: FloatArray = self.X.reduce_rows(_gram_times, U, each=[parts])
         if self.features is not None:
             product[:-1][~self.features] = 0
@@ -155,7 +162,13 @@ class SVMProblem:
 
 
 def line_search(
-    U: FloatArray, S: FloatArray, F: FloatArray, XS: FloatArray, Y: AnyArray, C: float
+    U: FloatArray,
+    S: FloatArray,
+    F: FloatArray,
+    XS: FloatArray,
+    Y: AnyArray,
+    C: float,
+    s: FloatArray | None = None,
 ) -> FloatArray:
     """Return the t (r,) of least P(U + tS) for each machine, with the decision values F + t XS.
 
@@ -166,8 +179,8 @@ def line_search(
     low, high, t = np.zeros(len(a)), np.full(len(a), np.inf), np.ones(len(a))
     for _ in range(LINE_SEARCH_STEPS):
         slack: FloatArray = np.maximum(1 - Y * (F + t * XS), 0)
-        slope = a + t * b - 2 * C * _dots(Y * slack, XS)
-        curvature = b + 2 * C * _dots(XS, XS * (slack > 0))
+        slope = a + t * b - 2 * C * _dots(Y * _weighted(slack, s), XS)
+        curvature = b + 2 * C * _dots(XS, _weighted(XS * (slack > 0), s))
         low, high = np.where(slope <= 0, t, low), np.where(slope > 0, t, high)
         following = t - np.divide(slope, curvature, out=np.zeros(len(a)), where=curvature > 0)
         inside = (following > low) & (following < high)
@@ -191,6 +204,7 @@ def fit_svm(
     start: tuple[FloatArray, FloatArray] | None = None,
     features: BoolArray | None = None,
     one_pass: bool = False,
+    sample_weight: FloatArray | None = None,
 ) -> Result[SVMState]:
     """Train a machine per class against the rest, or one for two classes.
 
@@ -216,6 +230,8 @@ def fit_svm(
         Mask of the features that may have a weight. None means all.
     one_pass : bool, default=False
         Whether an iteration of conjugate gradients reads the rows only.
+    sample_weight : ndarray of shape (n,) or None, default=None
+        Weight of the loss of each sample. None means that all are 1.
 
     Returns
     -------
@@ -235,7 +251,7 @@ def fit_svm(
         f"training {r} linear SVMs on {n} samples and {d} features",
     )
     Y = np.where(codes[:, None] == positive, 1, -1).astype(np.int8)
-    problem = SVMProblem(X, Y, C, tol, features, one_pass)
+    problem = SVMProblem(X, Y, C, tol, features, one_pass, sample_weight)
     W, b = (np.zeros((d, r)), np.zeros(r)) if start is None else start
     # BLAS rounds by its number of threads; the answer must not
     with threadpool_limits(1, user_api="blas"):
@@ -256,11 +272,16 @@ def measure(state: SVMState) -> Record:
 
 
 def _gram_times(
-    block: Block, start: int, stop: int, violated: BoolArray, U: FloatArray
+    block: Block, start: int, stop: int, curvature: AnyArray, U: FloatArray
 ) -> FloatArray:
     """Return the part of `SVMProblem.gram_times` of some rows."""
-    V = np.where(violated, np.asarray(block @ U[:-1]) + U[-1], 0.0)
+    V = curvature * (np.asarray(block @ U[:-1]) + U[-1])
     return np.concatenate([np.asarray(block.T @ V), V.sum(axis=0)[None]])
+
+
+def _weighted(V: AnyArray, s: FloatArray | None) -> AnyArray:
+    """Return s ⊙ V for the weights s (n × 1) of the samples."""
+    return V if s is None else s * V
 
 
 def _dots(A: FloatArray, B: FloatArray) -> FloatArray:

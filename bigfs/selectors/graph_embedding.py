@@ -133,11 +133,20 @@ class GraphEmbedding(MatrixInput):
         positive = np.arange(1, 2) if len(classes) == 2 else np.arange(len(classes))
         Y = np.where(codes[:, None] == positive, 1.0, -1.0)
         labeled_X = X if y.is_labeled.all() else X.take_rows(y.is_labeled)
-        if self.class_weight is None:
+        weights = self._sample_weights(y)
+        if weights is None:
             return labeled_X, Y, None
-        weights = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
-        omega = np.sqrt(self._positive(weights))[codes]
+        omega = np.sqrt(weights)
         return labeled_X, omega[:, None] * Y, omega
+
+    def _sample_weights(self, y: Labels) -> FloatArray | None:
+        """Return the weight of each labeled sample, or None if all weigh the same."""
+        if self.class_weight is None:
+            return None
+        classes, codes = at_least_two(y)
+        codes = codes[y.is_labeled]
+        weights = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
+        return self._positive(weights)[codes]
 
     def _positive(self, weights: FloatArray) -> FloatArray:
         if not (weights > 0).all() or not np.isfinite(weights).all():

@@ -30,7 +30,7 @@ from bigfs.result import Result
 from bigfs.selectors.base import Cost, Labels, Selector
 from bigfs.selectors.graph_embedding import GraphEmbedding
 from bigfs.selectors.svm import eliminate_by_svm, elimination_sizes
-from bigfs.types import IntArray
+from bigfs.types import FloatArray, IntArray
 
 GENERAL: dict[str, tuple[str, ...]] = {  # what embeddings other than lda may have
     "class_weight": ("balanced",),
@@ -103,7 +103,8 @@ class SparGE(GraphEmbedding, Selector):
         least exact cost to the objective, one by one. "weights" takes the largest row norms of the
         relaxation, as [1]_ does, which counts twice what two features share. "svm", for "lda",
         makes sets of 4m features, eliminates to 4m, and then removes a tenth of them per round by
-        their weights in a linear SVM with C = 1/2γ, as `SVMRFE` does on all features.
+        their weights in a linear SVM with C = 1/2γ, as `SVMRFE` does on all features. There the
+        class weights are weights of the samples.
     solver : {"auto", "newton", "simplex", "apg"}, default="auto"
         Solver of the restricted master. "apg" is the one of [1]_. All give the same answer to
         within the tolerance.
@@ -404,6 +405,7 @@ class SparGE(GraphEmbedding, Selector):
             1 / (2 * problem.gamma),
             name,
             self._constraints.kept,
+            self._sample_weights(y),
         )
         self.scores_[order] = np.arange(1, len(order) + 1) / len(order)
         self.result_.stats.update(passes=problem.data.passes)
@@ -417,6 +419,7 @@ def svm_order(
     C: float,
     name: str,
     kept: IntArray,
+    sample_weight: FloatArray | None,
 ) -> IntArray:
     """Return the candidates in the order of their elimination by way of m, the best last.
 
@@ -428,7 +431,12 @@ def svm_order(
         int(codes.max()) + 1,
         candidates,
         elimination_sizes(len(candidates), m, SVM_STEP),
-        svm={"C": C, "tol": SVM_TOL, "max_iter": SVM_MAX_ITER},
+        svm={
+            "C": C,
+            "tol": SVM_TOL,
+            "max_iter": SVM_MAX_ITER,
+            "sample_weight": sample_weight,
+        },
         name=name,
         removed_last=kept,
     )

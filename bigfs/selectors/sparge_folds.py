@@ -159,7 +159,7 @@ def score_candidates(
                     candidate,
                     problems[key],
                     states[key],
-                    codes,
+                    (codes, candidate._sample_weights(y)),
                     folds[key.fold],
                     scorer,
                     f"{name}, candidate {number}, fold {key.fold}",  # a checkpoint of its own
@@ -175,13 +175,13 @@ def _score(
     candidate: SparGE,
     problem: Relaxation,
     state: CuttingPlaneState,
-    codes: IntArray,
+    labels: tuple[IntArray, FloatArray | None],
     samples: Fold,
     scorer: Any,
     name: str,
 ) -> float:
-    """Return the score of one candidate on one fold."""
-    train, test = samples
+    """Return the score of one candidate on one fold, by the codes and weights of the samples."""
+    (codes, weights), (train, test) = labels, samples
     fold = problem.data
     assert isinstance(fold, GatheredColumns)
     m = candidate._count(fold.X.shape[1])
@@ -196,7 +196,8 @@ def _score(
             Z = sp.csr_array(fold.Z[:, fold.positions(chosen)])[train]
             every, C = np.arange(len(chosen)), 1 / (2 * problem.gamma)
             kept = problem.constraints.within(chosen).kept
-            order = svm_order(Matrix.from_array(Z), codes[train], every, m, C, name, kept)
+            s = None if weights is None else weights[train]
+            order = svm_order(Matrix.from_array(Z), codes[train], every, m, C, name, kept, s)
             chosen = chosen[order[-m:]]
     Z = sp.csr_array(fold.Z[:, fold.positions(np.sort(chosen))])
     machine = LinearSVC(random_state=0, max_iter=10_000).fit(Z[train], codes[train])

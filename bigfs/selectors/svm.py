@@ -379,7 +379,7 @@ def eliminate_by_svm(
     sizes : list of int
         The numbers of features that are left, from all of `features` to the last.
     svm : dict
-        The C, tol and max_iter of the machines.
+        The C, tol, max_iter and sample_weight of the machines.
     name : str
         Name of the run.
     removed_last : ndarray of int, default=empty

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.svm import LinearSVC
-from sklearn.utils import compute_class_weight
+from sklearn.utils import compute_class_weight, compute_sample_weight
 
 from bigfs import Matrix, SparGE, SparGECV
 from bigfs.embedding.responses import lda, one_hot
@@ -76,11 +76,12 @@ def test_paths_and_folds_take_the_weights(uneven):
     np.testing.assert_array_equal(folds.scores_, one.scores_)
 
 
-def rfe(X, y, features, m, C):
+def rfe(X, y, features, m, C, sample_weight=None):
     """Guyon's elimination with scikit-learn's machines: a tenth per round, exactly m on the way."""
     kept, removed = np.sort(features), []
     while len(kept) > 1:
-        machine = LinearSVC(C=C, tol=1e-8, max_iter=100_000).fit(X[:, kept], y)
+        machine = LinearSVC(C=C, tol=1e-8, max_iter=100_000)
+        machine.fit(X[:, kept], y, sample_weight=sample_weight)
         least = np.argsort(np.sum(machine.coef_**2, axis=0), kind="stable")
         size = len(kept) - max(int(0.1 * len(kept)), 1)
         out = least[: len(kept) - max(size, m if len(kept) > m else 1)]
@@ -105,6 +106,20 @@ def test_ranking_by_svm_is_recursive_elimination_from_four_times_as_many(text, c
     np.testing.assert_array_equal(path[5].scores_, selector.scores_)
     tiled = Matrix.from_array(X, tile_rows=17, tile_columns=11)
     np.testing.assert_array_equal(clone(selector).fit(tiled, y).scores_, selector.scores_)
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", {3: 50.0}])
+def test_machines_of_the_ranking_take_the_class_weights(uneven, class_weight):
+    X, y = uneven
+    given = {"gamma": 0.5, "class_weight": class_weight}
+    wide = SparGE(n_features_to_select=12, **given).fit(X, y)
+    selector = SparGE(n_features_to_select=3, ranking="svm", **given).fit(X, y)
+    weights = compute_sample_weight(class_weight, y)
+    C = 1 / (2 * wide.result_.stats["gamma"])
+    expected = rfe(X.toarray(), y, wide.selected_, 3, C, weights)
+    np.testing.assert_array_equal(np.argsort(-selector.scores_)[:12], expected)
+    if class_weight is not None:
+        assert expected != rfe(X.toarray(), y, wide.selected_, 3, C)
 
 
 def test_ranking_by_svm_of_all_features_starts_from_all(text):

@@ -61,23 +61,42 @@ def test_one_pass_per_iteration_finds_the_same_machines(noisy, features):
     assert fewer == 1 + steps + iterations + steps
 
 
-def test_gap_is_that_of_the_dual_objective(noisy):
+@pytest.mark.parametrize(("n_classes", "one_pass"), [(2, False), (3, False), (3, True)])
+def test_weighted_machines_are_scikit_learns(noisy, rng, n_classes, one_pass):
+    X, y = noisy
+    y, s = np.minimum(y, n_classes - 1), rng.gamma(1.0, size=60)
+    state = svm.fit_svm(
+        *(Matrix.from_array(sp.csr_array(X), tile_rows=17), y, n_classes),
+        **{"C": 2.0, "tol": 1e-12, "max_iter": 100, "name": "SVM", "sample_weight": s},
+        one_pass=one_pass,
+    ).value
+    machine = LinearSVC(C=2.0, tol=1e-10, max_iter=100_000, random_state=0)
+    expected = machine.fit(X, y, sample_weight=s)
+    np.testing.assert_allclose(state.W, expected.coef_.T, atol=1e-5)
+    np.testing.assert_allclose(state.b, expected.intercept_, atol=1e-5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gap_is_that_of_the_dual_objective(noisy, rng, weighted):
     X, y = noisy
     Y = np.where(y[:, None] == np.arange(3), 1, -1)
+    weights = rng.gamma(2.0, size=60) if weighted else None
     with pytest.warns(NotConverged):
         state = svm.fit_svm(
-            Matrix.from_array(X), y, 3, C=2.0, tol=1e-12, max_iter=2, name="SVM"
+            *(Matrix.from_array(X), y, 3),
+            **{"C": 2.0, "tol": 1e-12, "max_iter": 2, "name": "SVM", "sample_weight": weights},
         ).value
     hat = np.column_stack([X, np.ones(60)])
     U = np.vstack([state.W, state.b])
     slack = np.maximum(1 - Y * (hat @ U), 0)
-    alpha = 4.0 * slack  # 2C ξ
+    s = weights[:, None] if weighted else np.ones((60, 1))
+    alpha = 4.0 * s * slack  # 2C s ξ
     dual = (
         alpha.sum(axis=0)
         - ((hat.T @ (alpha * Y)) ** 2).sum(axis=0) / 2
-        - (alpha**2).sum(axis=0) / 8
+        - (alpha**2 / s).sum(axis=0) / 8
     )
-    primal = (U**2).sum(axis=0) / 2 + 2.0 * (slack**2).sum(axis=0)
+    primal = (U**2).sum(axis=0) / 2 + 2.0 * (s * slack**2).sum(axis=0)
     np.testing.assert_allclose(state.objective, primal)
     np.testing.assert_allclose(state.gap, (primal - dual) / primal, rtol=1e-8)
     assert (state.gap > 1e-6).all()
