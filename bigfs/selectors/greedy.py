@@ -184,7 +184,7 @@ class _Columns:
         self.count = 0
         self.max_lines = max(1, MAX_LINE_BYTES // (pairs.line_bytes * X.shape[0]))
         # lines by the number of their part, with how many there are: the first part, which every
-        # late feature needs, and the last one that was asked for
+        # late feature needs, and the last one, which grows
         self._kept: dict[int, tuple[AnyArray, int]] = {}
 
     def require(self, stale: IntArray, score: FloatArray, batch: int) -> IntArray | None:
@@ -210,11 +210,12 @@ class _Columns:
 
     def lines(self, selected: IntArray, first: int, stop: int) -> AnyArray:
         """Return the chosen features [first, stop) as lines. They are of one part."""
-        part = first // self.max_lines
+        part, last = first // self.max_lines, (len(selected) - 1) // self.max_lines
+        if 0 < part < last:
+            return self._read_lines(selected[first:stop])
         start = part * self.max_lines
+        self._kept = {k: kept for k, kept in self._kept.items() if k in (0, last)}
         lines, count = self._kept.get(part, (np.empty((0, 0)), 0))
-        if part and part not in self._kept:
-            self._kept = {0: self._kept[0]} if 0 in self._kept else {}
         if stop - start > count:
             new = self._read_lines(selected[start + count : stop])
             if stop - start > len(lines):

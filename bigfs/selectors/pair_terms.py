@@ -82,19 +82,21 @@ class Information:
 
     def lines(self, Z: sp.csc_array) -> IntArray:
         """Return the number of (u, v) of each sample, −1 for an excluded one, then their counts."""
-        lines = np.full((Z.shape[1], Z.shape[0]), self.n_bins, dtype=np.int32)
-        columns = np.repeat(np.arange(Z.shape[1]), np.diff(Z.indptr))
-        lines[columns, Z.indices] = Z.data
-        if self.conditional:
-            lines = lines * np.int32(self.n_classes) + self.codes.astype(np.int32)
-        lines[:, self.codes < 0] = -1
-        return self._with_counts(lines, self._shape)
-
-    def _with_counts(self, lines: IntArray, shape: tuple[int, int]) -> IntArray:
-        """Append how often each (u, v) occurs, which every term with a line needs."""
-        included = lines[:, self.codes >= 0]
-        counts = [np.bincount(line, minlength=shape[0] * shape[1]) for line in included]
-        return np.column_stack([lines, np.array(counts).reshape(len(lines), -1)]).astype(np.int32)
+        (n, width), bins = Z.shape, self.n_bins + 1
+        c = self.n_classes if self.conditional else 1
+        is_included = self.codes >= 0
+        y = np.where(is_included, self.codes, 0) if self.conditional else np.zeros(n, np.int64)
+        columns = np.repeat(np.arange(width), np.diff(Z.indptr))
+        uv = Z.data * np.int64(c) + y[Z.indices]
+        counts = np.bincount(columns * bins * c + uv, minlength=width * bins * c)
+        counts = counts.reshape(width, bins, c)
+        # an included sample without an entry has a zero
+        counts[:, self.n_bins] = np.bincount(y[is_included], minlength=c) - counts.sum(axis=1)
+        lines = np.empty((width, n + bins * c), dtype=np.int32)
+        lines[:, :n] = np.where(is_included, self.n_bins * c + y, -1)
+        lines[columns, Z.indices] = uv
+        lines[:, n:] = counts.reshape(width, bins * c)
+        return lines
 
     def terms(self, Z: sp.csc_array, lines: IntArray, skipped: IntArray) -> FloatArray:
         """Return the information of columns and lines."""
@@ -103,9 +105,10 @@ class Information:
     def relevance(self, Z: sp.csc_array) -> FloatArray:
         """Return I(x_j; y) and the entropy H(x_j) of prepared columns (width × 2)."""
         width = Z.shape[1]
-        no_skip, shape = np.zeros(width, dtype=np.int64), (1, self.n_classes)
-        y = self._with_counts(self.codes[None].astype(np.int32), shape)
-        information = self._fill(Z, y, no_skip, shape)[:, 0]
+        sizes = np.bincount(self.codes[self.codes >= 0], minlength=self.n_classes)
+        y = np.append(self.codes, sizes)[None].astype(np.int32)
+        no_skip = np.zeros(width, dtype=np.int64)
+        information = self._fill(Z, y, no_skip, (1, self.n_classes))[:, 0]
         counts = np.zeros((width, self.n_bins + 1))
         columns = np.repeat(np.arange(width), np.diff(Z.indptr))
         np.add.at(counts, (columns, Z.data), 1)

@@ -183,13 +183,14 @@ def test_lines_of_the_last_part_are_made_once_while_it_grows(sample, monkeypatch
     columns, read = greedy._Columns(Matrix.from_array(X), pairs), []
     read_lines = columns._read_lines
     monkeypatch.setattr(columns, "_read_lines", lambda c: read.extend(c) or read_lines(c))
-    selected = np.arange(9)
-    for first, stop in ((0, 1), (0, 3), (3, 4), (3, 6), (4, 6), (0, 3), (6, 8), (1, 3), (6, 9)):
-        lines = columns.lines(selected, first, stop)
+    steps = ((1, 0, 1), (3, 0, 3), (4, 3, 4), (6, 0, 3), (6, 3, 6), (6, 4, 6), (8, 6, 8))
+    for m, first, stop in (*steps, (8, 1, 3), (9, 6, 9)):
+        lines = columns.lines(np.arange(m), first, stop)
         expected = pairs.lines(pairs.prepare(sp.csc_array(X[:, first:stop])))
         np.testing.assert_array_equal(lines, expected)
     assert read == list(range(9))
-    columns.lines(selected, 3, 6)
+    columns.lines(np.arange(9), 3, 6)  # a part between is not kept
+    columns.lines(np.arange(9), 6, 9)
     assert read == [*range(9), 3, 4, 5]
 
 
@@ -263,7 +264,7 @@ def test_columns_are_gathered_only_where_they_can_decide(rng):
     y = np.arange(400) % 2
     informative = rng.random((400, 5)) + y[:, None]
     X = sp.csc_array(sp.hstack([informative, sp.random_array((400, 3000), density=0.02, rng=rng)]))
-    selector = MRMR(n_features_to_select=5, relevance="f").fit(X, y)
+    selector = MRMR(n_features_to_select=5, relevance="f", scheme="difference").fit(X, y)
     assert set(selector.selected_) == set(range(5))
     assert selector.result_.stats["gathered"] == greedy.AHEAD
     assert selector.result_.stats["passes"] == 2  # the F statistics and the column statistics
