@@ -168,7 +168,7 @@ def test_jmi_sees_what_only_a_pair_says(rng):
 GREEDY = [
     MRMR(n_bins=4),
     MRMR(scheme="quotient", n_bins=4),
-    MRMR(relevance="f"),
+    MRMR(relevance="f", scheme="difference"),
     MRMR(relevance="f", scheme="quotient"),
     RRPC(),
     JMI(n_bins=4),
