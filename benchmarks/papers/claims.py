@@ -66,8 +66,7 @@ class Item(NamedTuple):
 
     def pairs(self) -> int:
         """Return the least number of repetitions that the verdict rests on, 0 for none."""
-        outcomes = [claim.check() for claim in self.claims if claim.counts]
-        return min((outcome.pairs for outcome in outcomes if outcome.pairs), default=0)
+        return least_pairs(claim.check() for claim in self.claims if claim.counts)
 
     def verdict(self) -> Verdict:
         """Return the verdict on all the claims together."""
@@ -87,6 +86,13 @@ def together(verdicts: Iterable[Verdict]) -> Verdict:
     if not tried:
         return Verdict.CANNOT if verdicts == {Verdict.CANNOT} else Verdict.NOT_RUN
     return tried.pop() if len(tried) == 1 else Verdict.PART
+
+
+def least_pairs(outcomes: Iterable[Outcome]) -> int:
+    """Return the least number of repetitions of what has a verdict, or of all where nothing has."""
+    found = [outcome for outcome in outcomes if outcome.pairs]
+    tried = [outcome.pairs for outcome in found if outcome.verdict != Verdict.NOT_RUN]
+    return min(tried or [outcome.pairs for outcome in found], default=0)
 
 
 class Difference(NamedTuple):
@@ -196,8 +202,9 @@ def share(counts: Mapping[str, tuple[int, int]], text: str = "") -> Outcome:
 def all_of(outcomes: Sequence[Outcome]) -> Outcome:
     """Return the outcome of a claim that has several parts."""
     evidence = ". ".join(outcome.evidence for outcome in outcomes if outcome.evidence)
-    pairs = min((outcome.pairs for outcome in outcomes if outcome.pairs), default=0)
-    return Outcome(together(outcome.verdict for outcome in outcomes), evidence, pairs)
+    return Outcome(
+        together(outcome.verdict for outcome in outcomes), evidence, least_pairs(outcomes)
+    )
 
 
 def all_curves(

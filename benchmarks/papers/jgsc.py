@@ -142,6 +142,7 @@ PAPER = Paper(
     title="JGSC and RJGSC",
     reference='X. Zhu, X. Li, S. Zhang, C. Ju and X. Wu, "Robust joint graph sparse coding for '
     'unsupervised spectral feature selection", IEEE TNNLS, 2016.',
+    repetitions=10,
     items=(
         Item("Fig. 1", "a drawing of four methods", no_claim=True),
         Item("Table I", "the objectives of the methods", no_claim=True),

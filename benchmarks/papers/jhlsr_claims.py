@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.papers import jhlsr
 from benchmarks.papers.claims import Outcome, Verdict, above, above_on, all_curves, all_of
-from benchmarks.papers.measures import best, mean_over
+from benchmarks.papers.measures import average, best
 
 MODES = {
     "supervised": jhlsr.SUPERVISED,
@@ -33,11 +33,7 @@ def runs(mode: str, data: str, method: str, metric: str = "accuracy") -> Runs:
 def score(mode: str, data: str, method: str, choice: str) -> dict[int, float]:
     """Return the mean accuracy over the numbers of features, per repetition."""
     accuracy = runs(mode, data, method)
-    if choice == "test":
-        return best(accuracy)
-    return mean_over(
-        [{r: float(c.mean()) for r, c in curve.items()} for curve in accuracy.values()]
-    )
+    return best(accuracy) if choice == "test" else average(accuracy)
 
 
 def beside(mode: str, others: tuple[str, ...], choice: str) -> Outcome:

@@ -326,6 +326,7 @@ PAPER = Paper(
         jhlsr.SUPERVISED,
         jhlsr.NUMBER,
     ),
+    repetitions=10,
     items=items(),
     protocol=PROTOCOL,
     sections=(

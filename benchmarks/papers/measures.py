@@ -112,6 +112,13 @@ def best(accuracy: Runs, by: Runs | None = None) -> dict[int, float]:
     return {repetition: mean for repetition, (_, mean) in sorted(chosen.items())}
 
 
+def average(accuracy: Runs) -> dict[int, float]:
+    """Return the mean over the curves and the parameters, for each repetition that all have."""
+    return mean_over(
+        [{r: float(curve.mean()) for r, curve in by_run.items()} for by_run in accuracy.values()]
+    )
+
+
 def best_curves(accuracy: Runs, by: Runs | None = None) -> list[np.ndarray]:
     """Return the curve at the best parameters of each repetition, as `best` chooses them."""
     by = accuracy if by is None else by

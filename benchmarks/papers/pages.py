@@ -11,7 +11,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 
-from benchmarks.papers.claims import Item
+from benchmarks.papers.claims import LEAST, Item
 from benchmarks.papers.experiments import Experiment
 
 DOCS = Path(__file__).parents[2] / "docs" / "papers"
@@ -24,6 +24,7 @@ class Paper(NamedTuple):
     title: str
     reference: str
     items: tuple[Item, ...]
+    repetitions: int  # as many as the paper has, or as we plan where it does not say
     experiments: tuple[Experiment, ...] = ()
     protocol: str = ""  # what the paper does and what we do, in Markdown
     # sections with tables and plots; each gets the folder of the pages and returns Markdown, or
@@ -146,6 +147,12 @@ def anchor(paper: Paper, item: Item) -> str:
     return f"{paper.key}-{re.sub(r'[^a-z0-9]+', '-', item.name.lower()).strip('-')}"
 
 
+def rests_on(paper: Paper, item: Item) -> str:
+    """Return on how many repetitions a verdict rests, of how many."""
+    pairs = item.pairs()
+    return f"{pairs} of {paper.repetitions}" if pairs else ""
+
+
 def left_out(item: Item) -> str:
     """Return a sentence about what of an item cannot be tried."""
     return f" Not available: {item.missing}." if item.missing else ""
@@ -161,7 +168,7 @@ def page(paper: Paper, folder: Path) -> str:
         table(
             ["item", "what it shows", "verdict", "repetitions"],
             (
-                [f"[{i.name}](#{anchor(paper, i)})", i.about, i.verdict(), i.pairs() or ""]
+                [f"[{i.name}](#{anchor(paper, i)})", i.about, i.verdict(), rests_on(paper, i)]
                 for i in paper.items
             ),
         ),
@@ -173,7 +180,8 @@ def page(paper: Paper, folder: Path) -> str:
     parts.append("## The claims, one by one\n")
     for item in paper.items:
         parts += [f"({anchor(paper, item)})=\n### {item.name}: {item.about}\n"]
-        parts.append(f"**{item.verdict().capitalize()}.**{left_out(item)}\n")
+        count = f" On {pairs} repetitions." if (pairs := rests_on(paper, item)) else ""
+        parts.append(f"**{item.verdict().capitalize()}.**{count}{left_out(item)}\n")
         if item.claims:
             rows = [
                 (c.text, o.verdict, o.evidence)
@@ -191,7 +199,7 @@ def index(papers: Sequence[Paper]) -> str:
             f"[{i.name}]({p.key}.md#{anchor(p, i)})",
             i.about,
             i.verdict(),
-            i.pairs() or "",
+            rests_on(p, i),
             i.missing,
         )
         for p in papers
@@ -200,6 +208,8 @@ def index(papers: Sequence[Paper]) -> str:
     head = ["paper", "item", "what it shows", "verdict", "repetitions", "not available"]
     counts = [str(row[3]) for row in rows]
     total = ", ".join(f"{v} ({counts.count(v)})" for v in dict.fromkeys(sorted(counts)))
+    compared = [(i.pairs(), p.repetitions) for p in papers for i in p.items if i.pairs() >= LEAST]
+    few = sum(pairs < planned for pairs, planned in compared)
     return f"""# The papers' experiments
 
 Every figure and table of the five papers, made again by the papers' protocols as far as there is
@@ -217,6 +227,10 @@ there is no standard error and no verdict. Where a paper chose its parameters on
 page has the same with a choice that does not see the test data.
 
 Verdicts of the {len(rows)} figures and tables: {total}.
+
+{few} of the {len(compared)} verdicts that compare methods rest on fewer repetitions than
+planned. They are provisional. With two or three repetitions a difference must be large to show, so
+"does not hold" says little there.
 
 {table(head, rows)}
 ```{{toctree}}

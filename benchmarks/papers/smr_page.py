@@ -215,6 +215,7 @@ PAPER = Paper(
     reference='C. Hou, Y. Jiao, F. Nie, T. Luo and Z.-H. Zhou, "2D feature selection by sparse '
     'matrix regression", IEEE TIP, 2017.',
     experiments=(smr.EYES_TWO, smr.ACCURACY, smr.GRID),
+    repetitions=20,
     items=(
         Item("Fig. 1", "faces with covered eyes", no_claim=True),
         Item("Fig. 2", "a drawing of the method", no_claim=True),

@@ -213,6 +213,7 @@ PAPER = Paper(
     title="SparGE",
     reference='M. Chen, I. W. Tsang, M. Tan and T. J. Cham, "A unified feature selection framework '
     'for graph embedding on high dimensional data", IEEE TKDE, 2015.',
+    repetitions=10,
     items=(
         Item("Table 1", "the embeddings and their matrices S", no_claim=True),
         Item("Table 2", "the complexity of each step", no_claim=True),

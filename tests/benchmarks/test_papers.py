@@ -181,6 +181,19 @@ def test_the_inner_folds_choose_and_the_test_judges(folder):
     )
 
 
+def test_a_verdict_tells_the_repetitions_that_it_rests_on():
+    """Data with one repetition have no verdict, and don't count beside those that have one."""
+    outcomes = [
+        claims.above({0: 0.5, 1: 0.6, 2: 0.7}, {"B": {0: 0.1, 1: 0.2, 2: 0.3}}, "one"),
+        claims.above({0: 0.5}, {"B": {0: 0.1}}, "two"),
+    ]
+    assert [outcome.pairs for outcome in outcomes] == [3, 1]
+    assert claims.all_of(outcomes).pairs == 3
+    assert claims.all_of(outcomes[1:]).pairs == 1
+    item = Item("Fig. 1", "", (Claim("a", lambda: outcomes[0]), Claim("b", lambda: outcomes[1])))
+    assert item.pairs() == 3
+
+
 def test_share_counts_cases():
     assert claims.share({"a": (2, 2), "b": (3, 3)}).verdict is Verdict.HOLDS
     assert claims.share({"a": (0, 2), "b": (3, 3)}).verdict is Verdict.PART
@@ -231,16 +244,20 @@ def test_pages_follow_from_the_results(folder):
         Item("Fig. 1", "A beside B", (Claim("A is above B", check),)),
         Item("Table II", "more", missing="USPS"),
     )
-    paper = pages.Paper("toy", "Toy", "A paper.", items, (experiment,), "As printed.", (section,))
+    paper = pages.Paper(
+        "toy", "Toy", "A paper.", items, 3, (experiment,), "As printed.", (section,)
+    )
     pages.write([paper], folder / "docs")
     page = (folder / "docs" / "toy.md").read_text()
     row = "| A is above B | holds | one: +0.100 ± 0.000 against B (2 repetitions) |"
     assert row in page
+    assert "**Holds.** On 2 of 3 repetitions." in page
     assert "**Cannot be tried.** Not available: USPS." in page
     assert "Repetitions begun: one 2, of 3." in page
     index = (folder / "docs" / "index.md").read_text()
-    assert "| Toy | [Fig. 1](toy.md#toy-fig-1) | A beside B | holds | 2 |  |" in index
+    assert "| Toy | [Fig. 1](toy.md#toy-fig-1) | A beside B | holds | 2 of 3 |  |" in index
     assert "Verdicts of the 2 figures and tables: cannot be tried (1), holds (1)." in index
+    assert "1 of the 1 verdicts that compare methods rest on fewer repetitions" in index
     plot = (folder / "docs" / "toy.svg").read_text()
     pages.write([paper], folder / "docs")
     assert (folder / "docs" / "toy.svg").read_text() == plot
