@@ -11,7 +11,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 
-from benchmarks.papers.claims import LEAST, Item
+from benchmarks.papers.claims import LEAST, Item, Verdict
 from benchmarks.papers.experiments import Experiment
 
 DOCS = Path(__file__).parents[2] / "docs" / "papers"
@@ -181,6 +181,8 @@ def page(paper: Paper, folder: Path) -> str:
     for item in paper.items:
         parts += [f"({anchor(paper, item)})=\n### {item.name}: {item.about}\n"]
         count = f" On {pairs} repetitions." if (pairs := rests_on(paper, item)) else ""
+        if item.verdict() == Verdict.NOT_RUN and pairs:
+            count = f" {pairs} repetitions are there, and a verdict needs {LEAST}."
         parts.append(f"**{item.verdict().capitalize()}.**{count}{left_out(item)}\n")
         if item.claims:
             rows = [
