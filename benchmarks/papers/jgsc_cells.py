@@ -15,8 +15,9 @@ from sklearn.metrics import pairwise_distances
 from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.papers.experiments import Cell, Dataset, Experiment, load
-from bigfs import GSC, JGSC, MCFS, MRSF, RJGSC, LaplacianScore, Matrix
+from bigfs import GSC, JFS, JGSC, MCFS, MRSF, RJGSC, UDFS, LaplacianScore, Matrix
 from bigfs.coding import dictionary
+from bigfs.extraction import lpp
 
 PERCENT = (10, 20, 30, 40, 50, 60, 70, 80)
 HALF = PERCENT.index(50)
@@ -35,7 +36,13 @@ TOYS = {
     "Toy3": ((50, 40, 110), 300, 80, 1e3),
 }
 CODED = {"JGSC": JGSC, "RJGSC": RJGSC, "GSC": GSC}
-SELECTORS = {"Laplacian score": LaplacianScore, "MCFS": MCFS, "MRSF": MRSF}
+SELECTORS = {
+    "Laplacian score": LaplacianScore,
+    "MCFS": MCFS,
+    "MRSF": MRSF,
+    "JFS": JFS,
+    "UDFS": UDFS,
+}
 
 
 # --- data -----------------------------------------------------------------------------------------
@@ -118,6 +125,9 @@ def representations(
     X = prepared(folder, name, draw).X
     if method == "Original":
         return {"": (X, np.arange(X.shape[1]))}
+    if method == "LPP":
+        Z = lpp(Matrix.from_array(X), min(X.shape[0] // 2, X.shape[1], ATOMS)).embed(X)
+        return {"": (Z, np.arange(Z.shape[1]))}
     if method in SELECTORS:
         scores = SELECTORS[method](n_features_to_select=SHARE).fit(X).scores_
         return {"": (X, np.argsort(-scores, kind="stable"))}
@@ -170,7 +180,7 @@ def accuracy_cells(folder: Path, data: str, repetition: int) -> Iterator[Cell]:
             "accuracy": nested(representations(folder, data, draw, method), y, method, repetition)
         }
 
-    for method in ("Original", *SELECTORS, *CODED):
+    for method in ("Original", "LPP", *SELECTORS, *CODED):
         yield Cell(method, "", lambda method=method: accuracy(method))
 
 
