@@ -114,7 +114,8 @@ class GraphEmbedding(MatrixInput):
         if self.embedding == "pca":
             return X, responses.pca(X, self._n_components(X), tol=self.tol / 4), None
         if self.embedding == "hsl":
-            hypergraph = neighbor_hyperedges(knn(X, self.n_neighbors, metric=self.metric))
+            neighbors = knn(X, self.n_neighbors, metric=self.metric, method="auto")
+            hypergraph = neighbor_hyperedges(neighbors)
             return X, responses.hsl_neighbors(hypergraph, self._n_components(X)), None
         A = sample_affinity(X, self.graph, self.n_neighbors, self.metric)
         degree = np.asarray(A.sum(axis=1)).ravel()

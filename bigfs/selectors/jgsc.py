@@ -263,7 +263,8 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         return learned.value.D
 
     def _laplacian(self, X: Matrix) -> sp.csr_array:
-        neighbors = knn(X, min(self.n_neighbors, X.shape[0] - 1), metric=self.metric)
+        k = min(self.n_neighbors, X.shape[0] - 1)
+        neighbors = knn(X, k, metric=self.metric, method="auto")
         return laplacian(affinity(neighbors, self.weights))
 
     def _code(self, X: Matrix, B: FloatArray, L: sp.csr_array) -> Result[Any]:

@@ -72,7 +72,8 @@ class LaplacianScore(GraphSelector):
         L = f̃ᵀ(D − A)f̃ / f̃ᵀDf̃
 
     A small L is good, and `scores_` holds 1 − L. The columns are never centered in place. The graph
-    is built once. After it, one pass over X is made.
+    is built once, by `bigfs.graph.knn` with `method="auto"`: it is approximate where the exact one
+    is predicted to take more than ten minutes of one core. After it, one pass over X is made.
 
     References
     ----------

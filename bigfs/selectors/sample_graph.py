@@ -29,7 +29,8 @@ def sample_affinity(
     X : Matrix of shape (n, d)
         The samples.
     graph : sparse matrix of shape (n, n), Neighbors or None
-        Affinity, or neighbors. None makes a kNN graph.
+        Affinity, or neighbors. None makes a kNN graph, an approximate one where the exact one is
+        predicted to take more than ten minutes of one core (`knn` with `method="auto"`).
     n_neighbors : int
         Number of neighbors of each sample in a new graph.
     metric : {"cosine", "euclidean"}
@@ -50,7 +51,7 @@ def sample_affinity(
     """
     n = X.shape[0]
     if graph is None:
-        graph = knn(X, n_neighbors, metric=metric)
+        graph = knn(X, n_neighbors, metric=metric, method="auto")
     if isinstance(graph, Neighbors):
         if len(graph.index) != n:
             raise ValueError(

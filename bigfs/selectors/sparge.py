@@ -155,6 +155,9 @@ class SparGE(GraphEmbedding, Selector):
 
         min_p min_W  ½‖Xc diag(p) W − T‖² + γ/2 ‖W‖²,    p ∈ {0, 1}^d, 1ᵀp = m
 
+    A new kNN graph is made by `bigfs.graph.knn` with `method="auto"`: it is approximate where the
+    exact one is predicted to take more than ten minutes of one core.
+
     X is never centered in place. κ cuts need κ + 1 passes over X, and the columns of at most m κ
     features are held in memory.
 

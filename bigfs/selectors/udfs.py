@@ -318,7 +318,9 @@ class UDFS(Selector):
     def _fit(self, X: Matrix, y: Any) -> None:
         n, d = X.shape
         before = X.passes
-        neighbors = self.graph or knn(X, min(self.n_neighbors, n - 1), metric=self.metric)
+        neighbors = self.graph or knn(
+            X, min(self.n_neighbors, n - 1), metric=self.metric, method="auto"
+        )
         if len(neighbors.index) != n:
             raise ValueError(
                 f"graph has {len(neighbors.index)} samples, but X has {n}: "

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bigfs import graph
+from bigfs import JGSC, UDFS, LaplacianScore, SparGE, graph
 from bigfs.graph import approx, sample, sketch
 from bigfs.graph.kernels import exact as exact_kernels
 from bigfs.graph.kernels import sketch as sketch_kernels
+from bigfs.graph.neighbors import stream_knn
 from bigfs.graph.row_blocks import as_kernel_csr
 from bigfs.matrix import Matrix
 
@@ -294,6 +295,43 @@ def test_auto_goes_by_the_predicted_cost_and_says_why(corpus, monkeypatch):
     assert found.info["method"] == "approx"
     assert "more than" in found.info["why"]
     assert found.info["seconds"] < found.info["predicted"]["seconds"]
+
+
+def test_a_selector_makes_the_graph_that_the_command_line_makes(corpus, monkeypatch):
+    X = Matrix.from_array(corpus)
+    exact = LaplacianScore(n_neighbors=5, graph=graph.knn(X, 5)).fit(X).scores_
+    np.testing.assert_array_equal(LaplacianScore(n_neighbors=5).fit(X).scores_, exact)
+    monkeypatch.setattr("bigfs.graph.cost.EXACT_BELOW", 0.0)
+    monkeypatch.setattr("bigfs.graph.cost.MULTIPLY_ADD", 1e-6)
+    found = graph.knn(X, 5, method="auto")
+    assert found.info["method"] == "approx"
+    expected = LaplacianScore(n_neighbors=5, graph=found).fit(X).scores_
+    scores = LaplacianScore(n_neighbors=5).fit(X).scores_
+    np.testing.assert_array_equal(scores, expected)
+    assert np.any(scores != exact)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        LaplacianScore(),
+        SparGE(embedding="lpp", n_components=2),
+        SparGE(embedding="hsl", n_components=2),
+        UDFS(max_iter=1),
+        JGSC(max_iter=1),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::bigfs.result.NotConverged")
+def test_selectors_let_the_predicted_cost_choose_their_graph(selector, rng, monkeypatch):
+    methods = []
+
+    def record(*args, method, **options):
+        methods.append(method)
+        return stream_knn(*args, method=method, **options)
+
+    monkeypatch.setattr("bigfs.graph.neighbors.stream_knn", record)
+    selector.set_params(n_features_to_select=2, n_neighbors=3).fit(rng.random((30, 6)))
+    assert methods == ["auto"]
 
 
 def test_dense_columns_all_make_candidates(rng):
