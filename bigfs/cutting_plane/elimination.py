@@ -22,6 +22,7 @@ from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.types import FloatArray, IntArray
 from bigfs.validation import explain_singular
 
+STRIP = 128  # rows of the inverse that are completed at a time
 FOLLOW_SHARE = 0.8  # of the features at which T was last made to follow what is left
 
 
@@ -72,7 +73,7 @@ def eliminate(
         The order of the features.
     """
     remaining = np.arange(len(B))
-    P = _inverse(G + gamma * np.eye(len(B)))
+    P = _inverse(G, gamma)
     W = P @ B
     removed: list[IntArray] = []
     removed_costs: list[FloatArray] = []
@@ -96,7 +97,8 @@ def eliminate(
         removed_costs.append(costs[out])
         right = np.linalg.solve(P[np.ix_(out, out)], np.hstack([P[np.ix_(out, kept)], W[out]]))
         left = P[np.ix_(kept, out)]
-        P = P[np.ix_(kept, kept)] - left @ right[:, : len(kept)]
+        P = P[np.ix_(kept, kept)]
+        P -= left @ right[:, : len(kept)]
         W = W[kept] - left @ right[:, len(kept) :]
         remaining = remaining[kept]
     return Elimination(
@@ -104,12 +106,19 @@ def eliminate(
     )
 
 
-def _inverse(K: FloatArray) -> FloatArray:
-    """Return the inverse of a symmetric positive definite matrix: its diagonal is needed."""
+def _inverse(G: FloatArray, gamma: float) -> FloatArray:
+    """Return (G + γI)⁻¹: its diagonal is needed. One array of the size of G is made."""
+    K = np.array(G)
+    K.flat[:: len(K) + 1] += gamma
     with explain_singular("SparGE's ridge system"):
         lower, _ = cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)
     inverse, info = lapack.dpotri(lower, lower=1, overwrite_c=1)
     if info:
         raise np.linalg.LinAlgError(f"the matrix of {len(K)} features is singular: raise gamma")
-    lower_inverse = np.tril(inverse)
-    return lower_inverse + np.tril(lower_inverse, -1).T
+    P: FloatArray = inverse.T  # by rows, as K was; LAPACK leaves the other triangle as it was
+    for first in range(0, len(P), STRIP):
+        last = min(first + STRIP, len(P))
+        P[first:last, :first] = P[:first, first:last].T
+        square = np.triu(P[first:last, first:last])
+        P[first:last, first:last] = square + np.triu(square, 1).T
+    return P

@@ -1,5 +1,7 @@
 """The restricted master and its three solvers against dense problems in the n samples."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -136,6 +138,21 @@ def test_elimination_removes_the_feature_of_least_exact_cost():
         assert min(rises, key=rises.get) == removed
         assert cost == pytest.approx(rises[removed], rel=1e-7)
         remaining.remove(removed)
+
+
+def test_elimination_of_many_features_makes_few_arrays_of_their_square(rng):
+    X, T = rng.normal(size=(400, 300)), rng.normal(size=(400, 2))
+    G, B = X.T @ X, X.T @ T
+    before = G.copy()
+    tracemalloc.start()
+    elimination = eliminate(G, B, float(np.vdot(T, T)), 5.0, pauses=(40,))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2.6 * G.nbytes
+    np.testing.assert_array_equal(G, before)
+    for k in (40, 300):
+        expected = dense_minimum(X, T, 5.0, elimination.order[:k])
+        assert elimination.objectives[k] == pytest.approx(expected, rel=1e-9)
 
 
 def test_elimination_in_blocks_does_not_pass_over_a_pause():
