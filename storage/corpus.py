@@ -6,7 +6,7 @@ another program.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from typing import Any, Protocol
@@ -75,6 +75,15 @@ def require_staged(corpus: CorpusView) -> Corpus:
             f"store: bigfs stage {corpus.uri} STORE"
         )
     return corpus
+
+
+def _sum(parts: Iterable[AnyArray]) -> AnyArray:
+    """Add arrays up, in their order, in the memory of the first."""
+    remaining = iter(parts)
+    total = next(remaining)
+    for part in remaining:
+        total += part
+    return total
 
 
 class Corpus:
@@ -247,12 +256,16 @@ class Corpus:
 
     def _stats(self) -> Stats:
         """Add up the statistics of the segments, in their order."""
-        d = self.manifest.shape[1]
-        sums, squares, counts = np.zeros(d), np.zeros(d), np.zeros(d, dtype=np.int64)
-        for s in self.segments:
-            sums += self.store.read(f"uns/statistics/{s.name}/sums")
-            squares += self.store.read(f"uns/statistics/{s.name}/squares")
-            counts += np.diff(self.store.read(f"uns/columns/{s.name}/indptr"))
+        names = [s.name for s in self.segments]
+        # one array at a time, because the features may be many
+        counts = _sum(
+            np.diff(self.store.read(f"uns/columns/{name}/indptr")).astype(np.int64, copy=False)
+            for name in names
+        )
+        sums, squares = (
+            _sum(self.store.read(f"uns/statistics/{name}/{part}") for name in names)
+            for part in ("sums", "squares")
+        )
         return Stats(sums, squares, counts)
 
     def _class_stats(self, codes: AnyArray) -> ClassStats | None:

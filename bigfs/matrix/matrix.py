@@ -119,6 +119,8 @@ class Matrix(Tiled):
     ) -> None:
         super().__init__(shape, rows, columns, local)
         self._stats, self.class_stats = stats, class_stats
+        self._nnz: int | None = None
+        self._read_stats = None if isinstance(stats, Stats) else stats
         self.feature_names = feature_names
         self.meta = sp.csr_array((0, self.shape[1])) if meta is None else meta
 
@@ -371,6 +373,12 @@ class Matrix(Tiled):
         self._stats = stats
         return stats
 
+    def release_stats(self) -> None:
+        """Free the memory of statistics that a store holds. They are read again when asked for."""
+        if self._read_stats is not None:
+            _ = self.nnz  # the number of non-zeros stays known
+            self._stats = self._read_stats
+
     @property
     def means(self) -> AnyArray:
         """Column means μ, an ndarray of shape (d,)."""
@@ -379,4 +387,6 @@ class Matrix(Tiled):
     @property
     def nnz(self) -> int:
         """Number of non-zeros."""
-        return int(self.stats.nnz.sum())
+        if self._nnz is None:
+            self._nnz = int(self.stats.nnz.sum())
+        return self._nnz

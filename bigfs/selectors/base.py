@@ -246,7 +246,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
     def _choose(self) -> Self:
         """Make the best scores the support: the kept features first, and no forbidden ones."""
         d = len(self.scores_)
-        self.selected_ = self._constraints.order(self.scores_)[: self._count(d)]
+        self.selected_ = self._constraints.best(self.scores_, self._count(d))
         self.support_ = np.zeros(len(self.scores_), dtype=bool)
         self.support_[self.selected_] = True
         return self
@@ -379,11 +379,19 @@ def is_dask(X: Any) -> bool:
 
 def labels_of(y: AnyArray, minus_one_is_unlabeled: bool) -> Labels:
     """Return the classes of y. −1, or "-1" among strings, may mean unlabeled."""
+    if y.dtype == np.int64 and _are_codes(y):
+        return Labels(np.arange(int(y.max()) + 1), y)
     is_labeled = ~_is_minus_one(y) if minus_one_is_unlabeled else np.ones(len(y), dtype=bool)
-    classes, numbers = np.unique(y[is_labeled], return_inverse=True)
+    labeled = y[is_labeled]
+    classes = np.unique(labeled)
     codes = np.full(len(y), UNLABELED, dtype=np.int64)
-    codes[is_labeled] = numbers
+    codes[is_labeled] = np.searchsorted(classes, labeled)
     return Labels(classes, codes)
+
+
+def _are_codes(y: IntArray) -> bool:
+    """Return whether y holds every number from 0 to its largest, so that nothing is to be coded."""
+    return y.min(initial=0) >= 0 and y.max(initial=0) < len(y) and bool(np.bincount(y).all())
 
 
 def at_least_two(labels: Labels) -> Labels:

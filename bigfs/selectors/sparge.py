@@ -43,6 +43,7 @@ WEIGHTED_MEANS = 2.0
 SVM_CANDIDATES = 4  # times m: the size of the sets, and what the SVM starts from
 SVM_STEP = 0.1  # share of the features that a round of the SVM removes
 SVM_TOL, SVM_MAX_ITER = 1e-6, 100  # of the machines of a round
+COLUMNS_AT_ONCE = 1 << 20  # whose sums of squares are centered at a time
 TIE_BREAK = 1e-12  # by which equal costs of elimination are set apart, relative and per rank
 
 
@@ -250,6 +251,7 @@ class SparGE(GraphEmbedding, Selector):
         with threadpool_limits(1, user_api="blas"):
             chosen = self._resolve(X, y)
             problem = chosen._problem(chosen._data(X, y), y)
+            problem.data.X.release_stats()
             result = cutting_plane(
                 problem, solver=self.solver, tol=self.tol, max_iter=self.max_iter
             )
@@ -459,9 +461,18 @@ def column_scale(X: Matrix, share: float = 1.0) -> float:
     share of the sums. Where all samples are the same, s are the sums of squares before centering,
     and the unit is 1 if those are zero.
     """
-    stats, n = X.stats, X.shape[0]
-    centered = stats.sums_of_squares - stats.sums**2 / n
-    varies = centered > ROUNDING * stats.sums_of_squares
-    s = centered[varies] if varies.any() else stats.sums_of_squares
-    total = float(s.sum())
-    return min(total / n, WEIGHTED_MEANS * share * float(s @ (s / total))) if total else 1.0
+    stats, (n, d) = X.stats, X.shape
+    parts = [slice(first, first + COLUMNS_AT_ONCE) for first in range(0, d, COLUMNS_AT_ONCE)]
+
+    def centered(part: slice) -> FloatArray:
+        s: FloatArray = stats.sums_of_squares[part] - stats.sums[part] ** 2 / n
+        return s[s > ROUNDING * stats.sums_of_squares[part]]
+
+    def as_they_are(part: slice) -> FloatArray:
+        return np.asarray(stats.sums_of_squares[part])
+
+    for squares in (centered, as_they_are):
+        if total := sum(float(squares(part).sum()) for part in parts):
+            weighted = sum(float(squares(part) @ (squares(part) / total)) for part in parts)
+            return min(total / n, WEIGHTED_MEANS * share * weighted)
+    return 1.0

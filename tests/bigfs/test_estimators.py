@@ -59,6 +59,7 @@ from bigfs import (
     Variance,
 )
 from bigfs.result import NotConverged
+from bigfs.selectors.base import labels_of
 
 VARIANTS = (
     "embedding",
@@ -410,6 +411,20 @@ def test_minus_one_is_unlabelled_where_the_method_is_semi_supervised(selector, s
     np.testing.assert_array_equal(
         signs.scores_, clone(selector).fit(X, np.where(y > 0, 1, 0)).scores_
     )
+
+
+@pytest.mark.parametrize(
+    "y", [[2, 0, 1, 1], [0, 2, 2, 0], [-1, 0, 1, -1], list("baca"), [2.5, 1, 1, 7]]
+)
+def test_labels_are_coded_in_the_order_of_the_classes(y):
+    y = np.array(y)
+    labels = labels_of(y, minus_one_is_unlabeled=True)
+    labeled = y != -1 if y.dtype.kind in "if" else np.ones(4, dtype=bool)
+    np.testing.assert_array_equal(labels.is_labeled, labeled)
+    np.testing.assert_array_equal(labels.classes, np.unique(y[labeled]))
+    np.testing.assert_array_equal(labels.classes[labels.codes[labeled]], y[labeled])
+    assert labels.codes.dtype == np.int64
+    assert np.shares_memory(labels.codes, y) == (y.tolist() == [2, 0, 1, 1])  # codes already
 
 
 @pytest.mark.parametrize("selector", [ANOVA(), SparGE()], ids=lambda s: type(s).__name__)

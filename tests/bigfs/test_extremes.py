@@ -261,6 +261,20 @@ def test_bounds_of_pca_hold_for_the_true_singular_vectors(text):
     assert selector.result_.history[-1]["lower"] == pytest.approx(exact.lower, rel=2 * tol)
 
 
+def test_the_unit_of_gamma_is_summed_over_parts_of_the_columns(rng, monkeypatch):
+    X = rng.normal(size=(20, 30))
+    X[:, 4:9] = 3.0  # constant columns, at an end and inside of a part
+    s = ((X - X.mean(axis=0)) ** 2).sum(axis=0)
+    expected = min(s.sum() / 20, 2 * 0.5 * (s**2).sum() / s.sum())
+    monkeypatch.setattr("bigfs.selectors.sparge.COLUMNS_AT_ONCE", 7)
+    assert column_scale(Matrix.from_array(X), 0.5) == pytest.approx(expected)
+    X[:] = X[0]
+    s = (X**2).sum(axis=0)
+    expected = min(s.sum() / 20, 2 * (s**2).sum() / s.sum())
+    assert column_scale(Matrix.from_array(X)) == pytest.approx(expected)
+    assert column_scale(Matrix.from_array(np.zeros((20, 30)))) == 1.0
+
+
 @pytest.mark.parametrize(
     ("selector", "said"),
     [
