@@ -29,7 +29,7 @@ def largest_scores(
     data, constraints = problems[0].data, problems[0].constraints
     sizes = [problem.m * data.sets_per_pass for problem in problems]
     ends = np.cumsum([problem.data.r for problem in problems])
-    if isinstance(data, TiledColumns):
+    if isinstance(data, TiledColumns) and residuals[0].V is None:
         weights, step = [(state.features, state.W) for state in states], data.weights_per_pass
         norms2 = [
             _group_norms2(data.residual_products(weights[k : k + step]), ends[:step])

@@ -30,8 +30,9 @@ class FactoredResponse:
 
     Parameters
     ----------
-    Y : csr_array of shape (n, q), or ndarray of shape (n, r)
-        Indicators or targets; without C, the response itself.
+    Y : csr_array of shape (n, q), or ndarray of shape (n,) or (n, r)
+        Targets, or the class number of each sample, which stands for its indicators. Without C, the
+        response itself.
     C : ndarray of shape (q, r), or None
         The factor.
     shift : ndarray of shape (r,)
@@ -68,6 +69,8 @@ class TiledColumns(Columns):
     ) -> None:
         super().__init__(X, len(response.shift), response.norm2, omega)
         rows = [slice(tile.start, tile.stop) for tile in X.require_row_tiles()]
+        if omega is None:
+            self.omega = np.broadcast_to(1.0, X.shape[0])  # one number, however many samples
         mean = np.zeros(self.r)  # ωᵀT/‖ω‖²: what `center` takes from T
         if response.C is None:
             mean = self.omega @ (response.Y - response.shift) / self.omega_norm2
@@ -75,16 +78,19 @@ class TiledColumns(Columns):
         self._shared = (response.C, response.shift, mean)
 
     def _products(self, union: IntArray, new: IntArray) -> Products:
-        columns, new_positions = _lookup(self.X.shape[1], union), np.searchsorted(union, new)
+        new_positions = np.searchsorted(union, new)
         size = 8 * len(new) * (len(union) + self.r + 1)
-        sums = self._sum(_products_of_tile, size, columns, new_positions, label="gather")
+        sums = self._sum(_products_of_tile, size, union, new_positions, label="gather")
         gram, sums, B = np.split(sums, [len(union), len(union) + 1])
         return Products(gram, sums[0], np.ascontiguousarray(B.T))
 
     def residual(self, W: FloatArray, features: IntArray) -> Residual:
         """Return the residual for the weights W of gathered features, without its V."""
-        G, B = self.gram(features)
-        return Residual.from_products(self.T_norm2, B, B - G @ W, W)
+        positions = self.positions(features)
+        W_gathered = np.zeros((len(self.features), self.r))
+        W_gathered[positions] = W
+        B, GW = self.B[positions], (self.G @ W_gathered)[positions]  # no part of G is copied
+        return Residual.from_products(self.T_norm2, B, B - GW, W)
 
     @property
     def weights_per_pass(self) -> int:
@@ -110,9 +116,8 @@ class TiledColumns(Columns):
         for k, (features, W_k) in enumerate(weights):
             W[np.searchsorted(union, features), k * self.r : (k + 1) * self.r] = W_k
         means = self.mu[self.positions(union)] @ W
-        columns = _lookup(d, union)
         return self._sum(
-            _residual_products_of_tile, 8 * d * K * self.r, columns, W, means, label="scores"
+            _residual_products_of_tile, 8 * d * K * self.r, union, W, means, label="scores"
         )
 
     def _sum(self, fn: Any, size: int, *operands: Any, label: str) -> FloatArray:
@@ -124,6 +129,38 @@ class TiledColumns(Columns):
         return total
 
 
+class StreamedColumns(TiledColumns):
+    """Products of gathered columns that are too large for one process, with the residual in it.
+
+    The products of new columns come from a pass over the tiles of rows. The residual's product with
+    all columns comes from a pass over the tiles of columns, as for `GatheredColumns`, so that no
+    task returns d numbers.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The samples, with both layouts.
+    T : ndarray of shape (n, r)
+        The response.
+    omega : ndarray of shape (n,), default=None
+        Weights ω of the samples. None means that all are one.
+    """
+
+    def __init__(self, X: Matrix, T: FloatArray, omega: FloatArray | None = None) -> None:
+        norm2 = float(np.vdot(T, T))
+        super().__init__(X, FactoredResponse(T, None, np.zeros(T.shape[1]), norm2), omega)
+        self.T = T
+
+    def residual(self, W: FloatArray, features: IntArray) -> Residual:
+        """Return the residual for the weights W of gathered features. It reads their columns."""
+        omega = self.omega[:, None]
+        V = self.T.copy()
+        if len(features):
+            V -= omega * (self.X.times_columns(features, W) - self.mu[self.positions(features)] @ W)
+        a, norm2 = float(np.vdot(V, self.T)), float(np.vdot(V, V))
+        return Residual(omega * (V - omega * (self.omega @ V / self.omega_norm2)), a, norm2)
+
+
 def _lookup(d: int, features: IntArray) -> AnyArray:
     """Return the position of each feature among `features`, −1 for the others."""
     positions = np.full(d, -1, dtype=np.int32)
@@ -131,14 +168,14 @@ def _lookup(d: int, features: IntArray) -> AnyArray:
     return positions
 
 
-def _take(block: Any, columns: AnyArray) -> Any:
-    """Return the columns of a csr block with a position that is not negative, at that position."""
+def _take(block: Any, features: IntArray) -> Any:
+    """Return these columns of a csr block, in their order."""
     block = sp.csr_array(block)
-    positions = columns[block.indices]
+    positions = _lookup(block.shape[1], features)[block.indices]
     taken = positions >= 0
     counts = np.concatenate([[0], np.cumsum(taken)])[block.indptr]
     return sp.csr_array(
-        (block.data[taken], positions[taken], counts), shape=(block.shape[0], columns.max() + 1)
+        (block.data[taken], positions[taken], counts), shape=(block.shape[0], len(features))
     )
 
 
@@ -146,7 +183,8 @@ def _rows_of_T(
     Y: Any, omega: FloatArray | None, C: FloatArray | None, shift: FloatArray, mean: FloatArray
 ) -> FloatArray:
     """Return rows of `center`(T), without the factor ω outside."""
-    T = np.asarray((Y if C is None else Y @ C) - shift, dtype=np.float64)
+    rows = Y if C is None else C[Y] if Y.ndim == 1 else Y @ C
+    T = np.asarray(rows - shift, dtype=np.float64)
     return T - mean if omega is None else T - np.outer(omega, mean)
 
 
@@ -155,7 +193,7 @@ def _products_of_tile(
     start: int,
     stop: int,
     rows: tuple[Any, FloatArray | None],
-    columns: AnyArray,
+    union: IntArray,
     new_positions: IntArray,
     C: FloatArray | None,
     shift: FloatArray,
@@ -164,7 +202,7 @@ def _products_of_tile(
 ) -> FloatArray:
     """Add Zᵀdiag(ω²)Z_new, ω²ᵀZ_new and (Z_newᵀ `center`(T))ᵀ, one below the other."""
     Y, omega = rows
-    Z = sp.csc_array(_take(block, columns))
+    Z = sp.csc_array(_take(block, union))
     if omega is not None:
         Z = sp.csc_array(sp.diags_array(omega) @ Z)
     Z_new = Z[:, new_positions]
@@ -182,7 +220,7 @@ def _residual_products_of_tile(
     start: int,
     stop: int,
     rows: tuple[Any, FloatArray | None],
-    columns: AnyArray,
+    union: IntArray,
     W: FloatArray,
     means: FloatArray,
     C: FloatArray | None,
@@ -192,7 +230,7 @@ def _residual_products_of_tile(
 ) -> FloatArray:
     """Add blockᵀ `center`(V) for the tile's rows of V."""
     Y, omega = rows
-    X = sp.csr_array(block)
+    X, columns = sp.csr_array(block), _lookup(block.shape[1], union)
     if total is None:
         total = np.zeros((X.shape[1], W.shape[1]))
     for first in range(0, X.shape[0], STRIP_ROWS):

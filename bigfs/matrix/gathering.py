@@ -61,6 +61,25 @@ def gather_in_place(X: Tiled, index: IntArray, entries: int) -> sp.csr_array:
     return sp.csr_array((Z.data, index[Z.indices], Z.indptr), shape=X.shape)
 
 
+def times_columns(X: Tiled, index: IntArray, W: AnyArray) -> AnyArray:
+    """Return X[:, index] @ W for increasing column numbers, from the tiles of columns."""
+    bounds = np.searchsorted(index, [t.start for t in X.column_tiles] + [X.shape[1]])
+    parts = [
+        (t, index[a:b] - t.start, W[a:b])
+        for t, a, b in zip(X.column_tiles, bounds, bounds[1:], strict=False)
+        if b > a
+    ]
+    wanted_tiles, wanted_columns, weights = zip(*parts, strict=True)
+    product: AnyArray = engine.reduce_tiles(
+        _times_columns, wanted_tiles, each=[wanted_columns, weights], local=X.local
+    )
+    return product
+
+
+def _times_columns(tile: Any, index: IntArray, W: AnyArray) -> AnyArray:
+    return np.asarray(tiles.read_columns(tile, index) @ W)
+
+
 def _columns_of_rows(X: Tiled, index: IntArray) -> sp.csc_array:
     row_tiles = X.require_row_tiles()
     parts = [

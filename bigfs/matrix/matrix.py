@@ -274,6 +274,29 @@ class Matrix(Tiled):
         """
         return gathering.gather_columns(self, np.asarray(index, dtype=np.int64))
 
+    def times_columns(self, index: Any, W: AnyArray) -> AnyArray:
+        """Multiply some columns by their weights, without gathering them.
+
+        Parameters
+        ----------
+        index : array-like of int
+            Numbers of the columns, increasing, at least one. The matrix has the layout by columns.
+        W : ndarray of shape (len(index), r)
+            Their weights.
+
+        Returns
+        -------
+        ndarray of shape (n, r)
+            X[:, index] @ W. Only these columns are read, so it is not a pass.
+
+        Raises
+        ------
+        ValueError
+            The matrix has only the layout by rows.
+        """
+        self.require_column_tiles()
+        return gathering.times_columns(self, np.asarray(index, dtype=np.int64), W)
+
     def holding(self, index: Any) -> Matrix:
         """Return a matrix that a task can read some columns of, wherever it runs.
 

@@ -9,7 +9,12 @@ import scipy.sparse as sp
 from sklearn.utils import compute_class_weight
 
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
-from bigfs.cutting_plane.tiled_columns import SUMS_BYTES, FactoredResponse, TiledColumns
+from bigfs.cutting_plane.tiled_columns import (
+    SUMS_BYTES,
+    FactoredResponse,
+    StreamedColumns,
+    TiledColumns,
+)
 from bigfs.embedding import responses
 from bigfs.graph import knn
 from bigfs.graph.hypergraph import neighbor_hyperedges
@@ -20,6 +25,10 @@ from bigfs.selectors.sample_graph import sample_affinity
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 LARGE_RESPONSE = 32 << 20  # bytes of T from which it is made tile by tile
+LARGE_GATHERED = 256 << 20  # bytes of the gathered columns from which they stay in the tiles
+GATHERED_SETS = 8  # sets of m features that a cutting plane gathers, about
+ENTRY_BYTES = 8  # of a gathered non-zero: its value and its row
+COLUMNS_AT_ONCE = 1 << 20
 
 
 class GraphEmbedding(MatrixInput):
@@ -63,7 +72,24 @@ class GraphEmbedding(MatrixInput):
         if self._is_large(X, T.shape[1]):
             response = FactoredResponse(T, None, np.zeros(T.shape[1]), float(np.vdot(T, T)))
             return TiledColumns(X, response, omega)
+        if self._gathers_too_much(X):
+            return StreamedColumns(X, T, omega)
         return GatheredColumns(X, T, omega)
+
+    def _gathers_too_much(self, X: Matrix) -> bool:
+        """Return whether the columns that a cutting plane may gather are too large for one process.
+
+        They are taken to be the `GATHERED_SETS` · m columns of most non-zeros. A matrix in memory
+        has room for a part of it.
+        """
+        has_tiles = self._in_tiles and not X.local and X.row_tiles and X.column_tiles
+        if self.loss != "squared" or not has_tiles:
+            return False
+        size, most = GATHERED_SETS * self._count(X.shape[1]), np.empty(0, dtype=np.int64)
+        for first in range(0, X.shape[1], COLUMNS_AT_ONCE):
+            most = np.append(most, X.stats.nnz[first : first + COLUMNS_AT_ONCE])
+            most = np.partition(most, len(most) - size)[-size:] if len(most) > size else most
+        return ENTRY_BYTES * int(most.sum()) > LARGE_GATHERED
 
     def _is_large(self, X: Matrix, r: int) -> bool:
         """Return whether the response is too large to be whole in one process.
@@ -83,12 +109,13 @@ class GraphEmbedding(MatrixInput):
             n, c = int(y.is_labeled.sum()), len(classes)
             if not self._is_large(X, c - 1):
                 return None
-            codes = codes[y.is_labeled]
+            labeled_X = X
+            if n < X.shape[0]:
+                labeled_X, codes = X.take_rows(y.is_labeled), codes[y.is_labeled]
             C = responses.lda_factor(codes, c, self._class_weights(classes, codes))
-            Y = sp.csr_array((np.ones(n), codes, np.arange(n + 1)), shape=(n, c))
             norm2 = float(np.bincount(codes, minlength=c) @ row_norms(C) ** 2)
-            labeled_X = X if n == X.shape[0] else X.take_rows(y.is_labeled)
-            return labeled_X, FactoredResponse(Y, C, np.zeros(c - 1), norm2)
+            codes = codes.astype(np.min_scalar_type(c - 1))  # they travel with every pass
+            return labeled_X, FactoredResponse(codes, C, np.zeros(c - 1), norm2)
         if self.embedding == "cca" and sp.issparse(y) and self._is_large(X, y.shape[1]):
             C, shift = responses.cca_factor(y)
             return X, FactoredResponse(y, C, shift, float(C.shape[1]))

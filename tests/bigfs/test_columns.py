@@ -2,6 +2,8 @@
 columns.
 """
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,9 +12,14 @@ from sklearn.base import clone
 from bigfs import Matrix, SparGE
 from bigfs.cutting_plane import columns
 from bigfs.cutting_plane.columns import GatheredColumns, sparse_gram
-from bigfs.cutting_plane.tiled_columns import FactoredResponse, TiledColumns
+from bigfs.cutting_plane.tiled_columns import (
+    FactoredResponse,
+    StreamedColumns,
+    TiledColumns,
+)
 from bigfs.embedding.responses import lda, lda_factor, one_hot
 from bigfs.selectors import graph_embedding
+from bigfs.selectors.base import labels_of
 
 
 @pytest.mark.parametrize("density", [0.01, 0.2, 1.0])
@@ -94,6 +101,86 @@ def test_tiled_columns_are_those_in_memory(text, rng, weights, is_factored):
         tiled_residual = tiled.residual(W, features)
         assert tiled_residual.a == pytest.approx(residual.a)
         assert tiled_residual.norm2 == pytest.approx(residual.norm2)
+
+
+def test_class_numbers_stand_for_their_indicators(text):
+    X, y = text
+    matrix, C = Matrix.from_array(X, tile_rows=17), lda_factor(y, 4)
+    features = np.array([1, 3, 60, 79])
+    products = []
+    for Y in (sp.csr_array(one_hot(y, 4)), y.astype(np.uint8)):
+        data = TiledColumns(matrix, FactoredResponse(Y, C, np.zeros(3), 3.0))
+        data.add(features)
+        weights = (features, data.B / 7)
+        products.append((data.B, data.residual_products([weights])))
+    for one, other in zip(*products, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_classes_of_many_samples_take_one_byte_per_sample():
+    n = 50_000
+    y = np.arange(n) % 103  # T would have 41 MB
+    X = Matrix.from_array(sp.csr_array((np.ones(9), (np.arange(9), np.arange(9))), shape=(n, 9)))
+    labels = labels_of(y, minus_one_is_unlabeled=True)
+    tracemalloc.start()
+    data = SparGE()._data(X, labels)
+    kept, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert isinstance(data, TiledColumns)
+    factor = 8 * 103 * 102
+    assert kept < n + 2 * factor
+    assert peak < 4 * n + 6 * factor  # masks, and what the factor is made of
+
+
+@pytest.mark.parametrize("weights", [None, "some"])
+def test_streamed_columns_have_the_residual_of_those_in_memory(text, rng, weights):
+    X, y = text
+    omega = None if weights is None else rng.uniform(0.5, 2, X.shape[0])
+    T = lda(y, 4)
+    matrix = Matrix.from_array(X, tile_rows=17, tile_columns=9)
+    whole, streamed = GatheredColumns(matrix, T, omega), StreamedColumns(matrix, T, omega)
+    empty = np.empty(0, dtype=np.int64)
+    np.testing.assert_allclose(
+        streamed.residual(np.empty((0, 3)), empty).V,
+        whole.residual(np.empty((0, 3)), empty).V,
+        atol=1e-12,
+    )
+    for features in (np.array([3, 5, 40]), np.array([1, 3, 60, 79])):
+        whole.add(features)
+        streamed.add(features)
+    for name in ("features", "mu", "G", "B", "constant"):
+        np.testing.assert_allclose(getattr(streamed, name), getattr(whole, name), atol=1e-12)
+    features, W = np.array([1, 5, 60]), rng.normal(size=(3, 3))
+    passes = matrix.passes
+    residual, expected = streamed.residual(W, features), whole.residual(W, features)
+    assert matrix.passes == passes
+    np.testing.assert_allclose(residual.V, expected.V, atol=1e-12)
+    assert residual.a == pytest.approx(expected.a)
+    assert residual.norm2 == pytest.approx(expected.norm2)
+
+
+@pytest.mark.parametrize("weighting", ["uniform", "degree"])
+def test_columns_too_large_for_one_process_stay_in_the_tiles(text, weighting, monkeypatch):
+    X, _ = text
+    matrix = Matrix.from_array(X, tile_rows=17, tile_columns=9)
+    matrix.local = False
+    selector = SparGE(
+        embedding="lpp", weighting=weighting, n_features_to_select=9, n_components=2, tol=1e-6
+    )
+    whole = clone(selector).fit(matrix)
+    monkeypatch.setattr(graph_embedding, "COLUMNS_AT_ONCE", 7)
+    largest = np.sort(np.diff(sp.csc_array(X).indptr))[-8 * 9 :]
+    gathered = []
+    monkeypatch.setattr(Matrix, "columns", lambda X, index: gathered.append(index))
+    monkeypatch.setattr(graph_embedding, "LARGE_GATHERED", 8 * int(largest.sum()) - 1)
+    streamed = clone(selector).fit(matrix)
+    assert not gathered
+    np.testing.assert_array_equal(streamed.selected_, whole.selected_)
+    np.testing.assert_allclose(streamed.scores_, whole.scores_, rtol=1e-6, atol=1e-12)
+    monkeypatch.setattr(graph_embedding, "LARGE_GATHERED", 8 * int(largest.sum()))
+    with pytest.raises(AttributeError):  # the columns are gathered again
+        clone(selector).fit(matrix)
+    assert gathered
 
 
 @pytest.mark.parametrize(

@@ -244,3 +244,36 @@ def test_what_does_not_fit_is_made_again(monkeypatch):
     engine.get_cached(("b", 0), lambda: np.ones(100))
     assert list(engine.cache._cache) == [("b", 0)]
     engine.clear_cache()
+
+
+def test_released_statistics_of_a_store_are_read_again():
+    dense = np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
+    stats, reads = Matrix.from_array(dense).stats, []
+    X = Matrix(
+        (3, 2), rows=Matrix.from_array(dense).row_tiles, stats=lambda: reads.append(1) or stats
+    )
+    X.release_stats()
+    assert X.nnz == 3
+    assert len(reads) == 1  # the number of non-zeros stays known
+    np.testing.assert_array_equal(X.stats.sums, [4, 2])
+    np.testing.assert_array_equal(X.means, [4 / 3, 2 / 3])
+    assert len(reads) == 2
+    computed = Matrix.from_array(dense)
+    assert computed.nnz == 3
+    computed.release_stats()
+    assert computed.passes == 1
+    assert computed.stats is computed.stats
+    assert computed.passes == 1  # what no store holds stays
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_some_columns_are_multiplied_without_a_pass(rng, local):
+    dense = rng.normal(size=(11, 20)) * (rng.random((11, 20)) < 0.4)
+    X = Matrix.from_array(sp.csr_array(dense), tile_rows=4, tile_columns=3)
+    X.local = local
+    index, W = np.array([2, 3, 11, 19]), rng.normal(size=(4, 2))
+    np.testing.assert_allclose(X.times_columns(index, W), dense[:, index] @ W, atol=1e-12)
+    assert X.passes == 0
+    by_rows = Matrix((11, 20), rows=X.row_tiles)
+    with pytest.raises(ValueError, match="only the layout by rows"):
+        by_rows.times_columns(index, W)
