@@ -379,7 +379,7 @@ def is_dask(X: Any) -> bool:
 
 def labels_of(y: AnyArray, minus_one_is_unlabeled: bool) -> Labels:
     """Return the classes of y. −1, or "-1" among strings, may mean unlabeled."""
-    if y.dtype == np.int64 and _are_codes(y):
+    if y.dtype == np.int64 and y.flags.carray and _are_codes(y):
         return Labels(np.arange(int(y.max()) + 1), y)
     is_labeled = ~_is_minus_one(y) if minus_one_is_unlabeled else np.ones(len(y), dtype=bool)
     labeled = y[is_labeled]

@@ -87,8 +87,10 @@ class GraphEmbedding(MatrixInput):
             return False
         size, most = GATHERED_SETS * self._count(X.shape[1]), np.empty(0, dtype=np.int64)
         for first in range(0, X.shape[1], COLUMNS_AT_ONCE):
-            most = np.append(most, X.stats.nnz[first : first + COLUMNS_AT_ONCE])
-            most = np.partition(most, len(most) - size)[-size:] if len(most) > size else most
+            counts = X.stats.nnz[first : first + COLUMNS_AT_ONCE]
+            most = np.append(most, counts[counts > (most.min() if len(most) == size else 0)])
+            if len(most) > size:
+                most = np.partition(most, len(most) - size)[-size:]
         return ENTRY_BYTES * int(most.sum()) > LARGE_GATHERED
 
     def _is_large(self, X: Matrix, r: int) -> bool:

@@ -306,6 +306,8 @@ class SparGE(GraphEmbedding, Selector):
             problems = [
                 one._problem(data[repr((one.class_weight, one.loss))], y) for one in chosen.values()
             ]
+            for problem in problems:
+                problem.data.X.release_stats()
             results = solve_jointly(
                 problems,
                 solver=self.solver,
