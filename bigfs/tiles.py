@@ -83,6 +83,20 @@ class RowSubsetTile:
         return read_columns(self.tile, index)[self.rows.numbers()]
 
 
+@dataclass(frozen=True)
+class ColumnSubsetTile:
+    """Some columns of another tile, whose rows or columns are numbered [start, stop)."""
+
+    start: int
+    stop: int
+    tile: Any
+    columns_taken: AnyArray
+    verified: ClassVar[bool] = True
+
+    def load(self) -> Block:
+        return engine.load(self.tile)[:, self.columns_taken]
+
+
 def block_tiles(X: Any, axis: int, size: int | None) -> list[BlockTile]:
     """Cut an array that was checked along an axis into tiles of `size` rows or columns."""
     length = X.shape[axis]

@@ -16,12 +16,8 @@ from numba import njit
 
 from bigfs.cutting_plane.columns import Columns, Products, Residual, sparse_gram
 from bigfs.matrix import Matrix
+from bigfs.matrix.strips import STRIP_ROWS, SUMS_BYTES, add_by_columns, n_sums
 from bigfs.types import AnyArray, FloatArray, IntArray
-
-# Bytes of all sums that tasks return in one pass. It sets how many tiles a task adds up.
-SUMS_BYTES = 160 << 20
-MIN_SUMS = 4  # even if they take more
-STRIP_ROWS = 4096  # rows of T and V made at a time (measured)
 
 
 @dataclass(frozen=True)
@@ -122,9 +118,8 @@ class TiledColumns(Columns):
 
     def _sum(self, fn: Any, size: int, *operands: Any, label: str) -> FloatArray:
         """Sum a function of a tile's block over all tiles, if it returns `size` bytes."""
-        n_sums = max(MIN_SUMS, SUMS_BYTES // max(size, 1))
         total: FloatArray = self.X.reduce_row_groups(
-            fn, n_sums, *operands, *self._shared, each=[self._T], label=label
+            fn, n_sums(size), *operands, *self._shared, each=[self._T], label=label
         )
         return total
 
@@ -240,7 +235,7 @@ def _residual_products_of_tile(
         Z = X[strip]
         V = _residual_rows(Z.indptr, Z.indices, Z.data, columns, T, weights, W, means)
         by_column = sp.csc_array(Z)
-        _add_products(by_column.indptr, by_column.indices, by_column.data, V, total)
+        add_by_columns(by_column.indptr, by_column.indices, by_column.data, V, total)
     return total
 
 
@@ -270,21 +265,3 @@ def _residual_rows(
         for c in range(len(v)):
             v[c] = weights[i] * (T[i, c % r] - weights[i] * v[c])
     return V
-
-
-@njit(nogil=True, cache=True)
-def _add_products(
-    indptr: IntArray, rows: IntArray, data: FloatArray, V: FloatArray, total: FloatArray
-) -> None:
-    """Add XᵀV by columns: V stays in the cache, and `total` is touched once a column."""
-    product = np.empty(V.shape[1])
-    for j in range(len(indptr) - 1):
-        if indptr[j] == indptr[j + 1]:
-            continue
-        product[:] = 0
-        for p in range(indptr[j], indptr[j + 1]):
-            v, x = V[rows[p]], np.float64(data[p])
-            for c in range(len(product)):
-                product[c] += x * v[c]
-        for c in range(len(product)):
-            total[j, c] += product[c]

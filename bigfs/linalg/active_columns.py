@@ -1,6 +1,7 @@
 """The active features of a loop: their columns are gathered in memory once they fit.
 
-Later products then no longer read the corpus.
+Later products then no longer read the corpus. Until then they read only the active columns of its
+tiles.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ DENSE_ABOVE = 0.3  # share of non-zeros above which a dense array is smaller and
 
 
 class ActiveColumns:
-    """The active columns of X: gathered if they fit in memory, else all of X.
+    """The active columns of X: gathered if they fit in memory, else taken from its tiles.
 
     Parameters
     ----------
@@ -30,26 +31,36 @@ class ActiveColumns:
     full : Matrix of shape (n, d)
         The samples.
     X : Matrix
-        The gathered columns, or all of them.
+        The active columns, or all of them.
     index : ndarray of shape (n_active,) or None
-        Numbers of the gathered columns, increasing. None if X holds all of them.
+        Numbers of the columns in X, increasing. None if X holds all of them.
+    gathered : bool
+        Whether X is in memory because its columns were gathered.
     """
 
     def __init__(self, X: Matrix, limit: int | None = None) -> None:
         self.full = self.X = X
         self.index: IntArray | None = None
+        self.gathered = False
         self._limit = limit
 
     def select(self, active: IntArray) -> None:
         """Gather these columns, given in increasing order, if they fit."""
-        if not self.fits(active):
-            self.index, self.X = None, self.full
+        if self.stays_full(active):
+            self.index, self.X, self.gathered = None, self.full, False
             return
-        if self.index is not None and np.isin(active, self.index, assume_unique=True).all():
+        if not self.fits(active):
+            self.index, self.X, self.gathered = active, self.full.take_columns(active), False
+            return
+        if (
+            self.gathered
+            and self.index is not None
+            and np.isin(active, self.index, assume_unique=True).all()
+        ):
             columns = self.X.columns(np.searchsorted(self.index, active))
         else:
             columns = self.full.columns(active)
-        self.index = active
+        self.index, self.gathered = active, True
         dense = columns.nnz > DENSE_ABOVE * columns.shape[0] * max(columns.shape[1], 1)
         self.X = Matrix.from_array(
             columns.toarray().astype(np.float64) if dense else columns.astype(np.float64)
@@ -59,12 +70,20 @@ class ActiveColumns:
         """Return whether these columns fit in their share of the memory."""
         return self._bytes(active) <= MEMORY_SHARE * (self._limit or engine.memory_limit())
 
+    def stays_full(self, active: IntArray) -> bool:
+        """Return whether these columns are served by the full matrix.
+
+        It is so where they do not fit and are all of them, or part of an array in memory.
+        """
+        every = self.full.local or len(active) == self.full.shape[1]
+        return every and not self.fits(active)
+
     def times(self, W: FloatArray) -> FloatArray:
         """Return X W (n × r) for a W (d × r) that is zero outside the active columns."""
         return self.full @ W if self.index is None else self.X @ W[self.index]
 
     def transposed_times(self, V: FloatArray) -> FloatArray:
-        """Return XᵀV (d × r). Rows of columns that were not gathered are zero."""
+        """Return XᵀV (d × r). Rows of columns that are not in `X` are zero."""
         if self.index is None:
             return self.X.T @ V
         G = np.zeros((self.full.shape[1], V.shape[1]))

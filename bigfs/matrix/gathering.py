@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from bigfs import engine, tiles
 from bigfs.matrix.tiled import Tiled
-from bigfs.tiles import OnBlock, RowSet, RowSubsetTile
+from bigfs.tiles import ColumnSubsetTile, OnBlock, RowSet, RowSubsetTile
 from bigfs.types import AnyArray, IntArray
 
 # of gathered columns: the parts of the tiles and their union, each a float64 and an int64, and at
@@ -137,6 +137,19 @@ def subset_tiles(X: Tiled, rows: IntArray) -> tuple[list[RowSubsetTile], list[Ro
         by_rows = [RowSubsetTile(0, 0, X.row_tiles[0], RowSet.of(rows))]
     of_all = RowSet.of(rows)
     return by_rows, [RowSubsetTile(t.start, t.stop, t, of_all) for t in X.column_tiles]
+
+
+def subset_columns(
+    X: Tiled, index: IntArray
+) -> tuple[list[ColumnSubsetTile], list[ColumnSubsetTile]]:
+    """Return the tiles of rows and of columns of some columns. Nothing is read."""
+    bounds = np.searchsorted(index, [t.start for t in X.column_tiles] + [X.shape[1]])
+    by_columns = [
+        ColumnSubsetTile(int(a), int(b), t, index[a:b] - t.start)
+        for t, a, b in zip(X.column_tiles, bounds, bounds[1:], strict=False)
+        if b > a
+    ]
+    return [ColumnSubsetTile(t.start, t.stop, t, index) for t in X.row_tiles], by_columns
 
 
 def gather_rows(row_tiles: Any, local: bool) -> sp.csr_array | AnyArray:

@@ -17,6 +17,7 @@ from bigfs.cards import card, shape_text
 from bigfs.matrix import construction, gathering
 from bigfs.matrix.products import Transposed, times
 from bigfs.matrix.statistics import ClassStats, Stats, compute_stats
+from bigfs.matrix.strips import gram_times
 from bigfs.matrix.tiled import Tiled
 from bigfs.types import AnyArray
 from bigfs.validation import require_magnitude
@@ -254,6 +255,22 @@ class Matrix(Tiled):
         """X @ W, dense n × r, for a dense d × r (or d) `W`. One pass."""
         return times(self, W)
 
+    def gram_times(self, P: AnyArray) -> AnyArray:
+        """Multiply XᵀX with dense columns, where X @ P is never formed as a whole.
+
+        Parameters
+        ----------
+        P : ndarray of shape (d, r)
+            The columns.
+
+        Returns
+        -------
+        ndarray of shape (d, r)
+            XᵀX @ P, from one pass over the tiles of rows. A matrix that has only the layout by
+            columns forms X @ P, and is read twice.
+        """
+        return gram_times(self, P) if self.row_tiles else self.T @ (self @ P)
+
     @property
     def T(self) -> Transposed:
         """Transposed matrix, only for products `X.T @ V`."""
@@ -358,6 +375,33 @@ class Matrix(Tiled):
             meta=self.meta,
         )
         taken._source = self._source
+        return taken
+
+    def take_columns(self, index: Any) -> Matrix:
+        """Take some columns as a matrix, without reading them.
+
+        Parameters
+        ----------
+        index : array-like of int
+            Strictly increasing numbers of columns.
+
+        Returns
+        -------
+        Matrix
+            The matrix of these columns. Its passes count as passes over this one.
+        """
+        index = np.asarray(index, dtype=np.int64)
+        by_rows, by_columns = gathering.subset_columns(self, index)
+        taken = Matrix(
+            (self.shape[0], len(index)),
+            rows=by_rows,
+            columns=by_columns,
+            stats=Stats(*(of_column[index] for of_column in self.stats)),
+            local=self.local,
+            feature_names=None if self.feature_names is None else self.feature_names[index],
+            meta=self.meta[:, index],
+        )
+        taken._source, taken._passes = self._source, self._passes
         return taken
 
     def rows(self, rows: Any) -> Any:

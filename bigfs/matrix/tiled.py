@@ -34,7 +34,16 @@ class Tiled:
         self.shape = (int(shape[0]), int(shape[1]))
         self.row_tiles, self.column_tiles = tuple(rows), tuple(columns)
         self.local = local
-        self.passes = 0
+        self._passes = [0]  # a list, which a matrix of some columns shares with its whole
+
+    @property
+    def passes(self) -> int:
+        """How often the whole matrix was read. Gathering columns is not a pass."""
+        return self._passes[0]
+
+    @passes.setter
+    def passes(self, count: int) -> None:
+        self._passes[0] = count
 
     def map_rows(
         self,
@@ -214,7 +223,8 @@ class Tiled:
             local=self.local,
             label=label,
         )
-        engine.trim_memory()  # what a large result has left in the buffers of the connections
+        if not self.local:
+            engine.trim_memory()  # what a large result has left in the buffers of the connections
         return total
 
     def require_row_tiles(self) -> Sequence[Any]:

@@ -9,17 +9,13 @@ import scipy.sparse as sp
 from sklearn.utils import compute_class_weight
 
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
-from bigfs.cutting_plane.tiled_columns import (
-    SUMS_BYTES,
-    FactoredResponse,
-    StreamedColumns,
-    TiledColumns,
-)
+from bigfs.cutting_plane.tiled_columns import FactoredResponse, StreamedColumns, TiledColumns
 from bigfs.embedding import responses
 from bigfs.graph import knn
 from bigfs.graph.hypergraph import neighbor_hyperedges
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
+from bigfs.matrix.strips import SUMS_BYTES
 from bigfs.selectors.base import Labels, MatrixInput, at_least_two, labels_of
 from bigfs.selectors.sample_graph import sample_affinity
 from bigfs.types import AnyArray, FloatArray, IntArray

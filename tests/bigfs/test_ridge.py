@@ -219,7 +219,7 @@ def test_stopping_cg_early_still_lowers_the_objective(rng):
 def test_passes_are_counted():
     X, T, u = data(40, 15)
     m = Matrix.from_array(X)
-    for solver, prepare, solve in (("primal", 1, 3), ("woodbury", 1, 7)):
+    for solver, prepare, solve in (("primal", 1, 1), ("woodbury", 1, 6)):
         ridge = Ridge(m, centering(40), solver=solver)
         ridge.squares  # noqa: B018, computed before passes are counted
         m.passes = 0
@@ -227,10 +227,49 @@ def test_passes_are_counted():
         assert m.passes == prepare + (solver == "primal")  # the Gram of FᵀX is a second pass
         m.passes = 0
         prepared.solve(T)
-        assert m.passes == solve  # the right-hand side, the residual, and Woodbury's own two, twice
+        # the right-hand side; for Woodbury the residual, and its own two, twice
+        assert m.passes == solve
     m.passes = 0
     iterations = Ridge(m, centering(40), solver="cg").prepare(u).solve(T).iterations
-    assert m.passes == 1 + 2 * iterations
+    assert m.passes == 1 + iterations  # no X P is formed
+    m.passes = 0
+    iterations = Ridge(m, diagonal(np.ones(40)), solver="cg").prepare(u).solve(T).iterations
+    assert m.passes == 2 + 2 * iterations  # the weighted squares too
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_product_of_the_solution_comes_with_it_and_saves_the_first_pass_of_the_next(solver):
+    X, T, u = data(40, 15)
+    u[7] = np.inf
+    m = Matrix.from_array(X, tile_rows=9, tile_columns=4)
+    prepared = Ridge(m, centering(40), solver=solver, tol=1e-12).prepare(u)
+    solved = prepared.solve(T)
+    Xc = X.toarray() - X.toarray().mean(axis=0)
+    product = Xc.T @ (Xc @ solved.W)
+    product[7] = 0
+    np.testing.assert_allclose(solved.product, product, atol=1e-9 * np.abs(product).max())
+    if solver == "cg":
+        other = np.asarray(X.T @ (2 * T + 1))
+        again = prepared.solve_rhs(other, solved.W)
+        m.passes = 0
+        saved = prepared.solve_rhs(other, solved.W, solved.product)
+        assert m.passes == saved.iterations
+        np.testing.assert_allclose(saved.W, again.W, atol=1e-9 * np.abs(again.W).max())
+
+
+def test_columns_taken_are_read_from_their_tiles_alone():
+    X, T, u = data(40, 15)
+    whole = Matrix.from_array(X, tile_rows=9, tile_columns=4)
+    keyed = Matrix(X.shape, rows=whole.row_tiles, columns=whole.column_tiles)
+    few = np.where(np.arange(15) % 5 == 0, np.inf, u)
+    working = WorkingSet(keyed, solver="cg", targets=3, tol=1e-13, limit=24 * X.nnz)
+    solved = working.solve(centering(40), few, T)
+    W = dense_ridge(X, centering(40).dense(40), few, T)
+    np.testing.assert_allclose(solved.W, W, atol=1e-8 * np.abs(W).max())
+    assert working.X.shape == (40, 12)
+    assert not working.plans[-1]["gathered"]
+    assert keyed.passes == working.X.passes == 2 + solved.iterations  # statistics, XᵀT
+    np.testing.assert_array_equal(working.index, np.flatnonzero(np.isfinite(few)))
 
 
 @pytest.mark.process
@@ -283,8 +322,8 @@ def test_the_gram_matrix_of_a_narrower_set_is_cut_from_the_wider(rng):
     working.solve(middle, np.where(np.arange(15) < 12, u, np.inf), T)
     narrow = np.where(np.arange(15) % 3 == 0, u, np.inf) * np.where(np.arange(15) < 12, 1, np.inf)
     solved = working.solve(middle, narrow, T)
-    # statistics for the plan, and the solve's three; none for a Gram matrix
-    assert working.X.passes == 1 + 3
+    # statistics for the plan, and the right-hand side; none for a Gram matrix
+    assert working.X.passes == 1 + 1
     np.testing.assert_allclose(solved.W, dense_ridge(X, middle.dense(40), narrow, T), atol=1e-8)
 
 

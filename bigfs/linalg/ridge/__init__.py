@@ -90,8 +90,11 @@ class Ridge:
         tiles = 0 if X.local else max(len(X.row_tiles), len(X.column_tiles))
         entries = 0 if F is None else F.nnz if sp.issparse(F) else F.size
         root = F is not None and not self.M.projection
+        forms_products = self.M.m is not None or not X.row_tiles
         costs = project_costs(
-            *X.shape, X.stats.nnz, targets, tiles, engine.n_workers(), entries, root, iterations
+            *(*X.shape, X.stats.nnz, targets, tiles, engine.n_workers(), entries, root),
+            iterations,
+            forms_products,
         )
         self.plan = choose_solver(costs, solver, limit)
         self._gram: FloatArray | None = None
@@ -167,16 +170,35 @@ class Prepared:
         """
         return self.solve_rhs(self.cg.X.T @ T, start)
 
-    def solve_rhs(self, rhs: FloatArray, start: FloatArray | None = None) -> Solution:
-        """Return (XᵀMX + diag u)⁻¹ rhs for a rhs of shape (d, r), as `solve` does for XᵀT."""
+    def solve_rhs(
+        self,
+        rhs: FloatArray,
+        start: FloatArray | None = None,
+        start_product: FloatArray | None = None,
+    ) -> Solution:
+        """Return (XᵀMX + diag u)⁻¹ rhs for a rhs of shape (d, r), as `solve` does for XᵀT.
+
+        `start_product` is XᵀMX `start`, which saves the first pass of CG.
+        """
         if self.direct is None:
-            return self.cg.solve(rhs, start)
+            return self.cg.solve(rhs, start, start_product)
         s = self.cg.s
         W = self.direct.solve(rhs)
-        R = s * rhs - self.cg.operator(np.divide(W, s, out=np.zeros_like(W), where=s > 0))
+        R = s * (rhs - self.gram_times(W)) - np.divide(W, s, out=np.zeros_like(W), where=s > 0)
         size = np.linalg.norm(s * rhs, axis=0)
         W += self.direct.solve(np.divide(R, s, out=np.zeros_like(W), where=s > 0))
-        return Solution(W, np.linalg.norm(R, axis=0) / np.where(size > 0, size, 1), 1)
+        residuals = np.linalg.norm(R, axis=0) / np.where(size > 0, size, 1)
+        if isinstance(self.direct, Primal):
+            product = self.gram_times(W)
+        else:
+            product = rhs - np.divide(W, s**2, out=rhs.copy(), where=s > 0)
+        return Solution(W, residuals, 1, product)
+
+    def gram_times(self, W: FloatArray) -> FloatArray:
+        """Return XᵀMX W, from the Gram matrix if there is one."""
+        if isinstance(self.direct, Primal):
+            return self.direct.gram_times(W)
+        return self.cg.gram_times(W)
 
 
 def weighted_squares(X: Matrix, m: FloatArray) -> FloatArray:

@@ -26,6 +26,7 @@ class Solution(NamedTuple):
     # (r,) ‖rhs − (XᵀMX + diag u)W‖ / ‖rhs‖ of each right-hand side, both scaled by u^-½
     residuals: FloatArray
     iterations: int
+    product: FloatArray  # d × r: XᵀMX W, as far as the solver knows it without another pass
 
     @property
     def residual(self) -> float:
@@ -55,30 +56,59 @@ class CG:
         self.s = u[:, None] ** -0.5  # d × 1, zero where u = inf
         self.jacobi = 1 / (1 + squares[:, None] * self.s**2)
 
-    def operator(self, Z: FloatArray) -> FloatArray:
-        """Return u^-½ XᵀMX u^-½ Z + Z. Reads X twice."""
-        return self.s * (self.X.T @ self.M.apply(self.X @ (self.s * Z))) + Z
+    def gram_times(self, W: FloatArray) -> FloatArray:
+        """Return XᵀMX W. Reads X once for the identity and the centering, and twice for others."""
+        if self.M.m is not None:
+            return np.asarray(self.X.T @ self.M.apply(self.X @ W))
+        product = np.asarray(self.X.gram_times(W))
+        if self.M.projection:
+            product -= self.X.shape[0] * np.outer(self.X.means, self.X.means @ W).reshape(W.shape)
+        return product
 
-    def solve(self, rhs: FloatArray, start: FloatArray | None = None) -> Solution:
-        """Solve for rhs of shape (d, r), from `start` of the same shape or from zero."""
+    def operator(self, Z: FloatArray) -> FloatArray:
+        """Return u^-½ XᵀMX u^-½ Z + Z."""
+        product = self.gram_times(self.s * Z)
+        product *= self.s
+        product += Z
+        return product
+
+    def solve(
+        self,
+        rhs: FloatArray,
+        start: FloatArray | None = None,
+        start_product: FloatArray | None = None,
+    ) -> Solution:
+        """Solve for rhs of shape (d, r), from `start` of the same shape or from zero.
+
+        `start_product` is XᵀMX `start`, if that is known.
+        """
         active = self.s > 0
+        B = self.s * rhs
         Z = (
             np.zeros(rhs.shape)
             if start is None
             else np.divide(start, self.s, out=np.zeros(rhs.shape), where=active)
         )
+        if not np.any(Z):
+            R = B.copy()
+        elif start_product is None:
+            R = B - self.operator(Z)
+        else:
+            R = B - self.s * start_product - Z
         # products of d × r by r × r are small: a second thread would only spin and wait
         with threadpool_limits(1, user_api="blas"), explain_singular("the ridge system"):
             Z, residuals, iterations = block_cg(
                 self.operator,
-                self.s * rhs,
+                B,
                 Z,
                 lambda R: self.jacobi * R,
                 self.tol,
                 self.max_iter,
                 self.reduction,
+                R=R,
             )
-        return Solution(self.s * Z, residuals, iterations)
+        product = np.divide(B - R - Z, self.s, out=np.zeros(rhs.shape), where=active)
+        return Solution(self.s * Z, residuals, iterations, product)
 
 
 def block_cg(
@@ -89,6 +119,8 @@ def block_cg(
     tol: float,
     max_iter: int,
     reduction: float = 0.0,
+    *,
+    R: FloatArray | None = None,
 ) -> tuple[FloatArray, FloatArray, int]:
     """Solve operator(Z) = B (d × r) for all columns in one shared Krylov space, starting at Z.
 
@@ -96,7 +128,8 @@ def block_cg(
     residual that it starts with. Each step lowers ½⟨Z, AZ⟩ − ⟨Z, B⟩, so an early stop still
     improves on the start. The search directions are made orthonormal and dependent ones are
     dropped, so columns that coincide or have converged do no harm. The loop does not use
-    `result.iterate`, because it is one solve inside a step. The caller judges the residuals.
+    `result.iterate`, because it is one solve inside a step. The caller judges the residuals. `R` is
+    the first residual B − operator(Z) if that is known, and holds the last one in the end.
 
     Returns
     -------
@@ -113,7 +146,8 @@ def block_cg(
     """
     size = np.linalg.norm(B, axis=0)
     size = np.where(size > 0, size, 1.0)
-    R = B - operator(Z) if np.any(Z) else B.copy()
+    if R is None:
+        R = B - operator(Z) if np.any(Z) else B.copy()
     residuals = np.linalg.norm(R, axis=0) / size
     enough = np.maximum(tol, reduction * residuals)
     P: Any = None
@@ -126,7 +160,7 @@ def block_cg(
         Y = precondition(R[:, unsolved] / (size * residuals)[unsolved])
         if P is not None:
             Y -= P @ np.linalg.solve(PtAP, AP.T @ Y)
-        P = _orthonormal(Y)
+        P, AP = _orthonormal(Y), None  # one of the d × r blocks less while the operator runs
         AP = operator(P)
         PtAP = P.T @ AP
         step = np.linalg.solve(PtAP, P.T @ R)

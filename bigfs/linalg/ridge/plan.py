@@ -3,7 +3,9 @@
 solver     flops                                                   memory
 woodbury   n²·(non-zeros per column) to build, n³/3 to factor      n × n
 primal     d²·(non-zeros per row) to build, d³/3 to factor         d × d
-cg         4·nnz·r per iteration                                   8 blocks of d × r
+cg         4·nnz·r per iteration                                   12 blocks of d × r
+
+CG also holds two arrays of n × r where M has a diagonal or X has only the layout by columns.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ def project_costs(
     e: int = 0,
     root: bool = False,
     iterations: int = ITERATIONS,
+    forms_products: bool = True,
 ) -> dict[str, SolverCost]:
     """Project the cost of each solver.
 
@@ -71,6 +74,8 @@ def project_costs(
         Whether Woodbury has to factor M.
     iterations : int, default=50
         Iterations of CG to expect.
+    forms_products : bool, default=True
+        Whether CG forms X P (n × r). If not, it reads X once per iteration and not twice.
 
     Returns
     -------
@@ -96,7 +101,10 @@ def project_costs(
             + 2 * product,
             24 * d * d,
         ),
-        "cg": SolverCost((1 + iterations) * product, 64 * d * r + 16 * n * r),
+        "cg": SolverCost(
+            (1 + iterations) * (product if forms_products else product - wait),
+            96 * d * r + (16 * n * r if forms_products else 0),
+        ),
     }
 
 

@@ -71,6 +71,12 @@ class Primal:
         s = self.u**-0.5
         return s[:, None] * G * s
 
+    def gram_times(self, W: FloatArray) -> FloatArray:
+        """Return XᵀMX W for a W that is zero where u is infinite, and zero there."""
+        product = np.zeros(W.shape)
+        product[self.active] = self.G @ W[self.active]
+        return product
+
     def solve(self, rhs: FloatArray) -> FloatArray:
         """Return (XᵀMX + diag u)⁻¹ rhs, zero where u is infinite."""
         s = self.u[:, None] ** -0.5

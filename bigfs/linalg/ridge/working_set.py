@@ -53,10 +53,23 @@ class WorkingSet:
         return self._solve(M, u, start, lambda prepared, rows, Z: prepared.solve(T, Z))
 
     def solve_rhs(
-        self, M: SampleOperator, u: FloatArray, rhs: FloatArray, start: FloatArray | None = None
+        self,
+        M: SampleOperator,
+        u: FloatArray,
+        rhs: FloatArray,
+        start: FloatArray | None = None,
+        start_product: FloatArray | None = None,
     ) -> Solution:
-        """Return (XᵀMX + diag u)⁻¹ rhs for u of shape (d,) and rhs of shape (d, r)."""
-        return self._solve(M, u, start, lambda prepared, rows, Z: prepared.solve_rhs(rhs[rows], Z))
+        """Return (XᵀMX + diag u)⁻¹ rhs for u of shape (d,) and rhs of shape (d, r).
+
+        `start_product` is XᵀMX `start` (d × r), which saves the first pass of CG.
+        """
+
+        def solve(prepared: Prepared, rows: Any, Z: FloatArray | None) -> Solution:
+            known = None if start_product is None else start_product[rows]
+            return prepared.solve_rhs(rhs[rows], Z, known)
+
+        return self._solve(M, u, start, solve)
 
     def _solve(
         self,
@@ -75,28 +88,33 @@ class WorkingSet:
         first = None if start is None else start[active]
         solution = solve(ridge.prepare(u[active]), active, first)
         self._record_iterations(solution, start)
-        W = np.zeros((len(u), solution.W.shape[1]))
-        W[active] = solution.W
-        return Solution(W, solution.residuals, solution.iterations)
+        W, product = np.zeros((2, len(u), solution.W.shape[1]))
+        W[active], product[active] = solution.W, solution.product
+        return Solution(W, solution.residuals, solution.iterations, product)
 
     def times(self, W: FloatArray) -> FloatArray:
         """Return X W for a W that is zero outside the working set."""
         return self._columns.times(W)
 
     def transposed_times(self, V: FloatArray) -> FloatArray:
-        """Return XᵀV (d × r). Rows of features that were not gathered are zero."""
+        """Return XᵀV (d × r). Rows of features outside the working set may be zero."""
         return self._columns.transposed_times(V)
 
     @property
+    def index(self) -> IntArray | None:
+        """The numbers of the columns of `X` (n_active,), or None if it is the full matrix."""
+        return self._columns.index
+
+    @property
     def X(self) -> Matrix:
-        """The matrix of the last solve: the gathered columns, or the full matrix."""
+        """The matrix of the last solve: the active columns, or the full matrix."""
         return self._columns.X
 
     def _ridge_on(self, active: IntArray, M: SampleOperator) -> Ridge:
         """Return the last ridge if it serves these features and M, else a new one."""
         columns, last, last_index = self._columns, self._ridge, self._columns.index
         same = last is not None and (
-            not columns.fits(active) if last_index is None else np.array_equal(active, last_index)
+            columns.stays_full(active) if last_index is None else np.array_equal(active, last_index)
         )
         if last is not None and same and M is self._M:
             return last
@@ -107,7 +125,7 @@ class WorkingSet:
             ridge.reuse_gram_of(last, last_index, columns.index)
         if not same:
             self.plans.append(
-                {"features": len(active), "gathered": columns.index is not None, "plan": ridge.plan}
+                {"features": len(active), "gathered": columns.gathered, "plan": ridge.plan}
             )
         self._ridge, self._M = ridge, M
         return ridge

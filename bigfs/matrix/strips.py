@@ -1,0 +1,78 @@
+"""Products of a block of rows with few dense columns, by strips of rows that stay in the cache.
+
+They make XᵀXP and sums like it in one pass, where XP (n × r) never exists as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+
+from bigfs.matrix.tiled import Tiled
+from bigfs.types import FloatArray, IntArray
+
+# Bytes of all sums that tasks return in one pass. It sets how many tiles a task adds up.
+SUMS_BYTES = 160 << 20
+MIN_SUMS = 4  # even if they take more
+STRIP_ROWS = 4096  # rows of the dense columns made at a time (measured)
+SMALL_SUM = 1 << 20  # bytes of a sum that stays in the cache, to be added to by rows
+
+
+def n_sums(size: int) -> int:
+    """Return how many sums of `size` bytes a pass may hold, for `Tiled.reduce_row_groups`."""
+    return max(MIN_SUMS, SUMS_BYTES // max(size, 1))
+
+
+def strips(block: Any) -> Iterator[tuple[slice, Any]]:
+    """Cut a block of rows into strips, each with its range of rows."""
+    n = block.shape[0]
+    for first in range(0, n, STRIP_ROWS):
+        rows = slice(first, min(first + STRIP_ROWS, n))
+        yield rows, block if n <= STRIP_ROWS else block[rows]
+
+
+def add_products(Z: Any, V: FloatArray, total: FloatArray) -> None:
+    """Add ZᵀV (d × r) to `total` for a strip of rows Z."""
+    if not sp.issparse(Z) or total.nbytes <= SMALL_SUM:
+        total += Z.T @ V
+        return
+    by_column = sp.csc_array(Z)
+    add_by_columns(by_column.indptr, by_column.indices, by_column.data, V, total)
+
+
+@njit(nogil=True, cache=True)
+def add_by_columns(
+    indptr: IntArray, rows: IntArray, data: FloatArray, V: FloatArray, total: FloatArray
+) -> None:
+    """Add ZᵀV by columns of Z: V stays in the cache, and `total` is touched once per column."""
+    product = np.empty(V.shape[1])
+    for j in range(len(indptr) - 1):
+        if indptr[j] == indptr[j + 1]:
+            continue
+        product[:] = 0
+        for p in range(indptr[j], indptr[j + 1]):
+            v, x = V[rows[p]], np.float64(data[p])
+            for c in range(len(product)):
+                product[c] += x * v[c]
+        for c in range(len(product)):
+            total[j, c] += product[c]
+
+
+def gram_times(X: Tiled, P: FloatArray) -> FloatArray:
+    """XᵀX @ P, dense d × r, for a dense d × r `P`. One pass over the tiles of rows."""
+    P = np.asarray(P, dtype=np.float64)
+    return X.reduce_row_groups(_gram_times, n_sums(P.nbytes), P)
+
+
+def _gram_times(
+    block: Any, start: int, stop: int, P: FloatArray, total: FloatArray | None
+) -> FloatArray:
+    """Add blockᵀ(block P)."""
+    total = np.zeros(P.shape) if total is None else total
+    for _, Z in strips(block):
+        add_products(Z, np.asarray(Z @ P), total)
+    return total
