@@ -2,16 +2,20 @@
 against bounds.
 """
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
 
-from bigfs import RLSR, SRLSR
+from bigfs import RLSR, SRLSR, engine
 from bigfs.linalg.prox import project_simplex
 from bigfs.linalg.ridge import SOLVERS
-from bigfs.matrix import Matrix
+from bigfs.linalg.ridge.cg import CG
+from bigfs.matrix import Matrix, strips
 from bigfs.result import Status, observed
+from bigfs.selectors.label_sums import complete_labels, sum_samples
 from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
 
 
@@ -193,6 +197,91 @@ def test_predicts_and_completes_labels():
     np.testing.assert_allclose(Y.sum(axis=1), 1, atol=1e-12)
     assert Y.min() >= 0
     np.testing.assert_array_equal(Y[y != -1].argmax(axis=1), y[y != -1])
+
+
+@pytest.mark.parametrize("layout", ["both", "rows", "columns", "dense"])
+@pytest.mark.parametrize("factor", ["Y", "V"])
+def test_the_sums_over_samples_are_the_dense_ones(layout, factor, rng, monkeypatch):
+    monkeypatch.setattr(strips, "STRIP_ROWS", 4)
+    monkeypatch.setattr(strips, "SMALL_SUM", 0)
+    X, y = data(40, 15, labeled=3)
+    tiled = Matrix.from_array(X.toarray() if layout == "dense" else X, tile_rows=7, tile_columns=4)
+    rows = () if layout == "columns" else tiled.row_tiles
+    columns = () if layout == "rows" else tiled.column_tiles
+    W, b = rng.normal(size=(15, 3)), rng.normal(size=3)
+    matrix = Matrix(X.shape, rows=rows, columns=columns, local=True)
+    sums = sum_samples(matrix, y, W, b, factor)
+    assert matrix.passes == (2 if layout == "columns" else 1)
+
+    Y = np.where((y >= 0)[:, None], y[:, None] == np.arange(3), project_simplex(X @ W + b))
+    V = Y - X @ W - b
+    np.testing.assert_allclose(complete_labels(matrix, y, W, b), Y, atol=1e-14)
+    expected = {
+        "Y": Y.sum(axis=0),
+        "V": V.sum(axis=0),
+        "labeled_V": V[y >= 0].sum(axis=0),
+        "V_norm2": np.sum(V**2),
+        "labeled_VY": np.sum((V * Y)[y >= 0]),
+        "least_V": V[y < 0].min(axis=1).sum(),
+        "product": X.T @ {"Y": Y, "V": V}[factor],
+    }
+    for name, value in expected.items():
+        np.testing.assert_allclose(getattr(sums, name), value, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("cls", [SRLSR, RLSR])
+def test_nothing_of_samples_by_classes_is_made(cls, rng, monkeypatch):
+    """60 classes and 12,000 samples: Y, XW or V would each take 5.8 MB."""
+    monkeypatch.setattr(strips, "STRIP_ROWS", 256)
+    n, c = 12_000, 60
+    codes = np.arange(n) % c
+    X = sp.csr_array((np.ones(n), codes, np.arange(n + 1)), shape=(n, c))
+    X.data += rng.random(n)
+    tiled = Matrix.from_array(X, tile_rows=500)
+    y = np.where(np.arange(n) < n // 10, codes, -1)
+    fit(cls, tiled, y, max_iter=1, tol=0, solver="cg")  # compile
+    with engine.limit_memory(16 << 20):
+        tracemalloc.start()
+        model = fit(cls, tiled, y, max_iter=3, tol=0, solver="cg", gamma=1e-3)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < 8 * n * c / 2
+    with pytest.raises(AttributeError, match="would take more than 25% of the memory limit"):
+        model.label_distributions_  # noqa: B018
+    assert not hasattr(model, "label_distributions_")
+    with pytest.raises(AttributeError, match="no attribute 'label_distributions_'"):
+        cls().label_distributions_  # noqa: B018
+
+
+def test_a_round_is_one_pass_and_one_per_step_of_cg(monkeypatch):
+    X, y = data(40, 15, labeled=5)
+    steps, solve = [], CG.solve
+
+    def count(self, *operands):
+        steps.append(solve(self, *operands))
+        return steps[-1]
+
+    monkeypatch.setattr(CG, "solve", count)
+    tiled = Matrix.from_array(X, tile_rows=7)
+    with engine.limit_memory(12_000):  # too little to gather the columns
+        model = fit(SRLSR, tiled, y, p=0.7, gamma=1e-3, solver="cg", max_iter=4, tol=0)
+    assert not any(plan["gathered"] for plan in model.result_.stats["plans"])
+    iterations = sum(solution.iterations for solution in steps)
+    # statistics, the first labels, four rounds, the scores, the labels
+    assert model.result_.stats["passes"] == 1 + 1 + 4 + iterations + 1 + 1
+
+
+@pytest.mark.parametrize("p", [1.0, 0.7])
+def test_without_a_solver_tol_fewer_steps_of_cg_still_lower_the_objective(p):
+    X, y = data(60, 40, labeled=4)
+    given = {"p": p, "gamma": 1e-2, "solver": "cg", "max_iter": 500, "tol": 1e-3}
+    exact, early = (fit(SRLSR, X, y, solver_tol=tol, **given) for tol in (1e-6, None))
+    values = np.array([r["objective"] for r in early.result_.history])
+    assert np.all(np.diff(values) <= 1e-12 * values[:-1])
+    assert early.result_.history[0]["residual"] > 1e-6
+    assert early.result_.stats["passes"] <= exact.result_.stats["passes"]
+    if p == 1:  # convex: both are within their gaps of one optimum
+        assert values[-1] == pytest.approx(exact.result_.history[-1]["objective"], rel=2e-3)
 
 
 def test_resumes_from_a_checkpoint():
