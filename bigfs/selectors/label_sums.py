@@ -14,7 +14,7 @@ from numba import njit
 
 from bigfs import engine
 from bigfs.matrix import Matrix
-from bigfs.matrix.strips import add_products, n_sums, strips
+from bigfs.matrix.strips import add_products, n_sums, strips, times
 from bigfs.types import FloatArray, IntArray
 
 Factor = Literal["Y", "V"]
@@ -91,7 +91,7 @@ def _sums_of_tile(
     if total is None:
         total = np.zeros((N_SUMS + len(W), len(b)))
     for rows, Z in strips(block):
-        made = _rows(Z @ W, b, codes[rows], total[:N_SUMS])
+        made = _rows(times(Z, W), b, codes[rows], total[:N_SUMS])
         add_products(Z, made[factor], total[N_SUMS:])
     return total
 

@@ -303,3 +303,18 @@ def test_bad_input_is_named():
         SRLSR().fit(X, np.where(y == 0, 0, -1))
     with pytest.raises(ValueError, match="no feature of X is correlated"):
         SRLSR().fit(np.ones((6, 2)), [0, 1, 0, 1, 0, 1])
+
+
+@pytest.mark.process
+def test_on_a_cluster_of_processes_the_bits_are_the_same():
+    X, y = data(60, 15, labeled=5)
+    here = Matrix.from_array(X, tile_rows=7, tile_columns=4)
+    keyed = Matrix(X.shape, rows=here.row_tiles, columns=here.column_tiles)
+    given = {"p": 0.7, "gamma": 1e-3, "solver": "cg", "max_iter": 5, "tol": 0}
+    with engine.limit_memory(12_000):  # too little to gather the columns
+        alone = fit(SRLSR, keyed, y, **given)
+        with engine.cluster(workers=2, memory_limit="500MB"):
+            spread = fit(SRLSR, keyed, y, **given)
+    np.testing.assert_array_equal(spread.coef_, alone.coef_)
+    np.testing.assert_array_equal(spread.scores_, alone.scores_)
+    np.testing.assert_array_equal(spread.label_distributions_, alone.label_distributions_)
