@@ -77,14 +77,15 @@ def default_section() -> str:
         rows.append(
             [
                 words["gamma"],
-                words["loss"].replace("_", " "),
-                words["ranking"],
+                words.get("loss", "squared").replace("_", " "),
+                words.get("ranking", "elimination"),
+                words.get("class_weight", "balanced"),
                 *(f"{np.mean(values):.3f}" for values in found.values()),
                 f"{np.mean([np.mean(values) for values in found.values()]):.3f}",
                 "" if parameters == DEFAULT else signed(gaps),
             ]
         )
-    head = ["γ", "loss", "ranking", *default, "mean", "over the default"]
+    head = ["γ", "loss", "ranking", "weights", *default, "mean", "over the default"]
     return (
         "Accuracy of the inner folds, which alone choose the default. The error is over the data "
         f"sets.\n\n{table(head, rows)}"

@@ -158,27 +158,26 @@ def test_curves_that_all_pass_a_check(tmp_path):
     assert outcome.evidence == "toy: 1 of 2"
 
 
-def test_the_inner_folds_choose_and_the_test_judges(folder):
+@pytest.mark.parametrize(("data", "kind"), [("PCMAC", "text"), ("colon", "dense")])
+def test_the_inner_folds_choose_and_the_test_judges(folder, data, kind):
     """A split counts when every method is there. Of each family the best inner one is judged."""
     store = Results(folder / "sparge-choice.tsv")
     for repetition in range(2):
-        for i, (family, parameters, _) in enumerate(choice.methods("PCMAC")):
+        for i, (family, parameters, _) in enumerate(choice.methods(data)):
             if repetition == 0 or i:
                 store.add(
-                    Key("PCMAC", family, parameters, repetition),
+                    Key(data, family, parameters, repetition),
                     {"inner": np.full(3, i / 100), "test": [i / 100 - 0.1, i / 100, i / 100 + 0.1]},
                 )
     columns = choice_page.on_test()
-    last = {family: i / 100 for i, (family, *_) in enumerate(choice.methods("PCMAC"))}
-    assert set(columns["ℓ1"]) == {("PCMAC", 0)}
+    last = {family: i / 100 for i, (family, *_) in enumerate(choice.methods(data))}
+    assert set(columns["ℓ1"]) == {(data, 0)}
     for family in choice_page.PEERS:
-        np.testing.assert_allclose(columns[family]["PCMAC", 0], last[family])
-    np.testing.assert_allclose(columns[choice_page.CHOSEN]["PCMAC", 0], last["SparGE"])
-    assert columns[choice_page.FIXED]["PCMAC", 0] < last["SparGE"]
-    text = choice_page.choice_section(folder)
-    assert (
-        "| SparGE, chosen by the folds | text | SVM-RFE | 1 won, 0 lost | 1 won, 0 lost |" in text
-    )
+        np.testing.assert_allclose(columns[family][data, 0], last[family])
+    np.testing.assert_allclose(columns[choice_page.CHOSEN][data, 0], last["SparGE"])
+    assert columns[choice_page.FIXED][data, 0] < last["SparGE"]
+    row = f"| {choice_page.CHOSEN} | {kind} | SVM-RFE | 1 won, 0 lost | 1 won, 0 lost |"
+    assert row in choice_page.choice_section(folder)
 
 
 def test_a_verdict_tells_the_repetitions_that_it_rests_on():
