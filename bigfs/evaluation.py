@@ -302,6 +302,7 @@ def way_of_all(X: Matrix, y: Any) -> bool | str:
         True where a model fits in memory, a word of `bigfs.streamed` where it is trained by tiles,
         and False where all features are left out.
     """
+    X, y = training_sample(X, y)
     if fits_in_memory(X):
         return True
     return streamed.way_of(X, y) or False

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from bigfs import ANOVA, Matrix, engine, evaluation, models, streamed
+from bigfs import ANOVA, Matrix, engine, evaluation, models, splits, streamed
 from bigfs.evaluation import judge, measure, pool, tally_split, way_of_all
 from bigfs.splits import Split
 
@@ -186,6 +186,14 @@ def test_incremental_passes_each_block_to_partial_fit(text):
             by_hand.partial_fit(X_train[blocks[i]], y[blocks[i]], classes=np.arange(3))
     np.testing.assert_array_equal(model.coef, by_hand.coef_)
     np.testing.assert_array_equal(model.intercept, by_hand.intercept_)
+
+
+def test_all_features_of_the_part_that_trains_decide(text, monkeypatch):
+    X, y = Matrix.from_array(text[0]), text[1]
+    with engine.limit_memory(2 * models.projected_memory(X)):
+        assert way_of_all(X, y) is not True
+        monkeypatch.setattr(splits, "MOST_TRAINING", 30 * 4)
+        assert way_of_all(X, y) is True
 
 
 def test_too_much_work_for_the_exact_machines_is_descended(text, monkeypatch):
