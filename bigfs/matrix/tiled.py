@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from bigfs import engine
 from bigfs.tiles import OnBlock, OnGroup
@@ -35,6 +35,12 @@ class Tiled:
         self.row_tiles, self.column_tiles = tuple(rows), tuple(columns)
         self.local = local
         self._passes = [0]  # a list, which a matrix of some columns shares with its whole
+
+    def __copy__(self) -> Self:
+        """Return a matrix of the same tiles that counts its passes by itself."""
+        twin = type(self).__new__(type(self))
+        twin.__dict__ |= self.__dict__ | {"_passes": [self.passes]}
+        return twin
 
     @property
     def passes(self) -> int:

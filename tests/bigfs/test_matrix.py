@@ -1,6 +1,7 @@
 import pickle
 import sys
 import time
+from copy import copy
 
 import dask.array as da
 import numpy as np
@@ -277,3 +278,13 @@ def test_some_columns_are_multiplied_without_a_pass(rng, local):
     by_rows = Matrix((11, 20), rows=X.row_tiles)
     with pytest.raises(ValueError, match="only the layout by rows"):
         by_rows.times_columns(index, W)
+
+
+def test_a_copy_counts_its_own_passes(text):
+    X = Matrix.from_array(text[0], tile_rows=20)
+    part = X.take_columns([1, 4])
+    twin, before = copy(X), X.passes
+    _ = twin @ np.ones(X.shape[1])
+    assert (X.passes, twin.passes) == (before, before + 1)
+    _ = part @ np.ones(2)  # a pass over some columns is one over the whole
+    assert (X.passes, twin.passes) == (before + 1, before + 1)
