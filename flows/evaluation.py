@@ -276,14 +276,15 @@ def _choice_text(measured: dict[str, Any]) -> str:
 
 
 def _samples(measured: dict[str, Any]) -> str:
+    verb = "features chosen on" if "trained_on" in measured else "trained on"
     if measured["how"] == "test half":
         return (
-            f"trained on {measured['train']:,} training samples, tested on "
+            f"{verb} {measured['train']:,} training samples, tested on "
             f"{measured['test']:,} test samples"
         )
     if measured["how"] == "held-out share":
         return (
-            f"trained on {measured['train']:,} samples, "
+            f"{verb} {measured['train']:,} samples, "
             f"tested on {measured['test']:,} held-out samples "
             f"(a share of {measured['share']:.2f}, drawn with a fixed seed). The features were "
             f"selected again without the held-out samples"

@@ -155,6 +155,7 @@ def test_a_part_of_many_samples_trains_the_models_and_the_run_says_so(home, monk
     part = few["measured"]["trained_on"]
     assert part == pytest.approx(2000 / len(storage.open(store).class_names), rel=0.2)
     assert f"The models were trained on {part:,} of the training samples" in few["evaluation"]
+    assert "SVM, features chosen on 600" in few["evaluation"]
     whole, sample = (scores(run)["anova", 50]["accuracy"] for run in found.values())
     assert sample != whole
     assert sample == pytest.approx(whole, abs=0.15)
