@@ -1,0 +1,69 @@
+"""What nested folds report on pure noise for every supervised method, on arrays in memory.
+
+python benchmarks/noise_methods.py RESULTS.jsonl --methods chi2,gini --draws 50
+
+It goes on after the draws that the file has, and prints the means of all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from shared import table
+
+from bigfs import Matrix
+from bigfs.evaluation import Rankings, measure
+from bigfs.selectors.registry import METHODS
+from bigfs.splits import Split, stratified_folds
+
+
+def reported(method: str, seed: int, n: int, d: int, features: int) -> float:
+    """The accuracy of the features of a method, chosen again in each of five folds."""
+    rng = np.random.default_rng(seed)
+    X, y = np.abs(rng.normal(size=(n, d))), rng.permutation(np.arange(n) % 2)
+
+    def rank(number: int, split: Split) -> Rankings:
+        selector = METHODS[method].make(n_features_to_select=features)
+        selector.fit(split.X_train, split.y_train)
+        return {method: {features: selector.selected_[:features]}}
+
+    folds = stratified_folds(Matrix.from_array(X), y, 5)
+    (point,) = measure(folds, rank, with_all=False).points
+    return point.scores["accuracy"]
+
+
+def main(
+    file: Path,
+    methods: Annotated[str, typer.Option(help="separated by commas")] = ",".join(
+        name for name, method in METHODS.items() if "class" in method.targets
+    ),
+    draws: Annotated[int, typer.Option(help="of the noise")] = 50,
+    n: Annotated[int, typer.Option(help="samples")] = 200,
+    d: Annotated[int, typer.Option(help="features")] = 20_000,
+    features: Annotated[int, typer.Option(help="to select")] = 50,
+) -> None:
+    done: dict[str, dict[int, float]] = defaultdict(dict)
+    for line in file.read_text().splitlines() if file.exists() else []:
+        method, seed, accuracy = json.loads(line)
+        done[method][seed] = accuracy
+    for seed in range(draws):
+        for method in methods.split(","):
+            if seed not in done[method]:
+                done[method][seed] = reported(method, seed, n, d, features)
+                with file.open("a") as out:
+                    out.write(json.dumps([method, seed, done[method][seed]]) + "\n")
+    rows = []
+    for method, found in sorted(done.items()):
+        values = np.array(list(found.values()))
+        error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+        rows.append([method, len(values), f"{values.mean():.3f}", f"{error:.3f}"])
+    table(f"noise, {n} × {d:,}", ["method", "draws", "reported", "standard error"], rows)
+
+
+if __name__ == "__main__":
+    typer.run(main)
