@@ -249,7 +249,7 @@ class Bench:
                 self._neighbors[part, k, metric] = (
                     storage.graph(self.train, k, metric=metric).neighbors()
                     if part == "all"
-                    else knn(X, k, metric=metric)
+                    else knn(X, k, metric=metric, method="auto")
                 )
                 self.graph_seconds += time.perf_counter() - began
         selector.set_params(graph=self._neighbors[part, k, metric])

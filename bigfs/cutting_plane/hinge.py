@@ -91,9 +91,8 @@ class HingeRelaxation(Relaxation):
         constraints: Constraints = NO_CONSTRAINTS,
     ) -> None:
         super().__init__(data, m, gamma, constraints)
-        self.Y = np.ascontiguousarray(
-            np.sign(data.T)
-        )  # zero for a sample of weight zero, which has no loss
+        # zero for a sample of weight zero, which has no loss
+        self.Y = np.ascontiguousarray(np.sign(data.T))
         engine.require_memory(
             8 * ARRAYS_OF_SAMPLES * self.Y.size,
             f"the squared hinge loss of {len(self.Y)} samples and {self.Y.shape[1]} machines",

@@ -205,7 +205,8 @@ class JHLSR(Selector):
         hypergraph Laplacian of [2]_ does. "incidence" counts them, the other reading of [1]_: with
         many hyperedges L_H is then nearly the identity, whatever w is.
     n_neighbors : int, default=20
-        Number of neighbors of each sample in the kNN graph behind the hyperedges.
+        Number of neighbors of each sample in the kNN graph behind the hyperedges. The graph is
+        approximate where the exact one is predicted to take more than ten minutes of one core.
     metric : {"cosine", "euclidean"}, default="cosine"
         Distance of the kNN graph.
     n_components : int, default=100
@@ -423,7 +424,7 @@ class JHLSR(Selector):
         """Return the hypergraph. Its weights are on the simplex, unless it is a plain graph."""
         k = min(self.n_neighbors, X.shape[0] - 1)
         if self.variant == "graph":
-            return edge_hyperedges(knn(X, k, metric=self.metric))
+            return edge_hyperedges(knn(X, k, metric=self.metric, method="auto"))
         hypergraph = self._given_hypergraph(X) or self._new_hypergraph(X, y, k)
         return Hypergraph(hypergraph.H, hypergraph.w / hypergraph.w.sum())
 
@@ -449,7 +450,7 @@ class JHLSR(Selector):
                     "hyperedges='labels' needs labeled samples in y; use 'lasso' or 'knn'"
                 )
             return label_hyperedges(y.codes)
-        neighbors = knn(X, k, metric=self.metric)
+        neighbors = knn(X, k, metric=self.metric, method="auto")
         if self.hyperedges == "knn":
             return neighbor_hyperedges(neighbors)
         return lasso_hyperedges(X, neighbors)
