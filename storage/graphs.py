@@ -19,7 +19,8 @@ import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec
 
 from bigfs.graph import Neighbors, stream_knn
-from bigfs.graph.row_blocks import ROW_ALIGNMENT
+from bigfs.graph.cost import predict
+from bigfs.graph.row_blocks import row_alignment
 from bigfs.types import AnyArray
 from storage.corpus import Corpus, CorpusView, require_staged
 from storage.errors import Damaged, StoreError
@@ -274,6 +275,7 @@ class ChunkSink:
 
 def _write(target: str, corpus: Corpus, settings: dict[str, Any]) -> None:
     shape = (corpus.X.shape[0], settings["k"])
+    rows = min(row_alignment(predict(corpus.X)), shape[0])
     writer = Writer(target)
     writer.group("", "anndata")
     writer.group("uns", "dict")
@@ -283,7 +285,7 @@ def _write(target: str, corpus: Corpus, settings: dict[str, Any]) -> None:
             name=path,
             shape=shape,
             dtype=dtype,
-            chunks=(min(ROW_ALIGNMENT, shape[0]), shape[1]),
+            chunks=(rows, shape[1]),
             fill_value=none,
             compressors=(BloscCodec(cname="zstd", clevel=3, shuffle="shuffle"), Crc32cCodec()),
             filters=None,

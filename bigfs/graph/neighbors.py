@@ -152,8 +152,8 @@ def stream_knn(
         Number of neighbors per row.
     sink : callable
         Called as ``sink(start, stop, index, distance)`` for the rows [start, stop). It travels to
-        the workers, so it must pickle. `start` is a multiple of 4096 unless `block_rows` says
-        otherwise. If a worker dies, a block may be handed over twice, with the same bits.
+        the workers, so it must pickle. `start` is a multiple of `row_alignment` unless `block_rows`
+        says otherwise. If a worker dies, a block may be handed over twice, with the same bits.
     metric, method, recall, candidates, block_rows
         As in `knn`.
 

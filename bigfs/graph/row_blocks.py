@@ -14,8 +14,9 @@ from bigfs.graph.cost import GraphCost
 from bigfs.matrix import Matrix
 from bigfs.validation import canonical
 
-# Blocks start at multiples of this, so that each chunk of a stored graph has one writer.
-ROW_ALIGNMENT = 4096
+# Blocks start at multiples of this, so that each chunk of a stored graph has one writer. It is less
+# for rows so long that as many of them take more bytes than the second number.
+ROW_ALIGNMENT, ALIGNED_BYTES = 4096, 16 << 20
 # Share of a process's memory for one block with its lists. A task holds two blocks and copies.
 MEMORY_SHARE = 0.04
 # Minimum number of blocks per worker. Half as many pairs of blocks are compared at a time.
@@ -77,20 +78,28 @@ def row_blocks(X: Matrix, size: int) -> list[RowBlock]:
     return blocks
 
 
+def row_alignment(cost: GraphCost) -> int:
+    """Return the number whose multiples blocks start at: a power of two that the data decides."""
+    rows = ROW_ALIGNMENT
+    while rows > 1 and rows * cost.row_bytes > ALIGNED_BYTES:
+        rows //= 2
+    return rows
+
+
 def block_size(n: int, list_bytes: int, cost: GraphCost) -> int:
     """Return the number of rows per block.
 
     Two blocks with their lists (`list_bytes` bytes per row) fit in memory, and every worker gets at
     least one block.
     """
-    row_bytes = cost.row_bytes + list_bytes
+    row_bytes, aligned = cost.row_bytes + list_bytes, row_alignment(cost)
+    least = min(aligned, n)
     engine.require_memory(
-        int(ROW_ALIGNMENT * row_bytes / MEMORY_SHARE),
-        f"neighbors of {ROW_ALIGNMENT} rows at a time",
+        int(least * row_bytes / MEMORY_SHARE), f"neighbors of {least} rows at a time"
     )
     most = n if engine.client() is None else n / (BLOCKS_PER_WORKER * engine.n_workers())
     rows = int(min(MEMORY_SHARE * engine.memory_limit() / row_bytes, most))
-    return max(rows // ROW_ALIGNMENT, 1) * ROW_ALIGNMENT
+    return max(rows // aligned, 1) * aligned
 
 
 def _load(tile: Any, low: int, high: int, cache: bool) -> Any:

@@ -15,7 +15,8 @@ from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestNeighbors
 
 from bigfs import engine, graph
-from bigfs.graph.row_blocks import row_blocks
+from bigfs.graph.cost import GraphCost
+from bigfs.graph.row_blocks import row_alignment, row_blocks
 from bigfs.graph.schedule import round_robin
 from bigfs.matrix import Matrix
 
@@ -139,9 +140,23 @@ def test_a_layout_by_columns_is_refused(words):
 
 
 def test_more_rows_than_fit_are_refused(words, allow_memory):
-    allow_memory(1_000_000)
-    with pytest.raises(engine.NotEnoughMemory, match="4096 rows at a time"):
+    allow_memory(500_000)
+    with pytest.raises(engine.NotEnoughMemory, match="300 rows at a time"):
         graph.knn(Matrix.from_array(words), 3)
+
+
+@pytest.mark.parametrize("n", [200, 700])
+def test_few_or_many_long_dense_rows_fit(rng, allow_memory, n):
+    d = 10_000  # 4096 rows of them would take 328 MB, and 8.2 GB are asked for a block of those
+    X = rng.random((n, d), dtype=np.float32)
+    expected = NearestNeighbors(n_neighbors=4, metric="cosine").fit(X).kneighbors()[1]
+    allow_memory(1_000_000_000)
+    np.testing.assert_array_equal(graph.knn(Matrix.from_array(X), 4).index, expected)
+
+
+@pytest.mark.parametrize(("row_bytes", "rows"), [(100.0, 4096), (4097.0, 2048), (1e9, 1)])
+def test_rows_start_at_powers_of_two_of_at_most_16_mib(row_bytes, rows):
+    assert row_alignment(GraphCost(0, 0, row_bytes)) == rows
 
 
 # --- on Dask ------------------------------------------------------------------------------------
