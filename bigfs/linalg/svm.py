@@ -18,6 +18,8 @@ preconditioner: the diagonal of the Hessian doubled their iterations on text and
 
 On request an iteration reads the rows once and not the columns: each tile of rows adds its part of
 X̂ᵀ diag(s ⊙ (ξ > 0)) X̂P, which is d × r. The last bits then depend on the tiles of rows.
+
+Few samples of many features go another way, by their kernel: `bigfs.linalg.kernel_svm`.
 """
 
 from __future__ import annotations
@@ -28,13 +30,14 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from bigfs import engine
+from bigfs.linalg import kernel_svm
+from bigfs.linalg.squared_hinge import dots, line_search, weighted
 from bigfs.matrix import Block, Matrix
 from bigfs.result import Record, Result, iterate
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 FORCING = 0.1  # share of the gradient that conjugate gradients leave of it
 MAX_CG = 200  # iterations of conjugate gradients per step
-LINE_SEARCH_STEPS = 60  # halvings in double precision; Newton's steps in between end it earlier
 VECTORS_OF_SAMPLES, VECTORS_OF_FEATURES = 12, 9  # per class, that a step holds at once
 
 
@@ -93,10 +96,10 @@ class SVMProblem:
     def state(self, U: FloatArray, F: FloatArray) -> SVMState:
         """Return the state at U = [W; bᵀ] with the decision values F, certified by one pass."""
         slack: FloatArray = np.maximum(1 - self.Y * F, 0)
-        loss = _weighted(slack, self.s)
+        loss = weighted(slack, self.s)
         gradient = U - 2 * self.C * self.transposed_times(self.Y * loss)
-        objective = _dots(U, U) / 2 + self.C * _dots(slack, loss)
-        gap = _dots(gradient, gradient) / 2 / np.where(objective > 0, objective, 1)
+        objective = dots(U, U) / 2 + self.C * dots(slack, loss)
+        gap = dots(gradient, gradient) / 2 / np.where(objective > 0, objective, 1)
         return SVMState(U[:-1], U[-1], F, gradient, objective, gap)
 
     def step(self, state: SVMState) -> SVMState:
@@ -105,7 +108,7 @@ class SVMProblem:
         Y, F = self.Y[:, moving], state.F[:, moving]
         U = np.concatenate([state.W, state.b[None]])
         S, XS = self.newton_direction(state.gradient[:, moving], Y * F < 1)
-        t = line_search(U[:, moving], S, F, XS, Y, self.C, self.s)
+        t = line_search(dots(U[:, moving], S), dots(S, S), F, XS, Y, self.C, self.s)
         U[:, moving] += t * S
         F = state.F.copy()
         F[:, moving] += t * XS
@@ -118,25 +121,25 @@ class SVMProblem:
         S, XS = np.zeros(gradient.shape), np.zeros(violated.shape)
         R = -gradient  # residuals
         P = R.copy()  # search directions
-        energy = _dots(R, R)
+        energy = dots(R, R)
         enough = FORCING**2 * energy
         for _ in range(MAX_CG):
             on = np.flatnonzero(energy > enough)
             if not len(on):
                 break
             if self.one_pass:
-                curvature = _weighted(violated[:, on], self.s)
+                curvature = weighted(violated[:, on], self.s)
                 HP = P[:, on] + 2 * self.C * self.gram_times(P[:, on], curvature)
             else:
                 XP = self.times(P[:, on])
-                curved = _weighted(violated[:, on] * XP, self.s)
+                curved = weighted(violated[:, on] * XP, self.s)
                 HP = P[:, on] + 2 * self.C * self.transposed_times(curved)
-            step = energy[on] / _dots(P[:, on], HP)
+            step = energy[on] / dots(P[:, on], HP)
             S[:, on] += step * P[:, on]
             if not self.one_pass:
                 XS[:, on] += step * XP
             R[:, on] -= step * HP
-            before, energy[on] = energy[on], _dots(R[:, on], R[:, on])
+            before, energy[on] = energy[on], dots(R[:, on], R[:, on])
             P[:, on] = R[:, on] + energy[on] / before * P[:, on]
         return S, self.times(S) if self.one_pass else XS
 
@@ -159,37 +162,6 @@ class SVMProblem:
         if self.features is not None:
             XtV[~self.features] = 0
         return np.concatenate([XtV, V.sum(axis=0)[None]])
-
-
-def line_search(
-    U: FloatArray,
-    S: FloatArray,
-    F: FloatArray,
-    XS: FloatArray,
-    Y: AnyArray,
-    C: float,
-    s: FloatArray | None = None,
-) -> FloatArray:
-    """Return the t (r,) of least P(U + tS) for each machine, with the decision values F + t XS.
-
-    The slope of P along S increases and is linear between the points where a sample's loss sets in.
-    Newton's method finds its root inside a bracket.
-    """
-    a, b = _dots(U, S), _dots(S, S)
-    low, high, t = np.zeros(len(a)), np.full(len(a), np.inf), np.ones(len(a))
-    for _ in range(LINE_SEARCH_STEPS):
-        slack: FloatArray = np.maximum(1 - Y * (F + t * XS), 0)
-        slope = a + t * b - 2 * C * _dots(Y * _weighted(slack, s), XS)
-        curvature = b + 2 * C * _dots(XS, _weighted(XS * (slack > 0), s))
-        low, high = np.where(slope <= 0, t, low), np.where(slope > 0, t, high)
-        following = t - np.divide(slope, curvature, out=np.zeros(len(a)), where=curvature > 0)
-        inside = (following > low) & (following < high)
-        middle = np.where(np.isfinite(high), (low + high) / 2, 2 * t)
-        following = np.where(inside | (slope == 0), following, middle)
-        if np.all(np.abs(following - t) <= 1e-12 * t):
-            break
-        t = following
-    return t
 
 
 def fit_svm(
@@ -251,6 +223,8 @@ def fit_svm(
         f"training {r} linear SVMs on {n} samples and {d} features",
     )
     Y = np.where(codes[:, None] == positive, 1, -1).astype(np.int8)
+    if kernel_svm.is_faster(X, r, features):
+        return _fit_by_kernel(X, Y, C, tol, features, sample_weight, start, max_iter, name)
     problem = SVMProblem(X, Y, C, tol, features, one_pass, sample_weight)
     W, b = (np.zeros((d, r)), np.zeros(r)) if start is None else start
     # BLAS rounds by its number of threads; the answer must not
@@ -266,7 +240,7 @@ def fit_svm(
         )
 
 
-def measure(state: SVMState) -> Record:
+def measure(state: SVMState | kernel_svm.KernelState) -> Record:
     """Return the record of a state in the history."""
     return {"objective": float(state.objective.sum()), "gap": float(state.gap.max())}
 
@@ -279,12 +253,31 @@ def _gram_times(
     return np.concatenate([np.asarray(block.T @ V), V.sum(axis=0)[None]])
 
 
-def _weighted(V: AnyArray, s: FloatArray | None) -> AnyArray:
-    """Return s ⊙ V for the weights s (n × 1) of the samples."""
-    return V if s is None else s * V
-
-
-def _dots(A: FloatArray, B: FloatArray) -> FloatArray:
-    """Return the dot product of each pair of columns."""
-    dots: FloatArray = np.einsum("ij,ij->j", A, B)
-    return dots
+def _fit_by_kernel(
+    X: Matrix,
+    Y: AnyArray,
+    C: float,
+    tol: float,
+    features: BoolArray | None,
+    sample_weight: FloatArray | None,
+    start: tuple[FloatArray, FloatArray] | None,
+    max_iter: int,
+    name: str,
+) -> Result[SVMState]:
+    """Train by `KernelSVM`, and return what the steps of `SVMProblem` would."""
+    problem = kernel_svm.KernelSVM(X, Y, C, tol, features, sample_weight)
+    F = np.zeros(Y.shape) if start is None else X @ start[0] + start[1]
+    with threadpool_limits(1, user_api="blas"):
+        result = iterate(
+            problem.step,
+            problem.start(F),
+            measure=measure,
+            stop="gap",
+            tol=tol,
+            max_iter=max_iter,
+            name=name,
+        )
+        state = result.value
+        U, gradient = np.split(problem.weights(np.hstack([state.B, state.delta])), 2, axis=1)
+    machines = SVMState(U[:-1], U[-1], state.F, gradient, state.objective, state.gap)
+    return Result(machines, result.status, result.history, result.stats)

@@ -41,6 +41,8 @@ SETTLES = 0.9  # the change of a round over that of the one before, at most
 LEAST_STEP = 1 / 64  # of a round, once the weights run in a cycle
 INNER_TOL = 1e-8  # of the projected gradient, relative to λ
 INNER_MAX_ITER = 2000
+FIRST_FEATURES = 100  # of a convex problem that starts from none; each time twice as many follow
+DENSE_SHARE = 2 / 3  # of non-zeros, above which an array takes fewer bytes than a csr array
 
 
 # --- anchors and their pairs ----------------------------------------------------------------------
@@ -114,8 +116,8 @@ def _ranges(block: Any, start: int, stop: int) -> FloatArray:
     return np.asarray(Z.max(axis=0).toarray() - Z.min(axis=0).toarray()).ravel()
 
 
-def differences(X: Matrix, pairs: Pairs, anchors: IntArray, ranges: FloatArray) -> sp.csr_array:
-    """Return |x_i − x_l| / range of each pair (pairs × d, sparse)."""
+def differences(X: Matrix, pairs: Pairs, anchors: IntArray, ranges: FloatArray) -> Any:
+    """Return |x_i − x_l| / range of each pair (pairs × d), as a csr array unless X is dense."""
     needed = np.union1d(anchors, pairs.other)
     mean = float(X.stats.nnz.sum()) / X.shape[0]
     engine.require_memory(
@@ -124,8 +126,11 @@ def differences(X: Matrix, pairs: Pairs, anchors: IntArray, ranges: FloatArray) 
     )
     inverse = np.divide(1, ranges, out=np.zeros_like(ranges), where=ranges > 0)
     rows = sp.csr_array(sp.csr_array(X.rows(needed), dtype=np.float64) @ sp.diags_array(inverse))
+    if rows.nnz > DENSE_SHARE * rows.shape[0] * rows.shape[1]:
+        rows = rows.toarray()
     first, second = (rows[np.searchsorted(needed, V)] for V in (anchors[pairs.anchor], pairs.other))
-    return sp.csr_array(abs(first - second))
+    first -= second
+    return abs(first)
 
 
 # --- problem and step -----------------------------------------------------------------------------
@@ -144,15 +149,15 @@ class LLFSState(NamedTuple):
 class LLFSProblem:
     """The differences of the pairs, and the step."""
 
-    def __init__(self, D: sp.csr_array, pairs: Pairs, lam: float, sigma: float) -> None:
+    def __init__(self, D: Any, pairs: Pairs, lam: float, sigma: float) -> None:
         self.D, self.lam, self.sigma = D, lam, sigma
         numbers = np.unique(pairs.anchor, return_inverse=True)[1]
         self.n_anchors = int(numbers.max()) + 1
         self.group = 2 * numbers + pairs.is_miss  # pairs whose p sum to one
         self.anchor, self.sign = numbers, np.where(pairs.is_miss, 1.0, -1.0)
 
-    def margins(self, w: FloatArray) -> sp.csr_array:
-        """Return the z of each anchor at w (anchors × d)."""
+    def margins(self, w: FloatArray) -> Any:
+        """Return the z of each anchor at w (anchors × d), as sparse as the differences."""
         closeness = -(self.D @ w) / self.sigma
         nearest = np.full(2 * self.n_anchors, -np.inf)
         np.maximum.at(nearest, self.group, closeness)
@@ -161,9 +166,9 @@ class LLFSProblem:
         P = sp.csr_array(
             (self.sign * p, (self.anchor, np.arange(len(p)))), shape=(self.n_anchors, len(p))
         )
-        return sp.csr_array(P @ self.D)
+        return P @ self.D
 
-    def loss(self, w: FloatArray, Z: sp.csr_array) -> tuple[float, FloatArray]:
+    def loss(self, w: FloatArray, Z: Any) -> tuple[float, FloatArray]:
         """Return the objective at w and its gradient, for the given z."""
         t = Z @ w
         value = float(np.logaddexp(0, -t).sum() + self.lam * w.sum())
@@ -171,30 +176,42 @@ class LLFSProblem:
 
     def step(self, state: LLFSState) -> LLFSState:
         """Run one round."""
-        Z = self.margins(state.w)
-        # a feature can't get weight if the most that its z can pull is below λ
-        able = np.flatnonzero(np.asarray(Z.maximum(0).sum(axis=0)).ravel() > self.lam)
-        part = sp.csr_array(Z[:, able])
-        found = minimize(
-            self.loss,
-            state.w[able],
-            (part,),
-            "L-BFGS-B",
-            jac=True,
-            bounds=Bounds(0, np.inf),
-            options={"maxiter": INNER_MAX_ITER, "gtol": INNER_TOL * self.lam, "ftol": 0},
-        )
-        w = np.zeros_like(state.w)
-        w[able] = found.x
-        value, slope = self.loss(found.x, part)
-        violations = np.abs(np.where(found.x > 0, slope, np.minimum(slope, 0)))
+        w, value, violation = self.solve(self.margins(state.w), state.w)
         size = max(np.linalg.norm(w), np.linalg.norm(state.w), np.finfo(float).tiny)
         change = float(np.linalg.norm(w - state.w) / size)
         settles = change < SETTLES * state.change
         length = state.length if settles else max(state.length / 2, LEAST_STEP)
-        w = state.w + length * (w - state.w)
-        violation = float(violations.max(initial=0.0)) / self.lam
-        return LLFSState(w, length, value, change, violation)
+        return LLFSState(state.w + length * (w - state.w), length, value, change, violation)
+
+    def solve(self, Z: Any, start: FloatArray) -> tuple[FloatArray, float, float]:
+        """Return the optimal w for the given z, its objective and the violation of optimality.
+
+        The problem is solved on some features. Those that would get weight join them, until there
+        are none.
+        """
+        w = np.where(np.count_nonzero(start) < len(start) / 2, start, 0)
+        inside, tol = w > 0, INNER_TOL * self.lam
+        solved = not inside.any()
+        while True:
+            value, slope = self.loss(w, Z)
+            lacking = np.flatnonzero((slope < -tol) & ~inside)
+            if solved and not len(lacking):
+                break
+            n_more = max(FIRST_FEATURES, int(inside.sum()))
+            inside[lacking[np.argsort(slope[lacking], kind="stable")[:n_more]]] = True
+            part = Z[:, np.flatnonzero(inside)]
+            w[inside] = minimize(
+                self.loss,
+                w[inside],
+                (part,),
+                "L-BFGS-B",
+                jac=True,
+                bounds=Bounds(0, np.inf),
+                options={"maxiter": INNER_MAX_ITER, "gtol": tol, "ftol": 0},
+            ).x
+            solved = True
+        violations = np.abs(np.where(w > 0, slope, np.minimum(slope, 0)))
+        return w, value, float(violations.max(initial=0.0)) / self.lam
 
     def scores(self, state: LLFSState) -> FloatArray:
         """Return w where it is positive.

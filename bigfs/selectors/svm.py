@@ -87,13 +87,15 @@ class L2SVM(Selector):
     -----
     The machines are those of `sklearn.svm.LinearSVC`, whose intercept is penalized like a weight.
     The gradient bounds the distance to the optimum exactly: the duality gap is half of its squared
-    norm. A step reads X once, and twice per iteration of its conjugate gradients. All classes share
-    the passes.
+    norm. A step [1]_ reads X once, and twice per iteration of its conjugate gradients. All classes
+    share the passes. Where there are fewer samples than features, and few of them, the machines are
+    trained by the kernel of the samples [2]_, and X is read twice in all.
 
     References
     ----------
     .. [1] S. S. Keerthi and D. DeCoste, "A modified finite Newton method for fast solution of large
        scale linear SVMs", Journal of Machine Learning Research, 2005.
+    .. [2] O. Chapelle, "Training a support vector machine in the primal", Neural Computation, 2007.
 
     Examples
     --------

@@ -8,6 +8,7 @@ from scipy.special import expit
 from bigfs import LLFS, Matrix
 from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.result import Status, observed
+from bigfs.selectors import llfs
 from bigfs.selectors.llfs import nearest_hits_and_misses
 from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
 
@@ -71,6 +72,16 @@ def test_first_round_has_equal_weights(data):
     assert np.count_nonzero(w) > 1
     np.testing.assert_allclose(slope[w > 0], 0, atol=1e-5)
     assert slope.min() >= -1e-5
+
+
+def test_features_join_until_none_would_get_weight(rng, monkeypatch):
+    X, y = rng.random((60, 90)), np.arange(60) % 3
+    expected = LLFS(lam=0.3, tol=1e-4, **EVERY).fit(X, y)
+    monkeypatch.setattr(llfs, "FIRST_FEATURES", 2)
+    found = LLFS(lam=0.3, tol=1e-4, **EVERY).fit(sp.csr_array(X), y)
+    assert np.count_nonzero(found.scores_ > 0) > 8  # more than two rounds of joining
+    np.testing.assert_allclose(found.scores_, expected.scores_, atol=1e-5)
+    assert max(record["violation"] for record in found.result_.history) <= 1e-5
 
 
 def test_a_large_penalty_ranks_by_the_pull_of_the_margins(data):

@@ -10,7 +10,8 @@ from sklearn.svm import LinearSVC
 
 from bigfs import L2SVM, SVMRFE, Matrix
 from bigfs.engine import NotEnoughMemory, limit_memory
-from bigfs.linalg import svm
+from bigfs.linalg import kernel_svm, svm
+from bigfs.linalg.squared_hinge import dots, line_search
 from bigfs.result import NotConverged, observed
 from bigfs.selectors.svm import elimination_sizes
 from tests.helpers.fitting import MemoryCheckpoint
@@ -76,6 +77,65 @@ def test_weighted_machines_are_scikit_learns(noisy, rng, n_classes, one_pass):
     np.testing.assert_allclose(state.b, expected.intercept_, atol=1e-5)
 
 
+@pytest.fixture
+def few(noisy, rng):
+    """24 × 60 of `noisy` and other columns, and three classes."""
+    X, y = noisy
+    return np.hstack([X[:24], rng.normal(size=(24, 35))]), y[:24]
+
+
+@pytest.mark.parametrize("C", [0.01, 30.0])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("tile_columns", [60, 13])
+def test_few_samples_go_by_their_kernel(few, C, n_classes, tile_columns):
+    X, y = few
+    y = np.minimum(y, n_classes - 1)
+    matrix = Matrix.from_array(sp.csr_array(X), tile_columns=tile_columns)
+    selector = L2SVM(C=C, tol=1e-12).fit(matrix, y)
+    expected = linear_svc(C).fit(X, y)
+    np.testing.assert_allclose(selector.coef_, expected.coef_.T, atol=1e-6)
+    np.testing.assert_allclose(selector.intercept_, expected.intercept_, atol=1e-6)
+    assert selector.result_.converged
+    assert matrix.passes == 3  # statistics, kernel and weights
+
+
+def test_both_ways_tell_the_same_gap_and_gradient(few):
+    X, y = few
+    matrix, mask = Matrix.from_array(sp.csr_array(X)), np.arange(60) % 5 > 0
+    settings = {"C": 2.0, "tol": 1e-14, "max_iter": 1, "name": "SVM"}
+    settings |= {"features": mask, "sample_weight": np.where(np.arange(24) % 7 == 3, 0, 1.5)}
+    with pytest.warns(NotConverged):
+        found = svm.fit_svm(matrix, y, 3, **settings).value
+    Y = np.where(y[:, None] == np.arange(3), 1, -1).astype(np.int8)
+    weights = settings["sample_weight"]
+    problem = svm.SVMProblem(matrix, Y, 2.0, 1e-14, mask, sample_weight=weights)
+    expected = problem.start(found.W, found.b)
+    np.testing.assert_allclose(found.F, expected.F, atol=1e-10)
+    np.testing.assert_allclose(found.gradient, expected.gradient, atol=1e-10)
+    np.testing.assert_allclose(found.gap, expected.gap, rtol=1e-6, atol=1e-14)
+    assert found.gap.max() > 1e-10
+    assert not found.W[~mask].any()
+
+
+def test_elimination_among_few_samples_is_scikit_learns(few):
+    X, y = few
+    selector = SVMRFE(n_features_to_select=6, step=4, tol=1e-12).fit(sp.csr_array(X), y)
+    expected = RFE(linear_svc(1.0), n_features_to_select=6, step=4).fit(X, y)
+    assert np.array_equal(selector.support_, expected.support_)
+
+
+def test_many_samples_or_rows_alone_do_not_go_by_the_kernel(few, noisy, monkeypatch):
+    X, y = few
+    both = Matrix.from_array(X)
+    expected = L2SVM(tol=1e-10).fit(both, y).scores_
+    monkeypatch.setattr(kernel_svm, "kernel", None)  # to use it would fail
+    rows = Matrix(both.shape, rows=both.row_tiles, local=True)
+    np.testing.assert_allclose(L2SVM(tol=1e-10).fit(rows, y).scores_, expected, rtol=1e-4)
+    assert L2SVM().fit(*noisy).result_.converged
+    monkeypatch.setattr(kernel_svm, "MOST_WORK", 24**3 * 3 - 1)
+    assert L2SVM().fit(both, y).result_.converged
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_gap_is_that_of_the_dual_objective(noisy, rng, weighted):
     X, y = noisy
@@ -106,9 +166,9 @@ def test_line_search_finds_the_least_objective(rng):
     U, S = rng.normal(size=(4, 3)), rng.normal(size=(4, 3))
     F, XS = rng.normal(size=(30, 3)), 5 * rng.normal(size=(30, 3))
     Y = np.where(rng.random((30, 3)) < 0.5, 1, -1)
-    sign = np.sign(svm._dots(U, S) - 2 * svm._dots(np.maximum(1 - Y * F, 0) * Y, XS))
+    sign = np.sign(dots(U, S) - 2 * dots(np.maximum(1 - Y * F, 0) * Y, XS))
     S, XS = -sign * S, -sign * XS  # downhill
-    t = svm.line_search(U, S, F, XS, Y, 1.0)
+    t = line_search(dots(U, S), dots(S, S), F, XS, Y, 1.0)
 
     def objective(t):
         slack = np.maximum(1 - Y * (F + t * XS), 0)

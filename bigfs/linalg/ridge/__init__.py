@@ -27,7 +27,7 @@ from bigfs.linalg.ridge.plan import (
     project_costs,
 )
 from bigfs.linalg.ridge.primal import Primal, gram
-from bigfs.linalg.ridge.woodbury import Woodbury, kernel
+from bigfs.linalg.ridge.woodbury import Woodbury
 from bigfs.matrix import Block, Matrix
 from bigfs.types import FloatArray
 
@@ -233,7 +233,6 @@ __all__ = [
     "diagonal",
     "gram",
     "identity",
-    "kernel",
     "laplacian",
     "project_costs",
 ]

@@ -1,4 +1,4 @@
-"""The Woodbury solver: the n × n kernel X diag(1/u) Xᵀ, summed over tiles of columns.
+"""The Woodbury solver, by the n × n kernel X diag(1/u) Xᵀ.
 
 With M = CCᵀ the matrix to factor is symmetric for every M:
 
@@ -9,31 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.linalg as la
-import scipy.sparse as sp
 
-from bigfs import engine
+from bigfs.linalg.kernel import kernel
 from bigfs.linalg.ridge.operator import SampleOperator
-from bigfs.matrix import Block, Matrix
+from bigfs.matrix import Matrix
 from bigfs.types import FloatArray
 from bigfs.validation import explain_singular
-
-DENSE_SHARE = 0.05  # columns with more non-zeros than this share of n are multiplied as dense ones
-ROWS_PER_BLOCK = 2048  # the sparse part of the kernel is added in blocks of this many rows
-
-
-def kernel(X: Matrix, phi: FloatArray) -> FloatArray:
-    """Return X diag(φ) Xᵀ, dense n × n, summed over tiles of columns. Reads X once."""
-    n, _ = X.shape
-    K = np.zeros((n, n))
-    tiles = X.require_column_tiles()
-    for k in range(0, len(tiles), engine.n_workers()):  # few at a time, as each part is n × n
-        batch = Matrix(X.shape, columns=tiles[k : k + engine.n_workers()], local=X.local)
-        for part in batch.map_columns(
-            _kernel, each=[[phi[t.start : t.stop] for t in batch.column_tiles]]
-        ):
-            K += part
-    X.passes += 1
-    return K
 
 
 class Woodbury:
@@ -53,21 +34,3 @@ class Woodbury:
         W = self.phi * rhs
         P = la.cho_solve(self.factor, self.root.transposed_times(self.X @ W), check_finite=False)
         return W - self.phi * (self.X.T @ self.root.times(P))
-
-
-def _kernel(block: Block, start: int, stop: int, phi: FloatArray) -> FloatArray:
-    """Return block diag(φ) blockᵀ: dense columns by BLAS, the rest as a product of sparse rows."""
-    s = np.sqrt(phi)
-    if not sp.issparse(block):
-        Z = np.asarray(block, dtype=np.float64) * s
-        return np.asarray(Z @ Z.T)
-    Z = sp.csc_array(block, dtype=np.float64) * s[None, :]
-    Z = sp.csc_array(Z)
-    is_dense = np.diff(Z.indptr) > DENSE_SHARE * Z.shape[0]
-    dense = Z[:, is_dense].toarray()
-    K = dense @ dense.T
-    sparse = sp.csr_array(Z[:, ~is_dense])
-    sparse_T = sp.csr_array(sparse.T)
-    for a in range(0, len(K), ROWS_PER_BLOCK):
-        K[a : a + ROWS_PER_BLOCK] += (sparse[a : a + ROWS_PER_BLOCK] @ sparse_T).toarray()
-    return np.asarray(K)
