@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from bigfs import engine
 from bigfs.embedding import spectral
 from bigfs.graph.hypergraph import Hypergraph
 from bigfs.matrix import Centered, Matrix
@@ -20,7 +21,14 @@ NEGLIGIBLE = 1e-8  # of the largest singular value
 
 
 def one_hot(codes: IntArray, c: int) -> FloatArray:
-    """Return Y (n × c) of class numbers. The row of an unlabeled sample (−1) is zero."""
+    """Return Y (n × c) of class numbers. The row of an unlabeled sample (−1) is zero.
+
+    Raises
+    ------
+    NotEnoughMemory
+        Y and a copy of it do not fit in one process.
+    """
+    engine.require_memory(2 * 8 * len(codes) * c, f"{len(codes)} targets of {c} classes each")
     Y = np.zeros((len(codes), c))
     labeled = np.flatnonzero(codes >= 0)
     Y[labeled, codes[labeled]] = 1

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bigfs import Matrix
+from bigfs import DLSR, L1SVM, RFS, TRCFS, Matrix, MultiTaskLasso, engine
 from bigfs.embedding import responses
 from bigfs.graph import affinity, knn
 
@@ -97,3 +97,14 @@ def test_sda(text, graph, share):
     np.testing.assert_allclose(
         projector(responses.sda(graph, codes, 4, 3, beta)), projector(vectors), atol=1e-5
     )
+
+
+@pytest.mark.parametrize(
+    "selector", [L1SVM(), MultiTaskLasso(), RFS(), DLSR(), TRCFS()], ids=lambda s: type(s).__name__
+)
+def test_targets_that_do_not_fit_are_refused_before_they_are_made(text, selector):
+    X, _ = text
+    matrix, y = Matrix.from_array(X), np.arange(X.shape[0]) // 2
+    size = 8 * len(y) * (len(y) // 2)
+    with engine.limit_memory(size), pytest.raises(engine.NotEnoughMemory, match="classes each"):
+        selector.fit(matrix, y)
