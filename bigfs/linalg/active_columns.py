@@ -6,7 +6,10 @@ tiles.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.matrix import Matrix
@@ -42,6 +45,7 @@ class ActiveColumns:
         self.full = self.X = X
         self.index: IntArray | None = None
         self.gathered = False
+        self._dense: FloatArray | None = None  # the gathered columns, if they are a dense array
         self._limit = limit
 
     def select(self, active: IntArray) -> None:
@@ -52,19 +56,11 @@ class ActiveColumns:
         if not self.fits(active):
             self.index, self.X, self.gathered = active, self.full.take_columns(active), False
             return
-        if (
-            self.gathered
-            and self.index is not None
-            and np.isin(active, self.index, assume_unique=True).all()
-        ):
-            columns = self.X.columns(np.searchsorted(self.index, active))
-        else:
-            columns = self.full.columns(active)
-        self.index, self.gathered = active, True
-        dense = columns.nnz > DENSE_ABOVE * columns.shape[0] * max(columns.shape[1], 1)
-        self.X = Matrix.from_array(
-            columns.toarray().astype(np.float64) if dense else columns.astype(np.float64)
-        )
+        if self.gathered and self.index is not None and np.array_equal(self.index, active):
+            return
+        columns = self._gather(active)
+        self._dense = None if sp.issparse(columns) else columns
+        self.index, self.gathered, self.X = active, True, Matrix.from_array(columns)
 
     def fits(self, active: IntArray) -> bool:
         """Return whether these columns fit in their share of the memory."""
@@ -89,6 +85,20 @@ class ActiveColumns:
         G = np.zeros((self.full.shape[1], V.shape[1]))
         G[self.index] = self.X.T @ V
         return G
+
+    def _gather(self, active: IntArray) -> Any:
+        """Return these columns as a csc array, or as a dense one where that is smaller."""
+        held = self.index if self.gathered else None
+        if held is not None and np.isin(active, held, assume_unique=True).all():
+            part = np.searchsorted(held, active)
+            if self._dense is not None:
+                return self._dense[:, part]
+            columns = self.X.columns(part)
+        else:
+            columns = self.full.columns(active)
+        dense = columns.nnz > DENSE_ABOVE * columns.shape[0] * max(columns.shape[1], 1)
+        gathered = columns.toarray() if dense else columns
+        return gathered.astype(np.float64, copy=False)
 
     def _bytes(self, active: IntArray) -> int:
         """Return the bytes of these columns in float64: in both sparse layouts, or dense."""
