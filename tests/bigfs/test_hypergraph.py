@@ -131,6 +131,19 @@ def test_candidates_are_the_only_members_and_the_tiles_do_not_matter(text):
         assert column.sum() >= 2
 
 
+def test_dense_rows_give_the_same_hyperedges_whatever_the_tiles(rng, monkeypatch):
+    X = rng.random((60, 25))
+    found = knn(Matrix.from_array(X), 12)
+    dense = lasso_hyperedges(Matrix.from_array(X), found)
+    again = lasso_hyperedges(Matrix.from_array(X, tile_rows=7), found)
+    np.testing.assert_array_equal(dense.w, again.w)
+    monkeypatch.setattr("bigfs.graph.hypergraph.DENSE_SHARE", 1.0)
+    sparse = lasso_hyperedges(Matrix.from_array(X), found)
+    for made in (again, sparse):
+        np.testing.assert_array_equal(dense.H.toarray(), made.H.toarray())
+    np.testing.assert_allclose(dense.w, sparse.w, rtol=1e-12)
+
+
 def test_duplicates_and_empty_rows(text):
     X = text[0][:20].toarray()
     X[4], X[9] = X[3], 0
