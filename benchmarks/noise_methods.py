@@ -1,8 +1,11 @@
 """What nested folds report on pure noise for every supervised method, on arrays in memory.
 
 python benchmarks/noise_methods.py RESULTS.jsonl --methods chi2,gini --draws 50
+python benchmarks/noise_methods.py RESULTS.jsonl --methods grid:anova,grid:sparge-lda
 
-It goes on after the draws that the file has, and prints the means of all of them.
+The first step of a pipeline follows "grid:". In each of five folds dask-ml's GridSearchCV chooses
+the number of features and the C of the classifier. The program goes on after the draws that the file
+has, and prints the means of all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +17,11 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from dask_ml.model_selection import GridSearchCV
 from shared import table
+from sklearn.model_selection import StratifiedKFold, cross_val_score
+from sklearn.pipeline import Pipeline
+from sklearn.svm import LinearSVC
 
 from bigfs import Matrix
 from bigfs.evaluation import Rankings, measure
@@ -24,10 +31,28 @@ from bigfs.splits import Split, stratified_folds
 WIDTH = 200  # pixels of the images that SMR takes
 
 
+def noise(seed: int, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Non-negative values and balanced random classes."""
+    rng = np.random.default_rng(seed)
+    return np.abs(rng.normal(size=(n, d))), rng.permutation(np.arange(n) % 2)
+
+
+def by_grid(method: str, seed: int, n: int, d: int, features: int) -> float:
+    """The accuracy of a pipeline whose parameters dask-ml's grid chooses in each of five folds."""
+    X, y = noise(seed, n, d)
+    steps = [("select", METHODS[method].make()), ("classify", LinearSVC(random_state=0))]
+    grid = {
+        "select__n_features_to_select": [features // 2, features],
+        "classify__C": [0.01, 0.1, 1.0, 10.0],
+    }
+    search = GridSearchCV(Pipeline(steps), grid, cv=3, scheduler="synchronous")
+    folds = StratifiedKFold(5, shuffle=True, random_state=seed)
+    return float(cross_val_score(search, X, y, cv=folds, error_score="raise").mean())
+
+
 def reported(method: str, seed: int, n: int, d: int, features: int) -> float:
     """The accuracy of the features of a method, chosen again in each of five folds."""
-    rng = np.random.default_rng(seed)
-    X, y = np.abs(rng.normal(size=(n, d))), rng.permutation(np.arange(n) % 2)
+    X, y = noise(seed, n, d)
     of_images = {"sample_shape": (d // WIDTH, WIDTH)} if method == "smr" else {}
 
     def rank(number: int, split: Split) -> Rankings:
@@ -57,7 +82,9 @@ def main(
     for seed in range(draws):
         for method in methods.split(","):
             if seed not in done[method]:
-                done[method][seed] = reported(method, seed, n, d, features)
+                accuracy_of = by_grid if method.startswith("grid:") else reported
+                name = method.removeprefix("grid:")
+                done[method][seed] = accuracy_of(name, seed, n, d, features)
                 with file.open("a") as out:
                     out.write(json.dumps([method, seed, done[method][seed]]) + "\n")
     rows = []
