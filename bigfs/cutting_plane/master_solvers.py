@@ -97,6 +97,8 @@ def newton(
             if trial.value <= current.value + ARMIJO * length * slope:
                 break
             length /= 2
+            if length > MIN_STEP:
+                trial.factor.release()
         if trial.value >= current.value:  # nothing left to gain in floating point
             break
         eta, current = trial_eta, trial

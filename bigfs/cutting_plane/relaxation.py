@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigfs import engine
 from bigfs.constraints import NO_CONSTRAINTS, Constraints
 from bigfs.cutting_plane import master_solvers
 from bigfs.cutting_plane.columns import Columns, Residual
@@ -144,6 +145,7 @@ class Relaxation:
         """Free the kept factor before a pass, where its memory is short."""
         if not self.data.keeps_factor:
             self.last_factor = None
+            engine.trim_memory()  # what the master's arrays have left
 
     def candidates(self, state: CuttingPlaneState) -> IntArray:
         """Return the features of largest weight in the union, from which elimination starts."""

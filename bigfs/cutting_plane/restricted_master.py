@@ -30,6 +30,8 @@ MAX_COND_FLOAT32 = 1e4
 # width from which taking the rows of a set out of G saves more than it costs
 MIN_WIDTH_ROWS = 8
 STRIP = 128  # rows of K made at a time
+WIDE_STRIP = 1024  # columns of a set's rows of G that are copied at a time
+SOLVED_BYTES = 16 << 20  # of the right-hand sides of a Hessian that are solved together
 # tolerance of the ridge problem, as a share of the master's, which counts as 0.01 at most
 RIDGE_TOL_SHARE, MAX_RIDGE_TOL = 1e-3, 1e-2
 
@@ -168,25 +170,34 @@ def hessian(master: RestrictedMaster, ridge: RidgeAtEta) -> FloatArray:
     """Return ∂²J/∂η_t∂η_t' = tr(R_tᵀ M R_t')/γ², M = XcᵤᵀK⁻¹Xcᵤ and R_t the rows of C in set t."""
     G, B, _, gamma, sets = master
     active, root, upper = ridge.factor.active, ridge.factor.root, ridge.factor.upper
-    r = B.shape[1]
-    products = np.empty((len(sets), len(sets)))
-    F = np.empty((len(sets), r, len(active)), upper.dtype)  # by set, so that it is solved in place
-    for t, members in enumerate(sets):
-        GR = _times_rows(G, members, ridge.C[members])
-        products[t] = [np.vdot(ridge.C[others], GR[others]) for others in sets]
-        F[t] = (root * GR[active]).T
-    solve_triangular(
-        upper, F.reshape(-1, len(active)).T, trans="T", overwrite_b=True, check_finite=False
-    )
-    by_set = F.reshape(len(sets), -1)
-    hessian: FloatArray = (products - by_set @ by_set.T) / gamma**2
+    r, size = B.shape[1], upper.itemsize * len(sets) * len(active)
+    width = max(1, min(r, SOLVED_BYTES // max(size, 1)))
+    products, explained = np.zeros((2, len(sets), len(sets)))
+    for first in range(0, r, width):
+        C = ridge.C[:, first : first + width]
+        # by set, so that it is solved in place
+        F = np.empty((len(sets), C.shape[1], len(active)), upper.dtype)
+        for t, members in enumerate(sets):
+            GR = _times_rows(G, members, C[members])
+            products[t] += [np.vdot(C[others], GR[others]) for others in sets]
+            F[t] = (root * GR[active]).T
+        solve_triangular(
+            upper, F.reshape(-1, len(active)).T, trans="T", overwrite_b=True, check_finite=False
+        )
+        by_set = F.reshape(len(sets), -1)
+        explained += by_set @ by_set.T
+    hessian: FloatArray = (products - explained) / gamma**2
     return hessian
 
 
 def _times_rows(G: FloatArray, members: IntArray, R: FloatArray) -> FloatArray:
     """Return GR for the R that has these rows at `members` and zeros elsewhere."""
     if R.shape[1] >= MIN_WIDTH_ROWS:
-        return np.asarray(G[members].T @ R)
+        product = np.empty((len(G), R.shape[1]))
+        for first in range(0, len(G), WIDE_STRIP):
+            last = min(first + WIDE_STRIP, len(G))
+            np.matmul(G[members, first:last].T, R, out=product[first:last])
+        return product
     all_rows = np.zeros((len(G), R.shape[1]))
     all_rows[members] = R
     return np.asarray(G @ all_rows)

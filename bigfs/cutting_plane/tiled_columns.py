@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
+from bigfs import engine
 from bigfs.cutting_plane.columns import Columns, Products, Residual, sparse_gram
 from bigfs.matrix import Matrix
 from bigfs.matrix.strips import STRIP_ROWS, SUMS_BYTES, add_by_columns, n_sums
@@ -70,7 +71,10 @@ class TiledColumns(Columns):
         mean = np.zeros(self.r)  # ωᵀT/‖ω‖²: what `center` takes from T
         if response.C is None:
             mean = self.omega @ (response.Y - response.shift) / self.omega_norm2
-        self._T = [(response.Y[r], self.omega[r] if omega is not None else None) for r in rows]
+        # they stay with the workers, because every pass needs them
+        self._T = engine.KeptOperands(
+            [(response.Y[r], self.omega[r] if omega is not None else None) for r in rows], X.local
+        )
         self._shared = (response.C, response.shift, mean)
 
     def _products(self, union: IntArray, new: IntArray) -> Products:

@@ -110,6 +110,7 @@ def cca_factor(Y: sp.csr_array) -> tuple[FloatArray, FloatArray]:
     They come from the q × q matrix YcᵀYc. Its small eigenvalues are less exact than singular values
     of Yc, so directions below the square root of `NEGLIGIBLE` are dropped.
     """
+    Y = sp.csr_array(Y, dtype=np.float64)  # sums of small whole numbers would overflow
     means = np.asarray(Y.mean(axis=0)).ravel()
     squares, vectors = np.linalg.eigh((Y.T @ Y).toarray() - Y.shape[0] * np.outer(means, means))
     squares, vectors = squares[::-1], vectors[:, ::-1]

@@ -20,6 +20,7 @@ from bigfs.engine.clusters import (
     prepare_workers,
     quiet_dask,
 )
+from bigfs.engine.kept import KeptOperands, while_lost
 from bigfs.engine.memory import (
     MemoryInUse,
     NotEnoughMemory,
@@ -50,6 +51,7 @@ from bigfs.engine.usage import processor_time, processor_time_since, reset_peak_
 
 __all__ = [
     "ClusterLost",
+    "KeptOperands",
     "MemoryInUse",
     "NotEnoughMemory",
     "Progress",
@@ -87,4 +89,5 @@ __all__ = [
     "show_progress",
     "task_memory",
     "trim_memory",
+    "while_lost",
 ]

@@ -188,7 +188,7 @@ class Tiled:
         fn: Callable[..., Any],
         n_groups: int,
         *shared: Any,
-        each: Sequence[Sequence[Any]] = (),
+        each: Sequence[Sequence[Any] | engine.KeptOperands] = (),
         label: str | None = None,
     ) -> Any:
         """Sum a function over the tiles of rows, with fewer and larger tasks.
@@ -205,7 +205,7 @@ class Tiled:
             Largest number of tasks. The rounding of the sum depends on it, and not on the workers.
         *shared : object
             Arguments that are the same for every tile.
-        each : sequence of sequence, default=()
+        each : sequence of sequence or KeptOperands, default=()
             Arguments with one value per tile, in the order of the tiles.
         label : str or None, default=None
             Name of the step in the progress display. None shows no progress.
@@ -219,16 +219,24 @@ class Tiled:
         self.passes += 1
         size = -(-len(over) // n_groups)
         starts = range(0, len(over), size)
-        own = list(zip(*each, strict=True)) if each else [()] * len(over)
-        total = engine.reduce_tiles(
-            OnGroup(fn),
-            [over[a : a + size] for a in starts],
-            *shared,
-            each=[[own[a : a + size] for a in starts]],
-            arity=2,  # a task holds as many large parts, and their sum
-            local=self.local,
-            label=label,
-        )
+
+        def add_up() -> Any:
+            sent = [
+                operand.at_workers() if isinstance(operand, engine.KeptOperands) else operand
+                for operand in each
+            ]
+            own = list(zip(*sent, strict=True)) if each else [()] * len(over)
+            return engine.reduce_tiles(
+                OnGroup(fn),
+                [over[a : a + size] for a in starts],
+                *shared,
+                each=[[own[a : a + size] for a in starts]],
+                arity=2,  # a task holds as many large parts, and their sum
+                local=self.local,
+                label=label,
+            )
+
+        total = engine.while_lost(add_up, each)
         if not self.local:
             engine.trim_memory()  # what a large result has left in the buffers of the connections
         return total

@@ -116,7 +116,7 @@ class GraphEmbedding(MatrixInput):
             return labeled_X, FactoredResponse(codes, C, np.zeros(c - 1), norm2)
         if self.embedding == "cca" and sp.issparse(y) and self._is_large(X, y.shape[1]):
             C, shift = responses.cca_factor(y)
-            return X, FactoredResponse(y, C, shift, float(C.shape[1]))
+            return X, FactoredResponse(_compact(y), C, shift, float(C.shape[1]))
         return None
 
     def _response(self, X: Matrix, y: Any) -> tuple[Matrix, FloatArray, FloatArray | None]:
@@ -199,10 +199,21 @@ class GraphEmbedding(MatrixInput):
         if self.embedding not in ("cca", "hsl"):
             return super()._check_y(y, is_coded)
         if sp.issparse(y) and self.embedding == "cca":
-            return sp.csr_array(y, dtype=np.float64)
+            return sp.csr_array(y)
         y = y.toarray() if sp.issparse(y) else np.asarray(y)
         y = y if y.ndim == 2 and y.shape[1] > 1 else y.ravel()
         if y.ndim == 2 or (np.issubdtype(y.dtype, np.floating) and np.any(y != np.round(y))):
             return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         classes, codes = at_least_two(labels_of(y, minus_one_is_unlabeled=is_coded))
         return responses.one_hot(codes, len(classes))
+
+
+def _compact(Y: sp.csr_array) -> sp.csr_array:
+    """Return Y with indices of 32 bits, and whole numbers of 8 bits where its values are such."""
+    with np.errstate(invalid="ignore"):  # of values that 8 bits do not hold
+        small = Y.data.astype(np.int8)
+    data = small if np.array_equal(small, Y.data) else Y.data
+    indices, indptr = Y.indices, Y.indptr
+    if Y.nnz <= np.iinfo(np.int32).max:
+        indices, indptr = indices.astype(np.int32), indptr.astype(np.int32)
+    return sp.csr_array((data, indices, indptr), shape=Y.shape)

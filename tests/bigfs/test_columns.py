@@ -17,7 +17,7 @@ from bigfs.cutting_plane.tiled_columns import (
     StreamedColumns,
     TiledColumns,
 )
-from bigfs.embedding.responses import lda, lda_factor, one_hot
+from bigfs.embedding.responses import cca_factor, lda, lda_factor, one_hot
 from bigfs.selectors import graph_embedding
 from bigfs.selectors.base import labels_of
 
@@ -115,6 +115,33 @@ def test_class_numbers_stand_for_their_indicators(text):
         products.append((data.B, data.residual_products([weights])))
     for one, other in zip(*products, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint8, np.int64, np.float64])
+def test_sparse_targets_of_any_type_travel_as_small_numbers(rng, dtype):
+    n = 50_000
+    X = Matrix.from_array(sp.random_array((n, 9), density=0.1, format="csr", rng=rng))
+    Y = sp.random_array((n, 103), density=0.015, format="csr", rng=rng)
+    Y.data = rng.integers(1, 2 if dtype is bool else 4, Y.nnz).astype(float)
+    given = Y.astype(dtype)
+    given.indices, given.indptr = given.indices.astype(np.int64), given.indptr.astype(np.int64)
+    selector = SparGE(embedding="cca", n_features_to_select=3)
+    (sent, omega), *_ = selector._data(X, selector._check_y(given))._T.values
+    assert omega is None
+    assert sent.data.nbytes + sent.indices.nbytes + sent.indptr.nbytes <= 5 * Y.nnz + 4 * (n + 1)
+    C, shift = cca_factor(Y)
+    of_given = cca_factor(given)
+    np.testing.assert_allclose(of_given[0], C, rtol=1e-12)
+    np.testing.assert_allclose(of_given[1], shift, rtol=1e-12)
+    np.testing.assert_array_equal((sent @ C)[:50], (Y @ C)[:50])
+
+
+def test_sparse_real_targets_keep_their_values(rng):
+    Y = sp.random_array((50_000, 103), density=0.015, format="csr", rng=rng)
+    Y.data[:] = np.round(Y.data * 4000) / 2
+    X = Matrix.from_array(sp.random_array((50_000, 9), density=0.1, format="csr", rng=rng))
+    [(sent, _)] = SparGE(embedding="cca")._data(X, Y)._T.values
+    np.testing.assert_array_equal(sent.data, Y.data)
 
 
 def test_classes_of_many_samples_take_one_byte_per_sample():

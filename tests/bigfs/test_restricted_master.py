@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from bigfs.cutting_plane import restricted_master
 from bigfs.cutting_plane.elimination import eliminate
 from bigfs.cutting_plane.master_solvers import apg, newton, simplex
 from bigfs.cutting_plane.restricted_master import (
@@ -86,6 +87,25 @@ def test_gradient_and_hessian_are_those_of_the_dense_function():
         for s in steps
     ]
     np.testing.assert_allclose(hessian(master, ridge), numeric, rtol=1e-5, atol=1e-9)
+
+
+def test_a_hessian_is_made_in_parts_of_a_bounded_size(monkeypatch):
+    _, _, master = problem(4, n=500, u=400, r=40, k=6, size=200)
+    ridge = ridge_at(master, np.full(6, 1 / 6))
+
+    def hessian_and_peak():
+        tracemalloc.start()
+        matrix = hessian(master, ridge)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return matrix, peak
+
+    whole, peak_of_whole = hessian_and_peak()
+    monkeypatch.setattr(restricted_master, "SOLVED_BYTES", 9 * 8 * 6 * 400)  # 9 of 40 columns
+    monkeypatch.setattr(restricted_master, "WIDE_STRIP", 50)
+    in_parts, peak = hessian_and_peak()
+    np.testing.assert_allclose(in_parts, whole, rtol=1e-12)
+    assert peak < peak_of_whole / 2
 
 
 @pytest.mark.parametrize(("gamma", "precision"), [(1.0, np.float32), (1e-3, np.float64)])

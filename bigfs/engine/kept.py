@@ -1,0 +1,99 @@
+"""Operands of several passes that stay with the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bigfs.engine.clusters import ClusterLost, addresses, client, translate_cluster_errors
+
+BATCH = 8  # values that travel at a time, so that few of them wait in the driver's buffers
+ATTEMPTS = 4  # at a pass whose operands are lost with a worker
+
+
+class KeptOperands:
+    """Operands with one value per tile that travel to the workers once, not with every pass.
+
+    A task gets the key of its value. A worker that ends takes its values with it. `while_lost`
+    repeats what needed them, and they are sent again for it.
+
+    Parameters
+    ----------
+    values : sequence
+        One value per tile. They stay in this process too.
+    local : bool, default=False
+        Whether the tasks run in this process.
+    """
+
+    def __init__(self, values: Sequence[Any], local: bool = False) -> None:
+        self.values, self.local = list(values), local
+        self._client: Any = None
+        self._futures: list[Any] = []
+
+    def at_workers(self) -> list[Any]:
+        """Return the keys of the values, after those that no worker holds were sent.
+
+        Returns
+        -------
+        list
+            One key per tile, or the values themselves where no cluster runs.
+        """
+        current = client()
+        if self.local or current is None:
+            return self.values
+        if current is not self._client:
+            self._client, self._futures = current, [None] * len(self.values)
+        missing = [i for i in range(len(self.values)) if self._is_missing(i)]
+        workers: Sequence[str | None] = addresses() or [None]
+        # None: all of them died, and their nannies start new ones
+        home = [workers[i * len(workers) // len(self.values)] for i in range(len(self.values))]
+        with translate_cluster_errors():
+            for worker in workers:
+                of_worker = [i for i in missing if home[i] == worker]
+                for first in range(0, len(of_worker), BATCH):
+                    batch = of_worker[first : first + BATCH]
+                    futures = current.scatter(
+                        [self.values[i] for i in batch],
+                        workers=None if worker is None else [worker],
+                        hash=False,
+                    )
+                    for i, future in zip(batch, futures, strict=True):
+                        self._futures[i] = future
+        return list(self._futures)
+
+    def is_lost(self) -> bool:
+        """Return whether values that were sent are with no worker any more."""
+        return any(self._is_missing(i) for i in range(len(self._futures)))
+
+    def _is_missing(self, i: int) -> bool:
+        return self._futures[i] is None or self._futures[i].status != "finished"
+
+
+def while_lost(compute: Callable[[], Any], operands: Sequence[Any]) -> Any:
+    """Return what `compute` returns. Repeat it where kept operands were lost with a worker.
+
+    Parameters
+    ----------
+    compute : callable
+        Called without arguments.
+    operands : sequence
+        The operands that it uses. Those that are not `KeptOperands` are not looked at.
+
+    Returns
+    -------
+    object
+        The result.
+
+    Raises
+    ------
+    ClusterLost
+        The cluster is lost, or the operands were lost every time.
+    """
+    kept = [operand for operand in operands if isinstance(operand, KeptOperands)]
+    for _ in range(ATTEMPTS - 1 if kept else 0):
+        try:
+            return compute()
+        except ClusterLost:
+            if not any(operand.is_lost() for operand in kept):
+                raise
+    return compute()
