@@ -7,9 +7,10 @@ So folds are pooled and a killed evaluation can resume. `bigfs.metrics` makes sc
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -51,6 +52,14 @@ class Judgment(NamedTuple):
     losses: AnyArray  # of each test row with a target, as in `metrics.losses_of`
 
 
+class KnownTallies(Protocol):
+    """Tallies of sets of features that earlier evaluations on the same split have left, by name."""
+
+    def load(self) -> dict[str, FloatArray]: ...
+
+    def save(self, tallies: Mapping[str, FloatArray]) -> None: ...
+
+
 class Evaluation(NamedTuple):
     """The points of the curves."""
 
@@ -68,6 +77,7 @@ def measure(
     with_all: bool | str = True,
     with_auc: bool = False,
     checkpoint: Checkpoint | None = None,
+    known: Callable[[int], KnownTallies | None] = lambda number: None,
 ) -> Evaluation:
     """Score the features that `rank` chooses from each split's training rows on the split's test
     rows.
@@ -86,13 +96,18 @@ def measure(
         Also measure the AUC, for classes.
     checkpoint : Checkpoint, optional
         Keeps the tally of each finished split. A split that is there already is not measured again.
+    known : callable, optional
+        ``known(number)`` returns the tallies that earlier evaluations have left on a split, or
+        None. No model is trained for them again, and the new ones are added.
 
     Returns
     -------
     Evaluation
         The splits pooled: right answers are added up before they become a score.
     """
-    tallies = tally_folds(splits, rank, with_all=with_all, with_auc=with_auc, checkpoint=checkpoint)
+    tallies = tally_folds(
+        splits, rank, with_all=with_all, with_auc=with_auc, checkpoint=checkpoint, known=known
+    )
     return Evaluation(
         pool(tallies, target_kind(splits[0].y_test), with_auc),
         sum(tally.not_converged for tally in tallies),
@@ -106,6 +121,7 @@ def tally_folds(
     with_all: bool | str = True,
     with_auc: bool = False,
     checkpoint: Checkpoint | None = None,
+    known: Callable[[int], KnownTallies | None] = lambda number: None,
     label: str = "evaluation folds",
 ) -> list[FoldTally]:
     """Return the tally of each split. The parameters are those of `measure`.
@@ -119,7 +135,7 @@ def tally_folds(
         if saved is not None:
             tally = FoldTally(*saved[0])
         else:
-            tally = _tally_with_warnings(number, split, rank, with_all, with_auc)
+            tally = _tally_with_warnings(number, split, rank, with_all, with_auc, known(number))
             if checkpoint is not None:
                 checkpoint.save(name, tally, [])
         tallies.append(tally)
@@ -134,6 +150,7 @@ def _tally_with_warnings(
     rank: Callable[[int, Split], Rankings],
     with_all: bool | str,
     with_auc: bool,
+    known: KnownTallies | None,
 ) -> FoldTally:
     """Return the tally of one split, with the number of selections that did not converge."""
     with warnings.catch_warnings(record=True) as caught:
@@ -141,13 +158,17 @@ def _tally_with_warnings(
         rankings = rank(number, split)
     for other in (w for w in caught if not issubclass(w.category, NotConverged)):
         warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
-    return tally_split(split, rankings, with_all=with_all, with_auc=with_auc)._replace(
-        not_converged=sum(issubclass(w.category, NotConverged) for w in caught)
-    )
+    tally = tally_split(split, rankings, with_all=with_all, with_auc=with_auc, known=known)
+    return tally._replace(not_converged=sum(issubclass(w.category, NotConverged) for w in caught))
 
 
 def tally_split(
-    split: Split, rankings: Rankings, *, with_all: bool | str = True, with_auc: bool = False
+    split: Split,
+    rankings: Rankings,
+    *,
+    with_all: bool | str = True,
+    with_auc: bool = False,
+    known: KnownTallies | None = None,
 ) -> FoldTally:
     """Count the right answers of a linear model on each set of features, one task per set.
 
@@ -165,6 +186,8 @@ def tally_split(
         Also fit on all features, in memory or by `bigfs.streamed`.
     with_auc : bool, default=False
         Also sum the AUC, for classes.
+    known : KnownTallies or None, default=None
+        Tallies of earlier evaluations on this split, with the same `with_auc`. New ones are added.
 
     Returns
     -------
@@ -178,11 +201,25 @@ def tally_split(
     if with_all is True:
         requested.append((ALL, d, np.arange(d)))
     names, sizes, sets = zip(*requested, strict=True)
-    judgments = judge(split, sets, with_auc=with_auc)
+    tallies = {} if known is None else known.load()
+    keys = [_name_of(split, index) for index in sets]
+    new = {key: index for key, index in zip(keys, sets, strict=True) if key not in tallies}
+    judgments = judge(split, list(new.values()), with_auc=with_auc)
+    added = {key: judgment.tally for key, judgment in zip(new, judgments, strict=True)}
     if isinstance(with_all, str):
-        names, sizes = (*names, ALL), (*sizes, d)
-        judgments.append(judge_streamed(split, with_all, with_auc=with_auc))
-    return FoldTally(names, sizes, tuple(judgment.tally for judgment in judgments), 0)
+        names, sizes, keys = (*names, ALL), (*sizes, d), [*keys, f"{ALL} by {with_all}"]
+        if keys[-1] not in tallies:
+            added[keys[-1]] = judge_streamed(split, with_all, with_auc=with_auc).tally
+    if known is not None and added:
+        known.save(added)
+    tallies |= added
+    return FoldTally(names, sizes, tuple(tallies[key] for key in keys), 0)
+
+
+def _name_of(split: Split, index: IntArray) -> str:
+    """Return the name of a set of features: a hash of them, and how their model is trained."""
+    way = streamed.way_of_columns(split.X_train, split.y_train, index) or "in memory"
+    return f"{hashlib.sha256(index.astype('<i8').tobytes()).hexdigest()} {way}"
 
 
 def with_training_sample(split: Split) -> Split:

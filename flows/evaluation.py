@@ -50,6 +50,8 @@ ALL_FEATURES = {
     "memory or takes too long.",
 }
 SIMPLE = ("anova", "chi2")
+# figures of a plan that say which samples train and test its models
+OF_SPLITS = ("how", "train", "test", "share", "folds", "untested", "trained_on")
 
 
 class Plan(NamedTuple):

@@ -26,8 +26,9 @@ from bigfs.result import NotConverged, observed
 from bigfs.splits import Split
 from bigfs.synonyms import canonical_name
 from flows import auto, evaluation, predict, selection
-from flows.reuse import source_hash
+from flows.reuse import content_key, source_hash
 from storage.runs import Run
+from storage.tallies import tallies_of
 from storage.write_back import write_var
 
 log = logging.getLogger("bigfs.flows")
@@ -293,7 +294,8 @@ def evaluate(
             if baselines is None
             else tuple(baselines)
         )
-        points = _points(run, corpus, train, plan, names, sizes) if plan.splits else []
+        choices = folds, test_size
+        points = _points(run, corpus, train, plan, names, sizes, choices) if plan.splits else []
         model = predict.fit_model(corpus, train, run.selected) if points else None
         figures: dict[str, Any] = {
             "measured": plan.measured,
@@ -341,6 +343,7 @@ def _points(
     plan: evaluation.Plan,
     names: Sequence[str],
     sizes: Sequence[int] | None,
+    choices: tuple[int | None, float | None],
 ) -> list[Point]:
     """Return the points of the curves.
 
@@ -363,6 +366,15 @@ def _points(
     ]
 
     own, parameters = request["method"], request["parameters"]
+    with_auc = "auc" in plan.measured["metrics"]
+    # what a model depends on beside its features
+    of_splits = [
+        corpus.spec["content"],
+        {key: value for key, value in plan.measured.items() if key in evaluation.OF_SPLITS},
+        choices,
+        with_auc,
+        [version(name) for name in ("numpy", "scipy", "scikit-learn")],
+    ]
 
     def parameters_of(name: str) -> dict[str, Any]:
         if name == own:
@@ -418,8 +430,9 @@ def _points(
         plan.splits,
         rank,
         with_all=with_all,
-        with_auc="auc" in plan.measured["metrics"],
+        with_auc=with_auc,
         checkpoint=run.checkpoint(*identity),
+        known=lambda number: tallies_of(corpus.uri, content_key(*of_splits, number)),
     )
     return points
 

@@ -37,7 +37,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "storage": [
         {"errors"},
         {"fingerprint", "disk", "ownership", "replacing", "sheets", "format", "units", "messages"},
-        {"catalogue", "checkpoints", "run_metadata", "tiles", "models"},
+        {"catalogue", "checkpoints", "run_metadata", "tallies", "tiles", "models"},
         {"remote"},
         {"sources", "runs", "feature_names"},
         {"write_back", "selected_file"},

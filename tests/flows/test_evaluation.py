@@ -3,6 +3,7 @@ sets, real values.
 """
 
 import json
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import cross_val_score
 from sklearn.svm import LinearSVC
 
+import bigfs.evaluation
 import storage
 from bigfs import ANOVA, Matrix, SparGE, engine, splits
 from bigfs.selectors.registry import METHODS
@@ -76,6 +78,41 @@ def finished(source, method, features, *, out="r", settings=None, **more):
     run = stages.select(store, out, method=method, features=features, **more)
     stages.evaluate(run)
     return Run.open(stages.finish(run))
+
+
+@pytest.mark.parametrize(
+    "scoring", [{"test_size": 0.25}, pytest.param({"folds": 2}, marks=pytest.mark.nightly)]
+)
+def test_a_set_of_features_is_judged_once_per_store(home, monkeypatch, scoring):
+    source = noise("noise.mat", seed=4, d=60)
+    store = stages.stage(source, None)["store"]
+    judged = []
+    monkeypatch.setattr(
+        "bigfs.evaluation._judge",
+        lambda index, *rest, judge=bigfs.evaluation._judge: (
+            judged.append(len(index)),
+            judge(index, *rest),
+        )[1],
+    )
+
+    def evaluate(method, out, **more):
+        judged.clear()
+        run = stages.select(store, out, method=method, features=20)
+        points = stages.evaluate(run, baselines=["anova"], sizes=[5], **scoring, **more)
+        return {(p.method, p.n_features): p.scores["accuracy"] for p in points}, sorted(judged)
+
+    n_splits = scoring.get("folds", 1)
+    alone, sizes = evaluate("sparge-lda", "alone")
+    assert sizes == sorted([5, 5, 20, 20, 60] * n_splits)
+    assert evaluate("sparge-lda", "again") == (alone, [])
+    beside, sizes = evaluate("l2-svm", "beside")
+    assert sizes == sorted([5, 20] * n_splits)  # anova's sets and all features are known
+    for point in (("anova", 5), ("anova", 20), ("all features", 60)):
+        assert beside[point] == alone[point]
+    _, sizes = evaluate("sparge-lda", "auc", metrics=["accuracy", "auc"])
+    assert sizes == sorted([5, 5, 20, 20, 60] * n_splits)  # another tally
+    shutil.rmtree(f"{store.removesuffix('.zarr')}.tallies")
+    assert evaluate("l2-svm", "anew")[0] == beside
 
 
 def scores(run):

@@ -1,0 +1,91 @@
+"""Tallies of evaluations beside their store: a set of features is judged once, whichever run asks.
+
+    news20.tallies/<key>-<number>.npz     names of sets of features, and the tallies of their models
+
+The key stands for the samples, the split, the libraries and the program. Files are added and never
+changed, so runs side by side do not disturb one another.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from bigfs.types import FloatArray
+from storage.replacing import DAMAGED, RunError, replacing, writing
+
+
+class Tallies:
+    """Tallies of the sets of features that were judged on one split.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder beside the store.
+    key : str
+        What the tallies depend on, other than the features.
+    """
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self.folder, self.key = folder, key
+
+    def load(self) -> dict[str, FloatArray]:
+        """Return the tallies by the names of their sets.
+
+        Raises
+        ------
+        RunError
+            A file is damaged.
+        """
+        tallies: dict[str, FloatArray] = {}
+        for file in sorted(self.folder.glob(f"{self.key}-*.npz")):
+            try:
+                with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
+                    names, values = arrays["names"].tolist(), arrays["tallies"]
+                tallies |= dict(zip(names, values, strict=True))
+            except DAMAGED as error:
+                raise RunError(
+                    f"{file} is damaged ({error}): delete it and repeat the command"
+                ) from error
+        return tallies
+
+    def save(self, tallies: Mapping[str, FloatArray]) -> None:
+        """Add tallies, all of one shape, at least one.
+
+        Raises
+        ------
+        RunError
+            The disk is full, or the folder can't be written.
+        """
+        file = self.folder / f"{self.key}-{uuid.uuid4().hex[:16]}.npz"
+        with writing(self.folder):
+            self.folder.mkdir(exist_ok=True)
+        with replacing(file) as part, part.open("wb") as opened:
+            np.savez(opened, names=list(tallies), tallies=list(tallies.values()))
+            opened.flush()
+            os.fsync(opened.fileno())
+
+
+def tallies_of(store: str, key: str) -> Tallies | None:
+    """Return the tallies beside a store, or None if nothing can be kept there.
+
+    Parameters
+    ----------
+    store : str
+        The store. Nothing is kept beside one behind a URL, or in a folder that cannot be written.
+    key : str
+        What the tallies depend on, other than the features.
+
+    Returns
+    -------
+    Tallies or None
+        The tallies.
+    """
+    folder = Path(f"{store.removesuffix('.zarr')}.tallies")
+    if "://" in store or not os.access(folder if folder.exists() else folder.parent, os.W_OK):
+        return None
+    return Tallies(folder, key)
