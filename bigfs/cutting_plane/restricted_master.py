@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
+from bigfs import engine
 from bigfs.types import AnyArray, FloatArray, IntArray
 from bigfs.validation import explain_singular
 
@@ -25,6 +26,8 @@ from bigfs.validation import explain_singular
 MASTER_TOL = 1e-9
 # columns from which a factor in single precision saves more than its refinement costs
 MIN_SIZE_FLOAT32 = 512
+# columns whose K is so large that memory freed before counts
+LARGE_SIZE = 4096
 # condition of K up to which each refinement of such a factor gains two digits or more
 MAX_COND_FLOAT32 = 1e4
 # width from which taking the rows of a set out of G saves more than it costs
@@ -96,6 +99,8 @@ def ridge_at(
         or not np.array_equal(factor.d, d[active])
         or not np.array_equal(factor.active, active)
     ):
+        if factor is not None:
+            factor.release()  # the next one is as large
         factor = _factorize(G, d, active, gamma)
     start = np.zeros_like(B) if W is None else W
     W, GW, explained = _solve(factor, G, B, start, RIDGE_TOL_SHARE * min(tol, MAX_RIDGE_TOL))
@@ -106,6 +111,8 @@ def ridge_at(
 def _factorize(G: FloatArray, d: FloatArray, active: IntArray, gamma: float) -> Factor:
     """Factorize K, in single precision where that pays and K's condition allows a refinement."""
     root = np.sqrt(d[active] / gamma)
+    if len(active) >= LARGE_SIZE:
+        engine.trim_memory()  # K comes on top of what earlier arrays have left
     K, norm = _system(
         G, active, root, np.float32 if len(active) >= MIN_SIZE_FLOAT32 else np.float64
     )

@@ -77,6 +77,13 @@ class TiledColumns(Columns):
         )
         self._shared = (response.C, response.shift, mean)
 
+    def add(self, features: IntArray) -> None:
+        """Gather the columns of `features` that are not gathered yet."""
+        before = len(self.features)
+        super().add(features)
+        if len(self.features) > before and not self.X.local:
+            engine.trim_memory()  # what the products of the new columns have left
+
     def _products(self, union: IntArray, new: IntArray) -> Products:
         new_positions = np.searchsorted(union, new)
         size = 8 * len(new) * (len(union) + self.r + 1)
