@@ -8,9 +8,11 @@ Nothing here imports Prefect, because that takes longer than a small selection.
 from __future__ import annotations
 
 import errno
+import importlib
 import logging
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -93,6 +95,7 @@ def run_job(
     options = StepOptions(fresh, float("inf"), engine.staging_memory, scoring.choices())
     selection.require_parameters(method, features, parameters)
     require_out(out)
+    import_beside("bigfs.ready")  # the workers start meanwhile
     with exclusive([store_plan.uri, out], wait=True, say=say), engine.cluster():
         earlier = [
             start_up("Python, Dask"),
@@ -115,6 +118,11 @@ def run_job(
 def say(text: str) -> None:
     """Print a line of this program on stderr."""
     print(f"bigfs: {text}", file=sys.stderr, flush=True)
+
+
+def import_beside(module: str) -> None:
+    """Import a module in a thread, while this one waits for others."""
+    threading.Thread(target=importlib.import_module, args=(module,), daemon=True).start()
 
 
 def plan_store(source: str, store: str | None, settings: Staging) -> Plan:
@@ -225,6 +233,7 @@ def select(
 
 def evaluate(out: str, key: str, scoring: dict[str, Any]) -> Run:
     run = require_run(out, key)
+    import_beside("flows.report")  # matplotlib
     stages.evaluate(run, **scoring)
     return run
 

@@ -18,7 +18,6 @@ import bigfs
 import flows
 import storage
 from storage.runs import Run, RunError
-from storage.staging.plan import is_staged, make_plan
 
 
 def default_out(source: str, method: str, features: int | str) -> str:
@@ -53,6 +52,8 @@ def is_done(
         return False
     if not is_whole(run):
         return False
+    from storage.staging.plan import is_staged, make_plan  # not needed before the first run
+
     plan = make_plan(source, store, **settings)
     if not is_staged(plan):
         return False

@@ -48,6 +48,8 @@ BEFORE_START = {  # environment of a worker before it starts
     # Zarr decodes chunks in threads, and each would hold freed memory of its own.
     "MALLOC_ARENA_MAX": 1,
 }
+# what distributed sets by default
+ONE_THREAD = {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1}
 ROLES = ("client", "worker", "scheduler")  # one TLS certificate serves all three
 
 
@@ -200,7 +202,7 @@ def _local(workers: int, memory_limit: str | int, dashboard: bool) -> Iterator[A
 
 
 CAN_FORK = sys.platform == "linux" and sys.version_info >= (3, 11, 1)
-WORKERS_IMPORT = ["distributed", "numba", "scipy.sparse", "bigfs.matrix"]
+WORKERS_IMPORT = ["distributed", "numba", "scipy.sparse", "bigfs.matrix", "bigfs.ready"]
 
 
 def prepare_workers(*modules: str) -> None:
@@ -217,11 +219,10 @@ def prepare_workers(*modules: str) -> None:
     """
     if not CAN_FORK:
         return
-    from distributed import utils
-
-    utils._forkserver_preload_set = True  # or distributed imports pandas, and adds it
     forkserver.set_forkserver_preload([*WORKERS_IMPORT, *modules])
-    settings = dask.config.get("distributed.nanny.pre-spawn-environ") | BEFORE_START
+    # distributed is not imported for its defaults: that takes as long as all of the rest
+    given = dask.config.get("distributed.nanny.pre-spawn-environ", {})
+    settings = ONE_THREAD | given | BEFORE_START
     added = {k: str(v) for k, v in settings.items() if k not in os.environ}
     os.environ.update(added)
     try:
@@ -246,7 +247,10 @@ def _forget_fork_server() -> None:
 @contextlib.contextmanager
 def _forked_workers() -> Iterator[None]:
     """Fork the workers of the block, and those that replace them, where this can be done."""
+    from distributed import utils
+
     prepare_workers()
+    utils._forkserver_preload_set = True  # or distributed imports pandas, and adds it
     method = "forkserver" if CAN_FORK else "spawn"
     with dask.config.set({"distributed.worker.multiprocessing-method": method}):
         yield

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import sys
 import warnings
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -61,7 +63,7 @@ def main() -> None:
     """Run the command line; an error is one line on stderr and a non-zero exit status."""
     warnings.formatwarning = _in_one_line
     atexit.register(gc.freeze)  # or the last garbage collection takes a second
-    with signals.handle_signals():
+    with signals.handle_signals(), _hidden_script():
         try:
             status = app(standalone_mode=False)
         except (TyperException, ValueError, OSError, MemoryError, ClusterLost) as error:
@@ -71,6 +73,21 @@ def main() -> None:
         if status == INTERRUPTED:
             raise KeyboardInterrupt
     sys.exit(status if isinstance(status, int) else 0)
+
+
+@contextlib.contextmanager
+def _hidden_script() -> Iterator[None]:
+    """Keep the workers of the block from importing the command line.
+
+    `multiprocessing` imports the main module into each process, and no task needs anything of it.
+    """
+    names = vars(sys.modules["__main__"])
+    before = {name: names.pop(name) for name in ("__spec__", "__file__") if name in names}
+    names["__spec__"] = None
+    try:
+        yield
+    finally:
+        names |= before
 
 
 def _in_one_line(message: Warning | str, *_: Any, **__: Any) -> str:

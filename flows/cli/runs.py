@@ -67,13 +67,17 @@ def run(
     It is a Prefect flow where PREFECT_API_URL names a server.
     """
     from flows import reuse
-    from storage.runs import require_out
-    from storage.sources import find
 
     require_flows("bigfs run")
     parameters = with_constraints(parse_parameters(set_), keep, forbid)
     settings = staging.model_dump()
     run_dir = out or reuse.default_out(source, method, features)
+    in_process = "PREFECT_API_URL" not in os.environ
+    if in_process and not os.path.exists(run_dir):
+        engine.prepare()  # beside the imports of this process
+    from storage.runs import require_out
+    from storage.sources import find
+
     require_out(run_dir)
     choices = scoring.choices()
     if not fresh and reuse.is_done(
@@ -85,7 +89,7 @@ def run(
     find(source, format=staging.format)  # an unreadable source is an error before anything starts
 
     what = source, method, features, store
-    if "PREFECT_API_URL" in os.environ:
+    if not in_process:
         with show_progress(as_json, "start-up"):
             quiet_prefect(state["debug"])
             from flows.pipeline import pipeline

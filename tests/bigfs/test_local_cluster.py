@@ -262,3 +262,34 @@ print(first != forkserver._forkserver._forkserver_pid, psutil.pid_exists(first))
 def test_a_fork_server_that_somebody_else_ended_is_started_again():
     answer = subprocess.run([sys.executable, "-c", FORGOTTEN], capture_output=True, text=True)
     assert answer.stdout.split() == ["True", "False"], answer.stderr
+
+
+PREPARED = """
+import sys
+from multiprocessing import forkserver
+from bigfs.engine import clusters
+
+clusters.WORKERS_IMPORT = []
+clusters.prepare_workers()
+print("distributed" in sys.modules, forkserver._forkserver._forkserver_pid is not None)
+"""
+
+
+@pytest.mark.skipif(not CAN_FORK, reason="no worker is forked here")
+def test_preparing_the_workers_does_not_wait_for_imports():
+    answer = subprocess.run([sys.executable, "-c", PREPARED], capture_output=True, text=True)
+    assert answer.stdout.split() == ["False", "True"], answer.stderr
+
+
+READY = """
+from numba.core.registry import cpu_target
+before = len(cpu_target.target_context._defns)
+import bigfs.ready
+print(before, len(cpu_target.target_context._defns))
+"""
+
+
+def test_numba_is_ready_after_an_import():
+    answer = subprocess.run([sys.executable, "-c", READY], capture_output=True, text=True)
+    before, after = map(int, answer.stdout.split())
+    assert before < 100 < after, answer.stderr

@@ -9,11 +9,13 @@ import subprocess
 import sys
 import threading
 import warnings
+from multiprocessing import spawn
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import flows.cli
 import storage
 from flows.locks import AlreadyRunning, exclusive
 from storage.runs import Run
@@ -363,3 +365,13 @@ def test_names_that_look_like_formulas_are_read_back_exactly(bigfs, store, tmp_p
     lines = (tmp_path / "r" / "selected.csv").read_text().splitlines()
     assert not [line for line in lines if line.split(",")[2][0] in "=@-+"]
     assert bigfs("transform", "r", store, "x.npz")[0] == 0
+
+
+def test_workers_do_not_import_the_command_line():
+    main_module = sys.modules["__main__"]
+    before = spawn.get_preparation_data("worker")
+    with flows.cli._hidden_script():
+        inside = spawn.get_preparation_data("worker")
+        assert not {name for name in inside if name.startswith("init_main")}
+    assert spawn.get_preparation_data("worker") == before
+    assert sys.modules["__main__"] is main_module
