@@ -82,7 +82,10 @@ def _hidden_script() -> Iterator[None]:
     `multiprocessing` imports the main module into each process, and no task needs anything of it.
     """
     names = vars(sys.modules["__main__"])
-    before = {name: names.pop(name) for name in ("__spec__", "__file__") if name in names}
+    before: dict[str, Any] = {}
+    for name in ("__spec__", "__file__"):
+        if name in names:
+            before[name] = names.pop(name)
     names["__spec__"] = None
     try:
         yield
