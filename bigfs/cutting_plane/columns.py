@@ -85,6 +85,9 @@ class Columns(ABC):
 
     sets_per_pass = 1  # how many sets of m features a pass gathers
     keeps_factor = True  # whether a pass leaves memory for a factor of the master
+    # Cuts on the gathered columns end at this share of the gap that the last pass left,
+    inner_gap_share = 1 / 3
+    max_inner_cuts = 3  # and after so many, so that `max_iter` bounds the work
 
     def __init__(self, X: Matrix, r: int, T_norm2: float, omega: FloatArray | None) -> None:
         self.X, self.r, self.T_norm2 = X, r, T_norm2

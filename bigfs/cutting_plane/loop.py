@@ -38,11 +38,8 @@ from bigfs.types import IntArray
 # and costs one more cut.
 MASTER_GAP_SHARE = 0.5
 MASTER_TOL_SHARE = 1e-2  # of the cutting plane's own tolerance: no master is solved further
-# Cuts on the gathered columns end at this share of the gap that the last pass left.
-INNER_GAP_SHARE = 1 / 3
 # Below this share of the tolerance there is nothing to gain before the next pass.
 INNER_TOL_SHARE = 0.5
-MAX_INNER_CUTS = 3  # between two passes, so that `max_iter` bounds the work
 
 
 # --- the step -------------------------------------------------------------------------------------
@@ -61,9 +58,9 @@ def add_sets(
     It is not with the solvers other than newton, which are slow where sets overlap.
     """
     problem.data.add(state.gathered)
-    target = max(INNER_GAP_SHARE * state.gap, INNER_TOL_SHARE * tol)
+    target = max(problem.data.inner_gap_share * state.gap, INNER_TOL_SHARE * tol)
     gap, lower, next_set = state.gap, 0.0, state.next_set
-    for _ in range(MAX_INNER_CUTS + 1):
+    for _ in range(problem.data.max_inner_cuts + 1):
         master_tol = max(MASTER_TOL_SHARE * tol, MASTER_GAP_SHARE * gap)
         state = problem.add_set(state, next_set, solver, master_tol)
         if solver not in ("auto", "newton") or not problem.is_cheap_inside(state):

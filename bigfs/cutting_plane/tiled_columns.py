@@ -152,6 +152,10 @@ class StreamedColumns(TiledColumns):
         Weights ω of the samples. None means that all are one.
     """
 
+    # A cut takes two passes, and those on the gathered columns are cheap beside them (measured).
+    inner_gap_share = 0.1
+    max_inner_cuts = 8
+
     def __init__(self, X: Matrix, T: FloatArray, omega: FloatArray | None = None) -> None:
         norm2 = float(np.vdot(T, T))
         super().__init__(X, FactoredResponse(T, None, np.zeros(T.shape[1]), norm2), omega)

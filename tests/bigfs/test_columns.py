@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from bigfs import Matrix, SparGE
-from bigfs.cutting_plane import columns
+from bigfs.cutting_plane import columns, relaxation
 from bigfs.cutting_plane.columns import GatheredColumns, sparse_gram
 from bigfs.cutting_plane.tiled_columns import (
     FactoredResponse,
@@ -208,6 +208,31 @@ def test_columns_too_large_for_one_process_stay_in_the_tiles(text, weighting, mo
     with pytest.raises(AttributeError):  # the columns are gathered again
         clone(selector).fit(matrix)
     assert gathered
+
+
+def test_more_cuts_on_columns_in_the_tiles_save_passes(rng, monkeypatch):
+    F = rng.normal(size=(300, 30))
+    X = F @ rng.normal(size=(30, 400)) + rng.normal(size=(300, 400))
+    y = F[:, 0] + 0.5 * F[:, 1] + 0.3 * rng.normal(size=300) > 0
+    matrix = Matrix.from_array(sp.csr_array(X), tile_rows=100, tile_columns=100)
+    matrix.local = False
+    monkeypatch.setattr(relaxation, "MIN_PASS_NNZ", 0)
+    monkeypatch.setattr(graph_embedding, "LARGE_GATHERED", 0)
+    selector = SparGE(n_features_to_select=10, gamma=0.05)
+    more = clone(selector).fit(matrix, y)
+    for name in ("inner_gap_share", "max_inner_cuts"):
+        monkeypatch.setattr(StreamedColumns, name, getattr(GatheredColumns, name))
+    few = clone(selector).fit(matrix, y)
+    for fitted in (more, few):
+        assert fitted.result_.converged
+        assert fitted.result_.stats["passes"] <= 1 + 2 * fitted.n_iter_
+    assert more.result_.stats["passes"] <= 11 < few.result_.stats["passes"]
+    assert more.n_iter_ < few.n_iter_
+    lower, upper = (
+        max(fitted.result_.history[-1]["lower"] for fitted in (more, few)),
+        min(fitted.result_.history[-1]["upper"] for fitted in (more, few)),
+    )
+    assert lower <= upper  # each certificate holds for the other
 
 
 @pytest.mark.parametrize(
