@@ -39,7 +39,7 @@ def several_labels(codes: np.ndarray, n_classes: int) -> sp.csr_array:
     twice = np.arange(0, n, 2)
     rows = np.concatenate([np.arange(n), twice])
     columns = np.concatenate([codes, (codes[twice] * 7 + 3) % n_classes])
-    Y = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, n_classes))
+    Y = sp.csr_array((np.ones(len(rows), dtype=np.int8), (rows, columns)), shape=(n, n_classes))
     Y.data[:] = 1  # where both are the same
     return Y
 

@@ -34,7 +34,7 @@ MAX_COND_FLOAT32 = 1e4
 MIN_WIDTH_ROWS = 8
 STRIP = 128  # rows of K made at a time
 WIDE_STRIP = 1024  # columns of a set's rows of G that are copied at a time
-SOLVED_BYTES = 16 << 20  # of the right-hand sides of a Hessian that are solved together
+SOLVED_BYTES = 8 << 20  # of the right-hand sides of a Hessian that are solved together
 # tolerance of the ridge problem, as a share of the master's, which counts as 0.01 at most
 RIDGE_TOL_SHARE, MAX_RIDGE_TOL = 1e-3, 1e-2
 
@@ -158,15 +158,23 @@ def _solve(
     """
     active, root, upper = factor.active, factor.root, factor.upper
     target = root * B[active]
+    target_size = np.linalg.norm(target)
     w = W[active] / root
     GW = G @ W if W.any() else W
     size_before = np.inf
-    while True:
-        residual = target - w - root * GW[active]
+    while True:  # with few arrays of the size of W at a time
+        residual, part = target - w, GW[active]
+        part *= root
+        residual -= part
+        del part
         size = float(np.linalg.norm(residual))
-        if size <= tol * np.linalg.norm(target) or size > size_before / 2:
+        if size <= tol * target_size or size > size_before / 2:
             return W, GW, float(np.vdot(target, w) + np.vdot(residual, w))
-        w = w + cho_solve((upper, False), residual.astype(upper.dtype), check_finite=False)
+        del W, GW
+        w += cho_solve(
+            (upper, False), residual.astype(upper.dtype), overwrite_b=True, check_finite=False
+        )
+        del residual
         W = np.zeros_like(B)
         W[active] = root * w
         GW = G @ W
