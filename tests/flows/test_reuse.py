@@ -6,6 +6,7 @@ import pytest
 
 from flows import job, reuse, stages
 from flows.options import Staging
+from storage.staging.plan import make_plan
 from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus
 
@@ -17,7 +18,7 @@ def done(tmp_path, monkeypatch):
     """A finished run, as a flow leaves it. Gives the source's path."""
     monkeypatch.chdir(tmp_path)
     source = write_corpus(tmp_path / "corpus.jsonl", seed=3)
-    plan = reuse.make_plan(source, None, **Staging().model_dump())
+    plan = make_plan(source, None, **Staging().model_dump())
     stages.stage(source, plan.uri)
     run = stages.select(plan.uri, "runs/r", **JOB)
     run.update_metadata(
@@ -63,7 +64,7 @@ def test_what_has_changed_is_done_again(done, bigfs, tmp_path):
 
 
 def test_an_unfinished_run_of_the_same_job_is_gone_on_with(done, bigfs):
-    plan = reuse.make_plan(done, None, **Staging().model_dump())
+    plan = make_plan(done, None, **Staging().model_dump())
     again = stages.select(plan.uri, "runs/r", **JOB)
     again.update_metadata(key=reuse.content_key(plan.key, plan.uri, "runs/r", *JOB.values()))
     stages.evaluate(again)
@@ -75,7 +76,7 @@ def test_an_unfinished_run_of_the_same_job_is_gone_on_with(done, bigfs):
 
 def test_a_checkpoint_of_another_version_is_not_resumed(done, monkeypatch):
     """Its states may have other fields."""
-    plan = reuse.make_plan(done, None, **Staging().model_dump())
+    plan = make_plan(done, None, **Staging().model_dump())
     job = {"method": "sparge-lda", "features": 12, "parameters": {"tol": 1e-6}}
 
     def is_killed(*_):
