@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.matrix import Matrix
+from bigfs.matrix.statistics import Stats
 from bigfs.types import FloatArray, IntArray
 
 MEMORY_SHARE = 0.25  # share of the memory limit that gathered columns may take
@@ -60,7 +61,16 @@ class ActiveColumns:
             return
         columns = self._gather(active)
         self._dense = None if sp.issparse(columns) else columns
-        self.index, self.gathered, self.X = active, True, Matrix.from_array(columns)
+        self.index, self.gathered = active, True
+        self.X = self.full  # what was gathered goes before its successor has both layouts
+        gathered = Matrix.from_array(columns)
+        self.X = Matrix(
+            gathered.shape,
+            rows=gathered.row_tiles,
+            columns=gathered.column_tiles,
+            stats=Stats(*(of_column[active] for of_column in self.full.stats)),
+            local=True,
+        )
 
     def fits(self, active: IntArray) -> bool:
         """Return whether these columns fit in their share of the memory."""

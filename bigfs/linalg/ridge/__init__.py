@@ -118,20 +118,25 @@ class Ridge:
             return Prepared(cg, Primal(self.gram, u))
         return Prepared(cg, Woodbury(self.X, self.M, u) if self.plan.solver == "woodbury" else None)
 
-    def reuse_gram_of(self, other: Ridge, other_index: Any, index: Any) -> None:
-        """Take the Gram matrix from another ridge that has it and covers the columns of this one.
+    @property
+    def known_gram(self) -> FloatArray | None:
+        """XᵀMX (d × d), or None where it has not been computed."""
+        return self._gram
 
-        `other_index` and `index` are the increasing column numbers of the two in the full matrix.
+    def reuse_gram(self, known: FloatArray | None, known_index: Any, index: Any) -> None:
+        """Take the Gram matrix from that of another ridge, if it covers the columns of this one.
+
+        `known_index` and `index` are the increasing column numbers of the two in the full matrix.
         None stands for all columns, and nothing is reused then.
         """
         if (
-            other._gram is not None
-            and other_index is not None
+            known is not None
+            and known_index is not None
             and index is not None
-            and np.isin(index, other_index).all()
+            and np.isin(index, known_index).all()
         ):
-            positions = np.searchsorted(other_index, index)
-            self._gram = other._gram[np.ix_(positions, positions)]
+            positions = np.searchsorted(known_index, index)
+            self._gram = known[np.ix_(positions, positions)]
 
     @property
     def gram(self) -> FloatArray:

@@ -14,6 +14,7 @@ from bigfs.matrix import Block, Matrix
 from bigfs.types import FloatArray
 from bigfs.validation import explain_singular
 
+GRAM_ROWS = 1 << 16  # rows of a sparse block that are copied at a time
 STRIP_SHARE = 0.05  # of the memory limit, for FᵀX where F has more than d columns
 
 
@@ -89,8 +90,11 @@ def _gram(block: Block, start: int, stop: int, m: FloatArray) -> FloatArray:
     if not sp.issparse(block):
         Z = np.sqrt(m)[:, None] * np.asarray(block, dtype=np.float64)
         return np.asarray(Z.T @ Z)
-    Z = sp.csr_array(block, dtype=np.float64)
-    return np.asarray((sp.csr_array(Z.T) @ (sp.diags_array(m) @ Z)).toarray())
+    G = np.zeros((block.shape[1], block.shape[1]))
+    for a in range(0, len(m), GRAM_ROWS):
+        Z = sp.csr_array(block[a : a + GRAM_ROWS], dtype=np.float64)
+        G += sp.csr_array(Z.T) @ (sp.diags_array(m[a : a + GRAM_ROWS]) @ Z)
+    return G
 
 
 def _projected(block: Block, start: int, stop: int, F: Any) -> Any:

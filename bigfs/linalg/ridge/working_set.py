@@ -118,11 +118,12 @@ class WorkingSet:
         )
         if last is not None and same and M is self._M:
             return last
+        known = None if last is None or M is not self._M else last.known_gram
         if not same:
+            last = self._ridge = None  # it would keep the columns of the last set
             columns.select(active)
         ridge = Ridge(columns.X, M, iterations=self._iterations, **self._ridge_options)
-        if last is not None and M is self._M:
-            ridge.reuse_gram_of(last, last_index, columns.index)
+        ridge.reuse_gram(known, last_index, columns.index)
         if not same:
             self.plans.append(
                 {"features": len(active), "gathered": columns.gathered, "plan": ridge.plan}
