@@ -28,8 +28,8 @@ METHODS: dict[str, Any] = {
     "sparge-cca": SparGE(embedding="cca"),
     "sparge-lpp": SparGE(embedding="lpp"),
     "laplacian": LaplacianScore(),
-    "srlsr": SRLSR(p=0.5, gamma=1e-8, solver_tol=None),
-    "rlsr": RLSR(solver_tol=None),
+    "srlsr": SRLSR(p=0.5, gamma=1e-8, solver_tol=None, accelerate=True),
+    "rlsr": RLSR(solver_tol=None, accelerate=True),
 }
 
 

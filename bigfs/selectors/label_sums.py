@@ -12,9 +12,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numba import njit
 
-from bigfs import engine
+from bigfs import engine, tiles
 from bigfs.matrix import Matrix
 from bigfs.matrix.strips import add_products, n_sums, strips, times
+from bigfs.tiles import OnBlock
 from bigfs.types import FloatArray, IntArray
 
 Factor = Literal["Y", "V"]
@@ -73,8 +74,25 @@ def sum_samples(
 
 
 def complete_labels(X: Matrix, codes: IntArray, W: FloatArray, b: FloatArray) -> FloatArray:
-    """Return the labels Y at (W, b), n × c. One pass."""
-    return _rows(X @ W, b, codes, np.zeros((N_SUMS, len(b))))["Y"]
+    """Return the labels Y at (W, b), n × c. One pass, with little more in memory than Y."""
+    if not X.row_tiles:
+        return _rows(X @ W, b, codes, np.zeros((N_SUMS, len(b))))["Y"]
+    Y = np.empty((len(codes), len(b)))
+    for batch in tiles.batches(X.row_tiles):
+        some = X.row_tiles[batch]
+        each = [[codes[t.start : t.stop] for t in some]]
+        parts = engine.map_tiles(OnBlock(_labels_of_tile), some, W, b, each=each, local=X.local)
+        for tile, part in zip(some, parts, strict=True):
+            Y[tile.start : tile.stop] = part
+    X.passes += 1
+    return Y
+
+
+def _labels_of_tile(
+    block: Any, start: int, stop: int, codes: IntArray, W: FloatArray, b: FloatArray
+) -> FloatArray:
+    """Return the labels of the samples of a tile."""
+    return _rows(np.asarray(block @ W), b, codes, np.zeros((N_SUMS, len(b))))["Y"]
 
 
 def _sums_of_tile(

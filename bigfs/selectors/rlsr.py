@@ -39,6 +39,10 @@ class RLSR(SRLSR):
     solver_max_iter : int, default=100
         Maximum number of iterations of "cg" in each round. A round that stops there still lowers
         the objective, and the history holds its residual.
+    accelerate : bool, default=False
+        Whether features leave the working set as soon as their weights shrink fast, and rounds go
+        beyond their ends. That takes fewer rounds and far fewer passes. The answer is
+        within `tol` of the same optimum.
     tol : float, default=1e-2
         Relative duality gap at which to stop.
     max_iter : int, default=200
@@ -121,6 +125,7 @@ class RLSR(SRLSR):
         solver: str = "auto",
         solver_tol: float | None = 1e-6,
         solver_max_iter: int = 100,
+        accelerate: bool = False,
         tol: float = 1e-2,
         max_iter: int = 200,
     ) -> None:
@@ -132,5 +137,6 @@ class RLSR(SRLSR):
         self.solver = solver
         self.solver_tol = solver_tol
         self.solver_max_iter = solver_max_iter
+        self.accelerate = accelerate
         self.tol = tol
         self.max_iter = max_iter

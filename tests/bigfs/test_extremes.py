@@ -62,7 +62,7 @@ from bigfs.linalg.prox import project_simplex
 from bigfs.result import NotConverged
 from bigfs.selectors.label_sums import LabelSums
 from bigfs.selectors.sparge import column_scale
-from bigfs.selectors.srlsr import SRLSRProblem
+from bigfs.selectors.srlsr_problem import SRLSRProblem
 
 ATOMS = np.eye(6)[:4] + 0.1
 SCALE_FREE = [

@@ -16,6 +16,7 @@ from bigfs.linalg.ridge.cg import CG
 from bigfs.matrix import Matrix, strips
 from bigfs.result import Status, observed
 from bigfs.selectors.label_sums import complete_labels, sum_samples
+from bigfs.selectors.srlsr_accelerated import AcceleratedSRLSR
 from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
 
 
@@ -253,6 +254,20 @@ def test_nothing_of_samples_by_classes_is_made(cls, rng, monkeypatch):
         cls().label_distributions_  # noqa: B018
 
 
+def test_the_labels_take_little_more_than_themselves(rng):
+    n, c = 16_000, 40
+    codes = np.arange(n) % c
+    X = sp.csr_array((np.ones(n), codes, np.arange(n + 1)), shape=(n, c))
+    tiled, W, b = Matrix.from_array(X, tile_rows=400), rng.normal(size=(c, c)), np.zeros(c)
+    complete_labels(tiled, codes, W, b)  # compile
+    tracemalloc.start()
+    Y = complete_labels(tiled, codes, W, b)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.5 * Y.nbytes
+    np.testing.assert_array_equal(Y, np.eye(c)[codes])
+
+
 def test_a_round_is_one_pass_and_one_per_step_of_cg(monkeypatch):
     X, y = data(40, 15, labeled=5)
     steps, solve = [], CG.solve
@@ -284,14 +299,151 @@ def test_without_a_solver_tol_fewer_steps_of_cg_still_lower_the_objective(p):
         assert values[-1] == pytest.approx(exact.result_.history[-1]["objective"], rel=2e-3)
 
 
-def test_resumes_from_a_checkpoint():
+def sparse_data(n=240, d=400, c=4, seed=0):
+    """Three words per class, the rest noise of few entries; a fifth of the samples labeled."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % c
+    X = sp.random_array((n, d), density=0.05, format="lil", rng=rng)
+    for k in range(3 * c):
+        X[:, k] = ((y == k % c) & (rng.random(n) < 0.6))[:, None].astype(float)
+    return sp.csr_array(X), np.where(rng.random(n) < 0.2, y, -1)
+
+
+@pytest.mark.parametrize("p", [1.0, 0.7, 0.5])
+def test_accelerated_rounds_reach_the_answer_of_plain_ones_sooner(p):
+    X, y = sparse_data()
+    given = {"p": p, "gamma": {1.0: 1e-1, 0.7: 1e-2, 0.5: 1e-3}[p], "max_iter": 2000, "tol": 1e-4}
+    plain, fast = (SRLSR(accelerate=a, **given).fit(X, y) for a in (False, True))
+    assert fast.result_.converged
+    assert plain.result_.converged
+    objectives = [np.array([r["objective"] for r in m.result_.history]) for m in (plain, fast)]
+    assert np.all(np.diff(objectives[1]) <= 1e-12 * objectives[1][:-1])
+    if p == 1:  # convex: each is within its gap of the one optimum
+        assert objectives[1][-1] == pytest.approx(objectives[0][-1], rel=1e-4)
+    else:
+        assert objectives[1][-1] <= objectives[0][-1] * (1 + 1e-2)
+    assert fast.n_iter_ <= 0.8 * plain.n_iter_
+    features = [[r["features"] for r in m.result_.history] for m in (plain, fast)]
+    assert sum(features[1]) <= 0.6 * sum(features[0])
+
+
+@pytest.mark.parametrize("p", [1.0, 0.5])
+def test_accelerated_rounds_end_at_a_stationary_point_of_the_dense_objective(p):
+    X, y = sparse_data()
+    gamma = {1.0: 1e-1, 0.5: 1e-3}[p]
+    model = SRLSR(p=p, gamma=gamma, accelerate=True, tol=1e-5, max_iter=5000).fit(X, y)
+    active = np.flatnonzero(model.theta_)
+    assert 0 < len(active) < 100
+    assert not np.delete(model.coef_, active, axis=0).any()
+    dense_X, known = X.toarray(), y != -1
+
+    def objective(W, b):
+        F = dense_X @ W + b
+        Y = np.where(known[:, None], y[:, None] == np.arange(4), project_simplex(F))
+        norms = np.sqrt(np.sum(W**2, axis=1))
+        return np.sum((F - Y) ** 2) + gamma * np.sum(norms**p) ** (2 / p)
+
+    best = objective(model.coef_, model.intercept_)
+    assert best == pytest.approx(model.result_.history[-1]["objective"], rel=1e-9)
+    # no active row, scaled, lowers the objective by more than the tolerance allows
+    for j in active:
+        for scale in (0.9, 0.99, 1.01, 1.1):
+            W = model.coef_.copy()
+            W[j] *= scale
+            assert objective(W, model.intercept_) >= best * (1 - 1e-6)
+
+
+def left_early(X, y, features, theta, **given):
+    """A solved state from which features are taken as if they had left early."""
+    codes = y
+    ridge = {"solver": "auto", "tol": 1e-12, "max_iter": 500}
+    problem = AcceleratedSRLSR(Matrix.from_array(X), codes, 4, tol=1e-3, ridge=ridge, **given)
+    state = problem.start(np.where(np.isin(np.arange(X.shape[1]), features), 1e-300, 1.0))
+    for _ in range(400):
+        state = problem.step(state._replace(left=np.zeros(X.shape[1]), ended=None))
+        if state.violation <= problem.tol:
+            break
+    left = np.where(np.isin(np.arange(X.shape[1]), features), theta, 0.0)
+    return problem, state._replace(left=left)
+
+
+def test_features_that_left_too_early_return_and_stay():
+    X, y = sparse_data()
+    gone = [0, 4, 8, 399]  # the words of a class, and noise
+    problem, state = left_early(X, y, gone, 0.01, p=0.5, gamma=1e-5)
+    dense = X.toarray()
+    Xc = dense - dense.mean(axis=0)
+    F = dense @ state.W + state.b
+    Y = np.where((y == -1)[:, None], project_simplex(F), y[:, None] == np.arange(4))
+
+    def objective(W):
+        R = Xc @ W - (Y - Y.mean(axis=0))
+        return np.sum(R**2) + 1e-5 * np.sum(np.sum(W**2, axis=1) ** 0.25) ** 4
+
+    lower = []
+    for j in gone:
+        W, row = state.W.copy(), Xc[:, j] @ (Y - F)
+        W[j] = row / np.linalg.norm(row)
+        W[j] *= (0.01 / 0.99 * np.sum(np.sum(state.W**2, axis=1) ** 0.25)) ** 2
+        lower.append(objective(W) < objective(state.W))
+    assert lower == [True, True, False, False]
+
+    checked = problem.check_inactive(state, None)
+    np.testing.assert_array_equal(checked.theta[gone], [0.01, 0.01, 0, 0])
+    np.testing.assert_array_equal(checked.left[gone], [-1, -1, 0.01, 0.01])
+    assert checked.theta.sum() == pytest.approx(1)
+    assert checked.gap == np.inf
+    np.testing.assert_allclose(checked.XtXW, Xc.T @ (Xc @ checked.W), atol=1e-8)
+    objectives = [state.objective]
+    while checked.gap > problem.tol:
+        checked = problem.step(checked)
+        objectives.append(checked.objective)
+        assert len(objectives) < 400
+    assert np.all(np.diff(objectives) < 0)
+    assert np.all(checked.theta[:5:4] > 1e-3)
+
+
+def test_a_return_that_raises_the_objective_is_taken_back():
+    X, y = sparse_data()
+    problem, state = left_early(X, y, [399], 0.1, p=0.5, gamma=1e-3)
+    XtV = problem.centered_residuals(state)
+    returned = problem.with_share(state, state.left)
+    after = problem.step(problem.with_returned(returned, XtV))
+    assert after.theta[399] == 0
+    assert after.left[399] == 0
+    assert after.objective < state.objective
+
+
+def test_a_shortcut_that_raises_the_objective_is_taken_back():
+    X, y = sparse_data()
+    ridge = {"solver": "auto", "tol": 1e-12, "max_iter": 500}
+    problem = AcceleratedSRLSR(Matrix.from_array(X), y, 4, 0.5, 1e-3, 1e-3, ridge)
+    state = problem.start(None)
+    while state.violation > problem.tol:
+        state = problem.step(state)
+    theta, largest = state.theta.copy(), state.theta.argmax()
+    left = np.where(np.arange(400) == largest, theta, 0.0)
+    theta[largest] = 0
+    wrong = state._replace(theta=theta / theta.sum(), left=left)
+    right = problem.step(state._replace(left=np.zeros(400)))
+    taken_back = problem.step(wrong)
+    assert taken_back.left[largest] == -1
+    assert taken_back.objective == pytest.approx(right.objective, rel=1e-9)
+    far = np.stack([np.vstack([W[state.theta > 0], [0] * 4]) for W in (-9 * state.W, state.XtXW)])
+    assert problem.step(state._replace(ended=far)).objective == pytest.approx(right.objective)
+
+
+@pytest.mark.parametrize("accelerate", [False, True])
+@pytest.mark.parametrize("rounds", [4, 12])
+def test_resumes_from_a_checkpoint(rounds, accelerate):
     X, y = data(40, 20, labeled=5)
-    whole = fit(SRLSR, X, y, gamma=0.01, max_iter=9, tol=0)
+    given = {"gamma": 0.01, "tol": 0, "accelerate": accelerate}
+    whole = fit(SRLSR, X, y, max_iter=rounds + 5, **given)
     kept = MemoryCheckpoint()
     with observed(checkpoint=kept):
-        fit(SRLSR, X, y, gamma=0.01, max_iter=4, tol=0)
-        resumed = fit(SRLSR, X, y, gamma=0.01, max_iter=9, tol=0)
-    assert len(resumed.result_.history) == 9
+        fit(SRLSR, X, y, max_iter=rounds, **given)
+        resumed = fit(SRLSR, X, y, max_iter=rounds + 5, **given)
+    assert len(resumed.result_.history) == rounds + 5
     np.testing.assert_allclose(resumed.scores_, whole.scores_, rtol=1e-9)
 
 
