@@ -4,6 +4,7 @@ python benchmarks/rcv1.py                       # sparge-lda
 python benchmarks/rcv1.py --method sparge-cca   # several labels per sample
 python benchmarks/rcv1.py --method sparge-lpp   # with its graph; also laplacian
 python benchmarks/rcv1.py --method srlsr        # a tenth of the samples labeled; also rlsr
+python benchmarks/rcv1.py --method jhlsr --neighbors 10     # the same labels; with its graph
 python benchmarks/rcv1.py --source "synthetic:rcv1?rows=8044140" --stores FOLDER   # ten times
 """
 
@@ -20,7 +21,7 @@ import typer
 from shared import table
 
 import storage
-from bigfs import RLSR, SRLSR, LaplacianScore, SparGE, engine
+from bigfs import JHLSR, RLSR, SRLSR, LaplacianScore, SparGE, engine
 from bigfs.result import observed
 
 METHODS: dict[str, Any] = {
@@ -30,6 +31,7 @@ METHODS: dict[str, Any] = {
     "laplacian": LaplacianScore(),
     "srlsr": SRLSR(p=0.5, gamma=1e-8, solver_tol=None, accelerate=True),
     "rlsr": RLSR(solver_tol=None, accelerate=True),
+    "jhlsr": JHLSR(hyperedges="knn"),
 }
 
 
@@ -65,21 +67,25 @@ def main(
         "/tmp/bigfs-benchmarks"
     ),
     name: Annotated[str, typer.Option(help="of the store")] = "rcv1",
-    max_iter: Annotated[int, typer.Option(help="rounds of srlsr and rlsr")] = 200,
+    max_iter: Annotated[int, typer.Option(help="rounds of srlsr, rlsr and jhlsr")] = 200,
+    neighbors: Annotated[int, typer.Option(help="per sample, of jhlsr")] = 10,
 ) -> None:
     began = time.perf_counter()
     corpus = storage.open(storage.stage(source, stores / f"{name}.zarr"))
     staging = time.perf_counter() - began
     y: Any = np.asarray(corpus.y)
     selector = METHODS[method].set_params(n_features_to_select=features)
-    if method in ("srlsr", "rlsr"):
+    if method in ("srlsr", "rlsr", "jhlsr"):
         y = some_labels(y, 0.1)
         selector.set_params(max_iter=max_iter)
+        if method == "jhlsr":
+            selector.set_params(n_neighbors=neighbors)
     elif method == "sparge-cca":
         y = several_labels(y, len(corpus.class_names))
     with engine.cluster(workers=workers, memory_limit=memory), observed(show_round):
         # the workers import and compile what they need
-        type(selector)().fit(sp.eye_array(40, format="csr"), np.arange(40) % 2)
+        pairs = sp.kron(sp.eye_array(20), np.ones((2, 2)), format="csr")
+        type(selector)().fit(pairs, np.arange(40) // 2 % 2)
         began = time.perf_counter()
         selector.fit(corpus.X, y)
         took, peaks = time.perf_counter() - began, engine.peak_memory()

@@ -6,20 +6,21 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
-from bigfs.embedding.responses import one_hot
 from bigfs.matrix import Block, Matrix
 from bigfs.types import FloatArray, IntArray
 
 NEGLIGIBLE = 1e-10  # of the largest eigenvalue of the kernel between the landmarks
 
 
-def same_class_factor(codes: IntArray, c: int) -> FloatArray:
+def same_class_factor(codes: IntArray, c: int) -> sp.csc_array:
     """Return Φ (n × c) with ΦΦᵀ = 1/n_c between labeled samples of class c, else 0."""
-    Y = one_hot(codes, c)
-    sizes = Y.sum(axis=0)
+    labeled = np.flatnonzero(codes >= 0)
+    of_labeled = codes[labeled]
+    sizes = np.bincount(of_labeled, minlength=c)
     if sizes.min(initial=1) == 0:
         raise ValueError(f"class number {int(sizes.argmin())} has no sample: every class needs one")
-    return np.asarray(Y / np.sqrt(sizes))
+    values = 1 / np.sqrt(sizes[of_labeled])
+    return sp.csc_array((values, (labeled, of_labeled)), shape=(len(codes), c))
 
 
 def gaussian_factor(X: Matrix, r: int, *, sigma: float | None = None, seed: int = 0) -> FloatArray:

@@ -26,6 +26,7 @@ import scipy.sparse as sp
 
 from bigfs.graph.hypergraph import Hypergraph
 from bigfs.linalg.prox import project_simplex
+from bigfs.matrix.column_strips import ColumnStrips
 from bigfs.types import FloatArray
 
 Degrees = Literal["weighted", "incidence"]
@@ -42,8 +43,10 @@ class Trace(NamedTuple):
     value: float
     q: FloatArray  # (e,) ‖r_e‖²/δ_e
     root: FloatArray  # (n,) the diagonal of D_v^-½
-    scaled_P: FloatArray  # n × r, D_v^-½ P
-    inner: FloatArray  # e' × r, (w_e/δ_e) r_e, summed over equal hyperedges
+    weights: FloatArray  # (e',) w_e/δ_e, summed over equal hyperedges
+    P: ColumnStrips  # n × r
+    # D_v^-½ P (n × r) and (w_e/δ_e) r_e (e' × r), where P is one strip
+    products: tuple[FloatArray, FloatArray] | None
 
 
 @dataclass(frozen=True)
@@ -76,22 +79,42 @@ class Smoothness:
         F = sp.csr_array(sp.diags_array(self.root(w)) @ H)
         return F[:, active], c[active]
 
-    def trace(self, P: FloatArray, w: FloatArray) -> Trace:
+    def trace(self, P: FloatArray | ColumnStrips, w: FloatArray) -> Trace:
         """Return tr(Pᵀ L_H(w) P) for P (n × r)."""
-        H, number = self.hypergraph.distinct
+        P = P if isinstance(P, ColumnStrips) else ColumnStrips.of(P)
+        _, number = self.hypergraph.distinct
         delta, root = self.hypergraph.edge_degrees, self.root(w)
+        weights = np.bincount(number, weights=w / delta).astype(np.float64)
+        squares, norm2, products = np.zeros(len(weights)), 0.0, None
+        for _, strip in P:
+            scaled_P, R = self.products(strip, root)
+            squares += np.einsum("er,er->e", R, R)
+            norm2 += float(np.vdot(strip, strip))
+            if P.whole:
+                R *= weights[:, None]
+                products = scaled_P, R
+        q = squares[number] / delta
+        return Trace(norm2 - float(w @ q), q, root, weights, P, products)
+
+    def products(self, P: FloatArray, root: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return D_v^-½ P (n × s) and the r_e of the distinct hyperedges (e' × s)."""
+        H, _ = self.hypergraph.distinct
         scaled_P = root[:, None] * P
-        R = np.asarray(H.T @ scaled_P)  # e' × r
-        q = np.einsum("er,er->e", R, R)[number] / delta
-        R *= np.bincount(number, weights=w / delta)[:, None]
-        return Trace(float(np.vdot(P, P) - w @ q), q, root, scaled_P, R)
+        return scaled_P, np.asarray(H.T @ scaled_P)
 
     def gradient(self, trace: Trace) -> FloatArray:
         """Return the gradient of the trace (e) in w."""
         if self.degrees == "incidence":
             return -trace.q
         H, number = self.hypergraph.distinct
-        g = np.einsum("vr,vr->v", trace.scaled_P, np.asarray(H @ trace.inner))
+        g = np.zeros(H.shape[0])
+        for _, strip in trace.P:
+            if trace.products is None:
+                scaled_P, inner = self.products(strip, trace.root)
+                inner *= trace.weights[:, None]
+            else:
+                scaled_P, inner = trace.products
+            g += np.einsum("vr,vr->v", scaled_P, np.asarray(H @ inner))
         return np.asarray(H.T @ (trace.root**2 * g))[number] - trace.q
 
 
@@ -104,7 +127,12 @@ class WeightStep(NamedTuple):
 
 
 def choose_weights(
-    smoothness: Smoothness, P: FloatArray, w: FloatArray, mu: float, gamma: float, promise: float
+    smoothness: Smoothness,
+    P: FloatArray | ColumnStrips,
+    w: FloatArray,
+    mu: float,
+    gamma: float,
+    promise: float,
 ) -> WeightStep:
     """Lower μ tr(Pᵀ L_H(w) P) + γ‖w‖² over the simplex, from w.
 
@@ -115,9 +143,9 @@ def choose_weights(
     length and a line search, until the linear model promises at most `promise`.
     """
     if smoothness.degrees == "incidence":
-        q = smoothness.trace(P, w).q
-        w = project_simplex(mu * q / (2 * gamma))
-        return WeightStep(w, float(np.sum(P**2) - w @ q), 0.0)
+        trace = smoothness.trace(P, w)
+        new_w = project_simplex(mu * trace.q / (2 * gamma))
+        return WeightStep(new_w, trace.value + float((w - new_w) @ trace.q), 0.0)
 
     def objective(trace: Trace, w: FloatArray) -> float:
         return mu * trace.value + gamma * float(w @ w)

@@ -31,12 +31,15 @@ convex in S and in w, but not in both, so that the run ends at a stationary poin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from bigfs import engine
 from bigfs.embedding import kernels
 from bigfs.graph import Metric, knn
 from bigfs.graph.hypergraph import (
@@ -48,14 +51,18 @@ from bigfs.graph.hypergraph import (
 )
 from bigfs.graph.smoothness import Degrees, Smoothness, WeightStep, choose_weights
 from bigfs.linalg.prox import row_norms
-from bigfs.linalg.ridge import SOLVERS, SampleOperator, laplacian
+from bigfs.linalg.ridge import SOLVERS, SampleOperator, laplacian, project_costs
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
+from bigfs.matrix.column_strips import STRIP_ARRAYS, ColumnStrips, strip_width
 from bigfs.result import Record, iterate
 from bigfs.selectors.base import Cost, Labels, Selector, at_least_two
-from bigfs.types import AnyArray, BoolArray
+from bigfs.types import AnyArray, BoolArray, FloatArray
 
 EPSILON = 1e-14  # ε: √ε = 1e−7 is where a row counts as zero
+# Bytes per member of a hyperedge: the incidence by rows, with equal hyperedges once, and the factor
+# of its Laplacian, which is made anew while the last one is held.
+HYPEREDGE_BYTES = 60
 
 
 # --- problem and step -----------------------------------------------------------------------------
@@ -79,7 +86,7 @@ class JHLSRProblem:
     def __init__(
         self,
         X: Matrix,
-        T: AnyArray,
+        T: Any,
         labeled: AnyArray,
         smoothness: Smoothness,
         weights: tuple[float, float, float],
@@ -87,6 +94,8 @@ class JHLSRProblem:
         tol: float,
     ) -> None:
         self.X, self.T, self.labeled, self.smoothness = X, T, labeled, smoothness
+        self.width = strip_width(*T.shape)
+        self.XtT = transposed_times(X, T)
         self.mu, self.lam, self.gamma = weights
         self.learn_w, self.tol = learn_w, tol
         first_w = smoothness.hypergraph.w
@@ -106,29 +115,41 @@ class JHLSRProblem:
     def step(self, state: JHLSRState, working_set: WorkingSet) -> JHLSRState:
         """Run one round."""
         operator = self.fixed_operator or self.sample_operator(state.w)
-        solution = working_set.solve(operator, state.u, self.T, state.S)
+        solution = working_set.solve_rhs(operator, state.u, self.XtT, state.S)
         S, norms = solution.W, row_norms(solution.W)
         smooth_norms = np.sqrt(norms**2 + EPSILON)
-        P = working_set.times(S)
-        loss = np.sum(self.labeled[:, None] * (P - self.T) ** 2)
+        P = self.columns(lambda columns: working_set.times(S[:, columns]))
+        loss = sum(
+            np.sum(self.labeled[:, None] * (P_s - self.target(columns)) ** 2) for columns, P_s in P
+        )
         penalty = self.lam * smooth_norms.sum()
         w, smoothness, promise = self.weight_step(P, state.w, float(loss + penalty))
         objective = float(loss + self.mu * smoothness + penalty + self.gamma * w @ w)
-        V = self.T - (self.fixed_operator or self.sample_operator(w)).apply(P)
-        violation = max(
-            self.violation(S, norms, smooth_norms, working_set.transposed_times(V)),
-            promise / objective,
+        # V = T − M P at the new w, by strips
+        M = self.fixed_operator or self.sample_operator(w)
+        XtV = P.map(
+            lambda columns, P_s: working_set.transposed_times(self.target(columns) - M.apply(P_s))
         )
+        violation = max(self.violation(S, norms, smooth_norms, XtV), promise / objective)
         active = np.isfinite(state.u) & (norms >= np.sqrt(EPSILON) / 2)
         u = np.where(active, self.lam / (2 * smooth_norms), np.inf)
         gap = np.inf
         if violation <= self.tol:
-            violators = self.kkt_violators(u, V)
+            violators = self.kkt_violators(u, P, M)
             u[violators] = self.lam / (2 * np.sqrt(EPSILON))
             gap = np.inf if violators.any() else violation
         return JHLSRState(u, S, w, objective, violation, gap, solution.residual)
 
-    def weight_step(self, P: AnyArray, w: AnyArray, rest: float) -> WeightStep:
+    def columns(self, make: Callable[[slice], FloatArray]) -> ColumnStrips:
+        """Return an n × r by strips of its columns, as wide as fit in memory."""
+        return ColumnStrips(make, self.T.shape[1], self.width)
+
+    def target(self, columns: slice) -> FloatArray:
+        """Return columns of T (n × width)."""
+        T = self.T[:, columns]
+        return np.asarray(T.toarray() if sp.issparse(T) else T)
+
+    def weight_step(self, P: ColumnStrips, w: AnyArray, rest: float) -> WeightStep:
         """Return the next w, where the other terms of the objective are `rest`."""
         if not self.learn_w:
             return WeightStep(w, self.smoothness.trace(P, w).value, 0.0)
@@ -142,15 +163,32 @@ class JHLSRProblem:
         residual = row_norms(2 * XtV - self.lam * S / smooth_norms[:, None])
         return float(norms @ residual / scale) if scale > 0 else 0.0
 
-    def kkt_violators(self, u: AnyArray, V: AnyArray) -> BoolArray:
+    def kkt_violators(self, u: AnyArray, P: ColumnStrips, M: SampleOperator) -> BoolArray:
         """Return the mask of the inactive features that should not be at zero.
 
-        It takes one pass over X, unless all features are active.
+        It takes one pass over X per strip of P, unless all features are active.
         """
         inactive = np.isinf(u) & (self.X.stats.nnz > 0)
         if not inactive.any():
             return inactive
-        return inactive & (2 * row_norms(self.X.T @ V) > (1 + self.tol) * self.lam)
+        XtV = P.map(lambda columns, P_s: self.X.T @ (self.target(columns) - M.apply(P_s)))
+        return inactive & (2 * row_norms(XtV) > (1 + self.tol) * self.lam)
+
+
+def transposed_times(X: Matrix, T: Any) -> FloatArray:
+    """Return XᵀT (d × r) for a dense or a sparse T (n × r). One pass."""
+    if not sp.issparse(T):
+        return np.asarray(X.T @ T)
+    T = sp.csr_array(T)
+    if X.column_tiles:
+        return np.concatenate(X.map_columns(_transposed_times, T))
+    each = [[T[t.start : t.stop] for t in X.row_tiles]]
+    return np.asarray(X.reduce_rows(_transposed_times, each=each))
+
+
+def _transposed_times(block: Any, start: int, stop: int, T: sp.csr_array) -> FloatArray:
+    product = block.T @ T
+    return np.asarray(product.toarray() if sp.issparse(product) else product, dtype=np.float64)
 
 
 def measure(state: JHLSRState) -> Record:
@@ -363,7 +401,7 @@ class JHLSR(Selector):
     def _fit(self, X: Matrix, y: Any) -> None:
         self.mode_ = self._mode(y)
         T, labeled = self._response(X, y)
-        self.hypergraph_ = self._hypergraph(X, y)
+        self.hypergraph_ = self._hypergraph(X, y, T.shape[1])
         weights = (float(self.mu), float(self.lam), float(self.gamma))
         learn_w = self.variant == "joint"
         smoothness = Smoothness(self.hypergraph_, self.degrees)
@@ -411,7 +449,7 @@ class JHLSR(Selector):
             f"labeled): add labels, or use mode='auto'"
         )
 
-    def _response(self, X: Matrix, y: Any) -> tuple[AnyArray, AnyArray]:
+    def _response(self, X: Matrix, y: Any) -> tuple[Any, AnyArray]:
         """Return AᵀΦ (n × r) and the diagonal of AᵀA (n,)."""
         if self.mode_ == "unsupervised":
             Phi = kernels.gaussian_factor(X, self.n_components, seed=self.random_state)
@@ -420,13 +458,31 @@ class JHLSR(Selector):
         Phi = kernels.same_class_factor(codes, len(self.classes_))
         return Phi, (codes >= 0).astype(float)
 
-    def _hypergraph(self, X: Matrix, y: Any) -> Hypergraph:
+    def _hypergraph(self, X: Matrix, y: Any, r: int) -> Hypergraph:
         """Return the hypergraph. Its weights are on the simplex, unless it is a plain graph."""
         k = min(self.n_neighbors, X.shape[0] - 1)
         if self.variant == "graph":
             return edge_hyperedges(knn(X, k, metric=self.metric, method="auto"))
-        hypergraph = self._given_hypergraph(X) or self._new_hypergraph(X, y, k)
+        hypergraph = self._given_hypergraph(X)
+        if hypergraph is None and self.hyperedges == "knn":
+            self._require_memory(X, r, X.shape[0] * (k + 1))
+        hypergraph = hypergraph or self._new_hypergraph(X, y, k)
+        self._require_memory(X, r, hypergraph.H.nnz)
         return Hypergraph(hypergraph.H, hypergraph.w / hypergraph.w.sum())
+
+    def _require_memory(self, X: Matrix, r: int, entries: int) -> None:
+        """Refuse a hypergraph that does not fit beside the ridge solve.
+
+        `entries` counts the samples of all hyperedges.
+        """
+        n, d = X.shape
+        width = strip_width(n, r)
+        costs = project_costs(n, d, X.stats.nnz, r, width=width)
+        ridge = min(cost.bytes for cost in costs.values())
+        engine.require_memory(
+            ridge + HYPEREDGE_BYTES * entries + 8 * STRIP_ARRAYS * n * width,
+            f"JHLSR on {n:,} samples, whose hyperedges have {entries:,} members,",
+        )
 
     def _given_hypergraph(self, X: Matrix) -> Hypergraph | None:
         if isinstance(self.hyperedges, str):

@@ -266,7 +266,7 @@ class SPFS(SparseRegression):
         else:
             classes, codes = at_least_two(y)
             X, codes = labeled_part(X, codes)
-            Phi = same_class_factor(codes, len(classes))
+            Phi = same_class_factor(codes, len(classes)).toarray()
         n, r = Phi.shape
         lam = None if isinstance(self.alpha, str) else n * self.alpha
         loss = LeastSquares(X, Phi - Phi.mean(axis=0))

@@ -2,16 +2,20 @@
 hypergraphs.
 """
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.optimize
 import scipy.sparse as sp
 
+from bigfs import engine
 from bigfs.embedding import kernels
+from bigfs.engine.memory import NotEnoughMemory
 from bigfs.graph.hypergraph import Hypergraph
 from bigfs.graph.smoothness import Smoothness, choose_weights
 from bigfs.linalg.ridge import SOLVERS
-from bigfs.matrix import Matrix
+from bigfs.matrix import Matrix, column_strips
 from bigfs.result import Status, observed
 from bigfs.selectors.jhlsr import EPSILON, JHLSR
 from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
@@ -127,7 +131,7 @@ def test_the_objective_never_rises_after_the_first_round(solver, degrees):
         values = np.array([r["objective"] for r in model.result_.history])
         # the last value is the dense objective at the weights that are returned
         S, w, P = model.coef_, model.hyperedge_weights_, X @ model.coef_
-        T, is_labeled = kernels.same_class_factor(y, 3), y >= 0
+        T, is_labeled = kernels.same_class_factor(y, 3).toarray(), y >= 0
         dense = np.sum((P - T)[is_labeled] ** 2) + 0.02 * w @ w
         dense += 2.0 * np.trace(P.T @ dense_laplacian(H, w, degrees) @ P)
         dense += 0.2 * np.sqrt(np.sum(S**2, axis=1) + EPSILON).sum()
@@ -144,7 +148,7 @@ def test_converged_means_stationary_and_left_out_means_at_zero(degrees):
     ).fit(X, y)
     assert model.result_.status is Status.CONVERGED
     M = np.eye(60) + 0.5 * dense_laplacian(H, model.hyperedge_weights_, degrees)
-    T = kernels.same_class_factor(y, 3)
+    T = kernels.same_class_factor(y, 3).toarray()
     pull = 2 * X.T @ (T - M @ (X @ model.coef_))
     norms = np.linalg.norm(model.coef_, axis=1)
     strong = norms > 1e-3 * norms.max()
@@ -350,9 +354,63 @@ def test_the_gaussian_factor_is_exact_with_all_landmarks_and_close_with_some():
 
 def test_same_class_factor_is_the_kernel():
     code = np.array([0, 1, 1, -1, 0, 1])
-    Phi = kernels.same_class_factor(code, 2)
+    Phi = kernels.same_class_factor(code, 2).toarray()
     K = np.array([[(a == b >= 0) / max(np.sum(code == a), 1) for b in code] for a in code])
     np.testing.assert_allclose(Phi @ Phi.T, K, atol=1e-15)
+
+
+@pytest.mark.parametrize("degrees", ["weighted", "incidence"])
+@pytest.mark.parametrize("tiled", [False, True])
+def test_strips_of_columns_give_the_same_answer(degrees, tiled, monkeypatch):
+    X, y, H = data(labeled=4)
+    parameters = {"degrees": degrees, "solver": "cg", "solver_tol": 1e-12, "tol": 1e-3}
+    parameters |= {"hyperedges": H, "lam": 0.4, "max_iter": 12}
+    matrix = Matrix.from_array(X, tile_rows=7, tile_columns=4) if tiled else X
+    whole = fit(matrix, y, **parameters)
+    assert whole.result_.stats["plans"]
+    monkeypatch.setattr(column_strips, "STRIP_SHARE", 1e-12)  # one column per strip
+    widths, init = [], column_strips.ColumnStrips.__init__
+
+    def watch(self, make, r, width):
+        widths.append(width)
+        init(self, make, r, width)
+
+    monkeypatch.setattr(column_strips.ColumnStrips, "__init__", watch)
+    strips = fit(matrix, y, **parameters)
+    assert set(widths) == {1}
+    assert strips.n_iter_ == whole.n_iter_
+    np.testing.assert_allclose(strips.coef_, whole.coef_, atol=1e-9)
+    np.testing.assert_allclose(strips.hyperedge_weights_, whole.hyperedge_weights_, atol=1e-9)
+
+
+def test_nothing_of_samples_by_classes_is_made(rng):
+    """40 classes and 6,000 samples: T, XS, their residual and products would take 1.9 MB each."""
+    n, c = 6_000, 40
+    codes = np.arange(n) % c
+    X = sp.csr_array((np.ones(n), codes, np.arange(n + 1)), shape=(n, c))
+    X.data += rng.random(n)
+    H = sp.csr_array((np.ones(n), (np.arange(n), np.arange(n) // 30)))
+    y = np.where(np.arange(n) < n // 10, codes, -1)
+    tiled = Matrix.from_array(X, tile_rows=1000)
+    given = {"hyperedges": H, "tol": 0, "solver": "cg", "max_iter": 2}
+    fit(tiled, y, **given)  # compile
+    with engine.limit_memory(3 << 20):
+        tracemalloc.start()
+        fit(tiled, y, **given)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < 8 * n * c
+
+
+def test_a_hypergraph_that_does_not_fit_is_refused_before_the_graph():
+    X, y, _ = data()
+    seen = Matrix.from_array(X)
+    with (
+        engine.limit_memory(9_000),
+        pytest.raises(NotEnoughMemory, match="JHLSR on 30 samples, .* 240 members, needs"),
+    ):
+        JHLSR(hyperedges="knn", n_neighbors=7).fit(seen, y)
+    assert seen.passes <= 2  # the statistics and the product with the labels
 
 
 def test_resumes_from_a_checkpoint():

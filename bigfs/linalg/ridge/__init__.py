@@ -29,6 +29,7 @@ from bigfs.linalg.ridge.plan import (
 from bigfs.linalg.ridge.primal import Primal, gram
 from bigfs.linalg.ridge.woodbury import Woodbury
 from bigfs.matrix import Block, Matrix
+from bigfs.matrix.column_strips import strip_width
 from bigfs.types import FloatArray
 
 
@@ -91,10 +92,12 @@ class Ridge:
         entries = 0 if F is None else F.nnz if sp.issparse(F) else F.size
         root = F is not None and not self.M.projection
         forms_products = self.M.m is not None or not X.row_tiles
+        self.width = strip_width(X.shape[0], targets, limit) if self.M.m is not None else None
         costs = project_costs(
             *(*X.shape, X.stats.nnz, targets, tiles, engine.n_workers(), entries, root),
             iterations,
             forms_products,
+            self.width,
         )
         self.plan = choose_solver(costs, solver, limit)
         self._gram: FloatArray | None = None
@@ -113,6 +116,7 @@ class Ridge:
             tol=self.tol,
             max_iter=self.max_iter,
             reduction=self.reduction,
+            width=self.width,
         )
         if self.plan.solver == "primal":
             return Prepared(cg, Primal(self.gram, u))

@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from bigfs.linalg.ridge.operator import SampleOperator
 from bigfs.matrix import Matrix
+from bigfs.matrix.column_strips import ColumnStrips
 from bigfs.types import FloatArray
 from bigfs.validation import explain_singular
 
@@ -50,16 +51,23 @@ class CG:
         tol: float,
         max_iter: int,
         reduction: float = 0.0,
+        width: int | None = None,
     ) -> None:
         self.X, self.M, self.tol, self.max_iter = X, M, tol, max_iter
+        self.width = width  # columns of W whose XW (n × width) is formed at a time; None is all
         self.reduction = reduction
         self.s = u[:, None] ** -0.5  # d × 1, zero where u = inf
         self.jacobi = 1 / (1 + squares[:, None] * self.s**2)
 
     def gram_times(self, W: FloatArray) -> FloatArray:
-        """Return XᵀMX W. Reads X once for the identity and the centering, and twice for others."""
+        """Return XᵀMX W.
+
+        Reads X once for the identity and the centering, and twice per strip of W for others.
+        """
         if self.M.m is not None:
-            return np.asarray(self.X.T @ self.M.apply(self.X @ W))
+            width = self.width or W.shape[1]
+            strips = ColumnStrips(lambda columns: self.X @ W[:, columns], W.shape[1], width)
+            return strips.map(lambda _, XW: np.asarray(self.X.T @ self.M.apply(XW)))
         product = np.asarray(self.X.gram_times(W))
         if self.M.projection:
             product -= self.X.shape[0] * np.outer(self.X.means, self.X.means @ W).reshape(W.shape)

@@ -5,7 +5,8 @@ woodbury   n²·(non-zeros per column) to build, n³/3 to factor      n × n
 primal     d²·(non-zeros per row) to build, d³/3 to factor         d × d
 cg         4·nnz·r per iteration                                   12 blocks of d × r
 
-CG also holds two arrays of n × r where M has a diagonal or X has only the layout by columns.
+CG also holds two arrays of n × r where X has only the layout by columns, or of n × a strip of the r
+columns where M has a diagonal.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ def project_costs(
     root: bool = False,
     iterations: int = ITERATIONS,
     forms_products: bool = True,
+    width: int | None = None,
 ) -> dict[str, SolverCost]:
     """Project the cost of each solver.
 
@@ -76,6 +78,8 @@ def project_costs(
         Iterations of CG to expect.
     forms_products : bool, default=True
         Whether CG forms X P (n × r). If not, it reads X once per iteration and not twice.
+    width : int or None, default=None
+        Columns of X P that CG forms at a time. None is all of them.
 
     Returns
     -------
@@ -87,7 +91,8 @@ def project_costs(
     overlap = float(np.sum(counts.astype(float) ** 2))
     wait = TASK_SECONDS * tiles / workers
     low = (e * nnz / n) ** 2 / n if root else 0.0  # (FᵀX)ᵀ(FᵀX), for F of n columns
-    product = 4 * (nnz + e) * r / SPARSE_FLOPS + 2 * wait
+    n_strips = -(-r // (width or r))
+    product = 4 * (nnz + e) * r / SPARSE_FLOPS + 2 * wait * n_strips
     return {
         "woodbury": SolverCost(
             2 * min(overlap / SPARSE_FLOPS, n * n * d / DENSE_FLOPS)
@@ -103,7 +108,7 @@ def project_costs(
         ),
         "cg": SolverCost(
             (1 + iterations) * (product if forms_products else product - wait),
-            96 * d * r + (16 * n * r if forms_products else 0),
+            96 * d * r + (16 * n * min(r, width or r) if forms_products else 0),
         ),
     }
 
