@@ -407,7 +407,7 @@ def test_a_hypergraph_that_does_not_fit_is_refused_before_the_graph():
     seen = Matrix.from_array(X)
     with (
         engine.limit_memory(9_000),
-        pytest.raises(NotEnoughMemory, match="JHLSR on 30 samples, .* 240 members, needs"),
+        pytest.raises(NotEnoughMemory, match=r"JHLSR on 30 samples, .* 240 members, needs"),
     ):
         JHLSR(hyperedges="knn", n_neighbors=7).fit(seen, y)
     assert seen.passes <= 2  # the statistics and the product with the labels
