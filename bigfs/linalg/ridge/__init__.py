@@ -92,7 +92,8 @@ class Ridge:
         entries = 0 if F is None else F.nnz if sp.issparse(F) else F.size
         root = F is not None and not self.M.projection
         forms_products = self.M.m is not None or not X.row_tiles
-        self.width = strip_width(X.shape[0], targets, limit) if self.M.m is not None else None
+        width = strip_width(X.shape[0], targets, limit)
+        self.width = width if self.M.m is not None and width < targets else None
         costs = project_costs(
             *(*X.shape, X.stats.nnz, targets, tiles, engine.n_workers(), entries, root),
             iterations,
