@@ -18,7 +18,8 @@ Two shortcuts, which a round takes back if they raise the objective:
   where G_t is the end of round t. The labels of a round are those of the round before. So rounds
   approach their limit slowly where few samples are labeled, always from one side.
 
-The objective falls in every round after the first, and the stop is that of the plain rounds.
+The objective falls in every round after the first, but for p = 1 where features return, as in the
+plain rounds. The stop is theirs too.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class AcceleratedSRLSR(SRLSRProblem):
             if gone.any():
                 return self.step(self.last(state))
             returned = self.just_returned(state)
-            if returned.any():
+            if self.p < 1 and returned.any():  # for p = 1 the gap would return them again
                 return self.step(self.without(state, returned))
         return self.take_stock(state, end, *completed)
 

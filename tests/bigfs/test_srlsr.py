@@ -173,10 +173,12 @@ def test_features_of_zero_weight_rank_last_by_correlation_with_the_residual():
     assert np.all(np.diff(correlations[order]) <= 1e-12)
 
 
-def test_permuting_features_permutes_scores_and_tiles_do_not_matter(rng):
+@pytest.mark.parametrize("accelerate", [False, True])
+def test_permuting_features_permutes_scores_and_tiles_do_not_matter(accelerate, rng):
     X, y = data(40, 20, labeled=5)
     order = rng.permutation(20)
     parameters = {"gamma": 0.01, "solver_tol": 1e-12, "max_iter": 15, "tol": 0}
+    parameters["accelerate"] = accelerate
     a = fit(SRLSR, X, y, **parameters)
     b = fit(SRLSR, X[:, order], y, **parameters)
     c = fit(SRLSR, Matrix.from_array(X, tile_rows=7, tile_columns=3), y, **parameters)
@@ -412,6 +414,21 @@ def test_a_return_that_raises_the_objective_is_taken_back():
     assert after.theta[399] == 0
     assert after.left[399] == 0
     assert after.objective < state.objective
+
+
+def test_features_that_left_too_early_return_to_the_convex_optimum():
+    X, y = sparse_data()
+    ridge = {"solver": "auto", "tol": 1e-12, "max_iter": 500}
+    plain = RLSR(gamma=0.1, tol=1e-4, max_iter=5000).fit(X, y)
+    problem = AcceleratedSRLSR(Matrix.from_array(X), y, 4, 1.0, 0.1, 1e-4, ridge)
+    best = plain.theta_.argsort()[-3:]
+    state = problem.start(np.where(np.isin(np.arange(400), best), 1e-300, 1.0))
+    while state.gap > problem.tol:
+        state = problem.step(state)
+    assert np.all(state.theta[best] > 1e-3)
+    np.testing.assert_array_equal(state.left[best], -1)
+    objective = plain.result_.history[-1]["objective"]
+    assert state.objective == pytest.approx(objective, rel=1e-4)
 
 
 def test_a_shortcut_that_raises_the_objective_is_taken_back():
