@@ -17,10 +17,11 @@ import numpy as np
 
 import storage
 from bigfs import engine
-from bigfs.evaluation import FoldTally, Point, judge, pool, redundancy_rate, with_training_sample
+from bigfs.evaluation import FoldTally, Point, judge, pool, with_training_sample
 from bigfs.graph import Neighbors, knn
 from bigfs.matrix import Matrix
 from bigfs.models import fits_in_memory
+from bigfs.properties import redundancy_rate
 from bigfs.result import ALL
 from bigfs.splits import draw_subsamples, target_kind, training_sample
 from bigfs.types import AnyArray, FloatArray

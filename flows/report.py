@@ -13,9 +13,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bigfs import plot
-from bigfs.evaluation import class_strength
 from bigfs.metrics import METRIC_NAMES
 from bigfs.plot.axes import ACCENT, FILL, GRID, INK, MUTED, OTHERS
+from bigfs.properties import class_strength
 from bigfs.result import ALL
 from flows.summary import gaps, metric_names, metrics_of, score_table
 from storage.runs import Run

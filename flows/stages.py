@@ -21,7 +21,8 @@ import psutil
 
 import storage
 from bigfs import engine
-from bigfs.evaluation import Point, class_profile, measure, way_of_all
+from bigfs.evaluation import Point, measure, way_of_all
+from bigfs.properties import class_profile
 from bigfs.result import NotConverged, observed
 from bigfs.splits import Split
 from bigfs.synonyms import canonical_name

@@ -27,7 +27,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"embedding", "cutting_plane", "coding"},
         {"lasso"},
         {"selectors", "splits"},
-        {"models", "metrics", "subsampling"},
+        {"models", "metrics", "subsampling", "properties"},
         {"streamed"},
         {"evaluation", "comparison"},
         {"size_choice"},

@@ -17,8 +17,8 @@ import bigfs
 from benchmarks.papers.experiments import Cell, Experiment, load
 from benchmarks.papers.measures import nearest, rank
 from benchmarks.papers.results import Values
-from bigfs.evaluation import redundancy_rate
 from bigfs.extraction import lda2d
+from bigfs.properties import redundancy_rate
 from bigfs.selectors.base import Labels
 
 SHAPES = {"ORL": (32, 32), "warpPIE10P": (55, 44)}

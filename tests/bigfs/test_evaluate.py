@@ -6,8 +6,9 @@ import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 
 from bigfs import Matrix, models, splits
-from bigfs.evaluation import class_profile, is_non_negative, judge, measure, pool, tally_split
+from bigfs.evaluation import is_non_negative, judge, measure, pool, tally_split
 from bigfs.metrics import METRICS
+from bigfs.properties import class_profile
 from bigfs.result import NotConverged
 from bigfs.splits import Split, stratified_folds, target_kind, varies
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bigfs.evaluation import redundancy_rate
+from bigfs.properties import redundancy_rate
 
 
 def test_is_the_mean_absolute_correlation(rng):
