@@ -29,6 +29,7 @@ from bigfs import (
     MultiTaskLasso,
     engine,
 )
+from bigfs.linalg import kernel_svm
 from bigfs.result import observed
 from storage.runs import Checkpoint
 from tests.helpers.fitting import fit_few_steps
@@ -56,6 +57,14 @@ ON_FEW = {
     "GSC": lambda: GSC(n_atoms=8, batch_rows=30, epochs=1, n_neighbors=3, max_iter=4, tol=1e-9),
     "LLFS": lambda: LLFS(n_features_to_select=6, lam=0.1, max_iter=4, tol=0.0),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def by_tiles():
+    """Train the machines by the tiles: by the kernel of so few samples they would end in a step."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel_svm, "MOST_WORK", 0)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """The three solvers against the dense formula (XᵀMX + diag u)⁻¹ XᵀT, and against one another."""
 
-import functools
+import tracemalloc
 import weakref
 
 import numpy as np
@@ -169,15 +169,34 @@ def test_cg_warm_started_at_the_solution_needs_no_step():
     np.testing.assert_allclose(again.W, first.W, rtol=1e-12, atol=1e-14)
 
 
+def test_cg_holds_few_arrays_of_the_size_of_the_solution(rng):
+    d, r = 40_000, 20
+    X = Matrix.from_array(sp.random_array((30, d), density=0.01, rng=rng, format="csr"))
+    prepared = Ridge(X, centering(30), solver="cg", targets=r).prepare(rng.uniform(1, 2, d))
+    rhs, start = rng.normal(size=(2, d, r))
+    prepared.solve_rhs(rhs, start, prepared.gram_times(start))  # compiles
+    product = prepared.gram_times(start)
+    tracemalloc.start()
+    prepared.solve_rhs(rhs, start, product)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 7 * 8 * d * r  # R, Z, P, AP, sP and two in between
+
+
 def test_a_block_shares_its_krylov_space_and_survives_equal_columns(rng):
     A = np.diag(np.logspace(0, 4, 80))
     B = rng.normal(size=(80, 8))
     B[:, 3] = B[:, 2]
-    Z, residuals, together = block_cg(lambda V: A @ V, B, np.zeros_like(B), lambda R: R, 1e-9, 500)
-    alone = max(
-        block_cg(lambda V: A @ V, B[:, [j]], np.zeros((80, 1)), lambda R: R, 1e-9, 500)[2]
-        for j in range(8)
-    )
+
+    def solve(B):
+        R, Z = B.copy(), np.zeros_like(B)
+        size = np.linalg.norm(B, axis=0)
+        found = block_cg(lambda V: A @ V, R, Z, size, lambda Y: Y, 1e-9, 500)
+        np.testing.assert_allclose(R, B - A @ Z, atol=1e-9)
+        return Z, *found
+
+    Z, residuals, together = solve(B)
+    alone = max(solve(B[:, [j]])[2] for j in range(8))
     np.testing.assert_allclose(Z, np.linalg.solve(A, B), atol=1e-7)
     assert residuals.max() <= 1e-9
     assert together < alone / 2
@@ -188,7 +207,11 @@ def test_cg_stops_where_the_residual_has_fallen_enough(rng):
     A = np.diag(np.geomspace(1, 1e4, 80))
     B, start = rng.normal(size=(80, 3)), rng.normal(size=(80, 3))
     first = np.linalg.norm(B - A @ start, axis=0) / np.linalg.norm(B, axis=0)
-    solve = functools.partial(block_cg, lambda V: A @ V, B, start, lambda R: R)
+
+    def solve(*stop):
+        Z, size = start.copy(), np.linalg.norm(B, axis=0)
+        return Z, *block_cg(lambda V: A @ V, B - A @ Z, Z, size, lambda Y: Y, *stop)
+
     Z, residuals, iterations = solve(1e-9, 500, 0.1)
     np.testing.assert_allclose(
         residuals, np.linalg.norm(B - A @ Z, axis=0) / np.linalg.norm(B, axis=0), rtol=1e-8

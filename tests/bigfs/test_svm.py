@@ -124,6 +124,21 @@ def test_elimination_among_few_samples_is_scikit_learns(few):
     assert np.array_equal(selector.support_, expected.support_)
 
 
+def test_a_killed_run_by_the_kernel_goes_on(rng):
+    X, y = rng.normal(size=(60, 61)), np.arange(60) % 3
+    selector = L2SVM(C=1e3, tol=1e-12)
+    expected = selector.fit(X, y)
+    assert len(expected.result_.history) > 4
+    killed = MemoryCheckpoint(die_after=3)
+    with pytest.raises(KeyboardInterrupt), observed(checkpoint=killed):
+        selector.fit(X, y)
+    killed.saves_left = None
+    with observed(checkpoint=killed):
+        resumed = selector.fit(X, y)
+    assert np.array_equal(resumed.scores_, expected.scores_)
+    assert resumed.result_.history == expected.result_.history
+
+
 def test_many_samples_or_rows_alone_do_not_go_by_the_kernel(few, noisy, monkeypatch):
     X, y = few
     both = Matrix.from_array(X)

@@ -17,6 +17,7 @@ from bigfs.matrix.column_strips import ColumnStrips
 from bigfs.types import FloatArray
 from bigfs.validation import explain_singular
 
+STRIP = 4096  # rows of a d × r array that are changed at a time
 RANK_TOL = 1e-12  # search directions with a smaller share of the block's energy are dropped
 
 
@@ -70,7 +71,8 @@ class CG:
             return strips.map(lambda _, XW: np.asarray(self.X.T @ self.M.apply(XW)))
         product = np.asarray(self.X.gram_times(W))
         if self.M.projection:
-            product -= self.X.shape[0] * np.outer(self.X.means, self.X.means @ W).reshape(W.shape)
+            means = self.X.means[:, None]
+            _subtract_product(product, means, self.X.shape[0] * (means.T @ W))
         return product
 
     def operator(self, Z: FloatArray) -> FloatArray:
@@ -91,58 +93,62 @@ class CG:
         `start_product` is XᵀMX `start`, if that is known.
         """
         active = self.s > 0
-        B = self.s * rhs
-        Z = (
-            np.zeros(rhs.shape)
-            if start is None
-            else np.divide(start, self.s, out=np.zeros(rhs.shape), where=active)
-        )
-        if not np.any(Z):
-            R = B.copy()
-        elif start_product is None:
-            R = B - self.operator(Z)
-        else:
-            R = B - self.s * start_product - Z
+        R = self.s * rhs  # the first residual of Z = 0
+        size = np.linalg.norm(R, axis=0)
+        Z = np.zeros(rhs.shape)
+        if start is not None:
+            np.divide(start, self.s, out=Z, where=active)
+        if np.any(Z):
+            if start_product is None:
+                R -= self.operator(Z)
+            else:
+                R -= self.s * start_product
+                R -= Z
         # products of d × r by r × r are small: a second thread would only spin and wait
         with threadpool_limits(1, user_api="blas"), explain_singular("the ridge system"):
-            Z, residuals, iterations = block_cg(
+            residuals, iterations = block_cg(
                 self.operator,
-                B,
+                R,
                 Z,
-                lambda R: self.jacobi * R,
+                size,
+                lambda Y: np.multiply(Y, self.jacobi, out=Y),
                 self.tol,
                 self.max_iter,
                 self.reduction,
-                R=R,
             )
-        product = np.divide(B - R - Z, self.s, out=np.zeros(rhs.shape), where=active)
-        return Solution(self.s * Z, residuals, iterations, product)
+        # XᵀMX W = rhs − u W, where the residual is what W lacks
+        R += Z
+        np.divide(R, self.s, out=R, where=active)
+        np.subtract(rhs, R, out=R)
+        product = np.where(active, R, 0.0)
+        Z *= self.s
+        return Solution(Z, residuals, iterations, product)
 
 
 def block_cg(
     operator: Callable[[FloatArray], FloatArray],
-    B: FloatArray,
+    R: FloatArray,
     Z: FloatArray,
+    size: FloatArray,
     precondition: Callable[[FloatArray], FloatArray],
     tol: float,
     max_iter: int,
     reduction: float = 0.0,
-    *,
-    R: FloatArray | None = None,
-) -> tuple[FloatArray, FloatArray, int]:
-    """Solve operator(Z) = B (d × r) for all columns in one shared Krylov space, starting at Z.
+) -> tuple[FloatArray, int]:
+    """Solve operator(Z) = B (d × r) for all columns in one shared Krylov space, in place.
 
-    A column is solved at a residual of `tol` relative to B, or of `reduction` relative to the
-    residual that it starts with. Each step lowers ½⟨Z, AZ⟩ − ⟨Z, B⟩, so an early stop still
-    improves on the start. The search directions are made orthonormal and dependent ones are
-    dropped, so columns that coincide or have converged do no harm. The loop does not use
-    `result.iterate`, because it is one solve inside a step. The caller judges the residuals. `R` is
-    the first residual B − operator(Z) if that is known, and holds the last one in the end.
+    `Z` has the start and `R` its residual B − operator(Z). Both hold those of the solution in the
+    end. Beside them two arrays of their size exist while the operator runs.
+
+    A column is solved at a residual of `tol` relative to B, whose norms are `size`, or of
+    `reduction` relative to the residual that it starts with. Each step lowers ½⟨Z, AZ⟩ − ⟨Z, B⟩, so
+    an early stop still improves on the start. The search directions are made orthonormal and
+    dependent ones are dropped, so columns that coincide or have converged do no harm. The loop does
+    not use `result.iterate`, because it is one solve inside a step, and the caller judges the
+    residuals.
 
     Returns
     -------
-    Z : ndarray of shape (d, r)
-        The solution.
     residuals : ndarray of shape (r,)
         The relative residual of each column.
     iterations : int
@@ -152,10 +158,7 @@ def block_cg(
     ----------
     Ji and Li, "A breakdown-free block conjugate gradient method", BIT 57, 2017.
     """
-    size = np.linalg.norm(B, axis=0)
     size = np.where(size > 0, size, 1.0)
-    if R is None:
-        R = B - operator(Z) if np.any(Z) else B.copy()
     residuals = np.linalg.norm(R, axis=0) / size
     enough = np.maximum(tol, reduction * residuals)
     P: Any = None
@@ -164,27 +167,41 @@ def block_cg(
     for iteration in range(max_iter):
         unsolved = residuals > enough
         if not unsolved.any():
-            return Z, residuals, iteration
-        Y = precondition(R[:, unsolved] / (size * residuals)[unsolved])
+            return residuals, iteration
+        Y = R[:, unsolved]
+        Y /= (size * residuals)[unsolved]
+        Y = precondition(Y)
         if P is not None:
-            Y -= P @ np.linalg.solve(PtAP, AP.T @ Y)
-        P, AP = _orthonormal(Y), None  # one of the d × r blocks less while the operator runs
+            _subtract_product(Y, P, np.linalg.solve(PtAP, AP.T @ Y))
+        P, AP = None, None  # two of the d × r blocks less while the operator runs
+        P = _orthonormal(Y)
+        del Y
         AP = operator(P)
         PtAP = P.T @ AP
         step = np.linalg.solve(PtAP, P.T @ R)
-        Z = Z + P @ step
-        R -= AP @ step
+        _subtract_product(Z, P, -step)
+        _subtract_product(R, AP, step)
         residuals = np.linalg.norm(R, axis=0) / size
-    return Z, residuals, max_iter
+    return residuals, max_iter
 
 
 def _orthonormal(Y: FloatArray) -> FloatArray:
-    """Return an orthonormal basis (d × k) of the column space of Y.
+    """Return an orthonormal basis (d × k) of the column space of Y, whose memory it takes.
 
     It comes from the r × r Gram matrix. The second round adds accuracy.
     """
     for share in (RANK_TOL, 0.0):
         values, vectors = np.linalg.eigh(Y.T @ Y)
         large = values > share * values[-1]
-        Y = Y @ (vectors[:, large] / np.sqrt(values[large]))
+        change = vectors[:, large] / np.sqrt(values[large])
+        for first in range(0, len(Y), STRIP):
+            Y[first : first + STRIP, : change.shape[1]] = Y[first : first + STRIP] @ change
+        if change.shape[1] < Y.shape[1]:
+            Y = Y[:, : change.shape[1]].copy()
     return Y
+
+
+def _subtract_product(A: FloatArray, P: FloatArray, M: FloatArray) -> None:
+    """Subtract PM from A, in strips of rows, so that no array of the size of A is made."""
+    for first in range(0, len(A), STRIP):
+        A[first : first + STRIP] -= P[first : first + STRIP] @ M
