@@ -98,8 +98,13 @@ class ColumnSubsetTile:
 
 
 def block_tiles(X: Any, axis: int, size: int | None) -> list[BlockTile]:
-    """Cut an array that was checked along an axis into tiles of `size` rows or columns."""
+    """Cut an array that was checked along an axis into tiles of `size` rows or columns.
+
+    One tile holds the array itself, because a slice of a sparse one is a copy.
+    """
     length = X.shape[axis]
+    if 0 < length <= (size or length):
+        return [BlockTile(0, length, X, verified=True)]
     starts = range(0, length, size or max(length, 1))
     bounds = [(a, min(a + (size or length), length)) for a in starts]
     return [BlockTile(a, b, X[a:b] if axis == 0 else X[:, a:b], verified=True) for a, b in bounds]

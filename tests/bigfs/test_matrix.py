@@ -288,3 +288,12 @@ def test_a_copy_counts_its_own_passes(text):
     assert (X.passes, twin.passes) == (before, before + 1)
     _ = part @ np.ones(2)  # a pass over some columns is one over the whole
     assert (X.passes, twin.passes) == (before + 1, before + 1)
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, np.asarray])
+def test_one_tile_of_an_array_is_no_copy(rng, kind):
+    X = kind(rng.random((20, 7)))
+    matrix = Matrix.from_array(X)
+    tile = (matrix.column_tiles if kind is sp.csc_array else matrix.row_tiles)[0]
+    values, own = (getattr(block, "data", block) for block in (X, engine.load(tile)))
+    assert np.shares_memory(np.asarray(values), np.asarray(own))
