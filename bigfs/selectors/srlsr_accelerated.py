@@ -33,6 +33,7 @@ from bigfs.types import BoolArray, FloatArray
 
 SHRINKING = 0.25  # factor of ‖w_j‖ in a round, below which a feature leaves early
 LEAVING_SHARE = 0.3  # of θ's mass: what leaves early in one round
+MOST_RETURNED = 0.5  # of θ's mass: what features that return get together
 ACCURATE = 0.1  # residual of the ridge solve above which a round does not tell what shrinks
 SETTLED = 2e-3  # of the objective: how much a round lowers it when momentum starts
 MOMENTUM = 0.5  # β (measured: 0.7 saves no rounds and is refused at times)
@@ -145,7 +146,11 @@ class AcceleratedSRLSR(SRLSRProblem):
         return lowering
 
     def with_share(self, state: SRLSRState, share: FloatArray) -> SRLSRState:
-        """Return the state where some features have a share of θ, and do not leave early again."""
+        """Return the state where some features have a share of θ, and do not leave early again.
+
+        Features that left in many rounds may have more than all of θ. They get `MOST_RETURNED`.
+        """
+        share = share * min(1.0, MOST_RETURNED / max(share.sum(), MOST_RETURNED))
         theta = state.theta * (1 - share.sum()) + share
         left = np.where(share > 0, -1.0, self.left(state))
         return state._replace(theta=theta, left=left, ended=None)

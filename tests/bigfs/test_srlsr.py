@@ -431,6 +431,19 @@ def test_features_that_left_too_early_return_to_the_convex_optimum():
     assert state.objective == pytest.approx(objective, rel=1e-4)
 
 
+def test_features_that_had_more_than_all_of_theta_return_with_half_of_it():
+    """They left in rounds of their own, so what they had may add up to more than one."""
+    X, y = sparse_data()
+    ridge = {"solver": "auto", "tol": 1e-12, "max_iter": 500}
+    problem = AcceleratedSRLSR(Matrix.from_array(X), y, 4, 0.5, 1e-3, 1e-3, ridge)
+    theta, share = np.where(np.arange(400) < 5, 0.2, 0.0), np.zeros(400)
+    share[[30, 31]] = 0.9, 0.6
+    state = problem.with_share(problem.start(None)._replace(theta=theta), share)
+    assert state.theta.sum() == pytest.approx(1)
+    np.testing.assert_allclose(state.theta[[0, 30, 31]], [0.1, 0.3, 0.2])
+    assert np.isfinite(problem.step(state).objective)
+
+
 def test_a_shortcut_that_raises_the_objective_is_taken_back():
     X, y = sparse_data()
     ridge = {"solver": "auto", "tol": 1e-12, "max_iter": 500}
