@@ -142,7 +142,8 @@ class AcceleratedSRLSR(SRLSRProblem):
         squares = np.maximum(squares - self.X.shape[0] * self.X.means**2, 0.0)
         loss = t**2 * squares - 2 * t * row_norms(XtV)
         penalty = (weights + own) ** (2 / self.p) - weights ** (2 / self.p)
-        lowering: BoolArray = loss + self.gamma * penalty < 0
+        # the penalty of a feature that did not leave is a rounding error
+        lowering: BoolArray = (left > 0) & (loss + self.gamma * penalty < 0)
         return lowering
 
     def with_share(self, state: SRLSRState, share: FloatArray) -> SRLSRState:

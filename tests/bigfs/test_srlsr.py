@@ -431,6 +431,16 @@ def test_features_that_left_too_early_return_to_the_convex_optimum():
     assert state.objective == pytest.approx(objective, rel=1e-4)
 
 
+def test_only_features_that_left_are_asked_whether_they_return():
+    X, y = sparse_data()
+    ridge = {"solver": "auto", "tol": 1e-12, "max_iter": 500}
+    problem = AcceleratedSRLSR(Matrix.from_array(X), y, 4, 0.5, 1e-3, 1e-3, ridge)
+    state = problem.start(None)._replace(left=np.where(np.arange(400) < 3, -1.0, 0.0))
+    for scale in np.linspace(0.1, 7, 200):  # powers of some of them differ by rounding
+        W = np.full((400, 4), scale)
+        assert not problem.would_lower(state._replace(W=W), np.zeros((400, 4))).any()
+
+
 def test_features_that_had_more_than_all_of_theta_return_with_half_of_it():
     """They left in rounds of their own, so what they had may add up to more than one."""
     X, y = sparse_data()
