@@ -11,6 +11,7 @@ and a line search ends it short of there where the objective would rise. The gra
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +19,9 @@ import scipy.linalg as la
 
 from bigfs import engine
 from bigfs.linalg.kernel import kernel
-from bigfs.linalg.squared_hinge import dots, line_search, weighted
+from bigfs.linalg.squared_hinge import Machines, dots, line_search, weighted
 from bigfs.matrix import Matrix
-from bigfs.types import AnyArray, BoolArray, FloatArray
+from bigfs.types import BoolArray, FloatArray
 
 MOST_WORK = 10**10  # r n³ of a step, with which it is still faster than conjugate gradients
 MEMORY_SHARE, MATRICES = 0.25, 4  # n × n matrices at a time, and what they may take of the memory
@@ -43,38 +44,14 @@ def is_faster(X: Matrix, r: int, features: BoolArray | None = None) -> bool:
     return bool(X.column_tiles) and n <= d and r * n**3 <= MOST_WORK and fits
 
 
-class KernelSVM:
-    """r machines on the same few samples, by their kernel.
+class KernelSVM(Machines):
+    """Few samples, by their kernel. X needs the layout by columns."""
 
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples, with the layout by columns.
-    Y : ndarray of int8 of shape (n, r)
-        1 for the samples of a machine's class and −1 for the others.
-    C : float
-        Weight of the losses.
-    tol : float
-        Relative duality gap below which a machine rests.
-    features : ndarray of shape (d,) or None, default=None
-        Mask of the features that may have a weight. None means all.
-    sample_weight : ndarray of shape (n,) or None, default=None
-        Weights s of the samples. None means that all are 1.
-    """
-
-    def __init__(
-        self,
-        X: Matrix,
-        Y: AnyArray,
-        C: float,
-        tol: float,
-        features: BoolArray | None = None,
-        sample_weight: FloatArray | None = None,
-    ) -> None:
-        self.X, self.Y, self.C, self.tol, self.features = X, Y, C, tol, features
-        self.s = None if sample_weight is None else sample_weight[:, None]
-        mask = np.ones(X.shape[1]) if features is None else features.astype(np.float64)
-        self.K = kernel(X, mask) + 1
+    @cached_property
+    def K(self) -> FloatArray:
+        """X̂X̂ᵀ (n × n) of the features that may have a weight."""
+        mask = np.ones(self.X.shape[1]) if self.features is None else self.features
+        return kernel(self.X, mask.astype(np.float64)) + 1
 
     def start(self, F: FloatArray) -> KernelState:
         """Return the machines of the samples that have a loss at the decision values F."""

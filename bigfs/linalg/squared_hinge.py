@@ -1,12 +1,71 @@
-"""The squared hinge loss along a line, for the Newton steps of linear SVMs."""
+"""What linear SVMs with the squared hinge loss share: their problem, and the loss along a line."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
-from bigfs.types import AnyArray, FloatArray
+from bigfs.matrix import Matrix
+from bigfs.result import Record, Result, iterate
+from bigfs.types import AnyArray, BoolArray, FloatArray
 
 LINE_SEARCH_STEPS = 60  # halvings in double precision; Newton's steps in between end it earlier
+
+
+@dataclass
+class Machines:
+    """r machines on the same samples, trained by Newton steps.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The samples.
+    Y : ndarray of int8 of shape (n, r)
+        1 for the samples of a machine's class and −1 for the others.
+    C : float
+        Weight of the losses.
+    tol : float
+        Relative duality gap below which a machine rests.
+    features : ndarray of shape (d,) or None, default=None
+        Mask of the features that may have a weight. None means all.
+    sample_weight : ndarray of shape (n,) or None, default=None
+        Weights s of the samples. None means that all are 1.
+    """
+
+    X: Matrix
+    Y: AnyArray
+    C: float
+    tol: float
+    features: BoolArray | None = None
+    sample_weight: FloatArray | None = None
+
+    @property
+    def s(self) -> FloatArray | None:
+        """The weights as a column (n × 1)."""
+        return None if self.sample_weight is None else self.sample_weight[:, None]
+
+    def step(self, state: Any) -> Any:
+        """Run one Newton step of every machine that is above the tolerance."""
+        raise NotImplementedError
+
+    def train(self, state: Any, max_iter: int, name: str) -> Result[Any]:
+        """Step until every machine's gap is below the tolerance."""
+        return iterate(
+            self.step,
+            state,
+            measure=measure,
+            stop="gap",
+            tol=self.tol,
+            max_iter=max_iter,
+            name=name,
+        )
+
+
+def measure(state: Any) -> Record:
+    """Return the record of a state in the history."""
+    return {"objective": float(state.objective.sum()), "gap": float(state.gap.max())}
 
 
 def line_search(

@@ -24,6 +24,7 @@ Few samples of many features go another way, by their kernel: `bigfs.linalg.kern
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -31,9 +32,10 @@ from threadpoolctl import threadpool_limits
 
 from bigfs import engine
 from bigfs.linalg import kernel_svm
-from bigfs.linalg.squared_hinge import dots, line_search, weighted
+from bigfs.linalg.kernel_svm import KernelSVM
+from bigfs.linalg.squared_hinge import Machines, dots, line_search, weighted
 from bigfs.matrix import Block, Matrix
-from bigfs.result import Record, Result, iterate
+from bigfs.result import Result
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 FORCING = 0.1  # share of the gradient that conjugate gradients leave of it
@@ -52,40 +54,14 @@ class SVMState(NamedTuple):
     gap: FloatArray  # (r,): (P − D) / P
 
 
-class SVMProblem:
-    """r machines on the same samples.
+@dataclass
+class SVMProblem(Machines):
+    """Any number of samples, by conjugate gradients.
 
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples.
-    Y : ndarray of int8 of shape (n, r)
-        1 for the samples of a machine's class and −1 for the others.
-    C : float
-        Weight of the losses.
-    tol : float
-        Relative duality gap below which a machine rests.
-    features : ndarray of shape (d,) or None, default=None
-        Mask of the features that may have a weight. None means all.
-    one_pass : bool, default=False
-        Whether an iteration of conjugate gradients reads the rows only.
-    sample_weight : ndarray of shape (n,) or None, default=None
-        Weights s of the samples. None means that all are 1.
+    `one_pass` says whether an iteration of conjugate gradients reads the rows only.
     """
 
-    def __init__(
-        self,
-        X: Matrix,
-        Y: AnyArray,
-        C: float,
-        tol: float,
-        features: BoolArray | None = None,
-        one_pass: bool = False,
-        sample_weight: FloatArray | None = None,
-    ) -> None:
-        self.X, self.Y, self.C, self.tol, self.features = X, Y, C, tol, features
-        self.one_pass = one_pass
-        self.s = None if sample_weight is None else sample_weight[:, None]
+    one_pass: bool = False
 
     def start(self, W: FloatArray, b: FloatArray) -> SVMState:
         """Return the state at the weights W (d × r) and intercepts b."""
@@ -223,26 +199,15 @@ def fit_svm(
         f"training {r} linear SVMs on {n} samples and {d} features",
     )
     Y = np.where(codes[:, None] == positive, 1, -1).astype(np.int8)
-    if kernel_svm.is_faster(X, r, features):
-        return _fit_by_kernel(X, Y, C, tol, features, sample_weight, start, max_iter, name)
-    problem = SVMProblem(X, Y, C, tol, features, one_pass, sample_weight)
+    settings = (X, Y, C, tol, features, sample_weight)
     W, b = (np.zeros((d, r)), np.zeros(r)) if start is None else start
     # BLAS rounds by its number of threads; the answer must not
     with threadpool_limits(1, user_api="blas"):
-        return iterate(
-            problem.step,
-            problem.start(W, b),
-            measure=measure,
-            stop="gap",
-            tol=tol,
-            max_iter=max_iter,
-            name=name,
-        )
-
-
-def measure(state: SVMState | kernel_svm.KernelState) -> Record:
-    """Return the record of a state in the history."""
-    return {"objective": float(state.objective.sum()), "gap": float(state.gap.max())}
+        if kernel_svm.is_faster(X, r, features):
+            F = np.zeros(Y.shape) if start is None else X @ W + b
+            return _fit_by_kernel(KernelSVM(*settings), F, max_iter, name)
+        problem = SVMProblem(*settings, one_pass=one_pass)
+        return problem.train(problem.start(W, b), max_iter, name)
 
 
 def _gram_times(
@@ -253,31 +218,10 @@ def _gram_times(
     return np.concatenate([np.asarray(block.T @ V), V.sum(axis=0)[None]])
 
 
-def _fit_by_kernel(
-    X: Matrix,
-    Y: AnyArray,
-    C: float,
-    tol: float,
-    features: BoolArray | None,
-    sample_weight: FloatArray | None,
-    start: tuple[FloatArray, FloatArray] | None,
-    max_iter: int,
-    name: str,
-) -> Result[SVMState]:
-    """Train by `KernelSVM`, and return what the steps of `SVMProblem` would."""
-    problem = kernel_svm.KernelSVM(X, Y, C, tol, features, sample_weight)
-    F = np.zeros(Y.shape) if start is None else X @ start[0] + start[1]
-    with threadpool_limits(1, user_api="blas"):
-        result = iterate(
-            problem.step,
-            problem.start(F),
-            measure=measure,
-            stop="gap",
-            tol=tol,
-            max_iter=max_iter,
-            name=name,
-        )
-        state = result.value
-        U, gradient = np.split(problem.weights(np.hstack([state.B, state.delta])), 2, axis=1)
+def _fit_by_kernel(problem: KernelSVM, F: FloatArray, max_iter: int, name: str) -> Result[SVMState]:
+    """Train from the decision values F, and return what the steps of `SVMProblem` would."""
+    result = problem.train(problem.start(F), max_iter, name)
+    state = result.value
+    U, gradient = np.split(problem.weights(np.hstack([state.B, state.delta])), 2, axis=1)
     machines = SVMState(U[:-1], U[-1], state.F, gradient, state.objective, state.gap)
     return Result(machines, result.status, result.history, result.stats)

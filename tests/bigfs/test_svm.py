@@ -21,6 +21,19 @@ def linear_svc(C):
     return LinearSVC(C=C, dual=False, tol=1e-10, max_iter=10_000)
 
 
+def assert_goes_on_when_killed(selector, X, y):
+    expected = selector.fit(X, y)
+    assert len(expected.result_.history) > 4
+    killed = MemoryCheckpoint(die_after=3)
+    with pytest.raises(KeyboardInterrupt), observed(checkpoint=killed):
+        selector.fit(X, y)
+    killed.saves_left = None
+    with observed(checkpoint=killed):
+        resumed = selector.fit(X, y)
+    assert np.array_equal(resumed.scores_, expected.scores_)
+    assert resumed.result_.history == expected.result_.history
+
+
 @pytest.fixture
 def noisy(rng):
     """60 × 25, half of it zero, and three classes that overlap."""
@@ -127,16 +140,7 @@ def test_elimination_among_few_samples_is_scikit_learns(few):
 def test_a_killed_run_by_the_kernel_goes_on(rng):
     X, y = rng.normal(size=(60, 61)), np.arange(60) % 3
     selector = L2SVM(C=1e3, tol=1e-12)
-    expected = selector.fit(X, y)
-    assert len(expected.result_.history) > 4
-    killed = MemoryCheckpoint(die_after=3)
-    with pytest.raises(KeyboardInterrupt), observed(checkpoint=killed):
-        selector.fit(X, y)
-    killed.saves_left = None
-    with observed(checkpoint=killed):
-        resumed = selector.fit(X, y)
-    assert np.array_equal(resumed.scores_, expected.scores_)
-    assert resumed.result_.history == expected.result_.history
+    assert_goes_on_when_killed(selector, X, y)
 
 
 def test_many_samples_or_rows_alone_do_not_go_by_the_kernel(few, noisy, monkeypatch):
@@ -256,15 +260,7 @@ class TestBoth:
 
     def test_resumes_from_a_checkpoint(self, noisy, selector):
         X, y = noisy
-        expected = selector.fit(X, y)
-        killed = MemoryCheckpoint(die_after=3)
-        with pytest.raises(KeyboardInterrupt), observed(checkpoint=killed):
-            selector.fit(X, y)
-        killed.saves_left = None
-        with observed(checkpoint=killed):
-            resumed = selector.fit(X, y)
-        assert np.array_equal(resumed.scores_, expected.scores_)
-        assert resumed.result_.history == expected.result_.history
+        assert_goes_on_when_killed(selector, X, y)
 
     def test_too_little_memory_is_refused_before_training(self, noisy, selector):
         X, y = noisy
