@@ -20,23 +20,17 @@ weighted degrees it is the end of a line search. The objective falls in every ro
 The variant "hyper" keeps w fixed. The variant "graph" has one hyperedge of weight one per edge of
 the kNN graph, for which L_H is half of the graph's normalized Laplacian.
 
-The certificate, at (S, w) with V = AᵀΦ − (AᵀA + μL_H(w))XS, is the violation of stationarity: the
-larger of that of S, and of what the linear model in w promises as a share of the objective:
+The problem is convex in S and in w, but not in both, so that the run ends at a stationary point.
 
-    Σ_j ‖s_j‖ ‖2x_jᵀV − λ s_j/√(‖s_j‖² + ε)‖ / λ Σ‖s_j‖,      (⟨∇_w, w⟩ − min ∇_w) / objective
-
-A feature becomes inactive when ‖s_j‖ falls below √ε/2, and returns if 2‖x_jᵀV‖ > λ. The problem is
-convex in S and in w, but not in both, so that the run ends at a stationary point.
+`jhlsr_problem` has the step and the certificate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs import engine
@@ -49,161 +43,20 @@ from bigfs.graph.hypergraph import (
     lasso_hyperedges,
     neighbor_hyperedges,
 )
-from bigfs.graph.smoothness import Degrees, Smoothness, WeightStep, choose_weights
+from bigfs.graph.smoothness import Degrees, Smoothness
 from bigfs.linalg.prox import row_norms
-from bigfs.linalg.ridge import SOLVERS, SampleOperator, laplacian, project_costs
+from bigfs.linalg.ridge import SOLVERS, project_costs
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
-from bigfs.matrix.column_strips import STRIP_ARRAYS, ColumnStrips, strip_width
-from bigfs.result import Record, iterate
+from bigfs.matrix.column_strips import STRIP_ARRAYS, strip_width
+from bigfs.result import iterate
 from bigfs.selectors.base import Cost, Labels, Selector, at_least_two
-from bigfs.types import AnyArray, BoolArray, FloatArray
+from bigfs.selectors.jhlsr_problem import JHLSRProblem, measure
+from bigfs.types import AnyArray
 
-EPSILON = 1e-14  # ε: √ε = 1e−7 is where a row counts as zero
 # Bytes per member of a hyperedge: the incidence by rows, with equal hyperedges once, and the factor
 # of its Laplacian, which is made anew while the last one is held.
 HYPEREDGE_BYTES = 60
-
-
-# --- problem and step -----------------------------------------------------------------------------
-
-
-class JHLSRState(NamedTuple):
-    """The solution after some rounds, with its certificate."""
-
-    u: AnyArray  # (d,): infinite where a feature is inactive
-    S: AnyArray  # d × r
-    w: AnyArray  # (e,)
-    objective: float
-    violation: float  # of stationarity, on the working set
-    gap: float  # of stationarity, on all features; infinite until the inactive ones were checked
-    residual: float  # of the ridge solve, relative
-
-
-class JHLSRProblem:
-    """The data, the step and the certificate."""
-
-    def __init__(
-        self,
-        X: Matrix,
-        T: Any,
-        labeled: AnyArray,
-        smoothness: Smoothness,
-        weights: tuple[float, float, float],
-        learn_w: bool,
-        tol: float,
-    ) -> None:
-        self.X, self.T, self.labeled, self.smoothness = X, T, labeled, smoothness
-        self.width = strip_width(*T.shape)
-        self.XtT = transposed_times(X, T)
-        self.mu, self.lam, self.gamma = weights
-        self.learn_w, self.tol = learn_w, tol
-        first_w = smoothness.hypergraph.w
-        self.fixed_operator = None if learn_w else self.sample_operator(first_w)
-
-    def sample_operator(self, w: AnyArray) -> SampleOperator:
-        """Return AᵀA + μL_H(w)."""
-        return laplacian(self.labeled, self.mu, *self.smoothness.factor(w))
-
-    def start(self) -> JHLSRState:
-        """Return the state at u = λ and the hypergraph's own weights."""
-        d = self.X.shape[1]
-        u = np.where(self.X.stats.nnz > 0, self.lam, np.inf)  # an empty column gets no weight
-        S, w = np.zeros((d, self.T.shape[1])), self.smoothness.hypergraph.w
-        return JHLSRState(u, S, w, np.inf, np.inf, np.inf, 0.0)
-
-    def step(self, state: JHLSRState, working_set: WorkingSet) -> JHLSRState:
-        """Run one round."""
-        operator = self.fixed_operator or self.sample_operator(state.w)
-        solution = working_set.solve_rhs(operator, state.u, self.XtT, state.S)
-        S, norms = solution.W, row_norms(solution.W)
-        smooth_norms = np.sqrt(norms**2 + EPSILON)
-        P = self.columns(lambda columns: working_set.times(S[:, columns]))
-        loss = sum(
-            np.sum(self.labeled[:, None] * (P_s - self.target(columns)) ** 2) for columns, P_s in P
-        )
-        penalty = self.lam * smooth_norms.sum()
-        w, smoothness, promise = self.weight_step(P, state.w, float(loss + penalty))
-        objective = float(loss + self.mu * smoothness + penalty + self.gamma * w @ w)
-        # V = T − M P at the new w, by strips
-        M = self.fixed_operator or self.sample_operator(w)
-        XtV = P.map(
-            lambda columns, P_s: working_set.transposed_times(self.target(columns) - M.apply(P_s))
-        )
-        violation = max(self.violation(S, norms, smooth_norms, XtV), promise / objective)
-        active = np.isfinite(state.u) & (norms >= np.sqrt(EPSILON) / 2)
-        u = np.where(active, self.lam / (2 * smooth_norms), np.inf)
-        gap = np.inf
-        if violation <= self.tol:
-            violators = self.kkt_violators(u, P, M)
-            u[violators] = self.lam / (2 * np.sqrt(EPSILON))
-            gap = np.inf if violators.any() else violation
-        return JHLSRState(u, S, w, objective, violation, gap, solution.residual)
-
-    def columns(self, make: Callable[[slice], FloatArray]) -> ColumnStrips:
-        """Return an n × r by strips of its columns, as wide as fit in memory."""
-        return ColumnStrips(make, self.T.shape[1], self.width)
-
-    def target(self, columns: slice) -> FloatArray:
-        """Return columns of T (n × width)."""
-        T = self.T[:, columns]
-        return np.asarray(T.toarray() if sp.issparse(T) else T)
-
-    def weight_step(self, P: ColumnStrips, w: AnyArray, rest: float) -> WeightStep:
-        """Return the next w, where the other terms of the objective are `rest`."""
-        if not self.learn_w:
-            return WeightStep(w, self.smoothness.trace(P, w).value, 0.0)
-        return choose_weights(self.smoothness, P, w, self.mu, self.gamma, self.tol * rest / 2)
-
-    def violation(
-        self, S: AnyArray, norms: AnyArray, smooth_norms: AnyArray, XtV: AnyArray
-    ) -> float:
-        """Return the violation of stationarity, relative to the penalty's slope."""
-        scale = self.lam * norms.sum()
-        residual = row_norms(2 * XtV - self.lam * S / smooth_norms[:, None])
-        return float(norms @ residual / scale) if scale > 0 else 0.0
-
-    def kkt_violators(self, u: AnyArray, P: ColumnStrips, M: SampleOperator) -> BoolArray:
-        """Return the mask of the inactive features that should not be at zero.
-
-        It takes one pass over X per strip of P, unless all features are active.
-        """
-        inactive = np.isinf(u) & (self.X.stats.nnz > 0)
-        if not inactive.any():
-            return inactive
-        XtV = P.map(lambda columns, P_s: self.X.T @ (self.target(columns) - M.apply(P_s)))
-        return inactive & (2 * row_norms(XtV) > (1 + self.tol) * self.lam)
-
-
-def transposed_times(X: Matrix, T: Any) -> FloatArray:
-    """Return XᵀT (d × r) for a dense or a sparse T (n × r). One pass."""
-    if not sp.issparse(T):
-        return np.asarray(X.T @ T)
-    T = sp.csr_array(T)
-    if X.column_tiles:
-        return np.concatenate(X.map_columns(_transposed_times, T))
-    each = [[T[t.start : t.stop] for t in X.row_tiles]]
-    return np.asarray(X.reduce_rows(_transposed_times, each=each))
-
-
-def _transposed_times(block: Any, start: int, stop: int, T: sp.csr_array) -> FloatArray:
-    product = block.T @ T
-    return np.asarray(product.toarray() if sp.issparse(product) else product, dtype=np.float64)
-
-
-def measure(state: JHLSRState) -> Record:
-    """Return the record of a state in the history."""
-    return {
-        "objective": state.objective,
-        "features": float(np.count_nonzero(np.isfinite(state.u))),
-        "hyperedges": float(np.count_nonzero(state.w)),
-        "violation": state.violation,
-        "gap": state.gap,
-        "residual": state.residual,
-    }
-
-
-# --- estimator ------------------------------------------------------------------------------------
 
 
 class JHLSR(Selector):

@@ -17,7 +17,8 @@ from bigfs.graph.smoothness import Smoothness, choose_weights
 from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix, column_strips
 from bigfs.result import Status, observed
-from bigfs.selectors.jhlsr import EPSILON, JHLSR
+from bigfs.selectors.jhlsr import JHLSR
+from bigfs.selectors.jhlsr_problem import EPSILON
 from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
 
 
