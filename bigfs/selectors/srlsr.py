@@ -220,7 +220,7 @@ class SRLSR(Selector):
             max_iter=self.max_iter,
             name=type(self).__name__,
         )
-        state = problem.last(self.result_.value)
+        state = problem.consistent(self.result_.value)
         self.n_iter_ = len(self.result_.history)
         self.scores_ = problem.scores(state)
         self.theta_, self.coef_, self.intercept_ = state.theta, state.W, state.b

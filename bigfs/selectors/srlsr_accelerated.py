@@ -51,17 +51,17 @@ class AcceleratedSRLSR(SRLSRProblem):
         gone = self.just_left(state)
         end = self.solve(state)
         if state.ended is not None:
-            completed = self.complete(self.ahead(state, state.ended, end))
+            completed = self.complete(self.extrapolate(state, state.ended, end))
             if completed[0].objective <= state.objective:
-                return self.take_stock(state, end, *completed)
+                return self.with_next_working_set(state, end, *completed)
         completed = self.complete(end)
         if completed[0].objective > state.objective:
             if gone.any():
-                return self.step(self.last(state))
+                return self.step(self.consistent(state))
             returned = self.just_returned(state)
             if self.p < 1 and returned.any():  # for p = 1 the gap would return them again
                 return self.step(self.without(state, returned))
-        return self.take_stock(state, end, *completed)
+        return self.with_next_working_set(state, end, *completed)
 
     def solve(self, state: SRLSRState) -> Point:
         """Return the end of a plain round. The rows of what has just left are no start for it."""
@@ -71,15 +71,15 @@ class AcceleratedSRLSR(SRLSRProblem):
         start = np.where(gone[:, None], 0.0, state.W)
         return self.end(state, self.solve_from(state, start, None))
 
-    def ahead(self, state: SRLSRState, ended: FloatArray, end: Point) -> Point:
-        """Return the point beyond the end of a round, as seen from that of the round before."""
+    def extrapolate(self, state: SRLSRState, ended: FloatArray, end: Point) -> Point:
+        """Return the point beyond the end of a round, as seen from the end of the last one."""
         active = state.theta > 0
         W, XtXW = np.zeros((2, *end.W.shape))
         W[active] = end.W[active] + MOMENTUM * (end.W[active] - ended[0, :-1])
         XtXW[active] = end.XtXW[active] + MOMENTUM * (end.XtXW[active] - ended[1, :-1])
         return Point(W, end.b + MOMENTUM * (end.b - ended[0, -1]), XtXW, end.residual)
 
-    def take_stock(
+    def with_next_working_set(
         self, before: SRLSRState, end: Point, state: SRLSRState, sums: LabelSums
     ) -> SRLSRState:
         """Return the state without the features that shrink, or with those that have to return."""
@@ -147,9 +147,10 @@ class AcceleratedSRLSR(SRLSRProblem):
         return lowering
 
     def with_share(self, state: SRLSRState, share: FloatArray) -> SRLSRState:
-        """Return the state where some features have a share of θ, and do not leave early again.
+        """Return the state where some features have the given `share` (d,) of θ.
 
-        Features that left in many rounds may have more than all of θ. They get `MOST_RETURNED`.
+        They do not leave early again. Shares of features that left in different rounds may add up
+        to more than 1, so they are scaled to at most `MOST_RETURNED` together.
         """
         share = share * min(1.0, MOST_RETURNED / max(share.sum(), MOST_RETURNED))
         theta = state.theta * (1 - share.sum()) + share
@@ -176,6 +177,6 @@ class AcceleratedSRLSR(SRLSRProblem):
         left = np.where(features, 0.0, self.left(state))
         return state._replace(theta=theta / theta.sum(), left=left, ended=None)
 
-    def last(self, state: SRLSRState) -> SRLSRState:
-        """Return the state with the features that have just left, for which W is."""
+    def consistent(self, state: SRLSRState) -> SRLSRState:
+        """Return the state before the last features left, because W still has their rows."""
         return self.with_share(state, np.where(self.just_left(state), self.left(state), 0.0))

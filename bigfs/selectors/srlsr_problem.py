@@ -234,8 +234,8 @@ class SRLSRProblem:
         XtY = sum_samples(self.X, self.codes, state.W, state.b).product
         return state._replace(XtY=XtY, XtXW=self.centered(XtY, state.mean_Y) - XtV)
 
-    def last(self, state: SRLSRState) -> SRLSRState:
-        """Return the state whose numbers the estimator has."""
+    def consistent(self, state: SRLSRState) -> SRLSRState:
+        """Return the state whose θ has the features of its W. Here it is the state itself."""
         return state
 
     def centered_residuals(self, state: SRLSRState) -> FloatArray:
