@@ -31,6 +31,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from threadpoolctl import threadpool_limits
 
 from bigfs import engine
+from bigfs.embedding.responses import one_hot
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
 from bigfs.selectors.base import Cost, Selector, at_least_two
@@ -294,7 +295,7 @@ class SMR(Selector):
                 f"SMR needs a label for every sample, but {np.sum(codes < 0)} samples are "
                 f"unlabeled (−1): leave them out"
             )
-        Y = np.eye(len(self.classes_))[codes]
+        Y = one_hot(codes, len(self.classes_))
         mu, y_mean = X.means, Y.mean(axis=0)
         T = np.ascontiguousarray(layout.fold((X.T @ (Y - y_mean)).T))
         source = self._gram_source(X, layout)
