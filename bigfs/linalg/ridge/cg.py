@@ -120,9 +120,9 @@ class CG:
         R += Z
         np.divide(R, self.s, out=R, where=active)
         np.subtract(rhs, R, out=R)
-        product = np.where(active, R, 0.0)
+        R[~active[:, 0]] = 0
         Z *= self.s
-        return Solution(Z, residuals, iterations, product)
+        return Solution(Z, residuals, iterations, R)
 
 
 def block_cg(
