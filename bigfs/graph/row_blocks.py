@@ -14,9 +14,9 @@ from bigfs.graph.cost import GraphCost
 from bigfs.matrix import Matrix
 from bigfs.validation import canonical
 
-# Blocks start at multiples of this, so that each chunk of a stored graph has one writer. It is less
-# for rows so long that as many of them take more bytes than the second number.
-ROW_ALIGNMENT, ALIGNED_BYTES = 4096, 16 << 20
+# Blocks start at multiples of this, so that each chunk of a stored graph has one writer.
+ROW_ALIGNMENT = 4096
+ALIGNED_BYTES = 16 << 20  # where that many rows take more than this, the multiple is halved
 # Share of a process's memory for one block with its lists. A task holds two blocks and copies.
 MEMORY_SHARE = 0.04
 # Minimum number of blocks per worker. Half as many pairs of blocks are compared at a time.
@@ -79,7 +79,7 @@ def row_blocks(X: Matrix, size: int) -> list[RowBlock]:
 
 
 def row_alignment(cost: GraphCost) -> int:
-    """Return the number whose multiples blocks start at: a power of two that the data decides."""
+    """Return the number of rows whose multiples blocks start at. It depends on the data alone."""
     rows = ROW_ALIGNMENT
     while rows > 1 and rows * cost.row_bytes > ALIGNED_BYTES:
         rows //= 2
