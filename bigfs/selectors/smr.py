@@ -14,7 +14,7 @@ problem and never raises the objective. With F_r = [X_iv_1; …; X_iv_k]:
     u_r = (F_r L_c F_rᵀ + αA)⁻¹ F_r L_c y_rᵀ                             [eq. 23, corrected]
     A_ab = diag_i(Σ_j v_ja v_jb d_ij)
 
-`image_grams` computes F_r L_c F_rᵀ.
+`image_systems` solves this, and `image_grams` computes F_r L_c F_rᵀ.
 
 P does not change if V is made orthonormal and U takes up the rest. Doing so before each step keeps
 A positive definite when P loses rank, where the printed system is singular.
@@ -26,24 +26,18 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import scipy.linalg
 from sklearn.utils._param_validation import Interval, StrOptions
 from threadpoolctl import threadpool_limits
 
 from bigfs import engine
 from bigfs.embedding.responses import one_hot
 from bigfs.matrix import Matrix
+from bigfs.matrix.gathering import BYTES_PER_ENTRY
 from bigfs.result import Record, iterate
 from bigfs.selectors.base import Cost, Selector, at_least_two
-from bigfs.selectors.image_grams import (
-    GramSource,
-    ImageLayout,
-    SampleGrams,
-    class_groups,
-    covariance_grams,
-)
+from bigfs.selectors.image_grams import GramSource, ImageLayout, SampleGrams, covariance_grams
+from bigfs.selectors.image_systems import GramSystems, ImageSystems, KernelSystems
 from bigfs.types import FloatArray
-from bigfs.validation import explain_singular
 
 SMOOTHING = 1e-5  # √ζ over the norm of a typical row of the first P
 
@@ -52,10 +46,9 @@ SMOOTHING = 1e-5  # √ζ over the norm of a typical row of the first P
 
 
 class SMRProblem(NamedTuple):
-    """The data in the form of its Grams, and the penalty."""
+    """The systems of the half rounds, and the penalty."""
 
-    source: GramSource
-    T: FloatArray  # c × M × N: Xᵀ(y_r − ȳ_r) as images
+    systems: ImageSystems
     y_norm2: float  # Σ_r ‖y_r − ȳ_r‖²
     alpha: float
     p: float
@@ -78,39 +71,9 @@ class SMRProblem(NamedTuple):
         second.
         """
         V = np.linalg.qr(V)[0]
-        T, D = (self.T.swapaxes(-1, -2), D.T) if transpose else (self.T, D)
-        grams = self.source.grams(V, transpose)
-        solutions = engine.map_tiles(
-            _solve_group,
-            class_groups(V),
-            D,
-            self.alpha,
-            each=[class_groups(grams), class_groups(T)],
-        )
-        per_class = [solution for group in solutions for solution in group]
-        U = np.stack([U_r for U_r, _ in per_class])
-        return V, U, float(np.sum([excess for _, excess in per_class])) + self.y_norm2
-
-
-def _solve_group(
-    V: FloatArray, grams: FloatArray, T: FloatArray, D: FloatArray, alpha: float
-) -> list[tuple[FloatArray, float]]:
-    return [_solve_class(*arrays, D, alpha) for arrays in zip(V, grams, T, strict=True)]
-
-
-def _solve_class(
-    V: FloatArray, G: FloatArray, T: FloatArray, D: FloatArray, alpha: float
-) -> tuple[FloatArray, float]:
-    """Return U_r (M × k), and uᵀGu − 2uᵀt, which is the loss of class r less ‖y_r − ȳ_r‖²."""
-    k, M = V.shape[1], len(D)
-    A = np.einsum("ij,ja,jb->abi", D, V, V)  # its k × k blocks are diagonal
-    K, t = G.reshape(k, M, k, M).copy(), (T @ V).T.ravel()
-    i = np.arange(M)
-    K[:, i, :, i] += alpha * A.transpose(2, 0, 1)
-    with explain_singular("SMR's ridge system"):
-        factor = scipy.linalg.cho_factor(K.reshape(k * M, k * M), lower=True, overwrite_a=True)
-        u = scipy.linalg.cho_solve(factor, t)
-    return u.reshape(k, M).T, float(u @ (G @ u) - 2 * u @ t)
+        factors = self.systems.solve(V, D.T if transpose else D, self.alpha, transpose)
+        U, losses = zip(*factors, strict=True)
+        return V, np.stack(U), float(np.sum(losses)) + self.y_norm2
 
 
 # --- step ---------------------------------------------------------------------------------------
@@ -172,9 +135,11 @@ class SMR(Selector):
     p : float, default=1.0
         Exponent of the ℓ2,p penalty, in (0, 2]. Below 1 the weights are sparser, and the problem is
         not convex even for fixed V. 2 is a ridge penalty.
-    gram : {"auto", "covariance", "samples"}, default="auto"
-        "covariance" keeps the covariance of the pixels, from one pass over X. "samples" reads X
-        twice per round. "auto" takes the covariance where it fits in a quarter of the memory.
+    gram : {"auto", "kernel", "covariance", "samples"}, default="auto"
+        "kernel" keeps the samples and solves systems of as many rows. "covariance" keeps the
+        covariance of the pixels, from one pass over X. "samples" reads X twice per round. "auto"
+        takes the first that fits in a quarter of the memory, and "kernel" only for at most
+        k·max(M, N) samples.
     tol : float, default=1e-6
         Relative change of the objective at which to stop. The default is the paper's.
     max_iter : int, default=30
@@ -247,7 +212,7 @@ class SMR(Selector):
     array([38, 47, 14, 57])
     """
 
-    _cost = Cost("1, or 2 per round", "d², or 3 c (k max(M, N))²")
+    _cost = Cost("1, or 2 per round", "n d, d², or 3 c (k max(M, N))²")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,
         "sample_shape": ["array-like", None],
@@ -255,7 +220,7 @@ class SMR(Selector):
         "alpha": [Interval(Real, 0, None, closed="neither")],
         "k": [Interval(Integral, 1, None, closed="left")],
         "p": [Interval(Real, 0, 2, closed="right")],
-        "gram": [StrOptions({"auto", "covariance", "samples"})],
+        "gram": [StrOptions({"auto", "kernel", "covariance", "samples"})],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
@@ -297,10 +262,10 @@ class SMR(Selector):
             )
         Y = one_hot(codes, len(self.classes_))
         mu, y_mean = X.means, Y.mean(axis=0)
-        T = np.ascontiguousarray(layout.fold((X.T @ (Y - y_mean)).T))
-        source = self._gram_source(X, layout)
-        with threadpool_limits(1, "blas"):  # systems of kM × kM are too small for threads
-            problem, start = self._start(source, layout, T, float(np.sum((Y - y_mean) ** 2)))
+        Y -= y_mean
+        with threadpool_limits(1, "blas"):  # the systems are too small for threads
+            systems = self._systems(X, Y, layout)
+            problem, start = self._start(systems, layout, Y.shape[1], float(np.sum(Y**2)))
             self.result_ = iterate(
                 lambda state: alternating_step(problem, state),
                 start,
@@ -311,7 +276,7 @@ class SMR(Selector):
                 name="SMR",
             )
         self.n_iter_ = len(self.result_.history)
-        self.result_.stats.update(zeta=problem.zeta, route=source.route)
+        self.result_.stats.update(zeta=problem.zeta, route=systems.route)
         self.U_, self.V_ = self.result_.value.U, self.result_.value.V
         P = layout.flatten(product(self.U_, self.V_))
         self.scores_ = np.linalg.norm(P, axis=0)
@@ -327,7 +292,7 @@ class SMR(Selector):
         return ImageLayout(int(shape[0]), int(shape[1]), self.order)
 
     def _start(
-        self, source: GramSource, layout: ImageLayout, T: FloatArray, y_norm2: float
+        self, systems: ImageSystems, layout: ImageLayout, c: int, y_norm2: float
     ) -> tuple[SMRProblem, SMRState]:
         """Run one round from V = [I_k; 0] with unit weights, and derive D and ζ from its P.
 
@@ -335,9 +300,9 @@ class SMR(Selector):
         from the first half of that round, when only k columns of P are not zero. The weights of all
         other columns are then larger by about 1/√ζ.
         """
-        k, c = min(self.k, layout.M, layout.N), len(T)
+        k = min(self.k, layout.M, layout.N)
         D = np.ones((layout.M, layout.N))
-        problem = SMRProblem(source, T, y_norm2, float(self.alpha), float(self.p), 0.0)
+        problem = SMRProblem(systems, y_norm2, float(self.alpha), float(self.p), 0.0)
         first_V = np.broadcast_to(np.eye(layout.N, k), (c, layout.N, k))
         V, U, _ = problem.update_factor(first_V, D)
         U, V, _ = problem.update_factor(U, D, transpose=True)
@@ -350,13 +315,25 @@ class SMR(Selector):
         problem = problem._replace(zeta=max(SMOOTHING**2 * typical_norm2, np.finfo(float).tiny))
         return problem, SMRState(U, V, problem.weights(P), np.inf, np.inf)
 
-    def _gram_source(self, X: Matrix, layout: ImageLayout) -> GramSource:
+    def _systems(self, X: Matrix, Y: FloatArray, layout: ImageLayout) -> ImageSystems:
+        """Return the systems on the way that `gram` says."""
+        n, d = X.shape
+        size = min(self.k, layout.M, layout.N) * max(layout.M, layout.N)
+        # gathered, dense and centered, and the arrays of one class
+        kernel_bytes = BYTES_PER_ENTRY * X.nnz + 8 * (2 * n * d + 3 * n * size + 2 * n**2)
+        is_small = n <= size and kernel_bytes <= engine.memory_limit() / 4
+        if self.gram == "kernel" or (self.gram == "auto" and is_small):
+            engine.require_memory(kernel_bytes, f"{n} dense samples and their kernel")
+            return KernelSystems(layout.fold(X.columns(np.arange(d)).toarray() - X.means), Y)
+        T = np.ascontiguousarray(layout.fold((X.T @ Y).T))
+        return GramSystems(self._gram_source(X, layout, size), T)
+
+    def _gram_source(self, X: Matrix, layout: ImageLayout, size: int) -> GramSource:
         d = X.shape[1]
         covariance_bytes = 5 * 8 * d**2  # C, the partial sums of its tiles, and one contraction
         is_large = covariance_bytes > engine.memory_limit() / 4
         if self.gram == "samples" or (self.gram == "auto" and is_large):
             c = len(self.classes_)
-            size = min(self.k, layout.M, layout.N) * max(layout.M, layout.N)
             engine.require_memory(
                 3 * 8 * c * size**2,
                 f"SMR's Grams of {c} classes, {size} × {size} each (a smaller k needs less)",

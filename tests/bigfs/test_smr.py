@@ -84,7 +84,7 @@ def fit(X, y, **parameters):
     return fit_few_steps(SMR(**{"sample_shape": (M, N), **parameters}), X, y)
 
 
-@pytest.mark.parametrize("gram", ["covariance", "samples"])
+@pytest.mark.parametrize("gram", ["kernel", "covariance", "samples"])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize(("k", "p"), [(1, 1.0), (2, 1.0), (3, 0.5), (2, 1.5)])
 def test_rounds_are_the_papers(images, gram, order, k, p):
@@ -174,7 +174,7 @@ def test_tiles_cluster_storage_and_density_do_not_matter(images):
         Matrix.from_array(X, tile_rows=13),
         Matrix.from_array(sp.csr_array(X), tile_rows=7),
     ):
-        for gram in ("covariance", "samples"):
+        for gram in ("kernel", "covariance", "samples"):
             np.testing.assert_allclose(
                 fit(other, y, k=2, gram=gram).scores_, one, rtol=1e-6, atol=1e-9
             )
@@ -199,6 +199,19 @@ def test_auto_leaves_the_covariance_when_memory_is_short(images, allow_memory):
     allow_memory(10_000)
     with pytest.raises(engine.NotEnoughMemory, match="covariance of the pixels"):
         fit(X, y, gram="covariance")
+
+
+def test_few_samples_of_many_features_need_no_square_of_the_features(rng, allow_memory):
+    y = np.arange(30) % 3
+    X = rng.normal(size=(30, 3000))
+    X[:, 7] += 3 * y
+    allow_memory(60_000_000)  # the covariance takes 360 MB
+    model = fit(X, y, sample_shape=None, n_features_to_select=1)
+    assert model.result_.stats["route"] == "kernel"
+    assert model.selected_.tolist() == [7]
+    allow_memory(2_000_000_000)
+    same = fit(X, y, sample_shape=None, gram="covariance")
+    np.testing.assert_allclose(model.scores_, same.scores_, atol=1e-6 * same.scores_.max())
 
 
 @pytest.mark.slow
