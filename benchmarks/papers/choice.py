@@ -64,6 +64,9 @@ FEW = {
     "warpPIE10P": ("warpPIE10P", None),
     "warpAR10P": ("warpAR10P", None),
     "TOX-171": ("TOX-171", None),
+    "ORL": ("ORL", None),
+    "COIL20": ("COIL20", None),
+    "Isolet": ("Isolet", None),
 }
 
 Rows = sp.csr_array | np.ndarray
