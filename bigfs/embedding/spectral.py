@@ -25,8 +25,9 @@ from bigfs.graph import components
 from bigfs.graph.hypergraph import Hypergraph
 from bigfs.matrix import Centered
 from bigfs.result import NotConverged, Result, Status, iterate
-from bigfs.types import AnyArray
+from bigfs.types import AnyArray, IntArray
 
+DEFAULT_WIDTH = 10
 MAX_DENSE_VERTICES = 300  # up to here the n × n matrix is the cheapest way
 OVERSAMPLING = 10  # of the randomized SVD [Halko, Martinsson, Tropp 2011, section 4.2]
 MIN_GAP = 0.01  # of the largest squared singular value: a smaller gap counts as this one
@@ -41,6 +42,15 @@ class Embedding(NamedTuple):
 
 
 # --- eigenvectors -------------------------------------------------------------------------------
+
+
+def default_width(n: int, d: int, n_components: int = 1) -> int:
+    """Return how many eigenvectors are taken without a choice: 10, or as many as there are.
+
+    `n_components` counts the connected components of the graph, each of which has a trivial
+    eigenvector.
+    """
+    return max(1, min(DEFAULT_WIDTH, n - max(n_components, 2), d))
 
 
 def graph_embedding(
@@ -83,9 +93,6 @@ def hypergraph_embedding(
     inverse_root = _inverse_root(degree)
     Ht = sp.csr_array(H.T)
     weighted = sp.csr_array(H @ sp.diags_array(hypergraph.w / hypergraph.edge_degrees))
-    bipartite = sp.block_array([[None, weighted], [weighted.T, None]])  # samples and hyperedges
-    _, labels = connected_components(bipartite, directed=False)
-    _, labels = np.unique(labels[: H.shape[0]], return_inverse=True)
 
     def multiply(V: AnyArray) -> AnyArray:
         return np.asarray(inverse_root[:, None] * (weighted @ (Ht @ (inverse_root[:, None] * V))))
@@ -93,12 +100,20 @@ def hypergraph_embedding(
     return leading_eigenvectors(
         multiply,
         r,
-        trivial_vectors(degree, labels),
+        trivial_vectors(degree, hypergraph_components(hypergraph)),
         tol=tol,
         max_iter=max_iter,
         seed=seed,
         name="the hypergraph embedding",
     )
+
+
+def hypergraph_components(hypergraph: Hypergraph) -> IntArray:
+    """Return the number (n,) of the connected component of each sample. They count from zero."""
+    H = sp.csr_array(hypergraph.H @ sp.diags_array(hypergraph.w))
+    bipartite = sp.block_array([[None, H], [H.T, None]])  # samples and hyperedges
+    _, labels = connected_components(bipartite, directed=False)
+    return np.asarray(np.unique(labels[: H.shape[0]], return_inverse=True)[1])
 
 
 def leading_eigenvectors(

@@ -11,7 +11,8 @@ from sklearn.utils import compute_class_weight
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
 from bigfs.cutting_plane.tiled_columns import FactoredResponse, StreamedColumns, TiledColumns
 from bigfs.embedding import responses
-from bigfs.graph import knn
+from bigfs.embedding.spectral import default_width, hypergraph_components
+from bigfs.graph import components, knn
 from bigfs.graph.hypergraph import neighbor_hyperedges
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
@@ -141,11 +142,12 @@ class GraphEmbedding(MatrixInput):
         if self.embedding == "hsl":
             neighbors = knn(X, self.n_neighbors, metric=self.metric, method="auto")
             hypergraph = neighbor_hyperedges(neighbors)
-            return X, responses.hsl_neighbors(hypergraph, self._n_components(X)), None
+            n_parts = int(hypergraph_components(hypergraph).max()) + 1
+            return X, responses.hsl_neighbors(hypergraph, self._n_components(X, n_parts)), None
         A = sample_affinity(X, self.graph, self.n_neighbors, self.metric)
         degree = np.asarray(A.sum(axis=1)).ravel()
         if self.embedding == "lpp":
-            T = responses.lpp(A, self._n_components(X))
+            T = responses.lpp(A, self._n_components(X, components(A).count))
             return X, T, np.sqrt(degree) if self.weighting == "degree" else None
         classes, codes = at_least_two(y)
         r = self.n_components or len(classes) - 1
@@ -187,9 +189,9 @@ class GraphEmbedding(MatrixInput):
             compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
         )
 
-    def _n_components(self, X: Matrix) -> int:
-        """Return r of an embedding without classes: 10, or as many as X allows."""
-        return self.n_components or max(1, min(10, X.shape[0] - 2, X.shape[1]))
+    def _n_components(self, X: Matrix, n_parts: int = 1) -> int:
+        """Return r of an embedding without classes, on a graph of so many connected components."""
+        return self.n_components or default_width(*X.shape, n_parts)
 
     def _check_y(self, y: Any, is_coded: bool = False) -> Any:
         """Return `Labels`, or the target matrix Y (n × q) of cca and hsl.

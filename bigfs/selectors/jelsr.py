@@ -76,7 +76,8 @@ class JELSR(JointEmbedding):
     beta : float, default=1.0
         Weight β of the regression against the smoothness over the graph.
     n_components : int or None, default=None
-        Number of columns of the embedding. None takes 10, or fewer where X is small.
+        Number of columns of the embedding. None takes 10, or fewer where X has few samples or
+        its graph falls apart.
     n_neighbors : int, default=5
         Number of neighbors of each sample in the kNN graph.
     metric : {"cosine", "euclidean"}, default="cosine"

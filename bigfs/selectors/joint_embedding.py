@@ -27,7 +27,8 @@ import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval
 from threadpoolctl import threadpool_limits
 
-from bigfs.graph import Metric, laplacian
+from bigfs.embedding.spectral import default_width
+from bigfs.graph import Metric, components, laplacian
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import centering
 from bigfs.linalg.ridge.working_set import WorkingSet
@@ -42,7 +43,6 @@ from bigfs.selectors.reweighting import (
     without_negligible,
 )
 from bigfs.selectors.sample_graph import GRAPH_CONSTRAINTS, sample_affinity
-from bigfs.selectors.spectral_regression import default_components
 from bigfs.types import FloatArray
 
 INNER_STEPS = 10  # of Y per round
@@ -192,7 +192,7 @@ class JointEmbedding(Selector):
         n, d = X.shape
         before = X.passes
         A = sample_affinity(X, self.graph, min(self.n_neighbors, n - 1), self.metric)
-        r = self.n_components or default_components(n, d)
+        r = self.n_components or default_width(n, d, components(A).count)
         # BLAS rounds by its number of threads; the answer must not
         with threadpool_limits(1, user_api="blas"):
             problem = self._problem(X, A, self.tol, r, ridge_options(self))

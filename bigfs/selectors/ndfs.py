@@ -94,7 +94,8 @@ class NDFS(JointEmbedding):
     gamma : float, default=10.0
         Weight γ of the orthogonality of the clusters.
     n_components : int or None, default=None
-        Number of clusters. None takes 10, or fewer where X is small.
+        Number of clusters. None takes 10, or fewer where X has few samples or its graph falls
+        apart.
     n_neighbors : int, default=5
         Number of neighbors of each sample in the kNN graph.
     metric : {"cosine", "euclidean"}, default="cosine"

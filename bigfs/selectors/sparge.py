@@ -84,8 +84,8 @@ class SparGE(GraphEmbedding, Selector):
         of the data. A larger value needs fewer cuts.
     n_components : int or None, default=None
         Width r of the embedding. None takes the number of classes minus 1 for "sda", and 10 for
-        "pca", "lpp", and "hsl" without y, or fewer where X is small. Class labels and targets fix
-        the width of "lda", "cca" and "hsl".
+        "pca", "lpp", and "hsl" without y, or fewer where X has few samples or its graph falls
+        apart. Class labels and targets fix the width of "lda", "cca" and "hsl".
     n_neighbors : int, default=5
         Number of neighbors of each sample in the kNN graph of "lpp", "sda", and "hsl" without y.
     metric : {"cosine", "euclidean"}, default="cosine"

@@ -17,7 +17,8 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs.embedding import responses
-from bigfs.graph import Metric
+from bigfs.embedding.spectral import default_width
+from bigfs.graph import Metric, components
 from bigfs.lasso.losses import LeastSquares
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
@@ -25,8 +26,6 @@ from bigfs.selectors.base import Cost, Selector
 from bigfs.selectors.lasso import PATH_CONSTRAINTS, SparseRegression
 from bigfs.selectors.sample_graph import GRAPH_CONSTRAINTS, sample_affinity
 from bigfs.types import FloatArray
-
-DEFAULT_COMPONENTS = 10
 
 
 class SpectralRegression(SparseRegression):
@@ -71,7 +70,7 @@ class SpectralRegression(SparseRegression):
     def _fit(self, X: Matrix, y: Any) -> None:
         n, d = X.shape
         A = sample_affinity(X, self.graph, min(self.n_neighbors, n - 1), self.metric)
-        T = spectral_targets(A, self.n_components or default_components(n, d))
+        T = spectral_targets(A, self.n_components or default_width(n, d, components(A).count))
         r = T.shape[1]
         groups = [slice(0, r)] if self._shares_support else [slice(k, k + 1) for k in range(r)]
         lam = None if isinstance(self.alpha, str) else n * self.alpha
@@ -79,11 +78,6 @@ class SpectralRegression(SparseRegression):
         self.alpha_ = state.rho * state.largest / n
         weights = row_norms(state.W) if self._shares_support else np.abs(state.W).max(axis=1)
         self.scores_ = path.scores(state, weights)
-
-
-def default_components(n: int, d: int) -> int:
-    """Return the number of components without a choice: 10, or as many as n × d allows."""
-    return max(1, min(DEFAULT_COMPONENTS, n - 2, d))
 
 
 def spectral_targets(A: Any, r: int) -> FloatArray:
@@ -117,7 +111,7 @@ class MCFS(SpectralRegression):
         `n_features_to_select` features have a weight.
     n_components : int or None, default=None
         Number of eigenvectors. The number of clusters is a good one. None takes 10, or fewer where
-        X is small.
+        X has few samples or its graph falls apart.
     n_neighbors : int, default=5
         Number of neighbors of each sample in the kNN graph.
     metric : {"cosine", "euclidean"}, default="cosine"
@@ -207,7 +201,7 @@ class MRSF(SpectralRegression):
         which `n_features_to_select` features have a weight.
     n_components : int or None, default=None
         Number of eigenvectors. The number of clusters is a good one. None takes 10, or fewer where
-        X is small.
+        X has few samples or its graph falls apart.
     n_neighbors : int, default=5
         Number of neighbors of each sample in the kNN graph.
     metric : {"cosine", "euclidean"}, default="cosine"

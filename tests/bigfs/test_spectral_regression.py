@@ -8,7 +8,7 @@ from sklearn import linear_model
 from sklearn.base import clone
 from sklearn.neighbors import kneighbors_graph
 
-from bigfs import MCFS, MRSF, Matrix
+from bigfs import JELSR, MCFS, MRSF, NDFS, Matrix, SparGE
 from bigfs.graph import affinity, knn
 from bigfs.result import observed
 from tests.helpers.fitting import MemoryCheckpoint
@@ -112,3 +112,17 @@ class TestBoth:
             resumed = selector.fit(clusters)
         np.testing.assert_array_equal(resumed.scores_, expected.scores_)
         assert resumed.result_.history == expected.result_.history
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [MCFS(), MRSF(), NDFS(), JELSR(), SparGE(embedding="lpp"), SparGE(embedding="hsl")],
+    ids=lambda selector: type(selector).__name__,
+)
+def test_a_graph_in_parts_leaves_fewer_eigenvectors(rng, selector):
+    """Nine samples in three parts have six eigenvectors beside the trivial ones."""
+    X = np.kron(np.eye(3), np.ones((3, 4))) * (0.1 + rng.random((9, 12)))
+    selector = selector.set_params(n_features_to_select=3, n_neighbors=2).fit(X)
+    assert selector.coef_.shape[1] == 6
+    with pytest.raises(ValueError, match="6 non-trivial eigenvectors; 7 were requested"):
+        selector.set_params(n_components=7).fit(X)
