@@ -49,7 +49,7 @@ PENALTIES = {"text": (1.0, 10.0), "dense": (0.001, 0.01, 0.1)}  # C of the SVMs
 SPARSE_PENALTIES = (0.1, 0.3, 1.0, 3.0)  # those of the ℓ1 norm
 STEP = 0.2  # share of the features that a round of the recursive elimination removes
 GAMMAS = (0.1, 0.3, 1.0)
-TWO_GAMMAS = (0.1, 1.0)  # for the other losses and rankings
+TWO_GAMMAS = (0.1, 1.0)  # for the other ranking and other weights
 
 # The unit of γ: the candidates in Σs²/Σs, s the centered columns' sums of squares. None is Σv, v
 # the variances. They are tried on so many training samples.
@@ -188,9 +188,9 @@ def non_negative(X: Rows) -> Rows:
 def candidates(name: str) -> Iterator[dict[str, object]]:
     """List the settings of SparGE that are tried on a data set."""
     for loss, ranking in itertools.product(("squared", "squared_hinge"), ("elimination", "svm")):
-        gammas = GAMMAS if (loss, ranking) == ("squared", "elimination") else TWO_GAMMAS
+        gammas = GAMMAS if ranking == "elimination" else TWO_GAMMAS
         if name in DEAR and loss == "squared_hinge":
-            gammas = gammas[-1:]
+            gammas = gammas[1:]
         for gamma in gammas:
             yield {"gamma": gamma, "loss": loss, "ranking": ranking}
     if name in UNBALANCED:
