@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from pathlib import Path
 
 import numpy as np
@@ -47,14 +45,10 @@ def compiling_kernels(weighting: Weighting) -> Iterator[None]:
     if engine.client() is None:
         yield
         return
-
-    def compile_all() -> None:
-        engine.map_tiles(_call, [count_word, transpose_word], weighting)
-
-    with ThreadPoolExecutor(1) as thread:
-        compiling = thread.submit(copy_context().run, compile_all)
+    words = [count_word, transpose_word]
+    with engine.beside(lambda: engine.map_tiles(_call, words, weighting)) as compiled:
         yield
-        compiling.result()
+        compiled()
 
 
 def _call(fn: Callable[[Weighting], object], weighting: Weighting) -> None:
