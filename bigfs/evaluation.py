@@ -264,13 +264,17 @@ def judge(split: Split, sets: Sequence[IntArray], *, with_auc: bool = False) -> 
             X_train=split.X_train.holding(needed), X_test=split.X_test.holding(needed)
         )
         largest_first = dict(sorted(distinct.items(), key=lambda item: -len(item[1])))
+        train = split.X_train, split.y_train
+        machines = [models.lazy_machines(*train, index) for index in largest_first.values()]
         judgments = engine.map_tiles(
             _judge,
             list(largest_first.values()),
             split,
             with_auc,
+            each=[machines],
             local=local,
             label="evaluate",
+            progress_tasks=[task for tasks in machines for task in tasks],
         )
         by_set |= dict(zip(largest_first, judgments, strict=True))
     return [by_set[index.tobytes()] for index in sets]
@@ -356,9 +360,17 @@ def _non_negative(block: Block, start: int, stop: int) -> bool:
     return bool((block.data if sp.issparse(block) else block).min(initial=0) >= 0)
 
 
-def _judge(index: IntArray, split: Split, with_auc: bool) -> Judgment:
-    """Fit a model on these columns of the training rows, and predict the test rows."""
-    model = models.fit(split.X_train.columns(index).tocsr(), split.y_train)
+def _judge(
+    index: IntArray, machines: Sequence[list[models.Machine]], split: Split, with_auc: bool
+) -> Judgment:
+    """Fit a model on these columns of the training rows, and predict the test rows.
+
+    `machines` are those of the classes, in groups, where other tasks have fitted them.
+    """
+    if machines:
+        model = models.join_machines(split.y_train, machines)
+    else:
+        model = models.fit(split.X_train.columns(index).tocsr(), split.y_train)
     is_labeled = labeled_rows(split.y_test)
     Z, y = split.X_test.columns(index).tocsr()[is_labeled], split.y_test[is_labeled]
     return _judgment(model, model.decision(Z), split, y, with_auc)

@@ -10,6 +10,8 @@ was saved predicts what it predicted before, to the last bit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +34,8 @@ DUAL_FROM = 1000
 # bytes that a fit takes: liblinear's float64 copy, its nodes and our copy, and of each sample the
 # nodes of its intercept, its target and its numbers in the solver (measured)
 BYTES_PER_VALUE, BYTES_PER_SAMPLE = 40, 140
+
+Machine = tuple[FloatArray, FloatArray]  # coefficients (1, m) and intercept (1,)
 
 
 class LinearModel(NamedTuple):
@@ -137,11 +141,20 @@ def fit(Z: Any, y: Any) -> LinearModel:
         return LinearModel(kind, no_classes, coef, intercept, scaler.scale_, mean)
     if kind == "multilabel":
         Y = sp.csc_array(y)
-        parts = [_fit_label(Z, Y[:, [j]].toarray().ravel() > 0) for j in range(Y.shape[1])]
-        coef, intercept = (np.concatenate(values) for values in zip(*parts, strict=True))
-        return LinearModel(kind, np.arange(Y.shape[1]), coef, intercept, none, none)
+        labels = (Y[:, [j]].toarray().ravel() > 0 for j in range(Y.shape[1]))
+        machines = [_fit_label(Z, label) for label in labels]
+        return _of_machines(kind, np.arange(Y.shape[1]), machines)
+    classes = np.unique(y)
+    if sp.issparse(Z) and _is_fitted_by_class(Z.shape[1], classes):
+        return _of_machines(kind, classes, [_fit_label(Z, y == code) for code in classes])
     svm = _svm(Z).fit(_with_short_indices(Z), y)
     return LinearModel(kind, svm.classes_, svm.coef_, svm.intercept_, none, none)
+
+
+def _of_machines(kind: str, classes: AnyArray, machines: Sequence[Machine]) -> LinearModel:
+    """Return the model of the machines of all classes or labels."""
+    coef, intercept = (np.concatenate(values) for values in zip(*machines, strict=True))
+    return LinearModel(kind, classes, coef, intercept, np.empty(0), np.empty(0))
 
 
 def projected_memory(X: Matrix, index: IntArray | None = None) -> int:
@@ -185,6 +198,56 @@ def _gather_and_fit(index: IntArray, X: Matrix, y: Any) -> LinearModel:
     return fit(X.columns(index).tocsr(), y)
 
 
+# --- one model in several tasks -------------------------------------------------------------------
+
+
+def lazy_machines(X: Matrix, y: Any, index: IntArray) -> list[Any]:
+    """Return tasks that share out the classes of a model on columns of a matrix.
+
+    `join_machines` makes the model of what they return. There is a task per worker, or none where
+    `fit` trains the model at once.
+    """
+    if X.local or target_kind(y) != "class":
+        return []
+    classes = _classes_of(y)
+    if not _is_fitted_by_class(len(index), classes) or engine.n_workers() == 1:
+        return []
+    n_tasks = min(engine.n_workers(), len(classes))
+    return engine.lazy_tiles(_gather_and_fit_classes, np.array_split(classes, n_tasks), index, X, y)
+
+
+def join_machines(y: AnyArray, machines: Sequence[list[Machine]]) -> LinearModel:
+    """Return the model of the machines of all classes, from groups of them in their order."""
+    return _of_machines("class", _classes_of(y), list(chain.from_iterable(machines)))
+
+
+def _gather_and_fit_classes(
+    classes: IntArray, index: IntArray, X: Matrix, y: AnyArray
+) -> list[Machine]:
+    Z, is_labeled = X.columns(index).tocsr(), labeled_rows(y)
+    engine.make_room(Z.nnz * BYTES_PER_VALUE + Z.shape[0] * BYTES_PER_SAMPLE)
+    if not is_labeled.all():
+        Z, y = Z[is_labeled], y[is_labeled]
+    return [_fit_label(Z, y == code) for code in classes]
+
+
+def _classes_of(y: AnyArray) -> IntArray:
+    classes: IntArray = np.unique(y[labeled_rows(y)])
+    return classes
+
+
+def _is_fitted_by_class(n_columns: int, classes: IntArray) -> bool:
+    """Return whether `fit` trains the machine of each class by itself.
+
+    Tasks can share them then. The machines are those of LinearSVC up to its tolerance: it draws the
+    order of the samples for one class after the other.
+    """
+    return n_columns >= DUAL_FROM and len(classes) > 2
+
+
+# --- predicting -----------------------------------------------------------------------------------
+
+
 def predict_rows(X: Matrix, model: LinearModel, index: IntArray) -> Any:
     """Predict the rows of a matrix, tile by tile, from the columns `index`."""
     if X.row_tiles:
@@ -213,7 +276,7 @@ def _predict_block(block: Block, start: int, stop: int, model: LinearModel, inde
     return model.predict(sp.csr_array(block[:, index]))
 
 
-def _fit_label(Z: Any, y: AnyArray) -> tuple[FloatArray, FloatArray]:
+def _fit_label(Z: Any, y: AnyArray) -> Machine:
     """Fit one label. A label that all rows agree on needs no model."""
     if 0 < np.count_nonzero(y) < len(y):
         svm = _svm(Z).fit(_with_short_indices(Z), y)

@@ -97,6 +97,8 @@ def run_job(
     require_out(out)
     import_beside("bigfs.ready")  # the workers start meanwhile
     with exclusive([store_plan.uri, out], wait=True, say=say), engine.cluster():
+        if not is_staged(store_plan):  # this process has little to do meanwhile
+            import_beside("flows.report")
         earlier = [
             start_up("Python, Dask"),
             stage_source(do_step, store_plan, source, settings, options),

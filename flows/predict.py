@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,6 +81,27 @@ def fit_model(corpus: Any, train: Any, selected: IntArray) -> Model:
         text=_text_units(corpus),
         units=units_of(corpus),
     )
+
+
+def fitting_model(
+    corpus: Any, train: Any, selected: IntArray
+) -> AbstractContextManager[Callable[[], Model]]:
+    """Fit the model of `fit_model` beside what the block does, where one task fits it.
+
+    Parameters
+    ----------
+    corpus, train, selected : object
+        As for `fit_model`.
+
+    Returns
+    -------
+    context manager
+        It yields a function that returns the model.
+    """
+    X, y = training_sample(train.X, train.y)
+    fit = partial(fit_model, corpus, train, selected)
+    by_tiles = streamed.way_of_columns(X, y, np.sort(selected)) is not None
+    return contextlib.nullcontext(fit) if by_tiles else engine.beside(fit)
 
 
 def _text_units(corpus: Any) -> TextUnits | None:

@@ -296,8 +296,11 @@ def evaluate(
             else tuple(baselines)
         )
         choices = folds, test_size
-        points = _points(run, corpus, train, plan, names, sizes, choices) if plan.splits else []
-        model = predict.fit_model(corpus, train, run.selected) if points else None
+        points: list[Point] = []
+        if plan.splits:
+            with predict.fitting_model(corpus, train, run.selected) as fitted:
+                points = _points(run, corpus, train, plan, names, sizes, choices)
+            model = fitted()
         figures: dict[str, Any] = {
             "measured": plan.measured,
             "evaluation": evaluation.describe(plan.measured, names),
@@ -310,7 +313,7 @@ def evaluate(
     ]
     header = ["method", "n_features", *measured]
     with abandon_on_error(run), run.transaction():
-        if model is not None:
+        if points:
             run.write_model(model)
         run.write_table("curves.csv", header, [list(point.values()) for point in curves])
         run.update_metadata(

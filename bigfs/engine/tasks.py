@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 from typing import Any, Protocol
 
 import dask
@@ -113,6 +114,27 @@ def lazy_tiles(
 def shared_operand(operand: Any) -> Delayed:
     """Return an operand for several maps. It travels to a worker once, not once per map."""
     return dask.delayed(operand)
+
+
+@contextlib.contextmanager
+def beside(fn: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
+    """Call a function that waits for the workers in a thread, beside what the block does.
+
+    Parameters
+    ----------
+    fn : callable
+        Function without parameters, such as one that maps tiles. It must not use BLAS.
+
+    Yields
+    ------
+    callable
+        Returns the result. Without a cluster it calls `fn` then.
+    """
+    if client() is None:
+        yield fn
+        return
+    with ThreadPoolExecutor(1) as thread:
+        yield thread.submit(copy_context().run, fn).result
 
 
 def compute(lazy: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from storage.sources import gate
 from storage.sources.base import MatrixSource, Rows, Source, TextSource, take_rows
 from storage.staging import labels, tables, transpose
 from storage.staging.bounds import TILE_NNZ, bounds, by_segment, row_bounds
+from storage.staging.compiling import compiling_kernels
 from storage.staging.plan import Plan
 from storage.staging.scratch import Spill, open_array, save_names, spill
 from storage.staging.units import put_in_units
@@ -55,7 +57,9 @@ def entries_for(room: int) -> int:
 
 def build(plan: Plan, uri: str, scratch: Path, room: int) -> Manifest:
     """Stage a source at the empty place `uri` with `room` bytes per process, and publish it."""
-    with engine.limit_memory(room):
+    is_text = isinstance(plan.source, TextSource)
+    compiling = compiling_kernels(plan.weighting) if is_text else contextlib.nullcontext()
+    with compiling, engine.limit_memory(room):
         source = plan.source.unpacked(scratch).limited(room)
     vocabulary, units = None, None
     if isinstance(source, TextSource):

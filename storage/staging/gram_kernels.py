@@ -21,17 +21,18 @@ FREE = -1  # a slot without a gram, and a term without an entry
 
 @njit(cache=True, nogil=True)
 def count_tokens(
-    tokens: AnyArray, ends: AnyArray, size: int
-) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """Count the tokens of each document. Return (indptr, indices, counts).
+    tokens: AnyArray,
+    ends: AnyArray,
+    entry_of: AnyArray,
+    indptr: AnyArray,
+    indices: AnyArray,
+    counts: AnyArray,
+) -> int:
+    """Count the tokens of each document, in the order of their first appearance.
 
-    The entries of a row are in the order of their first appearance. `size` is the number of
-    distinct tokens.
+    Fills all arrays after `ends`, of which `entry_of` is FREE for each distinct token. Returns the
+    number of entries.
     """
-    entry_of = np.full(size, FREE, dtype=np.int32)
-    indices = np.empty(len(tokens), dtype=np.int32)
-    counts = np.empty(len(tokens), dtype=np.int32)
-    indptr = np.zeros(len(ends) + 1, dtype=np.int64)
     place, entries, row = 0, 0, 0
     for document in range(len(ends)):
         while place < ends[document]:
@@ -46,7 +47,7 @@ def count_tokens(
                 entries += 1
         row = entries
         indptr[document + 1] = entries
-    return indptr, indices[:entries], counts[:entries]
+    return entries
 
 
 @njit(cache=True, nogil=True)
@@ -196,25 +197,33 @@ def lines_of(
 
 @njit(cache=True, nogil=True)
 def sort_columns(
-    indptr: AnyArray, indices: AnyArray, counts: AnyArray, rank: AnyArray, size: int
-) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """Number the columns by `rank` and sort them in each row. Return (indices, counts, df).
+    place: AnyArray,
+    indices: AnyArray,
+    counts: AnyArray,
+    rank: AnyArray,
+    df: AnyArray,
+    cursor: AnyArray,
+    rows: AnyArray,
+    values: AnyArray,
+) -> None:
+    """Number the columns by `rank` and sort them in each row, in place. Fills `df`, of zeros.
 
-    Two transpositions do both. `size` is the number of ranks.
+    Two transpositions do both. `place` holds where each row begins. It and the last three arrays
+    are overwritten.
     """
-    df = np.zeros(size, dtype=np.int32)
-    for j in indices:
-        df[rank[j]] += 1
-    cursor = np.zeros(size, dtype=np.int64)
-    for j in range(1, size):
-        cursor[j] = cursor[j - 1] + df[j - 1]
-    rows, values = np.empty(len(indices), dtype=np.int32), np.empty(len(indices), dtype=np.int32)
-    for row in range(len(indptr) - 1):
-        for entry in range(indptr[row], indptr[row + 1]):
-            j = rank[indices[entry]]
-            rows[cursor[j]], values[cursor[j]] = row, counts[entry]
-            cursor[j] += 1
-    place = indptr[:-1].copy()
+    for entry in range(len(indices)):
+        df[rank[indices[entry]]] += 1
+    begin = 0
+    for j in range(len(df)):
+        cursor[j] = begin
+        begin += df[j]
+    row = -1
+    for entry in range(len(indices)):
+        while row + 1 < len(place) and place[row + 1] <= entry:
+            row += 1
+        j = rank[indices[entry]]
+        rows[cursor[j]], values[cursor[j]] = row, counts[entry]
+        cursor[j] += 1
     entry = 0
     for j in range(len(df)):
         for _ in range(df[j]):
@@ -222,7 +231,6 @@ def sort_columns(
             indices[place[row]], counts[place[row]] = j, values[entry]
             place[row] += 1
             entry += 1
-    return indices, counts, df
 
 
 @njit(cache=True, nogil=True)

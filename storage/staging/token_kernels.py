@@ -25,73 +25,55 @@ LAST_KEY = N_KEYS - 1
 
 
 @njit(cache=True, nogil=True)
-def read_tokens(raw: AnyArray, bounds: AnyArray, folded: AnyArray, keys: AnyArray) -> Any:
-    """Number the tokens of documents.
+def read_documents(
+    raw: AnyArray,
+    bounds: AnyArray,
+    folded: AnyArray,
+    keys: AnyArray,
+    low: AnyArray,
+    begins: AnyArray,
+    stops: AnyArray,
+    tails: AnyArray,
+    slots: AnyArray,
+    starts: AnyArray,
+    terms: AnyArray,
+    tokens: AnyArray,
+    ends: AnyArray,
+    state: AnyArray,
+) -> Any:
+    """Number the tokens of documents, up to one that may have more terms than the table has room.
 
-    A token is a longest run of at least two word characters. Tokens are numbered in the order of
-    their first appearance. The first document holds the stop words, which are left out of the
-    others.
-
-    Parameters
-    ----------
-    raw : ndarray of uint8
-        Valid UTF-8, with document i in ``raw[bounds[i]:bounds[i + 1]]``.
-    bounds : ndarray of int64
-        Where the documents begin and end.
-    folded : ndarray of shape (0x110000,)
-        The lower case of each code point, or 0 if that is no word character.
-    keys : ndarray of shape (N_KEYS,)
-        Random numbers. The hash of a token is the sum of its parts times these numbers, so no text
-        can be made to collide without knowing them.
+    `storage.staging.tokenize.read_tokens` says what the arrays hold. `low`, `begins`, `stops` and
+    `tails` have room for the longest document. `state` is (the document to read next, number of
+    stop words, of distinct tokens, of tokens), and goes on from there.
 
     Returns
     -------
-    terms, starts : ndarray
-        Token j is ``terms[starts[j]:starts[j + 1]]``.
-    tokens, ends : ndarray
-        The number of each token of the documents but the first, and where each of these ends.
-    n_stops : int
-        Number of tokens that are stop words. They have the lowest numbers.
+    int
+        The room that the table needs to go on, or 0 at the end.
     """
-    longest = 0
-    for document in range(len(bounds) - 1):
-        longest = max(longest, bounds[document + 1] - bounds[document])
-    low = np.empty(longest // 2 * 3 + 8, dtype=np.uint8)  # two bytes may become three
-    most = len(low) // 3 + 2  # two bytes and what ends them
-    begins, stops = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
-    tails = np.empty(most, dtype=np.uint64)
-    room = FIRST_TERMS
-    slots = np.zeros((2 * room, 2), dtype=np.uint64)
-    starts = np.zeros(room + 1, dtype=np.int64)
-    terms = np.empty(len(raw) // 2 * 3 + 8, dtype=np.uint8)
-    tokens = np.empty((len(raw) + len(bounds)) // 3 + 1, dtype=np.int32)
-    ends = np.zeros(len(bounds) - 2, dtype=np.int64)
-    size, n_stops, n_tokens = 0, 0, 0
-    for document in range(len(bounds) - 1):
+    for document in range(state[0], len(bounds) - 1):
         length = fold(raw, bounds[document], bounds[document + 1], folded, low)
         found = find_tokens(low, length, begins, stops, tails)
-        if size + found > room:
-            while room < size + found:
-                room *= 2
-            slots = placed(slots, 2 * room, keys)
-            starts = longer(starts, room + 1)
-        place = n_stops, size, n_tokens
-        texts = low, begins, stops, tails, found
-        size, n_tokens = number_tokens(texts, keys, (slots, starts, terms), tokens, place)
+        if state[2] + found >= len(starts):
+            return state[2] + found
+        texts, place = (low, begins, stops, tails, found), (state[1], state[2], state[3])
+        state[2], state[3] = number_tokens(texts, keys, (slots, starts, terms), tokens, place)
         if document == 0:
-            n_stops, n_tokens = size, 0
+            state[1], state[3] = state[2], 0
         else:
-            ends[document - 1] = n_tokens
-    return terms[: starts[size]], starts[: size + 1], tokens[:n_tokens], ends, n_stops
+            ends[document - 1] = state[3]
+        state[0] = document + 1
+    return 0
 
 
 @njit(cache=True, nogil=True)
-def fold(raw: AnyArray, i: int, stop: int, folded: AnyArray, low: AnyArray) -> int:
+def fold(raw: AnyArray, i: int, stop: int, folded: AnyArray, low: AnyArray) -> Any:
     """Write ``raw[i:stop]`` in lower case to `low`, with zeros between words and at the end.
 
     Returns the number of bytes.
     """
-    end = 0
+    end = np.int64(0)  # for a constant, `encode` would be compiled too
     while i < stop:
         c = np.int64(raw[i])
         if c < 0x80:
@@ -203,10 +185,9 @@ def mixed(code: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def placed(slots: AnyArray, n_slots: int, keys: AnyArray) -> AnyArray:
-    """Return a larger table with the same tokens."""
-    out = np.zeros((n_slots, 2), dtype=np.uint64)
-    mask = np.uint64(n_slots - 1)
+def placed(slots: AnyArray, out: AnyArray, keys: AnyArray) -> AnyArray:
+    """Put the tokens of a table into an empty larger one, and return that."""
+    mask = np.uint64(len(out) - 1)
     for i in range(len(slots)):
         if slots[i, 0] != ZERO:
             slot = home_of(slots[i, 0], keys) & mask
@@ -246,7 +227,7 @@ def character(raw: AnyArray, i: int) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def encode(c: Any, out: AnyArray, end: int) -> int:
+def encode(c: Any, out: AnyArray, end: Any) -> Any:
     """Write a code point in UTF-8 at `end`. Return its own end."""
     if c < 0x80:
         out[end] = c

@@ -87,18 +87,15 @@ class Documents:
 
     def counted(self) -> Counts:
         """Count the terms of the documents."""
-        terms, starts, tokens, ends, n_stops = token_kernels.read_tokens(
-            np.frombuffer(self.raw, dtype=np.uint8),
-            np.array(self.bounds),
-            tables().folded,
-            hash_keys(),
+        terms, starts, tokens, ends, n_stops = read_tokens(
+            np.frombuffer(self.raw, dtype=np.uint8), np.array(self.bounds)
         )
         order = sorted_tokens(terms, starts)
         size = len(order)
         heads = tails = np.empty(0, dtype=np.int32)
         if self.ngram_range == (1, 1):
             order = order[order >= n_stops]
-            indptr, indices, counts = gram_kernels.count_tokens(tokens, ends, size)
+            indptr, indices, counts = count_tokens(tokens, ends, size)
         else:
             heads, tails, indptr, indices, counts = gram_kernels.count_grams(
                 tokens, ends, size, *self.ngram_range, hash_keys()
@@ -110,9 +107,56 @@ class Documents:
             order = grams[np.lexsort(ranks[::-1])]
         lines = gram_kernels.lines_of(terms, starts, heads, tails, order)
         rank = inverse(order, size + len(heads))
-        return Counts(
-            lines, indptr, *gram_kernels.sort_columns(indptr, indices, counts, rank, len(order))
-        )
+        return Counts(lines, indptr, *sort_columns(indptr, indices, counts, rank, len(order)))
+
+
+def read_tokens(
+    raw: AnyArray, bounds: AnyArray
+) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray, int]:
+    """Number the tokens of documents.
+
+    A token is a longest run of at least two word characters. Tokens are numbered in the order of
+    their first appearance. The first document holds the stop words, which are left out of the
+    others.
+
+    Parameters
+    ----------
+    raw : ndarray of uint8
+        Valid UTF-8, with document i in ``raw[bounds[i]:bounds[i + 1]]``.
+    bounds : ndarray of int64
+        Where the documents begin and end.
+
+    Returns
+    -------
+    terms, starts : ndarray
+        Token j is ``terms[starts[j]:starts[j + 1]]``.
+    tokens, ends : ndarray
+        The number of each token of the documents but the first, and where each of these ends.
+    n_stops : int
+        Number of tokens that are stop words. They have the lowest numbers.
+    """
+    low = np.empty(int(np.diff(bounds).max()) // 2 * 3 + 8, dtype=np.uint8)  # 2 bytes may become 3
+    most = len(low) // 3 + 2  # two bytes and what ends them
+    begins, stops, tails = (np.empty(most, dtype) for dtype in (np.int64, np.int64, np.uint64))
+    terms = np.empty(len(raw) // 2 * 3 + 8, dtype=np.uint8)
+    tokens = np.empty((len(raw) + len(bounds)) // 3 + 1, dtype=np.int32)
+    ends = np.zeros(len(bounds) - 2, dtype=np.int64)
+    keys, state = hash_keys(), np.zeros(4, dtype=np.int64)
+    room = token_kernels.FIRST_TERMS
+    slots, starts = empty_slots(room), np.zeros(room + 1, dtype=np.int64)
+    work = raw, bounds, tables().folded, keys, low, begins, stops, tails
+    while needed := token_kernels.read_documents(*work, slots, starts, terms, tokens, ends, state):
+        while room < needed:
+            room *= 2
+        slots = token_kernels.placed(slots, empty_slots(room), keys)
+        starts = np.concatenate([starts, np.zeros(room + 1 - len(starts), dtype=np.int64)])
+    n_stops, size, n_tokens = state[1:].tolist()
+    return terms[: starts[size]], starts[: size + 1], tokens[:n_tokens], ends, n_stops
+
+
+def empty_slots(room: int) -> AnyArray:
+    """Return an empty hash table for `room` tokens."""
+    return np.zeros((2 * room, 2), dtype=np.uint64)
 
 
 def inverse(order: AnyArray, size: int) -> AnyArray:
@@ -120,6 +164,32 @@ def inverse(order: AnyArray, size: int) -> AnyArray:
     rank = np.empty(size, dtype=np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
     return rank
+
+
+def count_tokens(tokens: AnyArray, ends: AnyArray, size: int) -> tuple[AnyArray, ...]:
+    """Count the tokens of each document. Return (indptr, indices, counts).
+
+    The entries of a row are in the order of their first appearance. `size` is the number of
+    distinct tokens.
+    """
+    entry_of = np.full(size, gram_kernels.FREE, dtype=np.int32)
+    indices, counts = np.empty((2, len(tokens)), dtype=np.int32)
+    indptr = np.zeros(len(ends) + 1, dtype=np.int64)
+    entries = gram_kernels.count_tokens(tokens, ends, entry_of, indptr, indices, counts)
+    return indptr, indices[:entries], counts[:entries]
+
+
+def sort_columns(
+    indptr: AnyArray, indices: AnyArray, counts: AnyArray, rank: AnyArray, size: int
+) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """Number the columns by `rank` and sort them in each row. Return (indices, counts, df).
+
+    `size` is the number of ranks. `indices` and `counts` are overwritten.
+    """
+    df, cursor = np.zeros(size, dtype=np.int32), np.empty(size, dtype=np.int64)
+    rows, values = np.empty((2, len(indices)), dtype=np.int32)
+    gram_kernels.sort_columns(indptr[:-1].copy(), indices, counts, rank, df, cursor, rows, values)
+    return indices, counts, df
 
 
 def sorted_tokens(terms: AnyArray, starts: AnyArray) -> AnyArray:

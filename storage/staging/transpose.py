@@ -207,11 +207,23 @@ def _write_columns(
     present, cursor = _occupied_columns(open_unpublished(uri, f"{path}/indptr"), span)
     cursor -= task.start
     cursor[0] = 0  # the range may begin inside its first column
-    size = task.stop - task.start
+    rows, values = gather_columns(
+        span, read_listing(listing), present, cursor, task.stop - task.start
+    )
+    return fill(uri, f"{path}/data", task.start, values) | fill(
+        uri, f"{path}/indices", task.start, rows
+    )
+
+
+def gather_columns(
+    span: ColumnSpan, blocks: Sequence[BlockColumns], present: AnyArray, cursor: AnyArray, size: int
+) -> tuple[AnyArray, AnyArray]:
+    """Return the rows and values of the `size` entries in a span, sorted by column.
+
+    `present` and `cursor` are the columns that have entries and where each starts.
+    """
     rows, values = np.empty(size, np.int32), np.empty(size, np.float32)
-    for columns, counts, block_rows, block_values, first_row in clipped_blocks(
-        span, read_listing(listing)
-    ):
+    for columns, counts, block_rows, block_values, first_row in clipped_blocks(span, blocks):
         kernels.scatter(
             np.searchsorted(present, columns).astype(np.int32),
             counts,
@@ -222,9 +234,7 @@ def _write_columns(
             rows,
             values,
         )
-    return fill(uri, f"{path}/data", task.start, values) | fill(
-        uri, f"{path}/indices", task.start, rows
-    )
+    return rows, values
 
 
 def _occupied_columns(indptr: Any, span: ColumnSpan) -> tuple[AnyArray, AnyArray]:
@@ -325,23 +335,13 @@ def statistics_width(d: int, classes: int) -> int:
 def _write_sums(
     task: EntryRange, uri: str, segment: manifest.Segment, classes: int, listing: str
 ) -> dict[str, str]:
-    width = task.stop - task.start
-    sums, squares = np.zeros(width), np.zeros(width)
-    by_class: tuple[AnyArray, ...] = (
-        np.zeros((width, classes)),
-        np.zeros((width, classes)),
-        np.zeros((width, classes), dtype=np.int32),
-    )
-    code = (
+    codes = (
         np.asarray(open_unpublished(uri, "obs/label/codes")[segment.start : segment.stop])
         if classes
-        else sums
+        else None
     )
     span = ColumnSpan(task.start, task.stop, 0, NO_LIMIT)
-    for columns, counts, rows, values, first_row in clipped_blocks(span, read_listing(listing)):
-        kernels.add_up(columns, counts, values, sums, squares)
-        if classes:
-            kernels.add_up_classes(columns, counts, rows, values, code[first_row:], *by_class)
+    sums, squares, by_class = sum_columns(span, read_listing(listing), codes, classes)
     path = f"uns/statistics/{segment.name}"
     checksums = fill(uri, f"{path}/sums", task.start, sums) | fill(
         uri, f"{path}/squares", task.start, squares
@@ -352,3 +352,24 @@ def _write_sums(
                 uri, f"{path}/classes/{name}", task.start * classes, table.reshape(-1)
             )
     return checksums
+
+
+def sum_columns(
+    span: ColumnSpan, blocks: Sequence[BlockColumns], codes: AnyArray | None, classes: int
+) -> tuple[AnyArray, AnyArray, tuple[AnyArray, ...]]:
+    """Return Σ x and Σ x² of each column of a span, and (Σ x, Σ x², non-zeros) by class.
+
+    `codes` holds the class of each row of the segment. Without it the last are zero.
+    """
+    width = span.stop - span.start
+    sums, squares = np.zeros(width), np.zeros(width)
+    by_class: tuple[AnyArray, ...] = (
+        np.zeros((width, classes)),
+        np.zeros((width, classes)),
+        np.zeros((width, classes), dtype=np.int32),
+    )
+    for columns, counts, rows, values, first_row in clipped_blocks(span, blocks):
+        kernels.add_up(columns, counts, values, sums, squares)
+        if codes is not None:
+            kernels.add_up_classes(columns, counts, rows, values, codes[first_row:], *by_class)
+    return sums, squares, by_class

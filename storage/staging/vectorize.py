@@ -72,13 +72,7 @@ def vectorize(
         No term occurs in `min_df` to `max_df` documents.
     """
     counted = count(source, pieces, weighting, scratch)
-    training = [part for part in counted if part.split != "test"] or counted
-    n = sum(part.rows for part in training)
-    least, most = (
-        df if isinstance(df, int) else df * n for df in (weighting.min_df, weighting.max_df)
-    )
-    merge = _hashed_merge(weighting.hashing) if weighting.hashing else _merge
-    vocabulary = merge(counted, {part.path for part in training}, n, (least, most), scratch)
+    vocabulary = learn_vocabulary(counted, weighting, scratch)
     if not vocabulary.size:
         at_most = weighting.max_df != 1.0
         raise SourceError(
@@ -93,7 +87,7 @@ def vectorize(
 def weigh(
     counted: Sequence[CountedBlock], vocabulary: Vocabulary, sublinear_tf: bool
 ) -> list[Spill]:
-    return engine.map_tiles(_weigh, counted, vocabulary, sublinear_tf, label="weigh terms")
+    return engine.map_tiles(weigh_block, counted, vocabulary, sublinear_tf, label="weigh terms")
 
 
 # --- count ----------------------------------------------------------------------------------------
@@ -165,6 +159,19 @@ def _count_documents(
 # --- merge ----------------------------------------------------------------------------------------
 
 
+def learn_vocabulary(
+    counted: Sequence[CountedBlock], weighting: Weighting, scratch: Path
+) -> Vocabulary:
+    """Return the terms of the training documents that are neither too rare nor too frequent."""
+    training = [part for part in counted if part.split != "test"] or counted
+    n = sum(part.rows for part in training)
+    least, most = (
+        df if isinstance(df, int) else df * n for df in (weighting.min_df, weighting.max_df)
+    )
+    merge = _hashed_merge(weighting.hashing) if weighting.hashing else _merge
+    return merge(counted, {part.path for part in training}, n, (least, most), scratch)
+
+
 def _merge(
     counted: Sequence[CountedBlock],
     training: set[str],
@@ -219,7 +226,8 @@ def _save_idf(df: AnyArray, n: int, scratch: Path) -> str:
 # --- weigh ----------------------------------------------------------------------------------------
 
 
-def _weigh(part: CountedBlock, vocabulary: Vocabulary, sublinear_tf: bool) -> Spill:
+def weigh_block(part: CountedBlock, vocabulary: Vocabulary, sublinear_tf: bool) -> Spill:
+    """Weigh the counts of a block, and spill its rows."""
     indptr, indices, counts = (
         np.asarray(open_array(part.path, name)) for name in ("indptr", "indices", "counts")
     )

@@ -40,8 +40,9 @@ def merge(
     `last` and `last_df` of the term after them).
     """
     heap = np.empty(len(at), dtype=np.int64)
-    keys = np.zeros(len(at), dtype=np.uint64)
-    size, end, terms = 0, 0, 0
+    keys = np.empty(len(at), dtype=np.uint64)
+    top = np.int64(0)  # `sift` would be compiled again for each argument that is a constant
+    size, end, terms = top, 0, 0
     for k in range(len(at)):
         if at[k] < stop[k]:
             keys[k] = line_key(lines, at[k])
@@ -75,7 +76,7 @@ def merge(
         if at[k] == stop[k]:
             return k, end, terms, last, last_df
         keys[k] = line_key(lines, at[k])
-        sift(heap, size, 0, keys, lines, at)
+        sift(heap, size, top, keys, lines, at)
     if last and least <= last_df <= most:
         out_df[terms] = last_df
         terms += 1
@@ -98,7 +99,7 @@ def line_key(lines: AnyArray, begin: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def sift(
-    heap: AnyArray, size: int, place: int, keys: AnyArray, lines: AnyArray, at: AnyArray
+    heap: AnyArray, size: Any, place: Any, keys: AnyArray, lines: AnyArray, at: AnyArray
 ) -> None:
     """Move the vocabulary at `place` of the heap below those with smaller next terms."""
     k = heap[place]

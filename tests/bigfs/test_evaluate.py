@@ -3,9 +3,10 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from distributed import Client, LocalCluster
 from sklearn.svm import LinearSVC
 
-from bigfs import Matrix, models, splits
+from bigfs import Matrix, engine, models, splits
 from bigfs.evaluation import is_non_negative, judge, measure, pool, tally_split
 from bigfs.metrics import METRICS
 from bigfs.properties import class_profile
@@ -235,3 +236,50 @@ def test_losses_per_sample_are_those_that_the_counts_sum(text, split, kind):
     else:
         np.testing.assert_array_equal(judgment.losses, predicted != split.y_test)
         assert judgment.tally[1].sum() == judgment.losses.sum() > 0
+
+
+@pytest.fixture
+def wide():
+    """Three classes of 90 rows in 1,200 sparse columns, as of a matrix that tasks can read."""
+    rng = np.random.default_rng(0)
+    X = sp.random_array((90, models.DUAL_FROM + 200), density=0.02, rng=rng, dtype=np.float32)
+    y = np.arange(90) % 3
+    X = sp.csr_array(X + sp.csr_array(np.eye(3, X.shape[1], dtype=np.float32)[y] / 4))
+    split = Split(Matrix.from_array(X[::2]), y[::2], Matrix.from_array(X[1::2]), y[1::2])
+    split.X_train.local = split.X_test.local = False
+    return split
+
+
+def test_a_wide_model_has_the_machines_of_linear_svc(wide):
+    Z, y = wide.X_train.columns(np.arange(wide.X_train.shape[1])).tocsr(), wide.y_train
+    model = models.fit(Z, y)
+    svm = LinearSVC(dual=True, random_state=0, max_iter=10_000).fit(Z, y)
+    # both end at LinearSVC's tolerance of 1e-4, by another order of the samples
+    np.testing.assert_allclose(model.coef, svm.coef_, atol=1e-3 * abs(svm.coef_).max())
+    np.testing.assert_array_equal(model.predict(Z), svm.predict(Z))
+
+
+def test_workers_share_the_classes_of_a_wide_model(wide):
+    every = np.arange(wide.X_train.shape[1])
+    sets = [every, every[:50]]
+    serial = judge(wide, sets)
+    assert not models.lazy_machines(wide.X_train, wide.y_train, every)
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+        ) as running,
+        Client(running, set_as_default=False) as client,
+        engine.cluster(client),
+    ):
+        assert len(models.lazy_machines(wide.X_train, wide.y_train, every)) == 2
+        assert not models.lazy_machines(wide.X_train, wide.y_train, every[:50])
+        shared = judge(wide, sets)
+        tasks = models.lazy_machines(wide.X_train, wide.y_train, every)
+        machines = [engine.compute(task) for task in tasks]
+    for one, other in zip(serial, shared, strict=True):
+        np.testing.assert_array_equal(one.tally, other.tally)
+        np.testing.assert_array_equal(one.losses, other.losses)
+    joined = models.join_machines(wide.y_train, machines)
+    whole = models.fit(wide.X_train.columns(every).tocsr(), wide.y_train)
+    np.testing.assert_array_equal(joined.coef, whole.coef)
+    np.testing.assert_array_equal(joined.intercept, whole.intercept)
