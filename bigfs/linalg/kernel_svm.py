@@ -40,7 +40,8 @@ def is_faster(X: Matrix, r: int, features: BoolArray | None = None) -> bool:
     """Return whether r machines on X have few enough samples for their kernel."""
     n, d = X.shape[0], X.shape[1] if features is None else int(features.sum())
     fits = MATRICES * 8 * n**2 <= MEMORY_SHARE * engine.memory_limit()
-    return bool(X.column_tiles) and n <= d and r * n**3 <= MOST_WORK and fits
+    has_kernel = X.local or bool(X.column_tiles)
+    return has_kernel and n <= d and r * n**3 <= MOST_WORK and fits
 
 
 class KernelSVM:
@@ -49,7 +50,7 @@ class KernelSVM:
     Parameters
     ----------
     X : Matrix of shape (n, d)
-        The samples, with the layout by columns.
+        The samples, in memory or with the layout by columns.
     Y : ndarray of int8 of shape (n, r)
         1 for the samples of a machine's class and −1 for the others.
     C : float
