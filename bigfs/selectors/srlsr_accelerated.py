@@ -65,11 +65,9 @@ class AcceleratedSRLSR(SRLSRProblem):
 
     def solve(self, state: SRLSRState) -> Point:
         """Return the end of a plain round. The rows of what has just left are no start for it."""
-        gone = self.just_left(state)
-        if not gone.any():
+        if not self.just_left(state).any():
             return super().solve(state)
-        start = np.where(gone[:, None], 0.0, state.W)
-        return self.end(state, self.solve_from(state, start, None))
+        return self.end(state, self.solve_from(state, state.W, None))
 
     def ahead(self, state: SRLSRState, ended: FloatArray, end: Point) -> Point:
         """Return the point beyond the end of a round, as seen from that of the round before."""

@@ -56,18 +56,19 @@ class WorkingSet:
         self,
         M: SampleOperator,
         u: FloatArray,
-        rhs: FloatArray,
+        rhs: FloatArray | Callable[[Any], FloatArray],
         start: FloatArray | None = None,
         start_product: FloatArray | None = None,
     ) -> Solution:
         """Return (XᵀMX + diag u)⁻¹ rhs for u of shape (d,) and rhs of shape (d, r).
 
+        A function in place of the rhs returns its rows at the numbers that it is given.
         `start_product` is XᵀMX `start` (d × r), which saves the first pass of CG.
         """
 
         def solve(prepared: Prepared, rows: Any, Z: FloatArray | None) -> Solution:
             known = None if start_product is None else start_product[rows]
-            return prepared.solve_rhs(rhs[rows], Z, known)
+            return prepared.solve_rhs(rhs(rows) if callable(rhs) else rhs[rows], Z, known)
 
         return self._solve(M, u, start, solve)
 
