@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bigfs import engine
 from bigfs.linalg.prox import row_norms
 from bigfs.selectors.label_sums import LabelSums
 from bigfs.selectors.srlsr_problem import Point, SRLSRProblem, SRLSRState
@@ -72,7 +73,7 @@ class AcceleratedSRLSR(SRLSRProblem):
     def ahead(self, state: SRLSRState, ended: FloatArray, end: Point) -> Point:
         """Return the point beyond the end of a round, as seen from that of the round before."""
         active = state.theta > 0
-        W, XtXW = np.zeros((2, *end.W.shape))
+        W, XtXW = engine.lazy_zeros((2, *end.W.shape))
         W[active] = end.W[active] + MOMENTUM * (end.W[active] - ended[0, :-1])
         XtXW[active] = end.XtXW[active] + MOMENTUM * (end.XtXW[active] - ended[1, :-1])
         return Point(W, end.b + MOMENTUM * (end.b - ended[0, -1]), XtXW, end.residual)

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigfs import engine
 from bigfs.linalg.prox import norm_2p, row_norms
 from bigfs.linalg.ridge import Solution, centering
 from bigfs.linalg.ridge.cg import STRIP, subtract_product
@@ -149,7 +150,7 @@ class SRLSRProblem:
         if index is None:
             return sum_samples(self.X, self.codes, W, b)
         sums = sum_samples(self.working_set.X, self.codes, W[index], b)
-        product = np.zeros(W.shape)
+        product = engine.lazy_zeros(W.shape)
         product[index] = sums.product
         return sums._replace(product=product)
 

@@ -1,9 +1,11 @@
 """The three solvers against the dense formula (XᵀMX + diag u)⁻¹ XᵀT, and against one another."""
 
+import sys
 import tracemalloc
 import weakref
 
 import numpy as np
+import psutil
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
@@ -383,6 +385,21 @@ def test_the_columns_of_the_last_set_are_freed_before_the_next_are_gathered():
         patched.setattr(Matrix, "columns", watch)
         working.solve(centering(40), np.where(np.arange(15) > 3, u, np.inf), T)
     assert freed == [True]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems choose their pages themselves")
+def test_the_solution_takes_memory_for_its_active_rows(rng):
+    n, d, r = 60, 40_000, 100
+    X = sp.random_array((n, d), density=0.05, format="csr", rng=rng)
+    u = np.full(d, np.inf)
+    u[:: d // 40] = 1.0
+    working = WorkingSet(Matrix.from_array(X), solver="primal", targets=r)
+    T = rng.normal(size=(n, r))
+    working.solve_rhs(centering(n), u, lambda rows: X[:, rows].T @ T)  # with what it imports
+    before = psutil.Process().memory_info().rss
+    solved = working.solve_rhs(centering(n), u, lambda rows: X[:, rows].T @ T)
+    assert solved.W.shape == solved.product.shape == (d, r)
+    assert psutil.Process().memory_info().rss - before < solved.W.nbytes / 8
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

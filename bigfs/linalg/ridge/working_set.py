@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bigfs import engine
 from bigfs.linalg.active_columns import ActiveColumns
 from bigfs.linalg.ridge import Prepared, Ridge, SampleOperator, Solution
 from bigfs.linalg.ridge.plan import ITERATIONS
@@ -89,7 +90,7 @@ class WorkingSet:
         first = None if start is None else start[active]
         solution = solve(ridge.prepare(u[active]), active, first)
         self._record_iterations(solution, start)
-        W, product = np.zeros((2, len(u), solution.W.shape[1]))
+        W, product = engine.lazy_zeros((2, len(u), solution.W.shape[1]))
         W[active], product[active] = solution.W, solution.product
         return Solution(W, solution.residuals, solution.iterations, product)
 
