@@ -53,10 +53,11 @@ class ActiveColumns:
     def select(self, active: IntArray) -> None:
         """Gather these columns, given in increasing order, if they fit."""
         if self.stays_full(active):
-            self.index, self.X, self.gathered = None, self.full, False
+            self._release()
             return
         if not self.fits(active):
-            self.index, self.X, self.gathered = active, self.full.take_columns(active), False
+            self._release()
+            self.index, self.X = active, self.full.take_columns(active)
             return
         if self.gathered and self.index is not None and np.array_equal(self.index, active):
             return
@@ -95,13 +96,17 @@ class ActiveColumns:
         G[self.index] = self.X.T @ V
         return G
 
+    def _release(self) -> None:
+        """Free what was gathered, so that `X` is the full matrix."""
+        self.index, self.X, self._block, self.gathered = None, self.full, None, False
+
     def _gather(self, active: IntArray) -> Any:
         """Return these columns as a csr array, or as a dense one where that is smaller.
 
         What was gathered before is freed first, unless they are part of it.
         """
         held, block = self.index if self.gathered else None, self._block
-        self.X, self._block, self.gathered = self.full, None, False
+        self._release()
         if held is not None and np.isin(active, held, assume_unique=True).all():
             block = block[:, np.searchsorted(held, active)]
         else:
