@@ -134,7 +134,7 @@ def _system(
     What is above the triangle is not written, and thus takes no memory.
     """
     u, norm2, is_all = len(active), 0.0, len(active) == len(G)
-    K = np.empty((u, u), dtype)
+    K = engine.lazy_zeros((u, u), dtype)
     for first in range(0, u, STRIP):
         last = min(first + STRIP, u)
         strip = K[first:last, :last]

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, lobpcg
 
 from bigfs import engine
+from bigfs.embedding.lanczos import basis_size, largest_eigenvectors
 from bigfs.graph import components
 from bigfs.graph.hypergraph import Hypergraph
 from bigfs.matrix import Centered
@@ -29,6 +29,7 @@ from bigfs.types import AnyArray, IntArray
 
 DEFAULT_WIDTH = 10
 MAX_DENSE_VERTICES = 300  # up to here the n × n matrix is the cheapest way
+VECTORS_BESIDE = 12  # of n numbers, beside the basis of the Lanczos iterations
 OVERSAMPLING = 10  # of the randomized SVD [Halko, Martinsson, Tropp 2011, section 4.2]
 MIN_GAP = 0.01  # of the largest squared singular value: a smaller gap counts as this one
 NEGLIGIBLE = 1e-6  # of the largest singular value: float64 cannot tell the square of less from 0
@@ -121,9 +122,8 @@ def leading_eigenvectors(
 ) -> Result[Embedding]:
     """Return the r leading non-trivial eigenvectors of a symmetric N with ‖N‖ ≤ 1.
 
-    Lanczos iterations (ARPACK) start from a fixed vector; LOBPCG continues where they give up. They
-    work on N − 2 T₀T₀ᵀ, which moves the trivial eigenvalues to −1, so that a graph of many
-    components needs no more steps than a connected one.
+    Lanczos iterations start from fixed vectors. They work on N − 2 T₀T₀ᵀ, which moves the trivial
+    eigenvalues to −1, so that a graph of many components needs no more steps than a connected one.
 
     Parameters
     ----------
@@ -136,9 +136,9 @@ def leading_eigenvectors(
     tol : float
         Largest ‖N v − λ v‖ of a vector. The scale of N is 1.
     max_iter : int
-        Maximum number of iterations.
+        Maximum number of restarts.
     seed : int
-        Seed of the first vector.
+        Seed of the first vectors.
     name : str
         What is computed, for the warning.
 
@@ -160,12 +160,12 @@ def leading_eigenvectors(
             f"{n} samples in {c} connected components have {n - c} non-trivial "
             f"eigenvectors; {r} were requested"
         )
-    trivial_t = sp.csr_array(trivial.T)
+    trivial_t = trivial.T
 
     def multiply_deflated(V: AnyArray) -> AnyArray:
-        columns = V.reshape(n, -1)  # ARPACK asks for one vector
-        product = multiply(columns) - 2 * (trivial @ (trivial_t @ columns))
-        return np.asarray(product).reshape(V.shape)
+        product = multiply(V)
+        product -= 2 * (trivial @ (trivial_t @ V))
+        return np.asarray(product)
 
     count = min(r + 1, n - c)  # one more, for the gap
     if n <= MAX_DENSE_VERTICES or count > n // 6:
@@ -173,13 +173,24 @@ def leading_eigenvectors(
             3 * 8 * n * n, f"computing {r} eigenvectors of {n} samples from the dense n × n matrix"
         )
         N = multiply_deflated(np.eye(n))
-        values, vectors = np.linalg.eigh((N + N.T) / 2)
+        values, dense_vectors = np.linalg.eigh((N + N.T) / 2)
+        values, rows = values[::-1][:count], dense_vectors.T[::-1][:count]
     else:
-        values, vectors = _lanczos(multiply_deflated, n, count, tol, max_iter, seed)
-    order = np.argsort(-values, kind="stable")
-    next_value = values[order[r]] if len(order) > r and count > r else -1.0
-    values, vectors = values[order[:r]], fix_signs(vectors[:, order[:r]])
-    residuals = np.linalg.norm(multiply_deflated(vectors) - vectors * values, axis=0)
+        engine.require_memory(
+            8 * n * (basis_size(count) + VECTORS_BESIDE), f"{r} eigenvectors of {n} samples"
+        )
+        # a little more than is asked for, as the residuals are known but for rounding
+        values, rows = largest_eigenvectors(
+            multiply_deflated, n, count, tol=tol / 10, max_iter=max_iter, seed=seed
+        )
+    next_value = values[r] if count > r else -1.0
+    values, rows = values[:r], rows[:r]
+    residuals = np.array(
+        [
+            np.linalg.norm(multiply_deflated(v[:, None])[:, 0] - value * v)
+            for v, value in zip(rows, values, strict=True)
+        ]
+    )
     residual = float(residuals.max(initial=0.0))
     gaps = -np.diff(np.append(values, next_value))
     stats = {
@@ -195,33 +206,15 @@ def leading_eigenvectors(
             NotConverged,
             stacklevel=3,
         )
-    return Result(Embedding(vectors, values), status, stats=stats)
-
-
-def _lanczos(
-    multiply: Any, n: int, count: int, tol: float, max_iter: int, seed: int
-) -> tuple[AnyArray, AnyArray]:
-    operator = LinearOperator((n, n), dtype=np.float64, matvec=multiply, matmat=multiply)
-    start = np.random.default_rng(seed).normal(size=n)
-    try:
-        # ARPACK's tolerance is relative to the value, which may be small: ask for a little more
-        values, vectors = eigsh(
-            operator, count, which="LA", v0=start, tol=tol / 10, maxiter=max_iter
-        )
-    except ArpackNoConvergence as error:
-        guess = np.random.default_rng(seed).normal(size=(n, count))
-        guess[:, : error.eigenvectors.shape[1]] = error.eigenvectors
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # our own residuals say what is left
-            values, vectors = lobpcg(operator, guess, tol=tol / 10, maxiter=max_iter, largest=True)
-    return values, vectors
+    return Result(Embedding(fix_signs(rows.T), values), status, stats=stats)
 
 
 def fix_signs(vectors: AnyArray) -> AnyArray:
     """Return the columns with their largest entry, the first of equals, made positive."""
-    largest = np.abs(vectors).argmax(axis=0)
-    is_negative = vectors[largest, np.arange(vectors.shape[1])] < 0
-    return np.asarray(vectors * np.where(is_negative, -1.0, 1.0))
+    signed = np.empty(vectors.shape)
+    for v, column in zip(vectors.T, signed.T, strict=True):
+        np.multiply(v, -1.0 if v[np.abs(v).argmax()] < 0 else 1.0, out=column)
+    return signed
 
 
 def _inverse_root(degree: AnyArray) -> AnyArray:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import mmap
 import sys
 import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
+from typing import Any
 
+import numpy as np
 from dask.utils import format_bytes, parse_bytes
 
 from bigfs.engine.cache import LIBRARIES
 from bigfs.engine.clusters import client, describe_workers, translate_cluster_errors
 from bigfs.engine.relief import RELIEF_ABOVE
+from bigfs.types import AnyArray
 
 
 class NotEnoughMemory(MemoryError):
@@ -143,6 +148,20 @@ def require_memory(projected: int, what: str, limit: int | str | None = None) ->
         )
     if (share := _holder.get()) is not None:
         share.memory.hold(share, int(projected), int(allowed), what)
+
+
+def lazy_zeros(shape: tuple[int, ...], dtype: Any = np.float64) -> AnyArray:
+    """Return zeros of which only the rows that are written take memory.
+
+    `numpy.zeros` asks Linux for pages of 2 MiB. A row of a few kilobytes that is written then takes
+    many others with it.
+    """
+    if not hasattr(mmap, "MADV_NOHUGEPAGE"):
+        return np.zeros(shape, dtype)
+    size = max(math.prod(shape) * np.dtype(dtype).itemsize, 1)
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    pages.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.ndarray(shape, dtype, buffer=pages)
 
 
 def peak_memory() -> dict[str, int]:

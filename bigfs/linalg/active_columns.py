@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.matrix.statistics import Stats
+from bigfs.tiles import BlockTile
 from bigfs.types import FloatArray, IntArray
 
 MEMORY_SHARE = 0.25  # share of the memory limit that gathered columns may take
@@ -46,28 +47,27 @@ class ActiveColumns:
         self.full = self.X = X
         self.index: IntArray | None = None
         self.gathered = False
-        self._dense: FloatArray | None = None  # the gathered columns, if they are a dense array
+        self._block: Any = None  # the gathered columns: a csr array, or a dense one
         self._limit = limit
 
     def select(self, active: IntArray) -> None:
         """Gather these columns, given in increasing order, if they fit."""
         if self.stays_full(active):
-            self.index, self.X, self.gathered = None, self.full, False
+            self._release()
             return
         if not self.fits(active):
-            self.index, self.X, self.gathered = active, self.full.take_columns(active), False
+            self._release()
+            self.index, self.X = active, self.full.take_columns(active)
             return
         if self.gathered and self.index is not None and np.array_equal(self.index, active):
             return
-        columns = self._gather(active)
-        self._dense = None if sp.issparse(columns) else columns
-        self.index, self.gathered = active, True
-        self.X = self.full  # what was gathered goes before its successor has both layouts
-        gathered = Matrix.from_array(columns)
+        block = self._gather(active)
+        self.index, self.gathered, self._block = active, True, block
+        tiles = [BlockTile(0, size, block, verified=True) for size in block.shape]
         self.X = Matrix(
-            gathered.shape,
-            rows=gathered.row_tiles,
-            columns=gathered.column_tiles,
+            block.shape,
+            rows=tiles[:1],
+            columns=[] if sp.issparse(block) else tiles[1:],
             stats=Stats(*(of_column[active] for of_column in self.full.stats)),
             local=True,
         )
@@ -96,22 +96,36 @@ class ActiveColumns:
         G[self.index] = self.X.T @ V
         return G
 
+    def _release(self) -> None:
+        """Free what was gathered, so that `X` is the full matrix."""
+        self.index, self.X, self._block, self.gathered = None, self.full, None, False
+
     def _gather(self, active: IntArray) -> Any:
-        """Return these columns as a csc array, or as a dense one where that is smaller."""
-        held = self.index if self.gathered else None
+        """Return these columns as a csr array, or as a dense one where that is smaller.
+
+        What was gathered before is freed first, unless they are part of it.
+        """
+        held, block = self.index if self.gathered else None, self._block
+        self._release()
         if held is not None and np.isin(active, held, assume_unique=True).all():
-            part = np.searchsorted(held, active)
-            if self._dense is not None:
-                return self._dense[:, part]
-            columns = self.X.columns(part)
+            block = block[:, np.searchsorted(held, active)]
         else:
-            columns = self.full.columns(active)
-        dense = columns.nnz > DENSE_ABOVE * columns.shape[0] * max(columns.shape[1], 1)
-        gathered = columns.toarray() if dense else columns
-        return gathered.astype(np.float64, copy=False)
+            block = None
+            block = self.full.columns(active)
+        if not sp.issparse(block):
+            return block
+        if block.nnz > DENSE_ABOVE * block.shape[0] * max(block.shape[1], 1):
+            return block.toarray().astype(np.float64, copy=False)
+        block = block.tocsr()
+        if not self.full.local:
+            engine.trim_memory()  # what the parts that traveled have left
+        values = block.data.astype(np.float64, copy=False)
+        return sp.csr_array((values, block.indices, block.indptr), shape=block.shape)
 
     def _bytes(self, active: IntArray) -> int:
-        """Return the bytes of these columns in float64: in both sparse layouts, or dense."""
+        """Return the bytes of these columns in float64: two sparse copies while they are gathered,
+        of which one stays, or dense.
+        """
         return min(
             24 * int(self.full.stats.nnz[active].sum()), 8 * self.full.shape[0] * len(active)
         )

@@ -14,10 +14,14 @@ ROWS_PER_BLOCK = 2048  # the sparse part of the kernel is added in blocks of thi
 
 
 def kernel(X: Matrix, phi: FloatArray) -> FloatArray:
-    """Return X diag(φ) Xᵀ, dense n × n, summed over tiles of columns. Reads X once."""
-    n, _ = X.shape
+    """Return X diag(φ) Xᵀ, dense n × n, summed over tiles of columns. Reads X once.
+
+    A matrix in memory that has only the layout by rows is copied by columns.
+    """
+    n, d = X.shape
     K = np.zeros((n, n))
-    tiles = X.require_column_tiles()
+    by_columns = X if X.column_tiles or not X.local else Matrix.from_array(X.columns(np.arange(d)))
+    tiles = by_columns.require_column_tiles()
     for k in range(0, len(tiles), engine.n_workers()):  # few at a time, as each part is n × n
         batch = Matrix(X.shape, columns=tiles[k : k + engine.n_workers()], local=X.local)
         for part in batch.map_columns(

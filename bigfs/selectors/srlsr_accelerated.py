@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bigfs import engine
 from bigfs.linalg.prox import row_norms
 from bigfs.selectors.label_sums import LabelSums
 from bigfs.selectors.srlsr_problem import Point, SRLSRProblem, SRLSRState
@@ -65,16 +66,14 @@ class AcceleratedSRLSR(SRLSRProblem):
 
     def solve(self, state: SRLSRState) -> Point:
         """Return the end of a plain round. The rows of what has just left are no start for it."""
-        gone = self.just_left(state)
-        if not gone.any():
+        if not self.just_left(state).any():
             return super().solve(state)
-        start = np.where(gone[:, None], 0.0, state.W)
-        return self.end(state, self.solve_from(state, start, None))
+        return self.end(state, self.solve_from(state, state.W, None))
 
     def extrapolate(self, state: SRLSRState, ended: FloatArray, end: Point) -> Point:
         """Return the point beyond the end of a round, as seen from the end of the last one."""
         active = state.theta > 0
-        W, XtXW = np.zeros((2, *end.W.shape))
+        W, XtXW = engine.lazy_zeros((2, *end.W.shape))
         W[active] = end.W[active] + MOMENTUM * (end.W[active] - ended[0, :-1])
         XtXW[active] = end.XtXW[active] + MOMENTUM * (end.XtXW[active] - ended[1, :-1])
         return Point(W, end.b + MOMENTUM * (end.b - ended[0, -1]), XtXW, end.residual)

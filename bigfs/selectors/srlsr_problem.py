@@ -24,8 +24,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bigfs import engine
 from bigfs.linalg.prox import norm_2p, row_norms
 from bigfs.linalg.ridge import Solution, centering
+from bigfs.linalg.ridge.cg import STRIP, subtract_product
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.result import Record
@@ -109,7 +111,7 @@ class SRLSRProblem:
         return self.working_set.solve_rhs(
             self.centering,
             self.penalties(state.theta),
-            self.centered(state.XtY, state.mean_Y),
+            lambda rows: self.centered(state.XtY, state.mean_Y, rows),
             start,
             start_product,
         )
@@ -148,13 +150,16 @@ class SRLSRProblem:
         if index is None:
             return sum_samples(self.X, self.codes, W, b)
         sums = sum_samples(self.working_set.X, self.codes, W[index], b)
-        product = np.zeros(W.shape)
+        product = engine.lazy_zeros(W.shape)
         product[index] = sums.product
         return sums._replace(product=product)
 
     def centered(self, XtY: FloatArray, mean_Y: FloatArray, rows: Any = ...) -> FloatArray:
         """Return rows of XcᵀY = XᵀY − n μ mean(Y)ᵀ."""
-        return XtY[rows] - np.outer(self.X.shape[0] * self.X.means[rows], mean_Y)
+        centered = np.array(XtY[rows])
+        sums = self.X.shape[0] * self.X.means[rows]
+        subtract_product(centered, sums[:, None], mean_Y[None])
+        return centered
 
     def penalties(self, theta: FloatArray) -> FloatArray:
         """Return γ/φ with φ = θ^(2/p − 1). It is infinite where a feature is inactive."""
@@ -177,14 +182,20 @@ class SRLSRProblem:
 
         Only the features of the working set count.
         """
-        active = state.theta > 0
-        XtV = self.centered(state.XtY, state.mean_Y, active) - state.XtXW[active]
+        active, penalties = np.flatnonzero(state.theta), self.penalties(state.theta)[:, None]
+
+        def residual(rows: IntArray) -> FloatArray:
+            XtV = self.centered(state.XtY, state.mean_Y, rows) - state.XtXW[rows]
+            if self.p == 1:
+                return self.correlations(XtV, sums, rows)
+            return XtV - penalties[rows] * state.W[rows]
+
+        strips = [active[first : first + STRIP] for first in range(0, len(active), STRIP)]
+        residuals = np.concatenate([row_norms(residual(rows)) for rows in strips])
         if self.p == 1:
-            largest = row_norms(self.correlations(XtV, sums, active)).max()
-            return self.duality_gap(largest, sums, state.objective)
-        W = state.W[active]
-        residual = row_norms(XtV - self.penalties(state.theta)[active, None] * W)
-        return float(row_norms(W) @ residual / (self.gamma * norm_2p(W, self.p) ** 2))
+            return self.duality_gap(residuals.max(), sums, state.objective)
+        norms = row_norms(state.W)[active]
+        return float(norms @ residuals / (self.gamma * norm_2p(norms[:, None], self.p) ** 2))
 
     def correlations(self, XtV: FloatArray, sums: LabelSums, rows: Any = ...) -> FloatArray:
         """Return rows of XᵀV of the V that bounds the optimum, from those of XcᵀV.
@@ -241,7 +252,8 @@ class SRLSRProblem:
     def centered_residuals(self, state: SRLSRState) -> FloatArray:
         """Return XcᵀV of all features. Reads X once."""
         sums = sum_samples(self.X, self.codes, state.W, state.b, "V")
-        return sums.product - np.outer(self.X.means, sums.V)
+        subtract_product(sums.product, self.X.means[:, None], sums.V[None])
+        return sums.product
 
     def scores(self, state: SRLSRState) -> FloatArray:
         """Return θ where it is positive.

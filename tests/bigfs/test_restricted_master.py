@@ -1,8 +1,10 @@
 """The restricted master and its three solvers against dense problems in the n samples."""
 
+import sys
 import tracemalloc
 
 import numpy as np
+import psutil
 import pytest
 from scipy.optimize import minimize
 
@@ -87,6 +89,17 @@ def test_gradient_and_hessian_are_those_of_the_dense_function():
         for s in steps
     ]
     np.testing.assert_allclose(hessian(master, ridge), numeric, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems choose their pages themselves")
+def test_a_factor_takes_the_memory_of_a_triangle():
+    for u in (600, 4000):  # the first one with what LAPACK holds
+        G = np.broadcast_to(1.0, (u, u))
+        before = psutil.Process().memory_info().rss
+        factor = restricted_master._factorize(G, np.ones(u), np.arange(u), 1.0)
+        taken = psutil.Process().memory_info().rss - before
+    assert factor.upper.dtype == np.float32
+    assert taken < 0.8 * factor.upper.nbytes
 
 
 def test_a_hessian_is_made_in_parts_of_a_bounded_size(monkeypatch):

@@ -1,15 +1,18 @@
 """The three solvers against the dense formula (XᵀMX + diag u)⁻¹ XᵀT, and against one another."""
 
+import sys
 import tracemalloc
 import weakref
 
 import numpy as np
+import psutil
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigfs import engine
+from bigfs.linalg.active_columns import ActiveColumns
 from bigfs.linalg.ridge import (
     SOLVERS,
     Ridge,
@@ -116,7 +119,7 @@ def test_the_layout_and_the_tiling_change_rounding_only(solver, kind):
     whole = Matrix.from_array(X)
     tiled = Matrix.from_array(X.toarray() if kind == "dense" else X, tile_rows=7, tile_columns=4)
     if kind == "rows only":
-        tiled = Matrix(X.shape, rows=tiled.row_tiles, local=True)
+        tiled = Matrix(X.shape, rows=tiled.row_tiles)
     if kind == "columns only":
         tiled = Matrix(X.shape, columns=tiled.column_tiles, local=True)
     missing = {("primal", "columns only"): "by rows", ("woodbury", "rows only"): "by columns"}.get(
@@ -350,21 +353,67 @@ def test_a_gram_matrix_by_strips_of_a_tile_is_the_dense_one(monkeypatch):
     )
 
 
-def test_the_columns_of_the_last_set_are_freed_before_the_next_is_held(rng):
+def test_gathered_columns_take_what_was_projected(rng):
+    n, d = 20_000, 60
+    X = sp.random_array((n, d), density=0.2, format="csr", rng=rng, dtype=np.float32)
+    whole = Matrix.from_array(X, tile_rows=500, tile_columns=4)
+    columns = ActiveColumns(Matrix(X.shape, rows=whole.row_tiles, columns=whole.column_tiles))
+    columns.select(np.arange(40, 60))  # with what it imports
+    for active in (np.arange(25), np.arange(20)):
+        entries = int(X[:, active].nnz)
+        tracemalloc.start()
+        columns.select(active)
+        held, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 24 * entries + 8 * n
+        assert held < 12 * entries + 8 * n
+        np.testing.assert_array_equal(columns.X @ np.eye(len(active)), X[:, active].toarray())
+
+
+def test_the_columns_of_the_last_set_are_freed_before_the_next_are_gathered():
     X, T, u = data(40, 15)
     working = WorkingSet(Matrix.from_array(X), solver="primal", targets=3)
-    working.solve(centering(40), np.where(np.arange(15) < 12, u, np.inf), T)
-    last = weakref.ref(working.X)
-    freed, make = [], Matrix.from_array
+    working.solve(centering(40), np.where(np.arange(15) < 6, u, np.inf), T)
+    last = weakref.ref(working.X.row_tiles[0].block)
+    freed, gather = [], Matrix.columns
 
-    def watch(columns):
+    def watch(matrix, index):
         freed.append(last() is None)
-        return make(columns)
+        return gather(matrix, index)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Matrix, "from_array", watch)
-        working.solve(centering(40), np.where(np.arange(15) < 6, u, np.inf), T)
+        patched.setattr(Matrix, "columns", watch)
+        working.solve(centering(40), np.where(np.arange(15) > 3, u, np.inf), T)
     assert freed == [True]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems choose their pages themselves")
+def test_the_solution_takes_memory_for_its_active_rows(rng):
+    n, d, r = 60, 40_000, 100
+    X = sp.random_array((n, d), density=0.05, format="csr", rng=rng)
+    u = np.full(d, np.inf)
+    u[:: d // 40] = 1.0
+    working = WorkingSet(Matrix.from_array(X), solver="primal", targets=r)
+    T = rng.normal(size=(n, r))
+    working.solve_rhs(centering(n), u, lambda rows: X[:, rows].T @ T)  # with what it imports
+    before = psutil.Process().memory_info().rss
+    solved = working.solve_rhs(centering(n), u, lambda rows: X[:, rows].T @ T)
+    assert solved.W.shape == solved.product.shape == (d, r)
+    assert psutil.Process().memory_info().rss - before < solved.W.nbytes / 8
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_gathered_columns_of_sparse_data_serve_every_solver(solver):
+    X, T, u = data(40, 55)
+    X = X.multiply(np.random.default_rng(3).random(X.shape) < 0.4).tocsr()
+    X.eliminate_zeros()  # so few are left that they stay sparse
+    working = WorkingSet(Matrix.from_array(X), solver=solver, targets=3, tol=1e-13)
+    few = np.where(np.arange(55) % 3 == 0, np.inf, u)
+    solved = working.solve(centering(40), few, T)
+    assert working.plans[-1]["gathered"]
+    assert sp.issparse(working.X.row_tiles[0].block)
+    W = dense_ridge(X, centering(40).dense(40), few, T)
+    np.testing.assert_allclose(solved.W, W, atol=1e-8 * np.abs(W).max())
 
 
 def test_the_gram_matrix_of_a_narrower_set_is_cut_from_the_wider(rng):

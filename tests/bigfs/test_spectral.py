@@ -1,11 +1,14 @@
 """Spectral results against dense eigen- and singular value decompositions."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.linalg import subspace_angles
-from scipy.sparse.linalg import ArpackNoConvergence
 
+from bigfs import engine
+from bigfs.embedding import lanczos, spectral
 from bigfs.embedding.spectral import (
     fix_signs,
     graph_embedding,
@@ -125,18 +128,42 @@ def test_iteration_limit_warns_with_the_residual(rng, monkeypatch):
     np.testing.assert_allclose(gram, np.eye(4), atol=1e-8)
 
 
-def test_lobpcg_continues_where_arpack_gives_up(text, monkeypatch):
-    A = affinity(knn(Matrix.from_array(text[0]), 8), "heat")
-    values = np.linalg.eigvalsh(laplacian(A, "normalized").toarray())
-
-    def gives_up(*_, **__):
-        raise ArpackNoConvergence("no", np.empty(0), np.empty((120, 0)))
-
-    monkeypatch.setattr("bigfs.embedding.spectral.MAX_DENSE_VERTICES", 0)
-    monkeypatch.setattr("bigfs.embedding.spectral.eigsh", gives_up)
-    result = graph_embedding(A, 3)
-    np.testing.assert_allclose(1 - result.value.values, values[1:4], atol=1e-9)
+def test_a_space_that_ends_is_left(algorithm):
+    """Triangles: every eigenvalue is 1 or −½, so three steps see all that one vector reaches."""
+    A = sp.csr_array(sp.kron(sp.eye_array(120), 1 - np.eye(3)))
+    result = graph_embedding(A, 7)
+    np.testing.assert_allclose(result.value.values, -0.5, atol=1e-12)
+    np.testing.assert_allclose(result.value.vectors.T @ result.value.vectors, np.eye(7), atol=1e-8)
+    assert result.stats["components"] == 120
     assert result.converged
+    assert result.stats["degenerate"]
+
+
+def test_a_vector_in_the_span_of_the_basis_is_replaced(rng):
+    V = np.linalg.qr(rng.normal(size=(50, 4)))[0].T.copy()
+    for row in (np.zeros(50), V[0] + 2 * V[2]):
+        V[3] = row
+        products, rest = lanczos._make_orthonormal(V, 3, rng)
+        np.testing.assert_allclose(products, V[:3] @ row, atol=1e-14)
+        assert rest < 1e-14
+        np.testing.assert_allclose(V @ V.T, np.eye(4), atol=1e-14)
+
+
+def test_eigenvectors_take_what_is_projected(rng):
+    n, r = 40_000, 10
+    A = sp.random_array((n, n), density=4 / n, rng=rng, format="csr")
+    A = sp.csr_array(A + A.T)
+    with pytest.warns(NotConverged):
+        graph_embedding(A, r, max_iter=2)  # with what it imports
+    tracemalloc.start()
+    with pytest.warns(NotConverged):
+        graph_embedding(A, r, max_iter=2)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    projected = 8 * n * (lanczos.basis_size(r + 1) + spectral.VECTORS_BESIDE)
+    assert 0.7 * projected < peak < projected
+    with engine.limit_memory(projected - 1), pytest.raises(engine.NotEnoughMemory, match="10 eig"):
+        graph_embedding(A, r)
 
 
 def test_too_many_vectors_are_refused(text):

@@ -148,7 +148,7 @@ def test_many_samples_or_rows_alone_do_not_go_by_the_kernel(few, noisy, monkeypa
     both = Matrix.from_array(X)
     expected = L2SVM(tol=1e-10).fit(both, y).scores_
     monkeypatch.setattr(kernel_svm, "kernel", None)  # to use it would fail
-    rows = Matrix(both.shape, rows=both.row_tiles, local=True)
+    rows = Matrix(both.shape, rows=both.row_tiles)  # of a store
     np.testing.assert_allclose(L2SVM(tol=1e-10).fit(rows, y).scores_, expected, rtol=1e-4)
     assert L2SVM().fit(*noisy).result_.converged
     monkeypatch.setattr(kernel_svm, "MOST_WORK", 24**3 * 3 - 1)

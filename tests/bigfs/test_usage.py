@@ -3,6 +3,8 @@
 import sys
 import time
 
+import numpy as np
+import psutil
 import pytest
 
 from bigfs import engine
@@ -33,6 +35,23 @@ def test_the_peak_starts_again():
     assert with_it >= size
     assert engine.reset_peak_memory()
     assert engine.peak_memory()["driver"] < with_it - size // 2
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (7,), (2, 3, 4)])
+def test_lazy_zeros_are_zeros(shape):
+    zeros = engine.lazy_zeros(shape, np.float32)
+    np.testing.assert_array_equal(zeros, np.zeros(shape, np.float32), strict=True)
+    zeros += 1
+    np.testing.assert_array_equal(zeros.copy(), np.ones(shape))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems choose their pages themselves")
+def test_rows_that_are_not_written_take_no_memory():
+    before = psutil.Process().memory_info().rss
+    zeros = engine.lazy_zeros((40_000, 100))
+    zeros[::200] = 1
+    assert zeros.sum() == 200 * 100
+    assert psutil.Process().memory_info().rss - before < zeros.nbytes / 8
 
 
 def test_a_large_task_leaves_room_for_the_libraries_of_a_worker(monkeypatch):

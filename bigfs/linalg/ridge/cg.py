@@ -72,7 +72,7 @@ class CG:
         product = np.asarray(self.X.gram_times(W))
         if self.M.projection:
             means = self.X.means[:, None]
-            _subtract_product(product, means, self.X.shape[0] * (means.T @ W))
+            subtract_product(product, means, self.X.shape[0] * (means.T @ W))
         return product
 
     def operator(self, Z: FloatArray) -> FloatArray:
@@ -172,15 +172,15 @@ def block_cg(
         Y /= (size * residuals)[unsolved]
         Y = precondition(Y)
         if P is not None:
-            _subtract_product(Y, P, np.linalg.solve(PtAP, AP.T @ Y))
+            subtract_product(Y, P, np.linalg.solve(PtAP, AP.T @ Y))
         P, AP = None, None  # two of the d × r blocks less while the operator runs
         P = _orthonormal(Y)
         del Y
         AP = operator(P)
         PtAP = P.T @ AP
         step = np.linalg.solve(PtAP, P.T @ R)
-        _subtract_product(Z, P, -step)
-        _subtract_product(R, AP, step)
+        subtract_product(Z, P, -step)
+        subtract_product(R, AP, step)
         residuals = np.linalg.norm(R, axis=0) / size
     return residuals, max_iter
 
@@ -201,7 +201,7 @@ def _orthonormal(Y: FloatArray) -> FloatArray:
     return Y
 
 
-def _subtract_product(A: FloatArray, P: FloatArray, M: FloatArray) -> None:
+def subtract_product(A: FloatArray, P: FloatArray, M: FloatArray) -> None:
     """Subtract PM from A, in strips of rows, so that no array of the size of A is made."""
     for first in range(0, len(A), STRIP):
         A[first : first + STRIP] -= P[first : first + STRIP] @ M

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bigfs import engine
 from bigfs.linalg.active_columns import ActiveColumns
 from bigfs.linalg.ridge import Prepared, Ridge, SampleOperator, Solution
 from bigfs.linalg.ridge.plan import ITERATIONS
@@ -56,18 +57,19 @@ class WorkingSet:
         self,
         M: SampleOperator,
         u: FloatArray,
-        rhs: FloatArray,
+        rhs: FloatArray | Callable[[Any], FloatArray],
         start: FloatArray | None = None,
         start_product: FloatArray | None = None,
     ) -> Solution:
         """Return (XᵀMX + diag u)⁻¹ rhs for u of shape (d,) and rhs of shape (d, r).
 
+        A function in place of the rhs returns its rows at the numbers that it is given.
         `start_product` is XᵀMX `start` (d × r), which saves the first pass of CG.
         """
 
         def solve(prepared: Prepared, rows: Any, Z: FloatArray | None) -> Solution:
             known = None if start_product is None else start_product[rows]
-            return prepared.solve_rhs(rhs[rows], Z, known)
+            return prepared.solve_rhs(rhs(rows) if callable(rhs) else rhs[rows], Z, known)
 
         return self._solve(M, u, start, solve)
 
@@ -88,7 +90,7 @@ class WorkingSet:
         first = None if start is None else start[active]
         solution = solve(ridge.prepare(u[active]), active, first)
         self._record_iterations(solution, start)
-        W, product = np.zeros((2, len(u), solution.W.shape[1]))
+        W, product = engine.lazy_zeros((2, len(u), solution.W.shape[1]))
         W[active], product[active] = solution.W, solution.product
         return Solution(W, solution.residuals, solution.iterations, product)
 
