@@ -21,19 +21,16 @@ import psutil
 
 import storage
 from bigfs import engine
-from bigfs.evaluation import Point, measure, way_of_all
+from bigfs.evaluation import Point
 from bigfs.properties import class_profile
 from bigfs.result import NotConverged, observed
-from bigfs.splits import Split
 from bigfs.synonyms import canonical_name
-from flows import auto, evaluation, predict, selection
-from flows.reuse import content_key, source_hash
+from flows import auto, curves, evaluation, predict, selection
+from flows.reuse import source_hash
 from storage.runs import Run
-from storage.tallies import tallies_of
 from storage.write_back import write_var
 
 log = logging.getLogger("bigfs.flows")
-SHARES = (0.1, 0.2, 0.5, 1.0)  # of the features request for: the points of an accuracy curve
 
 
 @contextlib.contextmanager
@@ -246,8 +243,9 @@ def evaluate(
     metrics : sequence of str, default=()
         Metrics of `bigfs.metrics`. Without any, they are those of the kind of target.
     sizes : sequence of int, optional
-        Numbers of features on the curves, beside that of the run. The default is `SHARES` of it.
-        Where the run has chosen its number by itself, larger ones are left out.
+        Numbers of features on the curves, beside that of the run. The default is a tenth, a
+        fifth and a half of it. Where the run has chosen its number by itself, larger ones are left
+        out.
     folds : int, optional
         Number of folds for a corpus without test samples.
     test_size : float, optional
@@ -295,11 +293,10 @@ def evaluate(
             if baselines is None
             else tuple(baselines)
         )
-        choices = folds, test_size
         points: list[Point] = []
         if plan.splits:
             with predict.fitting_model(corpus, train, run.selected) as fitted:
-                points = _points(run, corpus, train, plan, names, sizes, choices)
+                points = curves.points(run, corpus, train, plan, names, sizes, (folds, test_size))
             model = fitted()
         figures: dict[str, Any] = {
             "measured": plan.measured,
@@ -307,7 +304,7 @@ def evaluate(
         }
         figures["profile"] = _profile(run, corpus) if points and corpus.class_names else []
     measured = plan.measured.get("metrics", ["accuracy"])
-    curves = [
+    rows = [
         {"method": p.method, "n_features": p.n_features, **{key: p.scores[key] for key in measured}}
         for p in points
     ]
@@ -315,9 +312,9 @@ def evaluate(
     with abandon_on_error(run), run.transaction():
         if points:
             run.write_model(model)
-        run.write_table("curves.csv", header, [list(point.values()) for point in curves])
+        run.write_table("curves.csv", header, [list(row.values()) for row in rows])
         run.update_metadata(
-            curves=curves,
+            curves=rows,
             stages=[*run.metadata["stages"], record],
             scoring=scoring_choices(metrics, sizes, baselines, folds, test_size),
             **figures,
@@ -338,107 +335,6 @@ def scoring_choices(
     return {name: list(value) for name, value in lists.items() if value is not None} | {
         name: value for name, value in numbers.items() if value is not None
     }
-
-
-def _points(
-    run: Run,
-    corpus: Any,
-    train: Any,
-    plan: evaluation.Plan,
-    names: Sequence[str],
-    sizes: Sequence[int] | None,
-    choices: tuple[int | None, float | None],
-) -> list[Point]:
-    """Return the points of the curves.
-
-    `plan.measured` gets the number of selections that did not converge.
-    """
-    request, m = run.metadata["parameters"], len(run.selected)
-    counts = sorted({m, *(sizes or (max(1, round(share * m)) for share in SHARES))})
-    counts = [k for k in counts if k <= m]
-    with_all = way_of_all(train.X, train.y)
-    if with_all is not True:
-        plan.measured["all_features"] = with_all or "left out"
-    identity = [
-        request,
-        corpus.spec["content"],
-        plan.measured,
-        list(names),
-        counts,
-        with_all,
-        source_hash(),
-    ]
-
-    own, parameters = request["method"], request["parameters"]
-    with_auc = "auc" in plan.measured["metrics"]
-    # what a model depends on beside its features
-    of_splits = [
-        corpus.spec["content"],
-        {key: value for key, value in plan.measured.items() if key in evaluation.OF_SPLITS},
-        choices,
-        with_auc,
-        [version(name) for name in ("numpy", "scipy", "scikit-learn")],
-    ]
-
-    def parameters_of(name: str) -> dict[str, Any]:
-        if name == own:
-            return selection.without_level(parameters)
-        return selection.constraints_for(name, parameters)
-
-    def select_in(number: int, split: Split, name: str, k: int) -> Any:
-        """Return the best k features by the training rows of a split."""
-        with observed(checkpoint=run.checkpoint(*identity, number, name, k)):
-            selector = selection.selector_for(corpus, name, k, parameters_of(name))
-            selector.fit(*selection.usable(selector, name, split.X_train, split.y_train))
-        return selection.ranking(selector, name, k)
-
-    def choose_in(number: int, split: Split) -> int:
-        """Return the number of features by the training rows of a split."""
-        return auto.choose_number(
-            corpus,
-            split.X_train,
-            split.y_train,
-            own,
-            parameters,
-            lambda *fold: run.checkpoint(*identity, number, "number", *fold),
-            request.get("metric"),
-        ).n_features
-
-    def accept_in(number: int, split: Split) -> Any:
-        """Return the features that the mode accepts by a split's training rows, or else the best.
-
-        A model needs one feature.
-        """
-        selector = selection.selector_for(corpus, own, request["features"], parameters)
-        selector.fit(*selection.usable(selector, own, split.X_train, split.y_train))
-        return selector.selected_ if len(selector.selected_) else select_in(number, split, own, 1)
-
-    def rank(number: int, split: Split) -> dict[str, dict[int, Any]]:
-        best = {own: run.selected} if plan.measured["how"] == "test half" else {}
-        chosen = {}
-        if request["features"] == selection.AUTO and own not in best:
-            k = choose_in(number, split)
-            chosen[m] = select_in(number, split, own, k)
-            if k == m:
-                best[own] = chosen[m]
-        if request["features"] in selection.SIGNIFICANCE and own not in best:
-            chosen[m] = accept_in(number, split)
-        for name in dict.fromkeys([own, *names]):
-            if name not in best:
-                best[name] = select_in(number, split, name, m)
-        sets = {name: {k: index[:k] for k in counts} for name, index in best.items()}
-        sets[own] |= chosen
-        return sets
-
-    points, plan.measured["not_converged"] = measure(
-        plan.splits,
-        rank,
-        with_all=with_all,
-        with_auc=with_auc,
-        checkpoint=run.checkpoint(*identity),
-        known=lambda number: tallies_of(corpus.uri, content_key(*of_splits, number)),
-    )
-    return points
 
 
 def finish(run: Run) -> Path:

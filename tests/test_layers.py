@@ -60,7 +60,7 @@ LAYERS: dict[str, list[set[str]]] = {
             "time_limit",
         },
         {"evaluation", "choosing", "auto", "stability", "transform", "predict", "export"},
-        {"report"},
+        {"report", "curves"},
         {"options", "server", "side_by_side", "tls"},
         {"serve_limits", "stages", "artifacts"},
         {"job"},
