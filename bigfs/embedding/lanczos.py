@@ -17,7 +17,6 @@ import numpy as np
 from bigfs.types import AnyArray, FloatArray
 
 MIN_BASIS = 24  # vectors of the basis, at least
-KEPT_SHARE = 0.5  # of the Ritz vectors beyond the wanted ones: how many a restart keeps
 STRIP = 4096  # columns of the basis that are rotated at a time
 # A vector of which less is left, once its part in the basis is taken out, has lost digits. It is
 # made orthogonal once more.
@@ -71,9 +70,10 @@ def largest_eigenvectors(
             H[: j + 1, j] = H[j, : j + 1] = products
         values, S = np.linalg.eigh(H)
         values, S = values[::-1], S[:, ::-1]
-        if np.abs(rest * S[-1, :count]).max() <= tol or n_filled == max_iter:
+        n_solved = int(np.count_nonzero(np.abs(rest * S[-1, :count]) <= tol))
+        if n_solved == count or n_filled == max_iter:
             break
-        kept = count + int(KEPT_SHARE * (size - count))
+        kept = count + min(n_solved, (size - count) // 2)  # as ARPACK does
         _rotate(V, S[:, :kept])
         V[kept] = V[size]
         H[:] = 0
