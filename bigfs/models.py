@@ -10,7 +10,7 @@ was saved predicts what it predicted before, to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from sklearn.svm import LinearSVC
 from bigfs import engine
 from bigfs.matrix import Block, Matrix
 from bigfs.splits import labeled_rows, target_kind
-from bigfs.types import AnyArray, FloatArray, IntArray
+from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 # Sparse columns from which liblinear solves the dual. By scikit-learn's rule it does so only where
 # there are fewer rows than columns. On 48,542 rows of 103 classes, 47,236 columns took 31 s and not
@@ -142,11 +142,10 @@ def fit(Z: Any, y: Any) -> LinearModel:
     if kind == "multilabel":
         Y = sp.csc_array(y)
         labels = (Y[:, [j]].toarray().ravel() > 0 for j in range(Y.shape[1]))
-        machines = [_fit_label(Z, label) for label in labels]
-        return _of_machines(kind, np.arange(Y.shape[1]), machines)
+        return _of_machines(kind, np.arange(Y.shape[1]), _fit_labels(Z, labels))
     classes = np.unique(y)
     if sp.issparse(Z) and _is_fitted_by_class(Z.shape[1], classes):
-        return _of_machines(kind, classes, [_fit_label(Z, y == code) for code in classes])
+        return _of_machines(kind, classes, _fit_labels(Z, (y == code for code in classes)))
     svm = _svm(Z).fit(_with_short_indices(Z), y)
     return LinearModel(kind, svm.classes_, svm.coef_, svm.intercept_, none, none)
 
@@ -228,7 +227,7 @@ def _gather_and_fit_classes(
     engine.make_room(Z.nnz * BYTES_PER_VALUE + Z.shape[0] * BYTES_PER_SAMPLE)
     if not is_labeled.all():
         Z, y = Z[is_labeled], y[is_labeled]
-    return [_fit_label(Z, y == code) for code in classes]
+    return _fit_labels(Z, (y == code for code in classes))
 
 
 def _classes_of(y: AnyArray) -> IntArray:
@@ -276,10 +275,16 @@ def _predict_block(block: Block, start: int, stop: int, model: LinearModel, inde
     return model.predict(sp.csr_array(block[:, index]))
 
 
-def _fit_label(Z: Any, y: AnyArray) -> Machine:
+def _fit_labels(Z: Any, labels: Iterable[BoolArray]) -> list[Machine]:
+    """Fit the machine of each label. liblinear takes float64, so the values are converted once."""
+    Z = _with_short_indices(Z).astype(np.float64)
+    return [_fit_label(Z, label) for label in labels]
+
+
+def _fit_label(Z: Any, y: BoolArray) -> Machine:
     """Fit one label. A label that all rows agree on needs no model."""
     if 0 < np.count_nonzero(y) < len(y):
-        svm = _svm(Z).fit(_with_short_indices(Z), y)
+        svm = _svm(Z).fit(Z, y)
         return svm.coef_, svm.intercept_
     return np.zeros((1, Z.shape[1])), np.array([1.0 if y.all() else -1.0])
 

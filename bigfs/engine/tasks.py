@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from bigfs.engine.silence import watch
 # Parts that are summed at a time. The last bits of a sum depend on it, so it is a constant.
 TREE_ARITY = 8
 CANCEL_SECONDS = 10.0  # to wait for running tasks of a failed step
+_annotating = threading.Lock()  # Dask's annotations are those of all threads
 
 
 class Tile(Protocol):
@@ -238,9 +240,10 @@ def _tasks(
     task = dask.delayed(_Task(fn), pure=False)
     preferred = [] if local or client() is None else preferred_workers(tiles)
     tasks = []
-    for i, tile in enumerate(tiles):
-        with prefer(preferred[i] if preferred else []):
-            tasks.append(task(tile, *(operand[i] for operand in each), *shared))
+    with _annotating:
+        for i, tile in enumerate(tiles):
+            with prefer(preferred[i] if preferred else []):
+                tasks.append(task(tile, *(operand[i] for operand in each), *shared))
     return tasks
 
 
