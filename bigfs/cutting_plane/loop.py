@@ -140,10 +140,11 @@ def solve_jointly(
     def step(joint: JointState) -> JointState:
         states = [CuttingPlaneState(*state) for state in joint.states]
         active = [k for k, state in enumerate(states) if state.gap > tol or not state.sets]
-        certified = certify(
-            [problems[k] for k in active],
-            [add_sets(problems[k], states[k], solver, tol) for k in active],
-        )
+        added = []
+        for k in active:
+            added.append(add_sets(problems[k], states[k], solver, tol))
+            problems[k].make_room()  # so that one factor is held at a time, not one per problem
+        certified = certify([problems[k] for k in active], added)
         for k, state in zip(active, certified, strict=True):
             states[k] = state
         return JointState(tuple(states))

@@ -143,7 +143,7 @@ class Relaxation:
 
     def make_room(self) -> None:
         """Free the kept factor before a pass, where its memory is short."""
-        if not self.data.keeps_factor:
+        if not self.data.keeps_factor and self.last_factor is not None:
             self.last_factor = None
             engine.trim_memory()  # what the master's arrays have left
 

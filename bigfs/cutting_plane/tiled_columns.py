@@ -57,8 +57,10 @@ class TiledColumns(Columns):
         Weights ω of the samples. None means that all are one.
     """
 
-    # A pass makes r products per entry, so it is dear beside a cut on the gathered columns.
+    # A step takes two passes, and cuts on the gathered columns are cheap beside them (measured).
     sets_per_pass = 3
+    inner_gap_share = 0.1
+    max_inner_cuts = 8
     keeps_factor = False
 
     def __init__(
@@ -151,10 +153,6 @@ class StreamedColumns(TiledColumns):
     omega : ndarray of shape (n,), default=None
         Weights ω of the samples. None means that all are one.
     """
-
-    # A cut takes two passes, and those on the gathered columns are cheap beside them (measured).
-    inner_gap_share = 0.1
-    max_inner_cuts = 8
 
     def __init__(self, X: Matrix, T: FloatArray, omega: FloatArray | None = None) -> None:
         norm2 = float(np.vdot(T, T))

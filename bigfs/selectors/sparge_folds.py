@@ -34,7 +34,9 @@ def training_data(
     T = np.where(omega[:, None] > 0, data.T, 0)
     if not is_hinge:
         T = T - np.outer(omega, intercept_of(data.T, omega))
-    return GatheredColumns(data.X, T, omega)
+    fold = GatheredColumns(data.X, T, omega)
+    fold.keeps_factor = False  # each penalty has one on each fold
+    return fold
 
 
 def intercept_of(T: FloatArray, omega: FloatArray) -> FloatArray:
