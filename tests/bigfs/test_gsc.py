@@ -10,8 +10,8 @@ from bigfs.coding.sparse_codes import lasso_codes
 from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.graph import affinity, knn, laplacian
 from bigfs.matrix import Matrix
-from bigfs.result import NotConverged, Status, observed
-from tests.helpers.fitting import MemoryCheckpoint
+from bigfs.result import NotConverged, Status
+from tests.helpers.fitting import fit_and_resume
 
 
 @pytest.fixture
@@ -90,13 +90,7 @@ def test_tiles_do_not_matter(data):
 
 def test_resumes_from_a_checkpoint(data):
     X, atoms, _ = data
-    expected = gsc(atoms).fit(X)
-    killed = MemoryCheckpoint(die_after=2)
-    with pytest.raises(KeyboardInterrupt), observed(checkpoint=killed):
-        gsc(atoms).fit(X)
-    killed.saves_left = None
-    with observed(checkpoint=killed):
-        resumed = gsc(atoms).fit(X)
+    expected, resumed = fit_and_resume(gsc(atoms), X, die_after=2)
     np.testing.assert_array_equal(resumed.codes_, expected.codes_)
     assert resumed.n_iter_ == expected.n_iter_
 

@@ -10,7 +10,7 @@ from bigfs import JELSR, NDFS, Matrix
 from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.graph import affinity, knn
 from bigfs.result import Status, observed
-from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
+from tests.helpers.fitting import MemoryCheckpoint, fit_and_resume, fit_few_steps
 
 
 @pytest.fixture
@@ -138,13 +138,7 @@ class TestBoth:
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
 
     def test_resumes_from_a_checkpoint(self, X, selector):
-        expected = clone(selector).fit(X)
-        killed = MemoryCheckpoint(die_after=4)
-        with pytest.raises(KeyboardInterrupt), observed(checkpoint=killed):
-            clone(selector).fit(X)
-        killed.saves_left = None
-        with observed(checkpoint=killed):
-            resumed = clone(selector).fit(X)
+        expected, resumed = fit_and_resume(selector, X, die_after=4)
         np.testing.assert_allclose(resumed.scores_, expected.scores_, rtol=1e-9, atol=1e-12)
         assert resumed.n_iter_ == expected.n_iter_
 

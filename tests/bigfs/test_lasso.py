@@ -12,8 +12,8 @@ from bigfs import L1SVM, Matrix, MultiTaskLasso
 from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.lasso.descent import descend
 from bigfs.lasso.losses import best_intercepts
-from bigfs.result import NotConverged, observed
-from tests.helpers.fitting import MemoryCheckpoint
+from bigfs.result import NotConverged
+from tests.helpers.fitting import fit_and_resume
 
 
 @pytest.fixture
@@ -189,13 +189,7 @@ class TestBoth:
 
     def test_resumes_from_a_checkpoint(self, noisy, selector):
         X, y = noisy
-        expected = selector.fit(X, y)
-        killed = MemoryCheckpoint(die_after=4)
-        with pytest.raises(KeyboardInterrupt), observed(checkpoint=killed):
-            selector.fit(X, y)
-        killed.saves_left = None
-        with observed(checkpoint=killed):
-            resumed = selector.fit(X, y)
+        expected, resumed = fit_and_resume(selector, X, y, die_after=4)
         np.testing.assert_array_equal(resumed.scores_, expected.scores_)
         assert resumed.result_.history == expected.result_.history
 

@@ -7,10 +7,10 @@ from scipy.special import expit
 
 from bigfs import LLFS, Matrix
 from bigfs.engine import NotEnoughMemory, limit_memory
-from bigfs.result import Status, observed
+from bigfs.result import Status
 from bigfs.selectors import llfs
 from bigfs.selectors.llfs import nearest_hits_and_misses
-from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
+from tests.helpers.fitting import fit_and_resume, fit_few_steps
 
 EVERY = {"n_neighbors": 100, "metric": "euclidean"}
 
@@ -133,13 +133,7 @@ def test_unlabeled_samples_are_left_out(data):
 
 def test_resumes_from_a_checkpoint(data):
     X, y = data
-    expected = LLFS(tol=1e-6).fit(X, y)
-    killed = MemoryCheckpoint(die_after=2)
-    with pytest.raises(KeyboardInterrupt), observed(checkpoint=killed):
-        LLFS(tol=1e-6).fit(X, y)
-    killed.saves_left = None
-    with observed(checkpoint=killed):
-        resumed = LLFS(tol=1e-6).fit(X, y)
+    expected, resumed = fit_and_resume(LLFS(tol=1e-6), X, y, die_after=2)
     np.testing.assert_array_equal(resumed.scores_, expected.scores_)
     assert resumed.n_iter_ == expected.n_iter_ > 2
 

@@ -9,9 +9,9 @@ from sklearn.base import clone
 from bigfs import RFS, Matrix
 from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.linalg.ridge import SOLVERS
-from bigfs.result import Status, observed
+from bigfs.result import Status
 from bigfs.selectors.rfs import RFSProblem
-from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
+from tests.helpers.fitting import fit_and_resume, fit_few_steps
 
 
 @pytest.fixture
@@ -147,13 +147,7 @@ def test_features_permute_the_scores(data, rng):
 
 def test_resumes_from_a_checkpoint(data):
     X, y = data
-    expected = clone(SELECTOR).fit(X, y)
-    killed = MemoryCheckpoint(die_after=4)
-    with pytest.raises(KeyboardInterrupt), observed(checkpoint=killed):
-        clone(SELECTOR).fit(X, y)
-    killed.saves_left = None
-    with observed(checkpoint=killed):
-        resumed = clone(SELECTOR).fit(X, y)
+    expected, resumed = fit_and_resume(SELECTOR, X, y, die_after=4)
     np.testing.assert_allclose(resumed.scores_, expected.scores_, rtol=1e-9, atol=1e-12)
     assert resumed.n_iter_ == expected.n_iter_
 

@@ -9,8 +9,7 @@ from sklearn.base import clone
 from sklearn.metrics.pairwise import rbf_kernel
 
 from bigfs import DLSR, SPFS, Matrix
-from bigfs.result import observed
-from tests.helpers.fitting import MemoryCheckpoint
+from tests.helpers.fitting import fit_and_resume
 
 
 @pytest.fixture
@@ -122,12 +121,6 @@ class TestBoth:
 
     def test_resumes_from_a_checkpoint(self, data, selector):
         X, y = data
-        expected = clone(selector).fit(X, y)
-        killed = MemoryCheckpoint(die_after=4)
-        with pytest.raises(KeyboardInterrupt), observed(checkpoint=killed):
-            clone(selector).fit(X, y)
-        killed.saves_left = None
-        with observed(checkpoint=killed):
-            resumed = clone(selector).fit(X, y)
+        expected, resumed = fit_and_resume(selector, X, y, die_after=4)
         np.testing.assert_array_equal(resumed.scores_, expected.scores_)
         assert resumed.result_.history == expected.result_.history

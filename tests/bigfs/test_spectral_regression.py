@@ -10,8 +10,7 @@ from sklearn.neighbors import kneighbors_graph
 
 from bigfs import JELSR, MCFS, MRSF, NDFS, Matrix, SparGE
 from bigfs.graph import affinity, knn
-from bigfs.result import observed
-from tests.helpers.fitting import MemoryCheckpoint
+from tests.helpers.fitting import fit_and_resume
 
 
 @pytest.fixture
@@ -103,13 +102,7 @@ class TestBoth:
         np.testing.assert_allclose(found, expected, atol=1e-3)
 
     def test_resumes_from_a_checkpoint(self, clusters, selector):
-        expected = clone(selector).fit(clusters)
-        killed = MemoryCheckpoint(die_after=4)
-        with pytest.raises(KeyboardInterrupt), observed(checkpoint=killed):
-            selector.fit(clusters)
-        killed.saves_left = None
-        with observed(checkpoint=killed):
-            resumed = selector.fit(clusters)
+        expected, resumed = fit_and_resume(selector, clusters, die_after=4)
         np.testing.assert_array_equal(resumed.scores_, expected.scores_)
         assert resumed.result_.history == expected.result_.history
 

@@ -9,8 +9,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from bigfs import GLSPFS, JFS, Matrix
 from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.graph import affinity, knn
-from bigfs.result import observed
-from tests.helpers.fitting import MemoryCheckpoint
+from tests.helpers.fitting import fit_and_resume
 
 
 @pytest.fixture
@@ -85,12 +84,6 @@ class TestBoth:
         np.testing.assert_allclose(found, expected[order], rtol=1e-6, atol=1e-9)
 
     def test_resumes_from_a_checkpoint(self, X, selector):
-        expected = clone(selector).fit(X)
-        killed = MemoryCheckpoint(die_after=3)
-        with pytest.raises(KeyboardInterrupt), observed(checkpoint=killed):
-            clone(selector).fit(X)
-        killed.saves_left = None
-        with observed(checkpoint=killed):
-            resumed = clone(selector).fit(X)
+        expected, resumed = fit_and_resume(selector, X, die_after=3)
         np.testing.assert_allclose(resumed.scores_, expected.scores_, rtol=1e-9, atol=1e-12)
         assert resumed.n_iter_ == expected.n_iter_

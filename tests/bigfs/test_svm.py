@@ -12,9 +12,9 @@ from bigfs import L2SVM, SVMRFE, Matrix
 from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.linalg import kernel_svm, svm
 from bigfs.linalg.squared_hinge import dots, line_search
-from bigfs.result import NotConverged, observed
+from bigfs.result import NotConverged
 from bigfs.selectors.svm import elimination_sizes
-from tests.helpers.fitting import MemoryCheckpoint
+from tests.helpers.fitting import fit_and_resume
 
 
 def linear_svc(C):
@@ -22,14 +22,8 @@ def linear_svc(C):
 
 
 def assert_goes_on_when_killed(selector, X, y):
-    expected = selector.fit(X, y)
+    expected, resumed = fit_and_resume(selector, X, y, die_after=3)
     assert len(expected.result_.history) > 4
-    killed = MemoryCheckpoint(die_after=3)
-    with pytest.raises(KeyboardInterrupt), observed(checkpoint=killed):
-        selector.fit(X, y)
-    killed.saves_left = None
-    with observed(checkpoint=killed):
-        resumed = selector.fit(X, y)
     assert np.array_equal(resumed.scores_, expected.scores_)
     assert resumed.result_.history == expected.result_.history
 

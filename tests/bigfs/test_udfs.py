@@ -12,7 +12,7 @@ from bigfs.graph.neighborhoods import local_discriminant
 from bigfs.linalg.ridge import Ridge, SampleOperator, primal
 from bigfs.result import Status, observed
 from bigfs.selectors.udfs import UDFSProblem
-from tests.helpers.fitting import MemoryCheckpoint
+from tests.helpers.fitting import MemoryCheckpoint, fit_and_resume
 
 SELECTOR = UDFS(n_components=3, metric="euclidean", n_features_to_select=3)
 
@@ -112,13 +112,7 @@ def test_features_permute_the_scores(X, rng):
 
 
 def test_resumes_from_a_checkpoint(X):
-    expected = clone(SELECTOR).fit(X)
-    killed = MemoryCheckpoint(die_after=3)
-    with pytest.raises(KeyboardInterrupt), observed(checkpoint=killed):
-        clone(SELECTOR).fit(X)
-    killed.saves_left = None
-    with observed(checkpoint=killed):
-        resumed = clone(SELECTOR).fit(X)
+    expected, resumed = fit_and_resume(SELECTOR, X, die_after=3)
     np.testing.assert_allclose(resumed.scores_, expected.scores_, rtol=1e-9, atol=1e-12)
     assert resumed.n_iter_ == expected.n_iter_
 

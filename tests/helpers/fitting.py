@@ -3,8 +3,10 @@
 import warnings
 
 import numpy as np
+import pytest
+from sklearn.base import clone
 
-from bigfs.result import NotConverged
+from bigfs.result import NotConverged, observed
 
 
 def fit_few_steps(selector, X, y=None):
@@ -30,3 +32,14 @@ class MemoryCheckpoint:
             self.saves_left -= 1
             if self.saves_left == 0:
                 raise KeyboardInterrupt
+
+
+def fit_and_resume(selector, X, y=None, *, die_after):
+    """Return a clone fitted at once, and one that goes on from where a killed fit ended."""
+    checkpoint = MemoryCheckpoint(die_after=die_after)
+    with pytest.raises(KeyboardInterrupt), observed(checkpoint=checkpoint):
+        clone(selector).fit(X, y)
+    checkpoint.saves_left = None
+    with observed(checkpoint=checkpoint):
+        resumed = clone(selector).fit(X, y)
+    return clone(selector).fit(X, y), resumed
