@@ -110,7 +110,7 @@ class ActiveColumns:
         if held is not None and np.isin(active, held, assume_unique=True).all():
             block = block[:, np.searchsorted(held, active)]
         else:
-            block = None
+            block = None  # the last columns go before the next ones come
             block = self.full.columns(active)
         if not sp.issparse(block):
             return block

@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedKFold
 import storage
 from bigfs import Matrix, SparGE, SparGECV, engine
 from bigfs.cutting_plane.columns import GatheredColumns
-from bigfs.cutting_plane.loop import cutting_plane
+from bigfs.cutting_plane.loop import cutting_plane, solve_jointly
 from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.embedding.responses import lda
 from bigfs.result import observed
@@ -139,6 +139,22 @@ def test_folds_see_nothing_of_the_samples_outside(text):
         )
     np.testing.assert_array_equal(found[0].features, found[1].features)
     np.testing.assert_allclose(found[0].W, found[1].W, atol=1e-7)
+
+
+def test_folds_hold_one_factor_at_a_time(text, monkeypatch):
+    X, y = text
+    data = GatheredColumns(Matrix.from_array(X), lda(y, 4))
+    fold = training_data(data, np.flatnonzero(np.arange(120) % 3))
+    problems = [Relaxation(fold, 6, gamma) for gamma in (0.1, 0.5, 2.0)]
+    held, keep_factor = [], Relaxation.keep_factor
+
+    def watch(problem, *factor):
+        keep_factor(problem, *factor)
+        held.append(sum(other.last_factor is not None for other in problems))
+
+    monkeypatch.setattr(Relaxation, "keep_factor", watch)
+    solve_jointly(problems, solver="newton", tol=1e-6, max_iter=50, name="folds")
+    assert set(held) == {1}
 
 
 @pytest.mark.parametrize("embedding", ["cca", "sda", "lpp", "pca"])
