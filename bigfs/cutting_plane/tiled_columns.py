@@ -58,7 +58,7 @@ class TiledColumns(Columns):
     """
 
     # A step takes two passes, and cuts on the gathered columns are cheap beside them (measured).
-    sets_per_pass = 3
+    sets_per_pass = 4
     inner_gap_share = 0.1
     max_inner_cuts = 8
     keeps_factor = False
