@@ -168,6 +168,7 @@ class Bench:
                 _discard(folder)
             raise
         _discard(folder)
+        engine.trim_memory()  # so that the next method begins with the memory that it needs
         return outcome
 
     def _run(self, method: str, folder: Path) -> Outcome:
