@@ -22,7 +22,7 @@ from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.types import FloatArray, IntArray
 from bigfs.validation import explain_singular
 
-STRIP = 128  # rows of the inverse that are completed at a time
+STRIP = 128  # rows of the inverse that are made at a time
 FOLLOW_SHARE = 0.8  # of the features at which T was last made to follow what is left
 
 
@@ -97,13 +97,21 @@ def eliminate(
         removed_costs.append(costs[out])
         right = np.linalg.solve(P[np.ix_(out, out)], np.hstack([P[np.ix_(out, kept)], W[out]]))
         left = P[np.ix_(kept, out)]
-        P = P[np.ix_(kept, kept)]
-        P -= left @ right[:, : len(kept)]
+        P = _downdated(P, kept, left, right[:, : len(kept)])
         W = W[kept] - left @ right[:, len(kept) :]
         remaining = remaining[kept]
     return Elimination(
         np.concatenate(removed)[::-1], np.concatenate(removed_costs)[::-1], objectives
     )
+
+
+def _downdated(P: FloatArray, kept: IntArray, left: FloatArray, right: FloatArray) -> FloatArray:
+    """Return P over the kept positions less `left @ right`, in the memory of P."""
+    k = len(kept)
+    for first in range(0, k, STRIP):  # no row is written before it is read, because kept[i] ≥ i
+        strip = slice(first, min(first + STRIP, k))
+        P[strip, :k] = P[np.ix_(kept[strip], kept)] - left[strip] @ right
+    return P[:k, :k]
 
 
 def _inverse(G: FloatArray, gamma: float) -> FloatArray:
