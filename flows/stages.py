@@ -296,7 +296,9 @@ def evaluate(
         points: list[Point] = []
         if plan.splits:
             with predict.fitting_model(corpus, train, run.selected) as fitted:
-                points = curves.points(run, corpus, train, plan, names, sizes, (folds, test_size))
+                points = curves.points(
+                    run, corpus, train, plan, names, sizes, (folds, test_size), fitted
+                )
             model = fitted()
         figures: dict[str, Any] = {
             "measured": plan.measured,

@@ -1,0 +1,67 @@
+"""Tasks that run on the cluster beside what this process does."""
+
+import threading
+
+import pytest
+from distributed import Client, LocalCluster
+
+from bigfs import engine
+
+go_on, order = threading.Event(), []
+
+
+def wait_and_note(number):
+    if number == 0:
+        assert go_on.wait(60)
+    order.append(number)
+    return number
+
+
+@pytest.fixture
+def one_thread():
+    """A cluster of one thread of this process, so that its tasks share the lists of the test."""
+    go_on.clear()
+    order.clear()
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+        ) as running,
+        Client(running, set_as_default=False) as client,
+        engine.cluster(client),
+    ):
+        yield client
+
+
+def test_the_tasks_of_the_block_go_before_them(one_thread):
+    shown = []
+    with (
+        engine.progress(lambda *step: shown.append(step)),
+        engine.started_tiles(wait_and_note, [0, 1, 2], label="behind") as results,
+    ):
+        threading.Timer(0.5, go_on.set).start()
+        assert engine.map_tiles(wait_and_note, [10, 11]) == [10, 11]
+        assert results() == [0, 1, 2]
+    assert order.index(2) > order.index(11)
+    assert sorted(order) == [0, 1, 2, 10, 11]
+    assert shown == [("behind", done, 3) for done in (1, 2, 3)]
+
+
+def fail_beside_tasks():
+    with engine.started_tiles(wait_and_note, [0, 1, 2]):
+        go_on.set()
+        raise ValueError("no ranking")
+
+
+def test_they_are_canceled_if_the_block_fails(one_thread):
+    with pytest.raises(ValueError, match="no ranking"):
+        fail_beside_tasks()
+    assert not one_thread.futures
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_without_a_cluster_they_run_when_they_are_asked_for(local):
+    go_on.set()
+    order.clear()
+    with engine.started_tiles(wait_and_note, [0, 1], local=local) as results:
+        assert order == []
+        assert results() == [0, 1]
