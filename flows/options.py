@@ -324,6 +324,7 @@ class Engine(BaseModel):
         """Let the local processes import what they need beside the imports of this process."""
         if self.scheduler is None and self.workers != 0:
             prepare_workers(
+                "flows.light_sklearn",
                 "bigfs.judgments",
                 "storage.tiles",
                 "storage.staging.vectorize",

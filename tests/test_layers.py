@@ -50,6 +50,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "flows": [
         {
             "extras",
+            "light_sklearn",
             "files",
             "locks",
             "outcomes",
