@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,27 +81,44 @@ def judge(
         if (way := streamed.way_of_columns(split.X_train, split.y_train, index)) is not None
     }
     distinct = {key: index for key, index in distinct.items() if key not in by_set}
-    if distinct:
-        local, split = split.X_train.local, _holding(split, list(distinct.values()))
-        largest_first = dict(sorted(distinct.items(), key=lambda item: -len(item[1])))
-        fits = [
-            fitted.get()
-            if fitted is not None and np.array_equal(index, fitted.features)
-            else models.lazy_machines(split.X_train, split.y_train, index)
-            for index in largest_first.values()
-        ]
-        judgments = engine.map_tiles(
-            _judge,
-            list(largest_first.values()),
-            split,
-            with_auc,
-            each=[fits],
-            local=local,
-            label="evaluate",
-            progress_tasks=[task for fit in fits if isinstance(fit, list) for task in fit],
-        )
-        by_set |= dict(zip(largest_first, judgments, strict=True))
+    given = None if fitted is None else distinct.pop(fitted.features.tobytes(), None)
+    largest_first = dict(sorted(distinct.items(), key=lambda item: -len(item[1])))
+    with _judging(split, list(largest_first.values()), with_auc, "evaluate") as judged:
+        if fitted is not None and given is not None:
+            by_set[given.tobytes()] = _judge_fitted(split, fitted, with_auc)
+        by_set |= dict(zip(largest_first, judged(), strict=True))
     return [by_set[index.tobytes()] for index in sets]
+
+
+@contextlib.contextmanager
+def _judging(
+    split: Split, sets: Sequence[IntArray], with_auc: bool, label: str
+) -> Iterator[Callable[[], list[Judgment]]]:
+    """Judge models, one task per set, beside the block. Yields a function that waits for them."""
+    if not sets:
+        yield list
+        return
+    local, split = split.X_train.local, _holding(split, sets)
+    machines = [models.lazy_machines(split.X_train, split.y_train, index) for index in sets]
+    with engine.started_tiles(
+        _judge,
+        sets,
+        split,
+        with_auc,
+        each=[machines],
+        local=local,
+        label=label,
+        progress_tasks=list(chain.from_iterable(machines)),
+    ) as judged:
+        yield judged
+
+
+def _judge_fitted(split: Split, fitted: FittedModel, with_auc: bool) -> Judgment:
+    local, split = split.X_train.local, _holding(split, [fitted.features])
+    (judgment,) = engine.map_tiles(
+        _judge, [fitted.features], split, with_auc, each=[[fitted.get()]], local=local
+    )
+    return judgment
 
 
 def _holding(split: Split, sets: Sequence[IntArray]) -> Split:
@@ -133,19 +151,8 @@ def judging_all(split: Split, way: bool | str, with_auc: bool) -> Iterator[Waiti
     if isinstance(way, str):
         yield partial(judge_streamed, split, way, with_auc=with_auc)
         return
-    local, every = split.X_train.local, np.arange(split.X_train.shape[1])
-    split = _holding(split, [every])
-    machines = models.lazy_machines(split.X_train, split.y_train, every)
-    with engine.started_tiles(
-        _judge,
-        [every],
-        split,
-        with_auc,
-        each=[[machines]],
-        local=local,
-        label="evaluate all",
-        progress_tasks=machines,
-    ) as judged:
+    every = np.arange(split.X_train.shape[1])
+    with _judging(split, [every], with_auc, "evaluate all") as judged:
         yield lambda: judged()[0]
 
 

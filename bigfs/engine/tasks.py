@@ -138,10 +138,12 @@ def started_tiles(
     callable
         Waits for the results and returns them. Without a cluster it computes them then.
     """
-    tasks = _tasks(fn, tiles, shared, each, local)
     if local or client() is None:
-        yield lambda: _collect(tasks, local, label, progress_tasks)
+        yield lambda: map_tiles(
+            fn, tiles, *shared, each=each, local=local, label=label, progress_tasks=progress_tasks
+        )
         return
+    tasks = _tasks(fn, tiles, shared, each, local)
     ends, futures = _submit(tasks, progress_tasks if label else (), priority=BEHIND)
     try:
         yield lambda: _wait(ends, futures, label)
