@@ -268,7 +268,7 @@ def test_workers_share_the_classes_of_a_wide_model(wide):
     assert not models.lazy_machines(wide.X_train, wide.y_train, every)
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+            n_workers=3, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
         ) as running,
         Client(running, set_as_default=False) as client,
         engine.cluster(client),

@@ -1,9 +1,12 @@
 """Tasks that run on the cluster beside what this process does."""
 
+import contextlib
 import threading
 
+import dask
+import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, get_worker
 
 from bigfs import engine
 from tests.helpers.processes import until
@@ -24,18 +27,27 @@ def go_on_with(scheduler, n_tasks):
     go_on.set()
 
 
-@pytest.fixture
-def one_thread():
-    """A cluster of one thread of this process, so that its tasks share the lists of the test."""
+@contextlib.contextmanager
+def threads(n_workers):
+    """A cluster of threads of this process, so that its tasks share the lists of the test."""
     go_on.clear()
     order.clear()
     with (
         LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+            n_workers=n_workers,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address="127.0.0.1:0",
         ) as running,
         Client(running, set_as_default=False) as client,
         engine.cluster(client),
     ):
+        yield client
+
+
+@pytest.fixture
+def one_thread():
+    with threads(1) as client:
         yield client
 
 
@@ -72,3 +84,24 @@ def test_without_a_cluster_they_run_when_they_are_asked_for(local):
     with engine.started_tiles(wait_and_note, [0, 1], local=local) as results:
         assert order == []
         assert results() == [0, 1]
+
+
+def worker_that_waits(index):
+    assert go_on.wait(20)
+    return get_worker().address
+
+
+def worker_of(index):
+    return get_worker().address
+
+
+def test_an_index_of_columns_waits_for_no_worker():
+    """A tile prefers the worker that may have it cached. An index is in no cache."""
+    with (
+        dask.config.set({"distributed.scheduler.work-stealing": False}),
+        threads(2),
+        engine.started_tiles(worker_that_waits, [np.arange(3)]) as first,
+    ):
+        (second,) = engine.map_tiles(worker_of, [np.arange(2)])
+        go_on.set()
+        assert first() != [second]
