@@ -10,17 +10,20 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
-from bigfs import engine, metrics, models, streamed
+from bigfs import engine, metrics, streamed
+from bigfs.judgments import FittedModel, judge, judging_all, with_training_sample
 from bigfs.matrix import Block, Matrix
-from bigfs.models import LinearModel, fits_in_memory
+from bigfs.models import fits_in_memory
 from bigfs.result import ALL, Checkpoint, NotConverged
-from bigfs.splits import Split, labeled_rows, target_kind, training_sample
-from bigfs.types import AnyArray, FloatArray, IntArray
+from bigfs.splits import Split, target_kind, training_sample
+from bigfs.types import FloatArray, IntArray
 
 Rankings = Mapping[str, Mapping[int, IntArray]]
 
@@ -43,13 +46,6 @@ class FoldTally(NamedTuple):
     counts: tuple[int, ...]  # numbers of features
     tallies: tuple[FloatArray, ...]
     not_converged: int  # selections that ended before their tolerance
-
-
-class Judgment(NamedTuple):
-    """What a model on one set of features answers on the test rows of one split."""
-
-    tally: FloatArray  # adds up over splits; with the AUC, its two sums follow the counts
-    losses: AnyArray  # of each test row with a target, as in `metrics.losses_of`
 
 
 class KnownTallies(Protocol):
@@ -78,6 +74,7 @@ def measure(
     with_auc: bool = False,
     checkpoint: Checkpoint | None = None,
     known: Callable[[int], KnownTallies | None] = lambda number: None,
+    fitted: FittedModel | None = None,
 ) -> Evaluation:
     """Score the features that `rank` chooses from each split's training rows on the split's test
     rows.
@@ -99,6 +96,8 @@ def measure(
     known : callable, optional
         ``known(number)`` returns the tallies that earlier evaluations have left on a split, or
         None. No model is trained for them again, and the new ones are added.
+    fitted : FittedModel, optional
+        A model of the training rows of the only split. It is not fitted again.
 
     Returns
     -------
@@ -106,7 +105,13 @@ def measure(
         The splits pooled: right answers are added up before they become a score.
     """
     tallies = tally_folds(
-        splits, rank, with_all=with_all, with_auc=with_auc, checkpoint=checkpoint, known=known
+        splits,
+        rank,
+        with_all=with_all,
+        with_auc=with_auc,
+        checkpoint=checkpoint,
+        known=known,
+        fitted=fitted,
     )
     return Evaluation(
         pool(tallies, target_kind(splits[0].y_test), with_auc),
@@ -122,6 +127,7 @@ def tally_folds(
     with_auc: bool = False,
     checkpoint: Checkpoint | None = None,
     known: Callable[[int], KnownTallies | None] = lambda number: None,
+    fitted: FittedModel | None = None,
     label: str = "evaluation folds",
 ) -> list[FoldTally]:
     """Return the tally of each split. The parameters are those of `measure`.
@@ -135,7 +141,14 @@ def tally_folds(
         if saved is not None:
             tally = FoldTally(*saved[0])
         else:
-            tally = _tally_with_warnings(number, split, rank, with_all, with_auc, known(number))
+            tally = tally_split(
+                split,
+                partial(rank, number, split),
+                with_all=with_all,
+                with_auc=with_auc,
+                known=known(number),
+                fitted=fitted,
+            )
             if checkpoint is not None:
                 checkpoint.save(name, tally, [])
         tallies.append(tally)
@@ -144,31 +157,14 @@ def tally_folds(
     return tallies
 
 
-def _tally_with_warnings(
-    number: int,
-    split: Split,
-    rank: Callable[[int, Split], Rankings],
-    with_all: bool | str,
-    with_auc: bool,
-    known: KnownTallies | None,
-) -> FoldTally:
-    """Return the tally of one split, with the number of selections that did not converge."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", NotConverged)
-        rankings = rank(number, split)
-    for other in (w for w in caught if not issubclass(w.category, NotConverged)):
-        warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
-    tally = tally_split(split, rankings, with_all=with_all, with_auc=with_auc, known=known)
-    return tally._replace(not_converged=sum(issubclass(w.category, NotConverged) for w in caught))
-
-
 def tally_split(
     split: Split,
-    rankings: Rankings,
+    rank: Callable[[], Rankings],
     *,
     with_all: bool | str = True,
     with_auc: bool = False,
     known: KnownTallies | None = None,
+    fitted: FittedModel | None = None,
 ) -> FoldTally:
     """Count the right answers of a linear model on each set of features, one task per set.
 
@@ -178,133 +174,64 @@ def tally_split(
     ----------
     split : Split
         Where to train and to test.
-    rankings : mapping
-        For each method, for several m, the indices of its m features. A set that occurs twice is
-        fitted once. Where a method chooses the number by itself in each split, m only names the
-        point.
+    rank : callable
+        Returns for each method, for several m, the indices of its m features. A set that occurs
+        twice is fitted once. Where a method chooses the number by itself in each split, m only
+        names the point. The model on all features is fitted beside it.
     with_all : bool or {"svm", "ridge", "sgd"}, default=True
         Also fit on all features, in memory or by `bigfs.streamed`.
     with_auc : bool, default=False
         Also sum the AUC, for classes.
     known : KnownTallies or None, default=None
         Tallies of earlier evaluations on this split, with the same `with_auc`. New ones are added.
+    fitted : FittedModel or None, default=None
+        A model that is not fitted again.
 
     Returns
     -------
     FoldTally
-        The counts. No warning is counted yet.
+        The counts, and the number of selections that did not converge.
     """
-    requested = [
-        (name, m, np.sort(index)) for name, sets in rankings.items() for m, index in sets.items()
-    ]
     split, d = with_training_sample(split), split.X_train.shape[1]
-    if with_all is True:
-        requested.append((ALL, d, np.arange(d)))
-    names, sizes, sets = zip(*requested, strict=True)
     tallies = {} if known is None else known.load()
-    keys = [_name_of(split, index) for index in sets]
-    new = {key: index for key, index in zip(keys, sets, strict=True) if key not in tallies}
-    judgments = judge(split, list(new.values()), with_auc=with_auc)
-    added = {key: judgment.tally for key, judgment in zip(new, judgments, strict=True)}
-    if isinstance(with_all, str):
-        names, sizes, keys = (*names, ALL), (*sizes, d), [*keys, f"{ALL} by {with_all}"]
-        if keys[-1] not in tallies:
-            added[keys[-1]] = judge_streamed(split, with_all, with_auc=with_auc).tally
+    name_of_all = _name_of(split, np.arange(d)) if with_all is True else f"{ALL} by {with_all}"
+    is_new = with_all is not False and name_of_all not in tallies
+    with judging_all(split, with_all, with_auc) if is_new else nullcontext() as judge_all:
+        rankings, not_converged = _rank(rank)
+        sets = {(name, m): np.sort(i) for name, best in rankings.items() for m, i in best.items()}
+        names = {point: _name_of(split, index) for point, index in sets.items()}
+        new = {
+            names[point]: index
+            for point, index in sets.items()
+            if names[point] not in {*tallies, name_of_all}
+        }
+        judgments = judge(split, list(new.values()), with_auc=with_auc, fitted=fitted)
+        added = {name: judgment.tally for name, judgment in zip(new, judgments, strict=True)}
+        if judge_all is not None:
+            added[name_of_all] = judge_all().tally
     if known is not None and added:
         known.save(added)
     tallies |= added
-    return FoldTally(names, sizes, tuple(tallies[key] for key in keys), 0)
+    if with_all:
+        names[ALL, d] = name_of_all
+    methods, sizes = zip(*names, strict=True)
+    return FoldTally(methods, sizes, tuple(tallies[name] for name in names.values()), not_converged)
+
+
+def _rank(rank: Callable[[], Rankings]) -> tuple[Rankings, int]:
+    """Return the rankings, and the number of selections behind them that did not converge."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", NotConverged)
+        rankings = rank()
+    for other in (w for w in caught if not issubclass(w.category, NotConverged)):
+        warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
+    return rankings, sum(issubclass(w.category, NotConverged) for w in caught)
 
 
 def _name_of(split: Split, index: IntArray) -> str:
     """Return the name of a set of features: a hash of them, and how their model is trained."""
     way = streamed.way_of_columns(split.X_train, split.y_train, index) or "in memory"
     return f"{hashlib.sha256(index.astype('<i8').tobytes()).hexdigest()} {way}"
-
-
-def with_training_sample(split: Split) -> Split:
-    """Return a split whose training rows are those that train a model."""
-    X, y = training_sample(split.X_train, split.y_train)
-    return split._replace(X_train=X, y_train=y)
-
-
-def judge(split: Split, sets: Sequence[IntArray], *, with_auc: bool = False) -> list[Judgment]:
-    """Judge a linear model on each set of features, one task per set.
-
-    Parameters
-    ----------
-    split : Split
-        Where to train and to test.
-    sets : sequence of ndarray
-        Indices of the features of each set, in increasing order. A set that occurs twice is fitted
-        once.
-    with_auc : bool, default=False
-        Also sum the AUC, for classes.
-
-    Returns
-    -------
-    list of Judgment
-        The judgment of each set.
-
-    Raises
-    ------
-    NotEnoughMemory
-        A model on one of the sets fits neither in one task nor by tiles.
-    """
-    distinct = {index.tobytes(): index for index in sets}
-    by_set = {
-        key: judge_streamed(split, way, index, with_auc=with_auc)
-        for key, index in distinct.items()
-        if (way := streamed.way_of_columns(split.X_train, split.y_train, index)) is not None
-    }
-    distinct = {key: index for key, index in distinct.items() if key not in by_set}
-    if distinct:
-        local, needed = split.X_train.local, np.unique(np.concatenate(list(distinct.values())))
-        split = split._replace(
-            X_train=split.X_train.holding(needed), X_test=split.X_test.holding(needed)
-        )
-        largest_first = dict(sorted(distinct.items(), key=lambda item: -len(item[1])))
-        train = split.X_train, split.y_train
-        machines = [models.lazy_machines(*train, index) for index in largest_first.values()]
-        judgments = engine.map_tiles(
-            _judge,
-            list(largest_first.values()),
-            split,
-            with_auc,
-            each=[machines],
-            local=local,
-            label="evaluate",
-            progress_tasks=[task for tasks in machines for task in tasks],
-        )
-        by_set |= dict(zip(largest_first, judgments, strict=True))
-    return [by_set[index.tobytes()] for index in sets]
-
-
-def judge_streamed(
-    split: Split, way: str, index: IntArray | None = None, *, with_auc: bool = False
-) -> Judgment:
-    """Judge a linear model on all features, or on some of them, that do not fit in memory.
-
-    Parameters
-    ----------
-    split : Split
-        Where to train and to test.
-    way : {"svm", "ridge", "sgd"}
-        How to train, see `bigfs.streamed`.
-    index : ndarray of int or None, default=None
-        The features, with an exact way. None takes all.
-    with_auc : bool, default=False
-        Also sum the AUC.
-
-    Returns
-    -------
-    Judgment
-        As of a set of features.
-    """
-    model = streamed.fit(split.X_train, split.y_train, way, index)
-    is_labeled = labeled_rows(split.y_test)
-    decision = streamed.decide(split.X_test, model)[is_labeled]
-    return _judgment(model, decision, split, split.y_test[is_labeled], with_auc)
 
 
 def pool(tallies: Sequence[FoldTally], kind: str, with_auc: bool = False) -> list[Point]:
@@ -358,66 +285,3 @@ def is_non_negative(X: Matrix) -> bool:
 
 def _non_negative(block: Block, start: int, stop: int) -> bool:
     return bool((block.data if sp.issparse(block) else block).min(initial=0) >= 0)
-
-
-def _judge(
-    index: IntArray, machines: Sequence[list[models.Machine]], split: Split, with_auc: bool
-) -> Judgment:
-    """Fit a model on these columns of the training rows, and predict the test rows.
-
-    `machines` are those of the classes, in groups, where other tasks have fitted them.
-    """
-    if machines:
-        model = models.join_machines(split.y_train, machines)
-    else:
-        model = models.fit(split.X_train.columns(index).tocsr(), split.y_train)
-    is_labeled = labeled_rows(split.y_test)
-    Z, y = split.X_test.columns(index).tocsr()[is_labeled], split.y_test[is_labeled]
-    return _judgment(model, model.decision(Z), split, y, with_auc)
-
-
-def _judgment(
-    model: LinearModel, decision: FloatArray, split: Split, y: Any, with_auc: bool
-) -> Judgment:
-    """Return the judgment of a model by its decision values of the test rows with a target."""
-    predicted, n_classes = model.answer(decision), 0
-    if model.kind == "class":
-        n_classes = 1 + int(max(split.y_train.max(), split.y_test.max()))
-    tally = _count(model, predicted, y, n_classes)
-    if with_auc:
-        tally = np.concatenate([tally.ravel(), metrics.sum_auc(decision, y, model.classes)])
-    return Judgment(tally, metrics.losses_of(predicted, y, model.kind))
-
-
-def score_predictions(model: LinearModel, predicted: Any, y: Any) -> dict[str, float]:
-    """Return the scores of a model's predictions, by metric. Rows without a target do not count.
-
-    Parameters
-    ----------
-    model : LinearModel
-        The model.
-    predicted : ndarray or sparse array
-        Its predictions.
-    y : ndarray or sparse array
-        The targets, in the same codes.
-
-    Returns
-    -------
-    dict of {str: float}
-        The scores that follow from the predictions alone, so without the AUC.
-    """
-    is_labeled = labeled_rows(y)
-    predicted, y = predicted[is_labeled], y[is_labeled]
-    n_classes = 0
-    if model.kind == "class":
-        n_classes = 1 + int(max(predicted.max(initial=-1), y.max(initial=-1)))
-    return metrics.scores_of(_count(model, predicted, y, n_classes), model.kind)
-
-
-def _count(model: LinearModel, predicted: Any, y: Any, n_classes: int) -> FloatArray:
-    """Return the counts of a model's predictions, as numbers that add up over splits."""
-    if model.kind == "multilabel":
-        return metrics.count_labels(predicted, y)
-    if model.kind == "real":
-        return metrics.sum_residuals(predicted, y, float(model.target_mean[0]))
-    return metrics.count_classes(predicted, y, n_classes)

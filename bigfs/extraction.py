@@ -19,8 +19,8 @@ import scipy.sparse as sp
 from bigfs import engine, models
 from bigfs.embedding.responses import one_hot
 from bigfs.embedding.spectral import randomized_svd
-from bigfs.evaluation import score_predictions
 from bigfs.graph import Metric
+from bigfs.judgments import score_predictions
 from bigfs.linalg.ridge import Ridge, centering
 from bigfs.matrix import Block, Centered, Matrix
 from bigfs.selectors.base import Labels, at_least_two

@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigfs import engine, models, streamed
 from bigfs.constraints import resolve
-from bigfs.evaluation import Rankings, score_predictions
+from bigfs.evaluation import Rankings
+from bigfs.judgments import score_predictions
 from bigfs.matrix import Matrix
 from bigfs.metrics import METRICS, auc_of, require_metrics, sum_auc
 from bigfs.selectors.base import ARRAY_CHECKS, Labels, Selector, is_dask, labels_of

@@ -17,8 +17,9 @@ import numpy as np
 
 import storage
 from bigfs import engine
-from bigfs.evaluation import FoldTally, Point, judge, pool, with_training_sample
+from bigfs.evaluation import FoldTally, Point, pool
 from bigfs.graph import Neighbors, knn
+from bigfs.judgments import judge, with_training_sample
 from bigfs.matrix import Matrix
 from bigfs.models import fits_in_memory
 from bigfs.properties import redundancy_rate

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
+
 from bigfs.evaluation import Point, measure, way_of_all
+from bigfs.judgments import FittedModel
 from bigfs.result import observed
 from bigfs.splits import Split
 from flows import auto, evaluation, selection
 from flows.reuse import content_key, source_hash
+from storage.models import Model
 from storage.runs import Run
 from storage.tallies import tallies_of
 
@@ -103,6 +107,7 @@ def points(
     names: Sequence[str],
     sizes: Sequence[int] | None,
     of_plan: tuple[int | None, float | None],
+    model: Callable[[], Model],
 ) -> list[Point]:
     """Return the points of the curves.
 
@@ -122,6 +127,8 @@ def points(
         Numbers of features beside that of the run. None takes `SHARES` of it.
     of_plan : tuple
         The folds and the share of the test samples that were asked for.
+    model : callable
+        Waits for the model of the run.
 
     Returns
     -------
@@ -154,7 +161,10 @@ def points(
         [version(name) for name in ("numpy", "scipy", "scikit-learn")],
     ]
     choices = Choices(run, corpus, names, counts, identity)
-    known = {choices.own: run.selected} if plan.measured["how"] == "test half" else {}
+    known, fitted = {}, None
+    if plan.measured["how"] == "test half":  # the run has selected on the same training samples
+        known = {choices.own: run.selected}
+        fitted = FittedModel(np.sort(run.selected), lambda: model().linear)
     found, plan.measured["not_converged"] = measure(
         plan.splits,
         lambda number, split: choices.rank(number, split, dict(known)),
@@ -162,5 +172,6 @@ def points(
         with_auc=with_auc,
         checkpoint=run.checkpoint(*identity),
         known=lambda number: tallies_of(corpus.uri, content_key(*of_splits, number)),
+        fitted=fitted,
     )
     return found

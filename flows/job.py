@@ -18,8 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-import psutil
-
 import storage
 from flows import evaluation, reuse, selection, stages
 from flows.locks import exclusive
@@ -193,7 +191,7 @@ def start_up(loaded: str) -> dict[str, Any]:
     """Return the record of all that happened before the first step."""
     return {
         "stage": f"start-up ({loaded})",
-        "seconds": time.time() - psutil.Process().create_time(),
+        "seconds": stages.process_age(),
         "peak_memory": stages.process_memory(),
     }
 

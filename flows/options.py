@@ -323,7 +323,12 @@ class Engine(BaseModel):
     def prepare(self) -> None:
         """Let the local processes import what they need beside the imports of this process."""
         if self.scheduler is None and self.workers != 0:
-            prepare_workers("bigfs.evaluation", "storage.tiles", "storage.staging.vectorize")
+            prepare_workers(
+                "flows.light_sklearn",
+                "bigfs.judgments",
+                "storage.tiles",
+                "storage.staging.vectorize",
+            )
 
     def cluster(self) -> AbstractContextManager[Any]:
         """Start or reach the Dask cluster that these options name.

@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 import storage
 from bigfs import engine, streamed
-from bigfs.evaluation import score_predictions
+from bigfs.judgments import score_predictions
 from bigfs.models import LinearModel, predict_rows
 from bigfs.splits import labeled_rows, training_sample
 from bigfs.types import AnyArray, IntArray
@@ -86,7 +86,7 @@ def fit_model(corpus: Any, train: Any, selected: IntArray) -> Model:
 def fitting_model(
     corpus: Any, train: Any, selected: IntArray
 ) -> AbstractContextManager[Callable[[], Model]]:
-    """Fit the model of `fit_model` beside what the block does, where one task fits it.
+    """Fit the model of `fit_model` once, beside what the block does where one task fits it.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def fitting_model(
         It yields a function that returns the model.
     """
     X, y = training_sample(train.X, train.y)
-    fit = partial(fit_model, corpus, train, selected)
+    fit = cache(partial(fit_model, corpus, train, selected))
     by_tiles = streamed.way_of_columns(X, y, np.sort(selected)) is not None
     return contextlib.nullcontext(fit) if by_tiles else engine.beside(fit)
 

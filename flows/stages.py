@@ -56,6 +56,18 @@ def process_memory() -> dict[str, int]:
     return peaks
 
 
+def process_age() -> float:
+    """Return the seconds since this process began.
+
+    psutil adds its start to the time of the boot, which Linux rounds and keeps where later
+    corrections of the clock moved it.
+    """
+    process = psutil.Process()
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return time.time() - process.create_time()
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - (process.create_time() - psutil.boot_time())
+
+
 def stage(
     source: str, store: str | None = None, settings: dict[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -296,7 +308,9 @@ def evaluate(
         points: list[Point] = []
         if plan.splits:
             with predict.fitting_model(corpus, train, run.selected) as fitted:
-                points = curves.points(run, corpus, train, plan, names, sizes, (folds, test_size))
+                points = curves.points(
+                    run, corpus, train, plan, names, sizes, (folds, test_size), fitted
+                )
             model = fitted()
         figures: dict[str, Any] = {
             "measured": plan.measured,

@@ -29,6 +29,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"selectors", "splits"},
         {"models", "metrics", "subsampling", "properties"},
         {"streamed"},
+        {"judgments"},
         {"evaluation", "comparison"},
         {"size_choice"},
         {"selector_cv"},
@@ -49,6 +50,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "flows": [
         {
             "extras",
+            "light_sklearn",
             "files",
             "locks",
             "outcomes",

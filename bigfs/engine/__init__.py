@@ -48,6 +48,7 @@ from bigfs.engine.tasks import (
     reduce_tiles,
     shared_operand,
     show_progress,
+    started_tiles,
 )
 from bigfs.engine.usage import processor_time, processor_time_since, reset_peak_memory
 
@@ -91,6 +92,7 @@ __all__ = [
     "reset_peak_memory",
     "shared_operand",
     "show_progress",
+    "started_tiles",
     "task_memory",
     "trim_memory",
     "while_lost",

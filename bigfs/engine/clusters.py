@@ -302,6 +302,8 @@ def _settings(memory_limit: str | int) -> dict[str, Any]:
     settings = {
         "distributed.scheduler.no-workers-timeout": "60s",
         "distributed.scheduler.allowed-failures": 3,
+        # a worker gets its next task when it is free, or a short one waits behind a long one
+        "distributed.scheduler.worker-saturation": 1.0,
         "distributed.admin.large-graph-warning-threshold": "64MB",
     } | {f"distributed.nanny.pre-spawn-environ.{k}": v for k, v in BEFORE_START.items()}
     if limit := parse_bytes(memory_limit) if memory_limit != "auto" else 0:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import dask
+import numpy as np
 from dask._task_spec import convert_legacy_graph
 from dask.base import unpack_collections
 
@@ -17,8 +18,11 @@ def preferred_workers(tiles: Sequence[Any]) -> list[list[str]]:
     """Return the workers that each task prefers.
 
     A tile prefers the same worker in every pass, because that worker may have it cached. A lazy
-    block prefers the workers that hold it, or hold what it is computed from.
+    block prefers the workers that hold it, or hold what it is computed from. An array, such as the
+    index of some columns, is in no cache and prefers none.
     """
+    if all(isinstance(tile, np.ndarray) for tile in tiles):
+        return [[] for _ in tiles]
     workers, held = addresses(), _held_keys(tiles)
     if not workers:  # all of them died at once, and their nannies start new ones
         return [[] for _ in tiles]

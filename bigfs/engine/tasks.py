@@ -22,6 +22,7 @@ from bigfs.engine.silence import watch
 
 # Parts that are summed at a time. The last bits of a sum depend on it, so it is a constant.
 TREE_ARITY = 8
+BEHIND = -1  # Dask's priority of tasks that others go before
 CANCEL_SECONDS = 10.0  # to wait for running tasks of a failed step
 _annotating = threading.Lock()  # Dask's annotations are those of all threads
 
@@ -111,6 +112,44 @@ def lazy_tiles(
     They are the operands (`each`) of a later map, which runs each of them once.
     """
     return _tasks(fn, tiles, shared, each, local)
+
+
+@contextlib.contextmanager
+def started_tiles(
+    fn: Callable[..., Any],
+    tiles: Sequence[Any],
+    *shared: Any,
+    each: Sequence[Sequence[Any]] = (),
+    local: bool = False,
+    label: str | None = None,
+    progress_tasks: Sequence[Delayed] = (),
+) -> Iterator[Callable[[], list[Any]]]:
+    """Start the tasks of `map_tiles`, which run on the cluster beside what the block does.
+
+    The tasks of the block go before them. They are canceled if the block fails.
+
+    Parameters
+    ----------
+    fn, tiles, *shared, each, local, label, progress_tasks : object
+        As for `map_tiles`.
+
+    Yields
+    ------
+    callable
+        Waits for the results and returns them. Without a cluster it computes them then.
+    """
+    if local or client() is None:
+        yield lambda: map_tiles(
+            fn, tiles, *shared, each=each, local=local, label=label, progress_tasks=progress_tasks
+        )
+        return
+    tasks = _tasks(fn, tiles, shared, each, local)
+    ends, futures = _submit(tasks, progress_tasks if label else (), priority=BEHIND)
+    try:
+        yield lambda: _wait(ends, futures, label)
+    except BaseException:
+        _cancel([*ends, *futures])
+        raise
 
 
 def shared_operand(operand: Any) -> Delayed:
@@ -280,20 +319,34 @@ def _collect(
         counted = {task.key for task in (*progress_tasks, *tasks)}
         with _TaskCounter(show, str(label), counted) if show else contextlib.nullcontext():
             return list(dask.compute(*tasks, scheduler="sync", optimize_graph=False))
+    ends, futures = _submit(tasks, progress_tasks if show else ())
+    return _wait(ends, futures, label)
+
+
+def _submit(
+    tasks: Sequence[Delayed], progress_tasks: Sequence[Delayed], priority: int = 0
+) -> tuple[list[Any], list[Any]]:
+    """Start tasks on the cluster. Returns the futures of the progress and of the results."""
+    ends = [dask.delayed(_end, pure=False)(step) for step in progress_tasks]
+    with translate_cluster_errors():
+        futures = client().compute([*ends, *tasks], optimize_graph=False, priority=priority)
+    return futures[: len(ends)], futures[len(ends) :]
+
+
+def _wait(ends: list[Any], futures: list[Any], label: str | None) -> list[Any]:
+    """Return the results of tasks that `_submit` has started, and show their progress."""
     from distributed import as_completed
 
-    ends = [dask.delayed(_end, pure=False)(step) for step in progress_tasks] if show else []
-    with translate_cluster_errors():
-        futures = client().compute([*ends, *tasks], optimize_graph=False)
-        with watch(client(), futures):
-            try:
-                if show:
-                    for done, _ in enumerate(as_completed(futures, loop=client().loop), 1):
-                        show(str(label), done, len(futures))
-                return list(client().gather(futures[len(ends) :]))
-            except BaseException:
-                _cancel(futures)
-                raise
+    show, steps = _progress.get() if label else None, [*ends, *futures]
+    with translate_cluster_errors(), watch(client(), steps):
+        try:
+            if show:
+                for done, _ in enumerate(as_completed(steps, loop=client().loop), 1):
+                    show(str(label), done, len(steps))
+            return list(client().gather(futures))
+        except BaseException:
+            _cancel(steps)
+            raise
 
 
 def _cancel(futures: Sequence[Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -98,6 +99,7 @@ def run(
     else:
         with show_progress(as_json, "start-up"):
             engine.prepare()
+            import_module("flows.light_sklearn")
             from flows.job import run_job
 
             run_job(*what, run_dir, staging, parameters, engine, fresh=fresh, scoring=scoring)

@@ -1,3 +1,4 @@
+import threading
 import warnings
 
 import numpy as np
@@ -7,7 +8,8 @@ from distributed import Client, LocalCluster
 from sklearn.svm import LinearSVC
 
 from bigfs import Matrix, engine, models, splits
-from bigfs.evaluation import is_non_negative, judge, measure, pool, tally_split
+from bigfs.evaluation import is_non_negative, measure, pool, tally_split
+from bigfs.judgments import FittedModel, judge
 from bigfs.metrics import METRICS
 from bigfs.properties import class_profile
 from bigfs.result import NotConverged
@@ -28,7 +30,7 @@ def test_accuracy_is_a_linear_svm_on_those_columns(text, split):
     chosen = {"a": {3: np.array([0, 6, 3]), 6: np.arange(6)}, "b": {3: np.array([6, 3, 0])}}
     points = {
         (p.method, p.n_features): p.scores["accuracy"]
-        for p in pool([tally_split(split, chosen)], "class")
+        for p in pool([tally_split(split, lambda: chosen)], "class")
     }
     for index in (np.array([0, 3, 6]), np.arange(6)):
         expected = (
@@ -54,8 +56,8 @@ def test_the_svm_never_takes_unlabeled_rows_for_a_class(text, split):
         split.X_test.take_rows(tested),
         split.y_test[tested],
     )
-    assert pool([tally_split(hidden, chosen)], "class") == pool(
-        [tally_split(fewer, chosen)], "class"
+    assert pool([tally_split(hidden, lambda: chosen)], "class") == pool(
+        [tally_split(fewer, lambda: chosen)], "class"
     )
 
 
@@ -69,7 +71,7 @@ def test_a_part_of_many_rows_trains_the_models(text, split, monkeypatch):
     index = np.arange(6)
     model = LinearSVC(random_state=0).fit(sample.columns(index).tocsr(), of_sample)
     test = np.arange(len(y)) % 3 == 0
-    (point,) = pool([tally_split(hidden, {"a": {6: index}}, with_all=False)], "class")
+    (point,) = pool([tally_split(hidden, lambda: {"a": {6: index}}, with_all=False)], "class")
     assert point.scores["accuracy"] == model.score(X[test][:, index], y[test])
 
 
@@ -139,7 +141,7 @@ def test_folds_are_pooled_by_what_they_got_right(text, kind):
     assert stopped == 0
     total = np.sum(
         [
-            tally_split(fold, {"a": {12: np.arange(12)}}, with_all=False).tallies[0]
+            tally_split(fold, lambda: {"a": {12: np.arange(12)}}, with_all=False).tallies[0]
             for fold in folds
         ],
         axis=0,
@@ -266,7 +268,7 @@ def test_workers_share_the_classes_of_a_wide_model(wide):
     assert not models.lazy_machines(wide.X_train, wide.y_train, every)
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+            n_workers=3, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
         ) as running,
         Client(running, set_as_default=False) as client,
         engine.cluster(client),
@@ -283,3 +285,45 @@ def test_workers_share_the_classes_of_a_wide_model(wide):
     whole = models.fit(wide.X_train.columns(every).tocsr(), wide.y_train)
     np.testing.assert_array_equal(joined.coef, whole.coef)
     np.testing.assert_array_equal(joined.intercept, whole.intercept)
+
+
+def test_a_model_that_is_fitted_elsewhere_is_not_fitted_again(split, monkeypatch):
+    sets = {"a": {3: np.array([6, 0, 3]), 6: np.arange(6)}}
+    expected = tally_split(split, lambda: sets)
+    columns = np.array([0, 3, 6])
+    model = models.fit(split.X_train.columns(columns).tocsr(), split.y_train)
+    widths = []
+    monkeypatch.setattr(
+        models, "fit", lambda Z, y, fit=models.fit: widths.append(Z.shape[1]) or fit(Z, y)
+    )
+    fitted = FittedModel(columns, lambda: model)
+    tally = tally_split(split, lambda: sets, fitted=fitted)
+    assert sorted(widths) == [6, split.X_train.shape[1]]
+    assert (tally.methods, tally.counts) == (expected.methods, expected.counts)
+    for one, other in zip(tally.tallies, expected.tallies, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_all_features_are_judged_beside_the_ranking(wide, monkeypatch):
+    began = threading.Event()
+
+    def fit_labels(Z, labels, fit=models._fit_labels):
+        began.set()
+        return fit(Z, labels)
+
+    def rank():
+        assert began.wait(20)
+        return {"a": {50: np.arange(50)}}
+
+    serial = tally_split(wide, lambda: {"a": {50: np.arange(50)}})
+    monkeypatch.setattr(models, "_fit_labels", fit_labels)
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+        ) as running,
+        Client(running, set_as_default=False) as client,
+        engine.cluster(client),
+    ):
+        tally = tally_split(wide, rank)
+    for one, other in zip(tally.tallies, serial.tallies, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -10,7 +10,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from bigfs import Matrix, metrics, models
-from bigfs.evaluation import pool, score_predictions, tally_split
+from bigfs.evaluation import pool, tally_split
+from bigfs.judgments import score_predictions
 from bigfs.models import LinearModel
 from bigfs.splits import Split
 
@@ -101,7 +102,7 @@ def test_scores_of_classes_are_scikit_learns(columns, classes, rng):
     train = np.arange(90) % 3 > 0
     X = Matrix.from_array(columns, tile_rows=20)
     split = Split(X[train], y[train], X[~train], y[~train])
-    tally = tally_split(split, {"a": {7: np.arange(7)}}, with_all=False, with_auc=True)
+    tally = tally_split(split, lambda: {"a": {7: np.arange(7)}}, with_all=False, with_auc=True)
     [point] = pool([tally], "class", with_auc=True)
     model = models.fit(columns[train], y[train])
     answer, truth = model.predict(columns[~train]), y[~train]
@@ -135,7 +136,8 @@ def test_scores_of_folds_add_up(columns):
     X = Matrix.from_array(columns)
     folds = [Split(X, y, X[np.flatnonzero(y == c)[:20]], np.full(20, c)) for c in (0, 1)]
     tallies = [
-        tally_split(f, {"a": {7: np.arange(7)}}, with_all=False, with_auc=True) for f in folds
+        tally_split(f, lambda: {"a": {7: np.arange(7)}}, with_all=False, with_auc=True)
+        for f in folds
     ]
     [point] = pool(tallies, "class", with_auc=True)
     model = models.fit(columns, y)

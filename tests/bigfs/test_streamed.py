@@ -8,8 +8,9 @@ from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from bigfs import ANOVA, Matrix, engine, evaluation, models, splits, streamed
-from bigfs.evaluation import judge, measure, pool, tally_split, way_of_all
+from bigfs import ANOVA, Matrix, engine, judgments, models, splits, streamed
+from bigfs.evaluation import measure, pool, tally_split, way_of_all
+from bigfs.judgments import judge
 from bigfs.splits import Split
 
 
@@ -42,7 +43,9 @@ def test_all_features_are_scored_in_memory_and_by_tiles_alike(text):
     split, _, _ = parts(text)
     sets = {"a": {3: np.array([0, 3, 6])}}
     (_, inside), (_, tiled) = (
-        pool([tally_split(split, sets, with_all=way, with_auc=True)], "class", with_auc=True)
+        pool(
+            [tally_split(split, lambda: sets, with_all=way, with_auc=True)], "class", with_auc=True
+        )
         for way in (True, "svm")
     )
     assert (tiled.method, tiled.n_features) == (inside.method, inside.n_features)
@@ -55,9 +58,9 @@ def test_chosen_features_beyond_the_memory_are_judged_by_tiles(text, monkeypatch
     sets = [np.array([3]), np.arange(0, 60, 2)]
     inside = judge(split, sets)
     tiled = []
-    judge_tiles = evaluation.judge_streamed
+    judge_tiles = judgments.judge_streamed
     monkeypatch.setattr(
-        evaluation,
+        judgments,
         "judge_streamed",
         lambda split, way, index, **more: (
             tiled.append(len(index)) or judge_tiles(split, way, index, **more)

@@ -15,12 +15,13 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import cross_val_score
 from sklearn.svm import LinearSVC
 
-import bigfs.evaluation
+import bigfs.judgments
 import storage
-from bigfs import ANOVA, Matrix, SparGE, engine, splits
+from bigfs import ANOVA, Matrix, SparGE, engine, models, splits
 from bigfs.selectors.registry import METHODS
 from flows import evaluation, selection, stages
 from storage.runs import Run
+from tests.helpers.processes import write_corpus
 
 pytestmark = pytest.mark.slow
 
@@ -88,8 +89,8 @@ def test_a_set_of_features_is_judged_once_per_store(home, monkeypatch, scoring):
     store = stages.stage(source, None)["store"]
     judged = []
     monkeypatch.setattr(
-        "bigfs.evaluation._judge",
-        lambda index, *rest, judge=bigfs.evaluation._judge: (
+        "bigfs.judgments._judge",
+        lambda index, *rest, judge=bigfs.judgments._judge: (
             judged.append(len(index)),
             judge(index, *rest),
         )[1],
@@ -113,6 +114,23 @@ def test_a_set_of_features_is_judged_once_per_store(home, monkeypatch, scoring):
     assert sizes == sorted([5, 5, 20, 20, 60] * n_splits)  # another tally
     shutil.rmtree(f"{store.removesuffix('.zarr')}.tallies")
     assert evaluate("l2-svm", "anew")[0] == beside
+
+
+def test_the_model_of_a_run_is_fitted_once(home, monkeypatch):
+    """With a test half the evaluation scores the very model that the run keeps."""
+    store = stages.stage(write_corpus(home / "d.jsonl", seed=2))["store"]
+    run = stages.select(store, "r", method="anova", features=20)
+    widths = []
+    monkeypatch.setattr(
+        models, "fit", lambda Z, y, fit=models.fit: widths.append(Z.shape[1]) or fit(Z, y)
+    )
+    points = stages.evaluate(run, baselines=[], sizes=[5])
+    assert sorted(widths) == [5, 20, 60]
+    test = storage.open(store).part("test")
+    model = run.model()
+    right = model.linear.predict(test.X.columns(model.columns).tocsr()) == test.y
+    (point,) = [p for p in points if (p.method, p.n_features) == ("anova", 20)]
+    assert point.scores["accuracy"] == right.mean()
 
 
 def scores(run):

@@ -1,6 +1,8 @@
 """The main job in this process, without Prefect."""
 
+import subprocess
 import sys
+import time
 
 import pytest
 
@@ -83,3 +85,12 @@ def test_the_command_needs_no_server_and_loads_no_prefect(source, bigfs, monkeyp
     assert out.startswith("accuracy with")
     assert "prefect" not in sys.modules
     fails(bigfs(*command, "--out", "corpus.jsonl"), "corpus.jsonl")
+
+
+def test_the_age_of_a_process_is_what_its_parent_measures():
+    """psutil's own time of the start is off where the clock was corrected after the boot."""
+    began = time.perf_counter()
+    code = "from flows.stages import process_age; print(process_age())"
+    age = float(subprocess.check_output([sys.executable, "-c", code]))
+    longest = time.perf_counter() - began
+    assert longest / 2 < age < longest + 0.02  # the kernel counts in hundredths of a second
