@@ -34,7 +34,7 @@ Degrees = Literal["weighted", "incidence"]
 ARMIJO = 1e-4  # share of the predicted decrease that the line search asks for
 MIN_STEP = 1e-10  # at which the line search gives up
 MAX_STEPS = 20  # of the projected gradient
-LEAST_SHARE = 1e-9  # of the mean weight: how far a weight of zero moves in a step
+LEAST_SHARE = 1e-2  # of the least degree of its samples: how far a weight of zero moves
 
 
 class Trace(NamedTuple):
@@ -117,6 +117,16 @@ class Smoothness:
             g += np.einsum("vr,vr->v", scaled_P, np.asarray(H @ inner))
         return np.asarray(H.T @ (trace.root**2 * g))[number] - trace.q
 
+    def least_degrees(self, root: FloatArray) -> FloatArray:
+        """Return the least degree of the samples of each hyperedge (e), at most 1.
+
+        Isolated samples do not count.
+        """
+        H, number = self.hypergraph.distinct
+        C = sp.csc_array(H)
+        largest = np.maximum.reduceat(root[C.indices], C.indptr[:-1])[number]
+        return 1 / np.maximum(largest**2, 1.0)
+
 
 class WeightStep(NamedTuple):
     """The weights of the hyperedges after a step, with the smoothness there."""
@@ -137,10 +147,11 @@ def choose_weights(
     """Lower μ tr(Pᵀ L_H(w) P) + γ‖w‖² over the simplex, from w.
 
     With incidence degrees it is a quadratic function, whose minimum is the projection of μq/2γ on
-    the simplex. With weighted degrees it is not convex, and where all weights around a sample are
-    small, their ratios matter and not their size. So a weight moves in proportion to itself: steps
-    of the gradient, projected in the metric diag(m)⁻¹ of `_scale`, with Barzilai and Borwein's
-    length and a line search, until the linear model promises at most `promise`.
+    the simplex. With weighted degrees it is not convex, and only the ratios of the weights around a
+    sample matter, not their size. The curvature in w_k is thus about 1/b_k², where b_k ≥ w_k is the
+    least degree of the samples of k. So a step is one of the gradient, projected in the metric
+    diag(b w)⁻¹, with Barzilai and Borwein's length and a line search. The steps end when the linear
+    model promises at most `promise`.
     """
     if smoothness.degrees == "incidence":
         trace = smoothness.trace(P, w)
@@ -153,13 +164,16 @@ def choose_weights(
     def slopes(trace: Trace, w: FloatArray) -> FloatArray:
         return mu * smoothness.gradient(trace) + 2 * gamma * w
 
-    trace = smoothness.trace(P, w)
+    trace, length = smoothness.trace(P, w), 0.0
     value, gradient = objective(trace, w), slopes(trace, w)
-    first_length = length = len(w) / (2 * gamma)
     for _ in range(MAX_STEPS):
-        if _promise(gradient, w) <= promise:
+        b = smoothness.least_degrees(trace.root)
+        reach = _reach(w, b)
+        if _promise(gradient, w, reach) <= promise:
             break
-        m = _scale(w)
+        m = b * reach
+        # the first step would at most double a weight, without the projection
+        length = length or 1 / float(np.max(b * np.abs(gradient - gradient @ w)))
         direction = _scaled_projection(w - length * m * gradient, m) - w
         slope, share = float(gradient @ direction), 1.0
         while share >= MIN_STEP:
@@ -173,24 +187,27 @@ def choose_weights(
             break
         moved, trial_gradient = trial_w - w, slopes(trial_trace, trial_w)
         curvature = float(moved @ (trial_gradient - gradient))
-        length = float(moved @ (moved / m)) / curvature if curvature > 0 else first_length
+        length = float(moved @ (moved / m)) / curvature if curvature > 0 else 0.0
         w, value, trace, gradient = trial_w, trial, trial_trace, trial_gradient
-    return WeightStep(w, trace.value, _promise(gradient, w))
+    reach = _reach(w, smoothness.least_degrees(trace.root))
+    return WeightStep(w, trace.value, _promise(gradient, w, reach))
 
 
-def _scale(w: FloatArray) -> FloatArray:
-    """Return m: how far a weight moves in a step, in proportion. A weight of zero moves too."""
-    m: FloatArray = w + LEAST_SHARE / len(w)
-    return m
+def _reach(w: FloatArray, b: FloatArray) -> FloatArray:
+    """Return how far the weights may move in proportion to themselves.
+
+    A weight of zero moves too, by a share of the least degree that it adds to.
+    """
+    return w + LEAST_SHARE * b
 
 
-def _promise(gradient: FloatArray, w: FloatArray) -> float:
-    """Return what the linear model gains if each weight may shrink to zero, or grow by its m.
+def _promise(gradient: FloatArray, w: FloatArray, reach: FloatArray) -> float:
+    """Return what the linear model gains if each weight may shrink to zero, or grow by its reach.
 
     The slopes count from their weighted mean, because the weights keep their sum.
     """
     slopes = gradient - gradient @ w
-    return float(w @ np.maximum(slopes, 0) + _scale(w) @ np.maximum(-slopes, 0))
+    return float(w @ np.maximum(slopes, 0) + reach @ np.maximum(-slopes, 0))
 
 
 def _scaled_projection(v: FloatArray, m: FloatArray) -> FloatArray:

@@ -6,6 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.optimize
 import scipy.sparse as sp
 
@@ -245,6 +246,34 @@ def test_weights_with_weighted_degrees_are_as_low_as_a_constrained_solver_gets(m
     assert step.smoothness == pytest.approx(values[-1] - 5.0 * w @ w, rel=1e-10)
     if mean:  # otherwise the local optima are too many for two solvers to end at the same one
         assert values[-1] <= best.fun * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("share", [1e-6, 1e-16])
+def test_samples_of_tiny_degree_stop_no_step(share):
+    """Only the ratios around a sample matter, so a component of small weights counts like others.
+
+    Its slopes are 1/share as large, and its weights may move 1/share less.
+    """
+    H, P, w = weighted_problem()
+    rng = np.random.default_rng(1)
+    both = scipy.linalg.block_diag(H, H)
+    weights = np.concatenate([w, share * w])
+    weights /= weights.sum()
+    weights[-1] = 0  # it adds to degrees that are tiny
+    smoothness, P = Smoothness(Hypergraph.of(both)), np.vstack([P, rng.normal(size=P.shape)]) + 2
+    traces, trace = [], Smoothness.trace
+
+    def watch(self, P, w):
+        traces.append(w)
+        return trace(self, P, w)
+
+    first = smoothness.trace(P, weights).value
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Smoothness, "trace", watch)
+        step = choose_weights(smoothness, P, weights, mu=1.0, gamma=1e-3, promise=1e-2 * first)
+    assert step.promise <= 1e-2 * first
+    assert step.smoothness < 0.9 * first
+    assert len(traces) <= 2 * 21  # two evaluations a step
 
 
 def test_the_scale_of_the_weights_does_not_matter_to_weighted_degrees():
