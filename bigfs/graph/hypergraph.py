@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,9 +26,10 @@ from threadpoolctl import threadpool_limits
 from bigfs import engine
 from bigfs.graph import Neighbors
 from bigfs.graph.cost import predict
+from bigfs.graph.members import Members
 from bigfs.graph.row_blocks import RowBlock, block_size, row_blocks
 from bigfs.matrix import Matrix
-from bigfs.types import AnyArray, IntArray
+from bigfs.types import AnyArray
 
 # Lasso penalties, as shares of the smallest penalty that empties the model (JHLSR, section 3.2).
 PENALTIES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -104,20 +104,12 @@ class Hypergraph:
         return np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
 
     @cached_property
-    def distinct(self) -> tuple[sp.csr_array, IntArray]:
-        """The hyperedges of different samples (n × e'), and the number of each one there (e).
+    def members(self) -> Members:
+        """The samples of the distinct hyperedges.
 
         Neighboring penalties often give a sample the same hyperedge.
         """
-        C = sp.csc_array(self.H)
-        C.sort_indices()
-        numbers: dict[bytes, int] = {}
-        number = [
-            numbers.setdefault(C.indices[a:b].tobytes(), len(numbers))
-            for a, b in pairwise(C.indptr)
-        ]
-        first = np.unique(number, return_index=True)[1]
-        return sp.csr_array(C[:, first]), np.array(number)
+        return Members.of(self.H)
 
     @cached_property
     def _transposed(self) -> sp.csr_array:

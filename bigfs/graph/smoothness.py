@@ -25,6 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs.graph.hypergraph import Hypergraph
+from bigfs.graph.pair_products import PairSums, StripSums, hyperedge_sums
 from bigfs.linalg.prox import project_simplex
 from bigfs.matrix.column_strips import ColumnStrips
 from bigfs.types import FloatArray
@@ -38,15 +39,11 @@ LEAST_SHARE = 1e-2  # of the least degree of its samples: how far a weight of ze
 
 
 class Trace(NamedTuple):
-    """tr(Pᵀ L_H(w) P) at some w, with what its gradient is made of."""
+    """tr(Pᵀ L_H(w) P) at some w, with its gradient."""
 
     value: float
-    q: FloatArray  # (e,) ‖r_e‖²/δ_e
+    gradient: FloatArray  # (e,) in w
     root: FloatArray  # (n,) the diagonal of D_v^-½
-    weights: FloatArray  # (e',) w_e/δ_e, summed over equal hyperedges
-    P: ColumnStrips  # n × r
-    # D_v^-½ P (n × r) and (w_e/δ_e) r_e (e' × r), where P is one strip
-    products: tuple[FloatArray, FloatArray] | None
 
 
 @dataclass(frozen=True)
@@ -63,8 +60,8 @@ class Smoothness:
         """Return the diagonal of D_v^-½ (n)."""
         if self.degrees == "incidence":
             return self.hypergraph.root
-        H, number = self.hypergraph.distinct
-        d = np.asarray(H @ np.bincount(number, weights=w))
+        members = self.hypergraph.members
+        d = members.vertex_sums(members.total_weights(w))
         return np.divide(1.0, np.sqrt(d), out=np.zeros_like(d), where=d > 0)
 
     def factor(self, w: FloatArray) -> tuple[sp.csr_array, FloatArray]:
@@ -72,60 +69,30 @@ class Smoothness:
 
         Equal hyperedges are one column.
         """
-        H, number = self.hypergraph.distinct
-        weights = w / self.hypergraph.edge_degrees
-        c = np.bincount(number, weights=weights).astype(np.float64)
+        members = self.hypergraph.members
+        c = members.total_weights(w / self.hypergraph.edge_degrees)
         active = np.flatnonzero(c)
-        F = sp.csr_array(sp.diags_array(self.root(w)) @ H)
-        return F[:, active], c[active]
+        F = sp.diags_array(self.root(w)) @ members.matrix()[:, active]
+        return sp.csr_array(F), c[active]
 
-    def trace(self, P: FloatArray | ColumnStrips, w: FloatArray) -> Trace:
-        """Return tr(Pᵀ L_H(w) P) for P (n × r)."""
-        P = P if isinstance(P, ColumnStrips) else ColumnStrips.of(P)
-        _, number = self.hypergraph.distinct
-        delta, root = self.hypergraph.edge_degrees, self.root(w)
-        weights = np.bincount(number, weights=w / delta).astype(np.float64)
-        squares, norm2, products = np.zeros(len(weights)), 0.0, None
-        for _, strip in P:
-            scaled_P, R = self.products(strip, root)
-            squares += np.einsum("er,er->e", R, R)
-            norm2 += float(np.vdot(strip, strip))
-            if P.whole:
-                R *= weights[:, None]
-                products = scaled_P, R
-        q = squares[number] / delta
-        return Trace(norm2 - float(w @ q), q, root, weights, P, products)
-
-    def products(self, P: FloatArray, root: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return D_v^-½ P (n × s) and the r_e of the distinct hyperedges (e' × s)."""
-        H, _ = self.hypergraph.distinct
-        scaled_P = root[:, None] * P
-        return scaled_P, np.asarray(H.T @ scaled_P)
-
-    def gradient(self, trace: Trace) -> FloatArray:
-        """Return the gradient of the trace (e) in w."""
-        if self.degrees == "incidence":
-            return -trace.q
-        H, number = self.hypergraph.distinct
-        g = np.zeros(H.shape[0])
-        for _, strip in trace.P:
-            if trace.products is None:
-                scaled_P, inner = self.products(strip, trace.root)
-                inner *= trace.weights[:, None]
-            else:
-                scaled_P, inner = trace.products
-            g += np.einsum("vr,vr->v", scaled_P, np.asarray(H @ inner))
-        return np.asarray(H.T @ (trace.root**2 * g))[number] - trace.q
+    def trace(self, P: FloatArray | ColumnStrips | StripSums | PairSums, w: FloatArray) -> Trace:
+        """Return tr(Pᵀ L_H(w) P) and its gradient, for P (n × r) or the sums that it has."""
+        members, delta = self.hypergraph.members, self.hypergraph.edge_degrees
+        if isinstance(P, np.ndarray):
+            P = ColumnStrips.of(P)
+        sums = StripSums(members, P) if isinstance(P, ColumnStrips) else P
+        root = self.root(w)
+        norm2, squares, g = sums.at(root, members.total_weights(w / delta))
+        q = squares[members.number] / delta
+        gradient = -q if self.degrees == "incidence" else members.edge_sums(root**2 * g) - q
+        return Trace(norm2 - float(w @ q), gradient, root)
 
     def least_degrees(self, root: FloatArray) -> FloatArray:
         """Return the least degree of the samples of each hyperedge (e), at most 1.
 
         Isolated samples do not count.
         """
-        H, number = self.hypergraph.distinct
-        C = sp.csc_array(H)
-        largest = np.maximum.reduceat(root[C.indices], C.indptr[:-1])[number]
-        return 1 / np.maximum(largest**2, 1.0)
+        return 1 / np.maximum(self.hypergraph.members.edge_maxima(root) ** 2, 1.0)
 
 
 class WeightStep(NamedTuple):
@@ -138,13 +105,13 @@ class WeightStep(NamedTuple):
 
 def choose_weights(
     smoothness: Smoothness,
-    P: FloatArray | ColumnStrips,
+    P: ColumnStrips,
     w: FloatArray,
     mu: float,
     gamma: float,
     promise: float,
 ) -> WeightStep:
-    """Lower μ tr(Pᵀ L_H(w) P) + γ‖w‖² over the simplex, from w.
+    """Lower μ tr(Pᵀ L_H(w) P) + γ‖w‖² over the simplex, from w, for P (n × r).
 
     With incidence degrees it is a quadratic function, whose minimum is the projection of μq/2γ on
     the simplex. With weighted degrees it is not convex, and only the ratios of the weights around a
@@ -155,16 +122,17 @@ def choose_weights(
     """
     if smoothness.degrees == "incidence":
         trace = smoothness.trace(P, w)
-        new_w = project_simplex(mu * trace.q / (2 * gamma))
-        return WeightStep(new_w, trace.value + float((w - new_w) @ trace.q), 0.0)
+        new_w = project_simplex(-mu * trace.gradient / (2 * gamma))
+        return WeightStep(new_w, trace.value + float((new_w - w) @ trace.gradient), 0.0)
 
     def objective(trace: Trace, w: FloatArray) -> float:
         return mu * trace.value + gamma * float(w @ w)
 
     def slopes(trace: Trace, w: FloatArray) -> FloatArray:
-        return mu * smoothness.gradient(trace) + 2 * gamma * w
+        return mu * trace.gradient + 2 * gamma * w
 
-    trace, length = smoothness.trace(P, w), 0.0
+    sums = hyperedge_sums(smoothness.hypergraph.members, P)
+    trace, length = smoothness.trace(sums, w), 0.0
     value, gradient = objective(trace, w), slopes(trace, w)
     for _ in range(MAX_STEPS):
         b = smoothness.least_degrees(trace.root)
@@ -178,7 +146,7 @@ def choose_weights(
         slope, share = float(gradient @ direction), 1.0
         while share >= MIN_STEP:
             trial_w = np.maximum(w + share * direction, 0)
-            trial_trace = smoothness.trace(P, trial_w)
+            trial_trace = smoothness.trace(sums, trial_w)
             trial = objective(trial_trace, trial_w)
             if trial <= value + ARMIJO * share * slope:
                 break

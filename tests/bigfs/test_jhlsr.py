@@ -14,9 +14,11 @@ from bigfs import engine
 from bigfs.embedding import kernels
 from bigfs.engine.memory import NotEnoughMemory
 from bigfs.graph.hypergraph import Hypergraph
+from bigfs.graph.pair_products import PairSums, StripSums, hyperedge_sums
 from bigfs.graph.smoothness import Smoothness, choose_weights
 from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix, column_strips
+from bigfs.matrix.column_strips import ColumnStrips
 from bigfs.result import Status, observed
 from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.jhlsr_problem import EPSILON
@@ -183,7 +185,7 @@ def test_the_gradient_of_the_smoothness_is_that_of_finite_differences(degrees):
         return np.trace(P.T @ dense_laplacian(H, w, degrees) @ P)
 
     trace = smoothness.trace(P, w)
-    value, gradient = trace.value, smoothness.gradient(trace)
+    value, gradient = trace.value, trace.gradient
     assert value == pytest.approx(dense(w), rel=1e-12)
     steps = 1e-6 * np.eye(12)
     slopes = [(dense(w + step) - dense(w - step)) / 2e-6 for step in steps]
@@ -203,9 +205,9 @@ def test_equal_hyperedges_are_computed_once_and_weighed_apart(degrees):
     twice = H[:, [0, 1, 0, 2, 1, 3, 0]]
     w = np.random.default_rng(1).dirichlet(np.ones(7))
     hypergraph = Hypergraph.of(twice)
-    edges, number = hypergraph.distinct
-    assert edges.shape[1] == 4
-    np.testing.assert_array_equal(edges.toarray()[:, number], twice)
+    members = hypergraph.members
+    assert len(members.sizes) == 4
+    np.testing.assert_array_equal(members.matrix().toarray()[:, members.number], twice)
     smoothness = Smoothness(hypergraph, degrees)
     L = dense_laplacian(twice, w, degrees)
     trace = smoothness.trace(P, w)
@@ -217,7 +219,42 @@ def test_equal_hyperedges_are_computed_once_and_weighed_apart(degrees):
         np.trace(P.T @ (dense_laplacian(twice, w + step, degrees) - L) @ P) / 1e-7
         for step in 1e-7 * np.eye(7)
     ]
-    np.testing.assert_allclose(smoothness.gradient(trace), slopes, atol=1e-5)
+    np.testing.assert_allclose(trace.gradient, slopes, atol=1e-5)
+
+
+@pytest.mark.parametrize("degrees", ["weighted", "incidence"])
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_the_products_of_pairs_give_the_sums_of_the_rows(degrees, width):
+    """With equal hyperedges, hyperedges of one sample, isolated samples, and weights of zero."""
+    H, P, _ = weighted_problem()
+    H = np.hstack([H, H[:, :3], np.eye(20)[:, :2], np.ones((20, 1))])
+    H[3] = 0
+    w = np.random.default_rng(2).dirichlet(np.ones(18))
+    w[[1, 5]] = 0
+    smoothness = Smoothness(Hypergraph.of(H), degrees)
+    members = smoothness.hypergraph.members
+    assert len(members.sizes) == 15
+    strips = ColumnStrips(lambda columns: P[:, columns], 3, width)
+    pairs = PairSums.of(members, strips)
+    assert len(pairs.products) == sum(k * (k - 1) // 2 for k in members.sizes)
+    one, other = (smoothness.trace(sums, w) for sums in (StripSums(members, strips), pairs))
+    L = dense_laplacian(H, w, degrees)
+    assert one.value == pytest.approx(np.trace(P.T @ L @ P), rel=1e-12)
+    assert other.value == pytest.approx(one.value, rel=1e-12)
+    scale = np.abs(one.gradient).max()
+    np.testing.assert_allclose(other.gradient, one.gradient, rtol=1e-12, atol=1e-12 * scale)
+
+
+def test_pairs_are_multiplied_where_that_is_cheaper_and_fits():
+    """20 columns and hyperedges of 5 or of 200 samples: 10 pairs against 100 numbers, or 19,900."""
+    P = ColumnStrips.of(np.ones((400, 20)))
+    small, large = (
+        Hypergraph.of(np.kron(np.eye(400 // k), np.ones((k, 1)))).members for k in (5, 200)
+    )
+    assert isinstance(hyperedge_sums(small, P), PairSums)
+    assert isinstance(hyperedge_sums(large, P), StripSums)
+    with engine.limit_memory(8 * 10 * 80):  # all that the products take, beside nothing else
+        assert isinstance(hyperedge_sums(small, P), StripSums)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -236,7 +273,7 @@ def test_weights_with_weighted_degrees_are_as_low_as_a_constrained_solver_gets(m
     )
     values, smoothness = [dense(w)], Smoothness(Hypergraph.of(H))
     for _ in range(10):
-        step = choose_weights(smoothness, P, w, mu=1.0, gamma=5.0, promise=1e-8)
+        step = choose_weights(smoothness, ColumnStrips.of(P), w, mu=1.0, gamma=5.0, promise=1e-8)
         w = step.w
         values.append(dense(w))
     assert step.promise <= (1e-2 if mean == 0 else 1e-7) * values[-1]
@@ -270,7 +307,9 @@ def test_samples_of_tiny_degree_stop_no_step(share):
     first = smoothness.trace(P, weights).value
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Smoothness, "trace", watch)
-        step = choose_weights(smoothness, P, weights, mu=1.0, gamma=1e-3, promise=1e-2 * first)
+        step = choose_weights(
+            smoothness, ColumnStrips.of(P), weights, mu=1.0, gamma=1e-3, promise=1e-2 * first
+        )
     assert step.promise <= 1e-2 * first
     assert step.smoothness < 0.9 * first
     assert len(traces) <= 2 * 21  # two evaluations a step
@@ -281,7 +320,7 @@ def test_the_scale_of_the_weights_does_not_matter_to_weighted_degrees():
     smoothness = Smoothness(Hypergraph.of(H))
     traces = [smoothness.trace(P, scale * w) for scale in (1, 7)]
     one, other = (trace.value for trace in traces)
-    slope, other_slope = map(smoothness.gradient, traces)
+    slope, other_slope = (trace.gradient for trace in traces)
     assert one == pytest.approx(other, rel=1e-12)
     assert slope @ w == pytest.approx(0, abs=1e-12)
     np.testing.assert_allclose(slope, 7 * other_slope, rtol=1e-10, atol=1e-12)
