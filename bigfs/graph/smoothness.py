@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from bigfs.graph.hypergraph import Hypergraph
 from bigfs.graph.pair_products import PairSums, StripSums, hyperedge_sums
@@ -63,17 +62,6 @@ class Smoothness:
         members = self.hypergraph.members
         d = members.vertex_sums(members.total_weights(w))
         return np.divide(1.0, np.sqrt(d), out=np.zeros_like(d), where=d > 0)
-
-    def factor(self, w: FloatArray) -> tuple[sp.csr_array, FloatArray]:
-        """Return F and c with L_H(w) = I − F diag(c) Fᵀ, without the hyperedges of weight zero.
-
-        Equal hyperedges are one column.
-        """
-        members = self.hypergraph.members
-        c = members.total_weights(w / self.hypergraph.edge_degrees)
-        active = np.flatnonzero(c)
-        F = sp.diags_array(self.root(w)) @ members.matrix()[:, active]
-        return sp.csr_array(F), c[active]
 
     def trace(self, P: FloatArray | ColumnStrips | StripSums | PairSums, w: FloatArray) -> Trace:
         """Return tr(Pᵀ L_H(w) P) and its gradient, for P (n × r) or the sums that it has."""

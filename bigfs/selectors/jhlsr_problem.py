@@ -18,11 +18,12 @@ import scipy.sparse as sp
 
 from bigfs.graph.smoothness import Smoothness, WeightStep, choose_weights
 from bigfs.linalg.prox import row_norms
-from bigfs.linalg.ridge import SampleOperator, laplacian
+from bigfs.linalg.ridge import SampleOperator
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.matrix.column_strips import ColumnStrips, strip_width
 from bigfs.result import Record
+from bigfs.selectors.jhlsr_operator import HypergraphOperator
 from bigfs.types import AnyArray, BoolArray, FloatArray
 
 EPSILON = 1e-14  # ε: √ε = 1e−7 is where a row counts as zero
@@ -63,7 +64,7 @@ class JHLSRProblem:
 
     def sample_operator(self, w: AnyArray) -> SampleOperator:
         """Return AᵀA + μL_H(w)."""
-        return laplacian(self.labeled, self.mu, *self.smoothness.factor(w))
+        return HypergraphOperator.of(self.smoothness, self.labeled, self.mu, w)
 
     def start(self) -> JHLSRState:
         """Return the state at u = λ and the hypergraph's own weights."""

@@ -21,6 +21,7 @@ from bigfs.matrix import Matrix, column_strips
 from bigfs.matrix.column_strips import ColumnStrips
 from bigfs.result import Status, observed
 from bigfs.selectors.jhlsr import JHLSR
+from bigfs.selectors.jhlsr_operator import HypergraphOperator
 from bigfs.selectors.jhlsr_problem import EPSILON
 from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
 
@@ -192,11 +193,12 @@ def test_the_gradient_of_the_smoothness_is_that_of_finite_differences(degrees):
     np.testing.assert_allclose(gradient, slopes, atol=1e-6)
     without = np.where(np.arange(12) % 3, w, 0)  # isolates some samples
     assert smoothness.trace(P, without).value == pytest.approx(dense(without), rel=1e-12)
-    F, c = smoothness.factor(without)
-    assert F.shape[1] == len(c) == 8
-    np.testing.assert_allclose(
-        np.eye(20) - (F * c) @ F.T, dense_laplacian(H, without, degrees), atol=1e-12
-    )
+    M = HypergraphOperator.of(smoothness, np.arange(20), 0.7, without)
+    L = np.diag(np.arange(20)) + 0.7 * dense_laplacian(H, without, degrees)
+    np.testing.assert_allclose(M.dense(20), L, atol=1e-12)
+    np.testing.assert_allclose(M.apply(P), L @ P, atol=1e-12)
+    assert M.factor().shape[1] == 8
+    assert M.entries == M.factor().nnz
 
 
 @pytest.mark.parametrize("degrees", ["weighted", "incidence"])
@@ -212,9 +214,10 @@ def test_equal_hyperedges_are_computed_once_and_weighed_apart(degrees):
     L = dense_laplacian(twice, w, degrees)
     trace = smoothness.trace(P, w)
     assert trace.value == pytest.approx(np.trace(P.T @ L @ P), rel=1e-12)
-    F, c = smoothness.factor(w)
-    assert len(c) == 4
-    np.testing.assert_allclose(np.eye(20) - (F * c) @ F.T, L, atol=1e-12)
+    M = HypergraphOperator.of(smoothness, np.zeros(20), 1.0, w)
+    assert M.factor().shape[1] == 4
+    np.testing.assert_allclose(M.dense(20), L, atol=1e-12)
+    np.testing.assert_allclose(M.apply(P), L @ P, atol=1e-12)
     slopes = [
         np.trace(P.T @ (dense_laplacian(twice, w + step, degrees) - L) @ P) / 1e-7
         for step in 1e-7 * np.eye(7)
