@@ -54,9 +54,9 @@ from bigfs.selectors.base import Cost, Labels, Selector, at_least_two
 from bigfs.selectors.jhlsr_problem import JHLSRProblem, measure
 from bigfs.types import AnyArray
 
-# Bytes per member of a hyperedge: the incidence by rows, with equal hyperedges once, and the factor
-# of its Laplacian, which is made anew while the last one is held.
-HYPEREDGE_BYTES = 60
+# Bytes per member of a hyperedge: the incidence, the samples of each hyperedge and its weights, or
+# the arrays that the incidence is made of (measured).
+HYPEREDGE_BYTES = 28
 
 
 class JHLSR(Selector):

@@ -15,13 +15,19 @@ _jit = numba.njit(nogil=True, cache=True)
 
 
 @_jit
+def edge_sizes(indices: AnyArray, n_edges: int) -> IntArray:
+    """Return the number of samples of each hyperedge, from the hyperedges of each sample."""
+    sizes = np.zeros(n_edges, dtype=np.int64)
+    for k in indices:
+        sizes[k] += 1
+    return sizes
+
+
+@_jit
 def transpose(indptr: AnyArray, indices: AnyArray, n_edges: int) -> tuple[IntArray, AnyArray]:
     """Return where the hyperedges begin, and their samples, from the hyperedges of each sample."""
     starts = np.zeros(n_edges + 1, dtype=np.int64)
-    for edge in indices:
-        starts[edge + 1] += 1
-    for k in range(n_edges):
-        starts[k + 1] += starts[k]
+    starts[1:] = np.cumsum(edge_sizes(indices, n_edges))
     samples = np.empty(len(indices), dtype=np.int32)
     next_place = starts[:-1].copy()
     for v in range(len(indptr) - 1):
