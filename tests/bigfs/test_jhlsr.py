@@ -443,9 +443,9 @@ def test_strips_of_columns_give_the_same_answer(degrees, tiled, monkeypatch):
     monkeypatch.setattr(column_strips, "STRIP_SHARE", 1e-12)  # one column per strip
     widths, init = [], column_strips.ColumnStrips.__init__
 
-    def watch(self, make, r, width):
+    def watch(self, make, r, width, **options):
         widths.append(width)
-        init(self, make, r, width)
+        init(self, make, r, width, **options)
 
     monkeypatch.setattr(column_strips.ColumnStrips, "__init__", watch)
     strips = fit(matrix, y, **parameters)
@@ -453,6 +453,38 @@ def test_strips_of_columns_give_the_same_answer(degrees, tiled, monkeypatch):
     assert strips.n_iter_ == whole.n_iter_
     np.testing.assert_allclose(strips.coef_, whole.coef_, atol=1e-9)
     np.testing.assert_allclose(strips.hyperedge_weights_, whole.hyperedge_weights_, atol=1e-9)
+
+
+def test_strips_that_are_kept_are_made_once(rng):
+    P, made = rng.normal(size=(50, 7)), []
+
+    def make(columns):
+        made.append(columns)
+        return P[:, columns]
+
+    with ColumnStrips(make, 7, 3, keep=True) as strips:
+        next(iter(strips))  # a reader that ends early leaves the others unmade
+        for _ in range(2):
+            np.testing.assert_array_equal(strips.map(lambda _, strip: 2 * strip), 2 * P)
+    assert made == [slice(0, 3), slice(3, 6), slice(6, 7)]
+
+
+@pytest.mark.parametrize("mu", [1e-3, 1.0])
+def test_a_round_starts_from_the_product_of_the_last_one(mu):
+    """The state holds XᵀMXS of the active features: CG needs no product for its first residual."""
+    X, y, H = data(labeled=4)
+    given = {"hyperedges": H, "mu": mu, "lam": 0.4, "solver": "cg", "tol": 1e-3}
+    checkpoint = MemoryCheckpoint()
+    with observed(checkpoint=checkpoint):
+        model = fit(X, y, **given, max_iter=30)
+    u, S, product, w, *_ = next(iter(checkpoint.saved.values()))[0]
+    M = np.diag((y >= 0).astype(float)) + mu * dense_laplacian(H, w, "weighted")
+    active = np.isfinite(u)
+    assert 0 < np.sum(active) < 12
+    np.testing.assert_allclose(
+        product[active], (X.T @ M @ X @ S)[active], atol=1e-12 * np.abs(product).max()
+    )
+    assert model.result_.converged
 
 
 def test_nothing_of_samples_by_classes_is_made(rng):
