@@ -23,7 +23,7 @@ from bigfs.matrix.column_strips import ColumnStrips
 from bigfs.types import FloatArray
 
 EVALUATIONS = 5  # expected per step of w
-PAIRS_SHARE = 0.4  # of the memory limit: what the products of pairs may take
+PAIRS_SHARE = 0.2  # of the memory limit: what the products of pairs may take
 
 
 class Sums(NamedTuple):

@@ -35,6 +35,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs import engine
 from bigfs.embedding import kernels
+from bigfs.engine.cache import LIBRARIES
 from bigfs.graph import Metric, knn
 from bigfs.graph.hypergraph import (
     Hypergraph,
@@ -332,8 +333,9 @@ class JHLSR(Selector):
         width = strip_width(n, r)
         costs = project_costs(n, d, X.stats.nnz, r, width=width)
         ridge = min(cost.bytes for cost in costs.values())
+        libraries = 0 if X.local else LIBRARIES  # a process that reads tiles has loaded them
         engine.require_memory(
-            ridge + HYPEREDGE_BYTES * entries + 8 * STRIP_ARRAYS * n * width,
+            ridge + HYPEREDGE_BYTES * entries + 8 * STRIP_ARRAYS * n * width + libraries,
             f"JHLSR on {n:,} samples, whose hyperedges have {entries:,} members,",
         )
 
