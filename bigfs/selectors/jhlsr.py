@@ -333,9 +333,10 @@ class JHLSR(Selector):
         width = strip_width(n, r)
         costs = project_costs(n, d, X.stats.nnz, r, width=width)
         ridge = min(cost.bytes for cost in costs.values())
+        strips = 8 * (STRIP_ARRAYS - 2) * n * width  # the ridge solve counts two of them
         libraries = 0 if X.local else LIBRARIES  # a process that reads tiles has loaded them
         engine.require_memory(
-            ridge + HYPEREDGE_BYTES * entries + 8 * STRIP_ARRAYS * n * width + libraries,
+            ridge + strips + HYPEREDGE_BYTES * entries + libraries,
             f"JHLSR on {n:,} samples, whose hyperedges have {entries:,} members,",
         )
 
