@@ -15,7 +15,7 @@ import numpy as np
 from bigfs import engine
 from bigfs.types import FloatArray
 
-STRIP_SHARE = 0.2  # of the memory limit: what the arrays of a strip take together
+STRIP_SHARE = 0.1  # of the memory limit: what the arrays of a strip take together
 STRIP_ARRAYS = 4  # n × width arrays that exist at a time
 
 

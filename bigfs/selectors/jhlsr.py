@@ -45,6 +45,7 @@ from bigfs.graph.hypergraph import (
     neighbor_hyperedges,
 )
 from bigfs.graph.smoothness import Degrees, Smoothness
+from bigfs.linalg.active_columns import gathered_bytes
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import SOLVERS, project_costs
 from bigfs.linalg.ridge.working_set import WorkingSet
@@ -55,9 +56,10 @@ from bigfs.selectors.base import Cost, Labels, Selector, at_least_two
 from bigfs.selectors.jhlsr_problem import JHLSRProblem, measure
 from bigfs.types import AnyArray
 
-# Bytes per member of a hyperedge: the incidence, the samples of each hyperedge and its weights, or
-# the arrays that the incidence is made of (measured).
-HYPEREDGE_BYTES = 28
+# Bytes per member of a hyperedge (measured): the incidence, the samples of each hyperedge and what
+# has one number per hyperedge, and what making a hypergraph takes at its peak.
+HYPEREDGE_BYTES = 20
+MAKING_BYTES = 32
 
 
 class JHLSR(Selector):
@@ -334,9 +336,12 @@ class JHLSR(Selector):
         costs = project_costs(n, d, X.stats.nnz, r, width=width)
         ridge = min(cost.bytes for cost in costs.values())
         strips = 8 * (STRIP_ARRAYS - 2) * n * width  # the ridge solve counts two of them
-        libraries = 0 if X.local else LIBRARIES  # a process that reads tiles has loaded them
+        gathered = libraries = 0
+        if not X.local:  # tiles that this process reads
+            libraries, gathered = LIBRARIES, gathered_bytes(X.stats.nnz)
+        solving = ridge + strips + gathered + HYPEREDGE_BYTES * entries
         engine.require_memory(
-            ridge + strips + HYPEREDGE_BYTES * entries + libraries,
+            libraries + max(solving, MAKING_BYTES * entries),
             f"JHLSR on {n:,} samples, whose hyperedges have {entries:,} members,",
         )
 

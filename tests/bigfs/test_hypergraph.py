@@ -18,7 +18,7 @@ from bigfs.graph.hypergraph import (
     neighbor_hyperedges,
 )
 from bigfs.matrix import Matrix
-from bigfs.selectors.jhlsr import HYPEREDGE_BYTES
+from bigfs.selectors.jhlsr import HYPEREDGE_BYTES, MAKING_BYTES
 
 
 @pytest.fixture
@@ -82,9 +82,9 @@ def test_neighbor_hyperedges_take_few_bytes_per_member(rng):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     entries = hypergraph.H.nnz
-    assert peak <= HYPEREDGE_BYTES * entries
+    assert peak <= MAKING_BYTES * entries
     held = [hypergraph.H.data, hypergraph.H.indices, hypergraph.H.indptr, *hypergraph.members[1:]]
-    assert sum(array.nbytes for array in held) <= 16 * entries  # 9 per member, 20 per hyperedge
+    assert sum(array.nbytes for array in held) <= HYPEREDGE_BYTES * entries
 
 
 def full_support(X, i, share):

@@ -510,7 +510,7 @@ def test_a_hypergraph_that_does_not_fit_is_refused_before_the_graph():
     X, y, _ = data()
     seen = Matrix.from_array(X)
     with (
-        engine.limit_memory(9_000),
+        engine.limit_memory(7_000),
         pytest.raises(NotEnoughMemory, match=r"JHLSR on 30 samples, .* 240 members, needs"),
     ):
         JHLSR(hyperedges="knn", n_neighbors=7).fit(seen, y)
