@@ -41,6 +41,7 @@ from bigfs.linalg.ridge import Ridge, centering
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged
 from bigfs.selectors.jhlsr import JHLSR
+from bigfs.selectors.jhlsr_operator import HypergraphOperator
 
 app = typer.Typer(add_completion=False)
 STORES = Path(tempfile.gettempdir()) / "bigfs-bench"
@@ -422,8 +423,9 @@ def _variants(
         found[f"‖S − S_{name}‖/‖S‖"] = float(
             np.linalg.norm(joint.coef_ - other.coef_) / np.linalg.norm(joint.coef_)
         )
-    F, c = Smoothness(joint.hypergraph_, reading).factor(w)
-    root = F @ sp.diags_array(np.sqrt(c))
+    n = joint.hypergraph_.shape[0]
+    smoothness = Smoothness(joint.hypergraph_, reading)
+    root = HypergraphOperator.of(smoothness, np.zeros(n), 1.0, w).factor()
     found["‖I − L_H‖"] = float(np.linalg.norm((root @ root.T).toarray(), 2))
     found["hyperedges"], found["zero weights"] = len(w), int(np.sum(w == 0))
     found["rounds"] = joint.n_iter_

@@ -20,6 +20,7 @@ from benchmarks.papers.results import Values
 from bigfs.graph import knn
 from bigfs.graph.hypergraph import PENALTIES, lasso_hyperedges
 from bigfs.graph.smoothness import Smoothness
+from bigfs.selectors.jhlsr_operator import HypergraphOperator
 
 DATA = ("colon", "TOX-171", "ORL", "COIL20")
 COUNTS = (10, *range(20, 201, 20))
@@ -138,8 +139,8 @@ def distance_to_identity(where: Where, degrees: str) -> float:
     edges = hypergraph(where)
     smoothness = Smoothness(edges, degrees)
     w = np.full(edges.shape[1], 1 / edges.shape[1])
-    F, weights = smoothness.factor(w)
-    return float(np.linalg.norm((F * weights @ F.T).toarray(), 2))
+    F = HypergraphOperator.of(smoothness, np.zeros(edges.shape[0]), 1.0, w).factor()
+    return float(np.linalg.norm((F @ F.T).toarray(), 2))
 
 
 def learned_cell(where: Where, degrees: str) -> Values:

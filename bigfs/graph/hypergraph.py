@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,9 +26,11 @@ from threadpoolctl import threadpool_limits
 from bigfs import engine
 from bigfs.graph import Neighbors
 from bigfs.graph.cost import predict
+from bigfs.graph.kernels import hyperedges as kernels
+from bigfs.graph.members import Members
 from bigfs.graph.row_blocks import RowBlock, block_size, row_blocks
 from bigfs.matrix import Matrix
-from bigfs.types import AnyArray, IntArray
+from bigfs.types import AnyArray
 
 # Lasso penalties, as shares of the smallest penalty that empties the model (JHLSR, section 3.2).
 PENALTIES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -42,7 +43,7 @@ MEMORY_SHARE = 0.1  # share of a process's memory for the rows that one task's r
 class Hypergraph:
     """The incidence H and the weights w of a hypergraph. `Hypergraph.of` checks them."""
 
-    H: sp.csr_array  # n × e, zeros and ones
+    H: sp.csr_array  # n × e, zeros and ones, in int8
     w: AnyArray  # (e,)
 
     @classmethod
@@ -67,16 +68,18 @@ class Hypergraph:
             A hyperedge has no samples, or the weights have another length, are negative or are not
             finite.
         """
-        H = sp.csr_array(H, dtype=np.float64)
-        H.eliminate_zeros()
-        H.data[:] = 1.0
+        H = sp.csr_array(H)
+        if not H.data.all():
+            H = H.copy()
+            H.eliminate_zeros()
+        H = sp.csr_array((np.ones(H.nnz, np.int8), H.indices, H.indptr), shape=H.shape)
         w = np.ones(H.shape[1]) if w is None else np.asarray(w, dtype=np.float64)
         if w.shape != (H.shape[1],) or not np.all(np.isfinite(w)) or np.any(w < 0):
             raise ValueError(
                 f"w must hold {H.shape[1]} finite weights ≥ 0, one per hyperedge; got shape "
                 f"{w.shape} with minimum {w.min(initial=0)}"
             )
-        if H.shape[1] == 0 or np.any(H.sum(axis=0) == 0):
+        if H.shape[1] == 0 or not kernels.edge_sizes(H.indices, H.shape[1]).all():
             raise ValueError(
                 "H needs a hyperedge, and every hyperedge a sample: drop the empty columns of H"
             )
@@ -90,12 +93,12 @@ class Hypergraph:
     @cached_property
     def vertex_degrees(self) -> AnyArray:
         """The diagonal of D_v (n): the number of hyperedges of each sample."""
-        return np.asarray(self.H.sum(axis=1))
+        return np.diff(self.H.indptr).astype(np.float64)
 
     @cached_property
     def edge_degrees(self) -> AnyArray:
         """The diagonal δ of D_e (e): the number of samples of each hyperedge."""
-        return np.asarray(self.H.sum(axis=0))
+        return kernels.edge_sizes(self.H.indices, self.H.shape[1]).astype(np.float64)
 
     @cached_property
     def root(self) -> AnyArray:
@@ -104,24 +107,20 @@ class Hypergraph:
         return np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
 
     @cached_property
-    def distinct(self) -> tuple[sp.csr_array, IntArray]:
-        """The hyperedges of different samples (n × e'), and the number of each one there (e).
+    def members(self) -> Members:
+        """The samples of the distinct hyperedges.
 
         Neighboring penalties often give a sample the same hyperedge.
         """
-        C = sp.csc_array(self.H)
-        C.sort_indices()
-        numbers: dict[bytes, int] = {}
-        number = [
-            numbers.setdefault(C.indices[a:b].tobytes(), len(numbers))
-            for a, b in pairwise(C.indptr)
-        ]
-        first = np.unique(number, return_index=True)[1]
-        return sp.csr_array(C[:, first]), np.array(number)
+        return Members.of(self.H)
+
+    @cached_property
+    def _float(self) -> sp.csr_array:
+        return self.H.astype(np.float64)
 
     @cached_property
     def _transposed(self) -> sp.csr_array:
-        return sp.csr_array(self.H.T)
+        return sp.csr_array(self._float.T)
 
     def similarity(self, w: AnyArray | None = None) -> LinearOperator:
         """Return D_v^-½ H diag(w) D_e⁻¹ Hᵀ D_v^-½ = I − L_H(w) as an operator."""
@@ -130,7 +129,7 @@ class Hypergraph:
         def times(V: AnyArray) -> AnyArray:
             columns = V.reshape(V.shape[0], -1)
             inner = weights[:, None] * (self._transposed @ (self.root[:, None] * columns))
-            return np.asarray(self.root[:, None] * (self.H @ inner)).reshape(V.shape)
+            return np.asarray(self.root[:, None] * (self._float @ inner)).reshape(V.shape)
 
         n = self.H.shape[0]
         return LinearOperator(
@@ -186,12 +185,14 @@ def label_hyperedges(codes: AnyArray) -> Hypergraph:
 
 def neighbor_hyperedges(neighbors: Neighbors) -> Hypergraph:
     """Make one hyperedge per sample with neighbors, of itself and its k nearest."""
-    n = len(neighbors.index)
-    i, m = np.nonzero(neighbors.index >= 0)
-    heads, edge = np.unique(i, return_inverse=True)
-    rows = np.concatenate([heads, neighbors.index[i, m]])
-    columns = np.concatenate([np.arange(len(heads)), edge])
-    return Hypergraph.of(sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, len(heads))))
+    n, k = neighbors.index.shape
+    heads = np.flatnonzero(np.any(neighbors.index >= 0, axis=1))
+    rows = np.empty((len(heads), k + 1), dtype=np.int32)
+    rows[:, 0], rows[:, 1:] = heads, neighbors.index[heads]
+    starts = np.concatenate([[0], np.cumsum(np.count_nonzero(rows >= 0, axis=1))])
+    rows = rows[rows >= 0]
+    H = sp.csc_array((np.ones(len(rows), np.int8), rows, starts), shape=(n, len(heads)))
+    return Hypergraph.of(H)
 
 
 def edge_hyperedges(neighbors: Neighbors) -> Hypergraph:

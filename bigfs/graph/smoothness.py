@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from bigfs.graph.hypergraph import Hypergraph
+from bigfs.graph.pair_products import PairSums, StripSums, hyperedge_sums
 from bigfs.linalg.prox import project_simplex
 from bigfs.matrix.column_strips import ColumnStrips
 from bigfs.types import FloatArray
@@ -34,19 +34,15 @@ Degrees = Literal["weighted", "incidence"]
 ARMIJO = 1e-4  # share of the predicted decrease that the line search asks for
 MIN_STEP = 1e-10  # at which the line search gives up
 MAX_STEPS = 20  # of the projected gradient
-LEAST_SHARE = 1e-9  # of the mean weight: how far a weight of zero moves in a step
+LEAST_SHARE = 1e-2  # of the least degree of its samples: how far a weight of zero moves
 
 
 class Trace(NamedTuple):
-    """tr(Pᵀ L_H(w) P) at some w, with what its gradient is made of."""
+    """tr(Pᵀ L_H(w) P) at some w, with its gradient."""
 
     value: float
-    q: FloatArray  # (e,) ‖r_e‖²/δ_e
+    gradient: FloatArray  # (e,) in w
     root: FloatArray  # (n,) the diagonal of D_v^-½
-    weights: FloatArray  # (e',) w_e/δ_e, summed over equal hyperedges
-    P: ColumnStrips  # n × r
-    # D_v^-½ P (n × r) and (w_e/δ_e) r_e (e' × r), where P is one strip
-    products: tuple[FloatArray, FloatArray] | None
 
 
 @dataclass(frozen=True)
@@ -63,59 +59,28 @@ class Smoothness:
         """Return the diagonal of D_v^-½ (n)."""
         if self.degrees == "incidence":
             return self.hypergraph.root
-        H, number = self.hypergraph.distinct
-        d = np.asarray(H @ np.bincount(number, weights=w))
+        members = self.hypergraph.members
+        d = members.vertex_sums(members.total_weights(w))
         return np.divide(1.0, np.sqrt(d), out=np.zeros_like(d), where=d > 0)
 
-    def factor(self, w: FloatArray) -> tuple[sp.csr_array, FloatArray]:
-        """Return F and c with L_H(w) = I − F diag(c) Fᵀ, without the hyperedges of weight zero.
+    def trace(self, P: FloatArray | ColumnStrips | StripSums | PairSums, w: FloatArray) -> Trace:
+        """Return tr(Pᵀ L_H(w) P) and its gradient, for P (n × r) or the sums that it has."""
+        members, delta = self.hypergraph.members, self.hypergraph.edge_degrees
+        if isinstance(P, np.ndarray):
+            P = ColumnStrips.of(P)
+        sums = StripSums(members, P) if isinstance(P, ColumnStrips) else P
+        root = self.root(w)
+        norm2, squares, g = sums.at(root, members.total_weights(w / delta))
+        q = squares[members.number] / delta
+        gradient = -q if self.degrees == "incidence" else members.edge_sums(root**2 * g) - q
+        return Trace(norm2 - float(w @ q), gradient, root)
 
-        Equal hyperedges are one column.
+    def least_degrees(self, root: FloatArray) -> FloatArray:
+        """Return the least degree of the samples of each hyperedge (e), at most 1.
+
+        Isolated samples do not count.
         """
-        H, number = self.hypergraph.distinct
-        weights = w / self.hypergraph.edge_degrees
-        c = np.bincount(number, weights=weights).astype(np.float64)
-        active = np.flatnonzero(c)
-        F = sp.csr_array(sp.diags_array(self.root(w)) @ H)
-        return F[:, active], c[active]
-
-    def trace(self, P: FloatArray | ColumnStrips, w: FloatArray) -> Trace:
-        """Return tr(Pᵀ L_H(w) P) for P (n × r)."""
-        P = P if isinstance(P, ColumnStrips) else ColumnStrips.of(P)
-        _, number = self.hypergraph.distinct
-        delta, root = self.hypergraph.edge_degrees, self.root(w)
-        weights = np.bincount(number, weights=w / delta).astype(np.float64)
-        squares, norm2, products = np.zeros(len(weights)), 0.0, None
-        for _, strip in P:
-            scaled_P, R = self.products(strip, root)
-            squares += np.einsum("er,er->e", R, R)
-            norm2 += float(np.vdot(strip, strip))
-            if P.whole:
-                R *= weights[:, None]
-                products = scaled_P, R
-        q = squares[number] / delta
-        return Trace(norm2 - float(w @ q), q, root, weights, P, products)
-
-    def products(self, P: FloatArray, root: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return D_v^-½ P (n × s) and the r_e of the distinct hyperedges (e' × s)."""
-        H, _ = self.hypergraph.distinct
-        scaled_P = root[:, None] * P
-        return scaled_P, np.asarray(H.T @ scaled_P)
-
-    def gradient(self, trace: Trace) -> FloatArray:
-        """Return the gradient of the trace (e) in w."""
-        if self.degrees == "incidence":
-            return -trace.q
-        H, number = self.hypergraph.distinct
-        g = np.zeros(H.shape[0])
-        for _, strip in trace.P:
-            if trace.products is None:
-                scaled_P, inner = self.products(strip, trace.root)
-                inner *= trace.weights[:, None]
-            else:
-                scaled_P, inner = trace.products
-            g += np.einsum("vr,vr->v", scaled_P, np.asarray(H @ inner))
-        return np.asarray(H.T @ (trace.root**2 * g))[number] - trace.q
+        return 1 / np.maximum(self.hypergraph.members.edge_maxima(root) ** 2, 1.0)
 
 
 class WeightStep(NamedTuple):
@@ -128,43 +93,48 @@ class WeightStep(NamedTuple):
 
 def choose_weights(
     smoothness: Smoothness,
-    P: FloatArray | ColumnStrips,
+    P: ColumnStrips,
     w: FloatArray,
     mu: float,
     gamma: float,
     promise: float,
 ) -> WeightStep:
-    """Lower μ tr(Pᵀ L_H(w) P) + γ‖w‖² over the simplex, from w.
+    """Lower μ tr(Pᵀ L_H(w) P) + γ‖w‖² over the simplex, from w, for P (n × r).
 
     With incidence degrees it is a quadratic function, whose minimum is the projection of μq/2γ on
-    the simplex. With weighted degrees it is not convex, and where all weights around a sample are
-    small, their ratios matter and not their size. So a weight moves in proportion to itself: steps
-    of the gradient, projected in the metric diag(m)⁻¹ of `_scale`, with Barzilai and Borwein's
-    length and a line search, until the linear model promises at most `promise`.
+    the simplex. With weighted degrees it is not convex, and only the ratios of the weights around a
+    sample matter, not their size. The curvature in w_k is thus about 1/b_k², where b_k ≥ w_k is the
+    least degree of the samples of k. So a step is one of the gradient, projected in the metric
+    diag(b w)⁻¹, with Barzilai and Borwein's length and a line search. The steps end when the linear
+    model promises at most `promise`.
     """
     if smoothness.degrees == "incidence":
         trace = smoothness.trace(P, w)
-        new_w = project_simplex(mu * trace.q / (2 * gamma))
-        return WeightStep(new_w, trace.value + float((w - new_w) @ trace.q), 0.0)
+        new_w = project_simplex(-mu * trace.gradient / (2 * gamma))
+        return WeightStep(new_w, trace.value + float((new_w - w) @ trace.gradient), 0.0)
 
     def objective(trace: Trace, w: FloatArray) -> float:
         return mu * trace.value + gamma * float(w @ w)
 
     def slopes(trace: Trace, w: FloatArray) -> FloatArray:
-        return mu * smoothness.gradient(trace) + 2 * gamma * w
+        return mu * trace.gradient + 2 * gamma * w
 
-    trace = smoothness.trace(P, w)
+    sums = hyperedge_sums(smoothness.hypergraph.members, P)
+    trace, length = smoothness.trace(sums, w), 0.0
     value, gradient = objective(trace, w), slopes(trace, w)
-    first_length = length = len(w) / (2 * gamma)
     for _ in range(MAX_STEPS):
-        if _promise(gradient, w) <= promise:
+        b = smoothness.least_degrees(trace.root)
+        reach = _reach(w, b)
+        if _promise(gradient, w, reach) <= promise:
             break
-        m = _scale(w)
+        m = b * reach
+        # the first step would at most double a weight, without the projection
+        length = length or 1 / float(np.max(b * np.abs(gradient - gradient @ w)))
         direction = _scaled_projection(w - length * m * gradient, m) - w
         slope, share = float(gradient @ direction), 1.0
         while share >= MIN_STEP:
             trial_w = np.maximum(w + share * direction, 0)
-            trial_trace = smoothness.trace(P, trial_w)
+            trial_trace = smoothness.trace(sums, trial_w)
             trial = objective(trial_trace, trial_w)
             if trial <= value + ARMIJO * share * slope:
                 break
@@ -173,24 +143,27 @@ def choose_weights(
             break
         moved, trial_gradient = trial_w - w, slopes(trial_trace, trial_w)
         curvature = float(moved @ (trial_gradient - gradient))
-        length = float(moved @ (moved / m)) / curvature if curvature > 0 else first_length
+        length = float(moved @ (moved / m)) / curvature if curvature > 0 else 0.0
         w, value, trace, gradient = trial_w, trial, trial_trace, trial_gradient
-    return WeightStep(w, trace.value, _promise(gradient, w))
+    reach = _reach(w, smoothness.least_degrees(trace.root))
+    return WeightStep(w, trace.value, _promise(gradient, w, reach))
 
 
-def _scale(w: FloatArray) -> FloatArray:
-    """Return m: how far a weight moves in a step, in proportion. A weight of zero moves too."""
-    m: FloatArray = w + LEAST_SHARE / len(w)
-    return m
+def _reach(w: FloatArray, b: FloatArray) -> FloatArray:
+    """Return how far the weights may move in proportion to themselves.
+
+    A weight of zero moves too, by a share of the least degree that it adds to.
+    """
+    return w + LEAST_SHARE * b
 
 
-def _promise(gradient: FloatArray, w: FloatArray) -> float:
-    """Return what the linear model gains if each weight may shrink to zero, or grow by its m.
+def _promise(gradient: FloatArray, w: FloatArray, reach: FloatArray) -> float:
+    """Return what the linear model gains if each weight may shrink to zero, or grow by its reach.
 
     The slopes count from their weighted mean, because the weights keep their sum.
     """
     slopes = gradient - gradient @ w
-    return float(w @ np.maximum(slopes, 0) + _scale(w) @ np.maximum(-slopes, 0))
+    return float(w @ np.maximum(slopes, 0) + reach @ np.maximum(-slopes, 0))
 
 
 def _scaled_projection(v: FloatArray, m: FloatArray) -> FloatArray:

@@ -129,3 +129,11 @@ class ActiveColumns:
         return min(
             24 * int(self.full.stats.nnz[active].sum()), 8 * self.full.shape[0] * len(active)
         )
+
+
+def gathered_bytes(counts: IntArray) -> int:
+    """Return the most bytes that gathered columns hold, from the non-zeros of each column.
+
+    It is half of what they take while they are gathered.
+    """
+    return min(12 * int(counts.sum()), int(MEMORY_SHARE * engine.memory_limit() / 2))

@@ -1,20 +1,22 @@
 """A dense n × r by strips of its columns, which are made where they are used.
 
 An operation that mixes the samples, such as a product with a graph, needs all rows of a column, but
-one column does not need the others.
+one column does not need the others. Strips that are used several times lie in a temporary file.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
 from bigfs import engine
 from bigfs.types import FloatArray
 
-STRIP_SHARE = 0.2  # of the memory limit: what the arrays of a strip take together
-STRIP_ARRAYS = 6  # n × width arrays that exist at a time
+STRIP_SHARE = 0.1  # of the memory limit: what the arrays of a strip take together
+STRIP_ARRAYS = 4  # n × width arrays that exist at a time
 
 
 def strip_width(n: int, r: int, limit: int | None = None) -> int:
@@ -24,7 +26,7 @@ def strip_width(n: int, r: int, limit: int | None = None) -> int:
 
 
 class ColumnStrips:
-    """Columns that are made strip by strip, each time that they are asked for.
+    """Columns that are made strip by strip.
 
     Parameters
     ----------
@@ -33,7 +35,10 @@ class ColumnStrips:
     r : int
         Number of columns.
     width : int
-        Columns per strip. A strip of all columns is made once and kept.
+        Columns per strip. A strip of all columns is kept.
+    keep : bool, default=False
+        Whether a strip is made once and then read from a temporary file. Otherwise it is made each
+        time that it is asked for.
 
     Attributes
     ----------
@@ -41,10 +46,24 @@ class ColumnStrips:
         Whether all columns are one strip.
     """
 
-    def __init__(self, make: Callable[[slice], FloatArray], r: int, width: int) -> None:
+    def __init__(
+        self, make: Callable[[slice], FloatArray], r: int, width: int, keep: bool = False
+    ) -> None:
         self._make, self.slices = make, [slice(a, min(a + width, r)) for a in range(0, r, width)]
         self.whole = len(self.slices) == 1
         self._kept: FloatArray | None = None
+        self._file: Any = tempfile.TemporaryFile() if keep and not self.whole else None  # noqa: SIM115
+        self._places: list[
+            tuple[int, tuple[int, ...]]
+        ] = []  # of the strips in the file: shapes too
+
+    def __enter__(self) -> ColumnStrips:
+        """Return the strips. Their file is closed when the block ends."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._file is not None:
+            self._file.close()
 
     @classmethod
     def of(cls, P: FloatArray) -> ColumnStrips:
@@ -53,11 +72,28 @@ class ColumnStrips:
 
     def __iter__(self) -> Iterator[tuple[slice, FloatArray]]:
         """Yield each range of columns with its columns (n × width)."""
-        for columns in self.slices:
+        for i, columns in enumerate(self.slices):
+            if i < len(self._places):
+                yield columns, self._read(i)
+                continue
             strip = self._make(columns) if self._kept is None else self._kept
             if self.whole:
                 self._kept = strip
+            elif self._file is not None:
+                self._write(strip)
             yield columns, strip
+
+    def _write(self, strip: FloatArray) -> None:
+        place = self._file.seek(0, 2)
+        self._file.write(np.ascontiguousarray(strip, dtype=np.float64).data)
+        self._places.append((place, strip.shape))
+
+    def _read(self, i: int) -> FloatArray:
+        place, shape = self._places[i]
+        strip = np.empty(shape)
+        self._file.seek(place)
+        self._file.readinto(strip.data)
+        return strip
 
     def map(self, fn: Callable[[slice, FloatArray], FloatArray]) -> FloatArray:
         """Return the results of a function of each strip, side by side."""

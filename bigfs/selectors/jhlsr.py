@@ -35,6 +35,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs import engine
 from bigfs.embedding import kernels
+from bigfs.engine.cache import LIBRARIES
 from bigfs.graph import Metric, knn
 from bigfs.graph.hypergraph import (
     Hypergraph,
@@ -44,6 +45,7 @@ from bigfs.graph.hypergraph import (
     neighbor_hyperedges,
 )
 from bigfs.graph.smoothness import Degrees, Smoothness
+from bigfs.linalg.active_columns import gathered_bytes
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import SOLVERS, project_costs
 from bigfs.linalg.ridge.working_set import WorkingSet
@@ -54,9 +56,10 @@ from bigfs.selectors.base import Cost, Labels, Selector, at_least_two
 from bigfs.selectors.jhlsr_problem import JHLSRProblem, measure
 from bigfs.types import AnyArray
 
-# Bytes per member of a hyperedge: the incidence by rows, with equal hyperedges once, and the factor
-# of its Laplacian, which is made anew while the last one is held.
-HYPEREDGE_BYTES = 60
+# Bytes per member of a hyperedge (measured): the incidence, the samples of each hyperedge and what
+# has one number per hyperedge, and what making a hypergraph takes at its peak.
+HYPEREDGE_BYTES = 20
+MAKING_BYTES = 32
 
 
 class JHLSR(Selector):
@@ -332,8 +335,13 @@ class JHLSR(Selector):
         width = strip_width(n, r)
         costs = project_costs(n, d, X.stats.nnz, r, width=width)
         ridge = min(cost.bytes for cost in costs.values())
+        strips = 8 * (STRIP_ARRAYS - 2) * n * width  # the ridge solve counts two of them
+        gathered = libraries = 0
+        if not X.local:  # tiles that this process reads
+            libraries, gathered = LIBRARIES, gathered_bytes(X.stats.nnz)
+        solving = ridge + strips + gathered + HYPEREDGE_BYTES * entries
         engine.require_memory(
-            ridge + HYPEREDGE_BYTES * entries + 8 * STRIP_ARRAYS * n * width,
+            libraries + max(solving, MAKING_BYTES * entries),
             f"JHLSR on {n:,} samples, whose hyperedges have {entries:,} members,",
         )
 

@@ -18,11 +18,12 @@ import scipy.sparse as sp
 
 from bigfs.graph.smoothness import Smoothness, WeightStep, choose_weights
 from bigfs.linalg.prox import row_norms
-from bigfs.linalg.ridge import SampleOperator, laplacian
+from bigfs.linalg.ridge import SampleOperator
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.matrix.column_strips import ColumnStrips, strip_width
 from bigfs.result import Record
+from bigfs.selectors.jhlsr_operator import HypergraphOperator
 from bigfs.types import AnyArray, BoolArray, FloatArray
 
 EPSILON = 1e-14  # ε: √ε = 1e−7 is where a row counts as zero
@@ -33,6 +34,7 @@ class JHLSRState(NamedTuple):
 
     u: AnyArray  # (d,): infinite where a feature is inactive
     S: AnyArray  # d × r
+    product: AnyArray  # d × r: Xᵀ(AᵀA + μL_H(w))XS, of the active features
     w: AnyArray  # (e,)
     objective: float
     violation: float  # of stationarity, on the working set
@@ -63,22 +65,28 @@ class JHLSRProblem:
 
     def sample_operator(self, w: AnyArray) -> SampleOperator:
         """Return AᵀA + μL_H(w)."""
-        return laplacian(self.labeled, self.mu, *self.smoothness.factor(w))
+        return HypergraphOperator.of(self.smoothness, self.labeled, self.mu, w)
 
     def start(self) -> JHLSRState:
         """Return the state at u = λ and the hypergraph's own weights."""
         d = self.X.shape[1]
         u = np.where(self.X.stats.nnz > 0, self.lam, np.inf)  # an empty column gets no weight
         S, w = np.zeros((d, self.T.shape[1])), self.smoothness.hypergraph.w
-        return JHLSRState(u, S, w, np.inf, np.inf, np.inf, 0.0)
+        return JHLSRState(u, S, np.zeros_like(S), w, np.inf, np.inf, np.inf, 0.0)
 
     def step(self, state: JHLSRState, working_set: WorkingSet) -> JHLSRState:
         """Run one round."""
         operator = self.fixed_operator or self.sample_operator(state.w)
-        solution = working_set.solve_rhs(operator, state.u, self.XtT, state.S)
-        S, norms = solution.W, row_norms(solution.W)
+        S, residual = self.solve(operator, state, working_set)
+        with self.columns(lambda columns: working_set.times(S[:, columns])) as P:
+            return self.complete_round(state, S, P, working_set)._replace(residual=residual)
+
+    def complete_round(
+        self, state: JHLSRState, S: AnyArray, P: ColumnStrips, working_set: WorkingSet
+    ) -> JHLSRState:
+        """Choose w and u for the new S, with P = XS, and measure the violation."""
+        norms = row_norms(S)
         smooth_norms = np.sqrt(norms**2 + EPSILON)
-        P = self.columns(lambda columns: working_set.times(S[:, columns]))
         loss = sum(
             np.sum(self.labeled[:, None] * (P_s - self.target(columns)) ** 2) for columns, P_s in P
         )
@@ -93,16 +101,26 @@ class JHLSRProblem:
         violation = max(self.violation(S, norms, smooth_norms, XtV), promise / objective)
         active = np.isfinite(state.u) & (norms >= np.sqrt(EPSILON) / 2)
         u = np.where(active, self.lam / (2 * smooth_norms), np.inf)
-        gap = np.inf
+        gap, known = np.inf, working_set.index
         if violation <= self.tol:
-            violators = self.kkt_violators(u, P, M)
+            XtV, known = self.all_rows(XtV, u, P, M), None
+            violators = self.kkt_violators(u, XtV)
             u[violators] = self.lam / (2 * np.sqrt(EPSILON))
             gap = np.inf if violators.any() else violation
-        return JHLSRState(u, S, w, objective, violation, gap, solution.residual)
+        rows = slice(None) if known is None else known
+        XtV[rows] = self.XtT[rows] - XtV[rows]
+        return JHLSRState(u, S, XtV, w, objective, violation, gap, 0.0)
+
+    def solve(
+        self, M: SampleOperator, state: JHLSRState, working_set: WorkingSet
+    ) -> tuple[AnyArray, float]:
+        """Return the next S and the relative residual of its ridge system."""
+        solution = working_set.solve_rhs(M, state.u, self.XtT, state.S, state.product)
+        return solution.W, solution.residual
 
     def columns(self, make: Callable[[slice], FloatArray]) -> ColumnStrips:
         """Return an n × r by strips of its columns, as wide as fit in memory."""
-        return ColumnStrips(make, self.T.shape[1], self.width)
+        return ColumnStrips(make, self.T.shape[1], self.width, keep=True)
 
     def target(self, columns: slice) -> FloatArray:
         """Return columns of T (n × width)."""
@@ -123,15 +141,18 @@ class JHLSRProblem:
         residual = row_norms(2 * XtV - self.lam * S / smooth_norms[:, None])
         return float(norms @ residual / scale) if scale > 0 else 0.0
 
-    def kkt_violators(self, u: AnyArray, P: ColumnStrips, M: SampleOperator) -> BoolArray:
-        """Return the mask of the inactive features that should not be at zero.
+    def all_rows(self, XtV: AnyArray, u: AnyArray, P: ColumnStrips, M: SampleOperator) -> AnyArray:
+        """Return XᵀV with the rows of inactive features too.
 
         It takes one pass over X per strip of P, unless all features are active.
         """
+        if not np.any(np.isinf(u) & (self.X.stats.nnz > 0)):
+            return XtV
+        return P.map(lambda columns, P_s: self.X.T @ (self.target(columns) - M.apply(P_s)))
+
+    def kkt_violators(self, u: AnyArray, XtV: AnyArray) -> BoolArray:
+        """Return the mask of the inactive features that should not be at zero."""
         inactive = np.isinf(u) & (self.X.stats.nnz > 0)
-        if not inactive.any():
-            return inactive
-        XtV = P.map(lambda columns, P_s: self.X.T @ (self.target(columns) - M.apply(P_s)))
         return inactive & (2 * row_norms(XtV) > (1 + self.tol) * self.lam)
 
 

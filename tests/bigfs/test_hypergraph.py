@@ -2,13 +2,15 @@
 problem.
 """
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import Lasso
 
 from bigfs import engine
-from bigfs.graph import knn
+from bigfs.graph import Neighbors, knn
 from bigfs.graph.hypergraph import (
     Hypergraph,
     label_hyperedges,
@@ -16,6 +18,7 @@ from bigfs.graph.hypergraph import (
     neighbor_hyperedges,
 )
 from bigfs.matrix import Matrix
+from bigfs.selectors.jhlsr import HYPEREDGE_BYTES, MAKING_BYTES
 
 
 @pytest.fixture
@@ -68,6 +71,20 @@ def test_neighbor_hyperedges(text):
         np.testing.assert_array_equal(
             np.flatnonzero(edges[:, i]), np.sort(np.append(found.index[i], i))
         )
+
+
+def test_neighbor_hyperedges_take_few_bytes_per_member(rng):
+    n, k = 20_000, 10
+    neighbors = Neighbors(rng.integers(0, n, (n, k)).astype(np.int32), np.ones((n, k)), "cosine")
+    neighbor_hyperedges(neighbors)  # compile
+    tracemalloc.start()
+    hypergraph = neighbor_hyperedges(neighbors)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    entries = hypergraph.H.nnz
+    assert peak <= MAKING_BYTES * entries
+    held = [hypergraph.H.data, hypergraph.H.indices, hypergraph.H.indptr, *hypergraph.members[1:]]
+    assert sum(array.nbytes for array in held) <= HYPEREDGE_BYTES * entries
 
 
 def full_support(X, i, share):

@@ -6,6 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.optimize
 import scipy.sparse as sp
 
@@ -13,11 +14,14 @@ from bigfs import engine
 from bigfs.embedding import kernels
 from bigfs.engine.memory import NotEnoughMemory
 from bigfs.graph.hypergraph import Hypergraph
+from bigfs.graph.pair_products import PairSums, StripSums, hyperedge_sums
 from bigfs.graph.smoothness import Smoothness, choose_weights
 from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix, column_strips
+from bigfs.matrix.column_strips import ColumnStrips
 from bigfs.result import Status, observed
 from bigfs.selectors.jhlsr import JHLSR
+from bigfs.selectors.jhlsr_operator import HypergraphOperator
 from bigfs.selectors.jhlsr_problem import EPSILON
 from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
 
@@ -182,18 +186,19 @@ def test_the_gradient_of_the_smoothness_is_that_of_finite_differences(degrees):
         return np.trace(P.T @ dense_laplacian(H, w, degrees) @ P)
 
     trace = smoothness.trace(P, w)
-    value, gradient = trace.value, smoothness.gradient(trace)
+    value, gradient = trace.value, trace.gradient
     assert value == pytest.approx(dense(w), rel=1e-12)
     steps = 1e-6 * np.eye(12)
     slopes = [(dense(w + step) - dense(w - step)) / 2e-6 for step in steps]
     np.testing.assert_allclose(gradient, slopes, atol=1e-6)
     without = np.where(np.arange(12) % 3, w, 0)  # isolates some samples
     assert smoothness.trace(P, without).value == pytest.approx(dense(without), rel=1e-12)
-    F, c = smoothness.factor(without)
-    assert F.shape[1] == len(c) == 8
-    np.testing.assert_allclose(
-        np.eye(20) - (F * c) @ F.T, dense_laplacian(H, without, degrees), atol=1e-12
-    )
+    M = HypergraphOperator.of(smoothness, np.arange(20), 0.7, without)
+    L = np.diag(np.arange(20)) + 0.7 * dense_laplacian(H, without, degrees)
+    np.testing.assert_allclose(M.dense(20), L, atol=1e-12)
+    np.testing.assert_allclose(M.apply(P), L @ P, atol=1e-12)
+    assert M.factor().shape[1] == 8
+    assert M.entries == M.factor().nnz
 
 
 @pytest.mark.parametrize("degrees", ["weighted", "incidence"])
@@ -202,21 +207,57 @@ def test_equal_hyperedges_are_computed_once_and_weighed_apart(degrees):
     twice = H[:, [0, 1, 0, 2, 1, 3, 0]]
     w = np.random.default_rng(1).dirichlet(np.ones(7))
     hypergraph = Hypergraph.of(twice)
-    edges, number = hypergraph.distinct
-    assert edges.shape[1] == 4
-    np.testing.assert_array_equal(edges.toarray()[:, number], twice)
+    members = hypergraph.members
+    assert len(members.sizes) == 4
+    np.testing.assert_array_equal(members.matrix().toarray()[:, members.number], twice)
     smoothness = Smoothness(hypergraph, degrees)
     L = dense_laplacian(twice, w, degrees)
     trace = smoothness.trace(P, w)
     assert trace.value == pytest.approx(np.trace(P.T @ L @ P), rel=1e-12)
-    F, c = smoothness.factor(w)
-    assert len(c) == 4
-    np.testing.assert_allclose(np.eye(20) - (F * c) @ F.T, L, atol=1e-12)
+    M = HypergraphOperator.of(smoothness, np.zeros(20), 1.0, w)
+    assert M.factor().shape[1] == 4
+    np.testing.assert_allclose(M.dense(20), L, atol=1e-12)
+    np.testing.assert_allclose(M.apply(P), L @ P, atol=1e-12)
     slopes = [
         np.trace(P.T @ (dense_laplacian(twice, w + step, degrees) - L) @ P) / 1e-7
         for step in 1e-7 * np.eye(7)
     ]
-    np.testing.assert_allclose(smoothness.gradient(trace), slopes, atol=1e-5)
+    np.testing.assert_allclose(trace.gradient, slopes, atol=1e-5)
+
+
+@pytest.mark.parametrize("degrees", ["weighted", "incidence"])
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_the_products_of_pairs_give_the_sums_of_the_rows(degrees, width):
+    """With equal hyperedges, hyperedges of one sample, isolated samples, and weights of zero."""
+    H, P, _ = weighted_problem()
+    H = np.hstack([H, H[:, :3], np.eye(20)[:, :2], np.ones((20, 1))])
+    H[3] = 0
+    w = np.random.default_rng(2).dirichlet(np.ones(18))
+    w[[1, 5]] = 0
+    smoothness = Smoothness(Hypergraph.of(H), degrees)
+    members = smoothness.hypergraph.members
+    assert len(members.sizes) == 15
+    strips = ColumnStrips(lambda columns: P[:, columns], 3, width)
+    pairs = PairSums.of(members, strips)
+    assert len(pairs.products) == sum(k * (k - 1) // 2 for k in members.sizes)
+    one, other = (smoothness.trace(sums, w) for sums in (StripSums(members, strips), pairs))
+    L = dense_laplacian(H, w, degrees)
+    assert one.value == pytest.approx(np.trace(P.T @ L @ P), rel=1e-12)
+    assert other.value == pytest.approx(one.value, rel=1e-12)
+    scale = np.abs(one.gradient).max()
+    np.testing.assert_allclose(other.gradient, one.gradient, rtol=1e-12, atol=1e-12 * scale)
+
+
+def test_pairs_are_multiplied_where_that_is_cheaper_and_fits():
+    """20 columns and hyperedges of 5 or of 200 samples: 10 pairs against 100 numbers, or 19,900."""
+    P = ColumnStrips.of(np.ones((400, 20)))
+    small, large = (
+        Hypergraph.of(np.kron(np.eye(400 // k), np.ones((k, 1)))).members for k in (5, 200)
+    )
+    assert isinstance(hyperedge_sums(small, P), PairSums)
+    assert isinstance(hyperedge_sums(large, P), StripSums)
+    with engine.limit_memory(8 * 10 * 80):  # all that the products take, beside nothing else
+        assert isinstance(hyperedge_sums(small, P), StripSums)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -235,7 +276,7 @@ def test_weights_with_weighted_degrees_are_as_low_as_a_constrained_solver_gets(m
     )
     values, smoothness = [dense(w)], Smoothness(Hypergraph.of(H))
     for _ in range(10):
-        step = choose_weights(smoothness, P, w, mu=1.0, gamma=5.0, promise=1e-8)
+        step = choose_weights(smoothness, ColumnStrips.of(P), w, mu=1.0, gamma=5.0, promise=1e-8)
         w = step.w
         values.append(dense(w))
     assert step.promise <= (1e-2 if mean == 0 else 1e-7) * values[-1]
@@ -247,12 +288,42 @@ def test_weights_with_weighted_degrees_are_as_low_as_a_constrained_solver_gets(m
         assert values[-1] <= best.fun * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("share", [1e-6, 1e-16])
+def test_samples_of_tiny_degree_stop_no_step(share):
+    """Only the ratios around a sample matter, so a component of small weights counts like others.
+
+    Its slopes are 1/share as large, and its weights may move 1/share less.
+    """
+    H, P, w = weighted_problem()
+    rng = np.random.default_rng(1)
+    both = scipy.linalg.block_diag(H, H)
+    weights = np.concatenate([w, share * w])
+    weights /= weights.sum()
+    weights[-1] = 0  # it adds to degrees that are tiny
+    smoothness, P = Smoothness(Hypergraph.of(both)), np.vstack([P, rng.normal(size=P.shape)]) + 2
+    traces, trace = [], Smoothness.trace
+
+    def watch(self, P, w):
+        traces.append(w)
+        return trace(self, P, w)
+
+    first = smoothness.trace(P, weights).value
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Smoothness, "trace", watch)
+        step = choose_weights(
+            smoothness, ColumnStrips.of(P), weights, mu=1.0, gamma=1e-3, promise=1e-2 * first
+        )
+    assert step.promise <= 1e-2 * first
+    assert step.smoothness < 0.9 * first
+    assert len(traces) <= 2 * 21  # two evaluations a step
+
+
 def test_the_scale_of_the_weights_does_not_matter_to_weighted_degrees():
     H, P, w = weighted_problem()
     smoothness = Smoothness(Hypergraph.of(H))
     traces = [smoothness.trace(P, scale * w) for scale in (1, 7)]
     one, other = (trace.value for trace in traces)
-    slope, other_slope = map(smoothness.gradient, traces)
+    slope, other_slope = (trace.gradient for trace in traces)
     assert one == pytest.approx(other, rel=1e-12)
     assert slope @ w == pytest.approx(0, abs=1e-12)
     np.testing.assert_allclose(slope, 7 * other_slope, rtol=1e-10, atol=1e-12)
@@ -372,9 +443,9 @@ def test_strips_of_columns_give_the_same_answer(degrees, tiled, monkeypatch):
     monkeypatch.setattr(column_strips, "STRIP_SHARE", 1e-12)  # one column per strip
     widths, init = [], column_strips.ColumnStrips.__init__
 
-    def watch(self, make, r, width):
+    def watch(self, make, r, width, **options):
         widths.append(width)
-        init(self, make, r, width)
+        init(self, make, r, width, **options)
 
     monkeypatch.setattr(column_strips.ColumnStrips, "__init__", watch)
     strips = fit(matrix, y, **parameters)
@@ -382,6 +453,38 @@ def test_strips_of_columns_give_the_same_answer(degrees, tiled, monkeypatch):
     assert strips.n_iter_ == whole.n_iter_
     np.testing.assert_allclose(strips.coef_, whole.coef_, atol=1e-9)
     np.testing.assert_allclose(strips.hyperedge_weights_, whole.hyperedge_weights_, atol=1e-9)
+
+
+def test_strips_that_are_kept_are_made_once(rng):
+    P, made = rng.normal(size=(50, 7)), []
+
+    def make(columns):
+        made.append(columns)
+        return P[:, columns]
+
+    with ColumnStrips(make, 7, 3, keep=True) as strips:
+        next(iter(strips))  # a reader that ends early leaves the others unmade
+        for _ in range(2):
+            np.testing.assert_array_equal(strips.map(lambda _, strip: 2 * strip), 2 * P)
+    assert made == [slice(0, 3), slice(3, 6), slice(6, 7)]
+
+
+@pytest.mark.parametrize("mu", [1e-3, 1.0])
+def test_a_round_starts_from_the_product_of_the_last_one(mu):
+    """The state holds XᵀMXS of the active features: CG needs no product for its first residual."""
+    X, y, H = data(labeled=4)
+    given = {"hyperedges": H, "mu": mu, "lam": 0.4, "solver": "cg", "tol": 1e-3}
+    checkpoint = MemoryCheckpoint()
+    with observed(checkpoint=checkpoint):
+        model = fit(X, y, **given, max_iter=30)
+    u, S, product, w, *_ = next(iter(checkpoint.saved.values()))[0]
+    M = np.diag((y >= 0).astype(float)) + mu * dense_laplacian(H, w, "weighted")
+    active = np.isfinite(u)
+    assert 0 < np.sum(active) < 12
+    np.testing.assert_allclose(
+        product[active], (X.T @ M @ X @ S)[active], atol=1e-12 * np.abs(product).max()
+    )
+    assert model.result_.converged
 
 
 def test_nothing_of_samples_by_classes_is_made(rng):
@@ -407,7 +510,7 @@ def test_a_hypergraph_that_does_not_fit_is_refused_before_the_graph():
     X, y, _ = data()
     seen = Matrix.from_array(X)
     with (
-        engine.limit_memory(9_000),
+        engine.limit_memory(7_000),
         pytest.raises(NotEnoughMemory, match=r"JHLSR on 30 samples, .* 240 members, needs"),
     ):
         JHLSR(hyperedges="knn", n_neighbors=7).fit(seen, y)

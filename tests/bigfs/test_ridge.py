@@ -22,7 +22,6 @@ from bigfs.linalg.ridge import (
     choose_solver,
     diagonal,
     identity,
-    laplacian,
     primal,
     project_costs,
 )
@@ -57,11 +56,11 @@ def middles(n, seed=1):
         "centering": (centering(n), np.eye(n) - np.full((n, n), 1 / n)),
         "diagonal": (diagonal(a), np.diag(a)),
         "laplacian": (
-            laplacian(a, 0.7, sp.csr_array(F), c),
+            SampleOperator(a + 0.7, sp.csr_array(F * np.sqrt(0.7 * c))),
             np.diag(a) + 0.7 * (np.eye(n) - F @ np.diag(c) @ F.T),
         ),
         "singular laplacian": (
-            laplacian(0 * a, 1.0, F[:, :1] / np.linalg.norm(F[:, 0]), np.ones(1)),
+            SampleOperator(0 * a + 1, F[:, :1] / np.linalg.norm(F[:, 0])),
             None,
         ),
     }

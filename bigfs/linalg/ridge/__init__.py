@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.linalg.ridge.cg import CG, Solution, block_cg
-from bigfs.linalg.ridge.operator import SampleOperator, centering, diagonal, identity, laplacian
+from bigfs.linalg.ridge.operator import SampleOperator, centering, diagonal, identity
 from bigfs.linalg.ridge.plan import (
     ITERATIONS,
     SOLVERS,
@@ -41,7 +41,8 @@ class Ridge:
     X : Matrix of shape (n, d)
         The samples.
     M : SampleOperator or None, default=None
-        M from `identity`, `centering`, `diagonal` or `laplacian`. None is the identity.
+        M from `identity`, `centering` or `diagonal`, or a hypergraph operator. None is the
+        identity.
     solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
         Solver. "auto" takes the fastest that fits in memory, by the costs of `project_costs`.
     targets : int, default=1
@@ -87,10 +88,9 @@ class Ridge:
     ) -> None:
         self.X, self.M = X, M or identity()
         self.tol, self.max_iter, self.reduction = tol, max_iter, reduction
-        F = self.M.F
         tiles = 0 if X.local else max(len(X.row_tiles), len(X.column_tiles))
-        entries = 0 if F is None else F.nnz if sp.issparse(F) else F.size
-        root = F is not None and not self.M.projection
+        entries = self.M.entries
+        root = entries > 0 and not self.M.projection
         forms_products = self.M.m is not None or not X.row_tiles
         width = strip_width(X.shape[0], targets, limit)
         self.width = width if self.M.m is not None and width < targets else None
@@ -243,6 +243,5 @@ __all__ = [
     "diagonal",
     "gram",
     "identity",
-    "laplacian",
     "project_costs",
 ]

@@ -13,7 +13,6 @@ from threadpoolctl import threadpool_limits
 
 from bigfs.linalg.ridge.operator import SampleOperator
 from bigfs.matrix import Matrix
-from bigfs.matrix.column_strips import ColumnStrips
 from bigfs.types import FloatArray
 from bigfs.validation import explain_singular
 
@@ -66,9 +65,7 @@ class CG:
         Reads X once for the identity and the centering, and twice per strip of W for others.
         """
         if self.M.m is not None:
-            width = self.width or W.shape[1]
-            strips = ColumnStrips(lambda columns: self.X @ W[:, columns], W.shape[1], width)
-            return strips.map(lambda _, XW: np.asarray(self.X.T @ self.M.apply(XW)))
+            return self._gram_times_by_strips(W)
         product = np.asarray(self.X.gram_times(W))
         if self.M.projection:
             means = self.X.means[:, None]
@@ -77,9 +74,24 @@ class CG:
 
     def operator(self, Z: FloatArray) -> FloatArray:
         """Return u^-½ XᵀMX u^-½ Z + Z."""
-        product = self.gram_times(self.s * Z)
+        if self.M.m is not None:
+            product = self._gram_times_by_strips(Z, self.s)
+        else:
+            product = self.gram_times(self.s * Z)
         product *= self.s
         product += Z
+        return product
+
+    def _gram_times_by_strips(self, Z: FloatArray, s: float | FloatArray = 1.0) -> FloatArray:
+        """Return XᵀMX (s Z), with no other array of its size where Z has several strips."""
+        r = Z.shape[1]
+        width = self.width or r
+        if width >= r:
+            return np.asarray(self.X.T @ self.M.apply(self.X @ (s * Z)))
+        product = np.empty(Z.shape)
+        for first in range(0, r, width):
+            columns = slice(first, first + width)
+            product[:, columns] = self.X.T @ self.M.apply(self.X @ (s * Z[:, columns]))
         return product
 
     def solve(

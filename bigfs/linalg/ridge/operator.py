@@ -1,7 +1,7 @@
 """The matrix M of XᵀMX: M = diag(m) − F Fᵀ, n × n, positive semi-definite and never formed.
 
 The identity, the centering matrix I − 11ᵀ/n, a diagonal, and a diagonal plus a hypergraph Laplacian
-all have this form, so the three solvers know only this one.
+(`bigfs.selectors.jhlsr_operator`) all have this form, so the three solvers know only this one.
 """
 
 from __future__ import annotations
@@ -34,6 +34,15 @@ class SampleOperator:
     F: Any = None
     projection: bool = False
 
+    @property
+    def entries(self) -> int:
+        """Number of non-zeros of F."""
+        return 0 if self.F is None else self.F.nnz if sp.issparse(self.F) else self.F.size
+
+    def factor(self) -> Any:
+        """Return F."""
+        return self.F
+
     def apply(self, V: AnyArray) -> AnyArray:
         """Return M V, dense n × r."""
         MV = V if self.m is None else self.m[:, None] * V
@@ -41,7 +50,8 @@ class SampleOperator:
 
     def dense(self, n: int) -> AnyArray:
         """Return M as an n × n array. Only the root of Woodbury needs it."""
-        FFt: Any = 0 if self.F is None else self.F @ self.F.T
+        F = self.factor()
+        FFt: Any = 0 if F is None else F @ F.T
         return np.diag(np.ones(n) if self.m is None else self.m) - (
             FFt.toarray() if sp.issparse(FFt) else FFt
         )
@@ -52,7 +62,7 @@ class SampleOperator:
         It is M itself if M is a projection, and a diagonal if there is no F. Otherwise it is a
         pivoted Cholesky factor, which allows a singular M.
         """
-        if self.F is None or self.projection:
+        if self.entries == 0 or self.projection:
             scale = None if self.m is None else np.sqrt(self.m)
             return Root(self if self.projection else SampleOperator(scale))
         factor, pivots, rank, _ = lapack.dpstrf(self.dense(n), lower=1, overwrite_a=1)
@@ -92,15 +102,3 @@ def diagonal(a: AnyArray) -> SampleOperator:
     if np.any(a < 0):
         raise ValueError("sample weights must be 0 or more: the diagonal of M has a negative entry")
     return SampleOperator(m=np.asarray(a, dtype=np.float64))
-
-
-def laplacian(a: AnyArray, mu: float, F: Any, c: AnyArray) -> SampleOperator:
-    """Return M = diag(a) + μ(I − F diag(c) Fᵀ).
-
-    A hypergraph has F = D_v^-½ H (n × e) and c = w/δ.
-    """
-    return SampleOperator(
-        m=np.asarray(a, dtype=np.float64) + mu,
-        # a product by an array would be in the slow format of triples
-        F=sp.csr_array(F) @ sp.diags_array(np.sqrt(mu * np.asarray(c, dtype=np.float64))),
-    )

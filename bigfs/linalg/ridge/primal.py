@@ -28,7 +28,8 @@ def gram(X: Matrix, M: SampleOperator) -> FloatArray:
     G = np.zeros((d, d))
     tiles = X.row_tiles or X.require_row_tiles()
     m = np.ones(n) if M.m is None else M.m
-    strips = _strips(M.F, d)
+    F = M.factor()
+    strips = _strips(F, d)
     for k in range(0, len(tiles), engine.n_workers()):  # few at a time, as each part is d × d
         batch = Matrix(X.shape, rows=tiles[k : k + engine.n_workers()], local=X.local)
         for part in batch.map_rows(_gram, each=[[m[t.start : t.stop] for t in batch.row_tiles]]):
@@ -38,7 +39,7 @@ def gram(X: Matrix, M: SampleOperator) -> FloatArray:
         for k in range(0, len(tiles), engine.n_workers()):
             batch = Matrix(X.shape, rows=tiles[k : k + engine.n_workers()], local=X.local)
             for part in batch.map_rows(
-                _projected, each=[[M.F[t.start : t.stop, strip] for t in batch.row_tiles]]
+                _projected, each=[[F[t.start : t.stop, strip] for t in batch.row_tiles]]
             ):
                 FtX = FtX + part
         low = FtX.T @ FtX
