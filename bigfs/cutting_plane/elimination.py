@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import cho_factor, lapack
 
 from bigfs.constraints import NO_CONSTRAINTS
-from bigfs.types import FloatArray, IntArray
+from bigfs.types import AnyArray, FloatArray, IntArray
 from bigfs.validation import explain_singular
 
 STRIP = 128  # rows of the inverse that are made at a time
@@ -105,7 +105,7 @@ def eliminate(
     )
 
 
-def _downdated(P: FloatArray, kept: IntArray, left: FloatArray, right: FloatArray) -> FloatArray:
+def _downdated(P: FloatArray, kept: IntArray, left: FloatArray, right: AnyArray) -> FloatArray:
     """Return P over the kept positions less `left @ right`, in the memory of P."""
     k = len(kept)
     for first in range(0, k, STRIP):  # no row is written before it is read, because kept[i] ≥ i
