@@ -204,8 +204,8 @@ def lazy_machines(X: Matrix, y: Any, index: IntArray) -> list[Any]:
     """Return tasks that share out the classes of a model on columns of a matrix.
 
     `join_machines` makes the model of what they return. There is a task per worker but one, which
-    other sets of features keep busy. So two workers share no model. There is none where `fit` trains
-    the model at once.
+    other sets of features keep busy, so two workers share no model. There is none where `fit`
+    trains the model at once.
     """
     if X.local or target_kind(y) != "class":
         return []
