@@ -52,7 +52,7 @@ class Residual(NamedTuple):
 class Products(NamedTuple):
     """The products of new columns with all columns, not centered."""
 
-    gram: FloatArray  # u × new: Zᵀ diag(ω²) Z_new
+    gram: FloatArray  # u × new: Zᵀ diag(ω²) Z_new, not mirrored
     sums: FloatArray  # new: Z_newᵀω²
     B: FloatArray  # new × r: Z_newᵀ `center`(T)
 
@@ -125,6 +125,7 @@ class Columns(ABC):
         order = np.argsort(np.append(old_positions, new_positions))  # of [old, new] in the union
 
         G_new, sums, B_new = self._products(union, new)
+        mirror(G_new, new_positions)
         mu_new = sums / self.omega_norm2
         mu = np.append(self.mu, mu_new)[order]
         diagonal = (new_positions, np.arange(len(new)))
@@ -203,7 +204,9 @@ class GatheredColumns(Columns):
         order = np.argsort(np.append(self.features, new))
         self.Z = sp.csc_array(sp.hstack([self.Z, Z_new], format="csc")[:, order])
         return Products(
-            sparse_gram(self._weighted(self.Z), self._weighted(Z_new)),
+            sparse_gram(
+                self._weighted(self.Z), self._weighted(Z_new), new=np.searchsorted(union, new)
+            ),
             Z_new.T @ self.omega**2,
             Z_new.T @ self.center(self.T),
         )
@@ -228,24 +231,42 @@ class GatheredColumns(Columns):
 
 
 def sparse_gram(
-    Z: Any, Z_new: Any, threads: int | None = None, out: FloatArray | None = None
+    Z: Any,
+    Z_new: Any,
+    threads: int | None = None,
+    out: FloatArray | None = None,
+    new: IntArray | None = None,
 ) -> FloatArray:
     """Return ZᵀZ_new, dense, for csc columns with sorted samples. Add it to `out` if that is given.
 
-    Each entry is summed sample after sample. Its bits therefore do not depend on the other columns
-    of the call, nor on which of the two columns is in Z.
+    If the columns of Z_new are those of Z at the positions `new`, which increase, a product of two
+    of them is made once: `mirror` writes the other half. Each entry is summed sample after sample.
+    Its bits therefore do not depend on the other columns of the call, nor on which of the two
+    columns is in Z.
     """
     rows = Z_new.tocsr()
     out = np.zeros((Z.shape[1], Z_new.shape[1])) if out is None else out
+    starts = np.zeros(Z.shape[1], dtype=np.int64)  # the first column that a row of `out` needs
+    if new is not None:
+        starts[new] = np.arange(len(new))
     threads = threads or os.cpu_count() or 1
     by_column, by_row = (Z.indptr, Z.indices, Z.data), (rows.indptr, rows.indices, rows.data)
     is_dense = Z_new.nnz > DENSE_SHARE * Z_new.shape[0] * Z_new.shape[1]
     kernel = _gram_by_strips if is_dense else _gram_by_entries
     with ThreadPoolExecutor(threads) as pool:
         list(
-            pool.map(lambda first: kernel(*by_column, *by_row, first, threads, out), range(threads))
+            pool.map(
+                lambda first: kernel(*by_column, *by_row, starts, first, threads, out),
+                range(threads),
+            )
         )
     return out
+
+
+def mirror(gram: FloatArray, new: IntArray) -> None:
+    """Write the products that `sparse_gram` made once for two columns to their other place."""
+    for k in range(len(new) - 1):
+        gram[new[k + 1 :], k] = gram[new[k], k + 1 :]
 
 
 @njit(nogil=True, cache=True)
@@ -256,6 +277,7 @@ def _gram_by_entries(
     row_indptr: IntArray,
     row_columns: IntArray,
     row_values: FloatArray,
+    starts: IntArray,
     first: int,
     step: int,
     out: FloatArray,
@@ -265,11 +287,13 @@ def _gram_by_entries(
     for begin in range(0, n, CACHED_ROWS):
         end = min(begin + CACHED_ROWS, n)
         for i in range(first, len(indptr) - 1, step):
-            row = out[i]
+            row, start = out[i], starts[i]
             while next_entry[i] < indptr[i + 1] and samples[next_entry[i]] < end:
                 p = next_entry[i]
                 k, x = samples[p], np.float64(values[p])
-                for q in range(row_indptr[k], row_indptr[k + 1]):
+                for q in range(row_indptr[k + 1] - 1, row_indptr[k] - 1, -1):
+                    if row_columns[q] < start:
+                        break
                     row[row_columns[q]] += x * row_values[q]
                 next_entry[i] += 1
 
@@ -282,6 +306,7 @@ def _gram_by_strips(
     row_indptr: IntArray,
     row_columns: IntArray,
     row_values: FloatArray,
+    starts: IntArray,
     first: int,
     step: int,
     out: FloatArray,
@@ -296,9 +321,10 @@ def _gram_by_strips(
             for q in range(row_indptr[k], row_indptr[k + 1]):
                 strip[k - begin, row_columns[q]] += row_values[q]
         for i in range(first, len(indptr) - 1, step):
+            total = out[i, starts[i] :]
             while next_entry[i] < indptr[i + 1] and samples[next_entry[i]] < end:
                 p = next_entry[i]
-                x, row = np.float64(values[p]), strip[samples[p] - begin]
-                for c in range(len(row)):
-                    out[i, c] += x * row[c]
+                x, row = np.float64(values[p]), strip[samples[p] - begin, starts[i] :]
+                for c in range(len(total)):
+                    total[c] += x * row[c]
                 next_entry[i] += 1

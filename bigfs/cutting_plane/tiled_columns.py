@@ -177,14 +177,54 @@ def _lookup(d: int, features: IntArray) -> AnyArray:
 
 
 def _take(block: Any, features: IntArray) -> Any:
-    """Return these columns of a csr block, in their order."""
+    """Return these columns of a csr block, in their order, which is increasing."""
     block = sp.csr_array(block)
-    positions = _lookup(block.shape[1], features)[block.indices]
-    taken = positions >= 0
-    counts = np.concatenate([[0], np.cumsum(taken)])[block.indptr]
-    return sp.csr_array(
-        (block.data[taken], positions[taken], counts), shape=(block.shape[0], len(features))
-    )
+    marks = np.zeros(block.shape[1] // 64 + 1, dtype=np.uint64)  # a bit for each column
+    np.bitwise_or.at(marks, features >> 6, np.uint64(1) << (features & 63).astype(np.uint64))
+    before = np.cumsum(np.bitwise_count(marks), dtype=np.int32)
+    before = np.append(np.int32(0), before[:-1])  # marked columns before each word of 64
+    indptr = _count_marked(block.indptr, block.indices, marks)
+    columns = np.empty(indptr[-1], dtype=np.int32)
+    values = np.empty(indptr[-1], dtype=block.dtype)
+    _take_marked(block.indices, block.data, marks, before, columns, values)
+    return sp.csr_array((values, columns, indptr), shape=(block.shape[0], len(features)))
+
+
+@njit(nogil=True, cache=True)
+def _count_marked(indptr: IntArray, indices: IntArray, marks: AnyArray) -> IntArray:
+    """Return the row pointers of the entries in marked columns."""
+    counts = np.zeros(len(indptr), dtype=np.int64)
+    for i in range(len(indptr) - 1):
+        counts[i + 1] = counts[i]
+        for p in range(indptr[i], indptr[i + 1]):
+            j = np.uint64(indices[p])
+            counts[i + 1] += np.int64(
+                (marks[j >> np.uint64(6)] >> (j & np.uint64(63))) & np.uint64(1)
+            )
+    return counts
+
+
+@njit(nogil=True, cache=True)
+def _take_marked(
+    indices: IntArray,
+    data: AnyArray,
+    marks: AnyArray,
+    before: AnyArray,
+    columns: AnyArray,
+    values: AnyArray,
+) -> None:
+    """Fill in the entries in marked columns, and which of these they are in."""
+    one, k = np.uint64(1), 0
+    for p in range(len(indices)):
+        j = np.uint64(indices[p])
+        word, bit = marks[j >> np.uint64(6)], one << (j & np.uint64(63))
+        if word & bit:
+            lower, count = word & (bit - one), before[j >> np.uint64(6)]
+            while lower:  # a bit at a time, because few of a word are marked
+                lower &= lower - one
+                count += 1
+            columns[k], values[k] = count, data[p]
+            k += 1
 
 
 def _rows_of_T(
@@ -217,7 +257,7 @@ def _products_of_tile(
     if total is None:
         total = np.zeros((Z.shape[1] + 1 + len(shift), len(new_positions)))
     gram, sums, B = np.split(total, [Z.shape[1], Z.shape[1] + 1])
-    sparse_gram(Z, Z_new, threads=1, out=gram)
+    sparse_gram(Z, Z_new, threads=1, out=gram, new=new_positions)
     sums += (np.ones(Z.shape[0]) if omega is None else omega) @ Z_new
     B += (Z_new.T @ _rows_of_T(Y, omega, C, shift, mean)).T
     return total

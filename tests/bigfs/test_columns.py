@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from bigfs import Matrix, SparGE
-from bigfs.cutting_plane import columns, relaxation
-from bigfs.cutting_plane.columns import GatheredColumns, sparse_gram
+from bigfs.cutting_plane import columns, relaxation, scores, tiled_columns
+from bigfs.cutting_plane.columns import GatheredColumns, mirror, sparse_gram
 from bigfs.cutting_plane.tiled_columns import (
     FactoredResponse,
     StreamedColumns,
@@ -37,6 +37,11 @@ def test_sparse_gram_has_the_same_bits_by_either_kernel_and_from_either_side(
         monkeypatch.setattr(columns, "DENSE_SHARE", threshold)
         np.testing.assert_array_equal(sparse_gram(Z, Z), whole)
         np.testing.assert_array_equal(sparse_gram(Z, Z[:, [3, 17]]), whole[:, [3, 17]])
+        new = np.array([3, 9, 17])
+        made_once = sparse_gram(Z, Z[:, new], new=new)
+        assert made_once[17, 0] == made_once[17, 1] == made_once[9, 0] == 0
+        mirror(made_once, new)
+        np.testing.assert_array_equal(made_once, whole[:, new])
 
 
 @pytest.mark.parametrize("weights", [None, "some", "zeros"])
@@ -268,3 +273,24 @@ def test_a_response_in_tiles_gives_the_same_features(text, embedding, class_weig
     path = clone(selector).fit_path(matrix, y, [4, 9])
     np.testing.assert_array_equal(path[9].selected_, whole.selected_)
     np.testing.assert_allclose(tiled.scores_, whole.scores_, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("values", ["spread", "equal", "few"])
+def test_the_mth_largest_value_is_that_of_a_sort(rng, values):
+    made = {
+        "spread": rng.random(5000) ** 20,
+        "equal": np.zeros(5000),
+        "few": rng.integers(0, 3, 5000).astype(float),
+    }[values]
+    for m in (1, 40, 1000, 4999):
+        assert scores._mth_largest(made, m) == np.sort(made)[-m]
+    assert scores._mth_largest(made, 5000) == -np.inf
+
+
+def test_columns_of_a_wide_block_are_taken_in_their_order(rng):
+    block = sp.random_array((40, 700), density=0.2, format="csr", random_state=rng)
+    features = np.sort(rng.choice(700, 90, replace=False))
+    features[[0, -1]] = 0, 699
+    taken = tiled_columns._take(block, features)
+    np.testing.assert_array_equal(taken.toarray(), block.toarray()[:, features])
+    assert taken.has_sorted_indices
