@@ -20,6 +20,8 @@ from bigfs.matrix import Matrix
 from bigfs.matrix.strips import STRIP_ROWS, SUMS_BYTES, add_by_columns, n_sums
 from bigfs.types import AnyArray, FloatArray, IntArray
 
+PART_BYTES = SUMS_BYTES // 2  # of the products of new columns that a pass makes
+
 
 @dataclass(frozen=True)
 class FactoredResponse:
@@ -58,7 +60,7 @@ class TiledColumns(Columns):
     """
 
     # A step takes two passes, and cuts on the gathered columns are cheap beside them (measured).
-    sets_per_pass = 4
+    sets_per_pass = 3
     inner_gap_share = 0.1
     max_inner_cuts = 8
     keeps_factor = False
@@ -87,10 +89,14 @@ class TiledColumns(Columns):
             engine.trim_memory()  # what the products of the new columns have left
 
     def _products(self, union: IntArray, new: IntArray) -> Products:
-        new_positions = np.searchsorted(union, new)
-        size = 8 * len(new) * (len(union) + self.r + 1)
-        sums = self._sum(_products_of_tile, size, union, new_positions, label="gather")
-        gram, sums, B = np.split(sums, [len(union), len(union) + 1])
+        n_rows = len(union) + 1 + self.r
+        parts = np.array_split(np.searchsorted(union, new), -(-8 * n_rows * len(new) // PART_BYTES))
+        products, first = np.empty((n_rows, len(new))), 0
+        for part in parts:
+            size = 8 * n_rows * len(part)
+            columns = slice(first, first := first + len(part))
+            products[:, columns] = self._sum(_products_of_tile, size, union, part, label="gather")
+        gram, sums, B = np.split(products, [len(union), len(union) + 1])
         return Products(gram, sums[0], np.ascontiguousarray(B.T))
 
     def residual(self, W: FloatArray, features: IntArray) -> Residual:

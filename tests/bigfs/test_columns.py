@@ -294,3 +294,21 @@ def test_columns_of_a_wide_block_are_taken_in_their_order(rng):
     taken = tiled_columns._take(block, features)
     np.testing.assert_array_equal(taken.toarray(), block.toarray()[:, features])
     assert taken.has_sorted_indices
+
+
+def test_products_too_large_for_a_pass_come_from_several_with_the_same_bits(text, monkeypatch):
+    X, y = text
+    matrix, T = Matrix.from_array(X, tile_rows=17, tile_columns=9), lda(y, 4)
+    whole = StreamedColumns(matrix, T)
+    whole.add(np.arange(0, 60, 2))
+    assert whole.passes == 1
+    monkeypatch.setattr(tiled_columns, "PART_BYTES", 8 * (30 + 1 + 3) * 8)  # 8 of 30 columns
+    sizes = []
+    n_sums = tiled_columns.n_sums
+    monkeypatch.setattr(tiled_columns, "n_sums", lambda size: sizes.append(size) or n_sums(size))
+    parts = StreamedColumns(matrix, T)
+    parts.add(np.arange(0, 60, 2))
+    assert parts.passes == 4
+    assert max(sizes) <= tiled_columns.PART_BYTES
+    for name in ("mu", "G", "B", "constant"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
