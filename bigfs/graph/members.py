@@ -25,7 +25,7 @@ class Members(NamedTuple):
         n, e = H.shape
         starts, samples = kernels.transpose(H.indptr, H.indices, e)
         keys = np.random.default_rng(0).integers(0, 2**64, n, dtype=np.uint64)
-        order = np.argsort(kernels.hashes(starts, samples, keys), kind="stable")
+        order = np.argsort(kernels.edge_sums(starts, samples, keys), kind="stable")
         is_first = ~kernels.equal_to_previous(starts, samples, order)
         firsts = order[is_first]
         number = np.empty(e, dtype=np.int64)
@@ -53,7 +53,8 @@ class Members(NamedTuple):
 
     def edge_sums(self, y: FloatArray) -> FloatArray:
         """Return the sum of y (n) over the samples of each of the e hyperedges."""
-        return kernels.edge_sums(self.starts, self.samples, y)[self.number]
+        sums: FloatArray = kernels.edge_sums(self.starts, self.samples, y)[self.number]
+        return sums
 
     def edge_maxima(self, y: FloatArray) -> FloatArray:
         """Return the largest y ≥ 0 (n) of the samples of each of the e hyperedges."""

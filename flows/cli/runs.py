@@ -99,7 +99,7 @@ def run(
     else:
         with show_progress(as_json, "start-up"):
             engine.prepare()
-            import_module("flows.light_sklearn")
+            import_module("flows.light_sklearn")  # before anything else imports scikit-learn
             from flows.job import run_job
 
             run_job(*what, run_dir, staging, parameters, engine, fresh=fresh, scoring=scoring)

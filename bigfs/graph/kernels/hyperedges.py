@@ -39,16 +39,6 @@ def transpose(indptr: AnyArray, indices: AnyArray, n_edges: int) -> tuple[IntArr
 
 
 @_jit
-def hashes(starts: IntArray, samples: AnyArray, keys: AnyArray) -> AnyArray:
-    """Return the sum of the samples' keys for each hyperedge, modulo 2⁶⁴."""
-    sums = np.zeros(len(starts) - 1, dtype=np.uint64)
-    for k in range(len(sums)):
-        for p in range(starts[k], starts[k + 1]):
-            sums[k] += keys[samples[p]]
-    return sums
-
-
-@_jit
 def equal_to_previous(starts: IntArray, samples: AnyArray, order: IntArray) -> BoolArray:
     """Return whether each hyperedge in an order has the samples of the one before it."""
     equal = np.zeros(len(order), dtype=np.bool_)
@@ -75,9 +65,9 @@ def vertex_sums(starts: IntArray, samples: AnyArray, x: FloatArray, n: int) -> F
 
 
 @_jit
-def edge_sums(starts: IntArray, samples: AnyArray, y: FloatArray) -> FloatArray:
-    """Return Hᵀy (e)."""
-    sums = np.zeros(len(starts) - 1)
+def edge_sums(starts: IntArray, samples: AnyArray, y: AnyArray) -> AnyArray:
+    """Return Hᵀy (e), in the type of y: modulo 2⁶⁴ for uint64."""
+    sums = np.zeros(len(starts) - 1, dtype=y.dtype)
     for k in range(len(sums)):
         for p in range(starts[k], starts[k + 1]):
             sums[k] += y[samples[p]]
