@@ -52,10 +52,11 @@ class ColumnStrips:
         self._make, self.slices = make, [slice(a, min(a + width, r)) for a in range(0, r, width)]
         self.whole = len(self.slices) == 1
         self._kept: FloatArray | None = None
-        self._file: Any = tempfile.TemporaryFile() if keep and not self.whole else None  # noqa: SIM115
-        self._places: list[
-            tuple[int, tuple[int, ...]]
-        ] = []  # of the strips in the file: shapes too
+        self._file: Any = None
+        if keep and not self.whole:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115  # `__exit__` closes it
+        # where each strip of the file begins, and its shape
+        self._places: list[tuple[int, tuple[int, ...]]] = []
 
     def __enter__(self) -> ColumnStrips:
         """Return the strips. Their file is closed when the block ends."""
