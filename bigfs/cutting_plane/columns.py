@@ -109,6 +109,13 @@ class Columns(ABC):
     def residual(self, W: FloatArray, features: IntArray) -> Residual:
         """Return the residual for the weights W of gathered features."""
 
+    def likely_features(self, m: int) -> IntArray:
+        """Return features that the sets of m after the first one are likely to hold.
+
+        They are gathered with the first set. None are where a pass is cheap.
+        """
+        return np.empty(0, dtype=np.int64)
+
     @property
     def passes(self) -> int:
         """Passes over X since the first column could be gathered."""
@@ -311,9 +318,13 @@ def _gram_by_strips(
     step: int,
     out: FloatArray,
 ) -> None:
-    """Do what `_gram_by_entries` does, to the bit, with a strip of Z_new's rows dense at a time."""
+    """Do what `_gram_by_entries` does, to the bit, with a strip of Z_new's rows dense at a time.
+
+    Four entries of a column are added at once, one after the other, so that a row of `out` is read
+    and written once for them.
+    """
     n, next_entry = len(row_indptr) - 1, indptr[:-1].copy()  # of each column of Z
-    strip = np.empty((STRIP_ROWS, out.shape[1]))
+    strip = np.empty((STRIP_ROWS, out.shape[1]), row_values.dtype)
     for begin in range(0, n, STRIP_ROWS):
         end = min(begin + STRIP_ROWS, n)
         strip[:] = 0
@@ -321,10 +332,22 @@ def _gram_by_strips(
             for q in range(row_indptr[k], row_indptr[k + 1]):
                 strip[k - begin, row_columns[q]] += row_values[q]
         for i in range(first, len(indptr) - 1, step):
-            total = out[i, starts[i] :]
+            rows, total, p = strip[:, starts[i] :], out[i, starts[i] :], next_entry[i]
             while next_entry[i] < indptr[i + 1] and samples[next_entry[i]] < end:
-                p = next_entry[i]
-                x, row = np.float64(values[p]), strip[samples[p] - begin, starts[i] :]
+                next_entry[i] += 1
+            while p + 4 <= next_entry[i]:
+                x0, x1 = np.float64(values[p]), np.float64(values[p + 1])
+                x2, x3 = np.float64(values[p + 2]), np.float64(values[p + 3])
+                row0, row1 = rows[samples[p] - begin], rows[samples[p + 1] - begin]
+                row2, row3 = rows[samples[p + 2] - begin], rows[samples[p + 3] - begin]
+                for c in range(len(total)):
+                    sum0 = total[c] + x0 * row0[c]
+                    sum1 = sum0 + x1 * row1[c]
+                    sum2 = sum1 + x2 * row2[c]
+                    total[c] = sum2 + x3 * row3[c]
+                p += 4
+            while p < next_entry[i]:
+                x, row = np.float64(values[p]), rows[samples[p] - begin]
                 for c in range(len(total)):
                     total[c] += x * row[c]
-                next_entry[i] += 1
+                p += 1

@@ -9,8 +9,8 @@ Each cut
 (a) scores every feature by s_j = ‖(XcᵀV)_j‖², in one pass over X,
 (b) takes the m largest as the next set (eq. 10; Alg. 1 step 2b corrected: the most violated
     constraint is the arg min of f),
-(c) gathers their columns, and those of the next best sets where a pass is dear
-    (`sets_per_pass`),
+(c) gathers their columns, and those of the next best sets and of likely features where a pass is
+    dear (`sets_per_pass`, `likely_features`),
 (d) solves the restricted master, whose residual T − XcW is the next V (eq. 9 and 11),
 (e) repeats (a), (b) and (d) on the gathered columns alone, where XcᵀV = B − GW needs no pass.
 

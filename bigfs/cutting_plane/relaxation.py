@@ -41,7 +41,7 @@ class CuttingPlaneState(NamedTuple):
     features: IntArray  # (u,): the features in those sets
     W: FloatArray  # u × r: Σ_t Ωᵗ
     next_set: IntArray  # from the last pass
-    gathered: IntArray  # the features that the passes have found
+    gathered: IntArray  # the features that the passes have found, and the likely ones
     upper: float  # bounds of the relaxation's optimum
     lower: float  # the best so far
 
@@ -71,13 +71,18 @@ class Relaxation:
         self.data, self.m, self.gamma = data, m, gamma
         self.constraints = constraints
         self.T_norm2 = data.T_norm2
+        self.likely = np.setdiff1d(data.likely_features(m), constraints.forbidden)
         self.last_factor: tuple[IntArray, Factor] | None = None  # and the features it stands for
 
     def start(self) -> CuttingPlaneState:
-        """Return the state at V = T, without any set. The first pass gives the first one."""
+        """Return the state at V = T, without any set. The first pass gives the first one.
+
+        The likely features are gathered with it.
+        """
         empty = np.empty(0, dtype=np.int64)
         W = np.empty((0, self.data.r))
-        return CuttingPlaneState((), np.empty(0), empty, W, empty, empty, self.T_norm2 / 2, 0.0)
+        upper = self.T_norm2 / 2
+        return CuttingPlaneState((), np.empty(0), empty, W, empty, self.likely, upper, 0.0)
 
     def residual(self, state: CuttingPlaneState) -> Residual:
         """Return the residual of the state's weights."""

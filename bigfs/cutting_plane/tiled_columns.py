@@ -21,6 +21,9 @@ from bigfs.matrix.strips import STRIP_ROWS, SUMS_BYTES, add_by_columns, n_sums
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 PART_BYTES = SUMS_BYTES // 2  # of the products of new columns that a pass makes
+LIKELY_SETS = 3  # sets of m features of large variance that are gathered with the first one,
+LIKELY_VARIANCE = 2.0  # which is at least this many times the mean one
+COLUMNS_AT_ONCE = 1 << 20  # whose variances are made at a time
 
 
 @dataclass(frozen=True)
@@ -160,10 +163,32 @@ class StreamedColumns(TiledColumns):
         Weights ω of the samples. None means that all are one.
     """
 
+    # The responses are narrow, so that cuts on more columns cost little beside a pass (measured).
+    sets_per_pass = 4
+
     def __init__(self, X: Matrix, T: FloatArray, omega: FloatArray | None = None) -> None:
         norm2 = float(np.vdot(T, T))
         super().__init__(X, FactoredResponse(T, None, np.zeros(T.shape[1]), norm2), omega)
         self.T = T
+
+    def likely_features(self, m: int) -> IntArray:
+        """Return the features of largest variance.
+
+        To most features the residual is noise once the first ones explain a part of T. The mean
+        score of a feature is then its variance times ‖V‖², so the next sets hold those of large
+        variance. Standardized data have none.
+        """
+        stats, (n, d), k = self.X.stats, self.X.shape, LIKELY_SETS * m
+        features, squares, total = np.empty(0, dtype=np.int64), np.empty(0), 0.0
+        for first in range(0, d, COLUMNS_AT_ONCE):
+            part = slice(first, min(first + COLUMNS_AT_ONCE, d))
+            of_part = stats.sums_of_squares[part] - stats.sums[part] ** 2 / n
+            total += float(of_part.sum())
+            features = np.append(features, np.arange(part.start, part.stop))
+            squares = np.append(squares, of_part)
+            largest = np.sort(np.lexsort((features, -squares))[:k])
+            features, squares = features[largest], squares[largest]
+        return features[squares >= LIKELY_VARIANCE * total / d]
 
     def residual(self, W: FloatArray, features: IntArray) -> Residual:
         """Return the residual for the weights W of gathered features. It reads their columns."""

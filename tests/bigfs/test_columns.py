@@ -312,3 +312,43 @@ def test_products_too_large_for_a_pass_come_from_several_with_the_same_bits(text
     assert max(sizes) <= tiled_columns.PART_BYTES
     for name in ("mu", "G", "B", "constant"):
         np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
+
+
+def test_likely_features_are_those_of_largest_variance(rng, monkeypatch):
+    X = rng.normal(size=(200, 90)) + 3
+    X[:, ::4] *= 4  # 23 of the 90
+    X[:, 72] = X[:, 20]  # equal variances: the first one is taken
+    variance = X.var(axis=0)
+    monkeypatch.setattr(tiled_columns, "COLUMNS_AT_ONCE", 7)
+    matrix = Matrix.from_array(X, tile_rows=40, tile_columns=25)
+    data = StreamedColumns(matrix, rng.normal(size=(200, 1)))
+    largest = np.lexsort((np.arange(90), -variance))
+    np.testing.assert_array_equal(data.likely_features(5), np.sort(largest[:15]))
+    np.testing.assert_array_equal(data.likely_features(30), np.arange(0, 90, 4))
+    standardized = Matrix.from_array(X / X.std(axis=0), tile_rows=40, tile_columns=25)
+    assert not len(StreamedColumns(standardized, np.ones((200, 1))).likely_features(5))
+
+
+def test_likely_features_save_a_step_and_hold_no_forbidden_one(rng, monkeypatch):
+    n, d, m = 400, 600, 10
+    common = np.zeros(d)
+    common[:40] = 6.0  # of large variance, and no class: they explain what the others leave
+    X = rng.normal(size=(n, d)) * (1 + common)
+    y = (X[:, 100:110].sum(axis=1) + X[:, :40] @ rng.normal(size=40) / 20 > 0).astype(int)
+    matrix = Matrix.from_array(X, tile_rows=100, tile_columns=150)
+    matrix.local = False
+    monkeypatch.setattr(relaxation, "MIN_PASS_NNZ", 0)
+    monkeypatch.setattr(graph_embedding, "LARGE_GATHERED", 0)
+    selector = SparGE(n_features_to_select=m, gamma=0.05, forbid=[0, 1])
+    gathered, add = [], StreamedColumns.add
+    monkeypatch.setattr(
+        StreamedColumns, "add", lambda data, new: (gathered.append(new), add(data, new))[1]
+    )
+    likely = clone(selector).fit(matrix, y)
+    assert {2, 3} <= set(gathered[0])
+    assert not {0, 1} & set(np.concatenate(gathered))
+    monkeypatch.setattr(tiled_columns, "LIKELY_SETS", 0)
+    without = clone(selector).fit(matrix, y)
+    assert likely.result_.stats["passes"] < without.result_.stats["passes"]
+    assert likely.result_.converged
+    assert without.result_.converged
