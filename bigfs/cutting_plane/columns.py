@@ -28,7 +28,7 @@ from bigfs.matrix import Matrix
 from bigfs.types import BoolArray, FloatArray, IntArray
 
 # share of non-zeros from which adding whole rows is faster than adding entries (measured)
-DENSE_SHARE = 0.08
+DENSE_SHARE = 0.06
 STRIP_ROWS = 256  # samples written out as dense rows at a time
 CACHED_ROWS = 8192  # samples whose entries stay in the cache while they are added (measured)
 # A column is constant but for rounding if its centered sum of squares is below this share of Σx².
