@@ -156,14 +156,18 @@ class Columns(ABC):
     def _widen(self, positions: IntArray, size: int) -> FloatArray:
         """Return an array of size × size that holds G at positions × positions.
 
-        It takes over the memory of G, so that both never exist at once.
+        It takes over the memory of G, so that both never exist at once, unless somebody else refers
+        to it.
         """
         G, self.G = self.G, np.empty((0, 0))
         u = len(G)
         try:
             G.resize((size, size))
         except ValueError:  # somebody else refers to it
-            G = np.append(G, np.empty(size**2 - u**2)).reshape(size, size)
+            wide = np.empty((size, size))
+            for i in range(u):
+                wide[positions[i], positions] = G[i]
+            return wide
         flat = G.reshape(-1)
         for i in range(u - 1, -1, -1):  # a row never lands on one that has not moved yet
             row = flat[i * u : (i + 1) * u].copy()
