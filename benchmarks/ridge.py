@@ -35,7 +35,8 @@ from sklearn.svm import LinearSVC
 import storage
 from bigfs import RLSR, SRLSR, engine
 from bigfs.graph import knn
-from bigfs.graph.hypergraph import lasso_hyperedges, neighbor_hyperedges
+from bigfs.graph.hypergraph import neighbor_hyperedges
+from bigfs.graph.lasso_hyperedges import lasso_hyperedges
 from bigfs.graph.smoothness import Smoothness
 from bigfs.linalg.ridge import Ridge, centering
 from bigfs.matrix import Matrix

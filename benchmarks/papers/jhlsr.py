@@ -18,7 +18,7 @@ from benchmarks.papers.experiments import Cell, Experiment, load
 from benchmarks.papers.measures import cross_validated_svm, rank
 from benchmarks.papers.results import Values
 from bigfs.graph import knn
-from bigfs.graph.hypergraph import PENALTIES, lasso_hyperedges
+from bigfs.graph.lasso_hyperedges import PENALTIES, lasso_hyperedges
 from bigfs.graph.smoothness import Smoothness
 from bigfs.selectors.jhlsr_operator import HypergraphOperator
 

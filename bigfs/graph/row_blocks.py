@@ -10,8 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
-from bigfs.graph.cost import GraphCost
+from bigfs.graph.cost import GraphCost, predict
 from bigfs.matrix import Matrix
+from bigfs.types import AnyArray
 from bigfs.validation import canonical
 
 # Blocks start at multiples of this, so that each chunk of a stored graph has one writer.
@@ -19,6 +20,8 @@ ROW_ALIGNMENT = 4096
 ALIGNED_BYTES = 16 << 20  # where that many rows take more than this, the multiple is halved
 # Share of a process's memory for one block with its lists. A task holds two blocks and copies.
 MEMORY_SHARE = 0.04
+# Share of a process's memory for the rows of one task's samples and their neighbors.
+NEIGHBORHOOD_SHARE = 0.1
 # Minimum number of blocks per worker. Half as many pairs of blocks are compared at a time.
 BLOCKS_PER_WORKER = 4
 
@@ -100,6 +103,32 @@ def block_size(n: int, list_bytes: int, cost: GraphCost) -> int:
     most = n if engine.client() is None else n / (BLOCKS_PER_WORKER * engine.n_workers())
     rows = int(min(MEMORY_SHARE * engine.memory_limit() / row_bytes, most))
     return max(rows // aligned, 1) * aligned
+
+
+def neighborhood_blocks(X: Matrix, k: int) -> tuple[list[RowBlock], list[RowBlock]]:
+    """Return a block of samples per task, and all rows in blocks, which hold their neighbors."""
+    cost, n = predict(X), X.shape[0]
+    one = (k + 1) * cost.row_bytes  # bytes of one sample with its candidates
+    engine.require_memory(
+        int(min(one, n * cost.row_bytes) / NEIGHBORHOOD_SHARE) + 8 * k * k,
+        f"one sample with {k} neighbors",
+    )
+    rows = max(int(NEIGHBORHOOD_SHARE * engine.memory_limit() / one), 1)
+    rows = min(rows, -(-n // (4 * engine.n_workers())))
+    return row_blocks(X, rows), row_blocks(X, block_size(n, 0, cost))
+
+
+def gather_rows(blocks: list[RowBlock], needed: AnyArray | None) -> sp.csr_array:
+    """Gather the rows of increasing numbers, or all rows, in float64."""
+    parts = []
+    for block in blocks:
+        if needed is None:
+            parts.append(block.load())
+        else:
+            low, high = np.searchsorted(needed, [block.start, block.stop])
+            if high > low:
+                parts.append(block.load()[needed[low:high] - block.start])
+    return sp.csr_array(sp.vstack(parts, format="csr"), dtype=np.float64)
 
 
 def _load(tile: Any, low: int, high: int, cache: bool) -> Any:

@@ -41,9 +41,9 @@ from bigfs.graph.hypergraph import (
     Hypergraph,
     edge_hyperedges,
     label_hyperedges,
-    lasso_hyperedges,
     neighbor_hyperedges,
 )
+from bigfs.graph.lasso_hyperedges import lasso_hyperedges
 from bigfs.graph.smoothness import Degrees, Smoothness
 from bigfs.linalg.active_columns import gathered_bytes
 from bigfs.linalg.prox import row_norms

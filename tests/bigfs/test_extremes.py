@@ -57,7 +57,7 @@ from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.embedding.kernels import gaussian_factor
 from bigfs.embedding.responses import pca
 from bigfs.graph import knn
-from bigfs.graph.hypergraph import lasso_supports
+from bigfs.graph.lasso_hyperedges import lasso_supports
 from bigfs.linalg.prox import project_simplex
 from bigfs.result import NotConverged
 from bigfs.selectors.label_sums import LabelSums

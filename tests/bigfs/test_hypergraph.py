@@ -14,9 +14,9 @@ from bigfs.graph import Neighbors, knn
 from bigfs.graph.hypergraph import (
     Hypergraph,
     label_hyperedges,
-    lasso_hyperedges,
     neighbor_hyperedges,
 )
+from bigfs.graph.lasso_hyperedges import lasso_hyperedges
 from bigfs.matrix import Matrix
 from bigfs.selectors.jhlsr import HYPEREDGE_BYTES, MAKING_BYTES
 
@@ -154,7 +154,7 @@ def test_dense_rows_give_the_same_hyperedges_whatever_the_tiles(rng, monkeypatch
     dense = lasso_hyperedges(Matrix.from_array(X), found)
     again = lasso_hyperedges(Matrix.from_array(X, tile_rows=7), found)
     np.testing.assert_array_equal(dense.w, again.w)
-    monkeypatch.setattr("bigfs.graph.hypergraph.DENSE_SHARE", 1.0)
+    monkeypatch.setattr("bigfs.graph.lasso_hyperedges.DENSE_SHARE", 1.0)
     sparse = lasso_hyperedges(Matrix.from_array(X), found)
     for made in (again, sparse):
         np.testing.assert_array_equal(dense.H.toarray(), made.H.toarray())
