@@ -9,7 +9,8 @@ penalty γ' of the grid serves it best, so that the choice of features is judged
 shrinkage. μ and b are the means of X and T over the training samples.
 
 A fold is a weight of 0 or 1 per sample (ω of `cutting_plane.columns`). The whole grid is solved
-jointly: a pass over X serves every γ and every fold.
+jointly: a pass over X serves every γ and every fold. Where the products of the gathered columns of
+all folds are large, it serves every γ of one fold.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ from bigfs.matrix import Matrix
 from bigfs.selectors.base import Cost
 from bigfs.selectors.sparge import SparGE, column_scale, share_of_samples
 from bigfs.selectors.sparge_folds import held_out_loss, score_candidates, training_data
-from bigfs.types import FloatArray
+from bigfs.types import FloatArray, IntArray
 
+FOLD_SETS = 10  # sets of m features that the penalties of a fold gather, about (measured)
+LARGE_FOLDS = 256 << 20  # bytes of the products of all folds from which one is solved at a time
 GRIDS = ("class_weight", "loss", "ranking")  # parameters that may be lists of values
 
 
@@ -44,7 +47,8 @@ class SparGECV(SparGE):
 
     The loss of a γ is the share of the held-out embedding that a ridge on the m features chosen
     without the held-out samples leaves unexplained. The ridge has the best penalty of the grid, so
-    the choice of features is judged and not the shrinkage. All γ and folds share the passes over X.
+    the choice of features is judged and not the shrinkage. All γ and folds share the passes over X,
+    or all γ of a fold from about 300 features on, so that the products of one fold are held.
 
     Parameters
     ----------
@@ -311,26 +315,17 @@ class SparGECV(SparGE):
         assert isinstance(data, GatheredColumns)
         m = self._set_size(data.X.shape[1])
         gammas = np.asarray(self.gammas, dtype=np.float64).ravel()
-        is_hinge = self.loss == "squared_hinge"
-        folds = [training_data(data, train, is_hinge) for train, _ in self._folds(data.T, y)]
-        units = [column_scale(data.X, share_of_samples(fold)) for fold in folds]
-        problems = [
-            self._relaxation(fold, m, gamma * of_fold)
-            for gamma in gammas
-            for fold, of_fold in zip(folds, units, strict=True)
-        ]
-        results = solve_jointly(
-            problems,
-            solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            name=f"SparGE folds of {m}",
-        )
-        losses = [
-            held_out_loss(problem, result.value, data, gammas * of_fold)
-            for problem, result, of_fold in zip(problems, results, units * len(gammas), strict=True)
-        ]
-        self.losses_ = np.reshape(losses, (len(gammas), len(folds)))
+        folds = list(self._folds(data.T, y))
+        n_columns = min(FOLD_SETS * m, data.X.shape[1])
+        is_large = 8 * len(folds) * n_columns**2 > LARGE_FOLDS
+        if is_large:
+            losses = [
+                self._losses(data, [fold], m, gammas, f"SparGE fold {k} of {m} features")
+                for k, fold in enumerate(folds, 1)
+            ]
+            self.losses_ = np.hstack(losses)
+        else:
+            self.losses_ = self._losses(data, folds, m, gammas, f"SparGE folds of {m}")
         means = self.losses_.mean(axis=1)
         deviations = self.losses_.std(axis=1, ddof=min(1, len(folds) - 1))
         least = np.argmin(means)
@@ -341,6 +336,32 @@ class SparGECV(SparGE):
         grid = [{**fixed, "gamma": float(gamma)} for gamma in gammas]
         self._record(grid, -self.losses_, gammas.tolist().index(largest))
         return self.gamma_ * column_scale(data.X)
+
+    def _losses(
+        self,
+        data: GatheredColumns,
+        folds: Sequence[tuple[IntArray, IntArray]],
+        m: int,
+        gammas: FloatArray,
+        name: str,
+    ) -> FloatArray:
+        """Return the held-out loss of each penalty in each fold, from one joint run."""
+        is_hinge = self.loss == "squared_hinge"
+        trained = [training_data(data, train, is_hinge) for train, _ in folds]
+        units = [column_scale(data.X, share_of_samples(fold)) for fold in trained]
+        problems = [
+            self._relaxation(fold, m, gamma * of_fold)
+            for gamma in gammas
+            for fold, of_fold in zip(trained, units, strict=True)
+        ]
+        results = solve_jointly(
+            problems, solver=self.solver, tol=self.tol, max_iter=self.max_iter, name=name
+        )
+        losses = [
+            held_out_loss(problem, result.value, data, gammas * of_fold)
+            for problem, result, of_fold in zip(problems, results, units * len(gammas), strict=True)
+        ]
+        return np.reshape(losses, (len(gammas), len(folds)))
 
     def _folds(self, T: FloatArray, y: Any) -> Any:
         """Return the pairs of training and test samples, stratified where there are classes."""

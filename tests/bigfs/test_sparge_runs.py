@@ -1,10 +1,12 @@
 """SparGE's runs: what they share, what they read, and what becomes of them when something dies."""
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from bigfs.cutting_plane.loop import cutting_plane, solve_jointly
 from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.embedding.responses import lda
 from bigfs.result import observed
+from bigfs.selectors import sparge_cv
 from bigfs.selectors.sparge_folds import training_data
 from storage.format import manifest, verified
 from storage.runs import Run
@@ -121,6 +124,36 @@ def test_the_folds_share_their_passes(text):
     assert matrix.passes - before == (cuts.count("SparGE folds of 12") + 1) + (
         cuts.count("SparGE") + 1
     )
+
+
+@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge_cv.EndOfGrid")
+def test_large_folds_are_solved_one_after_another_with_the_same_losses(text, monkeypatch):
+    X, y = text
+    selector = SparGECV(n_features_to_select=12, gammas=(0.5, 4.0), cv=3)
+    together, names, held = clone(selector).fit(X, y), [], []
+    folds = weakref.WeakSet()
+
+    def make(*arguments):
+        fold = training_data(*arguments)
+        folds.add(fold)
+        return fold
+
+    def watch(name, record):
+        names.append(name)
+        held.append(len(folds))
+
+    monkeypatch.setattr(sparge_cv, "training_data", make)
+    monkeypatch.setattr(sparge_cv, "LARGE_FOLDS", 3 * 8 * 80**2 - 1)
+    gc.disable()  # nothing may wait for the collector
+    try:
+        with observed(watch):
+            alone = clone(selector).fit(X, y)
+    finally:
+        gc.enable()
+    assert set(names) == {*(f"SparGE fold {k} of 12 features" for k in (1, 2, 3)), "SparGE"}
+    assert max(held) == 1
+    np.testing.assert_array_equal(alone.losses_, together.losses_)
+    np.testing.assert_array_equal(alone.scores_, together.scores_)
 
 
 def test_folds_see_nothing_of_the_samples_outside(text):
