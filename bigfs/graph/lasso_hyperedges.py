@@ -16,7 +16,7 @@ from bigfs.graph import Neighbors
 from bigfs.graph.hypergraph import Hypergraph
 from bigfs.graph.row_blocks import RowBlock, gather_rows, neighborhood_blocks
 from bigfs.matrix import Matrix
-from bigfs.types import AnyArray
+from bigfs.types import AnyArray, FloatArray
 
 # Lasso penalties, as shares of the smallest penalty that empties the model (JHLSR, section 3.2).
 PENALTIES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -83,15 +83,29 @@ def lasso_hyperedges(
         label="hyperedges",
     )
     X.passes += len(blocks)
-    sizes, members, squares = (np.concatenate(part) for part in zip(*parts, strict=True))
+    columns = list(zip(*parts, strict=True))
+    del parts  # of each column, the parts and the whole exist at once, and no more
+    squares, members, sizes = (np.concatenate(columns.pop()) for _ in range(3))
     if not len(sizes):
         raise ValueError("no two samples share a feature, so there are no hyperedges: check X")
-    column = np.repeat(np.arange(len(sizes)), sizes)
-    H = sp.csr_array((np.ones(len(members)), (members, column)), shape=(n, len(sizes)))
-    sigma = np.sqrt(squares[squares >= 0]).mean()
-    heat = np.exp(-np.maximum(squares, 0) / sigma**2) if sigma > 0 else np.ones(len(squares))
-    w = np.bincount(column, weights=heat)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    w = _first_weights(sp.csr_array((squares, members, starts), shape=(len(sizes), n)))
+    del squares
+    H = sp.csc_array((np.ones(len(members), np.int8), members, starts), shape=(n, len(sizes)))
     return Hypergraph.of(H, w / w.sum())
+
+
+def _first_weights(by_edge: sp.csr_array) -> FloatArray:
+    """Return w_e (e) from ‖x_i − x_j‖² of the members (e × n), −1 for x_i. They are overwritten."""
+    squares = by_edge.data
+    distances = squares[squares >= 0]
+    sigma = np.sqrt(distances, out=distances).mean()
+    del distances
+    heat = np.maximum(squares, 0, out=squares)
+    if sigma > 0:
+        heat /= -(sigma**2)
+    np.exp(heat, out=heat)
+    return np.asarray(by_edge @ np.ones(by_edge.shape[1]))
 
 
 # --- tasks --------------------------------------------------------------------------------------
@@ -106,7 +120,7 @@ def _hyperedges(
     -------
     sizes : ndarray of int64
         Number of members of each hyperedge.
-    members : ndarray of int64
+    members : ndarray of int32
         The members of all hyperedges, one after the other.
     squares : ndarray of float64
         ‖x_i − x_j‖² of each member j, −1 for the sample i itself.
@@ -117,14 +131,14 @@ def _hyperedges(
     else:
         problems = _problems(index, numbers, all_blocks)
     sizes = [0]
-    members = [np.empty(0, dtype=np.int64)]
+    members = [np.empty(0, dtype=np.int32)]
     squares = [np.empty(0)]
     with threadpool_limits(1, user_api="blas"):  # it rounds by its number of threads
         for i, others, K in problems:
             G, b, norm = K[:-1, :-1], K[:-1, -1], K[-1, -1]
             for support in lasso_supports(G, b, penalties):
                 sizes.append(len(support) + 1)
-                members.append(np.append(others[support], i))
+                members.append(np.append(others[support], i).astype(np.int32))
                 squares.append(
                     np.append(np.maximum(G[support, support] + norm - 2 * b[support], 0), -1.0)
                 )

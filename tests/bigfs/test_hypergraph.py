@@ -87,6 +87,24 @@ def test_neighbor_hyperedges_take_few_bytes_per_member(rng):
     assert sum(array.nbytes for array in held) <= HYPEREDGE_BYTES * entries
 
 
+def test_lasso_hyperedges_take_few_bytes_per_member(text, rng, monkeypatch):
+    X, found = Matrix.from_array(text[0]), knn(Matrix.from_array(text[0]), 12)
+    whole = lasso_hyperedges(X, found)
+    computed = engine.map_tiles
+
+    def compute(*arguments, **options):
+        parts = computed(*arguments, **options) * 200
+        tracemalloc.start()
+        return [tuple(array.copy() for array in part) for part in parts]
+
+    monkeypatch.setattr(engine, "map_tiles", compute)
+    made = lasso_hyperedges(X, found)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert made.H.nnz == 200 * whole.H.nnz
+    assert peak <= MAKING_BYTES * made.H.nnz
+
+
 def full_support(X, i, share):
     """The lasso of row i on all others, by coordinate descent; scikit-learn divides the loss by
     d.
