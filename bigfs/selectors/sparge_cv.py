@@ -10,7 +10,7 @@ shrinkage. μ and b are the means of X and T over the training samples.
 
 A fold is a weight of 0 or 1 per sample (ω of `cutting_plane.columns`). The whole grid is solved
 jointly: a pass over X serves every γ and every fold. Where the products of the gathered columns of
-all folds are large, it serves every γ of one fold.
+all folds are large, each γ and fold is solved by itself.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class SparGECV(SparGE):
     The loss of a γ is the share of the held-out embedding that a ridge on the m features chosen
     without the held-out samples leaves unexplained. The ridge has the best penalty of the grid, so
     the choice of features is judged and not the shrinkage. All γ and folds share the passes over X,
-    or all γ of a fold from about 300 features on, so that the products of one fold are held.
+    until about 300 features. From there on each is solved by itself, so that the products of one
+    are held.
 
     Parameters
     ----------
@@ -320,12 +321,13 @@ class SparGECV(SparGE):
         is_large = 8 * len(folds) * n_columns**2 > LARGE_FOLDS
         if is_large:
             losses = [
-                self._losses(data, [fold], m, gammas, f"SparGE fold {k} of {m} features")
+                self._losses(data, [fold], m, gammas, [gamma], f"SparGE fold {k}, gamma {gamma:g}")
+                for gamma in gammas
                 for k, fold in enumerate(folds, 1)
             ]
-            self.losses_ = np.hstack(losses)
+            self.losses_ = np.reshape(losses, (len(gammas), len(folds)))
         else:
-            self.losses_ = self._losses(data, folds, m, gammas, f"SparGE folds of {m}")
+            self.losses_ = self._losses(data, folds, m, gammas, gammas, f"SparGE folds of {m}")
         means = self.losses_.mean(axis=1)
         deviations = self.losses_.std(axis=1, ddof=min(1, len(folds) - 1))
         least = np.argmin(means)
@@ -343,15 +345,16 @@ class SparGECV(SparGE):
         folds: Sequence[tuple[IntArray, IntArray]],
         m: int,
         gammas: FloatArray,
+        tried: Sequence[float] | FloatArray,
         name: str,
     ) -> FloatArray:
-        """Return the held-out loss of each penalty in each fold, from one joint run."""
+        """Return the held-out loss of the tried penalties in some folds, from one joint run."""
         is_hinge = self.loss == "squared_hinge"
         trained = [training_data(data, train, is_hinge) for train, _ in folds]
         units = [column_scale(data.X, share_of_samples(fold)) for fold in trained]
         problems = [
             self._relaxation(fold, m, gamma * of_fold)
-            for gamma in gammas
+            for gamma in tried
             for fold, of_fold in zip(trained, units, strict=True)
         ]
         results = solve_jointly(
@@ -359,9 +362,9 @@ class SparGECV(SparGE):
         )
         losses = [
             held_out_loss(problem, result.value, data, gammas * of_fold)
-            for problem, result, of_fold in zip(problems, results, units * len(gammas), strict=True)
+            for problem, result, of_fold in zip(problems, results, units * len(tried), strict=True)
         ]
-        return np.reshape(losses, (len(gammas), len(folds)))
+        return np.reshape(losses, (len(tried), len(folds)))
 
     def _folds(self, T: FloatArray, y: Any) -> Any:
         """Return the pairs of training and test samples, stratified where there are classes."""
