@@ -33,7 +33,7 @@ from bigfs.selectors.sparge import SparGE, column_scale, share_of_samples
 from bigfs.selectors.sparge_folds import held_out_loss, score_candidates, training_data
 from bigfs.types import FloatArray, IntArray
 
-FOLD_SETS = 10  # sets of m features that the penalties of a fold gather, about (measured)
+FOLD_SETS = 10  # sets of m features that the penalties of a fold are taken to gather
 LARGE_FOLDS = 256 << 20  # bytes of the products of all folds from which one is solved at a time
 GRIDS = ("class_weight", "loss", "ranking")  # parameters that may be lists of values
 
@@ -321,13 +321,17 @@ class SparGECV(SparGE):
         is_large = 8 * len(folds) * n_columns**2 > LARGE_FOLDS
         if is_large:
             losses = [
-                self._losses(data, [fold], m, gammas, [gamma], f"SparGE fold {k}, gamma {gamma:g}")
-                for gamma in gammas
+                self._losses(
+                    data, [fold], m, gammas, [gamma], f"SparGE fold {k} of {m}, gamma {gamma}"
+                )
+                for gamma in gammas.tolist()
                 for k, fold in enumerate(folds, 1)
             ]
             self.losses_ = np.reshape(losses, (len(gammas), len(folds)))
         else:
-            self.losses_ = self._losses(data, folds, m, gammas, gammas, f"SparGE folds of {m}")
+            self.losses_ = self._losses(
+                data, folds, m, gammas, gammas.tolist(), f"SparGE folds of {m}"
+            )
         means = self.losses_.mean(axis=1)
         deviations = self.losses_.std(axis=1, ddof=min(1, len(folds) - 1))
         least = np.argmin(means)
@@ -345,7 +349,7 @@ class SparGECV(SparGE):
         folds: Sequence[tuple[IntArray, IntArray]],
         m: int,
         gammas: FloatArray,
-        tried: Sequence[float] | FloatArray,
+        tried: Sequence[float],
         name: str,
     ) -> FloatArray:
         """Return the held-out loss of the tried penalties in some folds, from one joint run."""

@@ -152,11 +152,24 @@ def test_large_folds_and_their_penalties_are_solved_by_themselves_with_the_same_
             alone = clone(selector).fit(X, y)
     finally:
         gc.enable()
-    each = {f"SparGE fold {k}, gamma {gamma:g}" for k in (1, 2, 3) for gamma in (0.5, 4.0)}
+    each = {f"SparGE fold {k} of 12, gamma {gamma}" for k in (1, 2, 3) for gamma in (0.5, 4.0)}
     assert set(names) == {*each, "SparGE"}
     assert max(held) == 1
     np.testing.assert_array_equal(alone.losses_, together.losses_)
     np.testing.assert_array_equal(alone.scores_, together.scores_)
+
+
+@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge_cv.EndOfGrid")
+def test_large_folds_of_one_size_do_not_go_on_from_those_of_another(text, tmp_path, monkeypatch):
+    X, y = text
+    monkeypatch.setattr(sparge_cv, "LARGE_FOLDS", 0)
+    selector, run = SparGECV(gammas=(0.3, 3.0), cv=2, tol=1e-4), Run.begin(tmp_path / "run", {})
+    with observed(checkpoint=run.checkpoint("store")):
+        path = selector.fit_path(X, y, [4, 20])
+    for m in (4, 20):
+        alone = clone(selector).set_params(n_features_to_select=m).fit(X, y)
+        np.testing.assert_array_equal(path[m].losses_, alone.losses_)
+        np.testing.assert_array_equal(path[m].scores_, alone.scores_)
 
 
 def test_folds_see_nothing_of_the_samples_outside(text):
