@@ -184,8 +184,11 @@ class StreamedColumns(TiledColumns):
             part = slice(first, min(first + COLUMNS_AT_ONCE, d))
             of_part = stats.sums_of_squares[part] - stats.sums[part] ** 2 / n
             total += float(of_part.sum())
-            features = np.append(features, np.arange(part.start, part.stop))
-            squares = np.append(squares, of_part)
+            # later parts have higher indices, so that of equal ones the first is kept
+            least = squares.min(initial=np.inf) if len(squares) == k else -np.inf
+            larger = np.flatnonzero(of_part > least)
+            features = np.append(features, first + larger)
+            squares = np.append(squares, of_part[larger])
             largest = np.sort(np.lexsort((features, -squares))[:k])
             features, squares = features[largest], squares[largest]
         return features[squares >= LIKELY_VARIANCE * total / d]

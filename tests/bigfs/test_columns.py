@@ -341,9 +341,12 @@ def test_likely_features_save_a_step_and_hold_no_forbidden_one(rng, monkeypatch)
     monkeypatch.setattr(graph_embedding, "LARGE_GATHERED", 0)
     selector = SparGE(n_features_to_select=m, gamma=0.05, forbid=[0, 1])
     gathered, add = [], StreamedColumns.add
-    monkeypatch.setattr(
-        StreamedColumns, "add", lambda data, new: (gathered.append(new), add(data, new))[1]
-    )
+
+    def watch(data, features):
+        gathered.append(features)
+        add(data, features)
+
+    monkeypatch.setattr(StreamedColumns, "add", watch)
     likely = clone(selector).fit(matrix, y)
     assert {2, 3} <= set(gathered[0])
     assert not {0, 1} & set(np.concatenate(gathered))

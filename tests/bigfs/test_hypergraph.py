@@ -87,7 +87,7 @@ def test_neighbor_hyperedges_take_few_bytes_per_member(rng):
     assert sum(array.nbytes for array in held) <= HYPEREDGE_BYTES * entries
 
 
-def test_lasso_hyperedges_take_few_bytes_per_member(text, rng, monkeypatch):
+def test_lasso_hyperedges_take_few_bytes_per_member(text, monkeypatch):
     X, found = Matrix.from_array(text[0]), knn(Matrix.from_array(text[0]), 12)
     whole = lasso_hyperedges(X, found)
     computed = engine.map_tiles
