@@ -15,7 +15,8 @@ import scipy.sparse as sp
 from numba import njit
 
 from bigfs import engine
-from bigfs.cutting_plane.columns import Columns, Products, Residual, sparse_gram
+from bigfs.cutting_plane.columns import Columns, Products, Residual
+from bigfs.linalg.sparse_gram import sparse_gram
 from bigfs.matrix import Matrix
 from bigfs.matrix.strips import STRIP_ROWS, SUMS_BYTES, add_by_columns, n_sums
 from bigfs.types import AnyArray, FloatArray, IntArray

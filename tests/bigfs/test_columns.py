@@ -10,14 +10,16 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from bigfs import Matrix, SparGE
-from bigfs.cutting_plane import columns, relaxation, scores, tiled_columns
-from bigfs.cutting_plane.columns import GatheredColumns, mirror, sparse_gram
+from bigfs.cutting_plane import relaxation, scores, tiled_columns
+from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.tiled_columns import (
     FactoredResponse,
     StreamedColumns,
     TiledColumns,
 )
 from bigfs.embedding.responses import cca_factor, lda, lda_factor, one_hot
+from bigfs.linalg import sparse_gram as kernels
+from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.selectors import graph_embedding
 from bigfs.selectors.base import labels_of
 
@@ -34,7 +36,7 @@ def test_sparse_gram_has_the_same_bits_by_either_kernel_and_from_either_side(
     )
     np.testing.assert_array_equal(whole, whole.T)
     for threshold in (0.0, 2.0):
-        monkeypatch.setattr(columns, "DENSE_SHARE", threshold)
+        monkeypatch.setattr(kernels, "DENSE_SHARE", threshold)
         np.testing.assert_array_equal(sparse_gram(Z, Z), whole)
         np.testing.assert_array_equal(sparse_gram(Z, Z[:, [3, 17]]), whole[:, [3, 17]])
         new = np.array([3, 9, 17])

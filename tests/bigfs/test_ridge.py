@@ -342,14 +342,56 @@ def test_a_working_set_is_streamed_until_it_fits_and_the_answers_agree(solver):
     np.testing.assert_allclose(returned.W, dense_ridge(X, middle.dense(40), few, T), atol=1e-8)
 
 
-def test_a_gram_matrix_by_strips_of_a_tile_is_the_dense_one(monkeypatch):
-    monkeypatch.setattr(primal, "GRAM_ROWS", 7)
+@pytest.mark.parametrize("tiles", [None, 9])
+def test_the_gram_matrix_of_a_diagonal_is_the_dense_one(tiles):
     X, *_ = data(40, 15)
     m = np.linspace(0, 1, 40)
     dense = X.toarray()
+    matrix = Matrix.from_array(X, tile_rows=tiles)
     np.testing.assert_allclose(
-        primal.gram(Matrix.from_array(X), diagonal(m)), dense.T @ (m[:, None] * dense), rtol=1e-12
+        primal.gram(matrix, diagonal(m)), dense.T @ (m[:, None] * dense), rtol=1e-12, atol=1e-15
     )
+
+
+@pytest.mark.parametrize("u", [7, 8], ids=["odd", "even"])
+@pytest.mark.parametrize("dropped", [0, 2])
+def test_the_packed_factor_solves_an_odd_and_an_even_number_of_features(rng, u, dropped):
+    X = rng.normal(size=(20, u + dropped))
+    weights = 10 ** rng.uniform(-3, 3, u + dropped)
+    weights[:dropped] = np.inf
+    G, rhs = X.T @ X, rng.normal(size=(u + dropped, 3))
+    solver = primal.Primal(G, weights)
+    rhs[:dropped] = 0
+    solved = solver.solve(rhs)
+    assert not solved[:dropped].any()
+    expected = np.linalg.solve(G[dropped:, dropped:] + np.diag(weights[dropped:]), rhs[dropped:])
+    np.testing.assert_allclose(solved[dropped:], expected, rtol=1e-10)
+    product = np.r_[np.zeros((dropped, 3)), G[dropped:, dropped:] @ solved[dropped:]]
+    np.testing.assert_allclose(solver.gram_times(solved), product, atol=1e-10)
+
+
+def test_a_system_that_is_not_positive_definite_is_one_line():
+    with pytest.raises(ValueError, match="the ridge system"):
+        primal.Primal(np.array([[1.0, 0.0], [0.0, -4.0]]), np.ones(2))
+
+
+def test_the_primal_solver_takes_what_was_projected(rng):
+    n, d = 3000, 700
+    X = sp.random_array((n, d), density=0.02, format="csr", rng=rng, dtype=np.float32)
+    matrix = Matrix.from_array(X)
+
+    def solve(d):
+        ridge = Ridge(Matrix.from_array(X[:, :d]), centering(n), solver="primal")
+        ridge.prepare(np.ones(d)).solve_rhs(rng.normal(size=(d, 2)))
+        return ridge
+
+    solve(20)  # with what it imports
+    tracemalloc.start()
+    ridge = solve(d)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    copies = 4 * 12 * matrix.stats.nnz.sum()  # of X, by rows and by columns
+    assert peak < 14 * d * d + copies < ridge.plan.cost.bytes
 
 
 def test_gathered_columns_take_what_was_projected(rng):

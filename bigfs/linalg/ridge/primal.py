@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import scipy.linalg as la
+import scipy.linalg.lapack as lapack
 import scipy.sparse as sp
+from numba import njit
 
 from bigfs import engine
 from bigfs.linalg.ridge.operator import SampleOperator
+from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.matrix import Block, Matrix
-from bigfs.types import FloatArray
+from bigfs.types import FloatArray, IntArray
 from bigfs.validation import explain_singular
 
-GRAM_ROWS = 1 << 16  # rows of a sparse block that are copied at a time
-STRIP_SHARE = 0.05  # of the memory limit, for FᵀX where F has more than d columns
+STRIP_SHARE = 0.05  # of the memory limit, for what is made a strip at a time
 
 
 def gram(X: Matrix, M: SampleOperator) -> FloatArray:
@@ -25,27 +27,35 @@ def gram(X: Matrix, M: SampleOperator) -> FloatArray:
     taken in strips, with a pass for each.
     """
     n, d = X.shape
-    G = np.zeros((d, d))
-    tiles = X.row_tiles or X.require_row_tiles()
     m = np.ones(n) if M.m is None else M.m
+    threads = None if X.local else 1
+    G = _sum_over_tiles(X, _gram, m, threads)
     F = M.factor()
     strips = _strips(F, d)
-    for k in range(0, len(tiles), engine.n_workers()):  # few at a time, as each part is d × d
-        batch = Matrix(X.shape, rows=tiles[k : k + engine.n_workers()], local=X.local)
-        for part in batch.map_rows(_gram, each=[[m[t.start : t.stop] for t in batch.row_tiles]]):
-            G += part
     for strip in strips:
-        FtX: Any = 0
-        for k in range(0, len(tiles), engine.n_workers()):
-            batch = Matrix(X.shape, rows=tiles[k : k + engine.n_workers()], local=X.local)
-            for part in batch.map_rows(
-                _projected, each=[[F[t.start : t.stop, strip] for t in batch.row_tiles]]
-            ):
-                FtX = FtX + part
-        low = FtX.T @ FtX
-        G -= low.toarray() if sp.issparse(low) else low
+        FtX = _sum_over_tiles(X, _projected, F[:, strip])
+        for rows in _rows_at_a_time(d):
+            low = FtX[:, rows].T @ FtX
+            G[rows] -= low.toarray() if sp.issparse(low) else low
     X.passes += 1 + len(strips)
     return G
+
+
+def _sum_over_tiles(X: Matrix, fn: Any, each: Any, *shared: Any) -> Any:
+    """Return the sum of d × d parts in the order of the tiles, few of which exist at a time."""
+    tiles, d = X.row_tiles or X.require_row_tiles(), X.shape[1]
+    fitting = engine.memory_limit() // (8 * max(d, 1) ** 2) - 1
+    at_once = max(1, min(engine.n_workers(), fitting))
+    total = None
+    for k in range(0, len(tiles), at_once):
+        batch = Matrix(X.shape, rows=tiles[k : k + at_once], local=X.local)
+        own = [each[tile.start : tile.stop] for tile in batch.row_tiles]
+        for part in batch.map_rows(fn, *shared, each=[own]):
+            if total is None:
+                total = part
+            else:
+                total += part
+    return total
 
 
 def _strips(F: Any, d: int) -> list[slice]:
@@ -56,45 +66,85 @@ def _strips(F: Any, d: int) -> list[slice]:
     return [slice(a, a + width) for a in range(0, F.shape[1], width)]
 
 
+def _rows_at_a_time(d: int) -> Iterator[slice]:
+    """Cut d rows of d numbers into parts that take little memory."""
+    height = max(1, int(STRIP_SHARE * engine.memory_limit() / (8 * max(d, 1))))
+    for first in range(0, d, height):
+        yield slice(first, min(first + height, d))
+
+
 class Primal:
-    """Cholesky factor of XᵀMX + diag u over the active features, those with finite u."""
+    """Cholesky factor of XᵀMX + diag u over the active features, those with finite u.
+
+    What is factored is A = u^-½ XᵀMX u^-½ + 1, which stays well scaled however far apart the
+    weights are. Its lower triangle alone is held, in LAPACK's rectangular full packed format.
+    """
 
     def __init__(self, G: FloatArray, u: FloatArray) -> None:
-        self.active = np.flatnonzero(np.isfinite(u))
-        self.u = u[self.active]
-        self.G = G if len(self.active) == len(u) else G[np.ix_(self.active, self.active)]
-        A = self.scale(self.G)
-        A.flat[:: len(A) + 1] += 1
+        self.G, self.active = G, np.flatnonzero(np.isfinite(u))
+        self.s = u[self.active] ** -0.5
+        packed = np.zeros(self.size * (self.size + 1) // 2)
+        _pack(self.G, self.active, self.s, packed)
+        self.factor, info = lapack.dpftrf(self.size, packed, transr="N", uplo="L", overwrite_a=1)
         with explain_singular("the ridge system"):
-            self.factor = la.cho_factor(A, overwrite_a=True, check_finite=False)
+            if info > 0:
+                raise np.linalg.LinAlgError(f"the leading minor {info} is not positive definite")
 
-    def scale(self, G: FloatArray) -> FloatArray:
-        """Return u^-½ G u^-½, which stays well scaled however far apart the weights are."""
-        s = self.u**-0.5
-        return s[:, None] * G * s
+    @property
+    def size(self) -> int:
+        """The number of active features."""
+        return len(self.active)
 
     def gram_times(self, W: FloatArray) -> FloatArray:
         """Return XᵀMX W for a W that is zero where u is infinite, and zero there."""
+        if self.size == len(self.G):
+            return np.asarray(self.G @ W)
         product = np.zeros(W.shape)
-        product[self.active] = self.G @ W[self.active]
+        product[self.active] = (self.G @ W)[self.active]
         return product
 
     def solve(self, rhs: FloatArray) -> FloatArray:
         """Return (XᵀMX + diag u)⁻¹ rhs, zero where u is infinite."""
-        s = self.u[:, None] ** -0.5
         W = np.zeros(rhs.shape)
-        W[self.active] = s * la.cho_solve(self.factor, s * rhs[self.active], check_finite=False)
+        if self.size:
+            s = self.s[:, None]
+            scaled = np.asfortranarray(s * rhs[self.active])
+            solved, _ = lapack.dpftrs(self.size, self.factor, scaled, transr="N", uplo="L")
+            W[self.active] = s * solved
         return W
 
 
-def _gram(block: Block, start: int, stop: int, m: FloatArray) -> FloatArray:
+@njit(nogil=True, cache=True)
+def _pack(G: FloatArray, active: IntArray, s: FloatArray, packed: FloatArray) -> None:
+    """Write the lower triangle of A in LAPACK's rectangular full packed format.
+
+    It has ⌈n/2⌉ columns of n rows, or n + 1 for an even n. The first half of the columns of A begin
+    at their diagonal. The others lie above it, as rows.
+    """
+    n = len(active)
+    half, even = (n + 1) // 2, 1 - n % 2
+    height = n + even
+    for j in range(n):
+        row = G[active[j]]
+        for i in range(j, n):
+            x = s[j] * row[active[i]] * s[i]
+            if i == j:
+                x += 1
+            if j < half:
+                packed[j * height + i + even] = x
+            else:
+                packed[(i - half + 1 - even) * height + j - half] = x
+
+
+def _gram(block: Block, start: int, stop: int, m: FloatArray, threads: int | None) -> FloatArray:
     if not sp.issparse(block):
         Z = np.sqrt(m)[:, None] * np.asarray(block, dtype=np.float64)
         return np.asarray(Z.T @ Z)
-    G = np.zeros((block.shape[1], block.shape[1]))
-    for a in range(0, len(m), GRAM_ROWS):
-        Z = sp.csr_array(block[a : a + GRAM_ROWS], dtype=np.float64)
-        G += sp.csr_array(Z.T) @ (sp.diags_array(m[a : a + GRAM_ROWS]) @ Z)
+    by_row = sp.csr_array(block)
+    weighted = by_row if np.all(m == 1) else sp.csr_array(sp.diags_array(m) @ by_row)
+    every = np.arange(block.shape[1])
+    G = sparse_gram(sp.csc_array(by_row), weighted, threads=threads, new=every)
+    mirror(G, every)
     return G
 
 
