@@ -21,7 +21,12 @@ LAYERS: dict[str, list[set[str]]] = {
         {"result", "linalg.prox", "engine"},
         {"tiles", "display"},
         {"matrix"},
-        {"linalg.active_columns", "linalg.kernel", "linalg.squared_hinge"},
+        {
+            "linalg.active_columns",
+            "linalg.kernel",
+            "linalg.sparse_gram",
+            "linalg.squared_hinge",
+        },
         {"linalg.shifted_cg", "linalg.ridge", "linalg.kernel_svm", "graph"},
         {"linalg.svm"},
         {"embedding", "cutting_plane", "coding"},
