@@ -10,7 +10,7 @@ shrinkage. μ and b are the means of X and T over the training samples.
 
 A fold is a weight of 0 or 1 per sample (ω of `cutting_plane.columns`). The whole grid is solved
 jointly: a pass over X serves every γ and every fold. Where the products of the gathered columns of
-all folds are large, each γ and fold is solved by itself.
+all folds are large, each γ and fold is solved by itself, from the largest γ on.
 """
 
 from __future__ import annotations
@@ -47,9 +47,12 @@ class SparGECV(SparGE):
 
     The loss of a γ is the share of the held-out embedding that a ridge on the m features chosen
     without the held-out samples leaves unexplained. The ridge has the best penalty of the grid, so
-    the choice of features is judged and not the shrinkage. All γ and folds share the passes over X,
-    until about 300 features. From there on each is solved by itself, so that the products of one
-    are held.
+    the choice of features is judged and not the shrinkage.
+
+    All γ and folds share the passes over X, until about 300 features. From there on each is solved
+    by itself, so that the products of one are held, and a small γ takes most of the time. So they
+    run from the largest γ on, and end with the first one that is worse than a larger one by more
+    than a standard error.
 
     Parameters
     ----------
@@ -121,8 +124,8 @@ class SparGECV(SparGE):
         The chosen γ: the largest whose mean loss is within one standard error of the least, because
         a larger γ is cheaper. With a score it is that of the best mean, the largest of equal ones.
     losses_ : ndarray of shape (n_gammas, n_folds)
-        Share of the held-out embedding that the chosen features leave unexplained. Absent where a
-        score decides.
+        Share of the held-out embedding that the chosen features leave unexplained. NaN where a γ
+        was not tried, and absent where a score decides.
     best_params_ : dict
         The chosen "class_weight", "loss", "ranking" and "gamma".
     best_score_ : float
@@ -318,30 +321,41 @@ class SparGECV(SparGE):
         gammas = np.asarray(self.gammas, dtype=np.float64).ravel()
         folds = list(self._folds(data.T, y))
         n_columns = min(FOLD_SETS * m, data.X.shape[1])
-        is_large = 8 * len(folds) * n_columns**2 > LARGE_FOLDS
-        if is_large:
-            losses = [
-                self._losses(
-                    data, [fold], m, gammas, [gamma], f"SparGE fold {k} of {m}, gamma {gamma}"
-                )
-                for gamma in gammas.tolist()
-                for k, fold in enumerate(folds, 1)
-            ]
-            self.losses_ = np.reshape(losses, (len(gammas), len(folds)))
+        if 8 * len(folds) * n_columns**2 > LARGE_FOLDS:
+            self.losses_ = self._losses_in_turn(data, folds, m, gammas)
         else:
             self.losses_ = self._losses(
                 data, folds, m, gammas, gammas.tolist(), f"SparGE folds of {m}"
             )
-        means = self.losses_.mean(axis=1)
-        deviations = self.losses_.std(axis=1, ddof=min(1, len(folds) - 1))
-        least = np.argmin(means)
+        least, threshold = _least_loss(self.losses_)
         self._warn_at_an_end(gammas[least], gammas)
-        threshold = means[least] + deviations[least] / np.sqrt(len(folds))
-        largest = float(gammas[means <= threshold].max())
+        largest = float(gammas[self.losses_.mean(axis=1) <= threshold].max())
         fixed = {name: getattr(self, name) for name in GRIDS}
         grid = [{**fixed, "gamma": float(gamma)} for gamma in gammas]
         self._record(grid, -self.losses_, gammas.tolist().index(largest))
         return self.gamma_ * column_scale(data.X)
+
+    def _losses_in_turn(
+        self,
+        data: GatheredColumns,
+        folds: Sequence[tuple[IntArray, IntArray]],
+        m: int,
+        gammas: FloatArray,
+    ) -> FloatArray:
+        """Return the held-out losses, one γ and fold after the other, from the largest γ on.
+
+        They end with the first γ that is worse than a larger one by more than a standard error.
+        The losses of those after it are NaN.
+        """
+        losses = np.full((len(gammas), len(folds)), np.nan)
+        for i in np.argsort(-gammas, kind="stable").tolist():
+            gamma = float(gammas[i])
+            for k, fold in enumerate(folds):
+                name = f"SparGE fold {k + 1} of {m}, gamma {gamma}"
+                losses[i, k] = self._losses(data, [fold], m, gammas, [gamma], name).item()
+            if losses[i].mean() > _least_loss(losses)[1]:
+                break
+        return losses
 
     def _losses(
         self,
@@ -381,3 +395,15 @@ class SparGECV(SparGE):
             return self.cv.split(T, classes)
         splitter = KFold if classes is None else StratifiedKFold
         return splitter(self.cv, shuffle=True, random_state=0).split(T, classes)
+
+
+def _least_loss(losses: FloatArray) -> tuple[int, float]:
+    """Return the γ of least mean loss (n_gammas × n_folds), and that loss with its standard error.
+
+    A γ that was not tried has NaN.
+    """
+    n_folds = losses.shape[1]
+    means = losses.mean(axis=1)
+    least = int(np.nanargmin(means))
+    error = losses[least].std(ddof=min(1, n_folds - 1)) / np.sqrt(n_folds)
+    return least, float(means[least] + error)

@@ -159,6 +159,26 @@ def test_large_folds_and_their_penalties_are_solved_by_themselves_with_the_same_
     np.testing.assert_array_equal(alone.scores_, together.scores_)
 
 
+def test_large_folds_end_at_a_penalty_that_is_worse_than_a_larger_one(text, monkeypatch):
+    X, y = text
+    gammas = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
+    selector = SparGECV(gammas=gammas, n_features_to_select=12)
+    every = clone(selector).fit(X, y)
+    monkeypatch.setattr(sparge_cv, "LARGE_FOLDS", 0)
+    few = clone(selector).fit(X, y)
+    tried = np.isfinite(few.losses_[:, 0])
+    n_tried = int(tried.sum())
+    assert 2 <= n_tried < len(gammas)
+    assert tried[-n_tried:].all()
+    np.testing.assert_array_equal(few.losses_[tried], every.losses_[tried])
+    means, larger = every.losses_.mean(axis=1), every.losses_[-n_tried + 1 :]
+    least = larger[np.argmin(larger.mean(axis=1))]
+    assert means[-n_tried] > least.mean() + least.std(ddof=1) / np.sqrt(3)
+    assert few.gamma_ == every.gamma_
+    np.testing.assert_array_equal(few.selected_, every.selected_)
+    np.testing.assert_array_equal(np.isnan(few.cv_results_["mean_test_score"]), ~tried)
+
+
 @pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge_cv.EndOfGrid")
 def test_large_folds_of_one_size_do_not_go_on_from_those_of_another(text, tmp_path, monkeypatch):
     X, y = text
