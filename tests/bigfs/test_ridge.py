@@ -185,6 +185,30 @@ def test_cg_holds_few_arrays_of_the_size_of_the_solution(rng):
     assert most < 7 * 8 * d * r  # R, Z, P, AP, sP and two in between
 
 
+def test_a_working_set_by_cg_holds_few_arrays_of_the_size_of_its_solution(rng, monkeypatch):
+    monkeypatch.setattr("bigfs.linalg.active_columns.MEMORY_SHARE", 0)  # no column is gathered
+    n, d, r = 30, 40_000, 20
+    X = sp.random_array((n, d), density=0.01, rng=rng, format="csr")
+    whole = Matrix.from_array(X)
+    working = WorkingSet(Matrix(X.shape, rows=whole.row_tiles), solver="cg", targets=r, tol=1e-3)
+    u = rng.uniform(1, 2, d)
+    u[:10] = np.inf
+    rhs, start = rng.normal(size=(2, d, r))
+    start[:10] = 0
+    product = X.T @ (X @ start)
+    working.solve_rhs(identity(), u, rhs, start, product)  # compiles
+    given = start.copy(), product.copy()
+    tracemalloc.start()
+    solved = working.solve_rhs(identity(), u, rhs, start, product)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert working.plans[-1] == {**working.plans[-1], "features": d - 10, "gathered": False}
+    assert solved.iterations > 0
+    np.testing.assert_array_equal(start, given[0])
+    np.testing.assert_array_equal(product, given[1])
+    assert most < 7.5 * 8 * d * r  # three copies of rows, P, AP and two in between
+
+
 def test_a_block_shares_its_krylov_space_and_survives_equal_columns(rng):
     A = np.diag(np.logspace(0, 4, 80))
     B = rng.normal(size=(80, 8))

@@ -185,13 +185,15 @@ class Prepared:
         rhs: FloatArray,
         start: FloatArray | None = None,
         start_product: FloatArray | None = None,
+        overwrite: bool = False,
     ) -> Solution:
         """Return (XᵀMX + diag u)⁻¹ rhs for a rhs of shape (d, r), as `solve` does for XᵀT.
 
-        `start_product` is XᵀMX `start`, which saves the first pass of CG.
+        `start_product` is XᵀMX `start`, which saves the first pass of CG. With `overwrite` CG may
+        write over the start and its product.
         """
         if self.direct is None:
-            return self.cg.solve(rhs, start, start_product)
+            return self.cg.solve(rhs, start, start_product, overwrite)
         s = self.cg.s
         W = self.direct.solve(rhs)
         R = s * (rhs - self.gram_times(W)) - np.divide(W, s, out=np.zeros_like(W), where=s > 0)

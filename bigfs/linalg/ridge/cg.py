@@ -99,23 +99,29 @@ class CG:
         rhs: FloatArray,
         start: FloatArray | None = None,
         start_product: FloatArray | None = None,
+        overwrite: bool = False,
     ) -> Solution:
         """Solve for rhs of shape (d, r), from `start` of the same shape or from zero.
 
-        `start_product` is XᵀMX `start`, if that is known.
+        `start_product` is XᵀMX `start`, if that is known. With `overwrite` these two become the
+        solution, so that no copy of them is held.
         """
         active = self.s > 0
-        R = self.s * rhs  # the first residual of Z = 0
-        size = np.linalg.norm(R, axis=0)
-        Z = np.zeros(rhs.shape)
-        if start is not None:
+        size = np.linalg.norm(self.s * rhs, axis=0)
+        if start is None:
+            Z = np.zeros(rhs.shape)
+        else:
+            Z = start if overwrite else np.zeros(rhs.shape)
             np.divide(start, self.s, out=Z, where=active)
-        if np.any(Z):
-            if start_product is None:
+        # R is the residual of Z
+        if start_product is not None:
+            R = np.subtract(rhs, start_product, out=start_product if overwrite else None)
+            R *= self.s
+            R -= Z
+        else:
+            R = self.s * rhs
+            if np.any(Z):
                 R -= self.operator(Z)
-            else:
-                R -= self.s * start_product
-                R -= Z
         # products of d × r by r × r are small: a second thread would only spin and wait
         with threadpool_limits(1, user_api="blas"), explain_singular("the ridge system"):
             residuals, iterations = block_cg(
