@@ -6,6 +6,7 @@ python benchmarks/rcv1.py --method sparge-lpp   # with its graph; also laplacian
 python benchmarks/rcv1.py --method srlsr        # a tenth of the samples labeled; also rlsr
 python benchmarks/rcv1.py --method jhlsr --neighbors 10     # the same labels; with its graph
 python benchmarks/rcv1.py --source "synthetic:rcv1?rows=8044140" --stores FOLDER   # ten times
+python benchmarks/rcv1.py --source … --gamma 10     # with the same penalty per sample
 """
 
 from __future__ import annotations
@@ -69,12 +70,15 @@ def main(
     name: Annotated[str, typer.Option(help="of the store")] = "rcv1",
     max_iter: Annotated[int, typer.Option(help="rounds of srlsr, rlsr and jhlsr")] = 200,
     neighbors: Annotated[int, typer.Option(help="per sample, of jhlsr")] = 10,
+    gamma: Annotated[float | None, typer.Option(help="of sparge (default: 1)")] = None,
 ) -> None:
     began = time.perf_counter()
     corpus = storage.open(storage.stage(source, stores / f"{name}.zarr"))
     staging = time.perf_counter() - began
     y: Any = np.asarray(corpus.y)
     selector = METHODS[method].set_params(n_features_to_select=features)
+    if gamma is not None:
+        selector.set_params(gamma=gamma)
     if method in ("srlsr", "rlsr", "jhlsr"):
         y = some_labels(y, 0.1)
         selector.set_params(max_iter=max_iter)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.linalg.ridge.cg import CG, Solution, block_cg
@@ -30,6 +29,7 @@ from bigfs.linalg.ridge.primal import Primal, gram
 from bigfs.linalg.ridge.woodbury import Woodbury
 from bigfs.matrix import Block, Matrix
 from bigfs.matrix.column_strips import strip_width
+from bigfs.matrix.strips import strips
 from bigfs.types import FloatArray
 
 
@@ -223,12 +223,12 @@ def weighted_squares(X: Matrix, m: FloatArray) -> FloatArray:
 
 
 def _squares(block: Block, start: int, stop: int, m: FloatArray) -> FloatArray:
-    squared: Any = (
-        block.astype(np.float64).power(2)
-        if sp.issparse(block)
-        else np.asarray(block, dtype=np.float64) ** 2
-    )
-    return np.asarray(squared.T @ m)
+    total = np.zeros(block.shape[1])
+    for rows, Z in strips(block):  # a strip's squares take little memory
+        squared: Any = Z.astype(np.float64)
+        squared **= 2
+        total += squared.T @ m[rows]
+    return total
 
 
 __all__ = [
