@@ -493,6 +493,20 @@ def test_the_gram_matrix_of_a_narrower_set_is_cut_from_the_wider(rng):
     np.testing.assert_allclose(solved.W, dense_ridge(X, middle.dense(40), narrow, T), atol=1e-8)
 
 
+def test_a_narrower_gram_matrix_takes_over_the_memory_of_the_wider(rng):
+    wide = rng.normal(size=(600, 600))
+    positions = np.sort(rng.choice(600, 550, replace=False))
+    expected = wide[np.ix_(positions, positions)]
+    tracemalloc.start()
+    wide = wide.copy()
+    cut = primal.take_over(wide, positions)
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    np.testing.assert_array_equal(cut, expected)
+    assert held < 8 * 555**2
+    assert peak < 8 * 605**2
+
+
 # --- the plan -----------------------------------------------------------------------------------
 
 

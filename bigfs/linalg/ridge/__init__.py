@@ -25,7 +25,7 @@ from bigfs.linalg.ridge.plan import (
     choose_solver,
     project_costs,
 )
-from bigfs.linalg.ridge.primal import Primal, gram
+from bigfs.linalg.ridge.primal import Primal, gram, take_over
 from bigfs.linalg.ridge.woodbury import Woodbury
 from bigfs.matrix import Block, Matrix
 from bigfs.matrix.column_strips import strip_width
@@ -129,10 +129,10 @@ class Ridge:
         return self._gram
 
     def reuse_gram(self, known: FloatArray | None, known_index: Any, index: Any) -> None:
-        """Take the Gram matrix from that of another ridge, if it covers the columns of this one.
+        """Take over the Gram matrix of another ridge, if it covers the columns of this one.
 
         `known_index` and `index` are the increasing column numbers of the two in the full matrix.
-        None stands for all columns, and nothing is reused then.
+        None stands for all columns, and nothing is reused then. The other ridge has none any more.
         """
         if (
             known is not None
@@ -140,8 +140,7 @@ class Ridge:
             and index is not None
             and np.isin(index, known_index).all()
         ):
-            positions = np.searchsorted(known_index, index)
-            self._gram = known[np.ix_(positions, positions)]
+            self._gram = take_over(known, np.searchsorted(known_index, index))
 
     @property
     def gram(self) -> FloatArray:

@@ -42,7 +42,10 @@ def gram(X: Matrix, M: SampleOperator) -> FloatArray:
 
 
 def _sum_over_tiles(X: Matrix, fn: Any, each: Any, *shared: Any) -> Any:
-    """Return the sum of d × d parts in the order of the tiles, few of which exist at a time."""
+    """Return the sum of d × d parts in the order of the tiles, few of which exist at a time.
+
+    It belongs to the caller.
+    """
     tiles, d = X.row_tiles or X.require_row_tiles(), X.shape[1]
     fitting = engine.memory_limit() // (8 * max(d, 1) ** 2) - 1
     at_once = max(1, min(engine.n_workers(), fitting))
@@ -52,10 +55,20 @@ def _sum_over_tiles(X: Matrix, fn: Any, each: Any, *shared: Any) -> Any:
         own = [each[tile.start : tile.stop] for tile in batch.row_tiles]
         for part in batch.map_rows(fn, *shared, each=[own]):
             if total is None:
-                total = part
+                total = part if X.local else part.copy()  # what came from a worker may be read-only
             else:
                 total += part
     return total
+
+
+def take_over(G: FloatArray, positions: IntArray) -> FloatArray:
+    """Return G[positions][:, positions] for increasing positions, in the memory of G."""
+    size, flat = len(positions), G.reshape(-1)
+    for i, p in enumerate(positions.tolist()):  # no row is overwritten before it is read
+        flat[i * size : (i + 1) * size] = G[p, positions]
+    del flat
+    G.resize((size, size), refcheck=False)
+    return G
 
 
 def _strips(F: Any, d: int) -> list[slice]:
