@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from bigfs.graph.smoothness import Smoothness, WeightStep, choose_weights
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import SampleOperator
+from bigfs.linalg.ridge.cg import STRIP
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.matrix.column_strips import ColumnStrips, strip_width
@@ -137,9 +138,12 @@ class JHLSRProblem:
         self, S: AnyArray, norms: AnyArray, smooth_norms: AnyArray, XtV: AnyArray
     ) -> float:
         """Return the violation of stationarity, relative to the penalty's slope."""
-        scale = self.lam * norms.sum()
-        residual = row_norms(2 * XtV - self.lam * S / smooth_norms[:, None])
-        return float(norms @ residual / scale) if scale > 0 else 0.0
+        scale, total = self.lam * norms.sum(), 0.0
+        for first in range(0, len(S), STRIP):
+            rows = slice(first, first + STRIP)
+            residual = 2 * XtV[rows] - self.lam * S[rows] / smooth_norms[rows, None]
+            total += float(norms[rows] @ row_norms(residual))
+        return float(total / scale) if scale > 0 else 0.0
 
     def all_rows(self, XtV: AnyArray, u: AnyArray, P: ColumnStrips, M: SampleOperator) -> AnyArray:
         """Return XᵀV with the rows of inactive features too.

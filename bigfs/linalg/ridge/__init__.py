@@ -10,6 +10,7 @@ solve for the scaled variable u^½ W and report the residual. A weight u = inf d
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -181,18 +182,20 @@ class Prepared:
 
     def solve_rhs(
         self,
-        rhs: FloatArray,
+        rhs: FloatArray | Callable[[], FloatArray],
         start: FloatArray | None = None,
         start_product: FloatArray | None = None,
         overwrite: bool = False,
     ) -> Solution:
         """Return (XᵀMX + diag u)⁻¹ rhs for a rhs of shape (d, r), as `solve` does for XᵀT.
 
-        `start_product` is XᵀMX `start`, which saves the first pass of CG. With `overwrite` CG may
-        write over the start and its product.
+        The rhs may be a function that makes it, which CG then does not hold. `start_product` is
+        XᵀMX `start`, which saves the first pass of CG. With `overwrite` CG may write over the start
+        and its product.
         """
         if self.direct is None:
             return self.cg.solve(rhs, start, start_product, overwrite)
+        rhs = rhs() if callable(rhs) else rhs
         s = self.cg.s
         W = self.direct.solve(rhs)
         R = s * (rhs - self.gram_times(W)) - np.divide(W, s, out=np.zeros_like(W), where=s > 0)

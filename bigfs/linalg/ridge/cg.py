@@ -96,17 +96,19 @@ class CG:
 
     def solve(
         self,
-        rhs: FloatArray,
+        rhs: FloatArray | Callable[[], FloatArray],
         start: FloatArray | None = None,
         start_product: FloatArray | None = None,
         overwrite: bool = False,
     ) -> Solution:
         """Solve for rhs of shape (d, r), from `start` of the same shape or from zero.
 
-        `start_product` is XᵀMX `start`, if that is known. With `overwrite` these two become the
-        solution, so that no copy of them is held.
+        A function that makes the rhs is called before and after the iterations, so that they do not
+        hold it. `start_product` is XᵀMX `start`, if that is known. With `overwrite` these two
+        become the solution, so that no copy of them is held.
         """
-        active = self.s > 0
+        active, given = self.s > 0, rhs
+        rhs = given() if callable(given) else given
         size = np.linalg.norm(self.s * rhs, axis=0)
         if start is None:
             Z = np.zeros(rhs.shape)
@@ -122,6 +124,7 @@ class CG:
             R = self.s * rhs
             if np.any(Z):
                 R -= self.operator(Z)
+        del rhs
         # products of d × r by r × r are small: a second thread would only spin and wait
         with threadpool_limits(1, user_api="blas"), explain_singular("the ridge system"):
             residuals, iterations = block_cg(
@@ -137,7 +140,7 @@ class CG:
         # XᵀMX W = rhs − u W, where the residual is what W lacks
         R += Z
         np.divide(R, self.s, out=R, where=active)
-        np.subtract(rhs, R, out=R)
+        np.subtract(given() if callable(given) else given, R, out=R)
         R[~active[:, 0]] = 0
         Z *= self.s
         return Solution(Z, residuals, iterations, R)

@@ -3,7 +3,7 @@
 solver     flops                                                   memory
 woodbury   n²·(non-zeros per column) to build, n³/3 to factor      n × n
 primal     d²·(non-zeros per row) to build, d³/3 to factor         d × d
-cg         4·nnz·r per iteration                                   10 blocks of d × r
+cg         4·nnz·r per iteration                                   9 blocks of d × r
 
 CG also holds two arrays of n × r where X has only the layout by columns, or of n × a strip of the r
 columns where M has a diagonal.
@@ -108,7 +108,7 @@ def project_costs(
         ),
         "cg": SolverCost(
             (1 + iterations) * (product if forms_products else product - wait),
-            80 * d * r + (16 * n * min(r, width or r) if forms_products else 0),
+            72 * d * r + (16 * n * min(r, width or r) if forms_products else 0),
         ),
     }
 

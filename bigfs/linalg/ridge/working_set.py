@@ -70,7 +70,11 @@ class WorkingSet:
         def solve(prepared: Prepared, rows: Any, Z: FloatArray | None) -> Solution:
             known = None if start_product is None else start_product[rows]
             copied = not isinstance(rows, slice)  # what belongs to nobody else
-            return prepared.solve_rhs(rhs(rows) if callable(rhs) else rhs[rows], Z, known, copied)
+
+            def own_rhs() -> FloatArray:
+                return rhs(rows) if callable(rhs) else rhs[rows]
+
+            return prepared.solve_rhs(own_rhs, Z, known, copied)
 
         return self._solve(M, u, start, solve)
 
