@@ -16,7 +16,7 @@ from bigfs import engine
 from bigfs.types import FloatArray
 
 STRIP_SHARE = 0.1  # of the memory limit: what the arrays of a strip take together
-STRIP_ARRAYS = 4  # n × width arrays that exist at a time
+STRIP_ARRAYS = 3  # n × width arrays that exist at a time
 
 
 def strip_width(n: int, r: int, limit: int | None = None) -> int:

@@ -88,16 +88,14 @@ class JHLSRProblem:
         """Choose w and u for the new S, with P = XS, and measure the violation."""
         norms = row_norms(S)
         smooth_norms = np.sqrt(norms**2 + EPSILON)
-        loss = sum(
-            np.sum(self.labeled[:, None] * (P_s - self.target(columns)) ** 2) for columns, P_s in P
-        )
+        loss = sum(self.loss(columns, P_s) for columns, P_s in P)
         penalty = self.lam * smooth_norms.sum()
         w, smoothness, promise = self.weight_step(P, state.w, float(loss + penalty))
         objective = float(loss + self.mu * smoothness + penalty + self.gamma * w @ w)
         # V = T − M P at the new w, by strips
         M = self.fixed_operator or self.sample_operator(w)
         XtV = P.map(
-            lambda columns, P_s: working_set.transposed_times(self.target(columns) - M.apply(P_s))
+            lambda columns, P_s: working_set.transposed_times(self.residual(columns, M, P_s))
         )
         violation = max(self.violation(S, norms, smooth_norms, XtV), promise / objective)
         active = np.isfinite(state.u) & (norms >= np.sqrt(EPSILON) / 2)
@@ -128,6 +126,16 @@ class JHLSRProblem:
         T = self.T[:, columns]
         return np.asarray(T.toarray() if sp.issparse(T) else T)
 
+    def loss(self, columns: slice, P_s: FloatArray) -> float:
+        """Return the part of ‖AP − Φ‖² in some columns."""
+        difference = self.target(columns) - P_s
+        return float(self.labeled @ np.einsum("vr,vr->v", difference, difference))
+
+    def residual(self, columns: slice, M: SampleOperator, P_s: FloatArray) -> FloatArray:
+        """Return columns of V = T − M P (n × width)."""
+        MP = M.apply(P_s)
+        return np.subtract(self.target(columns), MP, out=MP)
+
     def weight_step(self, P: ColumnStrips, w: AnyArray, rest: float) -> WeightStep:
         """Return the next w, where the other terms of the objective are `rest`."""
         if not self.learn_w:
@@ -152,7 +160,7 @@ class JHLSRProblem:
         """
         if not np.any(np.isinf(u) & (self.X.stats.nnz > 0)):
             return XtV
-        return P.map(lambda columns, P_s: self.X.T @ (self.target(columns) - M.apply(P_s)))
+        return P.map(lambda columns, P_s: self.X.T @ self.residual(columns, M, P_s))
 
     def kkt_violators(self, u: AnyArray, XtV: AnyArray) -> BoolArray:
         """Return the mask of the inactive features that should not be at zero."""
