@@ -20,6 +20,7 @@ from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix, column_strips
 from bigfs.matrix.column_strips import ColumnStrips
 from bigfs.result import Status, observed
+from bigfs.selectors import jhlsr_operator
 from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.jhlsr_operator import HypergraphOperator
 from bigfs.selectors.jhlsr_problem import EPSILON
@@ -199,6 +200,21 @@ def test_the_gradient_of_the_smoothness_is_that_of_finite_differences(degrees):
     np.testing.assert_allclose(M.apply(P), L @ P, atol=1e-12)
     assert M.factor().shape[1] == 8
     assert M.entries == M.factor().nnz
+
+
+def test_threads_apply_the_hypergraph_to_the_same_bits(rng, monkeypatch):
+    H = sp.random_array((300, 200), density=0.03, format="csr", rng=rng)
+    H = H[:, np.flatnonzero(H.astype(bool).sum(axis=0))]
+    smoothness = Smoothness(Hypergraph.of(H.astype(bool).astype(float)))
+    w = rng.dirichlet(np.ones(H.shape[1]))
+    M = HypergraphOperator.of(smoothness, np.ones(300), 0.5, w)
+    P = rng.normal(size=(300, 7))
+    alone = M.apply(P)
+    monkeypatch.setattr(jhlsr_operator, "LARGE", 0)
+    np.testing.assert_array_equal(M.apply(P), alone)
+    by_columns = np.hstack([M.apply(P[:, :2]), M.apply(P[:, 2:])])
+    np.testing.assert_array_equal(by_columns, alone)
+    np.testing.assert_allclose(alone, M.dense(300) @ P, atol=1e-12)
 
 
 @pytest.mark.parametrize("degrees", ["weighted", "incidence"])
