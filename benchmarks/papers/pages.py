@@ -212,6 +212,13 @@ def index(papers: Sequence[Paper]) -> str:
     total = ", ".join(f"{v} ({counts.count(v)})" for v in dict.fromkeys(sorted(counts)))
     compared = [(i.pairs(), p.repetitions) for p in papers for i in p.items if i.pairs() >= LEAST]
     few = sum(pairs < planned for pairs, planned in compared)
+    rests = f"The {len(compared)} verdicts that compare methods rest on as many repetitions as planned."
+    if few:
+        rests = (
+            f"{few} of the {len(compared)} verdicts that compare methods rest on fewer repetitions "
+            "than planned. They are provisional. With two or three repetitions a difference must be "
+            'large to show, so "does not hold" says little there.'
+        )
     return f"""# The papers' experiments
 
 Every figure and table of the five papers, made again by the papers' protocols as far as there is
@@ -230,9 +237,7 @@ page has the same with a choice that does not see the test data.
 
 Verdicts of the {len(rows)} figures and tables: {total}.
 
-{few} of the {len(compared)} verdicts that compare methods rest on fewer repetitions than
-planned. They are provisional. With two or three repetitions a difference must be large to show, so
-"does not hold" says little there.
+{rests}
 
 {table(head, rows)}
 ```{{toctree}}
