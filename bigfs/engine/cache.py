@@ -12,6 +12,7 @@ import numpy as np
 from bigfs.validation import check_block
 
 LIBRARIES = 210 << 20  # bytes of a worker that has loaded its libraries and its kernels (measured)
+DRIVER_LIBRARIES = 310 << 20  # the same of the driving process, before a fit (measured)
 CACHE_SHARE = 0.25  # share of a worker's other memory that the cache may take
 
 _cache: dict[tuple[Any, ...], tuple[Any, int]] = {}  # key: (value, bytes)

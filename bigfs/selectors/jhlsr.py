@@ -35,7 +35,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs import engine
 from bigfs.embedding import kernels
-from bigfs.engine.cache import LIBRARIES
+from bigfs.engine.cache import DRIVER_LIBRARIES
 from bigfs.graph import Metric, knn
 from bigfs.graph.hypergraph import (
     Hypergraph,
@@ -338,7 +338,7 @@ class JHLSR(Selector):
         strips = 8 * (STRIP_ARRAYS - 2) * n * width  # the ridge solve counts two of them
         gathered = libraries = 0
         if not X.local:  # tiles that this process reads
-            libraries, gathered = LIBRARIES, gathered_bytes(X.stats.nnz)
+            libraries, gathered = DRIVER_LIBRARIES, gathered_bytes(X.stats.nnz)
         solving = ridge + strips + gathered + HYPEREDGE_BYTES * entries
         engine.require_memory(
             libraries + max(solving, MAKING_BYTES * entries),
