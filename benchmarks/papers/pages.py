@@ -212,7 +212,9 @@ def index(papers: Sequence[Paper]) -> str:
     total = ", ".join(f"{v} ({counts.count(v)})" for v in dict.fromkeys(sorted(counts)))
     compared = [(i.pairs(), p.repetitions) for p in papers for i in p.items if i.pairs() >= LEAST]
     few = sum(pairs < planned for pairs, planned in compared)
-    rests = f"The {len(compared)} verdicts that compare methods rest on as many repetitions as planned."
+    rests = (
+        f"The {len(compared)} verdicts that compare methods rest on as many repetitions as planned."
+    )
     if few:
         rests = (
             f"{few} of the {len(compared)} verdicts that compare methods rest on fewer repetitions "

@@ -104,8 +104,8 @@ class CG:
         """Solve for rhs of shape (d, r), from `start` of the same shape or from zero.
 
         A function that makes the rhs is called before and after the iterations, so that they do not
-        hold it. `start_product` is XᵀMX `start`, if that is known. With `overwrite` these two
-        become the solution, so that no copy of them is held.
+        hold it. `start_product` is XᵀMX `start`, if that is known. With `overwrite` the start and
+        its product become the solution, so that no copy of them is held.
         """
         active, given = self.s > 0, rhs
         rhs = given() if callable(given) else given
