@@ -218,8 +218,8 @@ def index(papers: Sequence[Paper]) -> str:
     if few:
         rests = (
             f"{few} of the {len(compared)} verdicts that compare methods rest on fewer repetitions "
-            "than planned. They are provisional. With two or three repetitions a difference must be "
-            'large to show, so "does not hold" says little there.'
+            "than planned. They are provisional. With two or three repetitions a difference must "
+            'be large to show, so "does not hold" says little there.'
         )
     return f"""# The papers' experiments
 
