@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numba import njit
 
 from bigfs.types import FloatArray, IntArray
@@ -34,7 +35,7 @@ def sparse_gram(
     Its bits therefore do not depend on the other columns of the call, nor on which of the two
     columns is in Z.
     """
-    rows = Z_new.tocsr()
+    rows = sp.csc_array(Z_new).tocsr()  # whose columns are sorted
     out = np.zeros((Z.shape[1], Z_new.shape[1])) if out is None else out
     starts = np.zeros(Z.shape[1], dtype=np.int64)  # the first column that a row of `out` needs
     if new is not None:

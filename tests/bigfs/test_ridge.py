@@ -377,6 +377,19 @@ def test_the_gram_matrix_of_a_diagonal_is_the_dense_one(tiles):
     )
 
 
+@pytest.mark.parametrize("density", [0.01, 0.3])
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_the_gram_matrix_of_rows_in_any_order_is_the_dense_one(rng, density, is_weighted):
+    X = sp.random_array((400, 90), density=density, format="csr", rng=rng)
+    shuffled = [X.indptr[i] + rng.permutation(X.indptr[i + 1] - X.indptr[i]) for i in range(400)]
+    order = np.concatenate(shuffled)
+    X = sp.csr_array((X.data[order], X.indices[order], X.indptr), shape=X.shape)
+    m = rng.random(400) if is_weighted else np.ones(400)
+    expected = X.toarray().T @ (m[:, None] * X.toarray())
+    found = primal._gram(X, 0, 400, m, 2)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize("u", [7, 8], ids=["odd", "even"])
 @pytest.mark.parametrize("dropped", [0, 2])
 def test_the_packed_factor_solves_an_odd_and_an_even_number_of_features(rng, u, dropped):

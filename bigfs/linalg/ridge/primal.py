@@ -153,10 +153,9 @@ def _gram(block: Block, start: int, stop: int, m: FloatArray, threads: int | Non
     if not sp.issparse(block):
         Z = np.sqrt(m)[:, None] * np.asarray(block, dtype=np.float64)
         return np.asarray(Z.T @ Z)
-    by_row = sp.csr_array(block)
-    weighted = by_row if np.all(m == 1) else sp.csr_array(sp.diags_array(m) @ by_row)
-    every = np.arange(block.shape[1])
-    G = sparse_gram(sp.csc_array(by_row), weighted, threads=threads, new=every)
+    Z, every = sp.csc_array(block), np.arange(block.shape[1])
+    weighted = sp.csc_array((Z.data * m[Z.indices], Z.indices, Z.indptr), shape=Z.shape)
+    G = sparse_gram(Z, weighted, threads=threads, new=every)
     mirror(G, every)
     return G
 
