@@ -28,14 +28,16 @@ def sparse_gram(
     out: FloatArray | None = None,
     new: IntArray | None = None,
 ) -> FloatArray:
-    """Return ZᵀZ_new, dense, for csc columns with sorted samples. Add it to `out` if that is given.
+    """Return ZᵀZ_new, dense, for csc columns. Add it to `out` if that is given.
 
     If the columns of Z_new are those of Z at the positions `new`, which increase, a product of two
     of them is made once: `mirror` writes the other half. Each entry is summed sample after sample.
     Its bits therefore do not depend on the other columns of the call, nor on which of the two
     columns is in Z.
     """
-    rows = sp.csc_array(Z_new).tocsr()  # whose columns are sorted
+    # the kernels need the samples of a column, and the columns of a row, in increasing order
+    Z = Z if Z.has_sorted_indices else Z.sorted_indices()
+    rows = sp.csc_array(Z_new).tocsr()
     out = np.zeros((Z.shape[1], Z_new.shape[1])) if out is None else out
     starts = np.zeros(Z.shape[1], dtype=np.int64)  # the first column that a row of `out` needs
     if new is not None:

@@ -14,7 +14,7 @@ from bigfs.graph.smoothness import Smoothness
 from bigfs.linalg.ridge import SampleOperator
 from bigfs.types import AnyArray, FloatArray
 
-LARGE = 1 << 22  # multiply-adds from which a thread for half of them pays (measured)
+LARGE = 1 << 22  # multiply-adds from which two threads are faster than one (measured)
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class HypergraphOperator(SampleOperator):
     def apply(self, V: AnyArray) -> AnyArray:
         """Return M V, dense n × r.
 
-        The hyperedges are taken in two halves, whose sums are added in the end. Where they are
-        large, a thread takes one of them.
+        It is summed over two halves of the hyperedges, whose sums are added in the end. Two threads
+        take one half each where that pays.
         """
         V = np.ascontiguousarray(V)
         assert self.m is not None

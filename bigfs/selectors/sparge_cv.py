@@ -50,9 +50,9 @@ class SparGECV(SparGE):
     the choice of features is judged and not the shrinkage.
 
     All γ and folds share the passes over X, until about 300 features. From there on each is solved
-    by itself, so that the products of one are held, and a small γ takes most of the time. So they
-    run from the largest γ on, and end with the first one that is worse than a larger one by more
-    than a standard error.
+    by itself, so that the products of one are held. A small γ then takes most of the time, so the
+    search goes from the largest γ to the smallest. It ends with the first γ that is worse than a
+    larger one by more than a standard error.
 
     Parameters
     ----------
@@ -344,8 +344,8 @@ class SparGECV(SparGE):
     ) -> FloatArray:
         """Return the held-out losses, one γ and fold after the other, from the largest γ on.
 
-        They end with the first γ that is worse than a larger one by more than a standard error.
-        The losses of those after it are NaN.
+        The search ends with the first γ that is worse than a larger one by more than a standard
+        error. The losses of the γ after it are NaN.
         """
         losses = np.full((len(gammas), len(folds)), np.nan)
         for i in np.argsort(-gammas, kind="stable").tolist():
@@ -398,9 +398,9 @@ class SparGECV(SparGE):
 
 
 def _least_loss(losses: FloatArray) -> tuple[int, float]:
-    """Return the γ of least mean loss (n_gammas × n_folds), and that loss with its standard error.
+    """Return the position of the γ of least mean loss, and that loss plus its standard error.
 
-    A γ that was not tried has NaN.
+    The losses are n_gammas × n_folds, and NaN where a γ was not tried.
     """
     n_folds = losses.shape[1]
     means = losses.mean(axis=1)

@@ -379,11 +379,17 @@ def test_the_gram_matrix_of_a_diagonal_is_the_dense_one(tiles):
 
 @pytest.mark.parametrize("density", [0.01, 0.3])
 @pytest.mark.parametrize("is_weighted", [False, True])
-def test_the_gram_matrix_of_rows_in_any_order_is_the_dense_one(rng, density, is_weighted):
-    X = sp.random_array((400, 90), density=density, format="csr", rng=rng)
-    shuffled = [X.indptr[i] + rng.permutation(X.indptr[i + 1] - X.indptr[i]) for i in range(400)]
-    order = np.concatenate(shuffled)
-    X = sp.csr_array((X.data[order], X.indices[order], X.indptr), shape=X.shape)
+@pytest.mark.parametrize("layout", ["csr", "csc"])
+def test_the_gram_matrix_of_entries_in_any_order_is_the_dense_one(
+    rng, density, is_weighted, layout
+):
+    X = sp.random_array((400, 90), density=density, format=layout, rng=rng)
+    starts = X.indptr
+    order = np.concatenate(
+        [a + rng.permutation(b - a) for a, b in zip(starts, starts[1:], strict=False)]
+    )
+    X = type(X)((X.data[order], X.indices[order], starts), shape=X.shape)
+    assert not X.has_sorted_indices
     m = rng.random(400) if is_weighted else np.ones(400)
     expected = X.toarray().T @ (m[:, None] * X.toarray())
     found = primal._gram(X, 0, 400, m, 2)
@@ -407,7 +413,7 @@ def test_the_packed_factor_solves_an_odd_and_an_even_number_of_features(rng, u, 
     np.testing.assert_allclose(solver.gram_times(solved), product, atol=1e-10)
 
 
-def test_a_system_that_is_not_positive_definite_is_one_line():
+def test_a_system_that_is_not_positive_definite_is_refused_in_one_line():
     with pytest.raises(ValueError, match="the ridge system"):
         primal.Primal(np.array([[1.0, 0.0], [0.0, -4.0]]), np.ones(2))
 

@@ -133,7 +133,8 @@ class Ridge:
         """Take over the Gram matrix of another ridge, if it covers the columns of this one.
 
         `known_index` and `index` are the increasing column numbers of the two in the full matrix.
-        None stands for all columns, and nothing is reused then. The other ridge has none any more.
+        None stands for all columns, and nothing is reused then. The other ridge must not be used
+        afterwards, because its array has become that of this one.
         """
         if (
             known is not None

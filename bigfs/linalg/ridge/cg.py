@@ -103,9 +103,9 @@ class CG:
     ) -> Solution:
         """Solve for rhs of shape (d, r), from `start` of the same shape or from zero.
 
-        A function that makes the rhs is called before and after the iterations, so that they do not
-        hold it. `start_product` is XᵀMX `start`, if that is known. With `overwrite` the start and
-        its product become the solution, so that no copy of them is held.
+        The rhs may be a function that makes it. It is called before and after the iterations, so
+        that the rhs is not held meanwhile. `start_product` is XᵀMX `start`, if that is known. With
+        `overwrite` the start and its product become the solution, so that no copy of them is held.
         """
         active, given = self.s > 0, rhs
         rhs = given() if callable(given) else given

@@ -44,7 +44,7 @@ def gram(X: Matrix, M: SampleOperator) -> FloatArray:
 def _sum_over_tiles(X: Matrix, fn: Any, each: Any, *shared: Any) -> Any:
     """Return the sum of d × d parts in the order of the tiles, few of which exist at a time.
 
-    It belongs to the caller.
+    `each` has a row per sample, of which a tile gets its own. The sum belongs to the caller.
     """
     tiles, d = X.row_tiles or X.require_row_tiles(), X.shape[1]
     fitting = engine.memory_limit() // (8 * max(d, 1) ** 2) - 1

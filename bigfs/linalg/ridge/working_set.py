@@ -69,12 +69,12 @@ class WorkingSet:
 
         def solve(prepared: Prepared, rows: Any, Z: FloatArray | None) -> Solution:
             known = None if start_product is None else start_product[rows]
-            copied = not isinstance(rows, slice)  # what belongs to nobody else
+            is_copy = not isinstance(rows, slice)  # of the start and of its product
 
             def own_rhs() -> FloatArray:
                 return rhs(rows) if callable(rhs) else rhs[rows]
 
-            return prepared.solve_rhs(own_rhs, Z, known, copied)
+            return prepared.solve_rhs(own_rhs, Z, known, is_copy)
 
         return self._solve(M, u, start, solve)
 
