@@ -32,7 +32,7 @@ METHODS: dict[str, Any] = {
     "laplacian": LaplacianScore(),
     "srlsr": SRLSR(p=0.5, gamma=1e-8, solver_tol=None, accelerate=True),
     "rlsr": RLSR(solver_tol=None, accelerate=True),
-    "jhlsr": JHLSR(hyperedges="knn"),
+    "jhlsr": JHLSR(hyperedges="knn", accelerate=True),
 }
 
 

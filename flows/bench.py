@@ -6,6 +6,7 @@ without pickles. A second comparison with the same samples, sizes and program ta
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -341,7 +342,13 @@ class Bench:
 
 
 def _discard(folder: Path) -> None:
-    """Delete the work folder of a method, and the folder around it if it is empty."""
+    """Delete the work folder of a method, and the folder around it if it is empty.
+
+    Other methods, which run at the same time, make and delete folders in it too.
+    """
     discard(folder)
-    if not any(folder.parent.iterdir()):
+    try:
         folder.parent.rmdir()
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.ENOENT):
+            raise

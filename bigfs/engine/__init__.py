@@ -33,6 +33,7 @@ from bigfs.engine.memory import (
     task_memory,
 )
 from bigfs.engine.relief import make_room, trim_memory
+from bigfs.engine.scratch import ScratchFile
 from bigfs.engine.tasks import (
     Progress,
     Tile,
@@ -58,6 +59,7 @@ __all__ = [
     "MemoryInUse",
     "NotEnoughMemory",
     "Progress",
+    "ScratchFile",
     "SharedMemory",
     "Tile",
     "add",

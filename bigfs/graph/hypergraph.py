@@ -20,8 +20,10 @@ from scipy.sparse.linalg import LinearOperator
 
 from bigfs.graph import Neighbors
 from bigfs.graph.kernels import hyperedges as kernels
-from bigfs.graph.members import Members
+from bigfs.graph.members import Members, in_halves
 from bigfs.types import AnyArray
+
+SAMPLES_AT_ONCE = 8192  # whose rows of a strip stay in the cache
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,9 @@ class Hypergraph:
         if not H.data.all():
             H = H.copy()
             H.eliminate_zeros()
-        H = sp.csr_array((np.ones(H.nnz, np.int8), H.indices, H.indptr), shape=H.shape)
+        narrow = np.int32 if max(H.nnz, *H.shape) < 2**31 else np.int64
+        indices, indptr = (a.astype(narrow, copy=False) for a in (H.indices, H.indptr))
+        H = sp.csr_array((np.ones(H.nnz, np.int8), indices, indptr), shape=H.shape)
         w = np.ones(H.shape[1]) if w is None else np.asarray(w, dtype=np.float64)
         if w.shape != (H.shape[1],) or not np.all(np.isfinite(w)) or np.any(w < 0):
             raise ValueError(
@@ -69,6 +73,16 @@ class Hypergraph:
                 "H needs a hyperedge, and every hyperedge a sample: drop the empty columns of H"
             )
         return cls(H, w)
+
+    @classmethod
+    def of_samples(cls, n: int, starts: AnyArray, samples: AnyArray, w: Any = None) -> Hypergraph:
+        """Make a hypergraph of n samples from the samples of all hyperedges.
+
+        `starts` (e + 1,) has where those of each hyperedge begin.
+        """
+        own, edges = kernels.transpose(starts, samples, n)
+        ones = np.ones(len(edges), np.int8)
+        return cls.of(sp.csr_array((ones, edges, own), shape=(n, len(starts) - 1)), w)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -98,6 +112,59 @@ class Hypergraph:
         Neighboring penalties often give a sample the same hyperedge.
         """
         return Members.of(self.H)
+
+    @cached_property
+    def memberships(self) -> tuple[AnyArray, AnyArray]:
+        """The distinct hyperedges of each sample: where they begin (n + 1,), and their numbers."""
+        members = self.members
+        if len(members.sizes) == self.shape[1]:  # they are in the order of the columns of H
+            starts, edges = self.H.indptr, self.H.indices
+            return starts.astype(np.int64), edges.astype(np.int32, copy=False)
+        return kernels.transpose(members.starts, members.samples, self.shape[0])
+
+    def edge_rows(self, root: AnyArray, weights: AnyArray, V: AnyArray) -> AnyArray:
+        """Return diag(weights) Hᵀ diag(root) V (e' × r) of the distinct hyperedges, for V (n × r).
+
+        V is in C order. Two threads take half of the hyperedges each where that pays.
+        """
+        starts, samples = self.members.starts, self.members.samples
+        Z = np.empty((len(weights), V.shape[1]))
+
+        def fill(part: slice) -> None:
+            own = starts[part.start : part.stop + 1]
+            kernels.edge_rows(own, samples, root, weights[part], V, Z[part])
+
+        in_halves(fill, starts, V.shape[1])
+        return Z
+
+    def subtract_edge_rows(self, root: AnyArray, m: AnyArray, Z: AnyArray, V: AnyArray) -> None:
+        """Replace V (n × r) by diag(m)V − diag(root) H Z, for Z (e' × r).
+
+        V is in C order. Two threads take half of the samples each where that pays.
+        """
+        starts, edges = self.memberships
+
+        def replace(part: slice) -> None:
+            own = starts[part.start : part.stop + 1]
+            kernels.subtract_edge_rows(own, edges, root[part], m[part], Z, V[part])
+
+        in_halves(replace, starts, V.shape[1])
+
+    def edge_row_products(self, root: AnyArray, Z: AnyArray, V: AnyArray) -> AnyArray:
+        """Return the products (n,) of the rows of V and of diag(root) H Z, for Z (e' × r)."""
+        starts, edges = self.memberships
+        products = np.empty(len(V))
+
+        def multiply(part: slice) -> None:
+            for first in range(part.start, part.stop, SAMPLES_AT_ONCE):
+                rows = slice(first, min(first + SAMPLES_AT_ONCE, part.stop))
+                own, none = starts[rows.start : rows.stop + 1], np.zeros(rows.stop - rows.start)
+                HZ = np.zeros((len(none), V.shape[1]))
+                kernels.subtract_edge_rows(own, edges, -root[rows], none, Z, HZ)
+                products[rows] = np.einsum("vr,vr->v", V[rows], HZ)
+
+        in_halves(multiply, starts, V.shape[1])
+        return products
 
     @cached_property
     def _float(self) -> sp.csr_array:
@@ -176,8 +243,7 @@ def neighbor_hyperedges(neighbors: Neighbors) -> Hypergraph:
     rows[:, 0], rows[:, 1:] = heads, neighbors.index[heads]
     starts = np.concatenate([[0], np.cumsum(np.count_nonzero(rows >= 0, axis=1))])
     rows = rows[rows >= 0]
-    H = sp.csc_array((np.ones(len(rows), np.int8), rows, starts), shape=(n, len(heads)))
-    return Hypergraph.of(H)
+    return Hypergraph.of_samples(n, starts, rows)
 
 
 def edge_hyperedges(neighbors: Neighbors) -> Hypergraph:

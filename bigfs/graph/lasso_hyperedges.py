@@ -91,8 +91,7 @@ def lasso_hyperedges(
     starts = np.concatenate([[0], np.cumsum(sizes)])
     w = _first_weights(sp.csr_array((squares, members, starts), shape=(len(sizes), n)))
     del squares
-    H = sp.csc_array((np.ones(len(members), np.int8), members, starts), shape=(n, len(sizes)))
-    return Hypergraph.of(H, w / w.sum())
+    return Hypergraph.of_samples(n, starts, members, w / w.sum())
 
 
 def _first_weights(by_edge: sp.csr_array) -> FloatArray:

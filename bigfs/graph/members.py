@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -10,9 +12,12 @@ import scipy.sparse as sp
 from bigfs.graph.kernels import hyperedges as kernels
 from bigfs.types import AnyArray, FloatArray, IntArray
 
+LARGE = 1 << 22  # multiply-adds from which two threads are faster than one (measured)
+FEW_REPEATED = 0.9  # of hyperedges that are distinct: the others save less than a copy costs
+
 
 class Members(NamedTuple):
-    """The e' hyperedges of different samples, of a hypergraph of n samples and e hyperedges."""
+    """The e' distinct hyperedges, or all, of a hypergraph of n samples and e hyperedges."""
 
     n: int
     starts: IntArray  # (e' + 1,) where the samples of each hyperedge begin
@@ -21,12 +26,17 @@ class Members(NamedTuple):
 
     @classmethod
     def of(cls, H: sp.csr_array) -> Members:
-        """Take the distinct columns of an incidence H (n × e), in the order of their first ones."""
+        """Take the distinct columns of an incidence H (n × e), in the order of their first ones.
+
+        Where few of them repeat another, all are taken, because H then has them by sample too.
+        """
         n, e = H.shape
         starts, samples = kernels.transpose(H.indptr, H.indices, e)
         keys = np.random.default_rng(0).integers(0, 2**64, n, dtype=np.uint64)
         order = np.argsort(kernels.edge_sums(starts, samples, keys), kind="stable")
         is_first = ~kernels.equal_to_previous(starts, samples, order)
+        if np.count_nonzero(is_first) > FEW_REPEATED * e:
+            return cls(n, starts, samples, np.arange(e))
         firsts = order[is_first]
         number = np.empty(e, dtype=np.int64)
         number[order] = np.argsort(np.argsort(firsts))[np.cumsum(is_first) - 1]
@@ -64,3 +74,27 @@ class Members(NamedTuple):
         """Return the incidence of the distinct hyperedges (n × e')."""
         ones = np.ones(len(self.samples))
         return sp.csc_array((ones, self.samples, self.starts), shape=(self.n, len(self.sizes)))
+
+
+def in_halves(fn: Callable[[slice], None], starts: IntArray, columns: int) -> None:
+    """Call a function for two halves of hyperedges, or of samples, in two threads if that pays.
+
+    Parameters
+    ----------
+    fn : callable
+        Function of a range of hyperedges. It releases the lock of Python, and what it writes for
+        one hyperedge depends on no other.
+    starts : ndarray of shape (e + 1,)
+        Where the samples of each hyperedge begin. The halves have as many samples.
+    columns : int
+        Multiply-adds for one of these samples.
+    """
+    size = int(starts[-1])
+    middle = int(np.searchsorted(starts, size / 2))
+    halves = slice(0, middle), slice(middle, len(starts) - 1)
+    if columns * size < LARGE:
+        for half in halves:
+            fn(half)
+        return
+    with ThreadPoolExecutor(len(halves)) as pool:
+        list(pool.map(fn, halves))

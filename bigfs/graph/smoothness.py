@@ -68,7 +68,7 @@ class Smoothness:
         members, delta = self.hypergraph.members, self.hypergraph.edge_degrees
         if isinstance(P, np.ndarray):
             P = ColumnStrips.of(P)
-        sums = StripSums(members, P) if isinstance(P, ColumnStrips) else P
+        sums = StripSums(self.hypergraph, P) if isinstance(P, ColumnStrips) else P
         root = self.root(w)
         norm2, squares, g = sums.at(root, members.total_weights(w / delta))
         q = squares[members.number] / delta
@@ -119,34 +119,38 @@ def choose_weights(
     def slopes(trace: Trace, w: FloatArray) -> FloatArray:
         return mu * trace.gradient + 2 * gamma * w
 
-    sums = hyperedge_sums(smoothness.hypergraph.members, P)
-    trace, length = smoothness.trace(sums, w), 0.0
-    value, gradient = objective(trace, w), slopes(trace, w)
-    for _ in range(MAX_STEPS):
-        b = smoothness.least_degrees(trace.root)
-        reach = _reach(w, b)
-        if _promise(gradient, w, reach) <= promise:
-            break
-        m = b * reach
-        # the first step would at most double a weight, without the projection
-        length = length or 1 / float(np.max(b * np.abs(gradient - gradient @ w)))
-        direction = _scaled_projection(w - length * m * gradient, m) - w
-        slope, share = float(gradient @ direction), 1.0
-        while share >= MIN_STEP:
-            trial_w = np.maximum(w + share * direction, 0)
-            trial_trace = smoothness.trace(sums, trial_w)
-            trial = objective(trial_trace, trial_w)
-            if trial <= value + ARMIJO * share * slope:
+    def promised(trace: Trace, w: FloatArray) -> float:
+        return _promise(slopes(trace, w), w, _reach(w, smoothness.least_degrees(trace.root)))
+
+    trace, length = smoothness.trace(P, w), 0.0
+    if promised(trace, w) <= promise:
+        return WeightStep(w, trace.value, promised(trace, w))
+    with hyperedge_sums(smoothness.hypergraph, P) as sums:
+        value, gradient = objective(trace, w), slopes(trace, w)
+        for _ in range(MAX_STEPS):
+            b = smoothness.least_degrees(trace.root)
+            reach = _reach(w, b)
+            if _promise(gradient, w, reach) <= promise:
                 break
-            share /= 2
-        else:
-            break
-        moved, trial_gradient = trial_w - w, slopes(trial_trace, trial_w)
-        curvature = float(moved @ (trial_gradient - gradient))
-        length = float(moved @ (moved / m)) / curvature if curvature > 0 else 0.0
-        w, value, trace, gradient = trial_w, trial, trial_trace, trial_gradient
-    reach = _reach(w, smoothness.least_degrees(trace.root))
-    return WeightStep(w, trace.value, _promise(gradient, w, reach))
+            m = b * reach
+            # the first step would at most double a weight, without the projection
+            length = length or 1 / float(np.max(b * np.abs(gradient - gradient @ w)))
+            direction = _scaled_projection(w - length * m * gradient, m) - w
+            slope, share = float(gradient @ direction), 1.0
+            while share >= MIN_STEP:
+                trial_w = np.maximum(w + share * direction, 0)
+                trial_trace = smoothness.trace(sums, trial_w)
+                trial = objective(trial_trace, trial_w)
+                if trial <= value + ARMIJO * share * slope:
+                    break
+                share /= 2
+            else:
+                break
+            moved, trial_gradient = trial_w - w, slopes(trial_trace, trial_w)
+            curvature = float(moved @ (trial_gradient - gradient))
+            length = float(moved @ (moved / m)) / curvature if curvature > 0 else 0.0
+            w, value, trace, gradient = trial_w, trial, trial_trace, trial_gradient
+    return WeightStep(w, trace.value, promised(trace, w))
 
 
 def _reach(w: FloatArray, b: FloatArray) -> FloatArray:

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.matrix import Matrix
+from bigfs.matrix.column_strips import ColumnStrips
 from bigfs.matrix.statistics import Stats
 from bigfs.tiles import BlockTile
 from bigfs.types import FloatArray, IntArray
@@ -30,6 +31,10 @@ class ActiveColumns:
         The samples.
     limit : int or None, default=None
         Bytes that one process may use. None takes `engine.memory_limit()`.
+    room : float, default=inf
+        Bytes that gathered columns may take together with what each active feature takes.
+    feature_bytes : int, default=0
+        Bytes that each active feature takes beside its column.
 
     Attributes
     ----------
@@ -43,12 +48,18 @@ class ActiveColumns:
         Whether X is in memory because its columns were gathered.
     """
 
-    def __init__(self, X: Matrix, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        X: Matrix,
+        limit: int | None = None,
+        room: float = np.inf,
+        feature_bytes: int = 0,
+    ) -> None:
         self.full = self.X = X
         self.index: IntArray | None = None
         self.gathered = False
         self._block: Any = None  # the gathered columns: a csr array, or a dense one
-        self._limit = limit
+        self._limit, self._room, self._feature_bytes = limit, room, feature_bytes
 
     def select(self, active: IntArray) -> None:
         """Gather these columns, given in increasing order, if they fit."""
@@ -74,7 +85,11 @@ class ActiveColumns:
 
     def fits(self, active: IntArray) -> bool:
         """Return whether these columns fit in their share of the memory."""
-        return self._bytes(active) <= MEMORY_SHARE * (self._limit or engine.memory_limit())
+        size = self._bytes(active)
+        return (
+            size <= MEMORY_SHARE * (self._limit or engine.memory_limit())
+            and size / 2 + self._feature_bytes * len(active) <= self._room
+        )
 
     def stays_full(self, active: IntArray) -> bool:
         """Return whether these columns are served by the full matrix.
@@ -88,10 +103,16 @@ class ActiveColumns:
         """Return X W (n × r) for a W (d × r) that is zero outside the active columns."""
         return self.full @ W if self.index is None else self.X @ W[self.index]
 
-    def transposed_times(self, V: FloatArray) -> FloatArray:
+    def times_by_strips(self, W: FloatArray, width: int) -> ColumnStrips:
+        """Return X W as `times` does, by strips of `width` columns."""
+        if self.index is None:
+            return self.full.times_by_strips(W, width)
+        return self.X.times_by_strips(W[self.index], width)
+
+    def transposed_times(self, V: FloatArray | ColumnStrips) -> FloatArray:
         """Return XᵀV (d × r). Rows of columns that are not in `X` are zero."""
         if self.index is None:
-            return self.X.T @ V
+            return np.asarray(self.X.T @ V)
         G = np.zeros((self.full.shape[1], V.shape[1]))
         G[self.index] = self.X.T @ V
         return G
@@ -129,11 +150,3 @@ class ActiveColumns:
         return min(
             24 * int(self.full.stats.nnz[active].sum()), 8 * self.full.shape[0] * len(active)
         )
-
-
-def gathered_bytes(counts: IntArray) -> int:
-    """Return the most bytes that gathered columns hold, from the non-zeros of each column.
-
-    It is half of what they take while they are gathered.
-    """
-    return min(12 * int(counts.sum()), int(MEMORY_SHARE * engine.memory_limit() / 2))

@@ -1,102 +1,145 @@
-"""A dense n × r by strips of its columns, which are made where they are used.
+"""A dense n × r by strips of its columns, which lie in a temporary file where they do not fit.
 
 An operation that mixes the samples, such as a product with a graph, needs all rows of a column, but
-one column does not need the others. Strips that are used several times lie in a temporary file.
+one column does not need the others. A product with a tile of rows needs all columns of its rows.
+The file serves both: a strip lies in one piece, and a task reads or writes its rows of each strip.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from bigfs import engine
+from bigfs.engine import ScratchFile
 from bigfs.types import FloatArray
 
-STRIP_SHARE = 0.1  # of the memory limit: what the arrays of a strip take together
-STRIP_ARRAYS = 3  # n × width arrays that exist at a time
+STRIP_SHARE = 0.11  # of the memory limit: what the arrays of a strip take together
+STRIP_ARRAYS = 2  # n × width arrays that exist at a time
+CACHE_LINE = 8  # numbers that the processor fetches together
 
 
 def strip_width(n: int, r: int, limit: int | None = None) -> int:
-    """Return how many of r columns with n rows make a strip: all where they fit, and 1 at least."""
+    """Return how many of r columns with n rows make a strip: all where they fit, and 1 at least.
+
+    Strips that are wider than a line of the cache take whole lines.
+    """
     limit = engine.memory_limit() if limit is None else limit
-    return max(1, min(r, int(STRIP_SHARE * limit / (8 * STRIP_ARRAYS * max(n, 1)))))
+    width = max(1, min(r, int(STRIP_SHARE * limit / (8 * STRIP_ARRAYS * max(n, 1)))))
+    return width if width == r or width < CACHE_LINE else width - width % CACHE_LINE
+
+
+@dataclass(frozen=True)
+class StripFile:
+    """Key of an n × r array in a temporary file, where it lies by strips of its columns."""
+
+    file: ScratchFile
+    n: int
+    slices: tuple[slice, ...]
+
+    def read_strip(self, columns: slice) -> FloatArray:
+        """Return the strip of these columns (n × width)."""
+        return self._read(columns, 0, self.n)
+
+    def write_strip(self, columns: slice, strip: FloatArray) -> None:
+        """Write the strip of these columns."""
+        self.file.write(self._place(columns, 0), strip)
+
+    def read_rows(self, start: int, stop: int) -> FloatArray:
+        """Return the rows [start, stop) of all columns."""
+        rows = np.empty((stop - start, self.slices[-1].stop))
+        for columns in self.slices:
+            rows[:, columns] = self._read(columns, start, stop)
+        return rows
+
+    def write_rows(self, start: int, rows: FloatArray) -> None:
+        """Write rows of all columns, the first of which has the number `start`."""
+        for columns in self.slices:
+            self.file.write(self._place(columns, start), rows[:, columns])
+
+    def _read(self, columns: slice, start: int, stop: int) -> FloatArray:
+        width = columns.stop - columns.start
+        return self.file.read(self._place(columns, start), (stop - start, width))
+
+    def _place(self, columns: slice, row: int) -> int:
+        return self.n * columns.start + row * (columns.stop - columns.start)
 
 
 class ColumnStrips:
-    """Columns that are made strip by strip.
+    """An n × r array by strips of its columns.
+
+    One strip of all columns stays in memory. Several lie in a temporary file, which is deleted when
+    the block of a `with` statement ends.
 
     Parameters
     ----------
-    make : callable
-        Function from a slice of the columns to them (n × width).
-    r : int
-        Number of columns.
+    n, r : int
+        Shape of the array.
     width : int
-        Columns per strip. A strip of all columns is kept.
-    keep : bool, default=False
-        Whether a strip is made once and then read from a temporary file. Otherwise it is made each
-        time that it is asked for.
+        Columns per strip.
 
     Attributes
     ----------
+    slices : tuple of slice
+        The columns of each strip.
     whole : bool
         Whether all columns are one strip.
+    file : StripFile or None
+        Key of the file. None where all columns are one strip.
     """
 
-    def __init__(
-        self, make: Callable[[slice], FloatArray], r: int, width: int, keep: bool = False
-    ) -> None:
-        self._make, self.slices = make, [slice(a, min(a + width, r)) for a in range(0, r, width)]
+    def __init__(self, n: int, r: int, width: int) -> None:
+        self.shape = (n, r)
+        self.slices = tuple(slice(a, min(a + width, r)) for a in range(0, r, width))
         self.whole = len(self.slices) == 1
-        self._kept: FloatArray | None = None
-        self._file: Any = None
-        if keep and not self.whole:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115  # `__exit__` closes it
-        # where each strip of the file begins, and its shape
-        self._places: list[tuple[int, tuple[int, ...]]] = []
+        self._array: FloatArray | None = None
+        self.file = None if self.whole else StripFile(ScratchFile.new(), n, self.slices)
 
     def __enter__(self) -> ColumnStrips:
-        """Return the strips. Their file is closed when the block ends."""
+        """Return the strips. Their file is deleted when the block ends."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._file is not None:
-            self._file.close()
+        if self.file is not None:
+            self.file.file.remove()
 
     @classmethod
-    def of(cls, P: FloatArray) -> ColumnStrips:
-        """Take an array in memory (n × r) as one strip."""
-        return cls(lambda columns: P[:, columns], P.shape[1], P.shape[1])
+    def of(cls, P: FloatArray, width: int | None = None) -> ColumnStrips:
+        """Take an array in memory (n × r), as one strip by default."""
+        n, r = P.shape
+        strips = cls(n, r, width or r)
+        for columns in strips.slices:
+            strips[columns] = P[:, columns]
+        return strips
+
+    def __setitem__(self, columns: slice, strip: FloatArray) -> None:
+        """Set one of the strips."""
+        if self.file is None:
+            self._array = strip
+        else:
+            self.file.write_strip(columns, strip)
+
+    def __getitem__(self, columns: slice) -> FloatArray:
+        """Return one of the strips (n × width)."""
+        if self.file is not None:
+            return self.file.read_strip(columns)
+        assert self._array is not None, "the strip has not been set"
+        return self._array
 
     def __iter__(self) -> Iterator[tuple[slice, FloatArray]]:
-        """Yield each range of columns with its columns (n × width)."""
-        for i, columns in enumerate(self.slices):
-            if i < len(self._places):
-                yield columns, self._read(i)
-                continue
-            strip = self._make(columns) if self._kept is None else self._kept
-            if self.whole:
-                self._kept = strip
-            elif self._file is not None:
-                self._write(strip)
-            yield columns, strip
+        """Yield the columns of each strip, and the strip (n × width)."""
+        for columns in self.slices:
+            yield columns, self[columns]
 
-    def _write(self, strip: FloatArray) -> None:
-        place = self._file.seek(0, 2)
-        self._file.write(np.ascontiguousarray(strip, dtype=np.float64).data)
-        self._places.append((place, strip.shape))
+    def rows(self, start: int, stop: int) -> FloatArray:
+        """Return the rows [start, stop) of all columns."""
+        if self.file is not None:
+            return self.file.read_rows(start, stop)
+        return self[self.slices[0]][start:stop]
 
-    def _read(self, i: int) -> FloatArray:
-        place, shape = self._places[i]
-        strip = np.empty(shape)
-        self._file.seek(place)
-        self._file.readinto(strip.data)
-        return strip
-
-    def map(self, fn: Callable[[slice, FloatArray], FloatArray]) -> FloatArray:
-        """Return the results of a function of each strip, side by side."""
-        parts = [fn(columns, strip) for columns, strip in self]
-        return parts[0] if self.whole else np.concatenate(parts, axis=1)
+    def replace(self, fn: Callable[[slice, FloatArray], FloatArray]) -> None:
+        """Put what a function returns for a strip in its place. It may write over the strip."""
+        for columns, strip in self:
+            self[columns] = fn(columns, strip)

@@ -15,7 +15,8 @@ import scipy.sparse as sp
 
 from bigfs.cards import card, shape_text
 from bigfs.matrix import construction, gathering
-from bigfs.matrix.products import Transposed, times
+from bigfs.matrix.column_strips import ColumnStrips
+from bigfs.matrix.products import Transposed, times, times_by_strips
 from bigfs.matrix.statistics import ClassStats, Stats, compute_stats
 from bigfs.matrix.strips import gram_times
 from bigfs.matrix.tiled import Tiled
@@ -254,6 +255,25 @@ class Matrix(Tiled):
     def __matmul__(self, W: AnyArray) -> AnyArray:
         """X @ W, dense n × r, for a dense d × r (or d) `W`. One pass."""
         return times(self, W)
+
+    def times_by_strips(self, W: AnyArray, width: int) -> ColumnStrips:
+        """Multiply with dense columns, where the product may be too large for one process.
+
+        Parameters
+        ----------
+        W : ndarray of shape (d, r)
+            The columns.
+        width : int
+            Columns per strip.
+
+        Returns
+        -------
+        ColumnStrips of shape (n, r)
+            X @ W, for use in a `with` statement. One strip is an array in memory. Several are
+            written to a temporary file in one pass, or in a pass per strip where the matrix has no
+            layout by rows, or where a worker does not see the file.
+        """
+        return times_by_strips(self, W, width)
 
     def gram_times(self, P: AnyArray) -> AnyArray:
         """Multiply XᵀX with dense columns, where X @ P is never formed as a whole.

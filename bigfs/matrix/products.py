@@ -1,14 +1,20 @@
-"""The products of a tiled matrix and of its transpose with dense matrices. One pass each."""
+"""The products of a tiled matrix and of its transpose with dense matrices. One pass each.
+
+A dense matrix of n rows that does not fit in memory is taken by strips of its columns.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from bigfs import tiles
+from bigfs import engine, tiles
+from bigfs.matrix import strips
+from bigfs.matrix.column_strips import ColumnStrips, StripFile
 from bigfs.matrix.tiled import Tiled
-from bigfs.types import AnyArray
+from bigfs.types import AnyArray, FloatArray
 
 
 def times(X: Tiled, W: AnyArray) -> AnyArray:
@@ -20,16 +26,68 @@ def times(X: Tiled, W: AnyArray) -> AnyArray:
     return np.asarray(X.reduce_columns(tiles.times, each=each))
 
 
+def times_by_strips(X: Tiled, W: AnyArray, width: int) -> ColumnStrips:
+    """X @ W by strips of `width` columns, for a dense d × r `W`.
+
+    Tasks write their rows to the file of the strips, in one pass. It takes a pass per strip where
+    there are no tiles of rows, or where a worker does not see the file.
+    """
+    product = ColumnStrips(X.shape[0], W.shape[1], width)
+    if is_by_rows(X, product):
+        X.map_rows(_write_times, W, product.file)
+        engine.trim_memory()  # what W has left in the buffers of the connections
+    else:
+        for columns in product.slices:
+            product[columns] = times(X, W[:, columns])
+    return product
+
+
+def is_by_rows(X: Tiled, V: ColumnStrips) -> bool:
+    """Return whether the tasks of a pass over X take their rows of V from its file."""
+    return V.file is not None and not X.local and len(X.row_tiles) > 0 and V.file.file.is_shared()
+
+
+def _write_times(block: Any, start: int, stop: int, W: FloatArray, file: StripFile) -> None:
+    """Write block @ W."""
+    for rows, Z in strips.strips(block):
+        file.write_rows(start + rows.start, strips.times(Z, W))
+
+
 @dataclass(frozen=True)
 class Transposed:
     """The transposed matrix, only for products."""
 
     X: Tiled
 
-    def __matmul__(self, V: AnyArray) -> AnyArray:
-        """Xᵀ @ V, dense d × r, for a dense n × r (or n) `V`."""
+    def __matmul__(self, V: AnyArray | ColumnStrips) -> AnyArray:
+        """Xᵀ @ V, dense d × r, for a dense n × r (or n) `V`, or for its strips."""
+        if isinstance(V, ColumnStrips):
+            return self._times_strips(V)
         V = np.asarray(V)
         if self.X.column_tiles:
             return np.concatenate(self.X.map_columns(tiles.transposed_times, V))
         each = [[V[t.start : t.stop] for t in self.X.row_tiles]]
         return np.asarray(self.X.reduce_rows(tiles.transposed_times, each=each))
+
+    def _times_strips(self, V: ColumnStrips) -> FloatArray:
+        shape = (self.X.shape[1], V.shape[1])
+        if is_by_rows(self.X, V):
+            n_groups = strips.n_sums(8 * shape[0] * shape[1])
+            return np.asarray(self.X.reduce_row_groups(_add_transposed_times, n_groups, V.file))
+        if V.whole:
+            return np.asarray(self @ V[V.slices[0]])
+        product = np.empty(shape)
+        for columns, strip in V:
+            product[:, columns] = self @ strip
+        return product
+
+
+def _add_transposed_times(
+    block: Any, start: int, stop: int, file: StripFile, total: FloatArray | None
+) -> FloatArray:
+    """Add blockᵀ V, for the rows of V in a file."""
+    if total is None:
+        total = np.zeros((block.shape[1], file.slices[-1].stop))
+    for rows, Z in strips.strips(block):
+        strips.add_products(Z, file.read_rows(start + rows.start, start + rows.stop), total)
+    return total

@@ -17,7 +17,8 @@ from bigfs.matrix import Matrix
 from bigfs.selectors.base import Cost
 from bigfs.selectors.jhlsr import JHLSR
 
-FIXED = ("gamma", "mode", "variant", "hyperedges", "degrees")  # parameters that JHLSR alone has
+# parameters that JHLSR alone has
+FIXED = ("gamma", "mode", "variant", "hyperedges", "degrees", "accelerate")
 
 
 class GLSPFS(JHLSR):
@@ -116,6 +117,7 @@ class GLSPFS(JHLSR):
     _semi_supervised = False
     _ignores_y = True
     gamma, mode, variant, hyperedges, degrees = 0.0, "unsupervised", "graph", "knn", "weighted"
+    accelerate = False
 
     def __init__(
         self,

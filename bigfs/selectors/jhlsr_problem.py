@@ -5,27 +5,29 @@ larger of that of S, and of what the linear model in w promises as a share of th
 
     Σ_j ‖s_j‖ ‖2x_jᵀV − λ s_j/√(‖s_j‖² + ε)‖ / λ Σ‖s_j‖,      (⟨∇_w, w⟩ − min ∇_w) / objective
 
-A feature becomes inactive when ‖s_j‖ falls below √ε/2, and returns if 2‖x_jᵀV‖ > λ.
+A feature becomes inactive when ‖s_j‖ falls below √ε/2, and returns if 2‖x_jᵀV‖ > λ, with the norm
+that it would have if it alone returned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 
+from bigfs import engine
 from bigfs.graph.smoothness import Smoothness, WeightStep, choose_weights
 from bigfs.linalg.prox import row_norms
-from bigfs.linalg.ridge import SampleOperator
+from bigfs.linalg.ridge import SampleOperator, weighted_squares
 from bigfs.linalg.ridge.cg import STRIP
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.matrix.column_strips import ColumnStrips, strip_width
 from bigfs.result import Record
 from bigfs.selectors.jhlsr_operator import HypergraphOperator
-from bigfs.types import AnyArray, BoolArray, FloatArray
+from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 EPSILON = 1e-14  # ε: √ε = 1e−7 is where a row counts as zero
 
@@ -57,12 +59,21 @@ class JHLSRProblem:
         tol: float,
     ) -> None:
         self.X, self.T, self.labeled, self.smoothness = X, T, labeled, smoothness
-        self.width = strip_width(*T.shape)
-        self.XtT = transposed_times(X, T)
+        height = max(T.shape[0], len(smoothness.hypergraph.members.sizes))
+        self.width = strip_width(height, T.shape[1])
+        # d × r, by strips of columns of the same width
+        self.XtT = ColumnStrips.of(transposed_times(X, T), self.width)
         self.mu, self.lam, self.gamma = weights
         self.learn_w, self.tol = learn_w, tol
         first_w = smoothness.hypergraph.w
         self.fixed_operator = None if learn_w else self.sample_operator(first_w)
+
+    def __enter__(self) -> Self:
+        """Return the problem. Its temporary file is deleted when the block ends."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.XtT.__exit__(*error)
 
     def sample_operator(self, w: AnyArray) -> SampleOperator:
         """Return AᵀA + μL_H(w)."""
@@ -77,9 +88,16 @@ class JHLSRProblem:
 
     def step(self, state: JHLSRState, working_set: WorkingSet) -> JHLSRState:
         """Run one round."""
-        operator = self.fixed_operator or self.sample_operator(state.w)
-        S, residual = self.solve(operator, state, working_set)
-        with self.columns(lambda columns: working_set.times(S[:, columns])) as P:
+        S, residual = self.solve(state, working_set)
+        return self.complete(state, S, residual, working_set)
+
+    def complete(
+        self, state: JHLSRState, S: AnyArray, residual: float, working_set: WorkingSet
+    ) -> JHLSRState:
+        """Return the state that follows with the new S."""
+        if not self.X.local:
+            engine.trim_memory()  # what the solve has left
+        with working_set.times_by_strips(S, self.width) as P:
             return self.complete_round(state, S, P, working_set)._replace(residual=residual)
 
     def complete_round(
@@ -92,48 +110,57 @@ class JHLSRProblem:
         penalty = self.lam * smooth_norms.sum()
         w, smoothness, promise = self.weight_step(P, state.w, float(loss + penalty))
         objective = float(loss + self.mu * smoothness + penalty + self.gamma * w @ w)
-        # V = T − M P at the new w, by strips
         M = self.fixed_operator or self.sample_operator(w)
-        XtV = P.map(
-            lambda columns, P_s: working_set.transposed_times(self.residual(columns, M, P_s))
-        )
+        if not P.whole:
+            engine.trim_memory()  # what the steps of w have left
+        P.replace(lambda columns, P_s: self.residual(columns, M, P_s))
+        V = P  # V = T − M P at the new w, which takes the place of P
+        XtV = working_set.transposed_times(V)
         violation = max(self.violation(S, norms, smooth_norms, XtV), promise / objective)
         active = np.isfinite(state.u) & (norms >= np.sqrt(EPSILON) / 2)
         u = np.where(active, self.lam / (2 * smooth_norms), np.inf)
         gap, known = np.inf, working_set.index
         if violation <= self.tol:
-            XtV, known = self.all_rows(XtV, u, P, M), None
+            XtV, known = self.all_rows(XtV, u, V), None
             violators = self.kkt_violators(u, XtV)
-            u[violators] = self.lam / (2 * np.sqrt(EPSILON))
+            u[violators] = self.lam / (2 * self.norms_alone(violators, XtV))
             gap = np.inf if violators.any() else violation
-        rows = slice(None) if known is None else known
-        XtV[rows] = self.XtT[rows] - XtV[rows]
-        return JHLSRState(u, S, XtV, w, objective, violation, gap, 0.0)
+        return JHLSRState(u, S, self.product(XtV, known), w, objective, violation, gap, 0.0)
 
-    def solve(
-        self, M: SampleOperator, state: JHLSRState, working_set: WorkingSet
-    ) -> tuple[AnyArray, float]:
+    def product(self, XtV: AnyArray, known: IntArray | None) -> AnyArray:
+        """Return XᵀMXS in the memory of XᵀV, of whose rows some are known, or all."""
+        is_known = np.full(len(XtV), known is None)
+        if known is not None:
+            is_known[known] = True
+        for first in range(0, len(XtV), STRIP):
+            rows = first + np.flatnonzero(is_known[first : first + STRIP])
+            XtT = self.XtT.rows(first, min(first + STRIP, len(XtV)))
+            XtV[rows] = XtT[rows - first] - XtV[rows]
+        return XtV
+
+    def solve(self, state: JHLSRState, working_set: WorkingSet) -> tuple[AnyArray, float]:
         """Return the next S and the relative residual of its ridge system."""
-        solution = working_set.solve_rhs(M, state.u, self.XtT, state.S, state.product)
+        M = self.fixed_operator or self.sample_operator(state.w)
+        solution = working_set.solve_rhs(
+            *(M, state.u, lambda rows: self.XtT.rows(0, len(state.u))[rows]),
+            *(state.S, state.product),
+        )
         return solution.W, solution.residual
 
-    def columns(self, make: Callable[[slice], FloatArray]) -> ColumnStrips:
-        """Return an n × r by strips of its columns, as wide as fit in memory."""
-        return ColumnStrips(make, self.T.shape[1], self.width, keep=True)
-
     def target(self, columns: slice) -> FloatArray:
-        """Return columns of T (n × width)."""
+        """Return columns of T (n × width), as an array of their own."""
         T = self.T[:, columns]
-        return np.asarray(T.toarray() if sp.issparse(T) else T)
+        return np.asarray(T.toarray() if sp.issparse(T) else T.copy())
 
     def loss(self, columns: slice, P_s: FloatArray) -> float:
         """Return the part of ‖AP − Φ‖² in some columns."""
-        difference = self.target(columns) - P_s
+        difference = self.target(columns)
+        difference -= P_s
         return float(self.labeled @ np.einsum("vr,vr->v", difference, difference))
 
     def residual(self, columns: slice, M: SampleOperator, P_s: FloatArray) -> FloatArray:
-        """Return columns of V = T − M P (n × width)."""
-        MP = M.apply(P_s)
+        """Return columns of V = T − M P (n × width), in the memory of those of P."""
+        MP = M.apply(P_s, overwrite=True)
         return np.subtract(self.target(columns), MP, out=MP)
 
     def weight_step(self, P: ColumnStrips, w: AnyArray, rest: float) -> WeightStep:
@@ -153,19 +180,33 @@ class JHLSRProblem:
             total += float(norms[rows] @ row_norms(residual))
         return float(total / scale) if scale > 0 else 0.0
 
-    def all_rows(self, XtV: AnyArray, u: AnyArray, P: ColumnStrips, M: SampleOperator) -> AnyArray:
+    def all_rows(self, XtV: AnyArray, u: AnyArray, V: ColumnStrips) -> AnyArray:
         """Return XᵀV with the rows of inactive features too.
 
-        It takes one pass over X per strip of P, unless all features are active.
+        It takes a pass over X, unless all features are active.
         """
         if not np.any(np.isinf(u) & (self.X.stats.nnz > 0)):
             return XtV
-        return P.map(lambda columns, P_s: self.X.T @ self.residual(columns, M, P_s))
+        return np.asarray(self.X.T @ V)
 
     def kkt_violators(self, u: AnyArray, XtV: AnyArray) -> BoolArray:
         """Return the mask of the inactive features that should not be at zero."""
         inactive = np.isinf(u) & (self.X.stats.nnz > 0)
         return inactive & (2 * row_norms(XtV) > (1 + self.tol) * self.lam)
+
+    def norms_alone(self, features: BoolArray, XtV: AnyArray) -> FloatArray:
+        """Return the norms of the rows of inactive features, if each alone became active.
+
+        Such a row minimizes ‖x_j‖²‖s‖² − 2⟨s, x_jᵀV⟩ + λ‖s‖, where diag(AᵀA + μ) weighs ‖x_j‖².
+        """
+        excess = 2 * row_norms(XtV[features]) - self.lam
+        norms: FloatArray = excess / (2 * self.squares[features])
+        return norms
+
+    @cached_property
+    def squares(self) -> FloatArray:
+        """The diagonal of Xᵀ(AᵀA + μI)X (d,). One pass."""
+        return weighted_squares(self.X, self.labeled + self.mu)
 
 
 def transposed_times(X: Matrix, T: Any) -> FloatArray:

@@ -2,7 +2,9 @@
 hypergraphs.
 """
 
+import copy
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,15 +15,17 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.embedding import kernels
 from bigfs.engine.memory import NotEnoughMemory
+from bigfs.graph import members, pair_products
 from bigfs.graph.hypergraph import Hypergraph
-from bigfs.graph.pair_products import PairSums, StripSums, hyperedge_sums
+from bigfs.graph.pair_products import PairSums, StripSums, hyperedge_sums, pair_counts
 from bigfs.graph.smoothness import Smoothness, choose_weights
+from bigfs.linalg import active_columns
 from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix, column_strips
 from bigfs.matrix.column_strips import ColumnStrips
 from bigfs.result import Status, observed
-from bigfs.selectors import jhlsr_operator
 from bigfs.selectors.jhlsr import JHLSR
+from bigfs.selectors.jhlsr_accelerated import AcceleratedJHLSR
 from bigfs.selectors.jhlsr_operator import HypergraphOperator
 from bigfs.selectors.jhlsr_problem import EPSILON
 from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
@@ -202,19 +206,23 @@ def test_the_gradient_of_the_smoothness_is_that_of_finite_differences(degrees):
     assert M.entries == M.factor().nnz
 
 
-def test_threads_apply_the_hypergraph_to_the_same_bits(rng, monkeypatch):
+@pytest.mark.parametrize("repeated", [False, True])
+def test_threads_apply_the_hypergraph_to_the_same_bits(repeated, rng, monkeypatch):
     H = sp.random_array((300, 200), density=0.03, format="csr", rng=rng)
     H = H[:, np.flatnonzero(H.astype(bool).sum(axis=0))]
+    H = H[:, np.r_[: H.shape[1], :5]] if repeated else H
     smoothness = Smoothness(Hypergraph.of(H.astype(bool).astype(float)))
     w = rng.dirichlet(np.ones(H.shape[1]))
     M = HypergraphOperator.of(smoothness, np.ones(300), 0.5, w)
-    P = rng.normal(size=(300, 7))
+    P = rng.normal(size=(300, 19))
     alone = M.apply(P)
-    monkeypatch.setattr(jhlsr_operator, "LARGE", 0)
+    monkeypatch.setattr(members, "LARGE", 0)
     np.testing.assert_array_equal(M.apply(P), alone)
     by_columns = np.hstack([M.apply(P[:, :2]), M.apply(P[:, 2:])])
     np.testing.assert_array_equal(by_columns, alone)
     np.testing.assert_allclose(alone, M.dense(300) @ P, atol=1e-12)
+    assert M.apply(P, overwrite=True) is P
+    np.testing.assert_array_equal(P, alone)
 
 
 @pytest.mark.parametrize("degrees", ["weighted", "incidence"])
@@ -223,9 +231,9 @@ def test_equal_hyperedges_are_computed_once_and_weighed_apart(degrees):
     twice = H[:, [0, 1, 0, 2, 1, 3, 0]]
     w = np.random.default_rng(1).dirichlet(np.ones(7))
     hypergraph = Hypergraph.of(twice)
-    members = hypergraph.members
-    assert len(members.sizes) == 4
-    np.testing.assert_array_equal(members.matrix().toarray()[:, members.number], twice)
+    distinct = hypergraph.members
+    assert len(distinct.sizes) == 4
+    np.testing.assert_array_equal(distinct.matrix().toarray()[:, distinct.number], twice)
     smoothness = Smoothness(hypergraph, degrees)
     L = dense_laplacian(twice, w, degrees)
     trace = smoothness.trace(P, w)
@@ -243,7 +251,8 @@ def test_equal_hyperedges_are_computed_once_and_weighed_apart(degrees):
 
 @pytest.mark.parametrize("degrees", ["weighted", "incidence"])
 @pytest.mark.parametrize("width", [1, 2, 3])
-def test_the_products_of_pairs_give_the_sums_of_the_rows(degrees, width):
+@pytest.mark.parametrize("share", [1, 1e-12])  # in memory, or a part per hyperedge in a file
+def test_the_products_of_pairs_give_the_sums_of_the_rows(degrees, width, share, monkeypatch):
     """With equal hyperedges, hyperedges of one sample, isolated samples, and weights of zero."""
     H, P, _ = weighted_problem()
     H = np.hstack([H, H[:, :3], np.eye(20)[:, :2], np.ones((20, 1))])
@@ -251,12 +260,17 @@ def test_the_products_of_pairs_give_the_sums_of_the_rows(degrees, width):
     w = np.random.default_rng(2).dirichlet(np.ones(18))
     w[[1, 5]] = 0
     smoothness = Smoothness(Hypergraph.of(H), degrees)
-    members = smoothness.hypergraph.members
-    assert len(members.sizes) == 15
-    strips = ColumnStrips(lambda columns: P[:, columns], 3, width)
-    pairs = PairSums.of(members, strips)
-    assert len(pairs.products) == sum(k * (k - 1) // 2 for k in members.sizes)
-    one, other = (smoothness.trace(sums, w) for sums in (StripSums(members, strips), pairs))
+    distinct = smoothness.hypergraph.members
+    assert len(distinct.sizes) == 15
+    monkeypatch.setattr(pair_products, "PART_SHARE", share)
+    with ColumnStrips.of(P, width) as strips, PairSums(distinct, strips) as pairs:
+        assert (pairs.file is None) == (len(pairs.parts) == 1) == (share == 1)
+        assert pairs.firsts[-1] == sum(k * (k - 1) // 2 for k in distinct.sizes)
+        one, other = (
+            smoothness.trace(sums, w) for sums in (StripSums(smoothness.hypergraph, strips), pairs)
+        )
+    if pairs.file is not None:
+        assert not Path(pairs.file.path).exists()
     L = dense_laplacian(H, w, degrees)
     assert one.value == pytest.approx(np.trace(P.T @ L @ P), rel=1e-12)
     assert other.value == pytest.approx(one.value, rel=1e-12)
@@ -264,16 +278,17 @@ def test_the_products_of_pairs_give_the_sums_of_the_rows(degrees, width):
     np.testing.assert_allclose(other.gradient, one.gradient, rtol=1e-12, atol=1e-12 * scale)
 
 
-def test_pairs_are_multiplied_where_that_is_cheaper_and_fits():
+def test_pairs_are_multiplied_where_that_is_cheaper():
     """20 columns and hyperedges of 5 or of 200 samples: 10 pairs against 100 numbers, or 19,900."""
     P = ColumnStrips.of(np.ones((400, 20)))
-    small, large = (
-        Hypergraph.of(np.kron(np.eye(400 // k), np.ones((k, 1)))).members for k in (5, 200)
-    )
+    small, large = (Hypergraph.of(np.kron(np.eye(400 // k), np.ones((k, 1)))) for k in (5, 200))
     assert isinstance(hyperedge_sums(small, P), PairSums)
     assert isinstance(hyperedge_sums(large, P), StripSums)
-    with engine.limit_memory(8 * 10 * 80):  # all that the products take, beside nothing else
-        assert isinstance(hyperedge_sums(small, P), StripSums)
+    with engine.limit_memory(8 * 10 * 80), hyperedge_sums(small, P) as sums:
+        assert isinstance(sums, PairSums)
+        sizes = [pair_counts(small.members)[part].sum() for part in sums.parts]
+    assert len(sizes) == 40  # two hyperedges each
+    assert 8 * max(sizes) <= pair_products.PART_SHARE * 8 * 10 * 80
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -448,41 +463,36 @@ def test_same_class_factor_is_the_kernel():
 
 
 @pytest.mark.parametrize("degrees", ["weighted", "incidence"])
-@pytest.mark.parametrize("tiled", [False, True])
-def test_strips_of_columns_give_the_same_answer(degrees, tiled, monkeypatch):
+@pytest.mark.parametrize("layout", ["array", "both", "rows", "columns", "unseen file"])
+def test_strips_of_columns_give_the_same_answer(degrees, layout, monkeypatch):
     X, y, H = data(labeled=4)
     parameters = {"degrees": degrees, "solver": "cg", "solver_tol": 1e-12, "tol": 1e-3}
     parameters |= {"hyperedges": H, "lam": 0.4, "max_iter": 12}
-    matrix = Matrix.from_array(X, tile_rows=7, tile_columns=4) if tiled else X
-    whole = fit(matrix, y, **parameters)
+    tiles = Matrix.from_array(X, tile_rows=7, tile_columns=4)
+    rows = () if layout == "columns" else tiles.row_tiles
+    columns = () if layout == "rows" else tiles.column_tiles
+    matrix = X if layout == "array" else Matrix(X.shape, rows=rows, columns=columns)
+    monkeypatch.setattr(active_columns, "MEMORY_SHARE", 0)  # gather nothing
+    whole = fit(copy.copy(matrix), y, **parameters)
     assert whole.result_.stats["plans"]
     monkeypatch.setattr(column_strips, "STRIP_SHARE", 1e-12)  # one column per strip
-    widths, init = [], column_strips.ColumnStrips.__init__
+    if layout == "unseen file":
+        monkeypatch.setattr(engine.ScratchFile, "is_shared", lambda self: False)
+    files, new = [], engine.ScratchFile.new
 
-    def watch(self, make, r, width, **options):
-        widths.append(width)
-        init(self, make, r, width, **options)
+    def watch():
+        files.append(new())
+        return files[-1]
 
-    monkeypatch.setattr(column_strips.ColumnStrips, "__init__", watch)
-    strips = fit(matrix, y, **parameters)
-    assert set(widths) == {1}
+    monkeypatch.setattr(engine.ScratchFile, "new", watch)
+    strips = fit(copy.copy(matrix), y, **parameters)
+    assert len(files) >= strips.n_iter_
+    assert not any(Path(file.path).exists() for file in files)
     assert strips.n_iter_ == whole.n_iter_
+    if layout in ("both", "rows"):  # a strip costs no pass
+        assert strips.result_.stats["passes"] == whole.result_.stats["passes"] > 2 * strips.n_iter_
     np.testing.assert_allclose(strips.coef_, whole.coef_, atol=1e-9)
     np.testing.assert_allclose(strips.hyperedge_weights_, whole.hyperedge_weights_, atol=1e-9)
-
-
-def test_strips_that_are_kept_are_made_once(rng):
-    P, made = rng.normal(size=(50, 7)), []
-
-    def make(columns):
-        made.append(columns)
-        return P[:, columns]
-
-    with ColumnStrips(make, 7, 3, keep=True) as strips:
-        next(iter(strips))  # a reader that ends early leaves the others unmade
-        for _ in range(2):
-            np.testing.assert_array_equal(strips.map(lambda _, strip: 2 * strip), 2 * P)
-    assert made == [slice(0, 3), slice(3, 6), slice(6, 7)]
 
 
 @pytest.mark.parametrize("mu", [1e-3, 1.0])
@@ -501,6 +511,78 @@ def test_a_round_starts_from_the_product_of_the_last_one(mu):
         product[active], (X.T @ M @ X @ S)[active], atol=1e-12 * np.abs(product).max()
     )
     assert model.result_.converged
+
+
+def text_data(seed=0):
+    """200 samples of four classes, 80 sparse columns of which 8 tell the classes apart, and groups
+    of four samples of a class as hyperedges.
+    """
+    rng = np.random.default_rng(seed)
+    n, d, y = 200, 80, np.arange(200) % 4
+    X = sp.random_array((n, d), density=0.05, format="lil", rng=rng)
+    for k in range(8):
+        X[:, k] = ((y == k % 4) & (rng.random(n) < 0.7))[:, None].astype(float)
+    H = sp.csr_array((np.ones(n), (np.argsort(y, kind="stable"), np.arange(n) // 4)))
+    return sp.csr_array(X), np.where(rng.random(n) < 0.3, y, -1), H
+
+
+@pytest.mark.parametrize("variant", ["hyper", "joint"])
+def test_accelerated_rounds_reach_the_answer_of_plain_ones_sooner(variant):
+    X, y, H = text_data()
+    given = {"hyperedges": H, "variant": variant, "lam": 0.5, "tol": 1e-3, "max_iter": 2000}
+    plain, fast = (JHLSR(accelerate=a, **given).fit(X, y) for a in (False, True))
+    assert plain.result_.converged
+    assert fast.result_.converged
+    objectives = [np.array([r["objective"] for r in m.result_.history]) for m in (plain, fast)]
+    assert np.all(np.diff(objectives[1]) <= 1e-9 * objectives[1][:-1])
+    assert objectives[1][-1] <= objectives[0][-1] * (1 + 1e-3)
+    if variant == "hyper":  # convex: the same answer
+        scale = np.abs(plain.coef_).max()
+        np.testing.assert_allclose(fast.coef_, plain.coef_, atol=0.02 * scale)
+    assert fast.n_iter_ < plain.n_iter_
+    features = [[r["features"] for r in m.result_.history] for m in (plain, fast)]
+    assert sum(features[1]) <= 0.5 * sum(features[0])
+
+
+def test_features_that_left_too_early_return_with_the_weight_they_would_have(monkeypatch):
+    """All features but one leave after the first round, so that the check must bring some back."""
+    X, y, H = text_data()
+    given = {"hyperedges": H, "lam": 0.5, "tol": 1e-4, "max_iter": 2000}
+    whole = JHLSR(**given, variant="hyper").fit(X, y)
+
+    def leaving(self, state, S):
+        left = np.arange(80) > 0
+        return left & np.isinf(state.gap) & (len(rounds) < 3) & np.isfinite(state.objective)
+
+    rounds, step = [], AcceleratedJHLSR.step
+
+    def count(self, state, working_set):
+        rounds.append(state)
+        return step(self, state._replace(objective=min(state.objective, 1e9)), working_set)
+
+    monkeypatch.setattr(AcceleratedJHLSR, "leaving", leaving)
+    monkeypatch.setattr(AcceleratedJHLSR, "step", count)
+    again = JHLSR(**given, variant="hyper", accelerate=True).fit(X, y)
+    features = [r["features"] for r in again.result_.history]
+    assert min(features) == 1 < features[-1]
+    scale = np.abs(whole.coef_).max()
+    np.testing.assert_allclose(again.coef_, whole.coef_, atol=0.02 * scale)
+
+
+def test_a_round_takes_back_what_raises_the_objective(monkeypatch):
+    X, y, H = text_data()
+    given = {"hyperedges": H, "lam": 0.5, "tol": 0, "max_iter": 6}
+    plain = fit(X, y, **given)
+    asked = []
+
+    def leaving(self, state, S):
+        asked.append(state.objective)
+        return (np.arange(80) < 8) & np.isfinite(state.objective)
+
+    monkeypatch.setattr(AcceleratedJHLSR, "leaving", leaving)
+    taken_back = fit(X, y, **given, accelerate=True)
+    assert len(asked) == 6
+    np.testing.assert_allclose(taken_back.coef_, plain.coef_, atol=1e-12)
 
 
 def test_nothing_of_samples_by_classes_is_made(rng):

@@ -25,7 +25,10 @@ def edge_sizes(indices: AnyArray, n_edges: int) -> IntArray:
 
 @_jit
 def transpose(indptr: AnyArray, indices: AnyArray, n_edges: int) -> tuple[IntArray, AnyArray]:
-    """Return where the hyperedges begin, and their samples, from the hyperedges of each sample."""
+    """Return where the hyperedges begin, and their samples, from the hyperedges of each sample.
+
+    Or where the samples begin, and their hyperedges, from the samples of each hyperedge.
+    """
     starts = np.zeros(n_edges + 1, dtype=np.int64)
     starts[1:] = np.cumsum(edge_sizes(indices, n_edges))
     samples = np.empty(len(indices), dtype=np.int32)
@@ -85,58 +88,86 @@ def edge_maxima(starts: IntArray, samples: AnyArray, y: FloatArray) -> FloatArra
 
 
 @_jit
-def subtract_similarity(
+def edge_rows(
     starts: IntArray,
     samples: AnyArray,
     root: FloatArray,
     weights: FloatArray,
     V: FloatArray,
-    result: FloatArray,
+    Z: FloatArray,
 ) -> None:
-    """Subtract D_v^-½ H diag(weights) Hᵀ D_v^-½ V from `result`, both n × r."""
-    total = np.empty(V.shape[1])
+    """Make Z = diag(weights) Hᵀ D_v^-½ V (e × r), for V (n × r).
+
+    Eight columns, a line of the cache, are summed at a time.
+    """
+    whole = V.shape[1] - V.shape[1] % 8
     for k in range(len(weights)):
-        if weights[k] == 0:
+        first, last, w = starts[k], starts[k + 1], weights[k]
+        if w == 0:
+            Z[k] = 0
             continue
-        total[:] = 0
-        for p in range(starts[k], starts[k + 1]):
-            v, scale = V[samples[p]], root[samples[p]]
-            for c in range(len(total)):
-                total[c] += scale * v[c]
-        total *= weights[k]
-        for p in range(starts[k], starts[k + 1]):
-            v, scale = result[samples[p]], root[samples[p]]
-            for c in range(len(total)):
-                v[c] -= scale * total[c]
+        for c in range(0, whole, 8):
+            a0, a1, a2, a3, a4, a5, a6, a7 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+            for p in range(first, last):
+                v, x = samples[p], root[samples[p]]
+                a0 += x * V[v, c]
+                a1 += x * V[v, c + 1]
+                a2 += x * V[v, c + 2]
+                a3 += x * V[v, c + 3]
+                a4 += x * V[v, c + 4]
+                a5 += x * V[v, c + 5]
+                a6 += x * V[v, c + 6]
+                a7 += x * V[v, c + 7]
+            Z[k, c], Z[k, c + 1], Z[k, c + 2], Z[k, c + 3] = w * a0, w * a1, w * a2, w * a3
+            Z[k, c + 4], Z[k, c + 5], Z[k, c + 6], Z[k, c + 7] = w * a4, w * a5, w * a6, w * a7
+        for c in range(whole, V.shape[1]):
+            total = 0.0
+            for p in range(first, last):
+                total += root[samples[p]] * V[samples[p], c]
+            Z[k, c] = w * total
 
 
 @_jit
-def add_strip_sums(
+def subtract_edge_rows(
     starts: IntArray,
-    samples: AnyArray,
+    edges: AnyArray,
     root: FloatArray,
-    weights: FloatArray,
-    P: FloatArray,
-    squares: FloatArray,
-    g: FloatArray,
+    m: FloatArray,
+    Z: FloatArray,
+    V: FloatArray,
 ) -> None:
-    """Add ‖r_e‖² to `squares` (e) and g_v to `g` (n), for a strip of the columns of P (n × s)."""
-    total = np.empty(P.shape[1])
-    for k in range(len(weights)):
-        total[:] = 0
-        for p in range(starts[k], starts[k + 1]):
-            v, scale = P[samples[p]], root[samples[p]]
-            for c in range(len(total)):
-                total[c] += scale * v[c]
-        for c in range(len(total)):
-            squares[k] += total[c] * total[c]
-        if weights[k] == 0:
-            continue
-        for p in range(starts[k], starts[k + 1]):
-            v, product = P[samples[p]], 0.0
-            for c in range(len(total)):
-                product += v[c] * total[c]
-            g[samples[p]] += weights[k] * root[samples[p]] * product
+    """Replace V by diag(m)V − D_v^-½ H Z, for the hyperedges of each sample and Z (e × r).
+
+    Eight columns, a line of the cache, are summed at a time.
+    """
+    whole = V.shape[1] - V.shape[1] % 8
+    for v in range(len(m)):
+        first, last, x = starts[v], starts[v + 1], root[v]
+        for c in range(0, whole, 8):
+            a0, a1, a2, a3, a4, a5, a6, a7 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+            for p in range(first, last):
+                k = edges[p]
+                a0 += Z[k, c]
+                a1 += Z[k, c + 1]
+                a2 += Z[k, c + 2]
+                a3 += Z[k, c + 3]
+                a4 += Z[k, c + 4]
+                a5 += Z[k, c + 5]
+                a6 += Z[k, c + 6]
+                a7 += Z[k, c + 7]
+            V[v, c] = m[v] * V[v, c] - x * a0
+            V[v, c + 1] = m[v] * V[v, c + 1] - x * a1
+            V[v, c + 2] = m[v] * V[v, c + 2] - x * a2
+            V[v, c + 3] = m[v] * V[v, c + 3] - x * a3
+            V[v, c + 4] = m[v] * V[v, c + 4] - x * a4
+            V[v, c + 5] = m[v] * V[v, c + 5] - x * a5
+            V[v, c + 6] = m[v] * V[v, c + 6] - x * a6
+            V[v, c + 7] = m[v] * V[v, c + 7] - x * a7
+        for c in range(whole, V.shape[1]):
+            total = 0.0
+            for p in range(first, last):
+                total += Z[edges[p], c]
+            V[v, c] = m[v] * V[v, c] - x * total
 
 
 @_jit
@@ -169,24 +200,23 @@ def add_pair_products(
 
 
 @_jit
-def pair_sums(
+def add_pair_sums(
     starts: IntArray,
     samples: AnyArray,
-    root: FloatArray,
     weights: FloatArray,
     products: FloatArray,
-    norms2: FloatArray,
-) -> tuple[FloatArray, FloatArray]:
-    """Return ‖r_e‖² (e) and g_v (n) from the products of pairs, and ‖P_v‖² of the samples (n)."""
+    squares: FloatArray,
+    of_sample: FloatArray,
+) -> None:
+    """Make ‖r_e‖² (e) and add to g_v from the products of pairs, for some hyperedges.
+
+    `of_sample` has a_v, a_v‖P_v‖² and g_v of each sample (n × 3), where a_v = d_v^-½. They lie side
+    by side because the samples of a hyperedge are anywhere.
+    """
     size = 0
     for k in range(len(weights)):
         size = max(size, starts[k + 1] - starts[k])
     roots, sums = np.empty(size), np.empty(size)
-    squares = np.zeros(len(weights))
-    # side by side, because the samples of a hyperedge are anywhere
-    of_sample = np.zeros((len(root), 3))
-    for v in range(len(root)):
-        of_sample[v, 0], of_sample[v, 1] = root[v], root[v] * norms2[v]
     place = 0
     for k in range(len(weights)):
         first, m = starts[k], starts[k + 1] - starts[k]
@@ -199,8 +229,8 @@ def pair_sums(
                 sums[j] += product * x
             roots[i], sums[i] = x, total
             place += i
+        squares[k] = 0
         for i in range(m):
             part = roots[i] * sums[i]
             squares[k] += part
             of_sample[samples[first + i], 2] += weights[k] * part
-    return squares, of_sample[:, 2].copy()

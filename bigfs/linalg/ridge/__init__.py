@@ -93,7 +93,7 @@ class Ridge:
         entries = self.M.entries
         root = entries > 0 and not self.M.projection
         forms_products = self.M.m is not None or not X.row_tiles
-        width = strip_width(X.shape[0], targets, limit)
+        width = strip_width(self.M.height(X.shape[0]), targets, limit)
         self.width = width if self.M.m is not None and width < targets else None
         costs = project_costs(
             *(*X.shape, X.stats.nnz, targets, tiles, engine.n_workers(), entries, root),
@@ -143,6 +143,24 @@ class Ridge:
             and np.isin(index, known_index).all()
         ):
             self._gram = take_over(known, np.searchsorted(known_index, index))
+
+    def known_squares(self, M: SampleOperator) -> FloatArray | None:
+        """Return `squares` if they have been computed and are those of M too."""
+        same = M.projection == self.M.projection and np.array_equal(M.m, self.M.m)  # type: ignore[arg-type]
+        return self._squares if same else None
+
+    def reuse_squares(self, known: FloatArray | None, known_index: Any, index: Any) -> None:
+        """Take over the squares of another ridge, if it covers the columns of this one.
+
+        `known_index` and `index` are the increasing column numbers of the two in the full matrix.
+        None stands for all columns.
+        """
+        if known is None:
+            return
+        if known_index is None:
+            self._squares = known if index is None else known[index]
+        elif index is not None and np.isin(index, known_index).all():
+            self._squares = known[np.searchsorted(known_index, index)]
 
     @property
     def gram(self) -> FloatArray:
@@ -249,4 +267,5 @@ __all__ = [
     "gram",
     "identity",
     "project_costs",
+    "weighted_squares",
 ]

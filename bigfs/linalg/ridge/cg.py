@@ -62,7 +62,7 @@ class CG:
     def gram_times(self, W: FloatArray) -> FloatArray:
         """Return XᵀMX W.
 
-        Reads X once for the identity and the centering, and twice per strip of W for others.
+        Reads X once for the identity and the centering, and twice for others.
         """
         if self.M.m is not None:
             return self._gram_times_by_strips(W)
@@ -83,16 +83,10 @@ class CG:
         return product
 
     def _gram_times_by_strips(self, Z: FloatArray, s: float | FloatArray = 1.0) -> FloatArray:
-        """Return XᵀMX (s Z), with no other array of its size where Z has several strips."""
-        r = Z.shape[1]
-        width = self.width or r
-        if width >= r:
-            return np.asarray(self.X.T @ self.M.apply(self.X @ (s * Z)))
-        product = np.empty(Z.shape)
-        for first in range(0, r, width):
-            columns = slice(first, first + width)
-            product[:, columns] = self.X.T @ self.M.apply(self.X @ (s * Z[:, columns]))
-        return product
+        """Return XᵀMX (s Z), where no more than a strip of X s Z is in memory."""
+        with self.X.times_by_strips(s * Z, self.width or Z.shape[1]) as product:
+            product.replace(lambda _, strip: self.M.apply(strip, overwrite=True))
+            return np.asarray(self.X.T @ product)
 
     def solve(
         self,

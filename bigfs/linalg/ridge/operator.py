@@ -39,12 +39,16 @@ class SampleOperator:
         """Number of non-zeros of F."""
         return 0 if self.F is None else self.F.nnz if sp.issparse(self.F) else self.F.size
 
+    def height(self, n: int) -> int:
+        """Return the rows of the largest array that `apply` makes for n samples."""
+        return n
+
     def factor(self) -> Any:
         """Return F."""
         return self.F
 
-    def apply(self, V: AnyArray) -> AnyArray:
-        """Return M V, dense n × r."""
+    def apply(self, V: AnyArray, overwrite: bool = False) -> AnyArray:
+        """Return M V, dense n × r. With `overwrite` it may lie in the memory of V."""
         MV = V if self.m is None else self.m[:, None] * V
         return MV if self.F is None else MV - self.F @ (self.F.T @ V)
 

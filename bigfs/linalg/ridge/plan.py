@@ -25,6 +25,7 @@ TASK_SECONDS = 3e-3  # to hand one tile to a worker
 # Iterations to expect of CG with its diagonal preconditioner if the conditioning is unknown.
 ITERATIONS = 50
 SOLVERS = ("woodbury", "primal", "cg")
+CG_BYTES = 72  # of CG per feature and right-hand side: nine arrays of d × r
 
 
 class SolverCost(NamedTuple):
@@ -91,8 +92,7 @@ def project_costs(
     overlap = float(np.sum(counts.astype(float) ** 2))
     wait = TASK_SECONDS * tiles / workers
     low = (e * nnz / n) ** 2 / n if root else 0.0  # (FᵀX)ᵀ(FᵀX), for F of n columns
-    n_strips = -(-r // (width or r))
-    product = 4 * (nnz + e) * r / SPARSE_FLOPS + 2 * wait * n_strips
+    product = 4 * (nnz + e) * r / SPARSE_FLOPS + 2 * wait
     return {
         "woodbury": SolverCost(
             2 * min(overlap / SPARSE_FLOPS, n * n * d / DENSE_FLOPS)
@@ -108,7 +108,7 @@ def project_costs(
         ),
         "cg": SolverCost(
             (1 + iterations) * (product if forms_products else product - wait),
-            72 * d * r + (16 * n * min(r, width or r) if forms_products else 0),
+            CG_BYTES * d * r + (16 * n * min(r, width or r) if forms_products else 0),
         ),
     }
 

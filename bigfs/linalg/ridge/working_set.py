@@ -13,8 +13,9 @@ import numpy as np
 from bigfs import engine
 from bigfs.linalg.active_columns import ActiveColumns
 from bigfs.linalg.ridge import Prepared, Ridge, SampleOperator, Solution
-from bigfs.linalg.ridge.plan import ITERATIONS
+from bigfs.linalg.ridge.plan import CG_BYTES, ITERATIONS
 from bigfs.matrix import Matrix
+from bigfs.matrix.column_strips import ColumnStrips
 from bigfs.types import FloatArray, IntArray
 
 
@@ -27,6 +28,8 @@ class WorkingSet:
     ----------
     X : Matrix of shape (n, d)
         The samples.
+    room : float, default=inf
+        Bytes that gathered columns may take together with the solver of their features.
     **ridge : object
         Parameters of `Ridge`.
 
@@ -37,8 +40,10 @@ class WorkingSet:
         and the "plan".
     """
 
-    def __init__(self, X: Matrix, **ridge: Any) -> None:
-        self._columns, self._ridge_options = ActiveColumns(X, ridge.get("limit")), ridge
+    def __init__(self, X: Matrix, room: float = np.inf, **ridge: Any) -> None:
+        feature_bytes = CG_BYTES * ridge.get("targets", 1)
+        self._columns = ActiveColumns(X, ridge.get("limit"), room, feature_bytes)
+        self._ridge_options = ridge
         self._M: SampleOperator | None = None
         self._ridge: Ridge | None = None
         self._iterations = ITERATIONS
@@ -95,7 +100,8 @@ class WorkingSet:
         first = None if start is None else start[active]
         solution = solve(ridge.prepare(u[active]), active, first)
         self._record_iterations(solution, start)
-        W, product = engine.lazy_zeros((2, len(u), solution.W.shape[1]))
+        shape = len(u), solution.W.shape[1]
+        W, product = engine.lazy_zeros(shape), engine.lazy_zeros(shape)
         W[active], product[active] = solution.W, solution.product
         return Solution(W, solution.residuals, solution.iterations, product)
 
@@ -103,7 +109,11 @@ class WorkingSet:
         """Return X W for a W that is zero outside the working set."""
         return self._columns.times(W)
 
-    def transposed_times(self, V: FloatArray) -> FloatArray:
+    def times_by_strips(self, W: FloatArray, width: int) -> ColumnStrips:
+        """Return X W as `times` does, by strips of `width` columns."""
+        return self._columns.times_by_strips(W, width)
+
+    def transposed_times(self, V: FloatArray | ColumnStrips) -> FloatArray:
         """Return XᵀV (d × r). Rows of features outside the working set may be zero."""
         return self._columns.transposed_times(V)
 
@@ -126,11 +136,13 @@ class WorkingSet:
         if last is not None and same and M is self._M:
             return last
         known = None if last is None or M is not self._M else last.known_gram
+        squares = None if last is None else last.known_squares(M)
         if not same:
             last = self._ridge = None  # it would keep the columns of the last set
             columns.select(active)
         ridge = Ridge(columns.X, M, iterations=self._iterations, **self._ridge_options)
         ridge.reuse_gram(known, last_index, columns.index)
+        ridge.reuse_squares(squares, last_index, columns.index)
         if not same:
             self.plans.append(
                 {"features": len(active), "gathered": columns.gathered, "plan": ridge.plan}

@@ -1,0 +1,118 @@
+"""Arrays in temporary files, which tasks of other processes read and write by their path."""
+
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from bigfs import JHLSR, Matrix, engine
+from bigfs.linalg import active_columns
+from bigfs.matrix import column_strips
+from bigfs.matrix.column_strips import ColumnStrips, strip_width
+from tests.helpers.fitting import fit_few_steps
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A tile of sparse rows that a worker makes. It ends a worker once, if there is a marker."""
+
+    start: int
+    stop: int
+    marker: str | None = None
+
+    def load(self):
+        if self.marker is not None and not Path(self.marker).exists():
+            Path(self.marker).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return rows()[self.start : self.stop]
+
+
+def rows():
+    """60 × 20, where each column has some non-zeros."""
+    X = sp.random_array((60, 20), density=0.3, format="lil", rng=np.random.default_rng(0))
+    X[0] = 1
+    return sp.csr_array(X)
+
+
+def matrix(marker=None):
+    tiles = [Rows(a, a + 20, marker if a == 20 else None) for a in range(0, 60, 20)]
+    return Matrix((60, 20), rows=tiles)
+
+
+def test_numbers_are_read_where_they_were_written(rng):
+    file, numbers = engine.ScratchFile.new(), rng.normal(size=(5, 3))
+    file.write(4, numbers.T)
+    np.testing.assert_array_equal(file.read(4, (3, 5)), numbers.T)
+    np.testing.assert_array_equal(file.read(7, (2, 2)).ravel(), numbers.T.ravel()[3:7])
+    assert file.read(0, (0, 3)).shape == (0, 3)
+    with pytest.raises(OSError, match=r"the temporary file .*bigfs-.* was cut off"):
+        file.read(18, (2,))
+    file.remove()
+    assert not Path(file.path).exists()
+    file.remove()
+    with pytest.raises(OSError, match=r"cannot be written \(No such file or directory\): set TMPD"):
+        file.write(0, numbers)
+
+
+@pytest.mark.parametrize("width", [1, 3, 7])
+def test_strips_are_read_by_columns_and_by_rows(width, rng):
+    P = rng.normal(size=(50, 7))
+    with ColumnStrips.of(P, width) as strips:
+        assert strips.whole == (strips.file is None) == (width == 7)
+        np.testing.assert_array_equal(np.hstack([strip for _, strip in strips]), P)
+        np.testing.assert_array_equal(strips.rows(11, 30), P[11:30])
+        strips.replace(lambda columns, strip: strip + columns.start)
+        moved = P + np.concatenate([np.full(c.stop - c.start, c.start) for c in strips.slices])
+        np.testing.assert_array_equal(strips.rows(0, 50), moved)
+    if strips.file is not None:
+        assert not Path(strips.file.file.path).exists()
+
+
+def test_strips_take_whole_lines_of_the_cache():
+    """The arrays of a strip take 11 % of the limit: 16 n bytes per column."""
+    n = 1000
+    widths = [strip_width(n, 103, limit) for limit in (1e5, 8e5, 1.2e6, 2.5e6, 3.2e6, 2e7)]
+    assert widths == [1, 5, 8, 16, 16, 103]
+
+
+def test_products_by_strips_are_those_of_the_whole(rng):
+    X, W, V = rows(), rng.normal(size=(20, 5)), rng.normal(size=(60, 5))
+    tiled = matrix()
+    with tiled.times_by_strips(W, 2) as product:
+        np.testing.assert_allclose(product.rows(0, 60), X @ W, rtol=1e-12)
+    with ColumnStrips.of(V, 2) as strips:
+        np.testing.assert_allclose(tiled.T @ strips, X.T @ V, rtol=1e-12)
+    assert tiled.passes == 2
+
+
+@pytest.mark.process
+def test_workers_write_the_rows_of_a_file_even_if_one_of_them_dies(tmp_path, rng):
+    W, marker = rng.normal(size=(20, 5)), tmp_path / "died"
+    with matrix().times_by_strips(W, 2) as alone, engine.cluster(workers=2, memory_limit="600MB"):
+        tiled = matrix(str(marker))
+        with tiled.times_by_strips(W, 2) as product:
+            np.testing.assert_array_equal(product.rows(0, 60), alone.rows(0, 60))
+            there = tiled.T @ product
+        assert marker.exists()
+        assert tiled.passes == 2
+        np.testing.assert_allclose(there, rows().T @ (rows() @ W), rtol=1e-12)
+
+
+@pytest.mark.process
+def test_jhlsr_chooses_the_same_features_through_a_file_of_its_workers(monkeypatch):
+    """The strips of two workers, of this process, and one strip in memory."""
+    y = np.where(np.arange(60) % 4, np.arange(60) % 3, -1)
+    monkeypatch.setattr(active_columns, "MEMORY_SHARE", 0)  # gather nothing
+    given = {"hyperedges": "knn", "n_neighbors": 4, "solver": "cg", "tol": 1e-3, "max_iter": 8}
+    whole = fit_few_steps(JHLSR(**given), matrix(), y)
+    monkeypatch.setattr(column_strips, "STRIP_SHARE", 1e-12)
+    alone = fit_few_steps(JHLSR(**given), matrix(), y)
+    with engine.cluster(workers=2, memory_limit="600MB"):
+        spread = fit_few_steps(JHLSR(**given), matrix(), y)
+    np.testing.assert_array_equal(spread.coef_, alone.coef_)
+    np.testing.assert_allclose(alone.coef_, whole.coef_, atol=1e-8)
+    np.testing.assert_array_equal(spread.selected_, whole.selected_)
