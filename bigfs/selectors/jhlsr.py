@@ -118,8 +118,9 @@ class JHLSR(Selector):
         the objective, and the history holds its residual.
     accelerate : bool, default=False
         Whether features leave at once that are best at zero with all else fixed, in place of
-        shrinking for many rounds. Those that left too early return in the end. It takes about half
-        as many rounds where most features get no weight. It may end at another stationary point.
+        shrinking for many rounds. Those that left too early return in the end. It takes fewer
+        rounds, half as many on all of RCV1. It pays where a round reads X, and not where the active
+        columns fit in memory. It may end at another stationary point.
     tol : float, default=1e-2
         Violation of stationarity at which to stop, relative to the slope of the penalty.
     max_iter : int, default=200

@@ -95,7 +95,7 @@ class JHLSRProblem:
         self, state: JHLSRState, S: AnyArray, residual: float, working_set: WorkingSet
     ) -> JHLSRState:
         """Return the state that follows with the new S."""
-        if not self.X.local:
+        if self.width < self.T.shape[1]:
             engine.trim_memory()  # what the solve has left
         with working_set.times_by_strips(S, self.width) as P:
             return self.complete_round(state, S, P, working_set)._replace(residual=residual)

@@ -101,6 +101,7 @@ def edge_rows(
     Eight columns, a line of the cache, are summed at a time.
     """
     whole = V.shape[1] - V.shape[1] % 8
+    rest = np.empty(V.shape[1] - whole)
     for k in range(len(weights)):
         first, last, w = starts[k], starts[k + 1], weights[k]
         if w == 0:
@@ -120,11 +121,13 @@ def edge_rows(
                 a7 += x * V[v, c + 7]
             Z[k, c], Z[k, c + 1], Z[k, c + 2], Z[k, c + 3] = w * a0, w * a1, w * a2, w * a3
             Z[k, c + 4], Z[k, c + 5], Z[k, c + 6], Z[k, c + 7] = w * a4, w * a5, w * a6, w * a7
-        for c in range(whole, V.shape[1]):
-            total = 0.0
-            for p in range(first, last):
-                total += root[samples[p]] * V[samples[p], c]
-            Z[k, c] = w * total
+        rest[:] = 0
+        for p in range(first, last):
+            v, x = samples[p], root[samples[p]]
+            for c in range(len(rest)):
+                rest[c] += x * V[v, whole + c]
+        for c in range(len(rest)):
+            Z[k, whole + c] = w * rest[c]
 
 
 @_jit
@@ -141,6 +144,7 @@ def subtract_edge_rows(
     Eight columns, a line of the cache, are summed at a time.
     """
     whole = V.shape[1] - V.shape[1] % 8
+    rest = np.empty(V.shape[1] - whole)
     for v in range(len(m)):
         first, last, x = starts[v], starts[v + 1], root[v]
         for c in range(0, whole, 8):
@@ -163,11 +167,12 @@ def subtract_edge_rows(
             V[v, c + 5] = m[v] * V[v, c + 5] - x * a5
             V[v, c + 6] = m[v] * V[v, c + 6] - x * a6
             V[v, c + 7] = m[v] * V[v, c + 7] - x * a7
-        for c in range(whole, V.shape[1]):
-            total = 0.0
-            for p in range(first, last):
-                total += Z[edges[p], c]
-            V[v, c] = m[v] * V[v, c] - x * total
+        rest[:] = 0
+        for p in range(first, last):
+            for c in range(len(rest)):
+                rest[c] += Z[edges[p], whole + c]
+        for c in range(len(rest)):
+            V[v, whole + c] = m[v] * V[v, whole + c] - x * rest[c]
 
 
 @_jit
