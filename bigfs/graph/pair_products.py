@@ -12,6 +12,7 @@ samples, and r per pair once.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -81,8 +82,11 @@ class PairSums:
             self.file = ScratchFile.new()
         self.products = np.empty(0)  # of one part: ⟨P_u, P_v⟩ of the pairs of each hyperedge
         self.norms2 = np.zeros(members.n)  # ‖P_v‖²
-        for part in self.parts:
-            self._multiply(part, P)
+        with ExitStack() as until_filled:  # a file that cannot be written is deleted
+            until_filled.enter_context(self)
+            for part in self.parts:
+                self._multiply(part, P)
+            until_filled.pop_all()
 
     def __enter__(self) -> Self:
         """Return the sums. Their file is deleted when the block ends."""

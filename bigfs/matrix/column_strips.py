@@ -8,6 +8,7 @@ The file serves both: a strip lies in one piece, and a task reads or writes its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,9 +110,11 @@ class ColumnStrips:
     def of(cls, P: FloatArray, width: int | None = None) -> ColumnStrips:
         """Take an array in memory (n × r), as one strip by default."""
         n, r = P.shape
-        strips = cls(n, r, width or r)
-        for columns in strips.slices:
-            strips[columns] = P[:, columns]
+        with ExitStack() as until_filled:  # a file that cannot be written is deleted
+            strips = until_filled.enter_context(cls(n, r, width or r))
+            for columns in strips.slices:
+                strips[columns] = P[:, columns]
+            until_filled.pop_all()
         return strips
 
     def __setitem__(self, columns: slice, strip: FloatArray) -> None:

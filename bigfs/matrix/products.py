@@ -5,6 +5,7 @@ A dense matrix of n rows that does not fit in memory is taken by strips of its c
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,18 +33,20 @@ def times_by_strips(X: Tiled, W: AnyArray, width: int) -> ColumnStrips:
     Tasks write their rows to the file of the strips, in one pass. It takes a pass per strip where
     there are no tiles of rows, or where a worker does not see the file.
     """
-    product = ColumnStrips(X.shape[0], W.shape[1], width)
-    if is_by_rows(X, product):
-        X.map_rows(_write_times, W, product.file)
-        engine.trim_memory()  # what W has left in the buffers of the connections
-    else:
-        for columns in product.slices:
-            product[columns] = times(X, W[:, columns])
+    with ExitStack() as until_filled:  # a pass that fails leaves no file
+        product = until_filled.enter_context(ColumnStrips(X.shape[0], W.shape[1], width))
+        if is_by_rows(X, product):
+            X.map_rows(_write_times, W, product.file)
+            engine.trim_memory()  # what W has left in the buffers of the connections
+        else:
+            for columns in product.slices:
+                product[columns] = times(X, W[:, columns])
+        until_filled.pop_all()
     return product
 
 
 def is_by_rows(X: Tiled, V: ColumnStrips) -> bool:
-    """Return whether the tasks of a pass over X take their rows of V from its file."""
+    """Return whether the tasks of a pass over X read or write their rows in the file of V."""
     return V.file is not None and not X.local and len(X.row_tiles) > 0 and V.file.file.is_shared()
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 import scipy.sparse as sp
 
 from bigfs import JHLSR, Matrix, engine
+from bigfs.graph import pair_products
+from bigfs.graph.hypergraph import Hypergraph
+from bigfs.graph.pair_products import PairSums
 from bigfs.linalg import active_columns
 from bigfs.matrix import column_strips
 from bigfs.matrix.column_strips import ColumnStrips, strip_width
@@ -87,6 +91,28 @@ def test_products_by_strips_are_those_of_the_whole(rng):
     with ColumnStrips.of(V, 2) as strips:
         np.testing.assert_allclose(tiled.T @ strips, X.T @ V, rtol=1e-12)
     assert tiled.passes == 2
+
+
+def test_a_pass_that_fails_leaves_no_file(tmp_path, monkeypatch, rng):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    W, P = rng.normal(size=(20, 5)), rng.normal(size=(60, 5))
+
+    def fail(*arguments):
+        assert len(list(tmp_path.iterdir())) == 1
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Rows, "load", fail)
+        with pytest.raises(OSError, match="no space left"):
+            matrix().times_by_strips(W, 2)
+    monkeypatch.setattr(engine.ScratchFile, "write", fail)
+    with pytest.raises(OSError, match="no space left"):
+        ColumnStrips.of(P, 2)
+    monkeypatch.setattr(pair_products, "PART_SHARE", 1e-12)
+    members = Hypergraph.of(np.kron(np.eye(2), np.ones((30, 1)))).members
+    with pytest.raises(OSError, match="no space left"):
+        PairSums(members, ColumnStrips.of(P))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.process

@@ -146,7 +146,12 @@ class Ridge:
 
     def known_squares(self, M: SampleOperator) -> FloatArray | None:
         """Return `squares` if they have been computed and are those of M too."""
-        same = M.projection == self.M.projection and np.array_equal(M.m, self.M.m)  # type: ignore[arg-type]
+        one, other = M.m, self.M.m
+        if one is None or other is None:
+            same = one is other
+        else:
+            same = np.array_equal(one, other)
+        same = same and M.projection == self.M.projection
         return self._squares if same else None
 
     def reuse_squares(self, known: FloatArray | None, known_index: Any, index: Any) -> None:
