@@ -5,9 +5,9 @@ It works on the problem that the cutting plane relaxes:
     J(S) = min_W ½‖T − Xc[:, S] W‖² + γ/2 ‖W‖²                                  [SparGE, eq. 6]
 
 With P = (G + γI)⁻¹ and W = PB, removing feature j raises J by exactly ‖w_j‖²/(2P_jj). The cheapest
-features are removed, a few at a time, by block downdates of P and W, so that the whole elimination
-costs about one inverse. Ranking by the ‖w_j‖ of the relaxation would count twice what two features
-share.
+features are removed, a few at a time, as the pivots of a Cholesky factorization of P, so that all
+removals together cost less than the inverse. Ranking by the ‖w_j‖ of the relaxation would count
+twice what two features share.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, lapack
+from scipy.linalg import cho_factor, lapack, solve_triangular
 
 from bigfs.constraints import NO_CONSTRAINTS
-from bigfs.types import AnyArray, FloatArray, IntArray
+from bigfs.types import FloatArray, IntArray
 from bigfs.validation import explain_singular
+
+Follow = Callable[
+    [IntArray, Callable[[FloatArray], FloatArray], FloatArray], tuple[FloatArray, float]
+]
 
 STRIP = 128  # rows of the inverse that are made at a time
 FOLLOW_SHARE = 0.8  # of the features at which T was last made to follow what is left
@@ -41,7 +45,7 @@ def eliminate(
     gamma: float,
     pauses: tuple[int, ...] = (),
     rate: float = 0.05,
-    follow: Callable[[IntArray, FloatArray, FloatArray], tuple[FloatArray, float]] | None = None,
+    follow: Follow | None = None,
     removed_last: IntArray = NO_CONSTRAINTS.kept,
 ) -> Elimination:
     """Remove the features one after another, the cheapest first.
@@ -61,9 +65,9 @@ def eliminate(
     rate : float, default=0.05
         Share of the remaining features that is removed per step, at least one feature.
     follow : callable or None, default=None
-        Called as ``follow(remaining, P, W)`` at the pauses, and whenever a fifth of the features is
-        gone. It returns the weights of the remaining features and J, where T depends on them. None
-        is for a fixed T.
+        Called as ``follow(remaining, times_inverse, W)`` at the pauses, and whenever a fifth of the
+        features is gone. `times_inverse` multiplies by P over the remaining features. It returns
+        their weights and J, where T depends on them. None is for a fixed T.
     removed_last : ndarray of int, default=empty
         Positions of the columns that stay until no others are left.
 
@@ -72,46 +76,94 @@ def eliminate(
     Elimination
         The order of the features.
     """
-    remaining = np.arange(len(B))
-    P = _inverse(G, gamma)
-    W = P @ B
+    rest = Rest(_inverse(G, gamma), B)
     removed: list[IntArray] = []
     removed_costs: list[FloatArray] = []
     objectives: dict[int, float] = {}
     followed = np.inf
-    while len(remaining):
-        size = len(remaining)
+    while size := len(rest.features):
         if follow is None:
-            objectives[size] = float(0.5 * (T_norm2 - np.vdot(B[remaining], W)))
+            objectives[size] = float(0.5 * (T_norm2 - np.vdot(B[rest.features], rest.W)))
         elif size in pauses or size <= FOLLOW_SHARE * followed:
-            W, objectives[size] = follow(remaining, P, W)
+            rest.W[:], objectives[size] = follow(rest.features, rest.times_inverse, rest.W)
             followed = size
-        costs = np.einsum("jr,jr->j", W, W) / (2 * np.diag(P))
+        costs = np.einsum("jr,jr->j", rest.W, rest.W) / (2 * rest.diagonal)
         next_pause = max((k for k in pauses if k < size), default=0)
         count = min(max(1, int(rate * size)), size - next_pause)
-        stays = np.isin(remaining, removed_last)
+        stays = np.isin(rest.features, removed_last)
         count = min(count, int(np.count_nonzero(~stays)) or size)
-        cheapest_first = np.lexsort((costs, stays))
-        out, kept = cheapest_first[:count], np.sort(cheapest_first[count:])
-        removed.append(remaining[out])
+        out = np.lexsort((rest.features, costs, stays))[:count]
+        removed.append(rest.features[out])
         removed_costs.append(costs[out])
-        right = np.linalg.solve(P[np.ix_(out, out)], np.hstack([P[np.ix_(out, kept)], W[out]]))
-        left = P[np.ix_(kept, out)]
-        P = _downdated(P, kept, left, right[:, : len(kept)])
-        W = W[kept] - left @ right[:, len(kept) :]
-        remaining = remaining[kept]
+        rest.remove(out)
     return Elimination(
         np.concatenate(removed)[::-1], np.concatenate(removed_costs)[::-1], objectives
     )
 
 
-def _downdated(P: FloatArray, kept: IntArray, left: FloatArray, right: AnyArray) -> FloatArray:
-    """Return P over the kept positions less `left @ right`, in the memory of P."""
-    k = len(kept)
-    for first in range(0, k, STRIP):  # no row is written before it is read, because kept[i] ≥ i
-        strip = slice(first, min(first + STRIP, k))
-        P[strip, :k] = P[np.ix_(kept[strip], kept)] - left[strip] @ right
-    return P[:k, :k]
+class Rest:
+    """The features that remain, their weights W, and the inverse P of their G + γI.
+
+    Removing the features o takes LᵀL from P, where L = R⁻ᵀP[o] and RᵀR = P[o, o]. This is a step of
+    a Cholesky factorization of the first P with these features as pivots. The steps need no more of
+    P than its diagonal and the rows of the next pivots. So LᵀL is taken from these alone, and L is
+    kept in place of the rows that it is made of. The removed features come first.
+    """
+
+    def __init__(self, P: FloatArray, B: FloatArray) -> None:
+        self._P, self._order = P, np.arange(len(P))
+        self._W, self._diagonal = P @ B, P.diagonal().copy()
+        self._n_removed = 0
+
+    @property
+    def features(self) -> IntArray:
+        """The features that remain (k)."""
+        return self._order[self._n_removed :]
+
+    @property
+    def W(self) -> FloatArray:
+        """Their weights (k × r)."""
+        return self._W[self._n_removed :]
+
+    @property
+    def diagonal(self) -> FloatArray:
+        """The diagonal of P (k)."""
+        return self._diagonal[self._n_removed :]
+
+    def times_inverse(self, V: FloatArray) -> FloatArray:
+        """Return PV for a V of k rows."""
+        f = self._n_removed
+        L = self._P[:f, f:]
+        return np.asarray(self._P[f:, f:] @ V - L.T @ (L @ V))
+
+    def remove(self, out: IntArray) -> None:
+        """Remove the features at these positions among the remaining ones."""
+        f, last = self._n_removed, self._n_removed + len(out)
+        self._bring_forward(out)
+        L, rows = self._P[:f, f:], self._P[f:last, f:]
+        rows -= L[:, : len(out)].T @ L
+        with explain_singular("SparGE's ridge system"):
+            lower = np.linalg.cholesky(rows[:, : len(out)])
+        right = np.hstack([rows[:, len(out) :], self._W[f:last]])
+        right = solve_triangular(lower, right, lower=True, overwrite_b=True, check_finite=False)
+        new, W = np.split(right, [len(self._P) - last], axis=1)
+        self._P[f:last, last:] = new
+        self._n_removed = last
+        self.diagonal[:] -= np.einsum("oj,oj->j", new, new)
+        self.W[:] -= new.T @ W
+
+    def _bring_forward(self, out: IntArray) -> None:
+        """Swap the features at these positions with the first of the remaining ones."""
+        f = self._n_removed
+        is_out = np.zeros(len(self.features), dtype=bool)
+        is_out[out] = True
+        there = f + len(out) + np.flatnonzero(is_out[len(out) :])
+        here = f + np.flatnonzero(~is_out[: len(out)])
+        old, new = np.append(there, here), np.append(here, there)
+        self._P[new, f:] = self._P[old, f:]
+        self._P[:, new] = self._P[:, old]
+        for array in (self._order, self._W, self._diagonal):
+            array[new] = array[old]
 
 
 def _inverse(G: FloatArray, gamma: float) -> FloatArray:

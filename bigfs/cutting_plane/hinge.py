@@ -250,13 +250,15 @@ class HingeRelaxation(Relaxation):
         Z = self.columns(features)
         W = state.W[np.searchsorted(state.features, features)]
 
-        def follow(remaining: IntArray, P: FloatArray, W: FloatArray) -> tuple[FloatArray, float]:
+        def follow(
+            remaining: IntArray, times_inverse: Callable[[FloatArray], FloatArray], W: FloatArray
+        ) -> tuple[FloatArray, float]:
             is_final = len(remaining) == self.m
             fit = self.descend(
                 Z[:, remaining],
                 W,
                 np.ones(len(remaining)),
-                lambda R: P @ R,
+                times_inverse,
                 FINAL_TOL if is_final else FOLLOW_TOL,
                 MAX_FINAL_DESCENT if is_final else FOLLOW_STEPS,
             )

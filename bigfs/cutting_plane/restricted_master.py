@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from bigfs import engine
@@ -28,11 +29,11 @@ MASTER_TOL = 1e-9
 MIN_SIZE_FLOAT32 = 512
 # columns whose K is so large that memory freed before counts
 LARGE_SIZE = 4096
+SMALL_BYTES = 64 << 20  # of K up to which both its triangles may take memory
 # condition of K up to which each refinement of such a factor gains two digits or more
 MAX_COND_FLOAT32 = 1e4
 # width from which taking the rows of a set out of G saves more than it costs
 MIN_WIDTH_ROWS = 8
-STRIP = 128  # rows of K made at a time
 WIDE_STRIP = 1024  # columns of a set's rows of G that are copied at a time
 SOLVED_BYTES = 8 << 20  # of the right-hand sides of a Hessian that are solved together
 # tolerance of the ridge problem, as a share of the master's, which counts as 0.01 at most
@@ -131,21 +132,31 @@ def _system(
 ) -> tuple[AnyArray, float]:
     """Return the lower triangle of K = I + RGR over the active columns, and K's Frobenius norm.
 
-    What is above the triangle is not written, and thus takes no memory.
+    What is above the triangle is not written, and thus takes no memory where K is large. A small K
+    lies in large pages, which are faster.
     """
-    u, norm2, is_all = len(active), 0.0, len(active) == len(G)
-    K = engine.lazy_zeros((u, u), dtype)
-    for first in range(0, u, STRIP):
-        last = min(first + STRIP, u)
-        strip = K[first:last, :last]
-        rows = G[first:last] if is_all else G[np.ix_(active[first:last], active[:last])]
-        np.multiply(rows[:, :last], root[:last], out=strip, casting="same_kind")
-        strip *= root[first:last, None].astype(dtype)
-        diagonal = np.arange(last - first)
-        strip[diagonal, first + diagonal] += 1
-        norm2 += 2 * float(np.linalg.norm(strip)) ** 2
-        norm2 -= float(np.linalg.norm(strip[:, first:])) ** 2
+    u = len(active)
+    is_small = u**2 * np.dtype(dtype).itemsize <= SMALL_BYTES
+    K = np.empty((u, u), dtype) if is_small else engine.lazy_zeros((u, u), dtype)
+    norm2 = _fill_system(G, active, root, K)
     return K, float(np.sqrt(norm2))
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc"})
+def _fill_system(G: FloatArray, active: IntArray, root: FloatArray, K: AnyArray) -> float:
+    """Write the lower triangle of K, and return ‖K‖²."""
+    norm2, is_all = 0.0, len(active) == len(G)
+    for i in range(len(K)):
+        row = G[i] if is_all else G[active[i]][active[: i + 1]]
+        of_row = 0.0
+        for j in range(i):
+            k = root[i] * row[j] * root[j]
+            K[i, j] = k
+            of_row += k * k
+        k = 1 + root[i] * row[i] * root[i]
+        K[i, i] = k
+        norm2 += 2 * of_row + k * k
+    return norm2
 
 
 def _solve(
@@ -213,9 +224,19 @@ def _times_rows(G: FloatArray, members: IntArray, R: FloatArray) -> FloatArray:
             last = min(first + WIDE_STRIP, len(G))
             np.matmul(G[members, first:last].T, R, out=product[first:last])
         return product
-    all_rows = np.zeros((len(G), R.shape[1]))
-    all_rows[members] = R
-    return np.asarray(G @ all_rows)
+    return _times_few_rows(G, members, R)
+
+
+@njit(nogil=True, cache=True)
+def _times_few_rows(G: FloatArray, members: IntArray, R: FloatArray) -> FloatArray:
+    """Return `_times_rows` for a narrow R, from the rows of G: G is symmetric."""
+    product = np.zeros((R.shape[1], len(G)))
+    for k in range(len(members)):
+        row = G[members[k]]
+        for c in range(len(product)):
+            for j in range(len(row)):
+                product[c, j] += R[k, c] * row[j]
+    return product.T
 
 
 def coverage(sets: tuple[IntArray, ...], eta: FloatArray, u: int) -> FloatArray:

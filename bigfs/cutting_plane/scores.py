@@ -91,6 +91,9 @@ def _column_scores(
     """Fill s with `_group_norms2` of XᵀV, one column of X at a time: no d × r array is made."""
     product = np.empty(V.shape[1])
     for j in range(len(indptr) - 1):
+        if len(product) == 1:
+            s[j, 0] = _product(indptr[j], indptr[j + 1], rows, values, V[:, 0]) ** 2
+            continue
         product[:] = 0
         for p in range(indptr[j], indptr[j + 1]):
             x = np.float64(values[p])
@@ -102,6 +105,15 @@ def _column_scores(
             while c < ends[k]:
                 s[j, k] += product[c] ** 2
                 c += 1
+
+
+@njit(nogil=True, cache=True)
+def _product(first: int, last: int, rows: IntArray, values: FloatArray, v: FloatArray) -> float:
+    """Return the product of a column with one vector, which is faster than with several."""
+    total = 0.0
+    for p in range(first, last):
+        total += np.float64(values[p]) * v[rows[p]]
+    return total
 
 
 def _largest(

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 from bigfs.cutting_plane import restricted_master
-from bigfs.cutting_plane.elimination import eliminate
+from bigfs.cutting_plane.elimination import Rest, eliminate
 from bigfs.cutting_plane.master_solvers import apg, newton, simplex
 from bigfs.cutting_plane.restricted_master import (
     MIN_SIZE_FLOAT32,
@@ -93,7 +93,8 @@ def test_gradient_and_hessian_are_those_of_the_dense_function():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems choose their pages themselves")
 def test_a_factor_takes_the_memory_of_a_triangle():
-    u, factors = 4000, []
+    u, factors = 4100, []
+    assert 4 * u**2 > restricted_master.SMALL_BYTES
     for _ in range(2):  # the first one with what LAPACK holds
         before = psutil.Process().memory_info().rss
         G = np.broadcast_to(1.0, (u, u))
@@ -199,3 +200,49 @@ def test_elimination_in_blocks_does_not_pass_over_a_pause():
         assert elimination.objectives[k] == pytest.approx(
             dense_minimum(X, T, master.gamma, elimination.order[:k]), rel=1e-9
         )
+
+
+@pytest.mark.parametrize("duplicates", [False, True])
+def test_what_elimination_leaves_is_the_inverse_over_the_remaining_features(rng, duplicates):
+    _, _, master = problem(7, n=60, u=40, duplicates=duplicates)
+    K = master.G + 0.3 * np.eye(40)
+    rest, V = Rest(np.linalg.inv(K), master.B), rng.normal(size=(40, 2))
+    removed: list[int] = []
+    for out in ([39, 0, 5], [2], [30, 35, 31, 1, 0], [7, 6]):  # behind, among and before the first
+        removed.extend(rest.features[out])
+        rest.remove(np.array(out))
+        left = rest.features
+        assert sorted([*removed, *left]) == list(range(40))
+        P = np.linalg.inv(K[np.ix_(left, left)])
+        np.testing.assert_allclose(rest.diagonal, P.diagonal(), rtol=1e-9)
+        np.testing.assert_allclose(rest.W, P @ master.B[left], atol=1e-10)
+        np.testing.assert_allclose(rest.times_inverse(V[left]), P @ V[left], atol=1e-9)
+
+
+def test_features_of_equal_cost_leave_in_the_order_of_their_columns():
+    G, B = np.eye(9), np.ones((9, 1))
+    elimination = eliminate(G, B, 9.0, 1.0, rate=0.3)
+    np.testing.assert_array_equal(elimination.order, np.arange(9)[::-1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("active", [np.arange(300), np.arange(1, 300, 3), np.array([4])])
+def test_the_system_of_the_active_features_is_its_dense_formula(rng, dtype, active):
+    Z = rng.normal(size=(400, 300))
+    G, root = Z.T @ Z, rng.uniform(0, 2, len(active))
+    K, norm = restricted_master._system(G, active, root, dtype)
+    expected = np.eye(len(active)) + root[:, None] * G[np.ix_(active, active)] * root
+    assert K.dtype == dtype
+    np.testing.assert_allclose(np.tril(K), np.tril(expected), rtol=4 * np.finfo(dtype).eps)
+    assert norm == pytest.approx(np.linalg.norm(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize("width", [1, 3, 20])
+def test_rows_of_the_gram_matrix_multiply_as_all_of_it(rng, width):
+    Z, members = rng.normal(size=(90, 70)), np.array([3, 4, 40, 69])
+    G, R = Z.T @ Z, rng.normal(size=(4, width))
+    all_rows = np.zeros((70, width))
+    all_rows[members] = R
+    np.testing.assert_allclose(
+        restricted_master._times_rows(G, members, R), G @ all_rows, rtol=1e-10, atol=1e-9
+    )
