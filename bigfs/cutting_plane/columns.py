@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numba import njit
 
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.matrix import Matrix
@@ -27,6 +28,7 @@ from bigfs.types import BoolArray, FloatArray, IntArray
 
 # A column is constant but for rounding if its centered sum of squares is below this share of Σx².
 ROUNDING = 1e-12
+SMALL_GRAM = 64 << 20  # bytes of G up to which a wider one is made beside it
 
 
 class Residual(NamedTuple):
@@ -80,8 +82,8 @@ class Columns(ABC):
     sets_per_pass = 1  # how many sets of m features a pass gathers
     keeps_factor = True  # whether a pass leaves memory for a factor of the master
     # Cuts on the gathered columns end at this share of the gap that the last pass left,
-    inner_gap_share = 1 / 3
-    max_inner_cuts = 3  # and after so many, so that `max_iter` bounds the work
+    inner_gap_share = 0.15
+    max_inner_cuts = 2  # and after so many, so that `max_iter` bounds the work
 
     def __init__(self, X: Matrix, r: int, T_norm2: float, omega: FloatArray | None) -> None:
         self.X, self.r, self.T_norm2 = X, r, T_norm2
@@ -150,23 +152,21 @@ class Columns(ABC):
     def _widen(self, positions: IntArray, size: int) -> FloatArray:
         """Return an array of size × size that holds G at positions × positions.
 
-        It takes over the memory of G, so that both never exist at once, unless somebody else refers
-        to it.
+        A large one takes over the memory of G, so that both never exist at once, unless somebody
+        else refers to it. A small one is faster in new memory, whose pages are larger.
         """
         G, self.G = self.G, np.empty((0, 0))
-        u = len(G)
-        try:
-            G.resize((size, size))
-        except ValueError:  # somebody else refers to it
+        u, wide = len(G), None
+        if 8 * size**2 > SMALL_GRAM:
+            try:
+                G.resize((size, size))
+                wide = G
+            except ValueError:  # somebody else refers to it
+                pass
+        if wide is None:
             wide = np.empty((size, size))
-            for i in range(u):
-                wide[positions[i], positions] = G[i]
-            return wide
-        flat = G.reshape(-1)
-        for i in range(u - 1, -1, -1):  # a row never lands on one that has not moved yet
-            row = flat[i * u : (i + 1) * u].copy()
-            G[positions[i], positions] = row
-        return G
+        _spread(G.reshape(-1), u, positions, wide)
+        return wide
 
     def gram(self, features: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return G and B of gathered features."""
@@ -178,6 +178,15 @@ class Columns(ABC):
     def positions(self, features: IntArray) -> IntArray:
         """Return the positions of gathered features among the gathered columns."""
         return np.searchsorted(self.features, features)
+
+
+@njit(nogil=True, cache=True)
+def _spread(numbers: FloatArray, u: int, positions: IntArray, wide: FloatArray) -> None:
+    """Write u × u numbers to positions × positions of `wide`, which may have the same memory."""
+    for i in range(u - 1, -1, -1):  # backwards, as none is written over one that has yet to move
+        row = wide[positions[i]]
+        for j in range(u - 1, -1, -1):
+            row[positions[j]] = numbers[i * u + j]
 
 
 class GatheredColumns(Columns):

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from bigfs import engine, tiles
 from bigfs.matrix.tiled import Tiled
-from bigfs.tiles import ColumnSubsetTile, OnBlock, RowSet, RowSubsetTile
+from bigfs.tiles import BlockTile, ColumnSubsetTile, OnBlock, RowSet, RowSubsetTile
 from bigfs.types import AnyArray, IntArray
 
 # of gathered columns: the parts of the tiles and their union, each a float64 and an int64, and at
@@ -41,6 +41,16 @@ def gather_columns(X: Tiled, index: IntArray) -> sp.csc_array:
     ]
     Z = sp.csc_array(sp.hstack(parts, format="csc"))
     return Z if np.array_equal(order, np.arange(len(order))) else Z[:, np.argsort(order)]
+
+
+def gather_tiles(X: Tiled) -> list[BlockTile]:
+    """Return the tiles of columns with their blocks in this process."""
+    over = X.require_column_tiles()
+    blocks = engine.map_tiles(engine.load, over, local=X.local)
+    return [
+        BlockTile(tile.start, tile.stop, block, verified=True)
+        for tile, block in zip(over, blocks, strict=True)
+    ]
 
 
 def gather_in_place(X: Tiled, index: IntArray, entries: int) -> sp.csr_array:

@@ -8,6 +8,7 @@ d × r reduction. Either layout alone suffices for every method.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, NoReturn
 
 import numpy as np
@@ -310,6 +311,25 @@ class Matrix(Tiled):
             The columns, in the order of `index`.
         """
         return gathering.gather_columns(self, np.asarray(index, dtype=np.int64))
+
+    def gathered(self) -> Matrix:
+        """Gather all columns, where a small matrix is read many times.
+
+        Returns
+        -------
+        Matrix
+            The same columns in memory, without the layout by rows. Its passes count as passes over
+            this one.
+
+        Raises
+        ------
+        ValueError
+            The matrix has only the layout by rows.
+        """
+        here = copy(self)
+        here.row_tiles, here.column_tiles = (), tuple(gathering.gather_tiles(self))
+        here.local, here._passes = True, self._passes
+        return here
 
     def times_columns(self, index: Any, W: AnyArray) -> AnyArray:
         """Multiply some columns by their weights, without gathering them.

@@ -8,7 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import compute_class_weight
 
+from bigfs import engine
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
+from bigfs.cutting_plane.relaxation import MIN_PASS_NNZ
 from bigfs.cutting_plane.tiled_columns import FactoredResponse, StreamedColumns, TiledColumns
 from bigfs.embedding import responses
 from bigfs.embedding.spectral import default_width, hypergraph_components
@@ -25,6 +27,7 @@ LARGE_RESPONSE = 32 << 20  # bytes of T from which it is made tile by tile
 LARGE_GATHERED = 256 << 20  # bytes of the gathered columns from which they stay in the tiles
 GATHERED_SETS = 8  # sets of m features that a cutting plane gathers, about
 ENTRY_BYTES = 8  # of a gathered non-zero: its value and its row
+SMALL_SHARE = 0.05  # of the memory limit: a matrix that takes no more is gathered as a whole
 COLUMNS_AT_ONCE = 1 << 20
 
 
@@ -71,7 +74,17 @@ class GraphEmbedding(MatrixInput):
             return TiledColumns(X, response, omega)
         if self._gathers_too_much(X):
             return StreamedColumns(X, T, omega)
-        return GatheredColumns(X, T, omega)
+        return GatheredColumns(X.gathered() if self._is_small(X) else X, T, omega)
+
+    def _is_small(self, X: Matrix) -> bool:
+        """Return whether X is so small that reading it in this process saves time.
+
+        It is not where a pass has too little work for its tasks to matter.
+        """
+        if X.local or not X.column_tiles or X.nnz < MIN_PASS_NNZ:
+            return False
+        entries = X.nnz if sp.issparse(X.meta) else X.shape[0] * X.shape[1]
+        return ENTRY_BYTES * entries <= SMALL_SHARE * engine.memory_limit()
 
     def _gathers_too_much(self, X: Matrix) -> bool:
         """Return whether the columns that a cutting plane may gather are too large for one process.

@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from bigfs import Matrix, SparGE
-from bigfs.cutting_plane import relaxation, scores, tiled_columns
+from bigfs import Matrix, SparGE, engine
+from bigfs.cutting_plane import columns, relaxation, scores, tiled_columns
 from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.tiled_columns import (
     FactoredResponse,
@@ -215,6 +215,45 @@ def test_columns_too_large_for_one_process_stay_in_the_tiles(text, weighting, mo
     with pytest.raises(AttributeError):  # the columns are gathered again
         clone(selector).fit(matrix)
     assert gathered
+
+
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+def test_a_small_matrix_is_read_in_one_process(text, monkeypatch, layout):
+    X, y = text
+    both = Matrix.from_array(X, tile_rows=17, tile_columns=9)
+    tiles = {layout: getattr(both, f"{layout.removesuffix('s')}_tiles")}
+    matrix = Matrix(both.shape, **tiles)
+    matrix.local = False
+    monkeypatch.setattr(graph_embedding, "MIN_PASS_NNZ", matrix.nnz)  # which takes a pass
+    selector = SparGE(n_features_to_select=9, tol=1e-6)
+    monkeypatch.setattr(graph_embedding, "SMALL_SHARE", 0)
+    whole = clone(selector).fit(matrix, y)
+    monkeypatch.setattr(graph_embedding, "SMALL_SHARE", 0.05)
+    gathered = []
+    take = Matrix.gathered
+    monkeypatch.setattr(Matrix, "gathered", lambda X: gathered.append(take(X)) or gathered[-1])
+    here = clone(selector).fit(matrix, y)
+    assert len(gathered) == (layout == "columns")  # and not where there are no columns to gather
+    np.testing.assert_array_equal(here.selected_, whole.selected_)
+    np.testing.assert_array_equal(here.scores_, whole.scores_)
+    assert here.result_.history == whole.result_.history
+    assert here.result_.stats["passes"] == whole.result_.stats["passes"]
+    share = 8 * matrix.nnz / engine.memory_limit()
+    monkeypatch.setattr(graph_embedding, "SMALL_SHARE", 0.999 * share)
+    clone(selector).fit(matrix, y)
+    assert len(gathered) == (layout == "columns")
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_wider_gram_matrix_keeps_its_numbers(rng, monkeypatch, in_place):
+    monkeypatch.setattr(columns, "SMALL_GRAM", 0 if in_place else 1 << 40)
+    X = rng.normal(size=(50, 30))
+    Xc = X - X.mean(axis=0)
+    data = GatheredColumns(Matrix.from_array(X), rng.normal(size=(50, 2)))
+    for features in ([4, 9, 20], [0, 5, 9, 29], [1, 2, 3, 6, 7, 28]):
+        data.add(np.array(features))
+        expected = Xc[:, data.features].T @ Xc[:, data.features]
+        np.testing.assert_allclose(data.G, expected, atol=1e-12)
 
 
 def test_more_cuts_on_columns_in_the_tiles_save_passes(rng, monkeypatch):

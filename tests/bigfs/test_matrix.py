@@ -290,6 +290,24 @@ def test_a_copy_counts_its_own_passes(text):
     assert (X.passes, twin.passes) == (before + 1, before + 1)
 
 
+@pytest.mark.parametrize("local", [True, False])
+def test_a_gathered_matrix_is_the_same_in_memory(text, local):
+    X = Matrix.from_array(text[0], tile_rows=20, tile_columns=9)
+    X.local = local
+    here = X.gathered()
+    assert here.local
+    assert all(tile.verified for tile in here.column_tiles)
+    V = np.arange(float(X.shape[0]))
+    np.testing.assert_array_equal(here.T @ V, text[0].T @ V)
+    assert X.passes == here.passes == 1  # one number for both
+    np.testing.assert_array_equal(
+        here.columns([1, 30]).toarray(), sp.csc_array(text[0])[:, [1, 30]].toarray()
+    )
+    np.testing.assert_array_equal(here.means, X.means)
+    with pytest.raises(ValueError, match="only the layout by rows"):
+        Matrix(X.shape, rows=X.row_tiles).gathered()
+
+
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, np.asarray])
 def test_one_tile_of_an_array_is_no_copy(rng, kind):
     X = kind(rng.random((20, 7)))
