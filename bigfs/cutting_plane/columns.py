@@ -24,7 +24,7 @@ from numba import njit
 
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.matrix import Matrix
-from bigfs.types import BoolArray, FloatArray, IntArray
+from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 # A column is constant but for rounding if its centered sum of squares is below this share of Σx².
 ROUNDING = 1e-12
@@ -48,7 +48,7 @@ class Residual(NamedTuple):
 class Products(NamedTuple):
     """The products of new columns with all columns, not centered."""
 
-    gram: FloatArray  # u × new: Zᵀ diag(ω²) Z_new, not mirrored
+    gram: FloatArray  # new × u: Z_newᵀ diag(ω²) Z
     sums: FloatArray  # new: Z_newᵀω²
     B: FloatArray  # new × r: Z_newᵀ `center`(T)
 
@@ -128,20 +128,19 @@ class Columns(ABC):
         order = np.argsort(np.append(old_positions, new_positions))  # of [old, new] in the union
 
         G_new, sums, B_new = self._products(union, new)
-        mirror(G_new, new_positions)
         mu_new = sums / self.omega_norm2
         mu = np.append(self.mu, mu_new)[order]
-        diagonal = (new_positions, np.arange(len(new)))
+        diagonal = (np.arange(len(new)), new_positions)
         sums_of_squares = G_new[diagonal]
-        for j, mu_j in enumerate(mu_new):
-            G_new[:, j] -= self.omega_norm2 * (mu * mu_j)
+        for row, mu_j in zip(G_new, mu_new, strict=True):
+            row -= self.omega_norm2 * (mu * mu_j)
         constant_new = G_new[diagonal] <= ROUNDING * sums_of_squares
         constant = np.append(self.constant, constant_new)[order]
-        G_new[constant] = 0
-        G_new[:, constant_new] = 0
+        G_new[:, constant] = 0
+        G_new[constant_new] = 0
         G = self._widen(old_positions, len(union))
-        G[:, new_positions] = G_new
-        G[new_positions] = G_new.T
+        G[new_positions] = G_new
+        G[:, new_positions] = G_new.T
 
         B_new[constant_new] = 0
         B = np.concatenate([self.B, B_new])[order]
@@ -203,27 +202,27 @@ class GatheredColumns(Columns):
 
     Attributes
     ----------
-    Z : csc_array of shape (n, u)
-        The gathered columns, not centered.
+    Z : csr_array of shape (n, u)
+        The gathered columns, not centered, by rows.
     """
 
     def __init__(self, X: Matrix, T: FloatArray, omega: FloatArray | None = None) -> None:
         super().__init__(X, T.shape[1], float(np.vdot(T, T)), omega)
         self.T = T
-        self.Z = sp.csc_array((X.shape[0], 0), dtype=np.float32)
+        self.Z = sp.csr_array((X.shape[0], 0), dtype=np.float32)
 
     def _products(self, union: IntArray, new: IntArray) -> Products:
         Z_new = self.X.columns(new)
         Z_new.sort_indices()
-        order = np.argsort(np.append(self.features, new))
-        self.Z = sp.csc_array(sp.hstack([self.Z, Z_new], format="csc")[:, order])
-        return Products(
-            sparse_gram(
-                self._weighted(self.Z), self._weighted(Z_new), new=np.searchsorted(union, new)
-            ),
-            Z_new.T @ self.omega**2,
-            Z_new.T @ self.center(self.T),
-        )
+        rows, every = Z_new.tocsr(), np.arange(len(new))
+        of_each_other = sparse_gram(self._weighted(Z_new), self._weighted(rows), new=every)
+        mirror(of_each_other, every)
+        positions = [np.searchsorted(union, features) for features in (self.features, new)]
+        gram = np.empty((len(new), len(union)))
+        gram[:, positions[0]] = sparse_gram(self._weighted(Z_new), self._weighted(self.Z))
+        gram[:, positions[1]] = of_each_other
+        self.Z = _joined(self.Z, rows, *positions)
+        return Products(gram, Z_new.T @ self.omega**2, Z_new.T @ self.center(self.T))
 
     def residual(self, W: FloatArray, features: IntArray) -> Residual:
         """Return the residual for the weights W of gathered features."""
@@ -241,4 +240,46 @@ class GatheredColumns(Columns):
         """Return diag(ω) Z."""
         if self.uniform:
             return Z
-        return sp.csc_array((Z.data * self.omega[Z.indices], Z.indices, Z.indptr), shape=Z.shape)
+        samples = (
+            Z.indices if Z.format == "csc" else np.repeat(range(len(self.T)), np.diff(Z.indptr))
+        )
+        return type(Z)((Z.data * self.omega[samples], Z.indices, Z.indptr), shape=Z.shape)
+
+
+def _joined(Z: Any, Z_new: Any, old_positions: IntArray, new_positions: IntArray) -> sp.csr_array:
+    """Return the columns of both at their positions, by rows."""
+    nnz, shape = Z.nnz + Z_new.nnz, (Z.shape[0], Z.shape[1] + Z_new.shape[1])
+    indices = np.empty(nnz, np.int32 if nnz < 2**31 else np.int64)
+    data = np.empty(nnz, np.result_type(Z.dtype, Z_new.dtype))
+    _join_rows(
+        (Z.indptr, Z.indices, Z.data, old_positions),
+        (Z_new.indptr, Z_new.indices, Z_new.data, new_positions),
+        indices,
+        data,
+    )
+    return sp.csr_array((data, indices, (Z.indptr + Z_new.indptr).astype(indices.dtype)), shape)
+
+
+@njit(nogil=True, cache=True)
+def _join_rows(
+    one: tuple[IntArray, IntArray, AnyArray, IntArray],
+    other: tuple[IntArray, IntArray, AnyArray, IntArray],
+    indices: IntArray,
+    data: AnyArray,
+) -> None:
+    """Fill in the rows of both, each in the order of the positions."""
+    (indptr_a, columns_a, values_a, positions_a) = one
+    (indptr_b, columns_b, values_b, positions_b) = other
+    k = 0
+    for i in range(len(indptr_a) - 1):
+        p, q = indptr_a[i], indptr_b[i]
+        while p < indptr_a[i + 1] or q < indptr_b[i + 1]:
+            if q == indptr_b[i + 1] or (
+                p < indptr_a[i + 1] and positions_a[columns_a[p]] < positions_b[columns_b[q]]
+            ):
+                indices[k], data[k] = positions_a[columns_a[p]], values_a[p]
+                p += 1
+            else:
+                indices[k], data[k] = positions_b[columns_b[q]], values_b[q]
+                q += 1
+            k += 1

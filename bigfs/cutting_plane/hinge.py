@@ -123,7 +123,7 @@ class HingeRelaxation(Relaxation):
 
     def columns(self, features: IntArray) -> Any:
         """Return gathered columns, dense where that is faster to multiply."""
-        Z = self.data.Z[:, self.data.positions(features)].astype(np.float64)
+        Z = self.data.Z[:, self.data.positions(features)].tocsc().astype(np.float64)
         Z.data[self.data.constant[self.data.positions(features)].repeat(np.diff(Z.indptr))] = 0
         return Z.toarray() if Z.nnz > DENSE_SHARE * Z.shape[0] * Z.shape[1] else Z
 

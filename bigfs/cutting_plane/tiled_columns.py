@@ -16,7 +16,7 @@ from numba import njit
 
 from bigfs import engine
 from bigfs.cutting_plane.columns import Columns, Products, Residual
-from bigfs.linalg.sparse_gram import sparse_gram
+from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.matrix import Matrix
 from bigfs.matrix.strips import STRIP_ROWS, SUMS_BYTES, add_by_columns, n_sums
 from bigfs.types import AnyArray, FloatArray, IntArray
@@ -101,7 +101,8 @@ class TiledColumns(Columns):
             columns = slice(first, first := first + len(part))
             products[:, columns] = self._sum(_products_of_tile, size, union, part, label="gather")
         gram, sums, B = np.split(products, [len(union), len(union) + 1])
-        return Products(gram, sums[0], np.ascontiguousarray(B.T))
+        mirror(gram, np.searchsorted(union, new))
+        return Products(gram.T, sums[0], np.ascontiguousarray(B.T))
 
     def residual(self, W: FloatArray, features: IntArray) -> Residual:
         """Return the residual for the weights W of gathered features, without its V."""

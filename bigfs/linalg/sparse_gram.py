@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numba import njit
 
 from bigfs.types import FloatArray, IntArray
@@ -28,7 +27,7 @@ def sparse_gram(
     out: FloatArray | None = None,
     new: IntArray | None = None,
 ) -> FloatArray:
-    """Return ZᵀZ_new, dense, for csc columns. Add it to `out` if that is given.
+    """Return ZᵀZ_new, dense, for Z by columns. Add it to `out` if that is given.
 
     If the columns of Z_new are those of Z at the positions `new`, which increase, a product of two
     of them is made once: `mirror` writes the other half. Each entry is summed sample after sample.
@@ -37,14 +36,15 @@ def sparse_gram(
     """
     # the kernels need the samples of a column, and the columns of a row, in increasing order
     Z = Z if Z.has_sorted_indices else Z.sorted_indices()
-    rows = sp.csc_array(Z_new).tocsr()
+    rows = Z_new.tocsr()
+    rows = rows if rows.has_sorted_indices else rows.sorted_indices()
     out = np.zeros((Z.shape[1], Z_new.shape[1])) if out is None else out
     starts = np.zeros(Z.shape[1], dtype=np.int64)  # the first column that a row of `out` needs
     if new is not None:
         starts[new] = np.arange(len(new))
     threads = threads or os.cpu_count() or 1
     by_column, by_row = (Z.indptr, Z.indices, Z.data), (rows.indptr, rows.indices, rows.data)
-    is_dense = Z_new.nnz > DENSE_SHARE * Z_new.shape[0] * Z_new.shape[1]
+    is_dense = rows.nnz > DENSE_SHARE * Z_new.shape[0] * Z_new.shape[1]
     kernel = _gram_by_strips if is_dense else _gram_by_entries
     with ThreadPoolExecutor(threads) as pool:
         list(

@@ -43,10 +43,11 @@ def gather_columns(X: Tiled, index: IntArray) -> sp.csc_array:
     return Z if np.array_equal(order, np.arange(len(order))) else Z[:, np.argsort(order)]
 
 
-def gather_tiles(X: Tiled) -> list[BlockTile]:
-    """Return the tiles of columns with their blocks in this process."""
+def read_here(X: Tiled) -> list[BlockTile]:
+    """Return the tiles of columns with their blocks, read by this process and not cached."""
     over = X.require_column_tiles()
-    blocks = engine.map_tiles(engine.load, over, local=X.local)
+    every = [np.arange(tile.stop - tile.start) for tile in over]
+    blocks = engine.map_tiles(tiles.read_columns, over, each=[every], local=True)
     return [
         BlockTile(tile.start, tile.stop, block, verified=True)
         for tile, block in zip(over, blocks, strict=True)

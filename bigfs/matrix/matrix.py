@@ -313,13 +313,13 @@ class Matrix(Tiled):
         return gathering.gather_columns(self, np.asarray(index, dtype=np.int64))
 
     def gathered(self) -> Matrix:
-        """Gather all columns, where a small matrix is read many times.
+        """Gather all columns, where a small sparse matrix is read many times.
 
         Returns
         -------
         Matrix
-            The same columns in memory, without the layout by rows. Its passes count as passes over
-            this one.
+            The same columns in memory, read by this process, without the layout by rows. Its passes
+            count as passes over this one.
 
         Raises
         ------
@@ -327,7 +327,7 @@ class Matrix(Tiled):
             The matrix has only the layout by rows.
         """
         here = copy(self)
-        here.row_tiles, here.column_tiles = (), tuple(gathering.gather_tiles(self))
+        here.row_tiles, here.column_tiles = (), tuple(gathering.read_here(self))
         here.local, here._passes = True, self._passes
         return here
 

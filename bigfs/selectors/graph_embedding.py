@@ -81,10 +81,9 @@ class GraphEmbedding(MatrixInput):
 
         It is not where a pass has too little work for its tasks to matter.
         """
-        if X.local or not X.column_tiles or X.nnz < MIN_PASS_NNZ:
+        if X.local or not X.column_tiles or not sp.issparse(X.meta) or X.nnz < MIN_PASS_NNZ:
             return False
-        entries = X.nnz if sp.issparse(X.meta) else X.shape[0] * X.shape[1]
-        return ENTRY_BYTES * entries <= SMALL_SHARE * engine.memory_limit()
+        return ENTRY_BYTES * X.nnz <= SMALL_SHARE * engine.memory_limit()
 
     def _gathers_too_much(self, X: Matrix) -> bool:
         """Return whether the columns that a cutting plane may gather are too large for one process.

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.linalg import solve
 from sklearn.svm import LinearSVC
 
@@ -195,12 +194,12 @@ def _score(
         features, elimination = problem.eliminate_to_m(state)
         chosen = np.sort(features[elimination.order[: problem.m]])
         if candidate.ranking == "svm":
-            Z = sp.csr_array(fold.Z[:, fold.positions(chosen)])[train]
+            Z = fold.Z[:, fold.positions(chosen)][train]
             every, C = np.arange(len(chosen)), 1 / (2 * problem.gamma)
             kept = problem.constraints.within(chosen).kept
             s = None if weights is None else weights[train]
             order = svm_order(Matrix.from_array(Z), codes[train], every, m, C, name, kept, s)
             chosen = chosen[order[-m:]]
-    Z = sp.csr_array(fold.Z[:, fold.positions(np.sort(chosen))])
+    Z = fold.Z[:, fold.positions(np.sort(chosen))]
     machine = LinearSVC(random_state=0, max_iter=10_000).fit(Z[train], codes[train])
     return float(scorer(machine, Z[test], codes[test]))

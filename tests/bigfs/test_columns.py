@@ -66,6 +66,10 @@ def test_gathered_columns_do_not_depend_on_the_order_of_adding(rng, weights):
     np.testing.assert_array_equal(held, of_it)
     for name in ("features", "mu", "G", "B"):
         np.testing.assert_array_equal(getattr(in_one_call, name), getattr(in_two_calls, name))
+    for data in (in_one_call, in_two_calls):
+        np.testing.assert_array_equal(data.Z.toarray(), X.toarray()[:, [2, 5, 11, 29]])
+        assert data.Z.has_canonical_format
+        assert data.Z.dtype == X.dtype
     ones = np.ones(90) if omega is None else omega
     dense = X.toarray()[:, [2, 5, 11, 29]].astype(float)
     Xc = ones[:, None] * (dense - ones**2 @ dense / np.sum(ones**2))
