@@ -214,14 +214,14 @@ class GatheredColumns(Columns):
     def _products(self, union: IntArray, new: IntArray) -> Products:
         Z_new = self.X.columns(new)
         Z_new.sort_indices()
-        rows, every = Z_new.tocsr(), np.arange(len(new))
-        of_each_other = sparse_gram(self._weighted(Z_new), self._weighted(rows), new=every)
-        mirror(of_each_other, every)
-        positions = [np.searchsorted(union, features) for features in (self.features, new)]
+        rows, weighted, every = Z_new.tocsr(), self._weighted(Z_new), np.arange(len(new))
+        old_positions, new_positions = (np.searchsorted(union, f) for f in (self.features, new))
         gram = np.empty((len(new), len(union)))
-        gram[:, positions[0]] = sparse_gram(self._weighted(Z_new), self._weighted(self.Z))
-        gram[:, positions[1]] = of_each_other
-        self.Z = _joined(self.Z, rows, *positions)
+        gram[:, old_positions] = sparse_gram(weighted, self._weighted(self.Z))
+        of_each_other = sparse_gram(weighted, self._weighted(rows), new=every)
+        mirror(of_each_other, every)
+        gram[:, new_positions] = of_each_other
+        self.Z = _joined(self.Z, rows, old_positions, new_positions)
         return Products(gram, Z_new.T @ self.omega**2, Z_new.T @ self.center(self.T))
 
     def residual(self, W: FloatArray, features: IntArray) -> Residual:
@@ -240,10 +240,8 @@ class GatheredColumns(Columns):
         """Return diag(ω) Z."""
         if self.uniform:
             return Z
-        samples = (
-            Z.indices if Z.format == "csc" else np.repeat(range(len(self.T)), np.diff(Z.indptr))
-        )
-        return type(Z)((Z.data * self.omega[samples], Z.indices, Z.indptr), shape=Z.shape)
+        weights = self.omega[Z.tocoo(copy=False).coords[0]]
+        return type(Z)((Z.data * weights, Z.indices, Z.indptr), shape=Z.shape)
 
 
 def _joined(Z: Any, Z_new: Any, old_positions: IntArray, new_positions: IntArray) -> sp.csr_array:
@@ -268,8 +266,8 @@ def _join_rows(
     data: AnyArray,
 ) -> None:
     """Fill in the rows of both, each in the order of the positions."""
-    (indptr_a, columns_a, values_a, positions_a) = one
-    (indptr_b, columns_b, values_b, positions_b) = other
+    indptr_a, columns_a, values_a, positions_a = one
+    indptr_b, columns_b, values_b, positions_b = other
     k = 0
     for i in range(len(indptr_a) - 1):
         p, q = indptr_a[i], indptr_b[i]
