@@ -66,9 +66,9 @@ class Loss(ABC):
         n, d = X.shape
         r = T.shape[1]
         engine.require_memory(8 * r * (8 * n + 3 * d), f"{r} sparse regressions on {n} × {d} data")
-        self.X, self.T = X, T
-        self.columns = GatheredColumns(X, T)
         stats = X.stats
+        self.X, self.T = X.gathered_if_small(), T
+        self.columns = GatheredColumns(self.X, T)
         centered = stats.sums_of_squares - stats.sums**2 / n
         self.varies: BoolArray = centered > ROUNDING * stats.sums_of_squares
         self.no_weights: FloatArray = np.empty((0, r))

@@ -12,6 +12,9 @@ from bigfs.matrix.tiled import Tiled
 from bigfs.tiles import BlockTile, ColumnSubsetTile, OnBlock, RowSet, RowSubsetTile
 from bigfs.types import AnyArray, IntArray
 
+SMALL_SHARE = 0.05  # of the memory limit: a matrix that takes no more is gathered as a whole
+MIN_NNZ = 100_000  # below which a pass has too little work for its tasks to matter
+ENTRY_BYTES = 8  # of a gathered non-zero: its value and its row
 # of gathered columns: the parts of the tiles and their union, each a float64 and an int64, and at
 # the end both layouts of a matrix
 BYTES_PER_ENTRY = 48

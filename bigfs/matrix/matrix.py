@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 import scipy.sparse as sp
 
+from bigfs import engine
 from bigfs.cards import card, shape_text
 from bigfs.matrix import construction, gathering
 from bigfs.matrix.column_strips import ColumnStrips
@@ -330,6 +331,20 @@ class Matrix(Tiled):
         here.row_tiles, here.column_tiles = (), tuple(gathering.read_here(self))
         here.local, here._passes = True, self._passes
         return here
+
+    def gathered_if_small(self) -> Matrix:
+        """Gather all columns where a cluster would take longer to read them in each pass.
+
+        Returns
+        -------
+        Matrix
+            What `gathered` returns, if that takes at most a twentieth of the memory limit of a
+            process. Otherwise this matrix.
+        """
+        if self.local or not self.column_tiles or not sp.issparse(self.meta):
+            return self
+        largest = gathering.SMALL_SHARE * engine.memory_limit() / gathering.ENTRY_BYTES
+        return self.gathered() if gathering.MIN_NNZ <= self.nnz <= largest else self
 
     def times_columns(self, index: Any, W: AnyArray) -> AnyArray:
         """Multiply some columns by their weights, without gathering them.

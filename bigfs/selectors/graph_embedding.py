@@ -8,9 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import compute_class_weight
 
-from bigfs import engine
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
-from bigfs.cutting_plane.relaxation import MIN_PASS_NNZ
 from bigfs.cutting_plane.tiled_columns import FactoredResponse, StreamedColumns, TiledColumns
 from bigfs.embedding import responses
 from bigfs.embedding.spectral import default_width, hypergraph_components
@@ -18,6 +16,7 @@ from bigfs.graph import components, knn
 from bigfs.graph.hypergraph import neighbor_hyperedges
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
+from bigfs.matrix.gathering import ENTRY_BYTES
 from bigfs.matrix.strips import SUMS_BYTES
 from bigfs.selectors.base import Labels, MatrixInput, at_least_two, labels_of
 from bigfs.selectors.sample_graph import sample_affinity
@@ -26,8 +25,6 @@ from bigfs.types import AnyArray, FloatArray, IntArray
 LARGE_RESPONSE = 32 << 20  # bytes of T from which it is made tile by tile
 LARGE_GATHERED = 256 << 20  # bytes of the gathered columns from which they stay in the tiles
 GATHERED_SETS = 8  # sets of m features that a cutting plane gathers, about
-ENTRY_BYTES = 8  # of a gathered non-zero: its value and its row
-SMALL_SHARE = 0.05  # of the memory limit: a matrix that takes no more is gathered as a whole
 COLUMNS_AT_ONCE = 1 << 20
 
 
@@ -74,16 +71,7 @@ class GraphEmbedding(MatrixInput):
             return TiledColumns(X, response, omega)
         if self._gathers_too_much(X):
             return StreamedColumns(X, T, omega)
-        return GatheredColumns(X.gathered() if self._is_small(X) else X, T, omega)
-
-    def _is_small(self, X: Matrix) -> bool:
-        """Return whether X is so small that reading it in this process saves time.
-
-        It is not where a pass has too little work for its tasks to matter.
-        """
-        if X.local or not X.column_tiles or not sp.issparse(X.meta) or X.nnz < MIN_PASS_NNZ:
-            return False
-        return ENTRY_BYTES * X.nnz <= SMALL_SHARE * engine.memory_limit()
+        return GatheredColumns(X.gathered_if_small(), T, omega)
 
     def _gathers_too_much(self, X: Matrix) -> bool:
         """Return whether the columns that a cutting plane may gather are too large for one process.

@@ -15,8 +15,8 @@ import pytest
 
 from bigfs import engine as tile_engine
 from bigfs.engine.clusters import describe_workers
+from bigfs.matrix import gathering
 from bigfs.result import observed
-from bigfs.selectors import graph_embedding
 from flows import stages
 from flows.options import Engine, Staging
 from flows.tls import environment as tls_environment
@@ -210,7 +210,7 @@ def _allow_no_failure(dask_scheduler):
 def test_a_killed_scheduler_is_a_plain_error_and_the_next_run_goes_on(
     doomed, store, serial, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(graph_embedding, "SMALL_SHARE", 0)  # a pass needs the cluster
+    monkeypatch.setattr(gathering, "SMALL_SHARE", 0)  # a pass needs the cluster
     steps = []
 
     def strike(name, record):

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from bigfs import Matrix, SparGE, engine
+from bigfs import L1SVM, Matrix, MultiTaskLasso, SparGE, engine
 from bigfs.cutting_plane import columns, relaxation, scores, tiled_columns
 from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.tiled_columns import (
@@ -20,6 +20,7 @@ from bigfs.cutting_plane.tiled_columns import (
 from bigfs.embedding.responses import cca_factor, lda, lda_factor, one_hot
 from bigfs.linalg import sparse_gram as kernels
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
+from bigfs.matrix import gathering
 from bigfs.selectors import graph_embedding
 from bigfs.selectors.base import labels_of
 
@@ -222,17 +223,18 @@ def test_columns_too_large_for_one_process_stay_in_the_tiles(text, weighting, mo
 
 
 @pytest.mark.parametrize("layout", ["rows", "columns"])
-def test_a_small_matrix_is_read_in_one_process(text, monkeypatch, layout):
+@pytest.mark.parametrize("selector", [SparGE(tol=1e-6), MultiTaskLasso(), L1SVM()])
+def test_a_small_matrix_is_read_in_one_process(text, monkeypatch, selector, layout):
     X, y = text
+    selector = clone(selector).set_params(n_features_to_select=9)
     both = Matrix.from_array(X, tile_rows=17, tile_columns=9)
     tiles = {layout: getattr(both, f"{layout.removesuffix('s')}_tiles")}
     matrix = Matrix(both.shape, **tiles)
     matrix.local = False
-    monkeypatch.setattr(graph_embedding, "MIN_PASS_NNZ", matrix.nnz)  # which takes a pass
-    selector = SparGE(n_features_to_select=9, tol=1e-6)
-    monkeypatch.setattr(graph_embedding, "SMALL_SHARE", 0)
+    monkeypatch.setattr(gathering, "MIN_NNZ", matrix.nnz)  # which takes a pass
+    monkeypatch.setattr(gathering, "SMALL_SHARE", 0)
     whole = clone(selector).fit(matrix, y)
-    monkeypatch.setattr(graph_embedding, "SMALL_SHARE", 0.05)
+    monkeypatch.setattr(gathering, "SMALL_SHARE", 0.05)
     gathered = []
     take = Matrix.gathered
     monkeypatch.setattr(Matrix, "gathered", lambda X: gathered.append(take(X)) or gathered[-1])
@@ -243,7 +245,7 @@ def test_a_small_matrix_is_read_in_one_process(text, monkeypatch, layout):
     assert here.result_.history == whole.result_.history
     assert here.result_.stats["passes"] == whole.result_.stats["passes"]
     share = 8 * matrix.nnz / engine.memory_limit()
-    monkeypatch.setattr(graph_embedding, "SMALL_SHARE", 0.999 * share)
+    monkeypatch.setattr(gathering, "SMALL_SHARE", 0.999 * share)
     clone(selector).fit(matrix, y)
     assert len(gathered) == (layout == "columns")
 
