@@ -28,7 +28,6 @@ from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 # A column is constant but for rounding if its centered sum of squares is below this share of Σx².
 ROUNDING = 1e-12
-SMALL_GRAM = 64 << 20  # bytes of G up to which a wider one is made beside it
 
 
 class Residual(NamedTuple):
@@ -151,18 +150,14 @@ class Columns(ABC):
     def _widen(self, positions: IntArray, size: int) -> FloatArray:
         """Return an array of size × size that holds G at positions × positions.
 
-        A large one takes over the memory of G, so that both never exist at once, unless somebody
-        else refers to it. A small one is faster in new memory, whose pages are larger.
+        It takes over the memory of G, so that both never exist at once, unless somebody else refers
+        to G.
         """
         G, self.G = self.G, np.empty((0, 0))
-        u, wide = len(G), None
-        if 8 * size**2 > SMALL_GRAM:
-            try:
-                G.resize((size, size))
-                wide = G
-            except ValueError:  # somebody else refers to it
-                pass
-        if wide is None:
+        u, wide = len(G), G
+        try:
+            G.resize((size, size))
+        except ValueError:  # somebody else refers to it
             wide = np.empty((size, size))
         _spread(G.reshape(-1), u, positions, wide)
         return wide

@@ -14,10 +14,10 @@ from bigfs.types import AnyArray, IntArray
 
 SMALL_SHARE = 0.05  # of the memory limit: a matrix that takes no more is gathered as a whole
 MIN_NNZ = 100_000  # below which a pass has too little work for its tasks to matter
-ENTRY_BYTES = 8  # of a gathered non-zero: its value and its row
-# of gathered columns: the parts of the tiles and their union, each a float64 and an int64, and at
-# the end both layouts of a matrix
-BYTES_PER_ENTRY = 48
+ENTRY_BYTES = 8  # of a gathered non-zero: a float32 value and an int32 row
+# of a non-zero while columns are gathered: the parts of the tiles and their union, each a float64
+# and an int64, and at the end both layouts of a matrix
+PEAK_ENTRY_BYTES = 48
 
 
 def gather_columns(X: Tiled, index: IntArray) -> sp.csc_array:
@@ -68,7 +68,7 @@ def gather_in_place(X: Tiled, index: IntArray, entries: int) -> sp.csr_array:
         The columns do not fit in this process.
     """
     engine.require_memory(
-        BYTES_PER_ENTRY * entries,
+        PEAK_ENTRY_BYTES * entries,
         f"{len(index)} gathered columns of {X.shape[0]} samples",
     )
     Z = gather_columns(X, index).tocsr()

@@ -32,7 +32,7 @@ from threadpoolctl import threadpool_limits
 from bigfs import engine
 from bigfs.embedding.responses import one_hot
 from bigfs.matrix import Matrix
-from bigfs.matrix.gathering import BYTES_PER_ENTRY
+from bigfs.matrix.gathering import PEAK_ENTRY_BYTES
 from bigfs.result import Record, iterate
 from bigfs.selectors.base import Cost, Selector, at_least_two
 from bigfs.selectors.image_grams import GramSource, ImageLayout, SampleGrams, covariance_grams
@@ -320,7 +320,7 @@ class SMR(Selector):
         n, d = X.shape
         size = min(self.k, layout.M, layout.N) * max(layout.M, layout.N)
         # gathered, dense and centered, and the arrays of one class
-        kernel_bytes = BYTES_PER_ENTRY * X.nnz + 8 * (2 * n * d + 3 * n * size + 2 * n**2)
+        kernel_bytes = PEAK_ENTRY_BYTES * X.nnz + 8 * (2 * n * d + 3 * n * size + 2 * n**2)
         is_small = n <= size and kernel_bytes <= engine.memory_limit() / 4
         if self.gram == "kernel" or (self.gram == "auto" and is_small):
             engine.require_memory(kernel_bytes, f"{n} dense samples and their kernel")

@@ -17,7 +17,7 @@ from bigfs import ANOVA, MRMR, LaplacianScore, Matrix, ReliefF, SelectorCV, Spar
 from bigfs.engine.clusters import describe_workers
 from bigfs.engine.tasks import map_tiles
 from bigfs.matrix import gathering
-from bigfs.matrix.gathering import BYTES_PER_ENTRY
+from bigfs.matrix.gathering import PEAK_ENTRY_BYTES
 
 pytestmark = pytest.mark.process
 
@@ -199,7 +199,7 @@ def test_number_of_features_is_chosen_where_the_blocks_lie(
     assert held.nnz == S[:, [1, 5]].nnz
     assert Matrix.from_array(S).holding([1]).nnz == S.nnz
     lazy = Matrix.from_dask(X)
-    allow_memory(BYTES_PER_ENTRY * S[:, [1, 5]].nnz - 1)
+    allow_memory(PEAK_ENTRY_BYTES * S[:, [1, 5]].nnz - 1)
     with engine.cluster(pair):
         _ = lazy.stats
         monkeypatch.setattr(gathering, "gather_columns", lambda *_: pytest.fail("it gathered"))

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from bigfs import L1SVM, Matrix, MultiTaskLasso, SparGE, engine
-from bigfs.cutting_plane import columns, relaxation, scores, tiled_columns
+from bigfs.cutting_plane import relaxation, scores, tiled_columns
 from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.tiled_columns import (
     FactoredResponse,
@@ -250,16 +250,19 @@ def test_a_small_matrix_is_read_in_one_process(text, monkeypatch, selector, layo
     assert len(gathered) == (layout == "columns")
 
 
-@pytest.mark.parametrize("in_place", [False, True])
-def test_a_wider_gram_matrix_keeps_its_numbers(rng, monkeypatch, in_place):
-    monkeypatch.setattr(columns, "SMALL_GRAM", 0 if in_place else 1 << 40)
+@pytest.mark.parametrize("is_held", [False, True])
+def test_a_wider_gram_matrix_keeps_its_numbers(rng, is_held):
     X = rng.normal(size=(50, 30))
     Xc = X - X.mean(axis=0)
     data = GatheredColumns(Matrix.from_array(X), rng.normal(size=(50, 2)))
     for features in ([4, 9, 20], [0, 5, 9, 29], [1, 2, 3, 6, 7, 28]):
+        held = data.G if is_held else None  # which keeps its memory
+        before = data.G.copy()
         data.add(np.array(features))
         expected = Xc[:, data.features].T @ Xc[:, data.features]
         np.testing.assert_allclose(data.G, expected, atol=1e-12)
+        if held is not None:
+            np.testing.assert_array_equal(held, before)
 
 
 def test_more_cuts_on_columns_in_the_tiles_save_passes(rng, monkeypatch):
