@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from bigfs import cards
+from bigfs.engine.memory import NotEnoughMemory
 
 State = TypeVar("State")
 Record = dict[str, float]
@@ -36,6 +37,8 @@ class Status(StrEnum):
         The run stopped at its iteration limit.
     STALLED : str
         The run made no further progress in floating point.
+    MEMORY : str
+        The next step would have taken more memory than this process may use.
     NOT_FINITE : str
         The run met NaN or infinity.
 
@@ -57,6 +60,7 @@ class Status(StrEnum):
     EXACT = "solved in closed form, without iterations"
     MAX_ITER = "stopped at the iteration limit: raise max_iter or tol"
     STALLED = "stopped at the limit of floating point: raise tol or rescale the data"
+    MEMORY = "stopped because the next step does not fit in memory: raise the memory limit or tol"
     NOT_FINITE = "stopped at NaN or infinity: remove extreme values or raise the regularization"
 
 
@@ -246,6 +250,7 @@ def iterate(
     tol: float,
     max_iter: int,
     name: str,
+    ends_without_memory: bool = False,
 ) -> Result[State]:
     """Step until `measure(state)[stop] <= tol`.
 
@@ -268,11 +273,19 @@ def iterate(
         Maximum number of steps.
     name : str
         Name of the run, for the warning, the progress and the checkpoint.
+    ends_without_memory : bool, default=False
+        Whether a step after the first that does not fit in memory ends the run, in place of an
+        error. For states that are an answer, only less exact.
 
     Returns
     -------
     Result
         The last state, with its status and history. A run that ends early warns.
+
+    Raises
+    ------
+    NotEnoughMemory
+        A step does not fit in memory, and `ends_without_memory` does not apply to it.
     """
     callback, checkpoint = _observer.get()
     history: list[Record] = []
@@ -286,7 +299,14 @@ def iterate(
             if len(history) >= max_iter:
                 status = Status.MAX_ITER
                 break
-            state = step(state)
+            try:
+                state = step(state)
+            except NotEnoughMemory as error:
+                if not (history and ends_without_memory):
+                    raise
+                log.info("%s: %s", name, error)
+                status = Status.MEMORY
+                break
             history.append(measure(state))
             status = _verdict(history[-1], stop, tol)
             log.debug("%s, step %d: %s", name, len(history), history[-1])

@@ -22,12 +22,17 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
+from bigfs import engine
+from bigfs.engine.cache import DRIVER_LIBRARIES
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
+from bigfs.linalg.symmetric import LARGE_SIZE, SymmetricPanels
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 # A column is constant but for rounding if its centered sum of squares is below this share of Σx².
 ROUNDING = 1e-12
+# Beside G a master takes half a square in double precision, and some arrays of the size of W.
+FACTOR_BYTES, MASTER_WIDTHS = 4, 8
 
 
 class Residual(NamedTuple):
@@ -80,6 +85,7 @@ class Columns(ABC):
 
     sets_per_pass = 1  # how many sets of m features a pass gathers
     keeps_factor = True  # whether a pass leaves memory for a factor of the master
+    in_panels = False  # whether a large G lies in panels
     # Cuts on the gathered columns end at this share of the gap that the last pass left,
     inner_gap_share = 0.15
     max_inner_cuts = 2  # and after so many, so that `max_iter` bounds the work
@@ -92,7 +98,7 @@ class Columns(ABC):
         self._passes_before = X.passes
         self.features: IntArray = np.empty(0, dtype=np.int64)
         self.mu: FloatArray = np.empty(0)
-        self.G: FloatArray = np.empty((0, 0))
+        self.G: FloatArray | SymmetricPanels = np.empty((0, 0))
         self.B: FloatArray = np.empty((0, r))
         self.constant: BoolArray = np.empty(0, dtype=bool)
 
@@ -117,11 +123,19 @@ class Columns(ABC):
         return self.X.passes - self._passes_before
 
     def add(self, features: IntArray) -> None:
-        """Gather the columns of `features` that are not gathered yet."""
+        """Gather the columns of `features` that are not gathered yet.
+
+        Raises
+        ------
+        NotEnoughMemory
+            The master over all of them would not fit in this process. Nothing is gathered then.
+        """
         new = np.setdiff1d(features, self.features)
         if not len(new):
             return
         union = np.union1d(self.features, new)
+        if len(union) >= LARGE_SIZE:
+            self._require_memory(len(union), len(new))
         old_positions = np.searchsorted(union, self.features)
         new_positions = np.searchsorted(union, new)
         order = np.argsort(np.append(old_positions, new_positions))  # of [old, new] in the union
@@ -138,8 +152,11 @@ class Columns(ABC):
         G_new[:, constant] = 0
         G_new[constant_new] = 0
         G = self._widen(old_positions, len(union))
-        G[new_positions] = G_new
-        G[:, new_positions] = G_new.T
+        if isinstance(G, SymmetricPanels):
+            G.set_rows(new_positions, G_new)
+        else:
+            G[new_positions] = G_new
+            G[:, new_positions] = G_new.T
 
         B_new[constant_new] = 0
         B = np.concatenate([self.B, B_new])[order]
@@ -147,13 +164,26 @@ class Columns(ABC):
         self.features, self.mu, self.constant = union, mu, constant
         self.G, self.B = G, B
 
-    def _widen(self, positions: IntArray, size: int) -> FloatArray:
+    def _require_memory(self, u: int, n_new: int) -> None:
+        """Raise `NotEnoughMemory` if a master over u columns does not fit in this process."""
+        of_product = (2 if self.in_panels else 8) + FACTOR_BYTES
+        projected = of_product * u**2 + 8 * u * (n_new + MASTER_WIDTHS * self.r)
+        if not self.X.local:
+            projected += DRIVER_LIBRARIES
+        engine.require_memory(projected, f"SparGE with {u} gathered columns")
+
+    def _widen(self, positions: IntArray, size: int) -> FloatArray | SymmetricPanels:
         """Return an array of size × size that holds G at positions × positions.
 
         It takes over the memory of G, so that both never exist at once, unless somebody else refers
         to G.
         """
         G, self.G = self.G, np.empty((0, 0))
+        if self.in_panels and size >= LARGE_SIZE:
+            panels = G if isinstance(G, SymmetricPanels) else SymmetricPanels.of(G)
+            del G
+            return panels.widened(positions, size)
+        assert isinstance(G, np.ndarray)  # it is smaller still
         u, wide = len(G), G
         try:
             G.resize((size, size))
@@ -162,12 +192,13 @@ class Columns(ABC):
         _spread(G.reshape(-1), u, positions, wide)
         return wide
 
-    def gram(self, features: IntArray) -> tuple[FloatArray, FloatArray]:
+    def gram(self, features: IntArray) -> tuple[FloatArray | SymmetricPanels, FloatArray]:
         """Return G and B of gathered features."""
         if len(features) == len(self.features):
             return self.G, self.B
-        positions = self.positions(features)
-        return self.G[np.ix_(positions, positions)], self.B[positions]
+        positions, G = self.positions(features), self.G
+        part = G[np.ix_(positions, positions)] if isinstance(G, np.ndarray) else G.take(positions)
+        return part, self.B[positions]
 
     def positions(self, features: IntArray) -> IntArray:
         """Return the positions of gathered features among the gathered columns."""

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.linalg import cho_factor, lapack, solve_triangular
 
 from bigfs.constraints import NO_CONSTRAINTS
+from bigfs.linalg.symmetric import SymmetricPanels, dense
 from bigfs.types import FloatArray, IntArray
 from bigfs.validation import explain_singular
 
@@ -39,7 +40,7 @@ class Elimination(NamedTuple):
 
 
 def eliminate(
-    G: FloatArray,
+    G: FloatArray | SymmetricPanels,
     B: FloatArray,
     T_norm2: float,
     gamma: float,
@@ -54,7 +55,7 @@ def eliminate(
 
     Parameters
     ----------
-    G, B : ndarray of shape (u, u) and (u, r)
+    G, B : ndarray or SymmetricPanels of shape (u, u), and ndarray of shape (u, r)
         Products of the columns with each other and with T.
     T_norm2 : float
         ‖T‖².
@@ -166,9 +167,9 @@ class Rest:
             array[new] = array[old]
 
 
-def _inverse(G: FloatArray, gamma: float) -> FloatArray:
+def _inverse(G: FloatArray | SymmetricPanels, gamma: float) -> FloatArray:
     """Return (G + γI)⁻¹: its diagonal is needed. One array of the size of G is made."""
-    K = np.array(G)
+    K = dense(G)
     K.flat[:: len(K) + 1] += gamma
     with explain_singular("SparGE's ridge system"):
         lower, _ = cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)

@@ -42,6 +42,7 @@ from bigfs.cutting_plane.restricted_master import (
     ridge_at,
     set_sums,
 )
+from bigfs.linalg.symmetric import dense
 from bigfs.types import FloatArray, IntArray
 
 MAX_ROUNDS = 50  # of the master
@@ -228,7 +229,7 @@ class HingeRelaxation(Relaxation):
         """Return W and b of the machines on gathered features alone, with this penalty."""
         G, B = self.data.gram(features)
         problem = HingeRelaxation(self.data, len(features), gamma)
-        factor = cho_factor(G + gamma * np.eye(len(G)))
+        factor = cho_factor(dense(G) + gamma * np.eye(len(G)))
         Z = self.columns(features)
         fit = problem.descend(
             Z,

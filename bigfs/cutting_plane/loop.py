@@ -120,6 +120,7 @@ def cutting_plane(
         tol=tol,
         max_iter=max_iter,
         name="SparGE",
+        ends_without_memory=True,
     )
 
 
@@ -158,7 +159,14 @@ def solve_jointly(
 
     first = JointState(tuple(certify(problems, [problem.start() for problem in problems])))
     joint = iterate(
-        step, first, measure=measure_jointly, stop="gap", tol=tol, max_iter=max_iter, name=name
+        step,
+        first,
+        measure=measure_jointly,
+        stop="gap",
+        tol=tol,
+        max_iter=max_iter,
+        name=name,
+        ends_without_memory=True,
     )
     results = []
     for k, fields in enumerate(joint.value.states):

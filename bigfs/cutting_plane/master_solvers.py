@@ -23,6 +23,7 @@ from bigfs.cutting_plane.restricted_master import (
     set_sums,
 )
 from bigfs.linalg.prox import shrink_squared_sum
+from bigfs.linalg.symmetric import SymmetricPanels
 from bigfs.types import FloatArray, IntArray
 
 ARMIJO = 1e-4  # share of the predicted decrease that newton's line search asks for
@@ -215,7 +216,7 @@ def _bounds(
     return 0.5 * V_norm2 + 0.5 * gamma * norms.sum() ** 2, a**2 / (2 * b)
 
 
-def _largest_eigenvalue(G: FloatArray, copies: FloatArray) -> float:
+def _largest_eigenvalue(G: FloatArray | SymmetricPanels, copies: FloatArray) -> float:
     """Bound λ_max of the Gram of all sets side by side, column j of X in `copies[j]` of them.
 
     It is that of diag(copies)^½ G diag(copies)^½.

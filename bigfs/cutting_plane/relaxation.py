@@ -22,6 +22,7 @@ from bigfs.cutting_plane.elimination import Elimination, eliminate
 from bigfs.cutting_plane.master_solvers import MasterSolution
 from bigfs.cutting_plane.restricted_master import Factor, RestrictedMaster
 from bigfs.linalg.prox import row_norms
+from bigfs.linalg.symmetric import LARGE_SIZE
 from bigfs.types import FloatArray, IntArray
 
 CANDIDATES = 4  # times m: how many of the union's features, by weight, elimination starts from
@@ -113,11 +114,13 @@ class Relaxation:
     def master_features(self, sets: Sequence[IntArray], gathered: IntArray) -> IntArray:
         """Return the features that the rows of the master over `sets` stand for.
 
-        These are all gathered ones if the sets hold most of them, because G is not copied then.
+        These are all gathered ones if the sets hold most of them, or if they are many, because G is
+        not copied then.
         """
         features = np.unique(np.concatenate(sets))
         self.data.add(features)
-        return gathered if len(features) >= ALL_GATHERED_SHARE * len(gathered) else features
+        is_most = len(features) >= ALL_GATHERED_SHARE * len(gathered)
+        return gathered if is_most or len(gathered) >= LARGE_SIZE else features
 
     def solve_master(
         self,

@@ -20,6 +20,7 @@ from numba import njit
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from bigfs import engine
+from bigfs.linalg.symmetric import LARGE_SIZE, SymmetricPanels
 from bigfs.types import AnyArray, FloatArray, IntArray
 from bigfs.validation import explain_singular
 
@@ -27,11 +28,9 @@ from bigfs.validation import explain_singular
 MASTER_TOL = 1e-9
 # columns from which a factor in single precision saves more than its refinement costs
 MIN_SIZE_FLOAT32 = 512
-# columns whose K is so large that memory freed before counts
-LARGE_SIZE = 4096
 SMALL_BYTES = 64 << 20  # of K up to which both its triangles may take memory
-# condition of K up to which each refinement of such a factor gains two digits or more
-MAX_COND_FLOAT32 = 1e4
+# condition of K up to which each refinement of such a factor gains a digit or more
+MAX_COND_FLOAT32 = 1e5
 # width from which taking the rows of a set out of G saves more than it costs
 MIN_WIDTH_ROWS = 8
 WIDE_STRIP = 1024  # columns of a set's rows of G that are copied at a time
@@ -43,11 +42,11 @@ RIDGE_TOL_SHARE, MAX_RIDGE_TOL = 1e-3, 1e-2
 class RestrictedMaster(NamedTuple):
     """The master over some sets of the u gathered columns."""
 
-    G: FloatArray  # u × u
+    G: FloatArray | SymmetricPanels  # u × u
     B: FloatArray  # u × r
     T_norm2: float  # ‖T‖²
     gamma: float
-    sets: tuple[IntArray, ...]  # the positions of each set among the u columns
+    sets: tuple[IntArray, ...]  # the positions of each set among the u columns, increasing
 
 
 class Factor(NamedTuple):
@@ -109,7 +108,9 @@ def ridge_at(
     return RidgeAtEta(W, C, 0.5 * (T_norm2 - explained), -set_sums(sets, C) / (2 * gamma), factor)
 
 
-def _factorize(G: FloatArray, d: FloatArray, active: IntArray, gamma: float) -> Factor:
+def _factorize(
+    G: FloatArray | SymmetricPanels, d: FloatArray, active: IntArray, gamma: float
+) -> Factor:
     """Factorize K, in single precision where that pays and K's condition allows a refinement."""
     root = np.sqrt(d[active] / gamma)
     if len(active) >= LARGE_SIZE:
@@ -128,7 +129,7 @@ def _factorize(G: FloatArray, d: FloatArray, active: IntArray, gamma: float) -> 
 
 
 def _system(
-    G: FloatArray, active: IntArray, root: FloatArray, dtype: Any
+    G: FloatArray | SymmetricPanels, active: IntArray, root: FloatArray, dtype: Any
 ) -> tuple[AnyArray, float]:
     """Return the lower triangle of K = I + RGR over the active columns, and K's Frobenius norm.
 
@@ -138,16 +139,32 @@ def _system(
     u = len(active)
     is_small = u**2 * np.dtype(dtype).itemsize <= SMALL_BYTES
     K = np.empty((u, u), dtype) if is_small else engine.lazy_zeros((u, u), dtype)
-    norm2 = _fill_system(G, active, root, K)
+    norm2 = 0.0
+    for start, panel in [(0, G)] if isinstance(G, np.ndarray) else G:
+        first, last = np.searchsorted(active, [start, start + len(panel)])
+        norm2 += _fill_rows(panel, start, active, root, first, last, K)
     return K, float(np.sqrt(norm2))
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"})
-def _fill_system(G: FloatArray, active: IntArray, root: FloatArray, K: AnyArray) -> float:
-    """Write the lower triangle of K, and return ‖K‖²."""
-    norm2, is_all = 0.0, len(active) == len(G)
-    for i in range(len(K)):
-        row = G[i] if is_all else G[active[i]][active[: i + 1]]
+def _fill_rows(
+    panel: AnyArray,
+    start: int,
+    active: IntArray,
+    root: FloatArray,
+    first: int,
+    last: int,
+    K: AnyArray,
+) -> float:
+    """Write these rows of the lower triangle of K, and return their part of ‖K‖².
+
+    `panel` holds the rows of G from `start` on.
+    """
+    norm2, is_all = 0.0, len(active) == active[-1] + 1
+    for i in range(first, last):
+        row = panel[active[i] - start]
+        if not is_all:
+            row = row[active[: i + 1]]
         of_row = 0.0
         for j in range(i):
             k = root[i] * row[j] * root[j]
@@ -160,7 +177,7 @@ def _fill_system(G: FloatArray, active: IntArray, root: FloatArray, K: AnyArray)
 
 
 def _solve(
-    factor: Factor, G: FloatArray, B: FloatArray, W: FloatArray, tol: float
+    factor: Factor, G: FloatArray | SymmetricPanels, B: FloatArray, W: FloatArray, tol: float
 ) -> tuple[FloatArray, FloatArray, float]:
     """Return W = RK⁻¹RB, GW, and ‖T‖² − 2J at W.
 
@@ -216,8 +233,10 @@ def hessian(master: RestrictedMaster, ridge: RidgeAtEta) -> FloatArray:
     return hessian
 
 
-def _times_rows(G: FloatArray, members: IntArray, R: FloatArray) -> FloatArray:
+def _times_rows(G: FloatArray | SymmetricPanels, members: IntArray, R: FloatArray) -> FloatArray:
     """Return GR for the R that has these rows at `members` and zeros elsewhere."""
+    if isinstance(G, SymmetricPanels):
+        return G.times_rows(members, R)
     if R.shape[1] >= MIN_WIDTH_ROWS:
         product = np.empty((len(G), R.shape[1]))
         for first in range(0, len(G), WIDE_STRIP):

@@ -68,6 +68,7 @@ class TiledColumns(Columns):
     inner_gap_share = 0.1
     max_inner_cuts = 8
     keeps_factor = False
+    in_panels = True
 
     def __init__(
         self, X: Matrix, response: FactoredResponse, omega: FloatArray | None = None

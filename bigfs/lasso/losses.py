@@ -112,6 +112,7 @@ class LeastSquares(Loss):
     ) -> FloatArray:
         """Return the minimum by coordinate descent on the products of the columns."""
         G, B = self.columns.gram(features)
+        assert isinstance(G, np.ndarray)  # only columns in tiles have panels
         parts = [
             descend(
                 G,

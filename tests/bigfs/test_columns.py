@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from bigfs import L1SVM, Matrix, MultiTaskLasso, SparGE, engine
-from bigfs.cutting_plane import relaxation, scores, tiled_columns
+from bigfs.cutting_plane import columns, relaxation, scores, tiled_columns
 from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.tiled_columns import (
     FactoredResponse,
@@ -19,7 +19,9 @@ from bigfs.cutting_plane.tiled_columns import (
 )
 from bigfs.embedding.responses import cca_factor, lda, lda_factor, one_hot
 from bigfs.linalg import sparse_gram as kernels
+from bigfs.linalg import symmetric
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
+from bigfs.linalg.symmetric import SymmetricPanels
 from bigfs.matrix import gathering
 from bigfs.selectors import graph_embedding
 from bigfs.selectors.base import labels_of
@@ -323,6 +325,25 @@ def test_a_response_in_tiles_gives_the_same_features(text, embedding, class_weig
     path = clone(selector).fit_path(matrix, y, [4, 9])
     np.testing.assert_array_equal(path[9].selected_, whole.selected_)
     np.testing.assert_allclose(tiled.scores_, whole.scores_, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("embedding", ["lda", "lpp"])
+def test_products_in_panels_give_the_same_features(text, embedding, monkeypatch):
+    X, y = text
+    matrix = Matrix.from_array(X, tile_rows=17)
+    selector = SparGE(embedding=embedding, n_features_to_select=9, tol=1e-4)
+    monkeypatch.setattr(graph_embedding, "LARGE_RESPONSE", 0)
+    square = clone(selector).fit(matrix, y)
+    for module in (columns, relaxation, symmetric):
+        monkeypatch.setattr(module, "LARGE_SIZE", 12)
+    monkeypatch.setattr(symmetric, "PANEL_ROWS", 5)
+    sizes, widened = [], SymmetricPanels.widened
+    monkeypatch.setattr(SymmetricPanels, "widened", lambda *a: sizes.append(a[2]) or widened(*a))
+    panels = clone(selector).fit(matrix, y)
+    assert len(sizes) > 1
+    assert panels.result_.converged
+    np.testing.assert_array_equal(panels.selected_, square.selected_)
+    np.testing.assert_allclose(panels.scores_, square.scores_, rtol=1e-5, atol=1e-9)
 
 
 @pytest.mark.parametrize("values", ["spread", "equal", "few"])

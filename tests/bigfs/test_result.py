@@ -3,6 +3,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from bigfs.engine import NotEnoughMemory
 from bigfs.result import NotConverged, Status, iterate, observed
 from tests.helpers.fitting import MemoryCheckpoint
 
@@ -47,6 +48,22 @@ def test_the_iteration_limit_is_a_status_and_a_warning_with_the_gap():
 def test_nan_ends_the_run():
     with pytest.warns(NotConverged, match="NaN or infinity"):
         assert run(step=lambda s: s._replace(x=s.x * np.nan)).status is Status.NOT_FINITE
+
+
+def test_a_step_that_does_not_fit_in_memory_ends_the_run_at_the_state_before():
+    def hungry(state):
+        if state.steps == 2:
+            raise NotEnoughMemory("the third step needs 2 GB")
+        return step(state)
+
+    with pytest.warns(NotConverged, match=r"does not fit in memory.*change 2\.50e-01"):
+        result = run(step=hungry, ends_without_memory=True)
+    assert result.status is Status.MEMORY
+    assert result.value.steps == len(result.history) == 2
+    with pytest.raises(NotEnoughMemory, match="third step"):  # there is no state to return
+        run(step=lambda state: hungry(state._replace(steps=2)), ends_without_memory=True)
+    with pytest.raises(NotEnoughMemory, match="third step"):
+        run(step=hungry)
 
 
 def test_a_killed_run_goes_on_from_its_checkpoint():

@@ -6,9 +6,10 @@ import itertools
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
 from bigfs import Matrix, SparGE, engine
-from bigfs.cutting_plane import relaxation
+from bigfs.cutting_plane import columns, relaxation
 from bigfs.cutting_plane.columns import GatheredColumns, Residual
 from bigfs.cutting_plane.loop import certify, cutting_plane
 from bigfs.cutting_plane.relaxation import Relaxation
@@ -268,6 +269,28 @@ def test_iteration_limit_warns_with_the_gap(text):
         selector = SparGE(n_features_to_select=5, tol=1e-9, max_iter=1).fit(X, y)
     assert selector.result_.status is Status.MAX_ITER
     assert selector.result_.history[-1]["gap"] > 1e-9
+
+
+def test_columns_that_do_not_fit_in_memory_end_the_cuts_and_more_memory_goes_on(text, monkeypatch):
+    X, y = text
+    selector = SparGE(n_features_to_select=5, tol=1e-4)
+    whole, checkpoint = clone(selector).fit(X, y), MemoryCheckpoint()
+    most = whole.result_.stats["gathered"]
+    monkeypatch.setattr(columns, "LARGE_SIZE", 0)
+    with engine.limit_memory(10**9), observed(checkpoint=checkpoint):
+        with monkeypatch.context() as patch:
+            patch.setattr(columns, "FACTOR_BYTES", 10**9 // (most - 1) ** 2)
+            with pytest.warns(NotConverged, match="next step does not fit in memory"):
+                short = clone(selector).fit(X, y)
+        assert short.result_.status is Status.MEMORY
+        assert short.result_.stats["gathered"] < most
+        assert len(short.selected_) == 5
+        n_steps = len(short.result_.history)
+        assert 0 < n_steps < len(whole.result_.history)
+        assert short.result_.history == whole.result_.history[:n_steps]
+        more = clone(selector).fit(X, y)
+    assert more.result_.history == whole.result_.history
+    np.testing.assert_array_equal(more.scores_, whole.scores_)
 
 
 @pytest.mark.process
