@@ -60,7 +60,9 @@ class Status(StrEnum):
     EXACT = "solved in closed form, without iterations"
     MAX_ITER = "stopped at the iteration limit: raise max_iter or tol"
     STALLED = "stopped at the limit of floating point: raise tol or rescale the data"
-    MEMORY = "stopped because the next step does not fit in memory: raise the memory limit or tol"
+    MEMORY = (
+        "stopped because the next step does not fit in memory: raise the memory limit, gamma or tol"
+    )
     NOT_FINITE = "stopped at NaN or infinity: remove extreme values or raise the regularization"
 
 
