@@ -14,7 +14,6 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from bigfs import cards
-from bigfs.engine.memory import NotEnoughMemory
 
 State = TypeVar("State")
 Record = dict[str, float]
@@ -252,7 +251,7 @@ def iterate(
     tol: float,
     max_iter: int,
     name: str,
-    ends_without_memory: bool = False,
+    no_room: type[MemoryError] | None = None,
 ) -> Result[State]:
     """Step until `measure(state)[stop] <= tol`.
 
@@ -275,19 +274,14 @@ def iterate(
         Maximum number of steps.
     name : str
         Name of the run, for the warning, the progress and the checkpoint.
-    ends_without_memory : bool, default=False
-        Whether a step after the first that does not fit in memory ends the run, in place of an
-        error. For states that are an answer, only less exact.
+    no_room : type of MemoryError or None, default=None
+        The error of a step that does not fit in memory. After the first step it ends the run, where
+        each state is an answer that the next one would only make more exact. None lets it pass.
 
     Returns
     -------
     Result
         The last state, with its status and history. A run that ends early warns.
-
-    Raises
-    ------
-    NotEnoughMemory
-        A step does not fit in memory, and `ends_without_memory` does not apply to it.
     """
     callback, checkpoint = _observer.get()
     history: list[Record] = []
@@ -303,8 +297,8 @@ def iterate(
                 break
             try:
                 state = step(state)
-            except NotEnoughMemory as error:
-                if not (history and ends_without_memory):
+            except MemoryError as error:
+                if no_room is None or not isinstance(error, no_room) or not history:
                     raise
                 log.info("%s: %s", name, error)
                 status = Status.MEMORY

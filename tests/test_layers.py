@@ -26,6 +26,7 @@ LAYERS: dict[str, list[set[str]]] = {
             "linalg.kernel",
             "linalg.sparse_gram",
             "linalg.squared_hinge",
+            "linalg.symmetric",
         },
         {"linalg.shifted_cg", "linalg.ridge", "linalg.kernel_svm", "graph"},
         {"linalg.svm"},

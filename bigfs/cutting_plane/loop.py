@@ -31,6 +31,7 @@ import numpy as np
 
 from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation, relative_gap
 from bigfs.cutting_plane.scores import largest_scores
+from bigfs.engine import NotEnoughMemory
 from bigfs.result import Record, Result, Status, iterate
 from bigfs.types import IntArray
 
@@ -120,7 +121,7 @@ def cutting_plane(
         tol=tol,
         max_iter=max_iter,
         name="SparGE",
-        ends_without_memory=True,
+        no_room=NotEnoughMemory,
     )
 
 
@@ -166,7 +167,7 @@ def solve_jointly(
         tol=tol,
         max_iter=max_iter,
         name=name,
-        ends_without_memory=True,
+        no_room=NotEnoughMemory,
     )
     results = []
     for k, fields in enumerate(joint.value.states):

@@ -57,11 +57,11 @@ def test_a_step_that_does_not_fit_in_memory_ends_the_run_at_the_state_before():
         return step(state)
 
     with pytest.warns(NotConverged, match=r"does not fit in memory.*change 2\.50e-01"):
-        result = run(step=hungry, ends_without_memory=True)
+        result = run(step=hungry, no_room=NotEnoughMemory)
     assert result.status is Status.MEMORY
     assert result.value.steps == len(result.history) == 2
     with pytest.raises(NotEnoughMemory, match="third step"):  # there is no state to return
-        run(step=lambda state: hungry(state._replace(steps=2)), ends_without_memory=True)
+        run(step=lambda state: hungry(state._replace(steps=2)), no_room=NotEnoughMemory)
     with pytest.raises(NotEnoughMemory, match="third step"):
         run(step=hungry)
 
