@@ -275,8 +275,8 @@ def iterate(
     name : str
         Name of the run, for the warning, the progress and the checkpoint.
     no_room : type of MemoryError or None, default=None
-        The error of a step that does not fit in memory. After the first step it ends the run, where
-        each state is an answer that the next one would only make more exact. None lets it pass.
+        The error that a step raises where it does not fit in memory. After the first step this
+        error ends the run at the last state. With None it is raised.
 
     Returns
     -------

@@ -77,8 +77,10 @@ class Columns(ABC):
         Indices of the gathered columns, increasing.
     mu : ndarray of shape (u,)
         Their means.
-    G, B : ndarray of shape (u, u) and (u, r)
-        Their products. A constant column has zeros there.
+    G : ndarray or SymmetricPanels of shape (u, u)
+        Their products with each other. A constant column has zeros there.
+    B : ndarray of shape (u, r)
+        Their products with T, with zeros likewise.
     constant : ndarray of shape (u,)
         Mask of the constant columns.
     """
@@ -128,7 +130,7 @@ class Columns(ABC):
         Raises
         ------
         NotEnoughMemory
-            The master over all of them would not fit in this process. Nothing is gathered then.
+            A master over all of them does not fit in this process. Nothing is gathered then.
         """
         new = np.setdiff1d(features, self.features)
         if not len(new):
@@ -170,10 +172,10 @@ class Columns(ABC):
         projected = of_product * u**2 + 8 * u * (n_new + MASTER_WIDTHS * self.r)
         if not self.X.local:
             projected += DRIVER_LIBRARIES
-        engine.require_memory(projected, f"SparGE with {u} gathered columns")
+        engine.require_memory(projected, f"solving for {u} gathered columns")
 
     def _widen(self, positions: IntArray, size: int) -> FloatArray | SymmetricPanels:
-        """Return an array of size × size that holds G at positions × positions.
+        """Return a matrix of size × size that holds G at positions × positions.
 
         It takes over the memory of G, so that both never exist at once, unless somebody else refers
         to G.

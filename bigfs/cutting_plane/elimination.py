@@ -55,8 +55,10 @@ def eliminate(
 
     Parameters
     ----------
-    G, B : ndarray or SymmetricPanels of shape (u, u), and ndarray of shape (u, r)
-        Products of the columns with each other and with T.
+    G : ndarray or SymmetricPanels of shape (u, u)
+        Products of the columns with each other.
+    B : ndarray of shape (u, r)
+        Products of the columns with T.
     T_norm2 : float
         ‖T‖².
     gamma : float
