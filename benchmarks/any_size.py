@@ -48,7 +48,7 @@ def main(folder: Path, rows: int, limit: int) -> None:
     figures = {
         "shape": X.shape,
         "non-zeros": X.nnz,
-        "a fit in memory, bytes": projected_memory(X),
+        "a fit in memory, bytes": projected_memory(X, y),
         "limit, bytes": limit,
         "peaks, bytes": peaks,
         "staging, seconds": round(staged, 1),

@@ -271,7 +271,7 @@ def way_of_all(X: Matrix, y: Any) -> bool | str:
         and False where all features are left out.
     """
     X, y = training_sample(X, y)
-    if fits_in_memory(X):
+    if fits_in_memory(X, y):
         return True
     return streamed.way_of(X, y) or False
 

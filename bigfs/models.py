@@ -11,7 +11,7 @@ was saved predicts what it predicted before, to the last bit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,17 +23,20 @@ from sklearn.preprocessing import LabelBinarizer, StandardScaler
 from sklearn.svm import LinearSVC
 
 from bigfs import engine
+from bigfs.linalg import dual_svm
 from bigfs.matrix import Block, Matrix
 from bigfs.splits import labeled_rows, target_kind
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
-# Sparse columns from which liblinear solves the dual. By scikit-learn's rule it does so only where
-# there are fewer rows than columns. On 48,542 rows of 103 classes, 47,236 columns took 31 s and not
-# 156. On twice as many rows, 500 columns took 25 in place of 31, and 50 took 19 in place of 12.
-DUAL_FROM = 1000
-# bytes that a fit takes: liblinear's float64 copy, its nodes and our copy, and of each sample the
-# nodes of its intercept, its target and its numbers in the solver (measured)
+# Columns from which a model is wide. Workers share the machines of a wide model, and liblinear
+# solves its dual. By scikit-learn's rule it does so only where there are fewer rows than columns:
+# on 48,542 rows of 103 classes, 47,236 columns took 156 s so, and 31 s by the dual.
+WIDE_FROM = 1000
+# bytes that liblinear takes: its float64 copy, its nodes and our copy, and of each sample the nodes
+# of its intercept, its target and its numbers in the solver (measured)
 BYTES_PER_VALUE, BYTES_PER_SAMPLE = 40, 140
+BYTES_PER_OWN_VALUE = 28  # of machines that are trained together: the values twice, and squares
+TOLERANCE = 1e-6  # their relative duality gap, with which they predict as at the optimum
 
 Machine = tuple[FloatArray, FloatArray]  # coefficients (1, m) and intercept (1,)
 
@@ -128,7 +131,7 @@ def fit(Z: Any, y: Any) -> LinearModel:
         The fitted model.
     """
     n_values = Z.nnz if sp.issparse(Z) else Z.size
-    engine.make_room(n_values * BYTES_PER_VALUE + Z.shape[0] * BYTES_PER_SAMPLE)
+    engine.make_room(_training_memory(n_values, Z.shape[0], Z.shape[1], n_machines(y)))
     is_labeled = labeled_rows(y)
     if not is_labeled.all():
         Z, y = Z[is_labeled], y[is_labeled]
@@ -144,7 +147,7 @@ def fit(Z: Any, y: Any) -> LinearModel:
         labels = (Y[:, [j]].toarray().ravel() > 0 for j in range(Y.shape[1]))
         return _of_machines(kind, np.arange(Y.shape[1]), _fit_labels(Z, labels))
     classes = np.unique(y)
-    if sp.issparse(Z) and _is_fitted_by_class(Z.shape[1], classes):
+    if sp.issparse(Z) and len(classes) > 2:
         return _of_machines(kind, classes, _fit_labels(Z, (y == code for code in classes)))
     svm = _svm(Z).fit(_with_short_indices(Z), y)
     return LinearModel(kind, svm.classes_, svm.coef_, svm.intercept_, none, none)
@@ -156,13 +159,23 @@ def _of_machines(kind: str, classes: AnyArray, machines: Sequence[Machine]) -> L
     return LinearModel(kind, classes, coef, intercept, np.empty(0), np.empty(0))
 
 
-def projected_memory(X: Matrix, index: IntArray | None = None) -> int:
+def n_machines(y: Any) -> int:
+    """Return how many machines, or ridge regressions, a target needs."""
+    if target_kind(y) == "class":
+        n_classes = len(_classes_of(y))
+        return 1 if n_classes == 2 else n_classes
+    return int(y.shape[1]) if y.ndim == 2 else 1
+
+
+def projected_memory(X: Matrix, y: Any, index: IntArray | None = None) -> int:
     """Return the bytes that `fit` takes at most on columns of a matrix.
 
     Parameters
     ----------
     X : Matrix of shape (n, d)
         The samples.
+    y : ndarray or sparse array
+        Their targets.
     index : ndarray of int or None, default=None
         The columns. None takes all. Their non-zeros are counted only where n × m values would not
         fit, as counting may cost a pass.
@@ -172,18 +185,25 @@ def projected_memory(X: Matrix, index: IntArray | None = None) -> int:
     int
         The bytes.
     """
-    n, m = X.shape[0], X.shape[1] if index is None else len(index)
-    beside = n * BYTES_PER_SAMPLE + m * 64
+    n, m, r = X.shape[0], X.shape[1] if index is None else len(index), n_machines(y)
     if index is None:
-        return X.nnz * BYTES_PER_VALUE + beside
-    if n * m * BYTES_PER_VALUE + beside < engine.task_memory():
-        return n * m * BYTES_PER_VALUE + beside
-    return int(X.stats.nnz[index].sum()) * BYTES_PER_VALUE + beside
+        return _training_memory(X.nnz, n, m, r)
+    if (dense := _training_memory(n * m, n, m, r)) < engine.task_memory():
+        return dense
+    return _training_memory(int(X.stats.nnz[index].sum()), n, m, r)
 
 
-def fits_in_memory(X: Matrix, index: IntArray | None = None) -> bool:
+def _training_memory(n_values: int, n: int, m: int, r: int) -> int:
+    """Return the bytes of the larger one of the two ways to train r machines on n × m values."""
+    of_group = dual_svm.projected_memory(n, m, min(r, dual_svm.LANES)) if r > 1 else 0
+    together = n_values * BYTES_PER_OWN_VALUE + of_group
+    one_by_one = n_values * BYTES_PER_VALUE + n * BYTES_PER_SAMPLE
+    return max(together, one_by_one) + m * 64
+
+
+def fits_in_memory(X: Matrix, y: Any, index: IntArray | None = None) -> bool:
     """Return whether `fit` on columns of a matrix, or on all, fits in one task."""
-    return projected_memory(X, index) < engine.task_memory()
+    return projected_memory(X, y, index) < engine.task_memory()
 
 
 def fit_columns(X: Matrix, y: Any, index: IntArray) -> LinearModel:
@@ -201,17 +221,17 @@ def _gather_and_fit(index: IntArray, X: Matrix, y: Any) -> LinearModel:
 
 
 def lazy_machines(X: Matrix, y: Any, index: IntArray) -> list[Any]:
-    """Return tasks that share out the classes of a model on columns of a matrix.
+    """Return tasks that share out the classes of a wide model on columns of a matrix.
 
     `join_machines` makes the model of what they return. There is a task per worker but one, which
-    other sets of features keep busy, so two workers share no model. There is none where `fit`
-    trains the model at once.
+    other sets of features keep busy, so two workers share no model, and at most one per group of
+    machines that are trained together. There is none where one task trains the model.
     """
     if X.local or target_kind(y) != "class":
         return []
     classes = _classes_of(y)
-    n_tasks = min(engine.n_workers() - 1, len(classes))
-    if not _is_fitted_by_class(len(index), classes) or n_tasks < 2:
+    n_tasks = min(engine.n_workers() - 1, -(-len(classes) // dual_svm.LANES))
+    if len(index) < WIDE_FROM or n_tasks < 2:
         return []
     return engine.lazy_tiles(_gather_and_fit_classes, np.array_split(classes, n_tasks), index, X, y)
 
@@ -225,7 +245,7 @@ def _gather_and_fit_classes(
     classes: IntArray, index: IntArray, X: Matrix, y: AnyArray
 ) -> list[Machine]:
     Z, is_labeled = X.columns(index).tocsr(), labeled_rows(y)
-    engine.make_room(Z.nnz * BYTES_PER_VALUE + Z.shape[0] * BYTES_PER_SAMPLE)
+    engine.make_room(_training_memory(Z.nnz, Z.shape[0], Z.shape[1], len(classes)))
     if not is_labeled.all():
         Z, y = Z[is_labeled], y[is_labeled]
     return _fit_labels(Z, (y == code for code in classes))
@@ -234,15 +254,6 @@ def _gather_and_fit_classes(
 def _classes_of(y: AnyArray) -> IntArray:
     classes: IntArray = np.unique(y[labeled_rows(y)])
     return classes
-
-
-def _is_fitted_by_class(n_columns: int, classes: IntArray) -> bool:
-    """Return whether `fit` trains the machine of each class by itself.
-
-    Tasks can share them then. The machines are those of LinearSVC up to its tolerance: it draws the
-    order of the samples for one class after the other.
-    """
-    return n_columns >= DUAL_FROM and len(classes) > 2
 
 
 # --- predicting -----------------------------------------------------------------------------------
@@ -277,17 +288,36 @@ def _predict_block(block: Block, start: int, stop: int, model: LinearModel, inde
 
 
 def _fit_labels(Z: Any, labels: Iterable[BoolArray]) -> list[Machine]:
-    """Fit the machine of each label. liblinear takes float64, so the values are converted once."""
-    Z = _with_short_indices(Z).astype(np.float64)
-    return [_fit_label(Z, label) for label in labels]
+    """Fit the machine of each label, groups of them together."""
+    Z, labels = _with_short_indices(Z), iter(labels)
+    machines = []
+    while group := list(islice(labels, dual_svm.LANES)):
+        machines += _fit_group(Z, np.column_stack(group))
+    return machines
 
 
-def _fit_label(Z: Any, y: BoolArray) -> Machine:
-    """Fit one label. A label that all rows agree on needs no model."""
-    if 0 < np.count_nonzero(y) < len(y):
-        svm = _svm(Z).fit(Z, y)
-        return svm.coef_, svm.intercept_
-    return np.zeros((1, Z.shape[1])), np.array([1.0 if y.all() else -1.0])
+def _fit_group(Z: Any, labels: BoolArray) -> list[Machine]:
+    """Fit the machines of some labels. A label that all rows agree on needs none.
+
+    Those on sparse columns are trained together. Where badly scaled columns keep one of them from
+    its optimum, liblinear trains it, whose steps bear them.
+    """
+    constant = np.where(labels[0], 1.0, -1.0)
+    machines = [(np.zeros((1, Z.shape[1])), constant[[k]]) for k in range(len(constant))]
+    varying = np.flatnonzero((labels != labels[0]).any(axis=0))
+    if sp.issparse(Z) and len(varying):
+        Z = Z if Z.dtype == np.float32 else Z.astype(np.float64)
+        U, gap = dual_svm.train(Z, labels[:, varying], tol=TOLERANCE)
+        converged = gap <= TOLERANCE
+        for k, u in zip(varying[converged], U.T[converged], strict=True):
+            machines[k] = u[None, :-1], u[-1:]
+        varying = varying[~converged]
+    if len(varying):
+        Z = Z.astype(np.float64)  # liblinear takes no other, so they are converted once
+        for k in varying:
+            svm = _svm(Z).fit(Z, labels[:, k])
+            machines[k] = svm.coef_, svm.intercept_
+    return machines
 
 
 def _with_short_indices(Z: Any) -> Any:
@@ -300,7 +330,7 @@ def _with_short_indices(Z: Any) -> Any:
 
 def _svm(Z: Any = None) -> LinearSVC:
     """Return an unfitted SVM, by the faster of liblinear's two ways for these columns."""
-    is_wide = sp.issparse(Z) and Z.shape[1] >= DUAL_FROM
+    is_wide = sp.issparse(Z) and Z.shape[1] >= WIDE_FROM
     return LinearSVC(dual=True if is_wide else "auto", random_state=0, max_iter=10_000)
 
 

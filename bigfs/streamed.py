@@ -54,7 +54,7 @@ def way_of(X: Matrix, y: Any) -> str | None:
         "svm" or "ridge" by the kind of target. "sgd" where only its model fits, or the exact one is
         too much work, and dask-ml is installed. Else None.
     """
-    d, n_models, room = X.shape[1], _n_models(y), engine.task_memory()
+    d, n_models, room = X.shape[1], models.n_machines(y), engine.task_memory()
     exact = _exact_way(X, y)
     if exact is not None and X.nnz * n_models * EXACT_PASSES <= MOST_WORK:
         return exact
@@ -85,12 +85,12 @@ def way_of_columns(X: Matrix, y: Any, index: IntArray) -> str | None:
     NotEnoughMemory
         Neither the columns nor the vectors of an exact way fit.
     """
-    if models.fits_in_memory(X, index):
+    if models.fits_in_memory(X, y, index):
         return None
     way = _exact_way(X, y)
     if way is None:
         engine.require_memory(
-            models.projected_memory(X, index),
+            models.projected_memory(X, y, index),
             f"a linear model on {len(index)} of the features",
             int(engine.task_memory()),
         )
@@ -173,14 +173,6 @@ def decide(X: Matrix, model: LinearModel) -> FloatArray:
     coef = model.coef / model.scale if model.kind == "real" else model.coef
     decision: FloatArray = X @ coef.T + model.intercept
     return decision.ravel() if len(coef) == 1 and model.kind != "multilabel" else decision
-
-
-def _n_models(y: Any) -> int:
-    """Return how many machines a target needs."""
-    if target_kind(y) == "class":
-        n_classes = len(np.unique(y[labeled_rows(y)]))
-        return 1 if n_classes == 2 else n_classes
-    return int(y.shape[1]) if y.ndim == 2 else 1
 
 
 def _exact_way(X: Matrix, y: Any) -> str | None:

@@ -338,7 +338,7 @@ class Bench:
 
     def can_take_all(self) -> bool:
         """Return whether a model on every feature fits in memory."""
-        return fits_in_memory(training_sample(self.train.X, self.train.y)[0])
+        return fits_in_memory(*training_sample(self.train.X, self.train.y))
 
 
 def _discard(folder: Path) -> None:

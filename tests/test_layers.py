@@ -23,6 +23,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"matrix"},
         {
             "linalg.active_columns",
+            "linalg.dual_svm",
             "linalg.kernel",
             "linalg.sparse_gram",
             "linalg.squared_hinge",

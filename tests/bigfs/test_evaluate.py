@@ -10,6 +10,7 @@ from sklearn.svm import LinearSVC
 from bigfs import Matrix, engine, models, splits
 from bigfs.evaluation import is_non_negative, measure, pool, tally_split
 from bigfs.judgments import FittedModel, judge
+from bigfs.linalg import dual_svm
 from bigfs.metrics import METRICS
 from bigfs.properties import class_profile
 from bigfs.result import NotConverged
@@ -244,7 +245,7 @@ def test_losses_per_sample_are_those_that_the_counts_sum(text, split, kind):
 def wide():
     """Three classes of 90 rows in 1,200 sparse columns, as of a matrix that tasks can read."""
     rng = np.random.default_rng(0)
-    X = sp.random_array((90, models.DUAL_FROM + 200), density=0.02, rng=rng, dtype=np.float32)
+    X = sp.random_array((90, models.WIDE_FROM + 200), density=0.02, rng=rng, dtype=np.float32)
     y = np.arange(90) % 3
     X = sp.csr_array(X + sp.csr_array(np.eye(3, X.shape[1], dtype=np.float32)[y] / 4))
     split = Split(Matrix.from_array(X[::2]), y[::2], Matrix.from_array(X[1::2]), y[1::2])
@@ -255,13 +256,13 @@ def wide():
 def test_a_wide_model_has_the_machines_of_linear_svc(wide):
     Z, y = wide.X_train.columns(np.arange(wide.X_train.shape[1])).tocsr(), wide.y_train
     model = models.fit(Z, y)
-    svm = LinearSVC(dual=True, random_state=0, max_iter=10_000).fit(Z, y)
-    # both end at LinearSVC's tolerance of 1e-4, by another order of the samples
+    svm = LinearSVC(dual=True, random_state=0, tol=1e-8, max_iter=100_000).fit(Z, y)
     np.testing.assert_allclose(model.coef, svm.coef_, atol=1e-3 * abs(svm.coef_).max())
     np.testing.assert_array_equal(model.predict(Z), svm.predict(Z))
 
 
-def test_workers_share_the_classes_of_a_wide_model(wide):
+def test_workers_share_the_classes_of_a_wide_model(wide, monkeypatch):
+    monkeypatch.setattr(dual_svm, "LANES", 2)  # so three classes are two groups
     every = np.arange(wide.X_train.shape[1])
     sets = [every, every[:50]]
     serial = judge(wide, sets)

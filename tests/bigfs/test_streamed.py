@@ -193,7 +193,7 @@ def test_incremental_passes_each_block_to_partial_fit(text):
 
 def test_all_features_of_the_part_that_trains_decide(text, monkeypatch):
     X, y = Matrix.from_array(text[0]), text[1]
-    with engine.limit_memory(2 * models.projected_memory(X)):
+    with engine.limit_memory(2 * models.projected_memory(X, y)):
         assert way_of_all(X, y) is not True
         monkeypatch.setattr(splits, "MOST_TRAINING", 30 * 4)
         assert way_of_all(X, y) is True
