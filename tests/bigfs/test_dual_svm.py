@@ -37,7 +37,7 @@ def peers(X, labels, C):
 @pytest.mark.parametrize("C", [0.05, 1.0, 8.0])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_machines_are_scikit_learns(text, C, dtype, monkeypatch):
-    monkeypatch.setattr(dual_svm, "MAX_SWEEPS", 5000)
+    monkeypatch.setattr(dual_svm, "MAX_SWEEPS", 10**6)
     X, labels = text[0].astype(dtype), text[1]
     U, gap = dual_svm.train(X, labels, C=C, tol=1e-12)
     assert (gap <= 1e-12).all()
@@ -66,6 +66,7 @@ def test_a_machine_does_not_depend_on_the_others(text):
 def test_a_machine_that_rests_early_is_kept(text, monkeypatch):
     """One sample of a class by itself is learned in fewer sweeps than classes that overlap."""
     monkeypatch.setattr(dual_svm, "SWEEPS", 1)
+    monkeypatch.setattr(dual_svm, "MAX_SWEEPS", 10**6)
     X, labels = text
     labels = np.column_stack([labels, np.arange(200) == 7])
     U, gap = dual_svm.train(X, labels, tol=1e-10)
@@ -82,6 +83,20 @@ def test_liblinear_trains_the_machines_that_a_badly_scaled_column_keeps_from_the
         svm = LinearSVC(random_state=0, max_iter=10_000).fit(X, label)
         np.testing.assert_array_equal(model.coef[[k]], svm.coef_)
         np.testing.assert_array_equal(model.intercept[[k]], svm.intercept_)
+
+
+def test_a_machine_that_falls_behind_is_given_up_early(text, monkeypatch):
+    sweeps = []
+    monkeypatch.setattr(
+        dual_svm, "_sweep", lambda *rest, sweep=dual_svm._sweep: sweeps.append(1) or sweep(*rest)
+    )
+    X, labels = text
+    badly = sp.csr_array(X @ sp.diags_array(np.where(np.arange(60) == 20, 1e4, 1.0)))
+    assert not (dual_svm.train(badly, labels).gap <= models.TOLERANCE).any()
+    assert len(sweeps) < dual_svm.MAX_SWEEPS / 4
+    sweeps.clear()
+    assert (dual_svm.train(X, labels).gap <= models.TOLERANCE).all()
+    assert len(sweeps) < dual_svm.MAX_SWEEPS
 
 
 def test_groups_of_labels_have_the_machines_of_all_together(text, monkeypatch):
