@@ -160,7 +160,8 @@ def run_steps(
     recover(out)
     key = reuse.selection_key(content, store, out, method, features, parameters, options.scoring)
     run = reuse.find_run(out, key)
-    about = {} if run is None else run.metadata
+    if run is not None and not reuse.is_selected(run):
+        run = None
     scoring = dict(options.scoring)
     is_scored = run is not None and reuse.is_scored(run, scoring)
     complete = run is not None and reuse.is_whole(run) and is_scored
@@ -168,11 +169,11 @@ def run_steps(
     selection.selector_for(corpus, method, features, parameters)
     evaluation.require_choices(corpus, features, **scoring)
     # the graph lies beside the store and serves every run
-    if selection.get_method(method).graph and (options.fresh or "status" not in about):
+    if selection.get_method(method).graph and (options.fresh or run is None):
         earlier = [*earlier, do("graph", False, options, store, method, parameters, key)]
     do(
         "select",
-        "status" in about,
+        run is not None,
         options,
         store,
         out,

@@ -17,6 +17,7 @@ from typing import Any
 import bigfs
 import flows
 import storage
+from bigfs.result import Status
 from storage.runs import Run, RunError
 
 
@@ -63,9 +64,14 @@ def is_done(
 
 
 def is_whole(run: Run) -> bool:
-    """Return whether a run is finished and has its scores and its report."""
+    """Return whether a run is finished and has its selection, its scores and its report."""
     has_report = (run.path / "report.html").exists()
-    return run.path == run.final and "curves" in run.metadata and has_report
+    return run.path == run.final and is_selected(run) and "curves" in run.metadata and has_report
+
+
+def is_selected(run: Run) -> bool:
+    """Return whether a run has its selection. One that ended for lack of memory is made again."""
+    return bool(run.metadata.get("status", Status.MEMORY) != Status.MEMORY)
 
 
 def is_scored(run: Run, scoring: Mapping[str, Any]) -> bool:

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from bigfs.result import Status
 from flows import job, reuse, stages
 from flows.options import Staging
+from storage.runs import Run
 from storage.staging.plan import make_plan
 from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus
@@ -38,6 +40,21 @@ def no_work(monkeypatch):
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
 
 
+def steps_that_are_done(source):
+    """The steps of the job whose results the run has."""
+    plan, exist = make_plan(source, None, **Staging().model_dump()), {}
+    job.run_steps(
+        lambda name, exists, *rest: exist.update({name: exists}),
+        plan.uri,
+        plan.key,
+        "runs/r",
+        *JOB.values(),
+        [],
+        job.StepOptions(fresh=False, timeout=1.0, memory_limit=None),
+    )
+    return {name for name in exist if exist[name]}
+
+
 def test_the_same_run_again_does_no_work(done, bigfs):
     command = ("run", done, "--method", "anova", "--features", 12, "--out", "runs/r")
     status, out, err = bigfs(*command)
@@ -61,6 +78,17 @@ def test_what_has_changed_is_done_again(done, bigfs, tmp_path):
     assert bigfs(*command, "anova", "--features", 12)[0] == 0
     write_corpus(tmp_path / "corpus.jsonl", seed=4)
     fails(bigfs(*command, "anova", "--features", 12), "a job was asked for")
+
+
+def test_a_selection_that_lacked_memory_is_made_again(done, bigfs):
+    command = ("run", done, "--method", "anova", "--features", 12, "--out", "runs/r")
+    run = Run.open("runs/r")
+    run.update_metadata(status=str(Status.MEMORY))
+    fails(bigfs(*command), "a job was asked for")
+    assert steps_that_are_done(done) == set()
+    run.update_metadata(status=str(Status.MAX_ITER))  # the same again, with whatever memory
+    assert bigfs(*command)[0] == 0
+    assert steps_that_are_done(done) == {"select", "evaluate", "report"}
 
 
 def test_an_unfinished_run_of_the_same_job_is_gone_on_with(done, bigfs):
