@@ -36,7 +36,7 @@ WIDE_FROM = 1000
 # of its intercept, its target and its numbers in the solver (measured)
 BYTES_PER_VALUE, BYTES_PER_SAMPLE = 40, 140
 BYTES_PER_OWN_VALUE = 28  # of machines that are trained together: the values twice, and squares
-TOLERANCE = 1e-6  # their relative duality gap, with which they predict as at the optimum
+TOLERANCE = 1e-6  # their relative duality gap: as near to the optimum as liblinear comes
 
 Machine = tuple[FloatArray, FloatArray]  # coefficients (1, m) and intercept (1,)
 
