@@ -24,7 +24,7 @@ from bigfs.judgments import judge, with_training_sample
 from bigfs.matrix import Matrix
 from bigfs.models import fits_in_memory
 from bigfs.properties import redundancy_rate
-from bigfs.result import ALL
+from bigfs.result import ALL, Status
 from bigfs.splits import draw_subsamples, target_kind, training_sample
 from bigfs.types import AnyArray, FloatArray
 from flows import evaluation, selection
@@ -145,7 +145,8 @@ class Bench:
         if not file.exists():
             return None
         outcome, key = read_outcome(file)
-        return outcome if key == self.key(method) else None
+        lacked_memory = Status.MEMORY in outcome.figures["not_converged"]
+        return outcome if key == self.key(method) and not lacked_memory else None
 
     def run(self, method: str) -> Outcome:
         """Choose by a method, score its choices, and keep the result.

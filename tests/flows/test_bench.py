@@ -13,10 +13,11 @@ from sklearn.svm import LinearSVC
 import storage
 from bigfs import ANOVA, L1SVM, SparGE, models, stability
 from bigfs.comparison import choice_stability
-from bigfs.result import ALL
+from bigfs.result import ALL, Status
 from bigfs.selectors.registry import METHODS
 from flows import bench, selection, stages, standings
 from flows.bench import Bench
+from flows.outcomes import write_outcome
 from storage.runs import RunError
 from tests.helpers.processes import write_corpus
 from tests.helpers.stores import write_svmlight
@@ -50,6 +51,14 @@ def test_each_size_is_the_methods_own_choice(own, method):
     assert outcome.figures["fits"] == {"anova": 1, "l1-svm": 3, "sparge-lda": 1}[method]
     # scores at hand count no pass
     assert (outcome.figures["passes"] > 0) == (method != "anova")
+
+
+def test_a_result_that_lacked_memory_is_made_again(own):
+    outcome = own.run("anova")
+    for status, is_kept in ((Status.MAX_ITER, True), (Status.MEMORY, False)):
+        figures = outcome.figures | {"not_converged": [str(status)]}
+        write_outcome(own.file("anova"), outcome._replace(figures=figures), own.key("anova"))
+        assert (own.find("anova") is not None) == is_kept
 
 
 def test_scores_and_losses_are_those_of_a_linear_svm(own):
