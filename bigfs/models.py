@@ -287,6 +287,9 @@ def _predict_block(block: Block, start: int, stop: int, model: LinearModel, inde
     return model.predict(sp.csr_array(block[:, index]))
 
 
+# --- training -------------------------------------------------------------------------------------
+
+
 def _fit_labels(Z: Any, labels: Iterable[BoolArray]) -> list[Machine]:
     """Fit the machine of each label, groups of them together."""
     Z, labels = _with_short_indices(Z), iter(labels)
@@ -299,8 +302,8 @@ def _fit_labels(Z: Any, labels: Iterable[BoolArray]) -> list[Machine]:
 def _fit_group(Z: Any, labels: BoolArray) -> list[Machine]:
     """Fit the machines of some labels. A label that all rows agree on needs none.
 
-    Those on sparse columns are trained together. Where badly scaled columns keep one of them from
-    its optimum, liblinear trains it, whose steps bear them.
+    Machines on sparse columns are trained together. liblinear trains those that do not converge so,
+    because columns are badly scaled, and those on dense columns.
     """
     constant = np.where(labels[0], 1.0, -1.0)
     machines = [(np.zeros((1, Z.shape[1])), constant[[k]]) for k in range(len(constant))]
