@@ -19,7 +19,7 @@ from storage.sources.matlab import Mat
 from storage.sources.matrixmarket import MatrixMarket
 from storage.sources.svmlight.source import Svmlight
 from storage.sources.synthetic.source import PREFIX, Synthetic
-from storage.sources.tables import Csv, Parquet
+from storage.sources.tables import Csv, Parquet, Table
 from storage.sources.text import Text
 from storage.sources.wide import CsvFeatures, ParquetFeatures
 
@@ -125,6 +125,8 @@ def _construct(kind: Any, path: str, options: dict[str, Any]) -> Source:
     ]:
         raise SourceError(f"{kind.format} needs the option {', '.join(missing)}=")
     made: Source = kind(path, **options)
+    if isinstance(made, Table):
+        made.check()
     return made.absolute()
 
 

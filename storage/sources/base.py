@@ -311,6 +311,12 @@ def shorten(value: object, length: int = 80) -> str:
     return text if len(text) <= length else f"{text[:length]}…"
 
 
+def shorten_names(names: Sequence[str], most: int = 20) -> str:
+    """Return names for a message, the first ones if they are many."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more
+
+
 def decode(raw: bytes) -> str:
     """Decode UTF-8, or else Latin-1, in which every byte is a letter."""
     try:

@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 import orjson
@@ -20,7 +20,15 @@ import scipy.sparse as sp
 from storage.errors import SourceError
 from storage.sources import gate
 from storage.sources import labels as label_rules
-from storage.sources.base import Document, MatrixSource, Rows, TextSource, byte_ranges, shorten
+from storage.sources.base import (
+    Document,
+    MatrixSource,
+    Rows,
+    TextSource,
+    byte_ranges,
+    shorten,
+    shorten_names,
+)
 from storage.sources.records import ByteRangeFile
 
 LINE_LIMIT = 1 << 28  # bytes; a longer line means that the file has no lines
@@ -41,19 +49,50 @@ class JsonLinesFile(ByteRangeFile):
     def pieces(self, size: int) -> list[tuple[int, int]]:
         return byte_ranges(self.length(), size)
 
+    def unpacked(self, scratch: Path) -> Self:
+        ready = super().unpacked(scratch)
+        for role, name in ready.named.items():
+            ready._require_field(role, name)
+        return ready
+
+    def _require_field(self, role: str, name: str) -> None:
+        """Refuse the name of a field that no record has. Most files show it in their first line."""
+        quoted, fields = json.dumps(name, ensure_ascii=False).encode(), None
+        with open(self.plain, "rb") as file:
+            while line := file.readline(self._line_limit):
+                is_there = quoted in line
+                if fields and not is_there and b"\\u" not in line and b"\\/" not in line:
+                    continue
+                try:
+                    record = orjson.loads(line)
+                except orjson.JSONDecodeError:
+                    if is_there:
+                        return  # reading the line names what is wrong
+                    continue
+                if name in record:
+                    return
+                fields = fields or list(record)
+        raise SourceError(
+            f"{self.path} has no field {name!r}; its first line has "
+            f"{shorten_names(fields or [])}: name one of them with {role}=, or leave {role}= out"
+        )
+
+    @property
+    def _line_limit(self) -> int:
+        if self.room is None:
+            return LINE_LIMIT
+        return min(LINE_LIMIT, self.room // self.expansion + 1)
+
     def objects(self, piece: tuple[int, int]) -> Iterator[tuple[dict[str, Any], LinePosition]]:
         """Yield the object of each line that begins in a byte range, and its place for messages."""
         start, stop = piece
-        limit = (
-            LINE_LIMIT if self.room is None else min(LINE_LIMIT, self.room // self.expansion + 1)
-        )
         with open(self.plain, "rb") as file:
             if start:
                 file.seek(start - 1)
                 while (rest := file.readline(1 << 16)) and not rest.endswith(b"\n"):
                     pass
             offset = file.tell()
-            while offset < stop and (line := file.readline(limit)):
+            while offset < stop and (line := file.readline(self._line_limit)):
                 place = LinePosition(self, offset)
                 self.require_room(len(line), place)
                 if not line.isspace():
@@ -171,8 +210,11 @@ class JsonFeatures(JsonLinesFile, MatrixSource):
     ----------
     path : str
         The file.
-    features, label, split, name : str
-        The names of the fields.
+    features : str, default="features"
+        Name of the field with the row, which every record must have.
+    label, split, name : str or None, default=None
+        Names of the fields with the label, "train" or "test", and the sample's name. None takes
+        "label", "split" and "id" where there is such a field.
     n_features : int or None, default=None
         d. None takes one more than the largest column.
     unlabeled : str or None, default=None
@@ -187,9 +229,9 @@ class JsonFeatures(JsonLinesFile, MatrixSource):
         path: str,
         *,
         features: str = "features",
-        label: str = "label",
-        split: str = "split",
-        name: str = "id",
+        label: str | None = None,
+        split: str | None = None,
+        name: str | None = None,
         n_features: int | str | None = None,
         unlabeled: str | None = None,
     ) -> None:

@@ -11,6 +11,8 @@ from storage.fingerprint import fingerprint_of, identity_of
 from storage.sources import labels as label_rules
 from storage.sources.base import Document, Label, Source, decompress, is_compressed, shorten
 
+ROLES = {"label": "label", "split": "split", "name": "id"}  # their fields, if nobody names others
+
 
 class RecordFile(Source):
     """A file of records.
@@ -21,13 +23,13 @@ class RecordFile(Source):
         The file, plain or compressed.
     text : str, default="text"
         Name of the field with the text, which every record must have.
-    label : str, default="label"
+    label : str or None, default=None
         Name of the field with the label: text, a number or a list (multi-label). A sample is
-        unlabeled if it is null, empty or missing.
-    split : str, default="split"
-        Name of the field with "train" or "test".
-    name : str, default="id"
-        Name of the field with the name of the sample.
+        unlabeled if it is null, empty or missing. None takes "label" where there is such a field.
+    split : str or None, default=None
+        Name of the field with "train" or "test". None takes "split" where there is such a field.
+    name : str or None, default=None
+        Name of the field with the name of the sample. None takes "id" where there is such a field.
     unlabeled : str or None, default=None
         A label that also means "none".
     """
@@ -37,19 +39,19 @@ class RecordFile(Source):
         path: str,
         *,
         text: str = "text",
-        label: str = "label",
-        split: str = "split",
-        name: str = "id",
+        label: str | None = None,
+        split: str | None = None,
+        name: str | None = None,
         unlabeled: str | None = None,
     ) -> None:
         self.path = self.plain = path  # plain: the decompressed file
-        self.text, self.label, self.split, self.name, self.unlabeled = (
-            text,
-            label,
-            split,
-            name,
-            unlabeled,
+        given = {"label": label, "split": split, "name": name}
+        self.label, self.split, self.name = (
+            ROLES[role] if field is None else field for role, field in given.items()
         )
+        self.text, self.unlabeled = text, unlabeled
+        # the fields that must be there, because somebody named them
+        self.named = {role: field for role, field in given.items() if field}
 
     def files(self) -> list[Path]:
         return [Path(self.path)]
@@ -58,7 +60,7 @@ class RecordFile(Source):
         settings = {
             k: v
             for k, v in vars(self).items()
-            if k not in ("path", "plain", "folder", "room", "expansion")
+            if k not in ("path", "plain", "folder", "room", "expansion", "named")
         }
         settings["unlabelled"] = settings.pop("unlabeled")  # as earlier versions hashed it
         return fingerprint_of(self.format, identity_of(self.files()), sorted(settings.items()))

@@ -11,7 +11,7 @@ import copy
 import csv
 import io
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -19,7 +19,13 @@ import numpy as np
 
 from storage import disk
 from storage.errors import SourceError
-from storage.sources.base import Document, TextSource
+from storage.sources.base import (
+    Document,
+    TextSource,
+    open_decompressed,
+    shorten_names,
+    source_errors,
+)
 from storage.sources.records import ByteRangeFile, RecordFile
 
 if TYPE_CHECKING:  # it takes 70 MB, which only a worker that reads tables should pay
@@ -44,11 +50,21 @@ class Table(RecordFile):
     def wanted_columns(self, columns: list[str]) -> list[str]:
         """Return the columns to read of those that are there."""
 
+    def check(self) -> None:
+        """Refuse options that name a column that is not there."""
+        self._columns_to_read(self.column_names())
+
     def _columns_to_read(self, columns: list[str]) -> list[str]:
         """Return the columns to read, in the order of `wanted_columns`."""
         if len(set(columns)) < len(columns):
             twice = next(name for name in columns if columns.count(name) > 1)
             raise SourceError(f"{self.path} has two columns called {twice!r}")
+        for role, name in self.named.items():
+            if name not in columns:
+                raise SourceError(
+                    f"{self.path} has no column {name!r}, only {shorten_names(columns) or 'none'}: "
+                    f"name one of them with {role}=, or leave {role}= out"
+                )
         return self.wanted_columns(columns)
 
     @abstractmethod
@@ -175,7 +191,7 @@ class CsvFile(Table, ByteRangeFile):
 
     def _header(self) -> tuple[list[str], int]:
         """Return the names of the columns, and the byte at which the records begin."""
-        with open(self.plain, "rb") as file:
+        with source_errors(f"{self.path} is broken"), open_decompressed(self.plain) as file:
             line = file.readline(1 << 20)
             while line.count(b'"') % 2 and (more := file.readline(1 << 20)):
                 line += more
@@ -207,9 +223,9 @@ class Csv(CsvFile, TextTable):
         path: str,
         *,
         text: str = "text",
-        label: str = "label",
-        split: str = "split",
-        name: str = "id",
+        label: str | None = None,
+        split: str | None = None,
+        name: str | None = None,
         unlabeled: str | None = None,
         delimiter: str | None = None,
     ) -> None:
@@ -332,12 +348,6 @@ class Parquet(ParquetFiles, TextTable):
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
         return any(path.glob("*.parquet")) if path.is_dir() else head.startswith(b"PAR1")
-
-
-def shorten_names(names: Sequence[str], most: int = 20) -> str:
-    """Return names for a message, the first ones if they are many."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(map(repr, names[:most])) + more
 
 
 @contextlib.contextmanager

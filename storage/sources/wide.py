@@ -22,8 +22,8 @@ from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
 from storage.sources import gate
 from storage.sources import labels as label_rules
-from storage.sources.base import MatrixSource, Rows, shorten
-from storage.sources.tables import BATCH_BYTES, CsvFile, ParquetFiles, Table, shorten_names
+from storage.sources.base import MatrixSource, Rows, shorten, shorten_names
+from storage.sources.tables import BATCH_BYTES, CsvFile, ParquetFiles, Table
 
 if TYPE_CHECKING:  # it takes 70 MB, which only a worker that reads tables should pay
     import pyarrow as pa
@@ -58,8 +58,9 @@ class WideTable(Table, MatrixSource):
     missing : {"mean", "zero"} or None, default=None
         What takes the place of a missing number: the mean of the column over the samples that are
         not for the test, or 0. A missing category then has no indicator. None refuses them.
-    label, split, name : str
-        Names of the columns with the label, "train" or "test", and the sample's name.
+    label, split, name : str or None, default=None
+        Names of the columns with the label, "train" or "test", and the sample's name. None takes
+        "label", "split" and "id" where there is such a column.
     target : {"class", "real"} or None, default=None
         Kind of the labels. None takes the labels of CSV as classes, and lets the numbers of Parquet
         decide.
@@ -77,9 +78,9 @@ class WideTable(Table, MatrixSource):
         columns: str | Sequence[str],
         categories: str | Sequence[str] | None = None,
         missing: str | None = None,
-        label: str = "label",
-        split: str = "split",
-        name: str = "id",
+        label: str | None = None,
+        split: str | None = None,
+        name: str | None = None,
         target: str | None = None,
         unlabeled: str | None = None,
     ) -> None:
@@ -324,9 +325,9 @@ class CsvFeatures(WideTable, CsvFile):
         columns: str | Sequence[str],
         categories: str | Sequence[str] | None = None,
         missing: str | None = None,
-        label: str = "label",
-        split: str = "split",
-        name: str = "id",
+        label: str | None = None,
+        split: str | None = None,
+        name: str | None = None,
         target: str | None = None,
         unlabeled: str | None = None,
         delimiter: str | None = None,

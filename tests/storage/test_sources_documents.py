@@ -254,3 +254,24 @@ def test_jsonl_with_a_long_first_line_is_known_by_its_start(tmp_path):
     assert sources.find(path).format == "jsonl-features"
     path.write_text(json.dumps({"text": '"features": {' + "word " * 40_000}) + "\n")
     assert sources.find(path).format == "jsonl"
+
+
+@pytest.mark.parametrize("role", ["label", "split", "name"])
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "csv", "csv.bz2", "parquet", "folder"])
+def test_a_named_field_that_no_record_has_is_an_error(tmp_path, kind, role):
+    write_documents(kind, tmp_path / f"d.{kind}")
+    match = rf"no (column|field) 'grp'.*'text', 'label'.*with {role}=, or leave {role}= out"
+    refused(tmp_path / f"d.{kind}", match, tmp_path, **{role: "grp"})
+
+
+def test_a_field_of_json_lines_may_come_late_and_escaped(tmp_path):
+    path = tmp_path / "d.jsonl"
+    path.write_text('{"text": "grp"}\n{"text": "b"}\n{"text": "c", "g\\u0072p": "x"}\n')
+    found = documents_of(sources.find(path, label="grp"), tmp_path)
+    assert [d.label for d in found] == [None, None, "x"]
+
+
+def test_no_field_is_needed_where_none_is_named(tmp_path):
+    (tmp_path / "d.csv").write_text("text\none\n")
+    for options in ({}, {"label": ""}):
+        assert documents_of(sources.find(tmp_path / "d.csv", **options), tmp_path)[0].label is None

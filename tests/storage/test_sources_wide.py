@@ -10,6 +10,7 @@ from sklearn.impute import SimpleImputer
 import storage
 from storage.errors import SourceError
 from storage.sources import find
+from tests.helpers.sources import refused
 
 FEATURES = ["gene_1", "gene_2", "color", "age"]
 
@@ -155,3 +156,12 @@ def test_a_format_that_needs_columns_says_so(frame, tmp_path):
         find(path, format="csv-features")
     with pytest.raises(SourceError, match=r"of numbers with columns="):
         storage.stage(path, tmp_path / "store.zarr")
+
+
+@pytest.mark.parametrize("role", ["label", "split", "name", "columns", "categories"])
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
+def test_a_named_column_that_is_not_there_is_an_error(frame, tmp_path, suffix, role):
+    path = write(frame, tmp_path / f"table{suffix}")
+    refused(
+        path, f"(?s)(?=.*'tarjet')(?=.*'gene_1').*{role}=", tmp_path, **options() | {role: "tarjet"}
+    )
