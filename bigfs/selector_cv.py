@@ -129,6 +129,7 @@ class SelectorCV(Selector):
         self.cv = cv
         self.metric = metric
 
+    @engine.one_blas_thread()
     def fit(self, X: Any, y: Any = None) -> Self:
         """Choose the number of features, and the features.
 

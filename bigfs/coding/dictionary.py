@@ -63,7 +63,7 @@ def default_atoms(n: int, d: int) -> int:
 
     The paper takes m = d, which text does not allow.
     """
-    available = engine.memory_limit() // 2
+    available = engine.planned_memory() // 2
     return max(1, min(d, n, MAX_ATOMS, available // (WORKING_COPIES * 8 * d)))
 
 
@@ -120,6 +120,7 @@ def learn_atoms(
     batches = spread_batches(n, batch_rows)
     rng = seed if isinstance(seed, np.random.RandomState) else np.random.RandomState(seed)
 
+    @engine.one_blas_thread()  # SPAMS brings a BLAS of its own
     def step(state: DictionaryState) -> DictionaryState:
         rows = X.rows(batches[state.updates % len(batches)])
         codes = encode(lasso, rows, state.D, scaled_lam)

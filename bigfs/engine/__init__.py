@@ -11,6 +11,7 @@ client they run serially in this process.
 
 from dask.utils import format_bytes, parse_bytes
 
+from bigfs.engine.blas import one_blas_thread
 from bigfs.engine.cache import clear_cache, get_cached, is_cached, load
 from bigfs.engine.clusters import (
     ClusterLost,
@@ -22,6 +23,7 @@ from bigfs.engine.clusters import (
 )
 from bigfs.engine.kept import KeptOperands, while_lost
 from bigfs.engine.memory import (
+    PLANNED,
     MemoryInUse,
     NotEnoughMemory,
     SharedMemory,
@@ -29,6 +31,7 @@ from bigfs.engine.memory import (
     limit_memory,
     memory_limit,
     peak_memory,
+    planned_memory,
     require_memory,
     task_memory,
 )
@@ -54,6 +57,7 @@ from bigfs.engine.tasks import (
 from bigfs.engine.usage import processor_time, processor_time_since, reset_peak_memory
 
 __all__ = [
+    "PLANNED",
     "ClusterLost",
     "KeptOperands",
     "MemoryInUse",
@@ -82,8 +86,10 @@ __all__ = [
     "map_tiles",
     "memory_limit",
     "n_workers",
+    "one_blas_thread",
     "parse_bytes",
     "peak_memory",
+    "planned_memory",
     "prepare_workers",
     "processor_time",
     "processor_time_since",

@@ -31,6 +31,8 @@ class MemoryInUse(Exception):
     """
 
 
+PLANNED = 10**9  # bytes of the process that every choice of a way assumes, however many it has
+
 _limit: ContextVar[int | None] = ContextVar("limit", default=None)
 _holder: ContextVar[MemoryShare | None] = ContextVar("holder", default=None)
 
@@ -119,6 +121,15 @@ def memory_limit() -> int:
     import psutil
 
     return int(psutil.virtual_memory().available)
+
+
+def planned_memory() -> int:
+    """Return the number of bytes by which to choose between two ways of computing the same.
+
+    It is 1 GB on every machine, so that the choice, and with it the last bit of the answer, does
+    not depend on the machine. A smaller `memory_limit` holds where the process has less.
+    """
+    return min(memory_limit(), PLANNED)
 
 
 def task_memory() -> float:

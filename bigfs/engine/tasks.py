@@ -15,6 +15,7 @@ import numpy as np
 from dask.callbacks import Callback
 from dask.delayed import Delayed
 
+from bigfs.engine.blas import one_blas_thread
 from bigfs.engine.clusters import client, translate_cluster_errors
 from bigfs.engine.placement import prefer, preferred_workers
 from bigfs.engine.relief import release_memory
@@ -287,9 +288,9 @@ def _tasks(
 
 
 class _Task:
-    """Call `fn` with aligned arrays.
+    """Call `fn` with aligned arrays and one thread of BLAS, which would round differently.
 
-    Arrays that traveled between processes may be unaligned, and BLAS rounds those differently.
+    Arrays that traveled between processes may be unaligned.
     """
 
     def __init__(self, fn: Callable[..., Any]) -> None:
@@ -298,12 +299,13 @@ class _Task:
 
     def __call__(self, *operands: Any) -> Any:
         try:
-            return self.fn(
-                *(
-                    np.require(o, requirements="A") if isinstance(o, np.ndarray) else o
-                    for o in operands
+            with one_blas_thread():
+                return self.fn(
+                    *(
+                        np.require(o, requirements="A") if isinstance(o, np.ndarray) else o
+                        for o in operands
+                    )
                 )
-            )
         finally:
             release_memory()
 

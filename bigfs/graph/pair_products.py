@@ -151,7 +151,7 @@ def pair_counts(members: Members) -> IntArray:
 
 def _parts(firsts: IntArray) -> list[slice]:
     """Cut the hyperedges into parts whose pairs fit in memory, or that have one hyperedge."""
-    most = PART_SHARE * engine.memory_limit() / 8
+    most = PART_SHARE * engine.planned_memory() / 8
     parts, start = [], 0
     while start < len(firsts) - 1:
         stop = int(np.searchsorted(firsts, firsts[start] + most, side="right")) - 1

@@ -30,7 +30,7 @@ class ActiveColumns:
     X : Matrix of shape (n, d)
         The samples.
     limit : int or None, default=None
-        Bytes that one process may use. None takes `engine.memory_limit()`.
+        Bytes to plan for. None takes `engine.planned_memory()`.
     room : float, default=inf
         Bytes that gathered columns may take together with what each active feature takes.
     feature_bytes : int, default=0
@@ -87,7 +87,7 @@ class ActiveColumns:
         """Return whether these columns fit in their share of the memory."""
         size = self._bytes(active)
         return (
-            size <= MEMORY_SHARE * (self._limit or engine.memory_limit())
+            size <= MEMORY_SHARE * (self._limit or engine.planned_memory())
             and size / 2 + self._feature_bytes * len(active) <= self._room
         )
 

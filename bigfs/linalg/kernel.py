@@ -11,6 +11,7 @@ from bigfs.types import FloatArray
 
 DENSE_SHARE = 0.05  # columns with more non-zeros than this share of n are multiplied as dense ones
 ROWS_PER_BLOCK = 2048  # the sparse part of the kernel is added in blocks of this many rows
+DENSE_COLUMNS = 256  # columns that are made dense at a time
 
 
 def kernel(X: Matrix, phi: FloatArray) -> FloatArray:
@@ -22,12 +23,14 @@ def kernel(X: Matrix, phi: FloatArray) -> FloatArray:
     K = np.zeros((n, n))
     by_columns = X if X.column_tiles or not X.local else Matrix.from_array(X.columns(np.arange(d)))
     tiles = by_columns.require_column_tiles()
-    for k in range(0, len(tiles), engine.n_workers()):  # few at a time, as each part is n × n
-        batch = Matrix(X.shape, columns=tiles[k : k + engine.n_workers()], local=X.local)
+    at_once = 1 if engine.client() is None else 2  # parts of n × n beside the sum
+    for k in range(0, len(tiles), at_once):
+        batch = Matrix(X.shape, columns=tiles[k : k + at_once], local=X.local)
         for part in batch.map_columns(
             _kernel, each=[[phi[t.start : t.stop] for t in batch.column_tiles]]
         ):
             K += part
+        del part  # before the next ones are made
     X.passes += 1
     return K
 
@@ -41,10 +44,13 @@ def _kernel(block: Block, start: int, stop: int, phi: FloatArray) -> FloatArray:
     Z = sp.csc_array(block, dtype=np.float64) * s[None, :]
     Z = sp.csc_array(Z)
     is_dense = np.diff(Z.indptr) > DENSE_SHARE * Z.shape[0]
-    dense = Z[:, is_dense].toarray()
-    K = dense @ dense.T
+    K = np.zeros((Z.shape[0], Z.shape[0]))
+    dense = Z[:, is_dense]
+    for a in range(0, dense.shape[1], DENSE_COLUMNS):
+        some = dense[:, a : a + DENSE_COLUMNS].toarray()
+        K += some @ some.T
     sparse = sp.csr_array(Z[:, ~is_dense])
     sparse_T = sp.csr_array(sparse.T)
     for a in range(0, len(K), ROWS_PER_BLOCK):
         K[a : a + ROWS_PER_BLOCK] += (sparse[a : a + ROWS_PER_BLOCK] @ sparse_T).toarray()
-    return np.asarray(K)
+    return K

@@ -40,7 +40,7 @@ class KernelState(NamedTuple):
 def is_faster(X: Matrix, r: int, features: BoolArray | None = None) -> bool:
     """Return whether r machines on X have few enough samples for their kernel."""
     n, d = X.shape[0], X.shape[1] if features is None else int(features.sum())
-    fits = MATRICES * 8 * n**2 <= MEMORY_SHARE * engine.memory_limit()
+    fits = MATRICES * 8 * n**2 <= MEMORY_SHARE * engine.planned_memory()
     has_kernel = X.local or bool(X.column_tiles)
     return has_kernel and n <= d and r * n**3 <= MOST_WORK and fits
 

@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from bigfs import engine
 from bigfs.linalg import kernel_svm
@@ -201,8 +200,7 @@ def fit_svm(
     Y = np.where(codes[:, None] == positive, 1, -1).astype(np.int8)
     settings = (X, Y, C, tol, features, sample_weight)
     W, b = (np.zeros((d, r)), np.zeros(r)) if start is None else start
-    # BLAS rounds by its number of threads; the answer must not
-    with threadpool_limits(1, user_api="blas"):
+    with engine.one_blas_thread():
         if kernel_svm.is_faster(X, r, features):
             F = np.zeros(Y.shape) if start is None else X @ W + b
             return _fit_by_kernel(KernelSVM(*settings), F, max_iter, name)

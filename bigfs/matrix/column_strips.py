@@ -17,7 +17,7 @@ from bigfs import engine
 from bigfs.engine import ScratchFile
 from bigfs.types import FloatArray
 
-STRIP_SHARE = 0.11  # of the memory limit: what the arrays of a strip take together
+STRIP_SHARE = 0.11  # of the planned memory: what the arrays of a strip take together
 STRIP_ARRAYS = 2  # n × width arrays that exist at a time
 CACHE_LINE = 8  # numbers that the processor fetches together
 
@@ -27,7 +27,7 @@ def strip_width(n: int, r: int, limit: int | None = None) -> int:
 
     Strips that are wider than a line of the cache take whole lines.
     """
-    limit = engine.memory_limit() if limit is None else limit
+    limit = engine.planned_memory() if limit is None else limit
     width = max(1, min(r, int(STRIP_SHARE * limit / (8 * STRIP_ARRAYS * max(n, 1)))))
     return width if width == r or width < CACHE_LINE else width - width % CACHE_LINE
 

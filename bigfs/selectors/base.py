@@ -208,6 +208,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
 
     scores_: FloatArray
 
+    @engine.one_blas_thread()
     def fit(self, X: Any, y: Any = None) -> Self:
         """Score the features of X and keep the best.
 
@@ -362,7 +363,7 @@ def map_all_columns(X: Matrix, fn: Callable[..., Any], *shared: Any, label: str)
     """
     if X.column_tiles:
         return X.map_columns(fn, *shared, label=label)
-    entries_at_once = MEMORY_SHARE * engine.memory_limit() / BYTES_PER_ENTRY
+    entries_at_once = MEMORY_SHARE * engine.planned_memory() / BYTES_PER_ENTRY
     batch_numbers = np.cumsum(X.stats.nnz) // entries_at_once
     bounds = [0, *(np.flatnonzero(np.diff(batch_numbers)) + 1).tolist(), X.shape[1]]
     X.passes += len(bounds) - 1

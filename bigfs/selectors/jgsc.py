@@ -192,6 +192,7 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
 
+    @engine.one_blas_thread()
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the atoms, build the graph, and code every sample.
 

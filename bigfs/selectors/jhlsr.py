@@ -356,7 +356,7 @@ class JHLSR(Selector):
         """Return the bytes for gathered columns and the solver of their features."""
         n = X.shape[0]
         strips = 8 * (n + max(n, n_hyperedges)) * strip_width(max(n, n_hyperedges), r)
-        return engine.memory_limit() - _libraries(X) - strips - HYPEREDGE_BYTES * entries
+        return engine.planned_memory() - _libraries(X) - strips - HYPEREDGE_BYTES * entries
 
     def _given_hypergraph(self, X: Matrix) -> Hypergraph | None:
         if isinstance(self.hyperedges, str):

@@ -321,7 +321,7 @@ class SMR(Selector):
         size = min(self.k, layout.M, layout.N) * max(layout.M, layout.N)
         # gathered, dense and centered, and the arrays of one class
         kernel_bytes = PEAK_ENTRY_BYTES * X.nnz + 8 * (2 * n * d + 3 * n * size + 2 * n**2)
-        is_small = n <= size and kernel_bytes <= engine.memory_limit() / 4
+        is_small = n <= size and kernel_bytes <= engine.planned_memory() / 4
         if self.gram == "kernel" or (self.gram == "auto" and is_small):
             engine.require_memory(kernel_bytes, f"{n} dense samples and their kernel")
             return KernelSystems(layout.fold(X.columns(np.arange(d)).toarray() - X.means), Y)
@@ -331,7 +331,7 @@ class SMR(Selector):
     def _gram_source(self, X: Matrix, layout: ImageLayout, size: int) -> GramSource:
         d = X.shape[1]
         covariance_bytes = 5 * 8 * d**2  # C, the partial sums of its tiles, and one contraction
-        is_large = covariance_bytes > engine.memory_limit() / 4
+        is_large = covariance_bytes > engine.planned_memory() / 4
         if self.gram == "samples" or (self.gram == "auto" and is_large):
             c = len(self.classes_)
             engine.require_memory(

@@ -19,6 +19,7 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from threadpoolctl import threadpool_limits
 
+from bigfs import engine
 from bigfs.cutting_plane.columns import ROUNDING, Columns, GatheredColumns
 from bigfs.cutting_plane.hinge import HingeRelaxation
 from bigfs.cutting_plane.loop import cutting_plane, solve_jointly
@@ -258,6 +259,7 @@ class SparGE(GraphEmbedding, Selector):
             chosen._select(problem, result, y)
             self._adopt(chosen)
 
+    @engine.one_blas_thread()
     def fit_path(self, X: Any, y: Any, sizes: Sequence[int]) -> dict[int, Self]:
         """Fit several numbers of features in one run.
 

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors.base import MANY, UNLABELED, Labels, Selector, is_dask
@@ -46,6 +47,7 @@ class WeightedSelector(Selector):
         self.keep = keep
         self.forbid = forbid
 
+    @engine.one_blas_thread()
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Score the features of X and keep the best.
 

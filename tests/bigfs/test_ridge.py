@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bigfs import engine
 from bigfs.linalg.active_columns import ActiveColumns
+from bigfs.linalg.kernel import kernel
 from bigfs.linalg.ridge import (
     SOLVERS,
     Ridge,
@@ -27,6 +28,7 @@ from bigfs.linalg.ridge import (
 )
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
+from bigfs.tiles import BlockTile
 
 SHAPES = {"d < n": (40, 15), "d > n": (20, 55)}
 
@@ -553,9 +555,37 @@ def test_the_plan_leaves_out_what_does_not_fit_and_says_so():
     free = choose_solver(costs, limit=10**12)
     tight = choose_solver(costs, limit=costs["woodbury"].bytes - 1)
     assert tight.solver == "cg"
-    assert "Does not fit in memory: woodbury, primal" in tight.why
+    assert "Too large for 205.99 MiB: woodbury, primal" in tight.why
     assert choose_solver(costs, "primal", limit=10**12).why.startswith("requested")
     assert free.why.startswith("the least time")
+
+
+@pytest.mark.parametrize("n", [300, 3000, 8000, 60_000])
+@pytest.mark.parametrize("d", [500, 6000, 30_000, 10**6])
+def test_the_plan_does_not_depend_on_the_machine(n, d, monkeypatch):
+    stats = Matrix.from_array(sp.random_array((50, d), density=0.01, format="csr", rng=0)).stats
+    tiles = [BlockTile(a, a + n // 100, None) for a in range(0, n, n // 100)]
+    plans = []
+    for workers in (1, 2, 32):
+        for limit in (10**9, 64 * 10**9):
+            for rows in (tiles, tiles[:1]):
+                monkeypatch.setattr(engine, "n_workers", lambda workers=workers: workers)
+                stored = Matrix((n, d), rows=rows, stats=stats)
+                with engine.limit_memory(limit):
+                    plans.append(Ridge(stored, centering(n), targets=3).plan)
+    assert all(plan == plans[0] for plan in plans)
+
+
+def test_the_kernel_holds_three_matrices_of_samples_at_most():
+    n = 700
+    X = sp.csc_array(np.random.default_rng(0).random((n, 600)))
+    matrix = Matrix.from_array(X, tile_columns=75)
+    tracemalloc.start()
+    K = kernel(matrix, np.ones(600))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_allclose(K, (X @ X.T).toarray(), rtol=1e-12)
+    assert peak < 24 * n**2 + 8 * n * 600
 
 
 def test_a_solver_that_does_not_fit_is_refused_with_both_numbers():

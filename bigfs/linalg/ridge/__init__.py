@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from bigfs import engine
 from bigfs.linalg.ridge.cg import CG, Solution, block_cg
 from bigfs.linalg.ridge.operator import SampleOperator, centering, diagonal, identity
 from bigfs.linalg.ridge.plan import (
@@ -45,7 +44,8 @@ class Ridge:
         M from `identity`, `centering` or `diagonal`, or a hypergraph operator. None is the
         identity.
     solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
-        Solver. "auto" takes the fastest that fits in memory, by the costs of `project_costs`.
+        Solver. "auto" takes the fastest that fits in 1 GB, by the costs of `project_costs`,
+        however much the process has.
     targets : int, default=1
         Number r of right-hand sides to expect.
     tol : float, default=1e-10
@@ -89,14 +89,13 @@ class Ridge:
     ) -> None:
         self.X, self.M = X, M or identity()
         self.tol, self.max_iter, self.reduction = tol, max_iter, reduction
-        tiles = 0 if X.local else max(len(X.row_tiles), len(X.column_tiles))
         entries = self.M.entries
         root = entries > 0 and not self.M.projection
         forms_products = self.M.m is not None or not X.row_tiles
         width = strip_width(self.M.height(X.shape[0]), targets, limit)
         self.width = width if self.M.m is not None and width < targets else None
         costs = project_costs(
-            *(*X.shape, X.stats.nnz, targets, tiles, engine.n_workers(), entries, root),
+            *(*X.shape, X.stats.nnz, targets, entries, root),
             iterations,
             forms_products,
             self.width,

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from bigfs import engine
 from bigfs.linalg.ridge.operator import SampleOperator
 from bigfs.matrix import Matrix
 from bigfs.types import FloatArray
@@ -119,8 +119,7 @@ class CG:
             if np.any(Z):
                 R -= self.operator(Z)
         del rhs
-        # products of d × r by r × r are small: a second thread would only spin and wait
-        with threadpool_limits(1, user_api="blas"), explain_singular("the ridge system"):
+        with engine.one_blas_thread(), explain_singular("the ridge system"):
             residuals, iterations = block_cg(
                 self.operator,
                 R,

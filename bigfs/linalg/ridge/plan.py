@@ -1,5 +1,8 @@
 """The choice of a solver: projected time and memory of the three, and the reason for one.
 
+The choice depends on the shapes and the non-zeros alone, so that the answer is the same with any
+number of workers, with any tiles, and in any process of 1 GB or more.
+
 solver     flops                                                   memory
 woodbury   n²·(non-zeros per column) to build, n³/3 to factor      n × n
 primal     d²·(non-zeros per row) to build, d³/3 to factor         d × d
@@ -19,9 +22,8 @@ from bigfs import engine
 from bigfs.engine import format_bytes
 from bigfs.types import IntArray
 
-DENSE_FLOPS = 2e10  # flops per second of a Cholesky factorization, on two cores of 2024
+DENSE_FLOPS = 2e10  # flops per second of a Cholesky factorization, on one core of 2024
 SPARSE_FLOPS = 3e8  # flops per second of products of sparse matrices
-TASK_SECONDS = 3e-3  # to hand one tile to a worker
 # Iterations to expect of CG with its diagonal preconditioner if the conditioning is unknown.
 ITERATIONS = 50
 SOLVERS = ("woodbury", "primal", "cg")
@@ -49,8 +51,6 @@ def project_costs(
     d: int,
     counts: IntArray,
     r: int,
-    tiles: int = 0,
-    workers: int = 1,
     e: int = 0,
     root: bool = False,
     iterations: int = ITERATIONS,
@@ -67,10 +67,6 @@ def project_costs(
         Number of non-zeros per column.
     r : int
         Number of right-hand sides.
-    tiles : int, default=0
-        Number of tiles that are not in this process.
-    workers : int, default=1
-        Number of workers.
     e : int, default=0
         Number of non-zeros of F.
     root : bool, default=False
@@ -78,7 +74,7 @@ def project_costs(
     iterations : int, default=50
         Iterations of CG to expect.
     forms_products : bool, default=True
-        Whether CG forms X P (n × r). If not, it reads X once per iteration and not twice.
+        Whether CG forms X P (n × r).
     width : int or None, default=None
         Columns of X P that CG forms at a time. None is all of them.
 
@@ -90,9 +86,8 @@ def project_costs(
     nnz = float(counts.sum())
     # multiply-adds of XXᵀ; those of XᵀX are nnz²/n or more
     overlap = float(np.sum(counts.astype(float) ** 2))
-    wait = TASK_SECONDS * tiles / workers
     low = (e * nnz / n) ** 2 / n if root else 0.0  # (FᵀX)ᵀ(FᵀX), for F of n columns
-    product = 4 * (nnz + e) * r / SPARSE_FLOPS + 2 * wait
+    product = 4 * (nnz + e) * r / SPARSE_FLOPS
     return {
         "woodbury": SolverCost(
             2 * min(overlap / SPARSE_FLOPS, n * n * d / DENSE_FLOPS)
@@ -107,7 +102,7 @@ def project_costs(
             24 * d * d,
         ),
         "cg": SolverCost(
-            (1 + iterations) * (product if forms_products else product - wait),
+            (1 + iterations) * product,
             CG_BYTES * d * r + (16 * n * min(r, width or r) if forms_products else 0),
         ),
     }
@@ -116,7 +111,10 @@ def project_costs(
 def choose_solver(
     costs: dict[str, SolverCost], solver: str = "auto", limit: int | None = None
 ) -> RidgePlan:
-    """Return a plan with the fastest solver that fits in `limit` bytes, or with the requested one.
+    """Return a plan with the fastest solver, or with the requested one.
+
+    The fastest is that of the solvers that fit in 1 GB, or in `limit` bytes where that is less, so
+    that more memory does not change the answer.
 
     Raises
     ------
@@ -126,7 +124,8 @@ def choose_solver(
     if solver not in (*SOLVERS, "auto"):
         raise ValueError(f"solver must be one of {', '.join(SOLVERS)} or auto; got {solver!r}")
     limit = engine.memory_limit() if limit is None else limit
-    fitting = {name: cost for name, cost in costs.items() if cost.bytes <= limit}
+    planned = min(limit, engine.PLANNED)
+    fitting = {name: cost for name, cost in costs.items() if cost.bytes <= planned}
     if solver != "auto":
         chosen = solver
     elif fitting:
@@ -139,6 +138,6 @@ def choose_solver(
     )
     too_large = [name for name in costs if name not in fitting]
     why = f"{'requested' if solver != 'auto' else 'the least time'} among {table}" + (
-        f". Does not fit in memory: {', '.join(too_large)}" if too_large else ""
+        f". Too large for {format_bytes(planned)}: {', '.join(too_large)}" if too_large else ""
     )
     return RidgePlan(chosen, costs[chosen], costs, why)

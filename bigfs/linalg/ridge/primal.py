@@ -17,7 +17,7 @@ from bigfs.matrix import Block, Matrix
 from bigfs.types import FloatArray, IntArray
 from bigfs.validation import explain_singular
 
-STRIP_SHARE = 0.05  # of the memory limit, for what is made a strip at a time
+STRIP_SHARE = 0.05  # of the planned memory, for what is made a strip at a time
 
 
 def gram(X: Matrix, M: SampleOperator) -> FloatArray:
@@ -75,13 +75,13 @@ def _strips(F: Any, d: int) -> list[slice]:
     """Return the columns of F in strips, so that Fᵀ block of a strip takes little memory."""
     if F is None:
         return []
-    width = max(d, int(STRIP_SHARE * engine.memory_limit() / (8 * max(d, 1))), 1)
+    width = max(d, int(STRIP_SHARE * engine.planned_memory() / (8 * max(d, 1))), 1)
     return [slice(a, a + width) for a in range(0, F.shape[1], width)]
 
 
 def _rows_at_a_time(d: int) -> Iterator[slice]:
     """Cut d rows of d numbers into parts that take little memory."""
-    height = max(1, int(STRIP_SHARE * engine.memory_limit() / (8 * max(d, 1))))
+    height = max(1, int(STRIP_SHARE * engine.planned_memory() / (8 * max(d, 1))))
     for first in range(0, d, height):
         yield slice(first, min(first + height, d))
 
