@@ -88,6 +88,14 @@ def varies(y: Any, rows: Index) -> bool:
     return len(np.unique(y[rows])) >= 2
 
 
+def most_folds(y: Any) -> int:
+    """Return the number of samples of the largest class, or of all with a target if there are no
+    classes: more folds would leave some without test samples.
+    """
+    rows = _require_testable(y)
+    return int(np.bincount(y[rows]).max()) if target_kind(y) == "class" else len(rows)
+
+
 def stratified_folds(X: Matrix, y: Any, n_splits: int = 5, seed: int = 0) -> list[Split]:
     """Make folds for a corpus without test rows.
 
@@ -119,11 +127,9 @@ def stratified_folds(X: Matrix, y: Any, n_splits: int = 5, seed: int = 0) -> lis
     """
     rows = _require_testable(y)
     if target_kind(y) == "class":
-        folds: Any = StratifiedKFold(
-            min(n_splits, int(np.bincount(y[rows]).max())), shuffle=True, random_state=seed
-        )
+        folds: Any = StratifiedKFold(min(n_splits, most_folds(y)), shuffle=True, random_state=seed)
     else:
-        folds = KFold(min(n_splits, len(rows)), shuffle=True, random_state=seed)
+        folds = KFold(min(n_splits, most_folds(y)), shuffle=True, random_state=seed)
     with warnings.catch_warnings():
         # the docstring says what happens to small classes
         warnings.filterwarnings(

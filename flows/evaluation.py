@@ -20,6 +20,7 @@ from bigfs.splits import (
     Split,
     held_out_split,
     labeled_rows,
+    most_folds,
     stratified_folds,
     target_kind,
     testable_rows,
@@ -179,13 +180,20 @@ def require_choices(
     ------
     ValueError
         A metric or a method does not suit the kind of target, a size is above the number of
-        features selected, or a corpus with test samples is to be split.
+        features selected, there are fewer samples than folds, or a corpus with test samples is to
+        be split.
     """
     if metrics:
         require_metrics(corpus.spec["target"] or "class", metrics)
     if (folds, test_size) != (None, None) and test_part(corpus) is not None:
         raise ValueError(
             f"{corpus.uri} has test samples, and they score the run: leave out --cv and --test-size"
+        )
+    y = corpus.part("train").y if corpus.has_test_half else corpus.y
+    if folds is not None and varies(y, testable_rows(y)) and folds > (most := most_folds(y)):
+        largest = "in the largest class" if target_kind(y) == "class" else "with a target"
+        raise ValueError(
+            f"--cv must be at most {most}, the number of samples {largest}; got {folds}"
         )
     if sizes and not isinstance(features, str) and max(sizes) > features:
         raise ValueError(

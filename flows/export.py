@@ -7,6 +7,7 @@ import os
 import zipfile
 from pathlib import Path
 
+from flows.files import with_suffix
 from storage.ownership import in_the_way
 from storage.replacing import replacing
 from storage.runs import Run
@@ -20,7 +21,8 @@ def export(run: str | Path, out: str | Path) -> Path:
     run : str or Path
         A run's directory.
     out : str or Path
-        The file to write; `.skops` is added if missing. It is replaced only if it is such a file.
+        The file to write; `.skops` is added to a name without an ending. It is replaced only if it
+        is such a file.
 
     Returns
     -------
@@ -32,7 +34,8 @@ def export(run: str | Path, out: str | Path) -> Path:
     RunError
         The run has no model.
     ValueError
-        skops is not installed, the columns are hashed, or `out` is another file.
+        skops is not installed, the columns are hashed, or `out` is another file or has another
+        ending.
     """
     try:
         from skops import io
@@ -40,7 +43,7 @@ def export(run: str | Path, out: str | Path) -> Path:
         raise ValueError(
             "exporting needs skops, which is not installed: pip install 'bigfs[export]'"
         ) from error
-    file = Path(out) if str(out).endswith(".skops") else Path(f"{out}.skops")
+    file = with_suffix(out, (".skops",), ".skops")
     if os.path.lexists(file) and not _is_exported(file):
         raise in_the_way(file)
     pipeline = Run.open(run).model().to_sklearn()

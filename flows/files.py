@@ -1,10 +1,44 @@
-"""Files and folders that only their owner can read."""
+"""Files that commands write: the ending of a name, and files that only their owner can read."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+
+
+def with_suffix(file: str | Path, known: Sequence[str], default: str = "") -> Path:
+    """Return the file to write, whose ending says what to write.
+
+    Parameters
+    ----------
+    file : str or pathlib.Path
+        The file that the user named.
+    known : sequence of str
+        The endings, such as ".csv", that say something.
+    default : str, default=""
+        The ending that a name without one gets.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
+    Raises
+    ------
+    ValueError
+        The name has another ending.
+    """
+    file = Path(file)
+    if not file.suffix:
+        return Path(f"{file}{default}")
+    if file.suffix.lower() not in known:
+        raise ValueError(
+            f"{file} must end in {' or '.join(known)}, which says what is written; got "
+            f"{file.suffix}"
+        )
+    return file
 
 
 def private_folder(folder: Path) -> Path:

@@ -21,6 +21,7 @@ from bigfs.models import LinearModel, predict_rows
 from bigfs.splits import labeled_rows, training_sample
 from bigfs.types import AnyArray, IntArray
 from flows import parquet
+from flows.files import with_suffix
 from storage import sheets
 from storage.corpus import Corpus
 from storage.errors import SourceError
@@ -38,7 +39,7 @@ from storage.staging.weighting import Weighting
 from storage.units import Units, require_counts, units_of
 
 HEADER = ("sample", "prediction")
-PARQUET, ABOUT = ".parquet", "predictions"
+CSV, PARQUET, ABOUT = ".csv", ".parquet", "predictions"
 
 
 class Predictions(NamedTuple):
@@ -137,8 +138,8 @@ def predict(
     data : str
         A store, or a source, which is read in pieces and not staged.
     out : str or Path
-        The file to write, with a row per sample: Parquet if its name ends in `.parquet`, else CSV.
-        One that this function wrote is replaced.
+        The file to write, with a row per sample: Parquet if its name ends in `.parquet`, CSV if it
+        ends in `.csv` or has no ending. One that this function wrote is replaced.
     part : {"train", "test"} or None, default=None
         Predict only this part of a store.
     format : str or None, default=None
@@ -158,11 +159,14 @@ def predict(
     SourceError
         The source is broken, or it is text and the model is not, or the other way round.
     ValueError
-        The data do not have the features of the model, or `out` is another file.
+        The data do not have the features of the model, `out` is another file or has another
+        ending, or an option does not suit the data.
     """
-    model, file = Run.open(run).model(), Path(out)
+    model, file = Run.open(run).model(), with_suffix(out, (CSV, PARQUET))
     _require_table(file)
     if manifest.exists(manifest.absolute(data)) or _is_anndata_store(data):
+        if format is not None:
+            raise ValueError(f"{data} is a store, and --format is for a source: leave it out")
         corpus = storage.open(data)
         corpus = corpus if part is None else corpus.part(part)
         index = _columns_in(model, corpus, str(run))
@@ -173,7 +177,7 @@ def predict(
         if part is not None:
             raise ValueError(f"{data} is a source, and --part names a part of a store")
         names, predicted, scores = *_predict_source(model, data, format, memory_limit), {}
-    (_write_parquet if file.suffix == PARQUET else _write)(file, names, model, predicted)
+    (_write_parquet if file.suffix.lower() == PARQUET else _write)(file, names, model, predicted)
     return Predictions(file, len(names), scores)
 
 
@@ -399,7 +403,7 @@ def _named(names: Any) -> list[str]:
 
 def _require_table(file: Path) -> None:
     """Check that the file is missing or is a table of predictions."""
-    if file.suffix == PARQUET:
+    if file.suffix.lower() == PARQUET:
         parquet.require_ours(file, ABOUT)
     elif os.path.lexists(file):
         first = b""

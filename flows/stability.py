@@ -12,6 +12,7 @@ import numpy as np
 import storage
 from bigfs.subsampling import Stability, stability
 from flows import selection
+from flows.files import with_suffix
 from storage import sheets
 from storage.ownership import in_the_way
 from storage.replacing import replacing
@@ -57,9 +58,9 @@ def measure_stability(
     Raises
     ------
     ValueError
-        The method does not suit the store, or `out` is another file.
+        The method does not suit the store, or `out` is another file or has another ending.
     """
-    corpus, file = storage.open(store), Path(out)
+    corpus, file = storage.open(store), with_suffix(out, (".csv",))
     _require_table(file)
     selector = selection.selector_for(corpus, method, features, parameters or {})
     if selection.get_method(method).scores != "scores_":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import scipy.sparse as sp
 import storage
 from bigfs.splits import target_kind
 from flows import parquet
+from flows.files import with_suffix
 from storage import selected_file
 from storage.ownership import in_the_way
 from storage.replacing import replacing
@@ -40,8 +42,8 @@ def transform(run: str | Path, store: str, out: str | Path) -> Path:
         A staged corpus with the features that the run selected.
     out : str or Path
         The file to write: `.h5ad` (AnnData), `.parquet` (a row per sample, dense), or `.npz`, which
-        is added to any other name. An existing file is replaced only if it is the .npz of a sparse
-        matrix, or this function wrote it.
+        is added to a name without an ending. An existing file is replaced only if it is the .npz of
+        a sparse matrix, or this function wrote it.
 
     Returns
     -------
@@ -51,11 +53,12 @@ def transform(run: str | Path, store: str, out: str | Path) -> Path:
     Raises
     ------
     ValueError
-        The store does not have the features of the run, or `out` is another kind of file.
+        The store does not have the features of the run, or `out` is another kind of file or has
+        another ending.
     """
     opened, corpus = Run.open(run), storage.open(store)
-    file = Path(out) if Path(out).suffix in WRITERS else Path(f"{out}.npz")
-    require, write = WRITERS[file.suffix]
+    file = with_suffix(out, tuple(WRITERS), ".npz")
+    require, write = WRITERS[file.suffix.lower()]
     require(file)
     index = opened.selected
     names = [row["name"] for row in opened.read_table("selected.csv")]
@@ -97,9 +100,9 @@ def _write_parquet(file: Path, Z: Any, names: Sequence[str], corpus: Any, scores
     label = {"real": pa.float64(), "multilabel": pa.list_(pa.string())}.get(kind, pa.string())
     fields = [("bigfs_sample", pa.string()), ("bigfs_label", label), ("bigfs_split", pa.string())]
     fields += [(name, pa.float32()) for name in names]
-    repeated = {name for name, _ in fields if [n for n, _ in fields].count(name) > 1}
-    if repeated:
-        raise ValueError(f"two columns would be named {sorted(repeated)[0]}: write .npz or .h5ad")
+    counts = Counter(name for name, _ in fields)
+    if repeated := sorted(name for name, count in counts.items() if count > 1):
+        raise ValueError(f"two columns would be named {repeated[0]}: write .npz or .h5ad")
 
     def batches() -> Iterator[list[Any]]:
         for start in range(0, Z.shape[0], ROWS):

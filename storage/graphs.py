@@ -165,8 +165,8 @@ def graph(
     Raises
     ------
     ValueError
-        k is outside 1 … n − 1, the metric or method is unknown, or the candidates do not reach the
-        recall.
+        k is outside 1 … n − 1, the metric or method is unknown, the candidates do not reach the
+        recall, or a recall is asked of an exact graph.
     StoreError
         Another process holds the graph, or the disk is full.
     Damaged
@@ -189,6 +189,8 @@ def graph(
     """
     staged = require_staged(corpus)
     settings: dict[str, Any] = {"k": k, "metric": metric, "method": method}
+    if method == "exact" and (recall, candidates) != (0.95, None):
+        raise ValueError("recall and candidates are for an approximate graph: leave them out")
     if method != "exact":
         settings |= {"recall": recall, "candidates": candidates}
     uri, made = graph_uri(staged, settings), False

@@ -15,7 +15,7 @@ from storage.format import manifest as manifests
 from storage.sources import find
 from storage.sources.base import Source, TextSource
 from storage.staging.units import unit_settings
-from storage.staging.weighting import DEFAULTS, Weighting, make_weighting
+from storage.staging.weighting import Weighting, make_weighting
 
 
 class Plan(NamedTuple):
@@ -67,7 +67,7 @@ def make_plan(
     settings: dict[str, Any] = {"tile_rows": tile_rows}
     if isinstance(source, TextSource):
         settings |= weighting.to_settings()
-    elif given := sorted(DEFAULTS.keys() & weighting.to_settings().keys()):
+    elif given := sorted(weighting.changed() - ({"sublinear_tf"} if weight else set())):
         raise SourceError(
             f"{source.path} is a matrix, and {', '.join(given)} is for text: leave it out"
         )

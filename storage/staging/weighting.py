@@ -58,6 +58,11 @@ class Weighting:
         settings = {k: v for k, v in asdict(self).items() if k not in DEFAULTS or v != DEFAULTS[k]}
         return {k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()}
 
+    def changed(self) -> set[str]:
+        """Return the names of the settings that are not the default."""
+        plain = asdict(Weighting())
+        return {name for name, value in asdict(self).items() if value != plain[name]}
+
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Weighting:
         """Return the weighting that a manifest describes."""
@@ -99,8 +104,11 @@ def make_weighting(
         raise SourceError(
             f"max_df must be a whole number of at least 1 or a share in (0, 1]; got {max_df!r}"
         )
-    if hashing is not None and max_df != DEFAULTS["max_df"]:
-        raise SourceError("max_df needs a vocabulary, and hashing has none: leave out one of them")
+    for name, value in (("min_df", min_df), ("max_df", max_df)):
+        if hashing is not None and value != getattr(Weighting, name):
+            raise SourceError(
+                f"{name} needs a vocabulary, and hashing has none: leave out one of them"
+            )
     return Weighting(
         min_df,
         sublinear_tf,

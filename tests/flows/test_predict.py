@@ -287,3 +287,21 @@ def test_a_run_without_a_model_says_so_and_a_damaged_one_is_named(rows, tmp_path
     np.savez(copy / "model.npz", **parts)
     with pytest.raises(RunError, match="newer bigfs"):
         Run.open(copy).model()
+
+
+def test_an_ending_that_says_nothing_is_refused(bigfs, texts, tmp_path):
+    _, store, run, _ = texts
+    for words in (
+        ("predict", run, store, "out.xlsx", "--workers", "0"),
+        ("transform", run, store, "out.xlsx"),
+        ("export", run, "out.xlsx"),
+        ("stability", store, "out.xlsx", "--method", "anova", "--workers", "0"),
+    ):
+        if words[0] == "export" and find_spec("skops") is None:
+            continue
+        fails(bigfs(*words), "out.xlsx must end in .", "which says what is written; got .xlsx")
+    fails(
+        bigfs("predict", run, store, "p.csv", "--format", "jsonl", "--workers", "0"),
+        "--format is for a source",
+    )
+    assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,9 @@ from sklearn.svm import LinearSVC
 import storage
 from bigfs.result import ALL
 from flows import reuse, stages
+from flows.evaluation import make_plan, require_choices
 from flows.options import Scoring
+from flows.selection import get_method
 from storage.runs import Run
 from tests.helpers.commands import fails
 
@@ -128,3 +130,20 @@ def test_the_command_evaluates_again_with_other_choices(bigfs, store, tmp_path):
         (ALL, 20),
     }
     assert all("macro_f1" in p and "accuracy" not in p for p in curves)
+
+
+@pytest.fixture(scope="module")
+def without_test_half(tmp_path_factory):
+    """A store of 12 samples of one class and 5 of another, without a split."""
+    folder, rng = tmp_path_factory.mktemp("folds"), np.random.default_rng(1)
+    lines = [f"{i < 12:d} 1:{rng.normal():.3f} 2:{rng.normal():.3f}\n" for i in range(17)]
+    (folder / "c.svm").write_text("".join(lines))
+    return storage.stage(folder / "c.svm", folder / "c.zarr")
+
+
+def test_more_folds_than_samples_are_refused(without_test_half):
+    corpus = storage.open(without_test_half)
+    with pytest.raises(ValueError, match=r"--cv must be at most 12, .* largest class; got 500"):
+        require_choices(corpus, 1, folds=500)
+    require_choices(corpus, 1, folds=12)
+    assert make_plan(corpus, corpus, get_method("anova"), 12).measured["folds"] == 12

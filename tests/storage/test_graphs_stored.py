@@ -71,6 +71,11 @@ def test_an_approximate_graph_keeps_its_recall(corpus):
     assert graphs.open_graph(stored.uri).info == stored.info
 
 
+def test_an_exact_graph_has_no_recall_to_choose(corpus):
+    with pytest.raises(ValueError, match="recall and candidates are for an approximate graph"):
+        graphs.graph(corpus, 3, method="exact", recall=0.9)
+
+
 def test_a_failed_graph_leaves_nothing(corpus, tmp_path):
     with pytest.raises(ValueError, match="between 1 and 8999"):
         graphs.graph(corpus, 9000)

@@ -171,6 +171,7 @@ def test_a_weighting_comes_back_from_a_manifest(options):
         ({"max_df": 1.5}, "max_df must be"),
         ({"max_df": True}, "max_df must be"),
         ({"max_df": 3, "hashing": 64}, "max_df needs a vocabulary"),
+        ({"min_df": 3, "hashing": 64}, "min_df needs a vocabulary"),
         ({"stop_words": "englisch"}, "there is no file 'englisch'"),
         ({"stop_words": ["the", 3]}, "stop_words must be 'english', a list of words, or a file"),
         ({"stop_words": 3}, "stop_words must be"),
@@ -199,6 +200,10 @@ def test_a_matrix_has_no_terms(tmp_path):
     for options, names in (
         ({"ngram_range": (1, 2)}, "ngram_range"),
         ({"max_df": 0.5, "stop_words": "english"}, "max_df, stop_words"),
+        ({"min_df": 5}, "min_df"),
+        ({"min_df": 0.1, "weight": "tfidf"}, "min_df"),
+        ({"hashing": 64}, "hashing"),
+        ({"sublinear_tf": False}, "sublinear_tf"),
     ):
         with pytest.raises(storage.SourceError, match=f"is a matrix, and {names} is for text"):
             storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr", **options)
