@@ -32,10 +32,10 @@ from flows.selection import CONSTRAINTS, get_method
 from flows.side_by_side import run_side_by_side
 from flows.standings import FORMAT, csv_rows, make_standings, markdown, require_folder
 from flows.time_limit import time_limit
-from storage import sheets
 from storage.checkpoints import plain
 from storage.format import manifest
 from storage.replacing import replacing, writing
+from storage.runs import write_csv
 from storage.staging.plan import Plan
 
 # errors that a row tells; any other one ends the comparison
@@ -299,7 +299,7 @@ def write_files(folder: Path, comparison: Mapping[str, Any]) -> None:
     header, rows = csv_rows(about)
     title = f"Feature selection on {about['corpus']['name']}"
     with replacing(folder / "compare.csv") as part:
-        sheets.write(part, header, rows)
+        write_csv(part, header, rows)
     with replacing(folder / "compare.md") as part:
         part.write_text(markdown(about, title, about["evaluation"]), encoding="utf-8")
     with replacing(folder / "report.html") as part:

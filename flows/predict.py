@@ -22,14 +22,13 @@ from bigfs.splits import labeled_rows, training_sample
 from bigfs.types import AnyArray, IntArray
 from flows import parquet
 from flows.files import with_suffix
-from storage import sheets
 from storage.corpus import Corpus
 from storage.errors import SourceError
 from storage.format import manifest
 from storage.models import Model, TextUnits
 from storage.ownership import in_the_way
 from storage.replacing import replacing
-from storage.runs import Run
+from storage.runs import Run, write_csv
 from storage.sources import find
 from storage.sources.base import Document, MatrixSource, TextSource
 from storage.staging import build
@@ -381,7 +380,7 @@ def _label_sets(model: Model, predicted: Any) -> list[list[str]]:
 def _write(file: Path, names: Any, model: Model, predicted: Any) -> None:
     """Write the table as CSV."""
     with replacing(file) as part:
-        sheets.write(part, HEADER, zip(_named(names), _texts(model, predicted), strict=True))
+        write_csv(part, HEADER, zip(_named(names), _texts(model, predicted), strict=True))
 
 
 def _write_parquet(file: Path, names: Any, model: Model, predicted: Any) -> None:

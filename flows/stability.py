@@ -13,9 +13,9 @@ import storage
 from bigfs.subsampling import Stability, stability
 from flows import selection
 from flows.files import with_suffix
-from storage import sheets
 from storage.ownership import in_the_way
 from storage.replacing import replacing
+from storage.runs import write_csv
 
 HEADER = ("rank", "index", "name", "frequency")
 
@@ -82,7 +82,7 @@ def measure_stability(
         strict=True,
     )
     with replacing(file) as part:
-        sheets.write(part, HEADER, rows)
+        write_csv(part, HEADER, rows)
     return found
 
 

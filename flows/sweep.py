@@ -24,10 +24,9 @@ from flows.pipeline import (
 )
 from flows.reuse import digest, source_name
 from flows.serve_limits import require_allowed
-from storage import sheets
 from storage.ownership import in_the_way
 from storage.replacing import replacing
-from storage.runs import Run, require_out
+from storage.runs import Run, require_out, write_csv
 
 COLUMNS = ["run", "method", "features", "parameters", "accuracy", "seconds", "status", "error"]
 
@@ -220,4 +219,4 @@ def require_table(file: Path) -> None:
 def _write_table(folder: Path, rows: list[dict[str, Any]]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(folder / "sweep.csv") as part:
-        sheets.write(part, COLUMNS, (list(row.values()) for row in rows))
+        write_csv(part, COLUMNS, (list(row.values()) for row in rows))

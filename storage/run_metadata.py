@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from storage.replacing import DAMAGED, RunError, undamaged
 
-VERSION = 2  # version 1 wrote the cells of its CSV files without the mark of `storage.sheets`
+VERSION = 3  # version 2, which was not released, wrote marks into CSV, see `runs.MARK`
 
 
 class _Stage(BaseModel):

@@ -14,10 +14,12 @@ command goes on from them. Nothing that the program did not make is deleted or o
 from __future__ import annotations
 
 import contextlib
+import csv
 import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from storage import disk, sheets
+from storage import disk
 from storage.checkpoints import Checkpoint, plain
 from storage.ownership import MARKER, WORDS, claim, discard, is_ours, release
 from storage.replacing import PART, RunError, replacing, undamaged, writing
@@ -34,12 +36,29 @@ from storage.run_metadata import VERSION, read_metadata, read_parameters
 if TYPE_CHECKING:
     from storage.models import Model
 
-__all__ = ["Checkpoint", "Run", "RunError", "recover", "require_out"]
+__all__ = ["Checkpoint", "Run", "RunError", "recover", "require_out", "write_csv"]
 
 FILES = {"selected.csv", "scores.npy", "run.json", "curves.csv", "report.html", "model.npz"}
 # files that are being written; version 1 named them in the second way
 PARTS = {f".{name}{PART}" for name in FILES} | {f"{name}.part" for name in FILES}
 OTHER = {"checkpoints", MARKER, *PARTS}
+# the apostrophe that version 2 put before a text that a spreadsheet takes for a formula
+MARK = re.compile(r"(?<![^;\t\r\n])'")
+
+
+def write_csv(file: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a table as CSV, every text as it is."""
+    with file.open("w", newline="", encoding="utf-8") as opened:
+        csv.writer(opened).writerows([header, *rows])
+
+
+def _read_csv(file: Path, marked: bool) -> Iterator[dict[str, str]]:
+    """Read what `write_csv` wrote, in version 2 with marks. A row that is cut is a ValueError."""
+    with file.open(newline="", encoding="utf-8") as opened:
+        header, *rows = csv.reader(opened, strict=True)
+    for row in rows:
+        cells = [MARK.sub("", cell) for cell in row] if marked else row
+        yield dict(zip(header, cells, strict=True))
 
 
 class Run:
@@ -183,14 +202,14 @@ class Run:
         return json.dumps(self.metadata, indent=1, ensure_ascii=False, allow_nan=True)
 
     def write_table(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Write a CSV file of the run by `storage.sheets`, whole or not at all."""
+        """Write a CSV file of the run, whole or not at all."""
         with self._replacing(name) as part:
-            sheets.write(part, header, rows)
+            write_csv(part, header, rows)
 
     def read_table(self, name: str) -> list[dict[str, str]]:
         """Read a CSV file of the run."""
         with undamaged(self.path / name):
-            return list(sheets.read(self.path / name, marked=self.metadata["version"] > 1))
+            return list(_read_csv(self.path / name, marked=self.metadata["version"] == 2))
 
     def write_text(self, name: str, text: str) -> Path:
         """Write a text file of the run, whole or not at all. Returns its path."""
