@@ -16,7 +16,11 @@ from typing import Any, NoReturn
 import psutil
 
 # the exit status is 128 plus the signal's number
-SIGNAL_WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+SIGNAL_WORDS = {
+    signal.SIGINT: "interrupted",
+    signal.SIGTERM: "terminated",
+    signal.SIGHUP: "the terminal was closed",
+}
 SECONDS = 15.0  # in which the command ends by itself, with its flow's state and its cluster
 CHILD_SECONDS = 2.0
 
@@ -26,17 +30,21 @@ _deadlines: list[threading.Timer] = []  # of the signals received
 
 @contextlib.contextmanager
 def handle_signals() -> Iterator[None]:
-    """Turn SIGINT and SIGTERM into `KeyboardInterrupt` for the block, then exit with the status of
-    the signal.
+    """Turn SIGINT, SIGTERM and SIGHUP into `KeyboardInterrupt` for the block, then exit with the
+    status of the signal. A signal that is ignored, as SIGHUP is under `nohup`, stays so.
 
     A second signal exits at once, and so does a block that has not ended after `SECONDS`.
 
     Raises
     ------
     SystemExit
-        With status 130 after SIGINT and 143 after SIGTERM.
+        With status 130 after SIGINT, 143 after SIGTERM and 129 after SIGHUP.
     """
-    previous = {end: signal.signal(end, _handle_signal) for end in SIGNAL_WORDS}
+    previous = {
+        end: signal.signal(end, _handle_signal)
+        for end in SIGNAL_WORDS
+        if signal.getsignal(end) != signal.SIG_IGN
+    }
     try:
         yield
     except KeyboardInterrupt:

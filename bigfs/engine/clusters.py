@@ -201,6 +201,8 @@ def _local(workers: int, memory_limit: str | int, dashboard: bool) -> Iterator[A
             yield started
 
 
+# Python's resource tracker would name the semaphores of a process that had to end at once
+NO_LEAK_WARNING = "ignore::UserWarning:multiprocessing.resource_tracker"
 CAN_FORK = sys.platform == "linux" and sys.version_info >= (3, 11, 1)
 WORKERS_IMPORT = ["distributed", "numba", "scipy.sparse", "bigfs.matrix", "bigfs.ready"]
 
@@ -262,12 +264,20 @@ def _interrupts_blocked() -> Iterator[None]:
 
     This process receives it and ends them.
     """
-    resource_tracker.ensure_running()  # its later start would unblock SIGINT
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (before, NO_LEAK_WARNING)))
+    try:
+        resource_tracker.ensure_running()  # its later start would unblock SIGINT
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def require_size(memory_limit: str | int) -> None:
@@ -469,4 +479,4 @@ def describe_workers(client: Any) -> dict[str, Any]:
 
 def quiet_dask() -> None:
     """Keep Dask's log off the console. Call it before `distributed` is imported."""
-    dask.config.set({"logging.distributed": "error"})
+    dask.config.set({"logging.distributed": "critical"})  # its errors reach the caller

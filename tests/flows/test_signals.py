@@ -130,7 +130,11 @@ def loud(monkeypatch):
 
 @pytest.mark.parametrize(
     ("number", "status", "said"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 143, "terminated"),
+        (signal.SIGHUP, 129, "the terminal was closed"),
+    ],
 )
 def test_signal_is_one_line_and_the_handlers_return(loud, capsys, number, status, said):
     before = signal.getsignal(number)
@@ -144,6 +148,36 @@ def test_signal_is_one_line_and_the_handlers_return(loud, capsys, number, status
         for t in threading.enumerate()
         if isinstance(t, threading.Timer) and not t.finished.is_set()
     ]
+
+
+def test_signal_that_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
+    try:
+        with signals.handle_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+END_AT_ONCE = """
+import signal
+from bigfs import engine
+from flows import signals
+if __name__ == "__main__":
+    with engine.cluster(workers=1, memory_limit="600MB"):
+        signals.note(signal.SIGTERM)
+        signals._exit_now()
+"""
+
+
+def test_process_that_ends_at_once_says_nothing_of_leaks(tmp_path):
+    script = tmp_path / "ends.py"
+    script.write_text(END_AT_ONCE)
+    ended = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, env=environment(tmp_path)
+    )
+    assert (ended.returncode, ended.stderr) == (143, "bigfs: terminated\n")
 
 
 def test_signal_counts_where_a_library_swallows_it(loud):
