@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
+from bigfs.linalg.rounding import near_zero, unless_rounding
 from bigfs.matrix import Centered, Matrix, gram
 from bigfs.splits import labeled_rows
 from bigfs.types import FloatArray, IntArray
@@ -34,7 +35,7 @@ def class_profile(X: Matrix, y: Any, index: IntArray, n_classes: int) -> FloatAr
     """
     Z = X.columns(index).tocsc().astype(np.float64)
     is_labeled = labeled_rows(y)
-    Z, y = Z[is_labeled], y[is_labeled]
+    Z, y = near_zero(Z[is_labeled])[0], y[is_labeled]
     Y = (
         sp.csr_array(y, dtype=np.float64)
         if y.ndim == 2
@@ -43,7 +44,8 @@ def class_profile(X: Matrix, y: Any, index: IntArray, n_classes: int) -> FloatAr
     sizes = np.maximum(np.asarray(Y.sum(axis=0)).ravel(), 1)
     means = (Z.T @ Y).toarray() / sizes
     overall = Z.sum(axis=0) / Z.shape[0]
-    variance = Z.power(2).sum(axis=0) / Z.shape[0] - overall**2
+    squares = Z.power(2).sum(axis=0) / Z.shape[0]
+    variance = unless_rounding(squares - overall**2, squares)
     return np.asarray(
         (means - overall[:, None]) / np.sqrt(np.where(variance > 0, variance, 1))[:, None]
     )
@@ -88,7 +90,7 @@ def explained_variance(X: Any, index: IntArray) -> float:
         Between 0, for no feature or constant ones, and 1. It is 1 where X does not vary at all.
     """
     X = X if isinstance(X, Matrix) else Matrix.from_array(X)
-    total = float(X.stats.sums_of_squares.sum() - X.shape[0] * np.sum(X.means**2))
+    total = float(X.deviations.sum())
     if total <= 0:
         return 1.0
     engine.require_memory(
@@ -118,12 +120,12 @@ def redundancy_rate(Z: Any) -> float:
         0 for no redundancy, 1 for columns that are all the same up to scale and shift.
     """
     Z = sp.csc_array(Z, dtype=np.float64) if sp.issparse(Z) else np.asarray(Z, dtype=np.float64)
-    n, m = Z.shape
+    m = Z.shape[1]
     if m < 2:
         return 0.0
     engine.require_memory(2 * 8 * m * m, f"the {m} × {m} correlations")
     C = gram(Z, np.asarray(Z.mean(axis=0)).ravel())
     deviation = np.sqrt(np.maximum(np.diag(C), 0))
-    deviation[deviation <= 1e-8 * np.sqrt(n) * np.abs(Z).max()] = np.inf
+    deviation[deviation == 0] = np.inf  # a constant column
     correlation = np.abs(C / deviation[:, None] / deviation)
     return float((correlation.sum() - np.trace(correlation)) / (m * (m - 1)))

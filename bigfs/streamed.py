@@ -228,11 +228,7 @@ def _fit_label(
 def _fit_real(X: Matrix, y: FloatArray, way: str, index: IntArray | None) -> LinearModel:
     """Regress real targets on columns of unit variance, with a penalty of 1."""
     n = X.shape[0]
-    squares = X.stats.sums_of_squares / n
-    variance = squares - X.means**2
-    # rounding leaves up to this much of a constant column
-    is_constant = variance <= 10 * np.finfo(np.float64).eps * squares
-    scale = np.sqrt(np.where(is_constant, 1, variance))
+    scale = np.sqrt(np.where(X.deviations > 0, X.deviations / n, 1))
     mean = np.array([y.mean()])
     if way == RIDGE:
         weighted = _weighted(X, index)

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
-from bigfs.types import AnyArray, IntArray
+from bigfs.types import AnyArray, FloatArray, IntArray
 from bigfs.validation import check_block
 
 # A block: a csr or csc array, or a dense ndarray.
@@ -199,3 +199,9 @@ def column_stats(block: Block, start: int, stop: int) -> AnyArray:
                 np.bincount(column[values != 0], minlength=width),
             ]
         )
+
+
+def shifted_sums(block: Block, start: int, stop: int, shift: FloatArray) -> FloatArray:
+    """Return Σ(x − s) and Σ(x − s)² per column (2 × width). The columns are far from zero."""
+    near = (block.toarray() if sp.issparse(block) else block).astype(np.float64) - shift
+    return np.stack([near.sum(axis=0), np.einsum("ij,ij->j", near, near)])

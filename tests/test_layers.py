@@ -18,7 +18,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "bigfs": [
         {"types", "synonyms", "cards", "ready"},
         {"validation", "constraints"},
-        {"result", "linalg.prox", "engine"},
+        {"result", "linalg.prox", "linalg.rounding", "engine"},
         {"tiles", "display"},
         {"matrix"},
         {

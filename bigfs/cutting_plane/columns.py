@@ -15,6 +15,7 @@ in place: XcᵀV = Xᵀ `center`(V).
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
@@ -24,15 +25,15 @@ from numba import njit
 
 from bigfs import engine
 from bigfs.engine.cache import DRIVER_LIBRARIES
+from bigfs.linalg.rounding import near_zero, unless_rounding
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.linalg.symmetric import LARGE_SIZE, SymmetricPanels
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
-# A column is constant but for rounding if its centered sum of squares is below this share of Σx².
-ROUNDING = 1e-12
 # Beside G a master takes half a square in double precision, and some arrays of the size of W.
 FACTOR_BYTES, MASTER_WIDTHS = 4, 8
+SHOWN = 5  # names in a warning
 
 
 class Residual(NamedTuple):
@@ -76,7 +77,7 @@ class Columns(ABC):
     features : ndarray of shape (u,)
         Indices of the gathered columns, increasing.
     mu : ndarray of shape (u,)
-        Their means.
+        Their means, of the columns as they are held.
     G : ndarray or SymmetricPanels of shape (u, u)
         Their products with each other. A constant column has zeros there.
     B : ndarray of shape (u, r)
@@ -149,7 +150,9 @@ class Columns(ABC):
         sums_of_squares = G_new[diagonal]
         for row, mu_j in zip(G_new, mu_new, strict=True):
             row -= self.omega_norm2 * (mu * mu_j)
-        constant_new = G_new[diagonal] <= ROUNDING * sums_of_squares
+        constant_new = unless_rounding(G_new[diagonal], sums_of_squares) == 0
+        if self.uniform and constant_new.any():
+            self._warn_of_lost(new[constant_new & (self.X.deviations[new] > 0)])
         constant = np.append(self.constant, constant_new)[order]
         G_new[:, constant] = 0
         G_new[constant_new] = 0
@@ -165,6 +168,18 @@ class Columns(ABC):
 
         self.features, self.mu, self.constant = union, mu, constant
         self.G, self.B = G, B
+
+    def _warn_of_lost(self, features: IntArray) -> None:
+        """Name the features that vary too little beside their mean for products that are summed."""
+        if len(features):
+            names = self.X.feature_names
+            shown = features[:SHOWN] if names is None else names[features[:SHOWN]]
+            more = f" and {len(features) - SHOWN} more" if len(features) > SHOWN else ""
+            warnings.warn(
+                f"the features {', '.join(map(str, shown))}{more} vary by less than a millionth of "
+                "their mean, so they count as constant: subtract a number near the mean from them",
+                stacklevel=2,
+            )
 
     def _require_memory(self, u: int, n_new: int) -> None:
         """Raise `NotEnoughMemory` if a master over u columns does not fit in this process."""
@@ -231,7 +246,7 @@ class GatheredColumns(Columns):
     Attributes
     ----------
     Z : csr_array of shape (n, u)
-        The gathered columns, not centered, by rows.
+        The gathered columns by rows, not centered but where they are far from zero.
     """
 
     def __init__(self, X: Matrix, T: FloatArray, omega: FloatArray | None = None) -> None:
@@ -240,7 +255,7 @@ class GatheredColumns(Columns):
         self.Z = sp.csr_array((X.shape[0], 0), dtype=np.float32)
 
     def _products(self, union: IntArray, new: IntArray) -> Products:
-        Z_new = self.X.columns(new)
+        Z_new, _, _ = near_zero(self.X.columns(new))
         Z_new.sort_indices()
         rows, weighted, every = Z_new.tocsr(), self._weighted(Z_new), np.arange(len(new))
         old_positions, new_positions = (np.searchsorted(union, f) for f in (self.features, new))

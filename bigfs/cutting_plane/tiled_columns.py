@@ -181,11 +181,10 @@ class StreamedColumns(TiledColumns):
         score of a feature is then its variance times ‖V‖², so the next sets hold those of large
         variance. Standardized data have none.
         """
-        stats, (n, d), k = self.X.stats, self.X.shape, LIKELY_SETS * m
+        deviations, d, k = self.X.deviations, self.X.shape[1], LIKELY_SETS * m
         features, squares, total = np.empty(0, dtype=np.int64), np.empty(0), 0.0
         for first in range(0, d, COLUMNS_AT_ONCE):
-            part = slice(first, min(first + COLUMNS_AT_ONCE, d))
-            of_part = stats.sums_of_squares[part] - stats.sums[part] ** 2 / n
+            of_part = deviations[first : first + COLUMNS_AT_ONCE]
             total += float(of_part.sum())
             # later parts have higher indices, so that of equal ones the first is kept
             least = squares.min(initial=np.inf) if len(squares) == k else -np.inf

@@ -15,8 +15,6 @@ from bigfs.graph.hypergraph import Hypergraph
 from bigfs.matrix import Centered, Matrix
 from bigfs.types import FloatArray, IntArray
 
-# A squared singular value is only rounding if it is below this share of Σx².
-ROUNDING = 1e-13
 NEGLIGIBLE = 1e-8  # of the largest singular value
 
 
@@ -86,9 +84,10 @@ def pca(X: Matrix, r: int, *, tol: float = 1e-3, seed: int = 0) -> FloatArray:
     ValueError
         All samples are the same.
     """
-    vectors, values = spectral.randomized_svd(Centered(X, X.means), r, tol=tol, seed=seed).value
-    if not len(values) or values[0] ** 2 <= ROUNDING * X.stats.sums_of_squares.sum():
+    if not X.deviations.any():
         raise ValueError("all samples of X are equal up to rounding: pca needs samples that differ")
+    vectors: FloatArray
+    vectors, _ = spectral.randomized_svd(Centered(X, X.means), r, tol=tol, seed=seed).value
     return vectors
 
 

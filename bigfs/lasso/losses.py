@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bigfs import engine
-from bigfs.cutting_plane.columns import ROUNDING, GatheredColumns
+from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.lasso.descent import descend, descend_hinge, duality_gap
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
@@ -66,11 +66,9 @@ class Loss(ABC):
         n, d = X.shape
         r = T.shape[1]
         engine.require_memory(8 * r * (8 * n + 3 * d), f"{r} sparse regressions on {n} × {d} data")
-        stats = X.stats
         self.X, self.T = X.gathered_if_small(), T
         self.columns = GatheredColumns(self.X, T)
-        centered = stats.sums_of_squares - stats.sums**2 / n
-        self.varies: BoolArray = centered > ROUNDING * stats.sums_of_squares
+        self.varies: BoolArray = X.deviations > 0
         self.no_weights: FloatArray = np.empty((0, r))
 
     def gather(self, features: IntArray) -> None:

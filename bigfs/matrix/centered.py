@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from bigfs.linalg.rounding import near_zero
 from bigfs.matrix.matrix import Matrix
 from bigfs.types import AnyArray
 
@@ -33,7 +34,12 @@ class Centered:
 
 
 def gram(Z: Any, mu: AnyArray) -> AnyArray:
-    """ZcᵀZc = ZᵀZ − n μμᵀ, dense u × u, for gathered columns Z (n × u) with means μ."""
-    Z = Z.astype(np.float64)
+    """ZcᵀZc = ZᵀZ − n μμᵀ, dense u × u, for gathered columns Z (n × u) with means μ.
+
+    Columns far from zero are centered first.
+    """
+    Z, far, _ = near_zero(Z.astype(np.float64))
+    mu = np.array(mu)
+    mu[far] = 0
     G = Z.T @ Z
     return (G.toarray() if sp.issparse(G) else G) - Z.shape[0] * np.outer(mu, mu)

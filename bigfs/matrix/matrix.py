@@ -19,10 +19,16 @@ from bigfs.cards import card, shape_text
 from bigfs.matrix import construction, gathering
 from bigfs.matrix.column_strips import ColumnStrips
 from bigfs.matrix.products import Transposed, times, times_by_strips
-from bigfs.matrix.statistics import ClassStats, Stats, compute_stats
+from bigfs.matrix.statistics import (
+    ClassStats,
+    Stats,
+    compute_deviations,
+    compute_stats,
+    far_columns,
+)
 from bigfs.matrix.strips import gram_times
 from bigfs.matrix.tiled import Tiled
-from bigfs.types import AnyArray
+from bigfs.types import AnyArray, FloatArray
 from bigfs.validation import require_magnitude
 
 
@@ -82,6 +88,8 @@ class Matrix(Tiled):
         Column sums, sums of squares, and counts of non-zeros.
     means : ndarray of shape (d,)
         Column means μ.
+    deviations : ndarray of shape (d,)
+        Column sums of the squared distances to the mean, nσ².
     nnz : int
         Number of non-zeros.
 
@@ -124,6 +132,7 @@ class Matrix(Tiled):
         super().__init__(shape, rows, columns, local)
         self._stats, self.class_stats = stats, class_stats
         self._nnz: int | None = None
+        self._deviations: FloatArray | None = None
         self._read_stats = None if isinstance(stats, Stats) else stats
         self.feature_names = feature_names
         self.meta = sp.csr_array((0, self.shape[1])) if meta is None else meta
@@ -447,11 +456,15 @@ class Matrix(Tiled):
         """
         index = np.asarray(index, dtype=np.int64)
         by_rows, by_columns = gathering.subset_columns(self, index)
+
+        def of_part() -> Stats:
+            return Stats(*(of_column[index] for of_column in self.stats))
+
         taken = Matrix(
             (self.shape[0], len(index)),
             rows=by_rows,
             columns=by_columns,
-            stats=Stats(*(of_column[index] for of_column in self.stats)),
+            stats=of_part() if isinstance(self._stats, Stats) else of_part,
             local=self.local,
             feature_names=None if self.feature_names is None else self.feature_names[index],
             meta=self.meta[:, index],
@@ -499,12 +512,26 @@ class Matrix(Tiled):
         """Free the memory of statistics that a store holds. They are read again when asked for."""
         if self._read_stats is not None:
             _ = self.nnz  # the number of non-zeros stays known
-            self._stats = self._read_stats
+            self._stats, self._deviations = self._read_stats, None
 
     @property
     def means(self) -> AnyArray:
         """Column means μ, an ndarray of shape (d,)."""
         return self.stats.sums / self.shape[0]
+
+    @property
+    def deviations(self) -> FloatArray:
+        """Column sums of the squared distances to the mean, nσ², an ndarray of shape (d,).
+
+        A constant column has 0. They follow from `stats`. Columns whose mean is over a hundred
+        standard deviations are read once more, because their sums of squares have lost digits.
+        """
+        if self._deviations is None:
+            stats, n = self.stats, self.shape[0]
+            far = far_columns(stats, n)
+            taken = copy(self.take_columns(far)) if len(far) else None  # not counted as a pass
+            self._deviations = compute_deviations(stats, n, far, taken)
+        return self._deviations
 
     @property
     def nnz(self) -> int:

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bigfs import tiles
+from bigfs.linalg.rounding import far_from_zero, variance_or_zero
 from bigfs.matrix.tiled import Tiled
-from bigfs.types import AnyArray
+from bigfs.types import AnyArray, FloatArray, IntArray
 
 
 class Stats(NamedTuple):
@@ -35,3 +36,30 @@ def compute_stats(X: Tiled) -> Stats:
     else:
         sums, squares, nnz = X.reduce_rows(tiles.column_stats)
     return Stats(sums, squares, nnz.astype(np.int64))
+
+
+def far_columns(stats: Stats, n: int) -> IntArray:
+    """Return the columns whose sums have lost digits of the variance."""
+    return np.flatnonzero(far_from_zero(stats.sums, stats.sums_of_squares, n))
+
+
+def compute_deviations(stats: Stats, n: int, far: IntArray, taken: Tiled | None) -> FloatArray:
+    """Return Σ(x − x̄)² of each column, and 0 for a constant one.
+
+    `taken` holds the columns `far`, which are read once. Without any nothing is read.
+    """
+    means = stats.sums / n
+    deviations = stats.sums_of_squares - stats.sums**2 / n
+    if taken is not None:
+        sums, squares = shifted_sums(taken, means[far])
+        deviations[far] = squares - sums**2 / n
+    deviations[variance_or_zero(deviations / n, means, n) == 0] = 0
+    return deviations
+
+
+def shifted_sums(X: Tiled, shift: FloatArray) -> FloatArray:
+    """Return Σ(x − s) and Σ(x − s)² of each column (2 × d). One pass."""
+    if X.column_tiles:
+        each = [[shift[tile.start : tile.stop] for tile in X.column_tiles]]
+        return np.concatenate(X.map_columns(tiles.shifted_sums, each=each), axis=1)
+    return np.asarray(X.reduce_rows(tiles.shifted_sums, shift))

@@ -32,6 +32,7 @@ from bigfs.graph import Metric, components, laplacian
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import centering
 from bigfs.linalg.ridge.working_set import WorkingSet
+from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import iterate
 from bigfs.selectors.base import Cost, Selector
@@ -46,7 +47,6 @@ from bigfs.selectors.sample_graph import GRAPH_CONSTRAINTS, sample_affinity
 from bigfs.types import FloatArray
 
 INNER_STEPS = 10  # of Y per round
-ROUNDING = 1e-13  # a correlation below this share of ‖x_j‖‖Y‖ is zero
 EMPTY = 1e-9  # share of ‖Y‖ below which its regression counts as zero
 
 
@@ -109,7 +109,7 @@ class JointProblem:
         Y = self.first_embedding()
         correlations = row_norms(self.X.T @ (Y - Y.mean(axis=0)))
         sizes = np.sqrt(self.X.stats.sums_of_squares) * np.linalg.norm(Y)
-        correlations[correlations <= ROUNDING * sizes] = 0
+        correlations = unless_rounding(correlations, sizes)
         largest = float(correlations.max(initial=0.0))
         if largest <= 0:
             raise ValueError(

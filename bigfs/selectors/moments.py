@@ -1,10 +1,10 @@
 """Scores of one feature at a time from its moments: variance, Welch's t and the F of a regression.
 
-    variance_j   = Σ_i x_ij² / n − x̄_j²
+    variance_j   = Σ_i (x_ij − x̄_j)² / n
     t_j          = |x̄_1j − x̄_2j| / √(s²_1j/n_1 + s²_2j/n_2)      s²_c: unbiased variance in class c
     F_j          = r_j² / (1 − r_j²) · (n − 2),      r_j = x_jᵀ(y − ȳ) / (‖x_j − x̄_j‖ ‖y − ȳ‖)
 
-A sum of squares that is only rounding counts as zero.
+The sums are those of x − s, with s near the mean where that is far from zero.
 """
 
 from __future__ import annotations
@@ -15,74 +15,86 @@ import numpy as np
 from scipy.special import fdtrc, stdtr
 from sklearn.utils import ClassifierTags, column_or_1d
 
-from bigfs.matrix import Matrix
+from bigfs.linalg.rounding import unless_rounding, variance_or_zero
+from bigfs.matrix import Centered, Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors.base import Cost, Labels, at_least_two
 from bigfs.selectors.significance import SignificanceSelector
-from bigfs.selectors.sums import WeightedSelector, column_sums
+from bigfs.selectors.sums import WeightedSelector, column_sums, shift_far_columns
 from bigfs.selectors.univariate import ClassSumsSelector, ratio
 from bigfs.types import FloatArray
 from bigfs.validation import require_magnitude
 
 CONSTANT_TARGET = "y is constant: a regression needs a target that varies"
-ROUNDING = 1e-12  # a column is constant but for rounding below this share of Σ x²
 
 
 class Moments(NamedTuple):
     """The sums of a variance."""
 
     n: float  # Σ w
-    sums: FloatArray  # (d,): Σ w x
-    squares: FloatArray  # (d,): Σ w x²
+    sums: FloatArray  # (d,): Σ w (x − s)
+    squares: FloatArray  # (d,): Σ w (x − s)²
+    shift: FloatArray  # (d,): s, the mean of a column far from zero, and 0 of another
+    n_samples: int
 
     @property
     def has_scores(self) -> bool:
         """Whether there are scores: always."""
         return True
 
+    @property
+    def deviations(self) -> FloatArray:
+        """Σ w (x − x̄)² of each column, and 0 of a constant one."""
+        deviations, means = self.squares - self.sums**2 / self.n, self.shift + self.sums / self.n
+        varies = variance_or_zero(deviations / self.n, means, self.n_samples) > 0
+        return np.where(varies, deviations, 0)
+
+    def moved(self, shift: FloatArray) -> Moments:
+        """Return the sums with another shift."""
+        by = self.shift - shift  # x − s' = (x − s) + (s − s')
+        squares = self.squares + 2 * by * self.sums + by**2 * self.n
+        return self._replace(sums=self.sums + by * self.n, squares=squares, shift=shift)
+
     def plus(self, other: Moments) -> Moments:
         """Return the sums of these samples and others."""
-        return Moments(self.n + other.n, self.sums + other.sums, self.squares + other.squares)
+        shift = np.where(self.shift == 0, other.shift, self.shift)
+        one, two = self.moved(shift), other.moved(shift)
+        return Moments(
+            one.n + two.n,
+            one.sums + two.sums,
+            one.squares + two.squares,
+            shift,
+            one.n_samples + two.n_samples,
+        )
 
 
 class RegressionTotals(NamedTuple):
     """The sums of a regression on y, which is shifted so that its sums are small."""
 
-    shift: float
-    n: float  # Σ w
-    y: float  # Σ w (y − shift)
-    yy: float  # Σ w (y − shift)²
-    sums: FloatArray  # (d,): Σ w x
-    squares: FloatArray  # (d,): Σ w x²
-    xy: FloatArray  # (d,): Σ w x (y − shift)
+    y_shift: float
+    y: float  # Σ w (y − y_shift)
+    yy: float  # Σ w (y − y_shift)²
+    xy: FloatArray  # (d,): Σ w (x − s)(y − y_shift)
+    x: Moments
 
     @property
     def has_scores(self) -> bool:
         """Whether y varies."""
-        return self.yy - self.y**2 / self.n > ROUNDING * self.yy
+        return bool(unless_rounding(self.yy - self.y**2 / self.x.n, self.yy) > 0)
 
-    def shifted(self, shift: float) -> RegressionTotals:
-        """Return the sums for another shift."""
-        by = self.shift - shift
-        return self._replace(
-            shift=shift,
-            y=self.y + by * self.n,
-            yy=self.yy + 2 * by * self.y + by**2 * self.n,
-            xy=self.xy + by * self.sums,
-        )
+    def moved(self, y_shift: float, shift: FloatArray) -> RegressionTotals:
+        """Return the sums for other shifts."""
+        by, x = self.y_shift - y_shift, self.x.moved(shift)
+        y = self.y + by * x.n
+        yy = self.yy + 2 * by * self.y + by**2 * x.n
+        xy = self.xy + (self.x.shift - shift) * self.y + by * x.sums
+        return RegressionTotals(y_shift, y, yy, xy, x)
 
     def plus(self, other: RegressionTotals) -> RegressionTotals:
         """Return the sums of these samples and others."""
-        other = other.shifted(self.shift)
-        return RegressionTotals(
-            self.shift,
-            self.n + other.n,
-            self.y + other.y,
-            self.yy + other.yy,
-            self.sums + other.sums,
-            self.squares + other.squares,
-            self.xy + other.xy,
-        )
+        x = self.x.plus(other.x)
+        one, two = (part.moved(self.y_shift, x.shift) for part in (self, other))
+        return RegressionTotals(self.y_shift, one.y + two.y, one.yy + two.yy, one.xy + two.xy, x)
 
 
 class Variance(WeightedSelector):
@@ -142,18 +154,18 @@ class Variance(WeightedSelector):
 
     def _fit(self, X: Matrix, y: Any, weights: FloatArray | None = None) -> None:
         before = X.passes
-        self._score_totals(self._sum(X, y, weights))
+        if weights is None:
+            self.scores_ = X.deviations / X.shape[0]
+        else:
+            self._score_totals(self._sum(X, y, weights))
         self.result_ = Result(self.scores_, Status.EXACT, stats={"passes": X.passes - before})
 
     def _sum(self, X: Matrix, y: Any, weights: FloatArray | None) -> Moments:
-        if weights is None:
-            return Moments(X.shape[0], X.stats.sums, X.stats.sums_of_squares)
-        sums, squares = column_sums(X, weights[:, None], weights[:, None]).T
-        require_magnitude(squares, squares > 0)
-        return Moments(float(weights.sum()), sums, squares)
+        w = np.ones(X.shape[0]) if weights is None else weights
+        return weighted_moments(X, w[:, None])[1]
 
     def _score_totals(self, totals: Moments) -> None:
-        self.scores_ = _squared_deviations(totals.sums, totals.squares, totals.n) / totals.n
+        self.scores_ = totals.deviations / totals.n
 
 
 class TScore(SignificanceSelector, ClassSumsSelector):
@@ -244,14 +256,13 @@ class TScore(SignificanceSelector, ClassSumsSelector):
 
     def _score(self, sums: FloatArray, squares: FloatArray, sizes: FloatArray) -> FloatArray:
         means = sums / sizes
-        within = squares - sums * means
-        within = np.where(within > ROUNDING * squares, within, 0)
+        within = unless_rounding(squares - sums * means, squares)
         errors = within / (sizes * np.maximum(sizes - 1, 1))  # s²_c / n_c
         variance = errors.sum(axis=1)
         welch = (errors**2 / np.maximum(sizes - 1, 1)).sum(axis=1)
         self._degrees = np.divide(variance**2, welch, out=np.ones(len(welch)), where=welch > 0)
         difference = np.abs(means[:, 0] - means[:, 1])
-        difference[difference <= ROUNDING * np.abs(means).max(axis=1)] = 0
+        difference = unless_rounding(difference, np.abs(means).max(axis=1))
         return ratio(difference, np.sqrt(variance))
 
     def _p_values(self) -> FloatArray:
@@ -343,19 +354,15 @@ class FRegression(SignificanceSelector, WeightedSelector):
 
     def _sum(self, X: Matrix, y: FloatArray, weights: FloatArray | None) -> RegressionTotals:
         w = np.ones(len(y)) if weights is None else weights
-        n = float(w.sum())
-        shift = float(w @ y) / n
-        residual = y - shift
-        xy, sums, squares = column_sums(X, np.column_stack([w * residual, w]), w[:, None]).T
-        require_magnitude(squares, squares > 0)
-        y1, y2 = float(w @ residual), float(w @ residual**2)
-        return RegressionTotals(shift, n, y1, y2, sums, squares, xy)
+        y_shift = float(w @ y) / float(w.sum())
+        residual = y - y_shift
+        xy, x = weighted_moments(X, np.column_stack([w * residual, w]))
+        return RegressionTotals(y_shift, float(w @ residual), float(w @ residual**2), xy[:, 0], x)
 
     def _score_totals(self, totals: RegressionTotals) -> None:
-        n, y = totals.n, totals.y
-        xx = _squared_deviations(totals.sums, totals.squares, n)
-        xy = (totals.xy - totals.sums * y / n) / np.sqrt(totals.yy - y**2 / n)
-        self.scores_ = f_of_sums(xx, xy, n)
+        x, y, n = totals.x, totals.y, totals.x.n
+        xy = (totals.xy - x.sums * y / n) / np.sqrt(totals.yy - y**2 / n)
+        self.scores_ = f_of_sums(x.deviations, xy, n)
         self._degrees = max(n - 2, 1.0)
 
     def _p_values(self) -> FloatArray:
@@ -369,25 +376,28 @@ def real_target(y: Any) -> FloatArray:
     return target
 
 
+def weighted_moments(X: Matrix, Y: FloatArray) -> tuple[FloatArray, Moments]:
+    """Return the sums of X weighted by Y, and its moments, weighted by the last column of Y."""
+    weights = Y[:, -1:]
+    n = float(weights.sum())
+    sums = column_sums(X, Y, weights)
+    require_magnitude(sums[:, -1], sums[:, -1] > 0)
+    shift = shift_far_columns(X, Y, weights, sums, sums[:, -2], n)
+    return sums, Moments(n, sums[:, -2], sums[:, -1], shift, X.shape[0])
+
+
 def regression_f(X: Matrix, y: FloatArray) -> FloatArray:
     """Return the F statistic of each column's regression on y (n,)."""
-    residual = y - y.mean()
+    n, mean = len(y), float(y.mean())
+    residual = y - mean
     yy = float(residual @ residual)
-    if yy <= ROUNDING * float(y @ y):
+    if not variance_or_zero(yy / n, mean, n):
         raise ValueError(CONSTANT_TARGET)
-    xx = _squared_deviations(X.stats.sums, X.stats.sums_of_squares, X.shape[0])  # (d,)
-    return f_of_sums(xx, X.T @ (residual / np.sqrt(yy)), X.shape[0])
+    return f_of_sums(X.deviations, Centered(X, X.means).rmatmul(residual / np.sqrt(yy)), n)
 
 
 def f_of_sums(xx: FloatArray, xy: FloatArray, n: float) -> FloatArray:
     """Return F from Σ (x − x̄)² and Σ (x − x̄)(y − ȳ) / ‖y − ȳ‖ of each column."""
     explained = ratio(xy**2, xx)  # r², ∞ only where xx is zero
     explained = np.where(xx > 0, np.minimum(explained, 1), 0)
-    unexplained = np.where(1 - explained > ROUNDING, 1 - explained, 0)
-    return ratio(explained * max(n - 2, 1), unexplained)
-
-
-def _squared_deviations(sums: FloatArray, squares: FloatArray, n: float) -> FloatArray:
-    """Return Σ_i (x_ij − x̄_j)² of each column, and 0 for what is only rounding."""
-    deviations: FloatArray = squares - sums**2 / n
-    return np.where(deviations > ROUNDING * squares, deviations, 0)
+    return ratio(explained * max(n - 2, 1), unless_rounding(1 - explained, 1))

@@ -2,8 +2,8 @@
 
     fᵀAf,    fᵀDf,    fᵀD1        f: the column of a feature, A: the affinity, D: its degrees
 
-No column is centered: with μ = fᵀD1 / 1ᵀD1 and v = 1ᵀD1, f̃ = f − μ1 has f̃ᵀDf̃ = fᵀDf − μ²v and
-f̃ᵀAf̃ = fᵀAf − μ²v.
+With μ = fᵀD1 / 1ᵀD1 and v = 1ᵀD1, f̃ = f − μ1 has f̃ᵀDf̃ = fᵀDf − μ²v and f̃ᵀAf̃ = fᵀAf − μ²v, so
+that no column is centered but those that are far from zero.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs.graph import Metric, Weights
+from bigfs.linalg.rounding import near_zero, unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.selectors.base import Selector, map_all_columns
 from bigfs.selectors.sample_graph import GRAPH_CONSTRAINTS, sample_affinity
-from bigfs.types import BoolArray, FloatArray
+from bigfs.types import FloatArray
 
 STRIP_COLUMNS = 512  # columns whose neighbor averages are held at once
-ROUNDING = 1e-12  # a column is constant but for rounding if f̃ᵀDf̃ is below this share of fᵀDf
 
 
 class GraphSelector(Selector):
@@ -47,42 +47,47 @@ class Forms(NamedTuple):
     fAf: FloatArray
     fDf: FloatArray
     fD1: FloatArray
+    fLf: FloatArray  # f̃ᵀ(D − A)f̃, and 0 if it is only rounding
+    likeness: FloatArray  # f̃ᵀAf̃
+    spread: FloatArray  # f̃ᵀDf̃, and 0 for a column that is constant over the graph
     volume: float  # v = 1ᵀD1
-
-    @property
-    def shift(self) -> FloatArray:
-        """μ²v, which both forms lose by the centering."""
-        return self.fD1**2 / self.volume if self.volume else np.zeros_like(self.fDf)
-
-    @property
-    def varies(self) -> BoolArray:
-        """The mask of the columns that are not constant over the graph."""
-        varies: BoolArray = self.fDf - self.shift > ROUNDING * self.fDf
-        return varies
 
     def smoothness(self) -> FloatArray:
         """Return f̃ᵀAf̃ / f̃ᵀDf̃ of each column, in [−1, 1], and −1 for a constant one."""
-        out = np.full_like(self.fDf, -1.0)
-        return np.divide(self.fAf - self.shift, self.fDf - self.shift, out=out, where=self.varies)
+        out, varies = np.full_like(self.fDf, -1.0), self.spread > 0
+        return np.divide(self.likeness, self.spread, out=out, where=varies)
 
 
 def graph_forms(X: Matrix, A: sp.csr_array, *, label: str) -> Forms:
     """Return the sums of all columns in one pass."""
     degree = np.asarray(A.sum(axis=1)).ravel()
     parts = map_all_columns(X, _forms, A, degree, label=label)
-    fAf, fDf, fD1 = np.concatenate(parts, axis=1)
-    return Forms(fAf, fDf, fD1, float(degree.sum()))
+    fAf, fDf, fD1, fLf, likeness, spread = np.concatenate(parts, axis=1)
+    return Forms(fAf, fDf, fD1, fLf, likeness, spread, float(degree.sum()))
 
 
 def _forms(block: Any, start: int, stop: int, A: sp.csr_array, degree: FloatArray) -> FloatArray:
-    """Return the sums of a tile of columns (3 × width)."""
+    """Return the sums of a tile of columns (6 × width)."""
     parts = []
     for first in range(0, stop - start, STRIP_COLUMNS):
         F = block[:, first : first + STRIP_COLUMNS]
         F = sp.csc_array(F, dtype=np.float64) if sp.issparse(F) else np.asarray(F, dtype=np.float64)
-        fAf = _column_sums(F * (A @ F))
-        parts.append([fAf, _column_sums(F * F, degree), _column_sums(F, degree)])
+        sums = _sums(F, A, degree)
+        near, far, _ = near_zero(F)
+        centered = sums.copy()
+        if len(far):
+            centered[:, far] = _sums(near[:, far], A, degree)
+        gAg, gDg, gD1 = centered
+        shift = gD1**2 / degree.sum() if degree.any() else np.zeros_like(gD1)
+        spread = unless_rounding(gDg - shift, gDg)
+        parts.append([*sums, unless_rounding(gDg - gAg, gDg), gAg - shift, spread])
     return np.concatenate([np.array(part) for part in parts], axis=1)
+
+
+def _sums(F: Any, A: sp.csr_array, degree: FloatArray) -> FloatArray:
+    """Return fᵀAf, fᵀDf and fᵀD1 of each column."""
+    products = [(F * (A @ F), None), (F * F, degree), (F, degree)]
+    return np.stack([_column_sums(Z, weights) for Z, weights in products])
 
 
 def _column_sums(Z: Any, weights: FloatArray | None = None) -> FloatArray:

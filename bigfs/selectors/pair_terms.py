@@ -17,10 +17,9 @@ import scipy.sparse as sp
 from numba import njit
 
 from bigfs import engine
+from bigfs.linalg.rounding import near_zero
 from bigfs.selectors.contingency import fill_bins, labeled_columns
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
-
-ROUNDING = 1e-12  # a column is constant but for rounding below this share of Σ x²
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Correlations:
 
     def prepare(self, block: Any) -> sp.csc_array:
         """Return the columns of a block without excluded samples."""
-        Z = labeled_columns(block, self.codes)
+        Z, _, _ = near_zero(labeled_columns(block, self.codes), self.codes >= 0)
         Z.sort_indices()
         return sp.csc_array(Z, dtype=np.float64)
 
@@ -137,7 +136,7 @@ def _fill_centered(
             total += values[p]
             squares += values[p] * values[p]
         deviation = squares - total * total / n
-        if deviation <= ROUNDING * squares:
+        if deviation <= 0:
             continue
         norm = np.sqrt(deviation)
         for k in range(len(included)):
@@ -163,7 +162,7 @@ def _fill_correlations(
             total += values[p]
             squares += values[p] * values[p]
         deviation = squares - total * total / n
-        if deviation <= ROUNDING * squares:
+        if deviation <= 0:
             continue
         norm = np.sqrt(deviation)
         for i in range(skipped[j], len(lines)):

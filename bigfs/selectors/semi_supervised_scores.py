@@ -26,6 +26,7 @@ import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs.graph import Metric, Weights
+from bigfs.linalg.rounding import near_zero, unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors.base import Cost, Labels, at_least_two, map_all_columns
@@ -33,8 +34,6 @@ from bigfs.selectors.on_graph import Forms, GraphSelector, graph_forms
 from bigfs.selectors.sums import class_indicator, class_sums, weighted_sums
 from bigfs.selectors.univariate import ratio
 from bigfs.types import AnyArray, FloatArray
-
-ROUNDING = 1e-12  # a sum of squared differences is rounding below this share of its terms
 
 
 class LSDF(GraphSelector):
@@ -143,8 +142,8 @@ class LSDF(GraphSelector):
         if not y.is_labeled.all():
             A = _edges_with_an_unlabeled_end(self._affinity(X, "binary"), y)
             forms = graph_forms(X, A, label="LSDF")
-            neighbors = _unless_rounding(forms.fDf - forms.fAf, forms.fDf)
-        sums = np.concatenate(map_all_columns(X, class_sums, Y, Y, label="LSDF"))
+            neighbors = forms.fLf
+        sums = np.concatenate(map_all_columns(X, _near_class_sums, Y, label="LSDF"))
         sums, squares = np.split(sums, 2, axis=1)
         between, within = _pair_sums(sums, squares, np.asarray(Y.sum(axis=0)).ravel())
         self.scores_ = ratio(between, self.gamma * within + neighbors)
@@ -278,16 +277,17 @@ def _pair_sums(
     sums: FloatArray, squares: FloatArray, sizes: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return Σ (x_i − x_k)² over the pairs of different classes, and over those of one class."""
-    within = _unless_rounding(sizes * squares - sums**2, sizes * squares)
+    within = unless_rounding(sizes * squares - sums**2, sizes * squares)
     everything = sizes.sum() * squares.sum(axis=1)
     pairs = everything - sums.sum(axis=1) ** 2
     total = within.sum(axis=1)
-    return _unless_rounding(pairs - total, everything), total
+    return unless_rounding(pairs - total, everything), total
 
 
-def _unless_rounding(value: FloatArray, terms: FloatArray) -> FloatArray:
-    """Return the values, with 0 for what is only rounding of their terms."""
-    return np.where(value > ROUNDING * terms, value, 0)
+def _near_class_sums(block: Any, start: int, stop: int, Y: sp.csr_array) -> FloatArray:
+    """Return the sums per class of columns near zero and of their squares."""
+    near, _, _ = near_zero(block)
+    return class_sums(near, start, stop, Y, Y)
 
 
 def _means(forms: Forms) -> FloatArray:

@@ -20,7 +20,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from threadpoolctl import threadpool_limits
 
 from bigfs import engine
-from bigfs.cutting_plane.columns import ROUNDING, Columns, GatheredColumns
+from bigfs.cutting_plane.columns import Columns, GatheredColumns
 from bigfs.cutting_plane.hinge import HingeRelaxation
 from bigfs.cutting_plane.loop import cutting_plane, solve_jointly
 from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
@@ -465,18 +465,10 @@ def column_scale(X: Matrix, share: float = 1.0) -> float:
     share of the sums. Where all samples are the same, s are the sums of squares before centering,
     and the unit is 1 if those are zero.
     """
-    stats, (n, d) = X.stats, X.shape
+    n, d = X.shape
     parts = [slice(first, first + COLUMNS_AT_ONCE) for first in range(0, d, COLUMNS_AT_ONCE)]
-
-    def centered(part: slice) -> FloatArray:
-        s: FloatArray = stats.sums_of_squares[part] - stats.sums[part] ** 2 / n
-        return s[s > ROUNDING * stats.sums_of_squares[part]]
-
-    def as_they_are(part: slice) -> FloatArray:
-        return np.asarray(stats.sums_of_squares[part])
-
-    for squares in (centered, as_they_are):
-        if total := sum(float(squares(part).sum()) for part in parts):
-            weighted = sum(float(squares(part) @ (squares(part) / total)) for part in parts)
+    for squares in (X.deviations, X.stats.sums_of_squares):
+        if total := sum(float(squares[part].sum()) for part in parts):
+            weighted = sum(float(squares[part] @ (squares[part] / total)) for part in parts)
             return min(total / n, WEIGHTED_MEANS * share * weighted)
     return 1.0

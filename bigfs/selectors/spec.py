@@ -20,10 +20,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs.embedding.spectral import graph_embedding
 from bigfs.graph import Metric, Weights, components
+from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors.base import Cost
-from bigfs.selectors.on_graph import ROUNDING, GraphSelector, graph_forms
+from bigfs.selectors.on_graph import GraphSelector, graph_forms
 
 
 class SPEC(GraphSelector):
@@ -158,6 +159,6 @@ class SPEC(GraphSelector):
                 powers = (X.T @ (root[:, None] * vectors)) ** 2 @ (1 + values)
             out = np.full_like(forms.fDf, -1.0)
             self.scores_ = np.divide(powers, forms.fDf, out=out, where=there)
-            self.scores_[there & (self.scores_ < ROUNDING)] = 0
+            self.scores_[there] = unless_rounding(self.scores_[there], 1)
             stats = {"eigenvectors": r}
         self.result_ = Result(self.scores_, Status.EXACT, stats=stats)

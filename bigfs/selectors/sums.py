@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from copy import copy
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -11,6 +12,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from bigfs import engine
+from bigfs.linalg.rounding import far_from_zero, variance_or_zero
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors.base import MANY, UNLABELED, Labels, Selector, is_dask
@@ -179,26 +181,57 @@ def class_indicator(codes: IntArray, c: int, weights: FloatArray | None = None) 
 
 
 def column_sums(
-    X: Matrix, Y: Any, S: Any, sums_of: Callable[..., FloatArray] | None = None
+    X: Matrix,
+    Y: Any,
+    S: Any,
+    sums_of: Callable[..., FloatArray] | None = None,
+    shift: FloatArray | None = None,
 ) -> FloatArray:
     """Return the sums of each column weighted by Y, and of its squares weighted by S. One pass.
 
-    Y and S are dense, or csr arrays.
+    Y and S are dense, or csr arrays. A shift (d,) is subtracted from the columns first.
     """
     sums_of = sums_of or class_sums
     if X.column_tiles:
-        return np.concatenate(X.map_columns(sums_of, Y, S))
+        return np.concatenate(X.map_columns(sums_of, Y, S, shift))
     rows = [slice(tile.start, tile.stop) for tile in X.row_tiles]
-    sums: FloatArray = X.reduce_rows(sums_of, each=[[Y[r] for r in rows], [S[r] for r in rows]])
-    return sums
+    each = [[Y[r] for r in rows], [S[r] for r in rows]]
+    return np.asarray(X.reduce_rows(sums_of, shift, each=each))
 
 
-def class_sums(block: Any, start: int, stop: int, Y: Any, S: Any) -> FloatArray:
+def shift_far_columns(
+    X: Matrix, Y: Any, S: Any, sums: FloatArray, total: FloatArray, weight: float
+) -> FloatArray:
+    """Replace the `column_sums` of the columns far from zero by those of x − s. Return s (d,).
+
+    `total` (d,) are Σx over samples of this weight, whose squares are in `sums`. s is the mean of a
+    column far from zero, and 0 of another. The columns far from zero are read once more, and the
+    sums of a constant one become zero.
+    """
+    shift = np.zeros(len(sums))
+    far = np.flatnonzero(far_from_zero(total, sums[:, -S.shape[1] :].sum(axis=1), weight))
+    if len(far):
+        shift[far] = total[far] / weight
+        taken = copy(X.take_columns(far))  # some columns are not counted as a pass
+        near = column_sums(taken, Y, S, shift=shift[far])
+        squares = near[:, -S.shape[1] :].sum(axis=1)  # x − s has a mean of zero but for rounding
+        near[variance_or_zero(squares / weight, shift[far], X.shape[0]) == 0] = 0
+        sums[far] = near
+    return shift
+
+
+def class_sums(
+    block: Any, start: int, stop: int, Y: Any, S: Any, shift: FloatArray | None = None
+) -> FloatArray:
     """Return the sums of each column weighted by Y, and of its squares weighted by S.
 
-    Unlabeled rows are zero in Y and S and do not count.
+    A shift is subtracted from the columns first. Unlabeled rows are zero in Y and S and do not
+    count.
     """
     block = block.astype(np.float64)
+    if shift is not None:  # the columns are far from zero, so a sparse block is all but dense
+        own = shift if len(shift) == block.shape[1] else shift[start:stop]
+        block = (block.toarray() if sp.issparse(block) else block) - own
     # `require_magnitude` refuses values that are too large
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         squared = block.multiply(block) if sp.issparse(block) else block * block

@@ -25,7 +25,6 @@ from bigfs.selectors.on_graph import GraphSelector, graph_forms
 from bigfs.selectors.univariate import ClassSumsSelector, between_and_within, ratio
 from bigfs.types import FloatArray, IntArray
 
-ROUNDING = 1e-12
 MAX_ROUNDS = 100  # a handful is usual
 TOLERANCE = 1e-12  # largest relative change of λ at the end
 
@@ -163,9 +162,7 @@ class TraceRatio(GraphSelector):
             b, w = scatter.between, scatter.within
         else:
             forms = graph_forms(X, self._affinity(X, self.weights), label="trace ratio")
-            b = np.where(forms.varies, forms.fDf - forms.shift, 0)
-            differences = forms.fDf - forms.fAf
-            w = np.where(differences > ROUNDING * forms.fDf, differences, 0)
+            b, w = forms.spread, forms.fLf
         self.result_ = best_set(b, w, self._count(len(b)), self._constraints)
         self.ratio_ = float(self.result_.value.lam)
         if np.isinf(self.ratio_):

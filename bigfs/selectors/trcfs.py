@@ -24,13 +24,14 @@ from threadpoolctl import threadpool_limits
 
 from bigfs.embedding.responses import one_hot
 from bigfs.graph import Metric, Weights
+from bigfs.linalg.rounding import near_zero, unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, Result, Status
 from bigfs.selectors.base import Cost, Labels, at_least_two, map_all_columns
 from bigfs.selectors.on_graph import GraphSelector
+from bigfs.selectors.univariate import ratio
 from bigfs.types import FloatArray
 
-ROUNDING = 1e-12  # a column is constant but for rounding below this share of Σ x²
 PROPAGATION_TOLERANCE = 1e-10  # relative residual of the propagated labels
 
 
@@ -190,13 +191,11 @@ def propagated(A: sp.csr_array, Y: FloatArray, y: Labels, alpha: float) -> tuple
 
 def _explained(block: Any, start: int, stop: int, F: FloatArray) -> FloatArray:
     """Return b/t of the columns of a tile."""
-    block = block.astype(np.float64)
+    block = near_zero(block.astype(np.float64))[0]
     squared = block.multiply(block) if sp.issparse(block) else block * block
     sizes, weight = F.sum(axis=0), F.sum(axis=1)
     sums, squares = np.asarray(block.T @ F), np.asarray(squared.T @ weight)
     shift = sums.sum(axis=1) ** 2 / sizes.sum()
-    total = squares - shift
+    total = unless_rounding(squares - shift, squares)
     explained = (sums**2 / np.where(sizes > 0, sizes, 1)).sum(axis=1) - shift
-    varies = total > ROUNDING * squares
-    explained = np.where(explained > ROUNDING * squares, explained, 0)
-    return np.minimum(np.divide(explained, total, out=np.zeros_like(total), where=varies), 1)
+    return np.minimum(ratio(unless_rounding(explained, squares), total), 1)

@@ -37,7 +37,7 @@ from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.result import iterate
 from bigfs.selectors.base import Cost, Selector
-from bigfs.selectors.on_graph import ROUNDING, graph_forms
+from bigfs.selectors.on_graph import graph_forms
 from bigfs.selectors.reweighting import (
     RIDGE_CONSTRAINTS,
     measure,
@@ -83,16 +83,14 @@ class UDFSProblem:
         self.M = SampleOperator(m=m, F=F)
         # m holds the row sums of FFᵀ, so M is the Laplacian of FFᵀ
         forms = graph_forms(X, sp.csr_array(F @ F.T), label="UDFS")
-        stats, n = X.stats, X.shape[0]
-        variances = stats.sums_of_squares / n - (stats.sums / n) ** 2
-        varies = variances > ROUNDING * stats.sums_of_squares / n
+        variances, varies = X.deviations / X.shape[0], X.deviations > 0
         if not varies.any():
             raise ValueError(
                 "every feature of X is constant, so every weight is zero: give other features"
             )
         self.scale = np.zeros(X.shape[1])  # 0 drops a constant feature
         self.scale[varies] = 1 / np.sqrt(variances[varies]) if standardize else 1.0
-        self.energies = np.maximum(forms.fDf - forms.fAf, 0) * self.scale**2
+        self.energies = forms.fLf * self.scale**2
         mean = float(self.energies[varies].mean())
         self.gamma = gamma * (mean if mean > 0 else 1.0)
         self.working_set = WorkingSet(X, targets=r, **ridge)

@@ -21,11 +21,18 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import chdtrc, fdtrc
 
+from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors.base import Cost, Labels, at_least_two
 from bigfs.selectors.significance import SignificanceSelector
-from bigfs.selectors.sums import WeightedSelector, class_indicator, class_sums, column_sums
+from bigfs.selectors.sums import (
+    WeightedSelector,
+    class_indicator,
+    class_sums,
+    column_sums,
+    shift_far_columns,
+)
 from bigfs.types import AnyArray, FloatArray
 from bigfs.validation import require_magnitude
 
@@ -37,9 +44,10 @@ class ClassTotals(NamedTuple):
     """The sums per class."""
 
     classes: AnyArray  # (c,), sorted
-    sums: FloatArray  # (d, c): Σ x
-    squares: FloatArray  # (d, c), or (d, 1) over all classes: Σ x²
+    sums: FloatArray  # (d, c): Σ (x − s)
+    squares: FloatArray  # (d, c), or (d, 1) over all classes: Σ (x − s)²
     sizes: FloatArray  # (c,)
+    shift: FloatArray  # (d,): s, the mean of a column far from zero, and 0 of another
     by_class: bool  # whether the squares are
 
     @property
@@ -50,15 +58,26 @@ class ClassTotals(NamedTuple):
     def plus(self, other: ClassTotals) -> ClassTotals:
         """Return the sums of these samples and others."""
         classes = np.union1d(self.classes, other.classes)
-        parts = [(np.searchsorted(classes, one.classes), one) for one in (self, other)]
+        shift = np.where(self.shift == 0, other.shift, self.shift)
         width = len(classes) if self.by_class else 1
         sums, squares = np.zeros((len(self.sums), len(classes))), np.zeros((len(self.sums), width))
         sizes = np.zeros(len(classes))
-        for index, one in parts:
-            sums[:, index] += one.sums
-            squares[:, index if self.by_class else [0]] += one.squares
-            sizes[index] += one.sizes
-        return ClassTotals(classes, sums, squares, sizes, self.by_class)
+        for part in (self.moved(shift), other.moved(shift)):
+            index = np.searchsorted(classes, part.classes)
+            sums[:, index] += part.sums
+            squares[:, index if self.by_class else [0]] += part.squares
+            sizes[index] += part.sizes
+        return ClassTotals(classes, sums, squares, sizes, shift, self.by_class)
+
+    def moved(self, shift: FloatArray) -> ClassTotals:
+        """Return the sums with another shift."""
+        by = (self.shift - shift)[:, None]  # x − s' = (x − s) + (s − s')
+        if not by.any():
+            return self
+        more = 2 * by * self.sums + self.sizes * by**2
+        more = more if self.by_class else more.sum(axis=1, keepdims=True)
+        sums = self.sums + self.sizes * by
+        return self._replace(sums=sums, squares=self.squares + more, shift=shift)
 
 
 class ClassSumsSelector(WeightedSelector):
@@ -88,10 +107,14 @@ class ClassSumsSelector(WeightedSelector):
             sums = np.column_stack([stored.sums[:, classes], self._squares(squares)])
         else:
             sums = column_sums(X, Y, self._squares(Y), sums_of)
-        sums, squares = sums[:, : len(classes)], sums[:, len(classes) :]
-        require_magnitude(squares.sum(axis=1), squares.any(axis=1) | sums.any(axis=1))
-        sizes = np.asarray(Y.sum(axis=0)).ravel()
-        return ClassTotals(y.classes, sums, squares, sizes, self._squares_by_class)
+        c, sizes = len(classes), np.asarray(Y.sum(axis=0)).ravel()
+        require_magnitude(sums[:, c:].sum(axis=1), sums.any(axis=1))
+        shift = np.zeros(len(sums))
+        if not self._non_negative:  # χ² needs no squares
+            total, S = sums[:, :c].sum(axis=1), self._squares(Y)
+            shift = shift_far_columns(X, Y, S, sums, total, sizes.sum())
+        sums, squares = sums[:, :c], sums[:, c:]
+        return ClassTotals(y.classes, sums, squares, sizes, shift, self._squares_by_class)
 
     def _score_totals(self, totals: ClassTotals) -> None:
         self._require_classes(Labels(totals.classes, np.empty(0, dtype=np.int64)))
@@ -385,8 +408,9 @@ def mean_f(X: Matrix, Y: sp.csr_array, weights: FloatArray | None) -> tuple[Floa
         part = labels[first : first + LABELS_PER_PASS]
         dense = np.column_stack([Y[:, part].toarray() * w[:, None], w])
         sums = column_sums(X, dense, w[:, None])
+        require_magnitude(sums[:, -1], sums[:, -1] > 0)
+        shift_far_columns(X, dense, w[:, None], sums, sums[:, -2], n)
         squares, every = sums[:, -1], sums[:, -2]
-        require_magnitude(squares, squares > 0)
         for k, label in enumerate(part):
             sizes = np.array([counts[label], n - counts[label]])
             two = np.column_stack([sums[:, k], every - sums[:, k]])
@@ -397,7 +421,9 @@ def mean_f(X: Matrix, Y: sp.csr_array, weights: FloatArray | None) -> tuple[Floa
     return total / len(labels), np.minimum(least * len(labels), 1)
 
 
-def _non_negative_class_sums(block: Any, start: int, stop: int, Y: Any, S: Any) -> FloatArray:
+def _non_negative_class_sums(
+    block: Any, start: int, stop: int, Y: Any, S: Any, shift: None
+) -> FloatArray:
     if (block.data if sp.issparse(block) else block).min(initial=0) < 0:
         raise ValueError(NEGATIVE)
     return class_sums(block, start, stop, Y, S)
@@ -409,9 +435,7 @@ def between_and_within(
     """Return SSB and SSW, with 0 for what is only rounding."""
     explained = (sums**2 / sizes).sum(axis=1)
     between = explained - sums.sum(axis=1) ** 2 / sizes.sum()
-    within = squares - explained
-    rounding = 1e-12 * squares
-    return np.where(between > rounding, between, 0), np.where(within > rounding, within, 0)
+    return unless_rounding(between, squares), unless_rounding(squares - explained, squares)
 
 
 def ratio(a: FloatArray, b: FloatArray) -> FloatArray:
