@@ -1,19 +1,26 @@
-"""Progress bars in a terminal or a notebook."""
+"""Progress bars in a terminal or a notebook, and lines in a log."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
+import time
 from collections.abc import Iterator
+from datetime import timedelta
 
 from bigfs import engine
 from bigfs.result import Record, observed
 
+SILENCE = 30.0  # seconds of work after which a log gets another line
+
 
 @contextlib.contextmanager
 def progress(*, first: str | None = None) -> Iterator[None]:
-    """Show progress bars inside the block, in a notebook or on the terminal's standard error.
+    """Show progress inside the block, in a notebook or on standard error.
 
-    A step over tiles or folds has a bar, and a solver has a line with its step and its gap.
+    A step over tiles or folds has a bar, and a solver has a line with its step and its gap. Where
+    standard error is no terminal, such as in a log, a line says when each of them begins and ends,
+    and how far it is after half a minute without a line.
 
     Parameters
     ----------
@@ -51,6 +58,11 @@ def progress(*, first: str | None = None) -> Iterator[None]:
     )
     from rich.table import Column
 
+    console = Console(stderr=True, markup=False, emoji=False)
+    if not (console.is_terminal or console.is_jupyter):
+        with _lines():
+            yield
+        return
     columns = (
         SpinnerColumn(),
         TextColumn(
@@ -63,7 +75,7 @@ def progress(*, first: str | None = None) -> Iterator[None]:
             "{task.fields[detail]}", markup=False, table_column=Column(no_wrap=True, ratio=1)
         ),
     )
-    with Progress(*columns, console=Console(stderr=True, markup=False, emoji=False)) as display:
+    with Progress(*columns, console=console) as display:
         rows: dict[str, TaskID] = {}
         waiting = [display.add_task(first, total=None, detail="")] if first else []
 
@@ -83,3 +95,39 @@ def progress(*, first: str | None = None) -> Iterator[None]:
 
         with engine.progress(show_tiles), observed(callback=show_step):
             yield
+
+
+@contextlib.contextmanager
+def _lines() -> Iterator[None]:
+    """Write a line where a step or a solver of the block begins or ends, or works for long."""
+    began, last = time.monotonic(), dict[str, float]()
+    solvers, ended = dict[str, str](), set[str]()
+
+    def write(name: str, what: str) -> None:
+        last[name] = time.monotonic()
+        elapsed = timedelta(seconds=round(last[name] - began))
+        print(f"{elapsed} {name}: {what}", file=sys.stderr, flush=True)
+
+    def is_due(name: str) -> bool:
+        return time.monotonic() - last[name] > SILENCE
+
+    def show_tiles(label: str, done: int, total: int) -> None:
+        if label not in last:
+            write(label, "begins")
+        if done < total and is_due(label):
+            write(label, f"{done} of {total}")
+        elif done == total and (label not in ended or is_due(label)):
+            ended.add(label)
+            write(label, "ends")
+
+    def show_step(name: str, record: Record) -> None:
+        solvers[name] = "  ".join(f"{k} {v:.4g}" for k, v in record.items())
+        if name not in last:
+            write(name, "begins")
+        elif is_due(name):
+            write(name, solvers[name])
+
+    with engine.progress(show_tiles), observed(callback=show_step):
+        yield
+    for name, step in solvers.items():
+        write(name, f"ends with {step}")

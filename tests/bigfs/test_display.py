@@ -1,0 +1,43 @@
+"""What a log shows of the progress: when a step begins and ends, and a line every half minute."""
+
+import re
+
+import pytest
+
+import bigfs
+from bigfs import display, engine
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that the test sets."""
+    now = [0.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_log_says_when_a_solver_begins_and_ends(capsys, text):
+    with bigfs.progress():
+        bigfs.SparGE(n_features_to_select=3).fit(*text)
+    lines = [re.sub(r"^0:\d\d:\d\d ", "", line) for line in capsys.readouterr().err.splitlines()]
+    assert "SparGE: begins" in lines
+    assert re.fullmatch(r"SparGE: ends with upper .* gap .*", lines[-1])
+
+
+def test_a_log_has_a_line_every_half_minute_and_not_one_per_task(capsys, clock):
+    with bigfs.progress():
+        for done in range(1, 101):
+            clock[0] += 1
+            engine.show_progress("read", done, 100)
+    said = ["0:00:01 read: begins"]
+    said += [f"0:0{n // 60}:{n % 60:02} read: {n} of 100" for n in (32, 63, 94)]
+    assert capsys.readouterr().err.splitlines() == [*said, "0:01:40 read: ends"]
+
+
+def test_a_log_names_a_step_that_repeats_once(capsys, clock):
+    with bigfs.progress():
+        for _ in range(3):
+            for done in (1, 2):
+                engine.show_progress("scores", done, 2)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["0:00:00 scores: begins", "0:00:00 scores: ends"]
