@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import zarr
+import zarr.core.codec_pipeline
 
 from bigfs import engine
 from tests.helpers.commands import bigfs  # noqa: F401, a fixture
@@ -75,6 +77,16 @@ def allow_memory(monkeypatch):
             monkeypatch.setattr(module, "memory_limit", lambda: limit)
 
     return allow
+
+
+@pytest.fixture(params=["BatchedCodecPipeline", "FusedCodecPipeline"])
+def codec_pipeline(request):
+    """Each way that Zarr has to read and write chunks, as its configuration names it."""
+    if not hasattr(zarr.core.codec_pipeline, request.param):
+        pytest.skip(f"zarr {zarr.__version__} has no {request.param}: it came with 3.3")
+    path = f"zarr.core.codec_pipeline.{request.param}"
+    with zarr.config.set({"codec_pipeline.path": path}):
+        yield
 
 
 SERVERS = {"prefect", "prefect_server", "tls_cluster", "readme_folder"}

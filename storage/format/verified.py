@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import zarr
 from zarr.abc.store import Store
-from zarr.storage import WrapperStore
 
 from bigfs.types import AnyArray
 from storage.errors import Damaged, StoreError
 from storage.format import validation
+from storage.format.checked import CheckedStore
 from storage.format.manifest import checksum, checksums_of, lost_document, store_at
 
 
-class VerifiedStore(WrapperStore[Store]):
+class VerifiedStore(CheckedStore):
     """Compare every document read with its checksum. A missing or swapped one is an error."""
 
     def __init__(self, store: Store, uri: str = "", content: str = "") -> None:
@@ -24,15 +24,17 @@ class VerifiedStore(WrapperStore[Store]):
         self.uri, self.content = uri, content
         self.checksums = checksums_of(uri, content) if content else {}
 
-    def _with_store(self, store: Store) -> VerifiedStore:
-        return VerifiedStore(store, self.uri, self.content)
-
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        value = await self._store.get(key, prototype, byte_range)
+        if byte_range is not None:
+            raise Damaged(
+                f"{self.uri} cannot be read: {document_name(key)} holds a shard, which bigfs does "
+                f"not write: stage again"
+            )
+        value = await super().get(key, prototype)
         expected = self.checksums.get(key)
         if value is None and expected is not None:
             raise lost_document(self.uri, self.content, f"{document_name(key)} is missing")
-        if expected is not None and byte_range is None and checksum(key, value) != expected:
+        if expected is not None and checksum(key, value) != expected:
             raise lost_document(self.uri, self.content, f"{document_name(key)} is damaged")
         if value is not None:
             try:

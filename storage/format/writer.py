@@ -6,13 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
+import fsspec
 import numpy as np
 import zarr
 from zarr.abc.store import Store
 from zarr.codecs import BloscCodec, Crc32cCodec
-from zarr.storage import WrapperStore
 
 from bigfs.types import AnyArray
+from storage.errors import StoreError
+from storage.format.checked import CheckedStore
 from storage.format.manifest import (
     CHECKSUMS,
     CHUNK,
@@ -34,21 +36,16 @@ CHUNKS_HELD = 8  # by a stream of numbers
 CODEC: dict[str, tuple[Any, int, Any]] = {"f": ("lz4", 5, "bitshuffle"), "i": ("lz4", 5, "shuffle")}
 
 
-class ChecksumRecorder(WrapperStore[Store]):
+class ChecksumRecorder(CheckedStore):
     """Keep the checksum of every document written through this store."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self.checksums: dict[str, str] = {}
 
-    async def set(self, key: str, value: Any, byte_range: Any = None) -> None:
+    async def set(self, key: str, value: Any) -> None:
         self.checksums[key] = checksum(key, value)
-        await self._store.set(key, value)
-
-    async def set_if_not_exists(self, key: str, value: Any) -> None:
-        # Zarr creates the parents of an array so; a group that is there keeps its attributes
-        if not await self._store.exists(key):
-            await self.set(key, value)
+        await super().set(key, value)
 
 
 class Writer:
@@ -181,7 +178,13 @@ def publish(writer: Writer, manifest: Manifest) -> Manifest:
 
 
 def seal(writer: Writer, body: dict[str, Any]) -> str:
-    """Write the checksums, then `body` with their hash as its `content`. Returns the hash."""
+    """Write the checksums, then `body` with their hash as its `content`. Returns the hash.
+
+    Raises
+    ------
+    StoreError
+        A document has no checksum, or was not written. Nothing makes the store exist then.
+    """
     uri, checksums = writer.uri, writer.checksums
     checksums.pop(MANIFEST, None)  # Zarr made the root group; its document is replaced below
     array_key = f"{CHECKSUMS}/zarr.json"
@@ -189,12 +192,28 @@ def seal(writer: Writer, body: dict[str, Any]) -> str:
     writer.create(CHECKSUMS, length, np.uint8, chunk=length, compressors=())
     listed = _listed(checksums)
     fill(uri, CHECKSUMS, 0, np.frombuffer(listed, dtype=np.uint8))
+    _require_all_listed(uri, {*checksums, f"{CHECKSUMS}/c/0"})
     metadata: dict[str, Any] = {"manifest": body | {"content": digest(listed)}}
     attributes = {"encoding-type": "anndata", "encoding-version": "0.1.0", "bigfs": metadata}
     document: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
     metadata["checksum"] = digest(canonical(document))
     put(uri, MANIFEST, canonical(document))
     return digest(listed)
+
+
+def _require_all_listed(uri: str, listed: set[str]) -> None:
+    """Refuse a store with a document that has no checksum, or with a checksum of none."""
+    fs, base = fsspec.core.url_to_fs(uri)
+    fs.invalidate_cache()
+    written = {path.removeprefix(base).lstrip("/") for path in fs.find(base)}
+    # hidden: the mark of a store that is built at its name
+    written = {key for key in written if key != MANIFEST and not key.startswith(".")}
+    if wrong := sorted(written ^ listed):
+        raise StoreError(
+            f"{uri} is not finished: {len(wrong)} of its documents were written without a "
+            f"checksum, or not at all, such as {wrong[0]}: another program writes there, or this "
+            f"version of Zarr cannot be used"
+        )
 
 
 def _listed(checksums: dict[str, str]) -> bytes:

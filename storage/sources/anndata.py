@@ -15,13 +15,13 @@ import numpy as np
 import scipy.sparse as sp
 import zarr
 import zarr.errors
-from zarr.abc.store import Store
-from zarr.storage import LocalStore, WrapperStore
+from zarr.storage import LocalStore
 
 from bigfs.types import AnyArray
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
 from storage.format import validation
+from storage.format.checked import CheckedStore
 from storage.sources import gate
 from storage.sources import labels as label_rules
 from storage.sources.base import MatrixSource, Rows
@@ -39,11 +39,11 @@ from storage.sources.spool import (
 HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
-class CodecCheckedStore(WrapperStore[Store]):
+class CodecCheckedStore(CheckedStore):
     """A store of another program. Its metadata are checked before a codec in them runs."""
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        value = await self._store.get(key, prototype, byte_range)
+        value = await super().get(key, prototype, byte_range)
         if value is not None:
             validation.require_codecs(key, value)
         return value

@@ -124,7 +124,7 @@ def write_anndata(path, zarr_format):
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
-def test_a_codec_that_may_run_code_is_refused_by_name(tmp_path, zarr_format):
+def test_a_codec_that_may_run_code_is_refused_by_name(codec_pipeline, tmp_path, zarr_format):
     path, name = (
         write_anndata(tmp_path / "x.zarr", zarr_format),
         {2: ".zarray", 3: "zarr.json"}[zarr_format],

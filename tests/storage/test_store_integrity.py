@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zarr
 
 import storage
 from bigfs import engine
@@ -65,6 +66,56 @@ def test_a_whole_store_passes(store):
     assert report.problems == []
     # all but the manifest and the list of checksums
     assert report.documents == len(files(store)) - 2
+
+
+def test_every_way_of_zarr_to_write_and_read_is_checked(codec_pipeline, tmp_path):
+    write_svmlight(tmp_path / "a.svm", 300)
+    uri = storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr", tile_rows=40)
+    assert storage.check(uri).documents == len(files(uri)) - 2
+    expected = everything(uri)
+    chunk = Path(uri, "uns/columns/0/data/c/0")
+    kept = chunk.read_bytes()
+    for raw in (None, Path(uri, "X/indptr/c/0").read_bytes()):
+        chunk.unlink() if raw is None else chunk.write_bytes(raw)
+        fresh()
+        with pytest.raises(Damaged, match="chunk 0 of array uns/columns/0/data is"):
+            everything(uri)
+    chunk.write_bytes(kept)
+    fresh()
+    for a, b in zip(everything(uri), expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("fault", ["unlisted", "unwritten"])
+def test_a_store_is_sealed_only_with_a_checksum_of_every_document(tmp_path, fault):
+    build = writer.Writer(str(tmp_path / "a.zarr"))
+    build.group("uns", "dict")
+    build.write("uns/numbers", np.arange(5))
+    if fault == "unlisted":  # as a Zarr that writes past our store would
+        writer.fill(build.uri, "uns/numbers", 0, np.arange(5))
+        del build.checksums["uns/numbers/c/0"]
+    else:
+        Path(build.uri, "uns/numbers/c/0").unlink()
+    message = "1 of its documents were written without a checksum, or not at all, such as uns/num"
+    with pytest.raises(StoreError, match=message):
+        writer.seal(build, {"version": manifest.VERSION})
+    assert not manifest.exists(build.uri)
+
+
+def test_a_shard_cannot_be_read_past_its_checksum(store):
+    document = Path(store, "X/data/zarr.json")
+    metadata = json.loads(document.read_text())
+    inner = [{"name": "bytes", "configuration": {"endian": "little"}}]
+    metadata["codecs"] = [
+        {
+            "name": "sharding_indexed",
+            "configuration": {"chunk_shape": [1], "codecs": inner, "index_codecs": inner},
+        }
+    ]
+    document.write_text(json.dumps(metadata))
+    opened = verified.VerifiedStore(manifest.store_at(store, read_only=True), store)
+    with pytest.raises(Damaged, match="chunk 0 of array X/data holds a shard"):
+        zarr.open_array(opened, path="X/data", mode="r")[:3]
 
 
 @pytest.mark.slow
