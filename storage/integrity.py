@@ -144,9 +144,11 @@ def _check_tile(tile: Any) -> str | None:
 
 def _check_layouts(corpus: Corpus) -> list[str]:
     rows = Matrix(corpus.X.shape, rows=corpus.X.row_tiles).stats
+    sums, squares, counts = corpus.X.stats
+    scales = np.sqrt(counts * squares), squares, counts  # no less than the sum of absolute values
     names = ("sums", "sums of squares", "numbers of non-zeros")
-    for name, one, other in zip(names, rows, corpus.X.stats, strict=True):
-        if not np.allclose(one, other, rtol=1e-9, atol=0):
+    for name, one, other, scale in zip(names, rows, (sums, squares, counts), scales, strict=True):
+        if (np.abs(one - other) > 1e-9 * scale).any():
             return [
                 f"the {name} of the columns differ between the layout by rows and the statistics"
             ]

@@ -14,10 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import zarr
 
 import storage
 from bigfs import engine
+from bigfs.matrix import Matrix
+from storage import integrity
 from storage.errors import Damaged, StoreError
 from storage.format import manifest, verified, writer
 from tests.helpers.stores import write_svmlight
@@ -164,6 +167,26 @@ def test_a_bad_chunk_is_named_when_it_is_read(tmp_path, array, how):
         everything(uri)
     assert [p for p in storage.check(uri).problems if array in p] == [
         f"chunk 0 of array {array} is {'missing' if how == 'missing' else 'damaged'}"
+    ]
+
+
+def test_columns_whose_values_cancel_are_whole(tmp_path, rng):
+    values = rng.uniform(1e6, 1e7, (2000, 3)).astype(np.float32)
+    X = np.vstack([values, -values, np.full((1, 3), 1e-3, dtype=np.float32)])
+    sp.save_npz(tmp_path / "a.npz", sp.csr_array(rng.permuted(X, axis=0)))
+    uri = storage.stage(tmp_path / "a.npz", tmp_path / "a.zarr", tile_rows=100)
+    corpus = storage.open(uri)
+    by_rows = Matrix(corpus.X.shape, rows=corpus.X.row_tiles).stats[0]
+    assert not np.allclose(by_rows, corpus.X.stats[0], rtol=1e-9, atol=0)
+    assert storage.check(uri).problems == []
+
+
+def test_statistics_of_other_values_are_reported(store):
+    corpus = storage.open(store)
+    sums, squares, _ = corpus.X.stats
+    sums[3] += 1e-6 * squares[3]
+    assert integrity._check_layouts(corpus) == [
+        "the sums of the columns differ between the layout by rows and the statistics"
     ]
 
 
