@@ -13,7 +13,7 @@ import io
 from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -36,6 +36,8 @@ MAX_GROUP_BYTES = 32 << 20  # of a row group that a task reads whole
 # of Parquet: rows held at a time, and their bytes when row groups are rewritten
 BATCH_ROWS, BATCH_BYTES = 4096, 4 << 20
 SCAN_BYTES = 1 << 22  # bytes of CSV scanned at a time
+NO_UTF8 = "it is not UTF-8: convert the file, such as by iconv -f latin1 -t utf-8"
+HEADER_LIMIT = 1 << 26  # bytes of a line of the header
 SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 
 
@@ -131,19 +133,20 @@ class CsvFile(Table, ByteRangeFile):
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
         """Return byte ranges that begin and end between records. The first holds the header."""
-        length, cuts, aim, inside, at = self.length(), [0], size, False, 0
+        from storage.sources import csv_kernel  # compiled at its first use
+
+        length, (_, at) = self.length(), self._header()
+        cuts, aim, state = [0], size, csv_kernel.BEGIN
         with open(self.plain, "rb") as file:
+            file.seek(at)
             while chunk := file.read(SCAN_BYTES):
                 raw = np.frombuffer(chunk, np.uint8)
-                quoted = np.cumsum(raw == ord('"')) + int(inside)
-                for end in (
-                    at + 1 + np.flatnonzero((raw == ord("\n")) & (quoted % 2 == 0))
-                ).tolist():
-                    if end >= aim:
-                        cuts.append(end)
-                        aim = end + size
-                inside, at = bool(quoted[-1] % 2), at + len(raw)
-        if inside:
+                more, aim, state = csv_kernel.cut_records(
+                    raw, at, aim, size, state, ord(self.delimiter)
+                )
+                cuts += more.tolist()
+                at += len(raw)
+        if state == csv_kernel.QUOTED:
             raise SourceError(f"{self.path} has a quote that is never closed")
         if cuts[-1] < length:
             cuts.append(length)
@@ -185,22 +188,32 @@ class CsvFile(Table, ByteRangeFile):
                 yield batch, first, f"{self.path}, after byte {start}: record"
                 first += batch.num_rows
         except pa.ArrowInvalid as error:
+            text = str(error).splitlines()[0]
             raise SourceError(
-                f"{self.path}, bytes {start} … {stop}: {str(error).splitlines()[0]}"
+                f"{self.path}, bytes {start} … {stop}: {NO_UTF8 if 'UTF8' in text else text}"
             ) from error
 
     def _header(self) -> tuple[list[str], int]:
         """Return the names of the columns, and the byte at which the records begin."""
-        with source_errors(f"{self.path} is broken"), open_decompressed(self.plain) as file:
-            line = file.readline(1 << 20)
-            while line.count(b'"') % 2 and (more := file.readline(1 << 20)):
-                line += more
-            after = file.tell()
+        after = 0
+
+        def lines(file: IO[bytes]) -> Iterator[str]:
+            nonlocal after
+            while True:
+                with source_errors(f"{self.path} is broken"):
+                    line = file.readline(HEADER_LIMIT)
+                if not line:
+                    return
+                text = line.decode("utf-8" if after else "utf-8-sig")
+                after += len(line)
+                yield text
+
         try:
-            columns = next(
-                csv.reader(io.StringIO(line.decode("utf-8-sig")), delimiter=self.delimiter), []
-            )
-        except (UnicodeDecodeError, csv.Error) as error:
+            with open_decompressed(self.plain) as file:
+                columns = next(csv.reader(lines(file), delimiter=self.delimiter), [])
+        except UnicodeDecodeError as error:
+            raise SourceError(f"{self.path}, line 1: no header can be read: {NO_UTF8}") from error
+        except csv.Error as error:
             raise SourceError(f"{self.path}, line 1: no header can be read: {error}") from error
         return columns, after
 

@@ -8,6 +8,7 @@ import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -275,3 +276,29 @@ def test_no_field_is_needed_where_none_is_named(tmp_path):
     (tmp_path / "d.csv").write_text("text\none\n")
     for options in ({}, {"label": ""}):
         assert documents_of(sources.find(tmp_path / "d.csv", **options), tmp_path)[0].label is None
+
+
+STRAY = ['a pipe of 5" steel', '"first line\nsecond ""line"""', '6" more', '"q"r"', '""']
+
+
+@pytest.mark.parametrize("size", [1, 9, 20, 10**9])
+@pytest.mark.parametrize("mark", ["\t", ","])
+def test_a_quote_inside_a_field_is_a_letter(tmp_path, mark, size):
+    """What pyarrow reads of the whole file is what is read in pieces, cut at every line end."""
+    rows = ["text{0}label", *(f"{text}{{0}}x" for text in STRAY * 3)]
+    path = tmp_path / "d.tsv"
+    path.write_text("\n".join(rows).format(mark))
+    parse = pa_csv.ParseOptions(delimiter=mark, newlines_in_values=True)
+    table = pa_csv.read_csv(path, parse_options=parse)["text"].to_pylist()
+    assert table[:2] == ['a pipe of 5" steel', 'first line\nsecond "line"']
+    source = sources.find(path, delimiter=mark)
+    assert [d.text for d in documents_of(source, tmp_path, size)] == table
+    if size == 1:  # the first piece has the header too
+        assert len(source.pieces(size)) == len(rows) - 1
+
+
+def test_a_header_may_hold_quotes_and_line_ends(tmp_path):
+    (tmp_path / "d.csv").write_text('\ufefftext,5" pipe,"two\nlines"\none,2,3\n', encoding="utf-8")
+    source = sources.find(tmp_path / "d.csv")
+    assert source.column_names() == ["text", '5" pipe', "two\nlines"]
+    assert [d.text for d in documents_of(source, tmp_path)] == ["one"]
