@@ -1,4 +1,9 @@
-"""BLAS rounds by its number of threads, so every fit and every task runs with one."""
+"""The answer is the same on any machine: BLAS has one thread, and memory and workers decide nothing
+that rounds.
+"""
+
+import ast
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -61,3 +66,35 @@ def test_every_fit_runs_with_one_thread(name, monkeypatch):
     fit_few_steps(selector, sp.csr_array(X), target)
     assert seen == {1}
     assert blas_threads() == {2}
+
+
+# Who asks for the memory, the workers or the cores, and why the answer does not depend on them.
+ASKERS = {
+    "graph/row_blocks.py": "distances have the same bits in any blocks",
+    "graph/sample.py": "a row is ranked by one task, whichever",
+    "linalg/ridge/plan.py": "a solver that does not fit is refused; the choice plans for 1 GB",
+    "linalg/ridge/primal.py": "parts are added in the order of the tiles",
+    "linalg/sparse_gram.py": "an entry is summed by one thread",
+    "matrix/matrix.py": "a small matrix keeps its tiles where it is read at once",
+    "models.py": "no machine depends on which others it is trained with",
+    "selectors/greedy.py": "a term of a feature is the same gathered or not",
+    "selectors/srlsr.py": "the labels of the samples follow the choice",
+    "streamed.py": "scores of a choice, to the tolerance of their models",
+}
+
+
+def test_nothing_else_asks_what_the_machine_has():
+    root = Path(engine.__file__).parents[1]
+    asked = {"memory_limit", "n_workers", "task_memory", "cpu_count", "virtual_memory"}
+    askers = {
+        file.relative_to(root).as_posix()
+        for file in root.rglob("*.py")
+        if "engine" not in file.relative_to(root).parts
+        and any(
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in asked
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        )
+    }
+    assert askers == set(ASKERS)
