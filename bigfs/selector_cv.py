@@ -20,7 +20,16 @@ from bigfs.evaluation import Rankings
 from bigfs.judgments import score_predictions
 from bigfs.matrix import Matrix
 from bigfs.metrics import METRICS, auc_of, require_metrics, sum_auc
-from bigfs.selectors.base import ARRAY_CHECKS, Labels, Selector, is_dask, labels_of
+from bigfs.selectors.base import (
+    ARRAY_CHECKS,
+    Labels,
+    Selector,
+    is_dask,
+    is_minus_one,
+    is_real,
+    labels_of,
+    with_minus_one,
+)
 from bigfs.selectors.sparge import SparGE
 from bigfs.size_choice import choose_size, default_sizes
 from bigfs.splits import Split, labeled_rows, stratified_folds, target_kind
@@ -89,8 +98,8 @@ class SelectorCV(Selector):
     score on samples that `fit` did not see is honest. So is `cross_val_score`, which chooses the
     number again inside each fold.
 
-    A fold fits the selector once, at the largest size: its best m features are the choice of m. The
-    folds cost as much as `cv` fits.
+    A fold fits the selector once, at the largest size: its best m features stand for a choice of m.
+    The folds cost as much as `cv` fits.
 
     References
     ----------
@@ -227,7 +236,7 @@ class SelectorCV(Selector):
             X does not have the features seen during `fit`, or y is not of the kind of its targets.
         """
         matrix, index = self._samples(X), np.flatnonzero(self.support_)
-        codes = self._codes(y, is_coded=isinstance(X, Matrix))
+        codes = self._codes(y)
         if self._metric != "auc":
             predicted = models.predict_rows(matrix, self.model_, index)
             return score_predictions(self.model_, predicted, codes)[self._metric]
@@ -310,7 +319,7 @@ class SelectorCV(Selector):
         checks = ARRAY_CHECKS | {"ensure_min_samples": 1}
         return Matrix.from_array(validate_data(self, X, reset=False, **checks))
 
-    def _check_y(self, y: Any, is_coded: bool = False) -> Any:
+    def _check_y(self, y: Any) -> Any:
         """Return `Labels`, real targets (n,) or label sets (csr, n × c)."""
         selector = self._template()
         if y.ndim == 2 and y.shape[1] > 1:
@@ -321,21 +330,23 @@ class SelectorCV(Selector):
                 )
             return sp.csr_array(y, dtype=np.int8)
         y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
-        if y.dtype.kind == "f" and np.any(y != np.round(y)):
+        if is_real(y, getattr(selector, "target", "auto")):
             return y.astype(np.float64)
         if selector._supervised:  # it may take whole numbers for real targets
-            checked = selector._check_y(y, is_coded)
+            checked = selector._check_y(y)
             if isinstance(checked, Labels) or np.ndim(checked) == 1:
                 return checked
-        return labels_of(y, minus_one_is_unlabeled=is_coded)
+        return labels_of(y)
 
-    def _codes(self, y: Any, is_coded: bool) -> Any:
+    def _codes(self, y: Any) -> Any:
         """Return targets in the codes of the model. Classes that it does not know come after."""
-        target = self._check_y(y if sp.issparse(y) else np.asarray(y), is_coded)
+        target = self._check_y(y if sp.issparse(y) else np.asarray(y))
         if isinstance(target, Labels) is (self.classes_ is None):
             raise ValueError("y must be of the kind of the targets that fit has seen")
         if not isinstance(target, Labels) or self.classes_ is None:
             return target
+        is_class = bool(is_minus_one(np.asarray(self.classes_)).any())
+        target = with_minus_one(target, is_class)  # as it was in `fit`
         unknown = np.setdiff1d(target.classes, self.classes_)
         numbers = {c: i for i, c in enumerate([*self.classes_, *unknown])}
         codes = np.array([numbers[c] for c in target.classes], dtype=np.int64)

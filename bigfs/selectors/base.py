@@ -25,6 +25,7 @@ from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 UNLABELED = -1
+TARGETS = {"auto", "classes", "real"}
 MANY = 50_000  # features that "auto" tries of scores of one feature at a time
 TOP = 20  # features in the card of a fitted selector
 MEMORY_SHARE = 0.05  # for columns gathered from a matrix by rows
@@ -80,10 +81,11 @@ class MatrixInput:
     """Turns any input into a `Matrix` and counts the features to keep."""
 
     _supervised = True  # y is required
-    _semi_supervised = False  # −1 means unlabeled where X is an array
+    _semi_supervised = False  # unlabeled samples take part
     _cost: Cost  # a method has it, or a property where its parameters decide
     _nested = True  # the best k of m chosen features are the choice of k
     _ignores_y = False  # y is not even looked at
+    _takes_real = False  # y holds classes or real numbers, as `target` says
     # numbers of features that "auto" tries; more where a larger number is no more work
     _largest_tried = 500
 
@@ -129,7 +131,7 @@ class MatrixInput:
             if y is not None:
                 y = engine.compute(y) if is_dask(y) else y
                 y = y if sp.issparse(y) else check_array(np.asarray(y), ensure_2d=False, dtype=None)
-                y = self._check_y(y, is_coded=isinstance(X, Matrix))
+                y = self._check_y(y)
         elif y is None:
             X = validate_data(self, X, **ARRAY_CHECKS)
             matrix = Matrix.from_array(X)
@@ -164,18 +166,11 @@ class MatrixInput:
                 f"{self.n_features_in_} features as input"
             )
 
-    def _check_y(self, y: Any, is_coded: bool = False) -> Any:
-        """Return the class labels, one per sample. A method for other targets overrides this.
-
-        `is_coded` says that y holds the class numbers of a `Matrix`.
-        """
+    def _check_y(self, y: Any) -> Any:
+        """Return the class labels, one per sample. A method for other targets overrides this."""
         y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
         check_classification_targets(y)
-        return labels_of(
-            y,
-            minus_one_is_unlabeled=is_coded
-            or (self._semi_supervised and not _is_plus_minus_one(y)),
-        )
+        return labels_of(y)
 
 
 class Selector(MatrixInput, SelectorMixin, BaseEstimator):
@@ -218,9 +213,10 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
             Samples, also as a data frame of pandas or Dask. The matrix of a store is
             `storage.open(uri).X`. X is never changed.
         y : array-like of shape (n_samples,), default=None
-            Class labels. With a `Matrix` they are class numbers, and −1 is unlabeled. With an
-            array, −1 (or "-1") is unlabeled only where the method is semi-supervised and y holds
-            more than −1 and 1; elsewhere it is a class. Unsupervised methods ignore y.
+            Class labels, as numbers or strings. −1 (or "-1") is unlabeled, unless y holds −1 and 1
+            and nothing else. Semi-supervised methods use unlabeled samples, the other supervised
+            ones leave them out, and `result_.stats["unlabeled"]` counts them. Unsupervised methods
+            ignore y.
 
         Returns
         -------
@@ -239,7 +235,17 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         matrix, y = self._as_matrix(X, y)
         self._count(matrix.shape[1])
         self._fit(matrix, y)
+        self._describe_target(y)
         return self._choose()
+
+    def _describe_target(self, y: Any) -> None:
+        """Say in the result how y was taken, and how many samples had no label."""
+        stats = self.result_.stats if hasattr(self, "result_") else {}
+        is_class = isinstance(y, Labels)
+        if is_class and not y.is_labeled.all():
+            stats["unlabeled"] = int(np.sum(~y.is_labeled))
+        if self._takes_real and (is_class or (y is not None and y.shape[1:] in ((), (1,)))):
+            stats["target"] = "classes" if is_class else "real"
 
     def _count(self, d: int, available: str = "X has only {} features") -> int:
         return self._constraints.require(super()._count(d, available), d)
@@ -378,11 +384,27 @@ def is_dask(X: Any) -> bool:
     return type(X).__module__.startswith(("dask.array", "dask.dataframe"))
 
 
-def labels_of(y: AnyArray, minus_one_is_unlabeled: bool) -> Labels:
-    """Return the classes of y. −1, or "-1" among strings, may mean unlabeled."""
+def labels_of(y: AnyArray) -> Labels:
+    """Return the classes of y. −1, or "-1" among strings, is unlabeled.
+
+    Where y holds −1 and 1 and nothing else, they are the two classes of LIBSVM's files.
+    """
     if y.dtype == np.int64 and y.flags.carray and _are_codes(y):
         return Labels(np.arange(int(y.max()) + 1), y)
-    is_labeled = ~_is_minus_one(y) if minus_one_is_unlabeled else np.ones(len(y), dtype=bool)
+    is_labeled = ~is_minus_one(y)
+    if not is_labeled.all() and _is_plus_minus_one(y):
+        is_labeled[:] = True
+    return _coded(y, is_labeled)
+
+
+def is_real(y: AnyArray, target: str) -> bool:
+    """Return whether y is a real target. "auto" goes by whether it holds a fraction."""
+    if target != "auto":
+        return target == "real"
+    return y.dtype.kind == "f" and bool(np.any(y != np.round(y)))
+
+
+def _coded(y: AnyArray, is_labeled: BoolArray) -> Labels:
     labeled = y[is_labeled]
     classes = np.unique(labeled)
     codes = np.full(len(y), UNLABELED, dtype=np.int64)
@@ -398,11 +420,23 @@ def _are_codes(y: IntArray) -> bool:
 def at_least_two(labels: Labels) -> Labels:
     """Return the labels, or refuse them if they hold fewer than two classes."""
     if len(labels.classes) < 2:
-        raise ValueError(f"y must hold at least two classes; got {len(labels.classes)} class")
+        advice = "" if labels.is_labeled.all() else " beside -1, which means unlabeled"
+        raise ValueError(
+            f"y must hold at least two classes; got {len(labels.classes)} class{advice}"
+        )
     return labels
 
 
-def _is_minus_one(y: AnyArray) -> BoolArray:
+def with_minus_one(labels: Labels, is_class: bool) -> Labels:
+    """Return the labels of a part of the samples, where the whole decides whether −1 is a class."""
+    classes = labels.classes
+    is_text = classes.dtype.kind == "U" or (len(classes) > 0 and isinstance(classes[0], str))
+    y = np.append(classes, str(UNLABELED) if is_text else UNLABELED)[labels.codes]
+    return _coded(y, np.full(len(y), True) if is_class else ~is_minus_one(y))
+
+
+def is_minus_one(y: AnyArray) -> BoolArray:
+    """Return the mask of −1, or of "-1" among strings."""
     is_number = y.dtype.kind in "iufb"
     return np.asarray(y == UNLABELED if is_number else y.astype(str) == str(UNLABELED), dtype=bool)
 

@@ -58,7 +58,7 @@ class MutualInformation(_ByColumn):
 
     Zero is a bin of its own. The other values of a feature are cut into `n_bins` bins of equal
     width between the least and the greatest of them. With one bin a feature is either absent or
-    present, which text classification calls information gain. Unlabeled samples of a store are
+    present, which text classification calls information gain. Unlabeled samples are
     left out.
 
     Parameters

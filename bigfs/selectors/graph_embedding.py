@@ -18,7 +18,7 @@ from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import ENTRY_BYTES
 from bigfs.matrix.strips import SUMS_BYTES
-from bigfs.selectors.base import Labels, MatrixInput, at_least_two, labels_of
+from bigfs.selectors.base import Labels, MatrixInput, at_least_two, is_real, labels_of
 from bigfs.selectors.sample_graph import sample_affinity
 from bigfs.types import AnyArray, FloatArray, IntArray
 
@@ -32,6 +32,7 @@ class GraphEmbedding(MatrixInput):
     """Makes the regression of a graph embedding from its parameters."""
 
     embedding: str
+    target: str
     class_weight: Any
     loss: str
     n_components: int | None
@@ -51,6 +52,10 @@ class GraphEmbedding(MatrixInput):
     @property
     def _semi_supervised(self) -> bool:  # type: ignore[override]
         return self.embedding == "sda"
+
+    @property
+    def _takes_real(self) -> bool:  # type: ignore[override]
+        return self.embedding in ("cca", "hsl")
 
     @property
     def _ignores_y(self) -> bool:  # type: ignore[override]
@@ -133,10 +138,13 @@ class GraphEmbedding(MatrixInput):
             codes = codes[y.is_labeled]
             weights = self._class_weights(classes, codes)
             return labeled_X, responses.lda(codes, len(classes), weights), None
-        if self.embedding == "cca":
-            return X, responses.cca(y.toarray() if sp.issparse(y) else y), None
-        if self.embedding == "hsl" and y is not None:
-            return X, responses.hsl_labels(y), None
+        if self._takes_real and y is not None:
+            if isinstance(y, Labels):
+                codes = y.codes[y.is_labeled]
+                X = X if y.is_labeled.all() else X.take_rows(y.is_labeled)
+                y = responses.one_hot(codes, len(y.classes))
+            Y = y.toarray() if sp.issparse(y) else y
+            return X, responses.cca(Y) if self.embedding == "cca" else responses.hsl_labels(Y), None
         if self.embedding == "pca":
             return X, responses.pca(X, self._n_components(X), tol=self.tol / 4), None
         if self.embedding == "hsl":
@@ -193,21 +201,20 @@ class GraphEmbedding(MatrixInput):
         """Return r of an embedding without classes, on a graph of so many connected components."""
         return self.n_components or default_width(*X.shape, n_parts)
 
-    def _check_y(self, y: Any, is_coded: bool = False) -> Any:
+    def _check_y(self, y: Any) -> Any:
         """Return `Labels`, or the target matrix Y (n × q) of cca and hsl.
 
-        Y holds real targets and indicators as they are, and class labels one-hot.
+        Y holds real targets and indicators as they are.
         """
-        if self.embedding not in ("cca", "hsl"):
-            return super()._check_y(y, is_coded)
+        if not self._takes_real:
+            return super()._check_y(y)
         if sp.issparse(y) and self.embedding == "cca":
             return sp.csr_array(y)
         y = y.toarray() if sp.issparse(y) else np.asarray(y)
         y = y if y.ndim == 2 and y.shape[1] > 1 else y.ravel()
-        if y.ndim == 2 or (np.issubdtype(y.dtype, np.floating) and np.any(y != np.round(y))):
+        if y.ndim == 2 or is_real(y, self.target):
             return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-        classes, codes = at_least_two(labels_of(y, minus_one_is_unlabeled=is_coded))
-        return responses.one_hot(codes, len(classes))
+        return at_least_two(labels_of(y))
 
 
 def _compact(Y: sp.csr_array) -> sp.csr_array:

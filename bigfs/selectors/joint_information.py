@@ -130,7 +130,7 @@ class CMIM(_JointInformation):
     """Choose features one by one, each of which adds information to every one before.
 
     Conditional mutual information maximization [1]_ scores a feature by the least information that
-    it adds to one of those chosen before. Unlabeled samples of a store are left out.
+    it adds to one of those chosen before. Unlabeled samples are left out.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ class SparseRegression(Selector):
 class MultiTaskLasso(SparseRegression):
     """Rank features by their weights in a row-sparse regression on the classes.
 
-    Unlabeled samples of a store are left out.
+    Unlabeled samples are left out.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ class MultiTaskLasso(SparseRegression):
 class L1SVM(SparseRegression):
     """Rank features by their weights in a sparse linear SVM, one class against the rest.
 
-    Unlabeled samples of a store are left out.
+    Unlabeled samples are left out.
 
     Parameters
     ----------

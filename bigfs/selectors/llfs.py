@@ -241,7 +241,7 @@ class LLFS(Selector):
     """Choose features in which samples are near their own class and far from the others.
 
     Local-learning-based feature selection [1]_ weighs the features so that most samples are nearer
-    to their nearest sample of the same class than to that of the others. Unlabeled samples of a
+    to their nearest sample of the same class than to that of the others. Unlabeled samples
     store are left out.
 
     Parameters

@@ -21,7 +21,15 @@ import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs.matrix import Matrix
-from bigfs.selectors.base import Cost, Labels, Selector, at_least_two, map_all_columns
+from bigfs.selectors.base import (
+    TARGETS,
+    Cost,
+    Labels,
+    Selector,
+    at_least_two,
+    is_real,
+    map_all_columns,
+)
 from bigfs.selectors.contingency import count_bins
 from bigfs.selectors.greedy import GreedySelector, Problem
 from bigfs.selectors.moments import real_target, regression_f
@@ -29,6 +37,7 @@ from bigfs.selectors.pair_terms import Correlations, Information
 from bigfs.selectors.univariate import ANOVA, Fisher
 from bigfs.types import FloatArray
 
+LARGEST = 1e12  # of F, so that redundancy decides among features that explain the target wholly
 SMALLEST = 1e-12  # a mean redundancy below this one counts as this one in a quotient
 
 
@@ -37,7 +46,7 @@ class MRMR(GreedySelector):
 
     Minimum redundancy, maximum relevance [1]_ chooses the most relevant feature first. Each next
     one has the largest difference, or quotient, of its relevance and its mean redundancy with those
-    chosen before. Unlabeled samples of a store are left out.
+    chosen before. Unlabeled samples are left out.
 
     Parameters
     ----------
@@ -57,6 +66,10 @@ class MRMR(GreedySelector):
         whose two terms have one unit, and the quotient for "f", as the package `mrmr-selection`
         does. An F statistic is often hundreds and a correlation at most 1, so that the redundancy
         would decide nothing in a difference.
+    target : {"auto", "classes", "real"}, default="auto"
+        Kind of y for "f". "auto" takes fractions for real, and whole numbers or
+        strings for classes. Say "real" for ages, counts and prices.
+        `result_.stats["target"]` says which kind was taken.
     n_bins : "auto" or int, default="auto"
         Number of bins of a feature's non-zero values, for "mutual-info". "auto" takes one where
         fewer than half of the values of X are non-zero, and 10 elsewhere.
@@ -118,6 +131,7 @@ class MRMR(GreedySelector):
         **Selector._parameter_constraints,
         "relevance": [StrOptions({"mutual-info", "f"})],
         "scheme": [StrOptions({"auto", "difference", "quotient"})],
+        "target": [StrOptions(TARGETS)],
         "n_bins": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     }
 
@@ -129,6 +143,7 @@ class MRMR(GreedySelector):
         forbid: Any = None,
         relevance: Literal["mutual-info", "f"] = "mutual-info",
         scheme: Literal["auto", "difference", "quotient"] = "auto",
+        target: str = "auto",
         n_bins: int | str = "auto",
     ) -> None:
         self.n_features_to_select = n_features_to_select
@@ -136,23 +151,35 @@ class MRMR(GreedySelector):
         self.forbid = forbid
         self.relevance = relevance
         self.scheme = scheme
+        self.target = target
         self.n_bins = n_bins
 
-    def _check_y(self, y: Any, is_coded: bool = False) -> Any:
+    @property
+    def _takes_real(self) -> bool:  # type: ignore[override]
+        return self.relevance == "f"
+
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        if self.target != "auto" and not self._takes_real:
+            raise ValueError(
+                f"target={self.target!r} needs relevance='f'; got relevance={self.relevance!r}"
+            )
+
+    def _check_y(self, y: Any) -> Any:
         """Return `Labels`, or a real target where "f" gets one."""
         values = np.asarray(y.toarray() if sp.issparse(y) else y)
-        if self.relevance == "f" and values.dtype.kind == "f" and np.any(values != values.round()):
+        if self._takes_real and is_real(values, self.target):
             return real_target(values)
-        return super()._check_y(y, is_coded)
+        return super()._check_y(y)
 
     def _prepare(self, X: Matrix, y: Any) -> Problem:
         if not isinstance(y, Labels):
             everyone = np.zeros(X.shape[0], dtype=np.int64)
-            return Problem(regression_f(X, y), Correlations(everyone))
+            return Problem(np.minimum(regression_f(X, y), LARGEST), Correlations(everyone))
         if self.relevance == "f":
             anova = ANOVA()
             anova._fit(X, y)
-            return Problem(anova.scores_, Correlations(y.codes))
+            return Problem(np.minimum(anova.scores_, LARGEST), Correlations(y.codes))
         problem, _ = information_problem(X, y, self.n_bins, conditional=False)
         return problem
 

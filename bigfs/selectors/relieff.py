@@ -31,7 +31,7 @@ class ReliefF(Selector):
     """Score each feature by its differences between near samples of other classes and of the same.
 
     ReliefF [1]_ sees features that help only together with others, because the neighbors are those
-    in all features. Unlabeled samples of a store are left out.
+    in all features. Unlabeled samples are left out.
 
     Parameters
     ----------

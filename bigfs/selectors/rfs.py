@@ -152,7 +152,7 @@ def measure(state: RFSState) -> Record:
 class RFS(Selector):
     """Choose features by a row-sparse regression on the classes that few bad samples do not change.
 
-    It is efficient and robust feature selection by joint ℓ2,1 norms [1]_. Unlabeled samples of a
+    It is efficient and robust feature selection by joint ℓ2,1 norms [1]_. Unlabeled samples
     store are left out.
 
     Parameters

@@ -31,7 +31,7 @@ PENALTY: list[Any] = [Interval(Real, 0, None, closed="neither"), StrOptions({"au
 class DLSR(SparseRegression):
     """Rank features by a row-sparse regression whose class targets are dragged apart.
 
-    It is discriminative least squares regression for feature selection [1]_. Unlabeled samples of a
+    It is discriminative least squares regression for feature selection [1]_. Unlabeled samples
     store are left out.
 
     Parameters

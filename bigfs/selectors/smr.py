@@ -37,6 +37,7 @@ from bigfs.result import Record, iterate
 from bigfs.selectors.base import Cost, Selector, at_least_two
 from bigfs.selectors.image_grams import GramSource, ImageLayout, SampleGrams, covariance_grams
 from bigfs.selectors.image_systems import GramSystems, ImageSystems, KernelSystems
+from bigfs.selectors.svm import labeled_part
 from bigfs.types import FloatArray
 
 SMOOTHING = 1e-5  # √ζ over the norm of a typical row of the first P
@@ -255,11 +256,7 @@ class SMR(Selector):
     def _fit(self, X: Matrix, y: Any) -> None:
         layout = self._layout(X.shape[1])
         self.classes_, codes = at_least_two(y)
-        if np.any(codes < 0):
-            raise ValueError(
-                f"SMR needs a label for every sample, but {np.sum(codes < 0)} samples are "
-                f"unlabeled (−1): leave them out"
-            )
+        X, codes = labeled_part(X, codes)
         Y = one_hot(codes, len(self.classes_))
         mu, y_mean = X.means, Y.mean(axis=0)
         Y -= y_mean

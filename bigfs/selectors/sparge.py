@@ -28,7 +28,7 @@ from bigfs.graph import Neighbors
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.result import Result
-from bigfs.selectors.base import Cost, Labels, Selector
+from bigfs.selectors.base import TARGETS, Cost, Labels, Selector
 from bigfs.selectors.graph_embedding import GraphEmbedding
 from bigfs.selectors.svm import eliminate_by_svm, elimination_sizes
 from bigfs.types import FloatArray, IntArray
@@ -61,6 +61,10 @@ class SparGE(GraphEmbedding, Selector):
         real or multi-label targets, "hsl" for the hypergraph of the labels (of the neighborhoods
         where y is None), "sda" for the classes and the kNN graph together, "lpp" for the kNN graph,
         and "pca" for the variance. "lpp" and "pca" ignore y.
+    target : {"auto", "classes", "real"}, default="auto"
+        Kind of y for "cca" and "hsl". "auto" takes fractions for real, and whole numbers or
+        strings for classes. Say "real" for ages, counts and prices.
+        `result_.stats["target"]` says which kind was taken.
     class_weight : "balanced", None or dict, default="balanced"
         Weights of the classes for "lda". "balanced" gives every class the same weight whatever its
         size, as [1]_ does. None gives every sample the same weight. A dict gives each class its
@@ -120,8 +124,8 @@ class SparGE(GraphEmbedding, Selector):
     scores_ : ndarray of shape (n_features,)
         What the objective lost when the feature was removed (`ranking="elimination"`), the norm of
         its row in `coef_` ("weights"), or the share of the SVM's features that it is better than or
-        equal to ("svm"). Zero outside the union of the sets. With "elimination" and "svm" the best
-        k < m features are the choice of k, because the sets are nested.
+        equal to ("svm"). Zero outside the union of the sets. With "elimination" and "svm" the sets
+        are nested: the best k < m features are a good choice of k, but a fit for k may differ.
     selected_ : ndarray of shape (n_selected,)
         Indices of the chosen features, best first. Equal scores are ordered by index.
     support_ : ndarray of shape (n_features,)
@@ -185,6 +189,7 @@ class SparGE(GraphEmbedding, Selector):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "embedding": [StrOptions({"lda", "cca", "hsl", "sda", "lpp", "pca"})],
+        "target": [StrOptions(TARGETS)],
         "class_weight": [StrOptions({"balanced"}), dict, None],
         "loss": [StrOptions({"squared", "squared_hinge"})],
         **Selector._parameter_constraints,
@@ -205,6 +210,7 @@ class SparGE(GraphEmbedding, Selector):
         self,
         *,
         embedding: str = "lda",
+        target: str = "auto",
         class_weight: Any = "balanced",
         loss: str = "squared",
         n_features_to_select: int | float | None = None,
@@ -223,6 +229,7 @@ class SparGE(GraphEmbedding, Selector):
         max_iter: int = 50,
     ) -> None:
         self.embedding = embedding
+        self.target = target
         self.class_weight = class_weight
         self.loss = loss
         self.n_features_to_select = n_features_to_select
@@ -240,6 +247,7 @@ class SparGE(GraphEmbedding, Selector):
         self.tol = tol
         self.max_iter = max_iter
 
+    _nested = False  # `fit_path` chooses each number
     _largest_tried = 2000  # the products of four times as many columns take 512 MB
 
     @property
@@ -296,7 +304,7 @@ class SparGE(GraphEmbedding, Selector):
         >>> path[2].selected_
         array([2, 1])
         """
-        template = clone(self)
+        template, sizes = clone(self), list(dict.fromkeys(sizes))
         matrix, y = template._as_matrix(X, y)
         with threadpool_limits(1, user_api="blas"):
             path = {m: template._with_n_features(m) for m in sizes}
@@ -319,6 +327,7 @@ class SparGE(GraphEmbedding, Selector):
             )
             for m, problem, result in zip(sizes, problems, results, strict=True):
                 chosen[m]._select(problem, result, y)
+                chosen[m]._describe_target(y)
                 path[m]._adopt(chosen[m])
                 path[m]._choose()
         return path
@@ -337,6 +346,11 @@ class SparGE(GraphEmbedding, Selector):
                 raise ValueError(
                     f"{name}={value!r} needs embedding='lda'; got embedding={self.embedding!r}"
                 )
+        if self.target != "auto" and not self._takes_real:
+            raise ValueError(
+                f"target={self.target!r} needs embedding='cca' or 'hsl'; got "
+                f"embedding={self.embedding!r}"
+            )
 
     # --- the problem ---
 

@@ -18,11 +18,12 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.metrics import get_scorer, get_scorer_names
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils._param_validation import StrOptions
 
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
@@ -61,6 +62,10 @@ class SparGECV(SparGE):
         real or multi-label targets, "hsl" for the hypergraph of the labels (of the neighborhoods
         where y is None), "sda" for the classes and the kNN graph together, "lpp" for the kNN graph,
         and "pca" for the variance. "lpp" and "pca" ignore y.
+    target : {"auto", "classes", "real"}, default="auto"
+        Kind of y for "cca" and "hsl". "auto" takes fractions for real, and whole numbers or
+        strings for classes. Say "real" for ages, counts and prices.
+        `result_.stats["target"]` says which kind was taken.
     class_weight : "balanced", None or dict, default="balanced"
         Weights of the classes for "lda". "balanced" gives every class the same weight whatever its
         size, as [1]_ does. None gives every sample the same weight. A dict gives each class its
@@ -80,8 +85,8 @@ class SparGECV(SparGE):
     gammas : array-like of float, default=(0.1, 0.3, 1.0, 3.0)
         Penalties to try, in the units of the gamma of `SparGE`.
     cv : int, cross-validation generator or iterable, default=3
-        Number of folds, shuffled with a fixed seed and stratified where y holds classes, or an
-        object with scikit-learn's `split`.
+        Number of folds, shuffled with a fixed seed and stratified where y holds classes, or what
+        else `sklearn.model_selection.check_cv` takes.
     scoring : str, callable or None, default=None
         What decides, for "lda": a score of scikit-learn, such as "accuracy" or "f1_macro", of a
         linear SVM on the chosen columns. `class_weight`, `loss` and `ranking` may then be lists of
@@ -212,6 +217,7 @@ class SparGECV(SparGE):
         self,
         *,
         embedding: str = "lda",
+        target: str = "auto",
         class_weight: Any = "balanced",
         loss: str = "squared",
         n_features_to_select: int | float | None = None,
@@ -232,6 +238,7 @@ class SparGECV(SparGE):
         max_iter: int = 50,
     ) -> None:
         self.embedding = embedding
+        self.target = target
         self.class_weight = class_weight
         self.loss = loss
         self.n_features_to_select = n_features_to_select
@@ -391,10 +398,11 @@ class SparGECV(SparGE):
             classes = y.codes[y.is_labeled]
         elif self.embedding == "sda":
             classes = y.codes
-        if not isinstance(self.cv, int):
-            return self.cv.split(T, classes)
-        splitter = KFold if classes is None else StratifiedKFold
-        return splitter(self.cv, shuffle=True, random_state=0).split(T, classes)
+        if isinstance(self.cv, Integral):
+            splitter = KFold if classes is None else StratifiedKFold
+            return splitter(int(self.cv), shuffle=True, random_state=0).split(T, classes)
+        is_class = classes is not None
+        return check_cv(self.cv, classes, classifier=is_class).split(T, classes)
 
 
 def _least_loss(losses: FloatArray) -> tuple[int, float]:

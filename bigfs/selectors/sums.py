@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from copy import copy
@@ -15,7 +16,7 @@ from bigfs import engine
 from bigfs.linalg.rounding import far_from_zero, variance_or_zero
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors.base import MANY, UNLABELED, Labels, Selector, is_dask
+from bigfs.selectors.base import MANY, UNLABELED, Labels, Selector, is_dask, with_minus_one
 from bigfs.types import FloatArray, IntArray
 
 FITTED = ("scores_", "pvalues_", "selected_", "support_", "result_")
@@ -62,8 +63,8 @@ class WeightedSelector(Selector):
             Target, as the method takes it. Class labels with a `Matrix` are class numbers, and −1
             is unlabeled.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples. A sample of weight w counts as w equal samples, and one of
-            weight 0 as none. None weighs each by 1.
+            Frequency weights: a sample of weight w counts as w equal samples, and one of weight 0
+            as none. None weighs each by 1.
 
         Returns
         -------
@@ -84,7 +85,16 @@ class WeightedSelector(Selector):
         self._validate_params()
         matrix, y = self._as_matrix(X, y)
         self._count(matrix.shape[1])
-        self._fit(matrix, *_weighed(matrix, y, sample_weight))
+        used, weights = _weighed(matrix, y, sample_weight)
+        n_groups = len(used.classes) if isinstance(used, Labels) else 2
+        if weights.sum() <= n_groups and hasattr(self, "_p_values"):
+            warnings.warn(
+                f"sample_weight sums to {weights.sum():g}, so it counts as so few samples, and "
+                "there is no p-value: multiply it until it sums to the number of samples",
+                stacklevel=2,
+            )
+        self._fit(matrix, used, weights)
+        self._describe_target(y)
         return self._choose()
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -101,7 +111,7 @@ class WeightedSelector(Selector):
         y : array-like of shape (n_samples,), default=None
             Their target, as in `fit`. Further classes may come with each call.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples. None weighs each by 1.
+            Frequency weights. None weighs each by 1.
 
         Returns
         -------
@@ -122,6 +132,8 @@ class WeightedSelector(Selector):
             else:
                 validate_data(self, X, reset=False, skip_check_array=True)
         matrix, y = self._as_matrix(X, y)
+        if isinstance(y, Labels):
+            y = _as_before(y, () if earlier is None else earlier.classes)
         self._count(matrix.shape[1])
         ones = np.ones(matrix.shape[0])
         totals = self._sum(
@@ -151,6 +163,19 @@ class WeightedSelector(Selector):
     @abstractmethod
     def _score_totals(self, totals: Any) -> None:
         """Set `scores_` from the sums."""
+
+
+def _as_before(labels: Labels, seen: Any) -> Labels:
+    """Return the labels of some more samples, in which −1 means what it means in all of them."""
+    names, before = ({str(c).removesuffix(".0") for c in cs} for cs in (labels.classes, seen))
+    is_class, was_class = (names | before) <= {"-1", "1", "+1"}, "-1" in before
+    if was_class and not is_class:
+        raise ValueError(
+            "y holds other classes than -1 and 1, which were those of the samples before, so -1 "
+            "would be unlabeled: give the class -1 another name"
+        )
+    has_minus_one = "-1" in names | before or not labels.is_labeled.all()
+    return with_minus_one(labels, is_class) if has_minus_one else labels
 
 
 def _weighed(X: Matrix, y: Any, sample_weight: Any) -> tuple[Any, FloatArray]:

@@ -36,7 +36,7 @@ SVM_CONSTRAINTS: dict[str, list[Any]] = {
 class L2SVM(Selector):
     """Rank features by their weights in a linear SVM with the squared hinge loss.
 
-    Unlabeled samples of a store are left out.
+    Unlabeled samples are left out.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def measure(state: RFEState) -> Record:
 class SVMRFE(Selector):
     """Remove the features of least weight in a linear SVM, train on the others, and repeat.
 
-    It is recursive feature elimination [1]_. Unlabeled samples of a store are left out.
+    It is recursive feature elimination [1]_. Unlabeled samples are left out.
 
     Parameters
     ----------

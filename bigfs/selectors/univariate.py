@@ -24,7 +24,7 @@ from scipy.special import chdtrc, fdtrc
 from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
-from bigfs.selectors.base import Cost, Labels, at_least_two
+from bigfs.selectors.base import Cost, Labels, at_least_two, is_minus_one
 from bigfs.selectors.significance import SignificanceSelector
 from bigfs.selectors.sums import (
     WeightedSelector,
@@ -81,7 +81,7 @@ class ClassTotals(NamedTuple):
 
 
 class ClassSumsSelector(WeightedSelector):
-    """Scores each column by its class sums. Unlabeled samples of a store are left out."""
+    """Scores each column by its class sums. Unlabeled samples are left out."""
 
     _non_negative = False  # whether negative values are refused
     _squares_by_class = False  # whether `_score` gets Σ x² per class
@@ -99,9 +99,15 @@ class ClassSumsSelector(WeightedSelector):
         classes, codes = y
         Y = class_indicator(codes, len(classes), weights)
         stored = None  # the sums of a store weigh each sample by 1
-        if weights is None:
+        if weights is None and not is_minus_one(classes).any():
             stored = X.class_stats(np.where(codes >= 0, classes[codes], codes))
-        sums_of = _non_negative_class_sums if self._non_negative else class_sums
+        sums_of = class_sums
+        if self._non_negative:
+            sums_of = _non_negative_class_sums
+            if stored is not None and stored.minima is None:
+                stored = None  # a sum does not tell whether a value is negative
+            elif stored is not None and stored.minima.min(initial=0) < 0:
+                raise ValueError(NEGATIVE)
         if stored is not None:
             squares = stored.sums_of_squares[:, classes]
             sums = np.column_stack([stored.sums[:, classes], self._squares(squares)])
@@ -137,7 +143,7 @@ class Fisher(ClassSumsSelector):
     """Score each feature by its variance between classes over that within classes.
 
     The score is infinite for a feature that is constant within each class and differs between
-    classes. It ranks features as `ANOVA` does. Unlabeled samples of a store are left out.
+    classes. It ranks features as `ANOVA` does. Unlabeled samples are left out.
 
     Parameters
     ----------
@@ -201,7 +207,7 @@ class ANOVA(SignificanceSelector, ClassSumsSelector):
     """Score each feature by the F statistic of a one-way analysis of variance.
 
     The scores are those of `sklearn.feature_selection.f_classif`. A feature that is constant within
-    each class and differs between classes scores infinity. Unlabeled samples of a store are left
+    each class and differs between classes scores infinity. Unlabeled samples are left
     out. With several labels per sample, the score is the mean of the F statistics of the labels
     [1]_.
 
@@ -227,7 +233,8 @@ class ANOVA(SignificanceSelector, ClassSumsSelector):
         F statistic of each feature. Larger is better.
     pvalues_ : ndarray of shape (n_features,)
         P-value of each feature, of the F distribution. With several labels per sample it is the
-        least one of the labels times their number (Bonferroni), and at most 1.
+        least one of the labels times their number (Bonferroni), and at most 1. NaN where there are
+        not more samples than classes.
     selected_ : ndarray of shape (n_selected,)
         Indices of the chosen features, best first. Equal scores are ordered by index.
     support_ : ndarray of shape (n_features,)
@@ -273,10 +280,10 @@ class ANOVA(SignificanceSelector, ClassSumsSelector):
     _cost = Cost("0", "d c")
     _label_p_values: FloatArray | None = None  # of several labels per sample
 
-    def _check_y(self, y: Any, is_coded: bool = False) -> Any:
+    def _check_y(self, y: Any) -> Any:
         """Return `Labels`, or an indicator of several labels per sample (csr, n × q)."""
         if y.ndim < 2 or y.shape[1] == 1:
-            return super()._check_y(y, is_coded)
+            return super()._check_y(y)
         return indicator(y)
 
     def _fit(self, X: Matrix, y: Any, weights: FloatArray | None = None) -> None:
@@ -291,13 +298,13 @@ class ANOVA(SignificanceSelector, ClassSumsSelector):
         between, within = between_and_within(sums, squares, sizes)
         n, c = sizes.sum(), len(sizes)
         self._label_p_values = None
-        self._degrees = c - 1, max(n - c, 1)
+        self._degrees = c - 1, n - c
         return ratio(between / (c - 1), within / max(n - c, 1))
 
     def _p_values(self) -> FloatArray:
         if self._label_p_values is not None:
             return self._label_p_values
-        return np.asarray(fdtrc(*self._degrees, self.scores_))
+        return f_p_values(*self._degrees, self.scores_)
 
 
 class Chi2(SignificanceSelector, ClassSumsSelector):
@@ -352,7 +359,8 @@ class Chi2(SignificanceSelector, ClassSumsSelector):
 
         Σ_c (O_c − E_c)² / E_c
 
-    It needs one pass over X, or none over a store, which holds the sums per class.
+    It needs one pass over X, which looks for negative values, or none over a store that knows its
+    smallest values.
 
     Examples
     --------
@@ -417,7 +425,7 @@ def mean_f(X: Matrix, Y: sp.csr_array, weights: FloatArray | None) -> tuple[Floa
             between, within = between_and_within(two, squares, sizes)
             F = ratio(between, within / max(n - 2, 1))
             total += F
-            least = np.minimum(least, fdtrc(1, max(n - 2, 1), F))
+            least = np.minimum(least, f_p_values(1, n - 2, F))
     return total / len(labels), np.minimum(least * len(labels), 1)
 
 
@@ -436,6 +444,11 @@ def between_and_within(
     explained = (sums**2 / sizes).sum(axis=1)
     between = explained - sums.sum(axis=1) ** 2 / sizes.sum()
     return unless_rounding(between, squares), unless_rounding(squares - explained, squares)
+
+
+def f_p_values(between: float, within: float, F: FloatArray) -> FloatArray:
+    """Return the p-values of F statistics, NaN if no degree of freedom is left within."""
+    return np.asarray(fdtrc(between, within, F) if within > 0 else np.full(len(F), np.nan))
 
 
 def ratio(a: FloatArray, b: FloatArray) -> FloatArray:

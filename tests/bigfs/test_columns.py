@@ -162,7 +162,7 @@ def test_classes_of_many_samples_take_one_byte_per_sample():
     n = 50_000
     y = np.arange(n) % 103  # T would have 41 MB
     X = Matrix.from_array(sp.csr_array((np.ones(9), (np.arange(9), np.arange(9))), shape=(n, 9)))
-    labels = labels_of(y, minus_one_is_unlabeled=True)
+    labels = labels_of(y)
     tracemalloc.start()
     data = SparGE()._data(X, labels)
     kept, peak = tracemalloc.get_traced_memory()

@@ -372,29 +372,74 @@ SEMI = [
 ]
 
 
+FORMS = {
+    "numpy": np.asarray,
+    "dask": lambda X: da.from_array(X, chunks=(10, 7)),
+    "csr": sp.csr_array,
+    "matrix": Matrix.from_array,
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "selector", SUPERVISED, ids=lambda s: f"{type(s).__name__} {getattr(s, 'embedding', '')}"
 )
-@pytest.mark.parametrize(
-    "form",
-    [np.asarray, lambda X: da.from_array(X, chunks=(10, 7)), sp.csr_array],
-    ids=["numpy", "dask", "csr"],
-)
-def test_minus_one_is_a_class_where_the_method_is_supervised(selector, form, sample):
+@pytest.mark.parametrize("form", FORMS)
+def test_a_supervised_method_leaves_minus_one_out_of_every_input(selector, form, sample):
     X, y = sample
-    expected = clone(selector).fit(form(X), y)
-    for labels in (y - 1, (y - 1).astype(str)):
-        np.testing.assert_allclose(
-            clone(selector).fit(form(X), labels).scores_, expected.scores_, rtol=1e-9, atol=1e-12
-        )
-    two = clone(selector).fit(form(X), np.where(y > 0, 1, -1))
-    np.testing.assert_allclose(
-        two.scores_,
-        clone(selector).fit(form(X), np.where(y > 0, 1, 0)).scores_,
-        rtol=1e-9,
-        atol=1e-12,
-    )
+    partly = np.where(np.arange(24) < 18, y, -1)
+    expected = clone(selector).fit(FORMS[form](X[:18]), y[:18])
+    names = np.where(partly < 0, "-1", np.array(["a", "b", "c"])[partly])
+    for labels in (partly, partly.astype(float), names):
+        fitted = clone(selector).fit(FORMS[form](X), labels)
+        np.testing.assert_allclose(fitted.scores_, expected.scores_, rtol=1e-9, atol=1e-12)
+        assert fitted.result_.stats["unlabeled"] == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "selector",
+    [*SUPERVISED, *SEMI],
+    ids=lambda s: f"{type(s).__name__} {getattr(s, 'embedding', '')}",
+)
+@pytest.mark.parametrize("form", FORMS)
+def test_minus_one_and_one_alone_are_two_classes_in_every_input(selector, form, sample):
+    X, y = sample
+    expected = clone(selector).fit(FORMS[form](X), np.where(y > 0, 1, 0))
+    for labels in (np.where(y > 0, 1, -1), np.where(y > 0, "1", "-1")):
+        fitted = clone(selector).fit(FORMS[form](X), labels)
+        np.testing.assert_allclose(fitted.scores_, expected.scores_, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_one_class_beside_minus_one_is_refused_in_every_input(form, sample):
+    X, y = sample
+    with pytest.raises(ValueError, match="got 1 class beside -1, which means unlabeled"):
+        ANOVA().fit(FORMS[form](X), np.where(y > 0, 0, -1))
+
+
+def test_parts_of_two_signs_are_those_of_the_whole(sample):
+    X, y = sample
+    y = np.where(y > 0, 1, -1)
+    expected = ANOVA().fit(X, y).scores_
+    order = np.argsort(y, kind="stable")
+    for parts in (np.split(order, 3), np.split(order[::-1], 3)):
+        selector = ANOVA()
+        for part in parts:
+            selector.partial_fit(X[part], y[part])
+        np.testing.assert_allclose(selector.scores_, expected)
+    with pytest.raises(ValueError, match="give the class -1 another name"):
+        selector.partial_fit(X[:3], [2, 1, -1])
+
+
+def test_minus_one_of_a_part_is_unlabeled_where_the_parts_before_have_other_classes(sample):
+    X, y = sample
+    partly = np.where(np.arange(24) < 18, y, -1)
+    order = np.argsort(np.abs(partly) == 1, kind="stable")  # the last ones are of −1 and 1 alone
+    selector = ANOVA()
+    for part in np.split(order, 3):
+        selector.partial_fit(X[part], partly[part])
+    np.testing.assert_allclose(selector.scores_, ANOVA().fit(X, partly).scores_)
 
 
 @pytest.mark.parametrize("selector", SEMI, ids=lambda s: type(s).__name__)
@@ -407,10 +452,6 @@ def test_minus_one_is_unlabelled_where_the_method_is_semi_supervised(selector, s
         np.testing.assert_array_equal(clone(selector).fit(X, labels).scores_, expected.scores_)
     other = clone(selector).fit(X, np.where(partly < 0, 3, partly))
     assert not np.allclose(other.scores_, expected.scores_)
-    signs = clone(selector).fit(X, np.where(y > 0, 1, -1))
-    np.testing.assert_array_equal(
-        signs.scores_, clone(selector).fit(X, np.where(y > 0, 1, 0)).scores_
-    )
 
 
 @pytest.mark.parametrize(
@@ -418,7 +459,7 @@ def test_minus_one_is_unlabelled_where_the_method_is_semi_supervised(selector, s
 )
 def test_labels_are_coded_in_the_order_of_the_classes(y):
     y = np.array(y)
-    labels = labels_of(y, minus_one_is_unlabeled=True)
+    labels = labels_of(y)
     labeled = y != -1 if y.dtype.kind in "if" else np.ones(4, dtype=bool)
     np.testing.assert_array_equal(labels.is_labeled, labeled)
     np.testing.assert_array_equal(labels.classes, np.unique(y[labeled]))
@@ -427,13 +468,42 @@ def test_labels_are_coded_in_the_order_of_the_classes(y):
     assert np.shares_memory(labels.codes, y) == (y.tolist() == [2, 0, 1, 1])  # codes already
 
 
-@pytest.mark.parametrize("selector", [ANOVA(), SparGE()], ids=lambda s: type(s).__name__)
-def test_minus_one_of_a_matrix_is_always_unlabelled(selector, sample):
-    X, y = sample
-    partly = np.where(np.arange(24) < 18, y, -1)
-    expected = clone(selector).fit(X[:18], y[:18])
-    np.testing.assert_allclose(
-        clone(selector).fit(Matrix.from_array(X), partly).scores_, expected.scores_, rtol=1e-9
-    )
-    with pytest.raises(ValueError, match="1 class"):
-        clone(selector).fit(Matrix.from_array(X), np.where(y > 0, 1, -1))
+# --- what whole numbers mean ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "selector", [SparGE(embedding="cca"), MRMR(relevance="f")], ids=lambda s: type(s).__name__
+)
+def test_the_result_says_whether_whole_numbers_are_classes(selector, sample):
+    X, _ = sample
+    ages = np.array([20.0, 31, 45, 60])[np.arange(24) % 4]
+
+    def fitted(y, **parameters):
+        made = clone(selector).set_params(**parameters).fit(X, y)
+        return made.scores_, made.result_.stats["target"]
+
+    classes, real = fitted(ages), fitted(ages, target="real")
+    assert (classes[1], real[1]) == ("classes", "real")
+    np.testing.assert_array_equal(fitted(ages, target="classes")[0], classes[0])
+    np.testing.assert_array_equal(fitted(ages.astype(str))[0], classes[0])
+    moved, kind = fitted(ages + 0.5)
+    assert kind == "real"
+    np.testing.assert_allclose(moved, real[0], rtol=1e-6, atol=1e-9)
+    assert not np.allclose(classes[0], real[0])
+
+
+@pytest.mark.parametrize(
+    ("selector", "other"),
+    [(SparGE(target="real"), "'cca' or 'hsl'"), (MRMR(target="real"), "relevance='f'")],
+    ids=["SparGE", "MRMR"],
+)
+def test_a_kind_of_target_that_does_nothing_is_refused(selector, other, sample):
+    with pytest.raises(ValueError, match=f"target='real' needs .*{other}"):
+        selector.fit(*sample)
+
+
+def test_a_choice_of_the_number_takes_the_kind_of_target_of_its_selector(sample):
+    X, _ = sample
+    ages = np.array([20, 31, 45, 60])[np.arange(24) % 4]
+    selector = MRMR(relevance="f", target="real")
+    assert SelectorCV(selector, sizes=[1, 2], cv=2).fit(X, ages).classes_ is None
