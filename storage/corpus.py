@@ -278,7 +278,7 @@ class Corpus:
         for path in (f"uns/statistics/{s.name}/classes" for s in self.segments):
             if f"{path}/zarr.json" not in documents:
                 return None
-            for name, total in zip(("sums", "squares", "counts"), stats, strict=True):
+            for name, total in zip(("sums", "squares", "counts"), stats[:3], strict=True):
                 part = self.store.read(f"{path}/{name}").reshape(d, -1)
                 # a segment holds the classes that there were when it was written
                 total[:, : part.shape[1]] += part

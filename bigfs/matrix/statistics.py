@@ -21,11 +21,15 @@ class Stats(NamedTuple):
 
 
 class ClassStats(NamedTuple):
-    """Σ x, Σ x² and number of non-zeros of each column in each class, each of shape (d, c)."""
+    """Σ x, Σ x² and number of non-zeros of each column in each class, each of shape (d, c).
+
+    `minima` (d,) are the smallest values of the columns, or None where they are not known.
+    """
 
     sums: AnyArray
     sums_of_squares: AnyArray
     nnz: AnyArray
+    minima: AnyArray | None = None
 
 
 def compute_stats(X: Tiled) -> Stats:

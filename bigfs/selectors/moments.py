@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import fdtrc, stdtr
+from scipy.special import stdtr
 from sklearn.utils import ClassifierTags, column_or_1d
 
 from bigfs.linalg.rounding import unless_rounding, variance_or_zero
@@ -21,7 +21,7 @@ from bigfs.result import Result, Status
 from bigfs.selectors.base import Cost, Labels, at_least_two
 from bigfs.selectors.significance import SignificanceSelector
 from bigfs.selectors.sums import WeightedSelector, column_sums, shift_far_columns
-from bigfs.selectors.univariate import ClassSumsSelector, ratio
+from bigfs.selectors.univariate import ClassSumsSelector, f_p_values, ratio
 from bigfs.types import FloatArray
 from bigfs.validation import require_magnitude
 
@@ -172,7 +172,7 @@ class TScore(SignificanceSelector, ClassSumsSelector):
     """Score each feature by Welch's t statistic between two classes.
 
     The score is the absolute value of t. It is infinite for a feature that is constant within each
-    class and differs between the classes. Unlabeled samples of a store are left out.
+    class and differs between the classes. Unlabeled samples are left out.
 
     Parameters
     ----------
@@ -260,7 +260,8 @@ class TScore(SignificanceSelector, ClassSumsSelector):
         errors = within / (sizes * np.maximum(sizes - 1, 1))  # s²_c / n_c
         variance = errors.sum(axis=1)
         welch = (errors**2 / np.maximum(sizes - 1, 1)).sum(axis=1)
-        self._degrees = np.divide(variance**2, welch, out=np.ones(len(welch)), where=welch > 0)
+        one = np.full(len(welch), 1.0 if sizes.max() > 1 else np.nan)
+        self._degrees = np.divide(variance**2, welch, out=one, where=welch > 0)
         difference = np.abs(means[:, 0] - means[:, 1])
         difference = unless_rounding(difference, np.abs(means).max(axis=1))
         return ratio(difference, np.sqrt(variance))
@@ -336,7 +337,7 @@ class FRegression(SignificanceSelector, WeightedSelector):
 
     _cost = Cost("1", "d")
 
-    def _check_y(self, y: Any, is_coded: bool = False) -> FloatArray:
+    def _check_y(self, y: Any) -> FloatArray:
         """Return the target, one number per sample."""
         return real_target(y)
 
@@ -344,7 +345,7 @@ class FRegression(SignificanceSelector, WeightedSelector):
         before = X.passes
         if weights is None:
             self.scores_ = regression_f(X, y)
-            self._degrees = max(X.shape[0] - 2, 1.0)
+            self._degrees = X.shape[0] - 2.0
         else:
             totals = self._sum(X, y, weights)
             if not totals.has_scores:
@@ -363,10 +364,10 @@ class FRegression(SignificanceSelector, WeightedSelector):
         x, y, n = totals.x, totals.y, totals.x.n
         xy = (totals.xy - x.sums * y / n) / np.sqrt(totals.yy - y**2 / n)
         self.scores_ = f_of_sums(x.deviations, xy, n)
-        self._degrees = max(n - 2, 1.0)
+        self._degrees = n - 2
 
     def _p_values(self) -> FloatArray:
-        return np.asarray(fdtrc(1, self._degrees, self.scores_))
+        return f_p_values(1, self._degrees, self.scores_)
 
 
 def real_target(y: Any) -> FloatArray:

@@ -88,6 +88,11 @@ class SignificanceSelector(Selector):
         self.pvalues_ = self._p_values()
         if self.mode == "k_best":
             return super()._choose()
+        if self.mode != "percentile" and np.isnan(self.pvalues_).all():
+            raise ValueError(
+                f"mode={self.mode!r} needs p-values, and those need more samples than classes: "
+                "give more samples, or use mode='k_best'"
+            )
         value = DEFAULTS[self.mode] if self.param is None else float(self.param)
         tested = np.delete(np.arange(len(self.scores_)), self._constraints.forbidden)
         self.support_ = np.zeros(len(self.scores_), dtype=bool)

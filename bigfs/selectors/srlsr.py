@@ -265,6 +265,7 @@ class SRLSR(Selector):
         check_is_fitted(self)
         active = np.flatnonzero(self.theta_)
         if isinstance(X, Matrix) or is_dask(X):
+            self._check_width(X)
             Z = (X if isinstance(X, Matrix) else Matrix.from_dask(X)).columns(active)
         else:
             X = validate_data(

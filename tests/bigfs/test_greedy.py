@@ -285,3 +285,17 @@ def test_a_table_of_too_many_bins_is_refused(sample, allow_memory):
     allow_memory(100_000)
     with pytest.raises(NotEnoughMemory, match="a table of 1001 bins per feature needs"):
         JMI(n_bins=1000).fit(X, y)
+
+
+@pytest.mark.parametrize("target", ["classes", "real"])
+def test_redundancy_decides_among_features_that_explain_the_target_wholly(rng, target):
+    y = np.repeat([0.0, 1, 2, 3], 10)
+    # x1 and x2 repeat x0; x3 separates the classes as well, in another order
+    X = np.column_stack([y, 2 * y, y + 5, np.array([1.0, 3, 0, 2])[y.astype(int)]])
+    X = np.column_stack([X, rng.random((40, 2))])
+    if target == "real":
+        X[:, 3] = rng.random(40)
+    selector = MRMR(relevance="f", n_features_to_select=3, target=target).fit(X, y)
+    assert np.isfinite(selector.criterion_).all()
+    if target == "classes":
+        np.testing.assert_array_equal(selector.selected_, [0, 3, 1])

@@ -360,3 +360,12 @@ def test_a_graph_can_be_given(text):
     )
     with pytest.raises(ValueError, match="n × n affinity"):
         SparGE(embedding="lpp", graph=A[:5, :5].tocsr()).fit(X)
+
+
+def test_a_size_that_is_given_twice_is_chosen_once(text):
+    X, y = text
+    path = SparGE().fit_path(X, y, [5, 3, 5])
+    assert list(path) == [5, 3]
+    np.testing.assert_array_equal(
+        path[5].selected_, SparGE(n_features_to_select=5).fit(X, y).selected_
+    )

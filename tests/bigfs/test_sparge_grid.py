@@ -150,3 +150,13 @@ def test_a_grid_that_makes_no_sense_is_refused(text, parameters, message):
     X, y = text
     with pytest.raises(ValueError, match=message):
         SparGECV(**parameters).fit(X, y)
+
+
+def test_cv_is_what_scikit_learn_takes(noisy):
+    X, y = noisy
+    folds = list(StratifiedKFold(3, shuffle=True, random_state=0).split(X, y))
+    expected = SparGECV(n_features_to_select=3, gammas=(0.3, 1.0), cv=3).fit(X, y)
+    for cv in (np.int64(3), folds, StratifiedKFold(3, shuffle=True, random_state=0)):
+        fitted = SparGECV(n_features_to_select=3, gammas=(0.3, 1.0), cv=cv).fit(X, y)
+        np.testing.assert_array_equal(fitted.losses_, expected.losses_)
+    assert SparGECV(n_features_to_select=3, gammas=(1.0,), cv=None).fit(X, y).losses_.shape[1] == 5

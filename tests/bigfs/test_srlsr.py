@@ -4,6 +4,7 @@ against bounds.
 
 import tracemalloc
 
+import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -510,3 +511,12 @@ def test_on_a_cluster_of_processes_the_bits_are_the_same():
     np.testing.assert_array_equal(spread.coef_, alone.coef_)
     np.testing.assert_array_equal(spread.scores_, alone.scores_)
     np.testing.assert_array_equal(spread.label_distributions_, alone.label_distributions_)
+
+
+def test_predict_refuses_other_features_in_every_input(rng):
+    X, y = rng.random((20, 5)), np.arange(20) % 2
+    fitted = RLSR(n_features_to_select=2, tol=0.5).fit(X, y)
+    wide = np.hstack([X, X])
+    for samples in (wide, Matrix.from_array(wide), da.from_array(wide, chunks=(7, -1))):
+        with pytest.raises(ValueError, match="X has 10 features, but RLSR is expecting 5"):
+            fitted.predict(samples)

@@ -1,11 +1,13 @@
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.feature_selection import chi2, f_classif
 
-from bigfs import ANOVA, LSDF, Chi2, Fisher, Matrix
+from bigfs import ANOVA, LSDF, Chi2, Fisher, FRegression, Matrix, TScore
+from bigfs.matrix import ClassStats
 from bigfs.result import Status
 from bigfs.selectors import univariate
 
@@ -111,3 +113,59 @@ def test_anova_of_label_sets_is_the_mean_of_the_labels(text, rng, monkeypatch, p
 def test_targets_that_are_no_label_sets_are_refused(rng, Y, message):
     with pytest.raises(ValueError, match=message):
         ANOVA().fit(rng.normal(size=(80, 3)), Y)
+
+
+class Stored:
+    """A matrix with class sums, as a store has them, that says or does not say its minima."""
+
+    def __init__(self, X, y, minima):
+        self.X = Matrix.from_array(X)
+        Y = np.eye(int(y.max()) + 1)[y]
+        stats = ClassStats(X.T @ Y, (X**2).T @ Y, (X != 0).T @ Y, minima)
+        self.X.class_stats = lambda codes: stats
+
+
+def test_chi2_refuses_negative_values_that_the_sums_of_a_store_hide(rng):
+    X, y = rng.normal(2, 1, (60, 4)), np.arange(60) % 3
+    assert X.min() < 0 < X.sum(axis=0).min()
+    for minima in (None, X.min(axis=0)):
+        with pytest.raises(ValueError, match="Negative values"):
+            Chi2().fit(Stored(X, y, minima).X, y)
+    X = np.abs(X)
+    for minima, passes in ((None, 1), (X.min(axis=0), 0)):
+        fitted = Chi2().fit(Stored(X, y, minima).X, y)
+        np.testing.assert_allclose(fitted.scores_, chi2(X, y)[0])
+        assert fitted.result_.stats["passes"] == passes
+
+
+@pytest.mark.parametrize("selector", [ANOVA, TScore, FRegression], ids=lambda s: s.__name__)
+def test_without_a_degree_of_freedom_there_is_no_p_value(rng, selector):
+    X, y = rng.random((2, 6)), np.array([0.5, 1]) if selector is FRegression else np.arange(2)
+    assert np.isnan(selector().fit(X, y).pvalues_).all()
+    for mode in ("fpr", "fdr", "fwe"):
+        with pytest.raises(ValueError, match="more samples than classes"):
+            selector(mode=mode).fit(X, y)
+    assert selector(mode="percentile", param=50).fit(X, y).support_.sum() == 3
+
+
+def test_one_sample_per_class_has_no_p_value_as_in_scikit_learn(rng):
+    X, y = rng.random((3, 6)), np.arange(3)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert np.isnan(f_classif(X, y)[1]).all()
+    assert np.isnan(ANOVA().fit(X, y).pvalues_).all()
+    labels = np.eye(3, dtype=int)[:2]
+    assert np.isnan(ANOVA().fit(X[:2], labels).pvalues_).all()
+
+
+@pytest.mark.parametrize("selector", [ANOVA, TScore, FRegression], ids=lambda s: s.__name__)
+def test_weights_that_sum_to_one_are_named(rng, selector):
+    X, y = rng.random((30, 4)), np.arange(30) % 2
+    y = y + 0.5 * rng.random(30) if selector is FRegression else y
+    with pytest.warns(UserWarning, match="sample_weight sums to 1, so it counts as so few samples"):
+        fitted = selector().fit(X, y, sample_weight=np.full(30, 1 / 30))
+    expected = selector().fit(X, y)
+    np.testing.assert_array_equal(np.argsort(fitted.scores_), np.argsort(expected.scores_))
+    np.testing.assert_allclose(
+        selector().fit(X, y, sample_weight=np.ones(30)).pvalues_, expected.pvalues_
+    )
