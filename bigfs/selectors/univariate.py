@@ -104,9 +104,10 @@ class ClassSumsSelector(WeightedSelector):
         sums_of = class_sums
         if self._non_negative:
             sums_of = _non_negative_class_sums
-            if stored is not None and stored.minima is None:
+            minima = None if stored is None else stored.minima
+            if minima is None:
                 stored = None  # a sum does not tell whether a value is negative
-            elif stored is not None and stored.minima.min(initial=0) < 0:
+            elif minima.min(initial=0) < 0:
                 raise ValueError(NEGATIVE)
         if stored is not None:
             squares = stored.sums_of_squares[:, classes]
@@ -430,7 +431,7 @@ def mean_f(X: Matrix, Y: sp.csr_array, weights: FloatArray | None) -> tuple[Floa
 
 
 def _non_negative_class_sums(
-    block: Any, start: int, stop: int, Y: Any, S: Any, shift: None
+    block: Any, start: int, stop: int, Y: Any, S: Any, shift: FloatArray | None = None
 ) -> FloatArray:
     if (block.data if sp.issparse(block) else block).min(initial=0) < 0:
         raise ValueError(NEGATIVE)
