@@ -18,6 +18,7 @@ import bigfs
 import flows
 import storage
 from bigfs.result import Status
+from storage.errors import redacted
 from storage.runs import Run, RunError
 
 
@@ -27,7 +28,7 @@ def default_out(source: str, method: str, features: int | str) -> str:
 
 def source_name(source: str) -> str:
     """Return a file name for a source: the last part of its path without suffixes."""
-    name = source.rstrip("/").rsplit("/", 1)[-1]
+    name = redacted(source).removesuffix("?…").rstrip("/").rsplit("/", 1)[-1]
     for suffix in (".gz", ".bz2", ".xz", ".zip", ".tar", ".tgz", ".svm", ".libsvm", ".txt"):
         name = name.removesuffix(suffix)
     return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "corpus"

@@ -2,7 +2,8 @@
 
 Pooch downloads files to one folder (`data_folder`) and verifies them. A download that broke off is
 resumed if the server can send ranges. If no checksum was published, that of the first download is
-recorded in the folder's registry.txt and verified from then on.
+recorded in the folder's registry.txt and verified from then on. A file behind any other URL is kept
+per version, by what the server says of it, and a new version is fetched.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hashlib
 import logging
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,11 +24,15 @@ import requests
 from filelock import FileLock
 
 from storage import disk, ownership
-from storage.errors import SourceError
+from storage.errors import SourceError, is_permanent, redacted
+from storage.replacing import replacing
 
 REGISTRY = "registry.txt"
 RECORD = re.compile(r"(?P<name>.+) (?P<checksum>[0-9a-f]{64})")
 RETRIES = 2  # of a broken connection
+TIMEOUT = 30  # seconds without a byte
+PLAIN = {"Accept-Encoding": "identity"}
+VERSION = ("ETag", "Last-Modified", "Content-Length")  # headers that change when a file does
 FOLDER = "BIGFS_DATA"  # environment variable with the name of another folder
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
 SCIKIT_FEATURE = "https://jundongl.github.io/scikit-feature/files/datasets"
@@ -190,14 +196,64 @@ def fetch(name: str) -> list[Path]:
 
 
 def download(url: str) -> Path:
-    """Download the file behind an http(s) URL to `data_folder`, unless it is there."""
-    name = re.sub(r"\s", "-", urlsplit(url).path.rpartition("/")[2]) or "download"
-    if name == REGISTRY or name.startswith("."):  # not the name of our own files there
-        name = f"download-{name}"
-    return _get(
-        File(url, name),
-        data_folder() / "urls" / hashlib.blake2b(url.encode(), digest_size=8).hexdigest(),
-    )
+    """Return the copy of this version of the file behind an http(s) URL, and make it if need be.
+
+    Where the server cannot be reached, the latest copy is used, with a warning.
+
+    Raises
+    ------
+    SourceError
+        The server refuses, or it cannot be reached and there is no copy.
+    """
+    name, folder = file_name(url), data_folder() / "urls"
+    try:
+        version = version_of(url)
+    except requests.RequestException as error:
+        copies = sorted(folder.glob(f"{_hash(url)}*/{name}"), key=lambda copy: copy.stat().st_mtime)
+        if is_permanent(error) or not copies:
+            raise SourceError(unreadable(url, error)) from error
+        warnings.warn(
+            f"{unreadable(url, error)}: the copy that was fetched before is used",
+            UserWarning,
+            stacklevel=2,
+        )
+        return copies[-1]
+    return _get(File(url, name), folder / f"{_hash(url)}-{_hash(version)}")
+
+
+def file_name(url: str) -> str:
+    """Return the name of the copy of a file, which is not the name of our own files beside it."""
+    name = re.sub(r"\s", "-", urlsplit(url).path.rstrip("/").rpartition("/")[2]) or "download"
+    return f"download-{name.lstrip('.')}" if name == REGISTRY or name.startswith(".") else name
+
+
+def version_of(url: str) -> str:
+    """Return what an http(s) server says of the version of a file: its ETag, date and length."""
+    with contextlib.ExitStack() as answers:
+        for ask in (requests.head, requests.get):  # some servers sign or allow the second only
+            answer = answers.enter_context(
+                ask(url, headers=PLAIN, stream=True, timeout=TIMEOUT, allow_redirects=True)
+            )
+            if answer.ok:
+                break
+        answer.raise_for_status()
+        return repr([answer.headers.get(name) for name in VERSION])
+
+
+def unreadable(url: str, error: Exception) -> str:
+    """Return the beginning of a message: what cannot be read and why, without secrets."""
+    what = "does not exist" if isinstance(error, FileNotFoundError) else "cannot be read"
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    why = type(error).__name__
+    if status:
+        why = f"the server answers {status}"
+    elif not isinstance(error, requests.RequestException):  # those quote the path with the query
+        why += f": {str(error).splitlines()[0] if str(error) else repr(error)}"
+    return redacted(f"{url} {what} ({why})")
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def _get(file: File, folder: Path) -> Path:
@@ -209,15 +265,16 @@ def _get(file: File, folder: Path) -> Path:
         path = folder / file.name
         if path.exists() and checksum and not _matches(path, checksum):
             raise SourceError(
-                f"{path} is not the file that {file.url} had (checksum {checksum}): remove it and repeat the command"
+                f"{path} is not the file that {redacted(file.url)} had (checksum {checksum}): remove it and repeat the command"
             )
         if not path.exists():
             _download(file, checksum, folder)
         if checksum is None:
             recorded[file.name] = pooch.file_hash(str(path))
-            (folder / REGISTRY).write_text(
-                "".join(f"{name} {checksum}\n" for name, checksum in sorted(recorded.items()))
-            )
+            with replacing(folder / REGISTRY) as part:
+                part.write_text(
+                    "".join(f"{name} {checksum}\n" for name, checksum in sorted(recorded.items()))
+                )
     return path
 
 
@@ -255,11 +312,11 @@ def _download(file: File, checksum: str | None, folder: Path) -> None:
         host = urlsplit(file.url).hostname
         raise SourceError(
             f"{file.name} cannot be downloaded from {host} ({type(error).__name__}): repeat the command to resume, "
-            f"or download {file.url} yourself and put it at {folder / file.name}"
+            f"or download {redacted(file.url)} yourself and put it at {folder / file.name}"
         ) from error
     except ValueError as error:  # pooch raises it if the checksum differs
         raise SourceError(
-            f"{file.url} did not send the published file (checksum {checksum} expected): repeat the command, or report it"
+            f"{redacted(file.url)} did not send the published file (checksum {checksum} expected): repeat the command, or report it"
         ) from error
 
 
@@ -287,19 +344,17 @@ def _resuming_downloader(part: Path) -> Callable[[str, Any, Any], None]:
         headers = {}
         if part.exists() and version.exists():
             headers = {"Range": f"bytes={part.stat().st_size}-", "If-Range": version.read_text()}
-        with requests.get(
-            url, headers=headers | {"Accept-Encoding": "identity"}, stream=True, timeout=30
-        ) as answer:
+        with requests.get(url, headers=headers | PLAIN, stream=True, timeout=TIMEOUT) as answer:
             if answer.status_code == requests.codes.requested_range_not_satisfiable:
                 part.unlink()
             answer.raise_for_status()
             mark = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
-            version.write_text(mark) if mark and not mark.startswith("W/") else version.unlink(
-                missing_ok=True
-            )
-            with open(
-                part, "ab" if answer.status_code == requests.codes.partial_content else "wb"
-            ) as out:
+            is_rest = answer.status_code == requests.codes.partial_content
+            # an old part is emptied before it gets the mark of a new version
+            with open(part, "ab" if is_rest else "wb") as out:
+                version.write_text(mark) if mark and not mark.startswith("W/") else version.unlink(
+                    missing_ok=True
+                )
                 for chunk in answer.iter_content(1 << 20):
                     out.write(chunk)
         os.replace(part, output_file)

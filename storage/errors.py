@@ -1,4 +1,53 @@
-"""Errors of sources and stores. Every message is one plain line."""
+"""Errors of sources and stores. Every message is one plain line, without secrets.
+
+`redacted` hides what a URL must not show, and `is_permanent` says which faults of a server stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+URL = re.compile(r"([a-zA-Z][\w+.-]*://)(?:[^\s/?#'\"]*@)?([^\s?#'\"]*)(\?[^\s#'\")\]]*)?")
+PASSING = {408, 425, 429}  # of the answers 4xx: later the same question may be answered
+BUSY = ("Timeout", "Throttl", "SlowDown", "TooManyRequests")  # in codes of object stores
+NO_ACCESS = {  # of botocore.exceptions, raised before anything is asked
+    "NoCredentialsError",
+    "PartialCredentialsError",
+    "ProfileNotFound",
+    "NoRegionError",
+    "ParamValidationError",
+    "TokenRetrievalError",
+    "UnauthorizedSSOTokenError",
+}
+
+
+def redacted(text: str) -> str:
+    """Return a text without the queries, user names and passwords of the URLs in it.
+
+    Presigned URLs, signatures of Azure and tokens are queries. Every place that shows a source, or
+    an error that may quote one, shows this.
+    """
+    return URL.sub(lambda url: f"{url[1]}{url[2]}{'?…' if url[3] else ''}", text)
+
+
+def is_permanent(error: BaseException) -> bool:
+    """Return whether a client of a server failed in a way that asking again does not mend.
+
+    The server refused (401, 403, 404 …), or there are no credentials to ask with. It knows the
+    errors of requests, aiohttp and botocore.
+    """
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):  # of botocore
+        if any(word in str(response.get("Error", {}).get("Code")) for word in BUSY):
+            return False
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    else:
+        status = getattr(response, "status_code", getattr(error, "status", None))
+    if isinstance(status, int):
+        return 400 <= status < 500 and status not in PASSING
+    kind = type(error)
+    return kind.__module__ == "botocore.exceptions" and kind.__name__ in NO_ACCESS
 
 
 class StoreError(ValueError):

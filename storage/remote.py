@@ -1,4 +1,4 @@
-"""Sources behind the URLs of fsspec: fetched once to the folder of downloads.
+"""Sources behind URLs: fetched once to the folder of downloads, by requests or by fsspec.
 
 A copy belongs to one version of the file. If the remote one changes, it is fetched again. A file is
 read by ranges of bytes, so a broken fetch goes on where it stopped. A copy is made because staging
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -24,13 +23,14 @@ from filelock import FileLock
 from fsspec.registry import known_implementations
 
 from storage import catalogue, disk, ownership
-from storage.errors import SourceError
+from storage.errors import SourceError, redacted
 
 RANGE = 8 << 20  # bytes of a file that are asked for at a time
-URL = re.compile(r"[a-z][a-z0-9+.-]*://")
-# they read files of this machine, which have paths, or other URLs inside theirs
-LOCAL = {"file", "local", "dir", "zip", "tar", "libarchive", "reference", "filecache"}
-LOCAL |= {"simplecache", "blockcache", "cached", "data", "git", "generic"}
+WEB = ("http://", "https://")
+# protocols of servers. Others read files of this machine, which have paths, or URLs inside theirs
+SERVERS = {"http", "https", "ftp", "sftp", "ssh", "smb", "webhdfs", "hdfs", "memory"}
+SERVERS |= {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "adl", "az", "oci", "oss", "r2", "tos"}
+SERVERS |= {"hf", "dbfs", "gdrive", "dropbox", "box", "lakefs", "github", "wandb", "webdav"}
 
 
 def require_no_secret(url: str) -> None:
@@ -50,12 +50,26 @@ def require_no_secret(url: str) -> None:
 
 
 def is_remote(source: str) -> bool:
-    """Return whether a source is a URL of fsspec, and no file of this machine."""
-    return (
-        URL.match(source) is not None
-        and "::" not in source
-        and source.partition("://")[0] not in LOCAL
-    )
+    """Return whether a source is a URL of a server, and no file of this machine."""
+    return "::" not in source and source.partition("://")[0] in SERVERS and "://" in source
+
+
+def split_options(source: str) -> tuple[str, str]:
+    """Return a URL, and the options that follow it after a #, which is no part of what is asked."""
+    url, _, options = source.rpartition("#")
+    return (url, options) if "=" in options and url else (source, "")
+
+
+def require_there(url: str) -> None:
+    """Refuse a URL behind which there is nothing. Only its version is asked for.
+
+    Raises
+    ------
+    SourceError
+        As of `fetch`.
+    """
+    require_no_secret(url)
+    _version_of(url)
 
 
 def fetch(url: str) -> Path:
@@ -76,13 +90,11 @@ def fetch(url: str) -> Path:
     SourceError
         The protocol is unknown, its package is missing, or nothing can be read there.
     """
-    protocol, name = url.partition("://")[0], url.rstrip("/").rpartition("/")[2] or "download"
-    fs, path = _filesystem(protocol, url)
-    try:
-        is_folder = fs.isdir(path)
-        version = _version(fs, path, is_folder)
-    except (OSError, ValueError, NotImplementedError) as error:
-        raise SourceError(_unreadable(url, error)) from error
+    require_no_secret(url)
+    if url.startswith(WEB):
+        return catalogue.download(url)
+    name = catalogue.file_name(url)
+    fs, path, is_folder, version = _version_of(url)
     key = hashlib.blake2b(repr((url, version)).encode(), digest_size=8).hexdigest()
     folder = catalogue.data_folder() / "urls" / key
     folder.mkdir(parents=True, exist_ok=True)
@@ -101,12 +113,26 @@ def fetch(url: str) -> Path:
             except (OSError, ValueError) as error:
                 if disk.is_full(error):
                     raise
-                raise SourceError(_unreadable(url, error)) from error
+                raise SourceError(catalogue.unreadable(url, error)) from error
             if not is_same:
                 _discard(part)
-                raise SourceError(f"{url} changed while it was read: repeat the command")
+                raise SourceError(f"{redacted(url)} changed while it was read: repeat the command")
             os.replace(part, target)
     return target
+
+
+def _version_of(url: str) -> tuple[Any, str, bool, Any]:
+    """Return the file system of a URL, the path in it, whether it is a folder, and its version."""
+    try:
+        if url.startswith(WEB):
+            return None, url, False, catalogue.version_of(url)
+        fs, path = _filesystem(url.partition("://")[0], url)
+        is_folder = fs.isdir(path)
+        return fs, path, is_folder, _version(fs, path, is_folder)
+    except SourceError:
+        raise
+    except (OSError, ValueError, NotImplementedError) as error:
+        raise SourceError(catalogue.unreadable(url, error)) from error
 
 
 def _version(fs: Any, path: str, is_folder: bool) -> Any:
@@ -139,14 +165,8 @@ def _filesystem(protocol: str, url: str) -> tuple[Any, str]:
         advice = known_implementations.get(protocol, {}).get("err", f"install {error.name}")
         raise SourceError(f"{protocol}:// needs a package that is not there: {advice}") from error
     except ValueError as error:
-        raise SourceError(f"{url}: fsspec knows no protocol {protocol!r}") from error
+        raise SourceError(f"{redacted(url)}: fsspec knows no protocol {protocol!r}") from error
     return fs, path
-
-
-def _unreadable(url: str, error: Exception) -> str:
-    what = "does not exist" if isinstance(error, FileNotFoundError) else "cannot be read"
-    text = str(error).splitlines()[0] if str(error) else repr(error)
-    return f"{url} {what} ({type(error).__name__}: {text})"
 
 
 def _discard(part: Path) -> None:

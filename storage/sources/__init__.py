@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from storage import catalogue, remote
-from storage.errors import SourceError
+from storage.errors import SourceError, redacted
 from storage.sources.anndata import AnnData
 from storage.sources.arrays import Npy, Npz
 from storage.sources.base import MatrixSource, Source, head
@@ -53,7 +53,8 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
         A file or a folder, ``synthetic:NAME`` for a generated corpus, the URL of a file or, where
         fsspec can list it, of a folder (``https://``, ``s3://``, ``gs://``, ``hf://`` …), or a name
         of `storage.catalogue.ENTRIES` if no file has that name. Options may follow, as in
-        ``faces.mat?sample_shape=32x32&unlabeled=-1``, but not after a URL.
+        ``faces.mat?sample_shape=32x32&unlabeled=-1``, after a URL as in
+        ``https://example.org/posts.csv#text=body``.
     format : str or None, default=None
         One of `FORMATS`. None guesses it from the content.
     **options : object
@@ -75,16 +76,19 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
     if name.startswith(PREFIX):
         return _construct(Synthetic, name, options)
     if remote.is_remote(name):
-        remote.require_no_secret(name)
-        is_web = name.startswith(("http://", "https://"))
-        source = catalogue.download(name) if is_web else remote.fetch(name)
+        url, query = remote.split_options(name)
+        source = remote.fetch(url)
+        options = _parse_options(query) | options
+        format = options.pop("format", format)
+    elif "://" in name and not Path(source).exists():
+        raise SourceError(
+            f"{redacted(name)} is neither a file nor the URL of a server: give a path, or a URL of "
+            f"{', '.join(sorted(remote.SERVERS))}"
+        )
     if not Path(source).exists():
         name, _, query = name.partition("?")
         if query:
-            return find(
-                name,
-                **{"format": format, **dict(parse_qsl(query, keep_blank_values=True)), **options},
-            )
+            return find(name, **{"format": format, **_parse_options(query), **options})
         if name in catalogue.ENTRIES:
             return _from_catalogue(name, format, options)
         raise SourceError(
@@ -99,6 +103,25 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
     if "columns" in options:
         kind = WIDE.get(kind, kind)
     return _construct(kind, str(source), options)
+
+
+def require_source(source: str | Path, *, format: str | None = None, **options: Any) -> None:
+    """Refuse a source that is not there, or that `find` would refuse, without downloading it.
+
+    Raises
+    ------
+    SourceError
+        As of `find`. What lies behind a URL is not looked into.
+    """
+    name = str(source)
+    if remote.is_remote(name):
+        remote.require_there(remote.split_options(name)[0])
+    elif name.partition("?")[0] not in catalogue.ENTRIES or Path(name.partition("?")[0]).exists():
+        find(name, format=format, **options)
+
+
+def _parse_options(query: str) -> dict[str, Any]:
+    return dict(parse_qsl(query, keep_blank_values=True))
 
 
 def _construct(kind: Any, path: str, options: dict[str, Any]) -> Source:

@@ -5,8 +5,10 @@ The server is this process's own.
 
 import gzip
 import hashlib
+import shutil
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import numpy as np
@@ -17,7 +19,8 @@ import storage
 from flows import stages
 from storage import catalogue, sources
 from storage.catalogue import ENTRIES, Entry, File
-from storage.errors import SourceError
+from storage.errors import SourceError, is_permanent
+from tests.helpers.sources import documents_of
 
 TRAIN = b"1 1:0.5 3:2\n2 2:1\n1 3:4\n"
 TEST = b"2 1:1.5\n1 2:2 4:1\n"
@@ -30,6 +33,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         site = self.server
+        if site.status or urlsplit(self.path).path not in site.files:
+            self.send_error(site.status or 404)
+            return
         content, mark = site.files[urlsplit(self.path).path]
         start = 0
         if (
@@ -50,6 +56,16 @@ class Handler(BaseHTTPRequestHandler):
         limit = site.breaks.pop(0) if site.breaks else len(content)
         self.wfile.write(content[start : start + limit])
 
+    def do_HEAD(self):
+        path = urlsplit(self.path).path
+        status = self.server.status or (200 if path in self.server.files else 404)
+        self.send_response(status)
+        content, mark = self.server.files.get(path, (b"", None))
+        self.send_header("Content-Length", str(len(content)))
+        if mark:
+            self.send_header("ETag", mark)
+        self.end_headers()
+
     def log_message(self, *args):
         pass
 
@@ -61,7 +77,7 @@ def site(tmp_path, monkeypatch):
     """
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.files = {"/tiny.svm": (TRAIN, '"1"'), "/tiny.t.svm": (TEST, '"1"')}
-    server.requests, server.breaks, server.ranges = [], [], True
+    server.requests, server.breaks, server.ranges, server.status = [], [], True, None
     threading.Thread(target=server.serve_forever, daemon=True).start()
     server.url = f"http://127.0.0.1:{server.server_port}"
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -212,6 +228,85 @@ def test_a_file_of_the_user_among_the_downloads_stays(site, tmp_path, name, mess
         catalogue.fetch("tiny")
     assert (tmp_path / "data" / "tiny" / name).read_text() == "my own notes\n"
     assert site.requests == []
+
+
+def test_a_url_is_fetched_again_when_it_changed(site, tmp_path):
+    url = f"{site.url}/some/rows.svm?token=canary"
+    site.files["/some/rows.svm"] = (TRAIN, '"1"')
+    first = storage.open(storage.stage(url, tmp_path / "a.zarr"))
+    assert storage.staged(url, tmp_path / "a.zarr") == first.uri
+    site.files["/some/rows.svm"] = (TEST, '"2"')
+    assert storage.open(storage.stage(url, tmp_path / "b.zarr")).X.shape == (2, 4)
+    assert (first.X.shape, len(site.requests)) == ((3, 3), 2)
+    shutil.rmtree(tmp_path / "data")  # a copy that the user deletes forbids no new content
+    site.files["/some/rows.svm"] = (TRAIN + TEST, '"2"')
+    assert storage.open(storage.stage(url, tmp_path / "c.zarr")).X.shape == (5, 4)
+    everything = "".join(p.read_text("latin-1") for p in tmp_path.rglob("*") if p.is_file())
+    assert "canary" not in everything + str(list(tmp_path.rglob("*")))
+
+
+def test_a_url_that_is_refused_or_out_of_reach(site, monkeypatch):
+    url = f"{site.url}/some/rows.svm?X-Amz-Signature=canary"
+    site.files["/some/rows.svm"] = (TRAIN, '"1"')
+    copy = catalogue.download(url)
+    for status in (403, 404):
+        site.status = status
+        with pytest.raises(SourceError, match=f"the server answers {status}") as caught:
+            sources.find(url)
+        assert is_permanent(caught.value.__cause__)
+        assert "canary" not in str(caught.value)
+    site.status = 503
+    with pytest.warns(UserWarning, match="the copy that was fetched before is used"):
+        assert catalogue.download(url) == copy
+    site.shutdown()
+    site.server_close()
+    with pytest.warns(UserWarning, match="the copy that was fetched before") as warned:
+        assert catalogue.download(url) == copy
+    assert "canary" not in str(warned[0].message)
+    with pytest.raises(SourceError, match=r"other\.svm.* cannot be read") as caught:
+        catalogue.download(f"{site.url}/other.svm?token=canary")
+    assert "canary" not in str(caught.value)
+    assert not is_permanent(caught.value.__cause__)
+
+
+def test_a_part_of_an_old_version_is_emptied_before_the_new_mark(site, monkeypatch):
+    """Killed between the two, the next command must not join both versions."""
+    monkeypatch.setattr(catalogue, "RETRIES", 0)
+    site.files["/big.bin"], site.breaks = (big(1), '"v1"'), [3_000_000]
+    with pytest.raises(SourceError):
+        fetch_big(site, monkeypatch)
+    site.files["/big.bin"] = (big(2), '"v2"')
+    with monkeypatch.context() as patched:
+        write_text = Path.write_text
+
+        def killed(self, text, *rest, **options):
+            write_text(self, text, *rest, **options)
+            if self.name.endswith(".version"):
+                raise KeyboardInterrupt
+
+        patched.setattr(Path, "write_text", killed)
+        with pytest.raises(KeyboardInterrupt):
+            fetch_big(site, monkeypatch)
+    assert fetch_big(site, monkeypatch).read_bytes() == big(2)
+
+
+def test_options_follow_a_url_after_a_mark(site, tmp_path):
+    site.files["/some/posts.csv"] = (b"body,kind\none two,x\nthree,y\n", '"1"')
+    source = sources.find(f"{site.url}/some/posts.csv?token=a#text=body&label=kind")
+    assert [d.label for d in documents_of(source, tmp_path)] == ["x", "y"]
+    with pytest.raises(SourceError, match="no column 'kin'"):
+        sources.find(f"{site.url}/some/posts.csv#text=body&label=kin")
+
+
+def test_a_source_that_is_missing_is_known_without_a_download(site, tmp_path):
+    site.files["/some/rows.svm"] = (TRAIN, '"1"')
+    (tmp_path / "rows.svm").write_bytes(TRAIN)
+    for there in (f"{site.url}/some/rows.svm", "rcv1", "synthetic:newswire", tmp_path / "rows.svm"):
+        sources.require_source(there)
+    assert site.requests == []
+    for missing in (f"{site.url}/none.svm", "corpsu", "synthetic:none", tmp_path / "none.svm"):
+        with pytest.raises(SourceError):
+            sources.require_source(missing)
 
 
 def test_a_download_leaves_poochs_logger_as_it_is(site):

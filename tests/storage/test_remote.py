@@ -9,8 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 import storage
+from flows import reuse
 from storage import catalogue, remote, sources
-from storage.errors import SourceError
+from storage.errors import SourceError, is_permanent, redacted
 
 X = sp.csr_array(np.array([[0.0, 1.0], [2.0, 0.0], [3.0, 4.0]]))
 
@@ -118,7 +119,9 @@ def test_missing_package_and_protocol_are_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     with pytest.raises(SourceError, match=r"^gs:// needs a package that is not there: .*gcsfs"):
         sources.find("gs://bucket/rows.svm")
-    with pytest.raises(SourceError, match="fsspec knows no protocol 'nonsense'"):
+    with pytest.raises(
+        SourceError, match=r"nonsense://.* is neither a file nor the URL of a server"
+    ):
         sources.find("nonsense://bucket/rows.svm")
 
 
@@ -133,5 +136,42 @@ def test_credentials_in_a_url_are_refused_and_not_repeated(protocol, tmp_path):
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "zip://a::file:///b.zip", "dir://x"])
 def test_urls_of_this_machine_are_no_sources(url):
     assert not remote.is_remote(url)
-    with pytest.raises(SourceError, match="does not exist"):
+    with pytest.raises(SourceError, match=r"does not exist|neither a file nor the URL of a server"):
         sources.find(url)
+
+
+@pytest.mark.parametrize("name", ["..", ".lock", ".rows.svm.part", "registry.txt"])
+def test_a_url_names_no_file_of_ours(name):
+    assert catalogue.file_name(f"s3://bucket/folder/{name}").startswith("download")
+    assert not catalogue.file_name(f"s3://bucket/folder/{name}").startswith(".")
+
+
+def test_a_text_is_shown_without_the_secrets_of_its_urls():
+    for secret, shown in (
+        ("https://h/a.csv?X-Amz-Signature=canary&x=1", "https://h/a.csv?…"),
+        ("GET https://user:canary@h/a.csv: 403", "GET https://h/a.csv: 403"),
+        (
+            "url='https://b.blob.core.windows.net/c/a?sig=canary', 403",
+            "url='https://b.blob.core.windows.net/c/a?…', 403",
+        ),
+        ("s3://bucket/a.csv?canary#text=body", "s3://bucket/a.csv?…#text=body"),
+        ("faces.mat?sample_shape=32x32", "faces.mat?sample_shape=32x32"),
+    ):
+        assert redacted(secret) == shown
+    assert "canary" not in reuse.default_out("https://h/a.csv?token=can/canary", "anova", 5)
+
+
+class ClientError(Exception):
+    def __init__(self, status, code="X"):
+        self.response = {"ResponseMetadata": {"HTTPStatusCode": status}, "Error": {"Code": code}}
+
+
+def test_what_a_server_refuses_for_good_is_permanent():
+    botocore = type("NoCredentialsError", (Exception,), {"__module__": "botocore.exceptions"})
+    answer = type("ClientResponseError", (Exception,), {"status": 403})
+    for error in (ClientError(403), ClientError(404), botocore(), answer()):
+        assert is_permanent(error)
+    for error in (ClientError(503), ClientError(429), ClientError(400, "RequestTimeout")):
+        assert not is_permanent(error)
+    for error in (OSError(5, "EIO"), TimeoutError(), ValueError("x")):
+        assert not is_permanent(error)
