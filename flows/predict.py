@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cache, partial
@@ -26,11 +25,11 @@ from storage.corpus import Corpus
 from storage.errors import SourceError
 from storage.format import manifest
 from storage.models import Model, TextUnits
-from storage.ownership import in_the_way
+from storage.ownership import claim, discard, in_the_way
 from storage.replacing import replacing
 from storage.runs import Run, write_csv
 from storage.sources import find
-from storage.sources.base import Document, MatrixSource, TextSource
+from storage.sources.base import Document, MatrixSource, TextSource, seen_by_workers
 from storage.staging import build
 from storage.staging.scratch import Spill, open_array, save
 from storage.staging.vectorize import Vocabulary, count, weigh
@@ -175,7 +174,9 @@ def predict(
     else:
         if part is not None:
             raise ValueError(f"{data} is a source, and --part names a part of a store")
-        names, predicted, scores = *_predict_source(model, data, format, memory_limit), {}
+        with _scratch_beside(file) as scratch:
+            parts = _predict_source(model, data, format, memory_limit, scratch)
+        names, predicted, scores = *parts, {}
     (_write_parquet if file.suffix.lower() == PARQUET else _write)(file, names, model, predicted)
     return Predictions(file, len(names), scores)
 
@@ -234,8 +235,24 @@ def _scores(model: Model, corpus: Any, predicted: Any) -> dict[str, float]:
 # --- a source, in pieces --------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def _scratch_beside(file: Path) -> Iterator[Path]:
+    """Yield a folder beside a file, where all workers see it. A killed run's is deleted first."""
+    folder = file.absolute().with_name(f".{file.name}.scratch")
+    discard(folder)
+    claim(folder)
+    try:
+        yield folder
+    finally:
+        discard(folder)
+
+
 def _predict_source(
-    model: Model, data: str, format: str | None, memory_limit: int | str | None
+    model: Model,
+    data: str,
+    format: str | None,
+    memory_limit: int | str | None,
+    scratch: Path,
 ) -> tuple[AnyArray, Any]:
     """Return the names and the predictions of the samples of a source."""
     source = find(data, format=format)
@@ -244,34 +261,32 @@ def _predict_source(
     if is_text != (model.text is not None):
         new, old = ("text", "a matrix") if is_text else ("a matrix", "text")
         raise SourceError(f"{data} is {new}, but the model was made of {old}")
-    with tempfile.TemporaryDirectory(prefix="bigfs-predict-") as folder:
-        scratch = Path(folder)
-        with engine.limit_memory(room):
-            ready = source.unpacked(scratch).limited(room)
-        if model.text is not None:
-            assert isinstance(ready, TextSource)
-            parts = _predict_texts(model.text, model.linear, model.columns, ready, scratch, room)
-        else:
-            assert isinstance(ready, MatrixSource)
-            index = model.columns
-            if ready.feature_names is None and (ready.n_features or 0) > model.n_features:
-                raise SourceError(
-                    f"{data} has {ready.n_features} columns, but the model was made of "
-                    f"{model.n_features}"
-                )
-            if ready.feature_names is not None:
-                index = _by_name(model, ready.feature_names, data)
-                if model.units is not None and model.units.is_tfidf:
-                    _require_same_columns(model, index, ready, data)
-            pieces = ready.pieces(min(build.MATRIX_PIECE, room // ready.expansion))
-            parts = engine.map_tiles(
-                *(_predict_piece, pieces, ready, model.linear, index, model.columns),
-                *(engine.shared_operand(model.units),),
-                label="predict",
+    with engine.limit_memory(room):
+        ready = source.unpacked(scratch).limited(room)
+    if model.text is not None:
+        assert isinstance(ready, TextSource)
+        parts = _predict_texts(model.text, model.linear, model.columns, ready, scratch, room)
+    else:
+        assert isinstance(ready, MatrixSource)
+        index = model.columns
+        if ready.feature_names is None and (ready.n_features or 0) > model.n_features:
+            raise SourceError(
+                f"{data} has {ready.n_features} columns, but the model was made of "
+                f"{model.n_features}"
             )
-        if not parts:
-            raise SourceError(f"{data} holds no samples")
-        return _joined([names for names, _ in parts]), _joined([values for _, values in parts])
+        if ready.feature_names is not None:
+            index = _by_name(model, ready.feature_names, data)
+            if model.units is not None and model.units.is_tfidf:
+                _require_same_columns(model, index, ready, data)
+        pieces = ready.pieces(min(build.MATRIX_PIECE, room // ready.expansion))
+        parts = engine.map_tiles(
+            *(_predict_piece, pieces, ready, model.linear, index, model.columns),
+            *(engine.shared_operand(model.units),),
+            label="predict",
+        )
+    if not parts:
+        raise SourceError(f"{data} holds no samples")
+    return _joined([names for names, _ in parts]), _joined([values for _, values in parts])
 
 
 def _predict_piece(
@@ -282,7 +297,8 @@ def _predict_piece(
     columns: IntArray,
     units: Units | None,
 ) -> tuple[Any, Any]:
-    rows = source.read(piece)
+    with seen_by_workers(source.path):
+        rows = source.read(piece)
     X = rows.X.astype(np.float32)
     if index.max(initial=-1) >= X.shape[1]:
         X.resize(X.shape[0], int(index.max()) + 1)  # a piece is as wide as its widest row

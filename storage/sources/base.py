@@ -287,6 +287,24 @@ def source_errors(complaint: str) -> Iterator[None]:
         raise SourceError(f"{complaint}: {text}") from error
 
 
+@contextlib.contextmanager
+def seen_by_workers(path: str) -> Iterator[None]:
+    """Say what to do where a worker of another machine does not see the source.
+
+    Raises
+    ------
+    SourceError
+        A file is missing in a task, although the driving process has looked at it.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise SourceError(
+            f"a worker cannot see {error.filename or path}: put it on a disk that all workers see, "
+            f"downloads by BIGFS_DATA=FOLDER"
+        ) from error
+
+
 def head(path: Path, size: int = 1 << 16) -> bytes:
     """Return the first decompressed bytes of a file, none for a folder."""
     if path.is_dir():

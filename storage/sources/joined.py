@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import shutil
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -101,6 +102,9 @@ class Topics(MatrixSource):
     def unpacked(self, scratch: Path) -> Self:
         ready = copy.copy(self)
         ready.rows = self.rows.unpacked(scratch)
+        # workers see scratch, but maybe not the source
+        ready.qrels = str(Path(scratch) / f"topics-{self.fingerprint()}")
+        shutil.copyfile(self.qrels, ready.qrels)
         return ready
 
     def limited(self, room: int) -> Self:

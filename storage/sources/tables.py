@@ -370,7 +370,7 @@ def _arrow_errors(what: str) -> Iterator[None]:
 
     try:
         yield
-    except SourceError:
+    except (SourceError, FileNotFoundError):
         raise
     except (pa.ArrowException, ValueError, OSError) as error:
         if disk.is_full(error):

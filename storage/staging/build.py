@@ -17,7 +17,7 @@ from storage.format import manifest as manifests
 from storage.format.manifest import Manifest, Segment
 from storage.format.writer import Writer, publish
 from storage.sources import gate
-from storage.sources.base import MatrixSource, Rows, Source, TextSource, take_rows
+from storage.sources.base import MatrixSource, Rows, Source, TextSource, seen_by_workers, take_rows
 from storage.staging import labels, tables, transpose
 from storage.staging.bounds import TILE_NNZ, bounds, by_segment, row_bounds
 from storage.staging.compiling import compiling_kernels
@@ -158,7 +158,8 @@ def width_of(source: MatrixSource, spills: Sequence[Spill]) -> int:
 
 
 def _read_piece(piece: Any, path: str, source: MatrixSource) -> list[Spill]:
-    rows = source.read(piece)
+    with seen_by_workers(source.path):
+        rows = source.read(piece)
     # our own formats refuse such values earlier and name the line
     gate.require_values(rows.X, lambda row: f"{source.path}: row {row} of the part {piece}")
     parts: list[tuple[str, str | None, Rows]] = [(path, None, rows)]

@@ -24,7 +24,7 @@ from bigfs import engine
 from bigfs.types import AnyArray
 from storage.errors import SourceError
 from storage.messages import strip
-from storage.sources.base import Document, Label, TextSource
+from storage.sources.base import Document, Label, TextSource, seen_by_workers
 from storage.staging.gram_kernels import unit_rows, weigh_rows
 from storage.staging.labels import save_labels
 from storage.staging.scratch import LabelKind, Spill, open_array, save, save_names, spill
@@ -113,13 +113,14 @@ def _count(
     stop_words: tuple[str, ...],
 ) -> list[CountedBlock]:
     by_split: dict[str | None, _Half] = {}
-    for text, label, split, name in source.read(piece):
-        if split not in by_split:
-            by_split[split] = _Half(Documents(weighting.ngram_range, stop_words), [], [])
-        half = by_split[split]
-        half.documents.add(strip(text, weighting.remove or ()))
-        half.labels.append(label)
-        half.names.append(name)
+    with seen_by_workers(getattr(source, "path", "the source")):
+        for text, label, split, name in source.read(piece):
+            if split not in by_split:
+                by_split[split] = _Half(Documents(weighting.ngram_range, stop_words), [], [])
+            half = by_split[split]
+            half.documents.add(strip(text, weighting.remove or ()))
+            half.labels.append(label)
+            half.names.append(name)
     return [
         _count_documents(f"{target}-{split}", split, half, weighting)
         for split, half in by_split.items()

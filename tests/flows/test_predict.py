@@ -14,9 +14,11 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.svm import LinearSVC
 
 import storage
+from flows import predict as predictions
 from flows import stages
 from flows.export import export
 from flows.predict import predict
+from storage import ownership
 from storage.errors import SourceError, StoreError
 from storage.runs import Run, RunError
 from tests.helpers.commands import fails
@@ -305,3 +307,23 @@ def test_an_ending_that_says_nothing_is_refused(bigfs, texts, tmp_path):
         "--format is for a source",
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_scratch_lies_beside_the_table_and_a_killed_ones_is_deleted(texts, tmp_path, monkeypatch):
+    records, _, run, _ = texts
+    (tmp_path / "new.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in records))
+    (tmp_path / "out").mkdir()
+    seen, count = [], predictions.count
+
+    def counted(source, pieces, weighting, scratch):
+        seen.append([path.name for path in (tmp_path / "out").iterdir()])
+        assert scratch.is_relative_to(tmp_path / "out")
+        return count(source, pieces, weighting, scratch)
+
+    monkeypatch.setattr(predictions, "count", counted)
+    killed = tmp_path / "out" / ".p.csv.scratch"
+    ownership.claim(killed)
+    (killed / "remains").write_text("of a killed command")
+    predict(run, str(tmp_path / "new.jsonl"), tmp_path / "out" / "p.csv")
+    assert seen == [[".p.csv.scratch"]]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["p.csv"]

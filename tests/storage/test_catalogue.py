@@ -332,6 +332,8 @@ def test_rcv1_takes_its_topics_from_their_own_file(site, monkeypatch, tmp_path):
     found = source.read(source.pieces(10**6)[0])
     assert found.y == [("E11", "ECAT"), ("M11",), ("ECAT",)]
     assert found.names.tolist() == ["2286", "2287", "2288"]
+    assert Path(source.qrels).is_relative_to(tmp_path)  # which workers of other machines see
+    assert not Path(source.qrels).is_relative_to(tmp_path / "data")
     corpus = storage.open(storage.stage("topical", tmp_path / "topical.zarr"))
     assert corpus.X.shape == (3, 5)
     site.files["/topics.gz"] = (gzip.compress(b"E11 2286 1\n"), '"2"')
