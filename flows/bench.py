@@ -31,8 +31,8 @@ from flows import evaluation, selection
 from flows.choosing import Chosen, choose
 from flows.outcomes import Outcome, Sets, read_outcome, write_outcome
 from flows.reuse import content_key, digest
+from storage import atomic
 from storage.checkpoints import Checkpoint, plain
-from storage.ownership import claim, discard
 
 HALF = 0.5  # share of the training samples in a subsample, as in stability selection
 
@@ -161,7 +161,7 @@ class Bench:
             Its projected memory is above the limit.
         """
         folder = self.folder / ".work" / self.key(method)
-        claim(folder)
+        atomic.mark(folder)
         try:
             outcome = self._run(method, folder)
             self.file(method).parent.mkdir(exist_ok=True)
@@ -347,7 +347,7 @@ def _discard(folder: Path) -> None:
 
     Other methods, which run at the same time, make and delete folders in it too.
     """
-    discard(folder)
+    atomic.delete_marked(folder)
     try:
         folder.parent.rmdir()
     except OSError as error:

@@ -32,9 +32,9 @@ from flows.selection import CONSTRAINTS, get_method
 from flows.side_by_side import run_side_by_side
 from flows.standings import FORMAT, csv_rows, make_standings, markdown, require_folder
 from flows.time_limit import time_limit
+from storage import atomic
 from storage.checkpoints import plain
 from storage.format import manifest
-from storage.replacing import replacing, writing
 from storage.runs import write_csv
 from storage.staging.plan import Plan
 
@@ -172,7 +172,7 @@ def carry_out(
         subsamples=choices.subsamples or 0,
         constraints=choices.constraints,
     )
-    with writing(folder):
+    with atomic.explain_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     outcomes, failures, reused = run_methods(bench, names, options, run, choices.at_once)
     comparison: dict[str, Any] = {
@@ -298,11 +298,11 @@ def write_files(folder: Path, comparison: Mapping[str, Any]) -> None:
     about = plain(dict(comparison))
     header, rows = csv_rows(about)
     title = f"Feature selection on {about['corpus']['name']}"
-    with replacing(folder / "compare.csv") as part:
+    with atomic.write(folder / "compare.csv") as part:
         write_csv(part, header, rows)
-    with replacing(folder / "compare.md") as part:
+    with atomic.write(folder / "compare.md") as part:
         part.write_text(markdown(about, title, about["evaluation"]), encoding="utf-8")
-    with replacing(folder / "report.html") as part:
+    with atomic.write(folder / "report.html") as part:
         write_comparison(part, about)
-    with replacing(folder / "compare.json") as part:
+    with atomic.write(folder / "compare.json") as part:
         part.write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")

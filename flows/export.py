@@ -8,8 +8,7 @@ import zipfile
 from pathlib import Path
 
 from flows.files import with_suffix
-from storage.ownership import in_the_way
-from storage.replacing import replacing
+from storage import atomic
 from storage.runs import Run
 
 
@@ -45,9 +44,9 @@ def export(run: str | Path, out: str | Path) -> Path:
         ) from error
     file = with_suffix(out, (".skops",), ".skops")
     if os.path.lexists(file) and not _is_exported(file):
-        raise in_the_way(file)
+        raise atomic.name_taken(file)
     pipeline = Run.open(run).model().to_sklearn()
-    with replacing(file) as part:
+    with atomic.write(file) as part:
         io.dump(pipeline, part, compression=zipfile.ZIP_DEFLATED)
     return file
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from storage.ownership import require_lock_file
-from storage.replacing import writing
+from storage.atomic import explain_write_errors, require_lock_file
 
 
 class AlreadyRunning(RuntimeError):
@@ -24,7 +23,9 @@ def exclusive(
 ) -> Iterator[None]:
     """Lock `paths` for the block. The system releases the locks of a killed process.
 
-    A path in a read-only folder needs no lock, because nothing is written there.
+    The lock files stay: if one were removed, a process that waits for it and one that comes later
+    could both hold the lock. A path in a read-only folder needs no lock, because nothing is written
+    there.
 
     Parameters
     ----------
@@ -43,32 +44,26 @@ def exclusive(
     with contextlib.ExitStack() as stack:
         files = {_lock_file(path): path for path in paths}
         for file in sorted(files):  # the same order everywhere, so that no two processes deadlock
-            stack.enter_context(_temporary_folder(file.parent))
+            with explain_write_errors(file.parent):
+                file.parent.mkdir(parents=True, exist_ok=True)
             if not os.access(file.parent, os.W_OK | os.X_OK):
                 continue
             require_lock_file(file)
             lock = _acquire(file, files[file], wait, say)
             stack.callback(lock.release)
-            # removed while held: a waiting process sees that the file is gone and locks a new one
-            stack.callback(file.unlink, missing_ok=True)
         yield
 
 
 def _acquire(file: Path, path: str, wait: bool, say: Callable[[str], None]) -> FileLock:
-    lock, waited = FileLock(file), False
-    while True:
-        # the last holder may have removed the folder: make it again
-        with contextlib.suppress(FileNotFoundError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                lock.acquire(timeout=1 if waited else 0)
-                return lock
-            except Timeout:
-                if not wait:
-                    raise AlreadyRunning(f"another run works on {path}") from None
-            if not waited:
-                say(f"another run works on {path}: waiting for it to end")
-            waited = True
+    lock = FileLock(file)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if not wait:
+            raise AlreadyRunning(f"another run works on {path}") from None
+        say(f"another run works on {path}: waiting for it to end")
+        lock.acquire()
+    return lock
 
 
 def _lock_file(path: str) -> Path:
@@ -80,17 +75,3 @@ def _lock_file(path: str) -> Path:
         )
     target = Path(os.path.realpath(path))
     return target.with_name(f".{target.name}.run.lock")
-
-
-@contextlib.contextmanager
-def _temporary_folder(folder: Path) -> Iterator[None]:
-    """Make a folder for the block, and remove it afterwards if it is empty."""
-    missing = [parent for parent in (folder, *folder.parents) if not os.path.lexists(parent)]
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):  # not empty, or gone
-            for parent in missing:
-                parent.rmdir()

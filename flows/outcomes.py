@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigfs.types import AnyArray, FloatArray, IntArray
+from storage import atomic
 from storage.checkpoints import plain
-from storage.replacing import DAMAGED, RunError, replacing
+from storage.errors import DAMAGED, RunError
 
 Sets = dict[int, IntArray]  # the chosen features by their number, best first
 
@@ -41,7 +42,7 @@ def write_outcome(file: Path, outcome: Outcome, key: str) -> None:
     for number, choice in enumerate(outcome.again):
         sets |= {f"set {m} of {number}": index.astype(np.int64) for m, index in choice.items()}
     arrays = {"losses": outcome.losses, "split scores": outcome.split_scores, **sets}
-    with replacing(file) as part, part.open("wb") as opened:
+    with atomic.write(file) as part, part.open("wb") as opened:
         np.savez_compressed(opened, allow_pickle=False, about=json.dumps(about), **arrays)
 
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storage.ownership import in_the_way
-from storage.replacing import replacing
+from storage import atomic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +34,7 @@ def write(file: Path, fields: Sequence[Any], batches: Iterator[Sequence[Any]], a
     import pyarrow.parquet as pq
 
     schema = pa.schema(fields, metadata={MARK: about.encode()})
-    with replacing(file) as part, pq.ParquetWriter(part, schema) as writer:
+    with atomic.write(file) as part, pq.ParquetWriter(part, schema) as writer:
         for columns in batches:
             arrays: list[pa.Array] = [
                 pa.array(values, type=field.type)
@@ -55,4 +54,4 @@ def require_ours(file: Path, about: str) -> None:
     with contextlib.suppress(OSError, pa.ArrowInvalid):
         found = (pq.read_schema(file).metadata or {}).get(MARK)
     if found != about.encode():
-        raise in_the_way(file)
+        raise atomic.name_taken(file)

@@ -21,12 +21,11 @@ from bigfs.splits import labeled_rows, training_sample
 from bigfs.types import AnyArray, IntArray
 from flows import parquet
 from flows.files import with_suffix
+from storage import atomic
 from storage.corpus import Corpus
 from storage.errors import SourceError
 from storage.format import manifest
 from storage.models import Model, TextUnits
-from storage.ownership import claim, discard, in_the_way
-from storage.replacing import replacing
 from storage.runs import Run, write_csv
 from storage.sources import find
 from storage.sources.base import Document, MatrixSource, TextSource, seen_by_workers
@@ -239,12 +238,12 @@ def _scores(model: Model, corpus: Any, predicted: Any) -> dict[str, float]:
 def _scratch_beside(file: Path) -> Iterator[Path]:
     """Yield a folder beside a file, where all workers see it. A killed run's is deleted first."""
     folder = file.absolute().with_name(f".{file.name}.scratch")
-    discard(folder)
-    claim(folder)
+    atomic.delete_marked(folder)
+    atomic.mark(folder)
     try:
         yield folder
     finally:
-        discard(folder)
+        atomic.delete_marked(folder)
 
 
 def _predict_source(
@@ -395,7 +394,7 @@ def _label_sets(model: Model, predicted: Any) -> list[list[str]]:
 
 def _write(file: Path, names: Any, model: Model, predicted: Any) -> None:
     """Write the table as CSV."""
-    with replacing(file) as part:
+    with atomic.write(file) as part:
         write_csv(part, HEADER, zip(_named(names), _texts(model, predicted), strict=True))
 
 
@@ -425,4 +424,4 @@ def _require_table(file: Path) -> None:
         with contextlib.suppress(OSError), file.open("rb") as stream:
             first = stream.readline(80)
         if first.strip() != ",".join(HEADER).encode():
-            raise in_the_way(file)
+            raise atomic.name_taken(file)

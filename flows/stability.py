@@ -13,8 +13,7 @@ import storage
 from bigfs.subsampling import Stability, stability
 from flows import selection
 from flows.files import with_suffix
-from storage.ownership import in_the_way
-from storage.replacing import replacing
+from storage import atomic
 from storage.runs import write_csv
 
 HEADER = ("rank", "index", "name", "frequency")
@@ -81,7 +80,7 @@ def measure_stability(
         found.frequencies[order].tolist(),
         strict=True,
     )
-    with replacing(file) as part:
+    with atomic.write(file) as part:
         write_csv(part, HEADER, rows)
     return found
 
@@ -93,4 +92,4 @@ def _require_table(file: Path) -> None:
         with contextlib.suppress(OSError), file.open("rb") as stream:
             first = stream.readline(80)
         if first.strip() != ",".join(HEADER).encode():
-            raise in_the_way(file)
+            raise atomic.name_taken(file)

@@ -20,7 +20,7 @@ from bigfs.metrics import METRIC_NAMES
 from bigfs.result import ALL
 from flows.bench import Bench
 from flows.outcomes import Outcome
-from storage.ownership import in_the_way
+from storage import atomic
 
 FORMAT = "bigfs comparison 1"  # the first words of compare.json
 ALPHA = 0.05  # below it, the tables say that a method differs from the best
@@ -290,10 +290,10 @@ def require_folder(folder: Path) -> None:
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise in_the_way(folder)
+        raise atomic.name_taken(folder)
     ours = (folder / "results").is_dir() or (folder / ".work").is_dir()
     if any(folder.iterdir()) and not (ours or _is_comparison(folder / "compare.json")):
-        raise in_the_way(folder)
+        raise atomic.name_taken(folder)
 
 
 def _is_comparison(file: Path) -> bool:

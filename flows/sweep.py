@@ -24,8 +24,7 @@ from flows.pipeline import (
 )
 from flows.reuse import digest, source_name
 from flows.serve_limits import require_allowed
-from storage.ownership import in_the_way
-from storage.replacing import replacing
+from storage import atomic
 from storage.runs import Run, require_out, write_csv
 
 COLUMNS = ["run", "method", "features", "parameters", "accuracy", "seconds", "status", "error"]
@@ -213,10 +212,10 @@ def require_table(file: Path) -> None:
     if file.exists() and (
         not file.is_file() or file.read_bytes().split(b"\r\n")[0] != ",".join(COLUMNS).encode()
     ):
-        raise in_the_way(file)
+        raise atomic.name_taken(file)
 
 
 def _write_table(folder: Path, rows: list[dict[str, Any]]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    with replacing(folder / "sweep.csv") as part:
+    with atomic.write(folder / "sweep.csv") as part:
         write_csv(part, COLUMNS, (list(row.values()) for row in rows))

@@ -21,9 +21,7 @@ import storage
 from bigfs.splits import target_kind
 from flows import parquet
 from flows.files import with_suffix
-from storage import selected_file
-from storage.ownership import in_the_way
-from storage.replacing import replacing
+from storage import atomic, selected_file
 from storage.runs import Run
 
 NPZ_MEMBERS = {"data.npy", "indices.npy", "indptr.npy", "shape.npy", "format.npy"}
@@ -83,12 +81,12 @@ def _write_npz(file: Path, Z: Any, names: Sequence[str], corpus: Any, scores: An
     if corpus.split is not None:
         members["split"] = np.array(corpus.split, dtype=np.str_)
     matrix = {"indices": Z.indices, "indptr": Z.indptr, "shape": Z.shape, "data": Z.data}
-    with replacing(file) as part, part.open("wb") as stream:
+    with atomic.write(file) as part, part.open("wb") as stream:
         np.savez_compressed(stream, allow_pickle=False, format=b"csr", **matrix, **members)
 
 
 def _write_h5ad(file: Path, Z: Any, names: Sequence[str], corpus: Any, scores: Any) -> None:
-    with replacing(file) as part:
+    with atomic.write(file) as part:
         selected_file.write(part, Z, names, corpus, scores)
 
 
@@ -135,13 +133,13 @@ def _require_npz(file: Path) -> None:
         with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(file) as archive:
             names = archive.namelist()
         if not set(names) >= NPZ_MEMBERS:
-            raise in_the_way(file)
+            raise atomic.name_taken(file)
 
 
 def _require_h5ad(file: Path) -> None:
     """Check that the file is missing, or that it was written here."""
     if os.path.lexists(file) and not selected_file.is_ours(file):
-        raise in_the_way(file)
+        raise atomic.name_taken(file)
 
 
 def _require_parquet(file: Path) -> None:

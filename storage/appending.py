@@ -1,8 +1,7 @@
 """Add samples to a store: the columns stay, and each split gets one more segment.
 
-The grown store is built beside the old one from hard links to its files. Arrays that grow are
-written anew: Zarr replaces a file and never writes into one. So the old store stays whole until the
-exchange.
+The grown store is built beside the old one from hard links to its files. `ChecksumRecorder` deletes
+a link before it writes a file of that name. So the old store stays whole until the exchange.
 """
 
 from __future__ import annotations
@@ -18,17 +17,18 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
+from storage import atomic
 from storage import fingerprint as identities
 from storage.corpus import Corpus, require_staged
 from storage.errors import SourceError, StoreError
 from storage.fingerprint import fingerprint_of
 from storage.format import manifest
 from storage.format.manifest import ROW_CHUNK, STRING_CHUNK, Segment
-from storage.format.writer import Writer, publish
+from storage.format.writer import Writer, is_remains, publish
 from storage.opening import open as open_corpus
 from storage.sources import find
 from storage.sources.base import MatrixSource, Source, TextSource
-from storage.staging import build, exchange, labels, tables, transpose
+from storage.staging import build, labels, tables, transpose
 from storage.staging.bounds import row_bounds
 from storage.staging.labels import Target
 from storage.staging.scratch import Spill, lengths_of, save
@@ -54,7 +54,8 @@ def append(
 
     The columns of the store stay as they are. Text is counted with the vocabulary and the idf of
     the store, and unknown terms are left out. An unknown class gets the next code. A source that
-    was appended before is not appended again.
+    was appended before is not appended again. A folder must hold new samples only: one that has
+    grown since is another source, and its old samples would be added once more.
 
     Parameters
     ----------
@@ -83,7 +84,8 @@ def append(
     NotEnoughMemory
         `memory_limit` is less than the libraries take.
     SourceError
-        The source is missing or broken, has more columns than the store, or another kind of target.
+        The source is missing or broken, is the one that the store was staged from, has more columns
+        than the store, or another kind of target.
     StoreError
         The store is not there, or not on a local disk.
 
@@ -115,12 +117,18 @@ def append(
     else:
         source = find(str(source), format=format, **options)
     room = build.working_memory("appending", source, memory_limit)
-    with exchange.building(uri, wait) as (target, scratch):
+    with atomic.building(uri, manifest.exists, wait) as (target, scratch):
         corpus = require_staged(open_corpus(uri))
         fingerprint = source.fingerprint()
         with identities.first_rule():
             earlier = source.fingerprint()  # as an earlier version recorded the same source
-        if {fingerprint, earlier}.isdisjoint(corpus.manifest.source.get("appended", [])):
+        known, names = corpus.manifest.source, {fingerprint, earlier}
+        if known["fingerprint"] in names:
+            raise SourceError(
+                f"{source.path} is what {uri} was staged from, so its samples are there: give a "
+                f"source that holds new samples only"
+            )
+        if names.isdisjoint(known.get("appended", [])):
             _grow(corpus, source, fingerprint, split, target, scratch, room)
     return uri
 
@@ -294,6 +302,7 @@ def _clone(corpus: Corpus, target: str) -> Writer:
             name
             for name in files
             if name not in checksums
+            and not is_remains(name, checksums)
             and name not in (manifest.MANIFEST, f"{manifest.CHECKSUMS}/c/0")
         ),
         None,

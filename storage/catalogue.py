@@ -23,9 +23,8 @@ import pooch
 import requests
 from filelock import FileLock
 
-from storage import disk, ownership
+from storage import atomic
 from storage.errors import SourceError, is_permanent, redacted
-from storage.replacing import replacing
 
 REGISTRY = "registry.txt"
 RECORD = re.compile(r"(?P<name>.+) (?P<checksum>[0-9a-f]{64})")
@@ -258,8 +257,8 @@ def _hash(text: str) -> str:
 
 def _get(file: File, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    ownership.require_lock_file(folder / ".lock")
-    with disk.naming_full_disk(folder), FileLock(folder / ".lock"):
+    atomic.require_lock_file(folder / ".lock")
+    with atomic.naming_full_disk(folder), FileLock(folder / ".lock"):
         recorded = _read_registry(folder / REGISTRY)
         checksum = file.checksum or recorded.get(file.name)
         path = folder / file.name
@@ -271,7 +270,7 @@ def _get(file: File, folder: Path) -> Path:
             _download(file, checksum, folder)
         if checksum is None:
             recorded[file.name] = pooch.file_hash(str(path))
-            with replacing(folder / REGISTRY) as part:
+            with atomic.write(folder / REGISTRY) as part:
                 part.write_text(
                     "".join(f"{name} {checksum}\n" for name, checksum in sorted(recorded.items()))
                 )
@@ -307,7 +306,7 @@ def _download(file: File, checksum: str | None, folder: Path) -> None:
         with _quiet():
             manager.fetch(file.name, downloader=_resuming_downloader(folder / f"{file.name}.part"))
     except (requests.RequestException, OSError) as error:
-        if disk.is_full(error):
+        if atomic.is_full(error):
             raise
         host = urlsplit(file.url).hostname
         raise SourceError(
@@ -357,6 +356,7 @@ def _resuming_downloader(part: Path) -> Callable[[str, Any, Any], None]:
                 )
                 for chunk in answer.iter_content(1 << 20):
                     out.write(chunk)
+        atomic.sync(part)
         os.replace(part, output_file)
         version.unlink(missing_ok=True)
 

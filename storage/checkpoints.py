@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from storage.replacing import DAMAGED, RunError, replacing
+from storage import atomic
+from storage.errors import DAMAGED, RunError
 
 
 class Checkpoint:
@@ -48,15 +48,13 @@ class Checkpoint:
         flat: dict[str, Any] = {}
         fields = [_flatten(flat, f"{i}", field) for i, field in enumerate(state)]
         self.folder.mkdir(parents=True, exist_ok=True)
-        with replacing(self._file(name)) as part, part.open("wb") as file:
+        with atomic.write(self._file(name)) as part, part.open("wb") as file:
             np.savez(
                 file,
                 allow_pickle=False,
                 form=json.dumps({"fields": fields, "history": plain(history)}),
                 **flat,
             )
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def _flatten(flat: dict[str, Any], key: str, value: Any) -> Any:

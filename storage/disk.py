@@ -7,21 +7,16 @@ process that fills a mapped file on a full disk, so the space for the file is al
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import math
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bigfs.types import AnyArray
-from storage.errors import StoreError
-
-FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def save(path: str | os.PathLike[str], values: AnyArray) -> None:
@@ -128,47 +123,3 @@ def allocate(
         with open(path, "r+b") as file:
             os.posix_fallocate(file.fileno(), 0, os.path.getsize(path))
     return map_file
-
-
-@contextlib.contextmanager
-def naming_full_disk(*folders: Path) -> Iterator[None]:
-    """Turn the system's error for a full disk into one line that names the disk.
-
-    Parameters
-    ----------
-    *folders : Path
-        The folders that the block writes to. The message names the fullest.
-
-    Raises
-    ------
-    StoreError
-        A disk, or the user's share of it, is full. Its cause is the system's error.
-    """
-    try:
-        yield
-    except OSError as error:
-        if not is_full(error):
-            raise
-        free, folder = min(
-            (shutil.disk_usage(folder).free, str(folder)) for folder in folders if folder.exists()
-        )
-        raise StoreError(
-            f"the disk of {folder} is full ({free / 1e6:.1f} MB left): free "
-            f"some space, or give another path"
-        ) from error
-
-
-def is_full(error: BaseException) -> bool:
-    """Return whether an error means that a disk, or the user's share of it, is full.
-
-    Parameters
-    ----------
-    error : exception
-        Any.
-
-    Returns
-    -------
-    bool
-        True for the system's two numbers.
-    """
-    return isinstance(error, OSError) and error.errno in FULL

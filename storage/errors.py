@@ -1,12 +1,31 @@
-"""Errors of sources and stores. Every message is one plain line, without secrets.
+"""Errors of sources, stores and runs. Every message is one plain line, without secrets.
 
 `redacted` hides what a URL must not show, and `is_permanent` says which faults of a server stay.
 """
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import re
-from collections.abc import Mapping
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+DAMAGED = (  # what reading a damaged file may raise
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    RecursionError,
+    NotImplementedError,
+    csv.Error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 URL = re.compile(r"([a-zA-Z][\w+.-]*://)(?:[^\s/?#'\"]*@)?([^\s?#'\"]*)(\?[^\s#'\")\]]*)?")
 PASSING = {408, 425, 429}  # of the answers 4xx: later the same question may be answered
@@ -103,3 +122,26 @@ class Damaged(StoreError):
     >>> issubclass(storage.Damaged, storage.StoreError)
     True
     """
+
+
+class RunError(ValueError):
+    """Error of a run directory: none is there, it can't be written, or a newer version wrote it."""
+
+
+@contextlib.contextmanager
+def explain_read_errors(file: Path) -> Iterator[None]:
+    """Name the file if reading it inside the block fails.
+
+    Raises
+    ------
+    RunError
+        The file is missing or damaged.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise RunError(f"{file} is missing: repeat the run") from error
+    except DAMAGED as error:
+        raise RunError(
+            f"{file} is damaged ({error or type(error).__name__}): repeat the run"
+        ) from error

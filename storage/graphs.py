@@ -22,12 +22,12 @@ from bigfs.graph import Neighbors, stream_knn
 from bigfs.graph.cost import predict
 from bigfs.graph.row_blocks import row_alignment
 from bigfs.types import AnyArray
+from storage import atomic
 from storage.corpus import Corpus, CorpusView, require_staged
 from storage.errors import Damaged, StoreError
 from storage.fingerprint import fingerprint_of
 from storage.format import manifest, verified
 from storage.format.writer import Writer, fill, seal
-from storage.staging.exchange import building
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def graph(
         settings |= {"recall": recall, "candidates": candidates}
     uri, made = graph_uri(staged, settings), False
     if not manifest.exists(uri):
-        with building(uri, wait) as (target, _):
+        with atomic.building(uri, manifest.exists, wait) as (target, _):
             if not manifest.exists(uri):
                 _write(target, staged, settings)
                 made = True

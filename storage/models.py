@@ -18,8 +18,8 @@ import scipy.sparse as sp
 from bigfs.matrix import Matrix
 from bigfs.models import LinearModel, predict_rows
 from bigfs.types import AnyArray, IntArray
+from storage.errors import RunError, explain_read_errors
 from storage.messages import strip
-from storage.replacing import RunError, undamaged
 from storage.units import Units
 
 VERSION = 2  # of a model with units; one without has version 1, which older versions read
@@ -232,7 +232,7 @@ def read_model(file: Path) -> Model:
             f"{file.parent} has no model: it was made by an older bigfs, or there was nothing to "
             f"predict; `bigfs evaluate {file.parent}` makes it if there is"
         )
-    with undamaged(file), file.open("rb") as opened, np.load(opened) as arrays:
+    with explain_read_errors(file), file.open("rb") as opened, np.load(opened) as arrays:
         header = json.loads(arrays["header"].tobytes())
         newer = isinstance(header["version"], int) and header["version"] > VERSION
         if not newer:

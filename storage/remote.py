@@ -12,7 +12,6 @@ show.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ import fsspec
 from filelock import FileLock
 from fsspec.registry import known_implementations
 
-from storage import catalogue, disk, ownership
+from storage import atomic, catalogue
 from storage.errors import SourceError, redacted
 
 RANGE = 8 << 20  # bytes of a file that are asked for at a time
@@ -98,9 +97,9 @@ def fetch(url: str) -> Path:
     key = hashlib.blake2b(repr((url, version)).encode(), digest_size=8).hexdigest()
     folder = catalogue.data_folder() / "urls" / key
     folder.mkdir(parents=True, exist_ok=True)
-    ownership.require_lock_file(folder / ".lock")
+    atomic.require_lock_file(folder / ".lock")
     target, part = folder / name, folder / f".{name}.part"
-    with disk.naming_full_disk(folder), FileLock(folder / ".lock"):
+    with atomic.naming_full_disk(folder), FileLock(folder / ".lock"):
         if not target.exists():
             try:
                 if is_folder:
@@ -111,13 +110,13 @@ def fetch(url: str) -> Path:
                 fs.invalidate_cache()
                 is_same = _version(fs, path, is_folder) == version
             except (OSError, ValueError) as error:
-                if disk.is_full(error):
+                if atomic.is_full(error):
                     raise
                 raise SourceError(catalogue.unreadable(url, error)) from error
             if not is_same:
                 _discard(part)
                 raise SourceError(f"{redacted(url)} changed while it was read: repeat the command")
-            os.replace(part, target)
+            atomic.publish(part, target)
     return target
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from storage.replacing import DAMAGED, RunError, undamaged
+from storage.errors import DAMAGED, RunError, explain_read_errors
 
 VERSION = 3  # version 2, which was not released, wrote marks into CSV, see `runs.MARK`
 
@@ -95,7 +95,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
         ) from error
     except UnicodeDecodeError as error:
         raise RunError(f"{file} is damaged ({error}): repeat the run") from error
-    with undamaged(file):
+    with explain_read_errors(file):
         metadata = json.loads(text)
         newer = isinstance(metadata["version"], int) and metadata["version"] > VERSION
     if newer:

@@ -21,16 +21,15 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from storage import disk
+from storage import atomic, disk
 from storage.checkpoints import Checkpoint, plain
-from storage.ownership import MARKER, WORDS, claim, discard, is_ours, release
-from storage.replacing import PART, RunError, replacing, undamaged, writing
+from storage.errors import RunError, explain_read_errors
 from storage.run_metadata import VERSION, read_metadata, read_parameters
 
 if TYPE_CHECKING:
@@ -39,9 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["Checkpoint", "Run", "RunError", "recover", "require_out", "write_csv"]
 
 FILES = {"selected.csv", "scores.npy", "run.json", "curves.csv", "report.html", "model.npz"}
-# files that are being written; version 1 named them in the second way
-PARTS = {f".{name}{PART}" for name in FILES} | {f"{name}.part" for name in FILES}
-OTHER = {"checkpoints", MARKER, *PARTS}
+OTHER = {"checkpoints", atomic.MARKER}
 # the apostrophe that version 2 put before a text that a spreadsheet takes for a formula
 MARK = re.compile(r"(?<![^;\t\r\n])'")
 
@@ -66,7 +63,8 @@ class Run:
 
     def __init__(self, path: Path, final: Path, metadata: dict[str, Any]) -> None:
         self.path, self.final, self.metadata = path, final, metadata
-        self._pending: dict[Path, Path] | None = None  # file → part, inside `transaction`
+        # inside `transaction`: name → the path to write to
+        self._place: Callable[[str], Path] | None = None
 
     @classmethod
     def begin(cls, out: str | Path, parameters: dict[str, Any]) -> Run:
@@ -95,13 +93,14 @@ class Run:
         require_out(out)
         final = _final(out)
         path, metadata = _work(final), {"version": VERSION, "parameters": plain(parameters)}
-        with writing(final):
+        with atomic.explain_write_errors(final):
             recover(final)
-            if is_ours(path) and read_parameters(path) != metadata["parameters"]:
-                discard(path)
+            if atomic.is_marked(path) and read_parameters(path) != metadata["parameters"]:
+                atomic.delete_marked(path)
             run = cls(path, final, metadata)
             try:
-                claim(path)
+                atomic.make_folder(path.parent)
+                atomic.mark(path)
                 run.update_metadata()
             except (OSError, RunError):
                 run.abandon()
@@ -128,6 +127,7 @@ class Run:
             There is no run, its run.json is damaged, or a newer version wrote it.
         """
         path = Path(path)
+        _complete(path)
         return cls(path, path, read_metadata(path))
 
     @classmethod
@@ -150,52 +150,47 @@ class Run:
             There is none, its run.json is damaged, or a newer version wrote it.
         """
         final = _final(out)
+        _complete(_work(final))
         return cls(_work(final), final, read_metadata(_work(final)))
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Rename the files that the block writes at its end, run.json last.
+        """Give the files that the block writes their names at its end: all of them, or none.
 
-        A block that fails leaves the files as they were. A block inside another one ends with it.
+        A block that fails or is killed leaves the files as they were. Once the files are on the
+        disk, a kill or an error is made good when the run is opened next. A block inside another
+        one ends with it.
 
         Raises
         ------
         RunError
             The disk is full, or the folder can't be written.
         """
-        if self._pending is not None:
+        if self._place is not None:
             yield
             return
-        self._pending = {}
         try:
-            yield
-            self.write_text("run.json", self._json())
-            for file, part in self._pending.items():
-                with writing(file):
-                    part.replace(file)
+            with atomic.write_together(self.path) as self._place:
+                yield
+                self.write_text("run.json", self._json())
         finally:
-            for part in self._pending.values():
-                with contextlib.suppress(OSError):
-                    part.unlink(missing_ok=True)
-            self._pending = None
+            self._place = None
 
     @contextlib.contextmanager
     def _replacing(self, name: str) -> Iterator[Path]:
         """Write a file whole or not at all, at once or at the end of `transaction`."""
         file = self.path / name
-        if self._pending is None:
-            with replacing(file) as part:
+        if self._place is None:
+            with atomic.write(file) as part:
                 yield part
             return
-        self._pending[file] = part = file.with_name(f".{name}{PART}")
-        with writing(file):
-            part.unlink(missing_ok=True)
-            yield part
+        with atomic.explain_write_errors(file):
+            yield self._place(name)
 
     def update_metadata(self, **figures: Any) -> None:
         """Add entries to run.json. It is written whole or not at all."""
         self.metadata |= plain(figures)
-        if self._pending is None:
+        if self._place is None:
             self.write_text("run.json", self._json())
 
     def _json(self) -> str:
@@ -208,7 +203,7 @@ class Run:
 
     def read_table(self, name: str) -> list[dict[str, str]]:
         """Read a CSV file of the run."""
-        with undamaged(self.path / name):
+        with explain_read_errors(self.path / name):
             return list(_read_csv(self.path / name, marked=self.metadata["version"] == 2))
 
     def write_text(self, name: str, text: str) -> Path:
@@ -251,7 +246,7 @@ class Run:
     @property
     def scores(self) -> Any:
         """Every feature's score, mapped from the file."""
-        with undamaged(self.path / "scores.npy"):
+        with explain_read_errors(self.path / "scores.npy"):
             scores = disk.map_file(self.path / "scores.npy")
             if scores.ndim != 1:
                 raise ValueError("it must hold one score per feature")
@@ -261,7 +256,7 @@ class Run:
     def selected(self) -> Any:
         """Indices of the selected features, best first."""
         rows = self.read_table("selected.csv")
-        with undamaged(self.path / "selected.csv"):
+        with explain_read_errors(self.path / "selected.csv"):
             index = np.array([int(row["index"]) for row in rows], dtype=np.int64)
             if (
                 not len(index)
@@ -296,16 +291,11 @@ class Run:
         """
         if self.path != self.final:
             require_out(self.final)
-            with writing(self.final):
+            with atomic.explain_write_errors(self.final):
                 _clear(self.path)
-                old = _old(self.final)
-                discard(old)
-                if self.final.exists():
-                    (self.final / MARKER).write_bytes(WORDS)
-                    self.final.rename(old)
-                self.path.rename(self.final)
-                release(self.final)
-                discard(old)
+                with atomic.workplace(self.final) as work:
+                    atomic.publish(self.path, self.final, work)
+                atomic.unmark(self.final)
             self.path = self.final
         else:
             _clear(self.path)
@@ -314,7 +304,7 @@ class Run:
     def abandon(self) -> None:
         """Delete the unfinished run, unless it has checkpoints that the next try can use."""
         if self.path != self.final and not any((self.path / "checkpoints").glob("*.npz")):
-            discard(self.path)
+            atomic.delete_marked(self.path)
 
 
 def require_out(out: str | Path) -> None:
@@ -332,18 +322,19 @@ def require_out(out: str | Path) -> None:
         write, or its folder can't be written.
     """
     final = _final(out)
-    with writing(final):
+    with atomic.explain_write_errors(final):
+        recover(final)
         if os.path.lexists(final):
             if not (final / "run.json").exists():
                 raise RunError(f"{final} exists and is not a run directory: give another --out")
-            foreign = sorted({child.name for child in final.iterdir()} - FILES - OTHER)
+            foreign = sorted(name for name in os.listdir(final) if not _is_own(name))
             if foreign:
                 raise RunError(
                     f"{final} holds {foreign[0]}, which bigfs did not write: move it "
                     f"away, or give another --out"
                 )
         home = next(parent for parent in final.absolute().parents if os.path.lexists(parent))
-        parts = [*final.absolute().relative_to(home).parts, _work(final).name]
+        parts = [*final.absolute().relative_to(home).parts, f".{final.name}.{'0' * 16}.staging"]
         if max(len(os.fsencode(part)) for part in parts) > os.pathconf(home, "PC_NAME_MAX"):
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         if not os.access(home, os.W_OK | os.X_OK):
@@ -351,7 +342,7 @@ def require_out(out: str | Path) -> None:
 
 
 def recover(out: str | Path) -> None:
-    """Complete the exchange of two runs that a killed `Run.finish` left half-way.
+    """Put right what a process left half-way that was killed while it changed a finished run.
 
     Parameters
     ----------
@@ -359,14 +350,22 @@ def recover(out: str | Path) -> None:
         The run's directory.
     """
     final = _final(out)
-    old = _old(final)
-    if is_ours(old):
+    _complete(final)
+    atomic.sweep(final)
+    old = final.with_name(f".{final.name}.run-old")  # as version 0.1 exchanged runs
+    if atomic.is_marked(old):
         if final.exists():
-            discard(old)
+            atomic.delete_marked(old)
         else:
             old.rename(final)
-    if is_ours(final):
-        release(final)
+    if atomic.is_marked(final):
+        atomic.unmark(final)
+
+
+def _complete(path: Path) -> None:
+    """Give a run the name or the files that it misses because a process was killed."""
+    atomic.recover(path)
+    atomic.complete(path)
 
 
 def _final(out: str | Path) -> Path:
@@ -378,13 +377,15 @@ def _work(final: Path) -> Path:
     return final.with_name(f".{final.name}.run-partial")
 
 
-def _old(final: Path) -> Path:
-    """Return where the earlier run lies while it is exchanged for the next one."""
-    return final.with_name(f".{final.name}.run-old")
-
-
 def _clear(path: Path) -> None:
     """Delete the checkpoints, and the unfinished files of a killed process."""
     shutil.rmtree(path / "checkpoints", ignore_errors=True)
-    for name in PARTS:
-        (path / name).unlink(missing_ok=True)
+    for name in os.listdir(path):
+        if name not in FILES and name != atomic.MARKER and _is_own(name):
+            (path / name).unlink(missing_ok=True)
+
+
+def _is_own(name: str) -> bool:
+    """Return whether bigfs wrote a file of a run, finished or not."""
+    final = atomic.part_name(name).removesuffix(".part")  # the suffix of version 0.1
+    return final in FILES or name in OTHER or name.endswith(atomic.COMMIT)

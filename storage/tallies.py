@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from bigfs.types import FloatArray
-from storage.replacing import DAMAGED, RunError, replacing, writing
+from storage import atomic
+from storage.errors import DAMAGED, RunError
 
 
 class Tallies:
@@ -62,12 +63,10 @@ class Tallies:
             The disk is full, or the folder can't be written.
         """
         file = self.folder / f"{self.key}-{uuid.uuid4().hex[:16]}.npz"
-        with writing(self.folder):
+        with atomic.explain_write_errors(self.folder):
             self.folder.mkdir(exist_ok=True)
-        with replacing(file) as part, part.open("wb") as opened:
+        with atomic.write(file) as part, part.open("wb") as opened:
             np.savez(opened, names=list(tallies), tallies=list(tallies.values()))
-            opened.flush()
-            os.fsync(opened.fileno())
 
 
 def tallies_of(store: str, key: str) -> Tallies | None:

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from bigfs.types import AnyArray, IntArray
+from storage import atomic
 from storage.errors import SourceError
-from storage.replacing import replacing
 from storage.sources.hdf5 import need_h5py, open_hdf5
 
 PREFIX = "bigfs_"
@@ -117,7 +117,8 @@ def write_var(
     }
     if highly_variable:
         columns["highly_variable"] = is_selected
-    with replacing(path) as part:
+    with atomic.lock(path), atomic.write(path) as part:
+        atomic.delete_parts(path.parent, path.name)
         shutil.copy2(path, part)
         with need_h5py(str(path)).File(part, "r+") as root:
             for name, values in columns.items():

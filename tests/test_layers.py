@@ -44,7 +44,9 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "storage": [
         {"errors"},
-        {"fingerprint", "disk", "ownership", "replacing", "format", "units", "messages"},
+        {"fingerprint", "disk"},
+        {"atomic"},
+        {"format", "units", "messages"},
         {"catalogue", "checkpoints", "run_metadata", "tallies", "tiles", "models"},
         {"remote"},
         {"sources", "runs", "feature_names"},

@@ -15,6 +15,7 @@ import storage
 from flows.extras import PACKAGES as PACKAGES_OF_FLOWS
 from storage import runs
 from storage.format import manifest
+from tests.helpers.listing import names_in
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("bigfs", "storage", "flows")
@@ -123,7 +124,7 @@ def test_estimators_stores_and_commands_on_data_need_no_prefect(tmp_path):
         "pip install 'bigfs[flows]'"
         for name in refused
     ]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["line.zarr", "python.zarr"]
+    assert names_in(tmp_path) == ["line.zarr", "python.zarr"]
 
 
 def test_extra_of_the_flows_names_what_is_asked_for():

@@ -68,7 +68,11 @@ def append(
     engine: Engine,
     as_json: Json = False,
 ) -> None:
-    """Add the samples of a source to a store. Appending the same source again changes nothing."""
+    """Add the samples of a source to a store. Appending the same source again changes nothing.
+
+    A folder must hold the new samples only. One that has grown is another source, and all its
+    samples would be added.
+    """
     import storage
     from storage.format import manifest
     from storage.sources import find

@@ -28,6 +28,7 @@ import fsspec
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore
 
+from storage import atomic
 from storage.errors import Damaged, StoreError
 from storage.format import validation
 
@@ -99,6 +100,7 @@ def store_at(uri: str, *, read_only: bool = False) -> Store:
 
 def put(uri: str, name: str, document: bytes) -> None:
     """Write a document of a store."""
+    atomic.before("write", f"{uri}/{name}")
     with fsspec.open(f"{uri}/{name}", "wb") as file:
         file.write(document)
 
@@ -110,7 +112,12 @@ def get(uri: str, name: str) -> bytes:
 
 
 def exists(uri: str) -> bool:
-    """Return whether a finished store is there, damaged or not."""
+    """Return whether a finished store is there, damaged or not.
+
+    A store without a name gets it back if the process that exchanged it was killed.
+    """
+    if "://" not in uri:
+        atomic.recover(uri)
     try:
         return b'"bigfs"' in get(uri, MANIFEST)
     except (FileNotFoundError, NotADirectoryError):

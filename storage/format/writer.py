@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import fsspec
@@ -11,8 +13,10 @@ import numpy as np
 import zarr
 from zarr.abc.store import Store
 from zarr.codecs import BloscCodec, Crc32cCodec
+from zarr.storage import LocalStore
 
 from bigfs.types import AnyArray
+from storage import atomic
 from storage.errors import StoreError
 from storage.format.checked import CheckedStore
 from storage.format.manifest import (
@@ -45,6 +49,10 @@ class ChecksumRecorder(CheckedStore):
 
     async def set(self, key: str, value: Any) -> None:
         self.checksums[key] = checksum(key, value)
+        atomic.before("write", key)
+        if isinstance(self.inner, LocalStore):
+            # it may be a hard link to a file of the store that grows
+            (self.inner.root / key).unlink(missing_ok=True)
         await super().set(key, value)
 
 
@@ -186,6 +194,7 @@ def seal(writer: Writer, body: dict[str, Any]) -> str:
         A document has no checksum, or was not written. Nothing makes the store exist then.
     """
     uri, checksums = writer.uri, writer.checksums
+    _delete_remains(uri, checksums)
     checksums.pop(MANIFEST, None)  # Zarr made the root group; its document is replaced below
     array_key = f"{CHECKSUMS}/zarr.json"
     length = len(_listed(checksums | {array_key: digest(b"")}))
@@ -214,6 +223,20 @@ def _require_all_listed(uri: str, listed: set[str]) -> None:
             f"checksum, or not at all, such as {wrong[0]}: another program writes there, or this "
             f"version of Zarr cannot be used"
         )
+
+
+def _delete_remains(uri: str, checksums: dict[str, str]) -> None:
+    """Delete what workers left that died while they wrote a chunk, as others wrote it again."""
+    if "://" not in uri:
+        for path in Path(uri).rglob("*.partial"):
+            if is_remains(path.relative_to(uri).as_posix(), checksums):
+                path.unlink(missing_ok=True)
+
+
+def is_remains(name: str, checksums: dict[str, str]) -> bool:
+    """Return whether a file is an unfinished one of Zarr, of a document that was written since."""
+    match = re.fullmatch(r"(.+)\.[0-9a-f]+\.partial", name)
+    return match is not None and not {match[1], f"{match[1]}.json"}.isdisjoint(checksums)
 
 
 def _listed(checksums: dict[str, str]) -> bytes:

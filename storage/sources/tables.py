@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from storage import disk
+from storage import atomic
 from storage.errors import SourceError
 from storage.sources.base import (
     Document,
@@ -373,6 +373,6 @@ def _arrow_errors(what: str) -> Iterator[None]:
     except (SourceError, FileNotFoundError):
         raise
     except (pa.ArrowException, ValueError, OSError) as error:
-        if disk.is_full(error):
+        if atomic.is_full(error):
             raise  # the file itself is right
         raise SourceError(f"{what}: {str(error).splitlines()[0]}") from error

@@ -108,6 +108,8 @@ def is_staged(plan: Plan) -> bool:
     ------
     StoreError
         Its name is taken by a file, or by the store of another plan.
+    Damaged
+        Its manifest or its list of checksums is not what was written.
     """
     if not manifests.exists(plan.uri):
         if "://" not in plan.uri and os.path.exists(plan.uri):
@@ -122,4 +124,5 @@ def is_staged(plan: Plan) -> bool:
             f"{plan.uri} holds {manifest.source['uri']}, which has changed since or "
             f"was staged with other settings: give another name or remove it"
         )
+    manifests.checksums_of(plan.uri, manifest.content)
     return True

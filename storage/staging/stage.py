@@ -12,9 +12,10 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from storage import atomic
+from storage.format import manifest as manifests
 from storage.sources.base import Source
 from storage.staging.build import build, working_memory
-from storage.staging.exchange import building
 from storage.staging.plan import is_staged, make_plan
 
 log = logging.getLogger("bigfs.storage")
@@ -148,7 +149,7 @@ def stage(
         log.info("%s: the store is there already", plan.uri)
         return plan.uri
     room = working_memory("staging", plan.source, memory_limit)
-    with building(plan.uri, wait, scratch) as (target, spills):
+    with atomic.building(plan.uri, manifests.exists, wait, scratch) as (target, spills):
         if not is_staged(plan):
             made = build(plan, target, spills, room)
             log.info("%s: %d × %d, %d non-zeros", plan.uri, *made.shape, made.nnz)

@@ -13,6 +13,7 @@ import pytest
 
 from storage.runs import Run
 from tests.helpers.commands import fails
+from tests.helpers.listing import names_in
 from tests.helpers.processes import environment
 
 WORDS = {"sport": "goal team match player score", "money": "bank rate share profit market"}
@@ -115,7 +116,7 @@ def test_memory_limit_is_refused_in_one_line_before_anything_starts(bigfs, tmp_p
         ("select", "s.zarr", "--out", "r"),
     ):
         fails(bigfs(*words, f"--memory-limit={limit}"), "--memory-limit", limit)
-    assert os.listdir() == ["a.svm"]
+    assert names_in() == ["a.svm"]
 
 
 def test_bad_sources_are_one_line_and_leave_nothing(bigfs, tmp_path):
@@ -137,7 +138,7 @@ def test_bad_sources_are_one_line_and_leave_nothing(bigfs, tmp_path):
                 ),
                 word,
             )
-    assert sorted(p.name for p in tmp_path.iterdir()) == before
+    assert names_in(tmp_path) == before
 
 
 @pytest.mark.parametrize(
@@ -182,7 +183,7 @@ def test_a_bad_line_on_a_cluster_is_one_line_on_stderr(tmp_path):
         "bad.svm, line 2: a value must be a finite number; got '1:x'",
     )
     assert "Compute Failed" not in ended.stderr  # a busy machine may make Dask say other things
-    assert os.listdir(tmp_path) == ["bad.svm"]
+    assert names_in(tmp_path) == ["bad.svm"]
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from flows import predict as predictions
 from flows import stages
 from flows.export import export
 from flows.predict import predict
-from storage import ownership
+from storage import atomic
 from storage.errors import SourceError, StoreError
 from storage.runs import Run, RunError
 from tests.helpers.commands import fails
@@ -322,7 +322,7 @@ def test_scratch_lies_beside_the_table_and_a_killed_ones_is_deleted(texts, tmp_p
 
     monkeypatch.setattr(predictions, "count", counted)
     killed = tmp_path / "out" / ".p.csv.scratch"
-    ownership.claim(killed)
+    atomic.mark(killed)
     (killed / "remains").write_text("of a killed command")
     predict(run, str(tmp_path / "new.jsonl"), tmp_path / "out" / "p.csv")
     assert seen == [[".p.csv.scratch"]]

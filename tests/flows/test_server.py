@@ -13,6 +13,7 @@ import pytest
 from flows.options import Engine, Staging
 from flows.serve_limits import LIMITS_VARIABLE, ServeLimits, require_allowed
 from flows.server import SameOriginOnly, user_secret
+from tests.helpers.listing import names_in
 from tests.helpers.processes import environment, until
 
 pytestmark = pytest.mark.process
@@ -229,7 +230,7 @@ def test_served_flow_refuses_before_any_work(served, flow, given):
     module = {"sweep": sweep, "compare": compare}.get(flow, pipeline)
     with pytest.raises(PermissionError, match="may use paths in"):
         getattr(module, flow).fn(**given)
-    assert os.listdir() == ["out"]
+    assert names_in() == ["out"]
 
 
 @pytest.mark.parametrize(

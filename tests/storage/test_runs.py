@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from storage import ownership
+from storage import atomic
 from storage.errors import StoreError
 from storage.runs import Run, RunError
 
@@ -148,8 +148,8 @@ def test_folders_that_look_like_its_own_are_left_alone(tmp_path):
     )
 
 
-@pytest.mark.parametrize("name", [".a.run-partial", ".a.run-old"])
-def test_what_has_the_name_of_a_work_folder_is_refused_and_kept(tmp_path, name):
+def test_what_has_the_name_of_the_work_folder_is_refused_and_kept(tmp_path):
+    name = ".a.run-partial"
     whole(tmp_path / "a", mark=1)
     (tmp_path / name).mkdir()
     (tmp_path / name / "thesis.txt").write_text("mine")
@@ -157,6 +157,16 @@ def test_what_has_the_name_of_a_work_folder_is_refused_and_kept(tmp_path, name):
         whole(tmp_path / "a", mark=2)
     assert (tmp_path / name / "thesis.txt").read_text() == "mine"
     assert Run.open(tmp_path / "a").metadata["mark"] == 1
+
+
+def test_folders_with_names_like_those_of_an_exchange_are_kept(tmp_path):
+    for name in (".a.run-old", ".a.staging", f".a.{'0' * 16}.staging"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "thesis.txt").write_text("mine")
+    for mark in (1, 2):
+        whole(tmp_path / "a", mark=mark)
+    assert Run.open(tmp_path / "a").metadata["mark"] == 2
+    assert len(list(tmp_path.glob(".a.*/thesis.txt"))) == 3
 
 
 def test_a_run_with_a_foreign_file_is_not_replaced(tmp_path):
@@ -210,16 +220,16 @@ def test_an_exchange_that_was_killed_is_completed(tmp_path):
     from storage.runs import recover
 
     whole(tmp_path / "a", mark=1)
-    (tmp_path / "a" / ownership.MARKER).write_bytes(ownership.WORDS)
+    (tmp_path / "a" / atomic.MARKER).write_bytes(atomic.WORDS)
     (tmp_path / "a").rename(tmp_path / ".a.run-old")  # killed before the new one got its name
     recover(tmp_path / "a")
     assert Run.open(tmp_path / "a").metadata["mark"] == 1
     # killed before the marker was gone
-    (tmp_path / "a" / ownership.MARKER).write_bytes(ownership.WORDS)
-    ownership.claim(tmp_path / ".a.run-old")  # and before the old one was
+    (tmp_path / "a" / atomic.MARKER).write_bytes(atomic.WORDS)
+    atomic.mark(tmp_path / ".a.run-old")  # and before the old one was
     recover(tmp_path / "a")
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
-    assert not (tmp_path / "a" / ownership.MARKER).exists()
+    assert not (tmp_path / "a" / atomic.MARKER).exists()
 
 
 # --- places that can't be written -----------------------------------------------------------------
@@ -257,7 +267,7 @@ def test_a_full_disk_leaves_a_finished_run_as_it_was(tmp_path, monkeypatch, writ
         "write_scores": ([1.0],),
         "update_metadata": (),
     }
-    monkeypatch.setattr("pathlib.Path.replace", full)
+    monkeypatch.setattr("os.rename", full)
     with pytest.raises(
         RunError, match=r"the disk of .*/a/.* is full: free some " r"space and repeat the command"
     ):
@@ -305,18 +315,63 @@ def test_files_written_together_stay_as_they_were_on_a_full_disk(tmp_path, monke
     assert contents(run.path) == before
 
 
+@pytest.mark.parametrize("number", range(1, 5))
+def test_a_kill_between_the_names_of_two_files_is_made_good_at_the_next_opening(
+    tmp_path, monkeypatch, number
+):
+    run = whole(tmp_path / "a", mark=1)
+    old = contents(run.path)["selected.csv"]
+    renames = [0]
+
+    def before(operation, path):
+        renames[0] += operation == "rename"
+        if renames[0] == number:
+            raise SystemExit  # nothing of the process goes on
+
+    monkeypatch.setattr(atomic, "before", before)
+    if number < 4:  # of three files
+        with pytest.raises(SystemExit):
+            written_anew(run)
+    else:
+        written_anew(run)
+    monkeypatch.undo()
+    assert Run.open(tmp_path / "a").metadata["mark"] == 2
+    after = contents(run.path)
+    assert after["selected.csv"] != old
+    assert set(after) == {"run.json", "selected.csv", "scores.npy", "report.html"}
+
+
+def test_a_run_that_lost_its_name_to_a_kill_has_it_back_when_it_is_opened(tmp_path, monkeypatch):
+    whole(tmp_path / "a", mark=1)
+    run, dead = Run.begin(tmp_path / "a", ASKED), []
+
+    def before(operation, path):
+        if dead or (operation == "rename" and Path(path) == tmp_path / "a"):
+            dead.append(path)
+            raise SystemExit
+
+    monkeypatch.setattr(atomic, "before", before)
+    with pytest.raises(SystemExit):
+        run.finish()
+    monkeypatch.undo()
+    assert not (tmp_path / "a").exists()
+    assert Run.open(tmp_path / "a").metadata["mark"] == 1
+    assert "mark" not in whole(tmp_path / "a").metadata
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
 @pytest.mark.parametrize("after", [0, 10])
 def test_a_disk_that_is_full_from_the_start_leaves_nothing(tmp_path, monkeypatch, after):
     """The marker itself may be cut short."""
 
     def full(folder):
         os.makedirs(folder)
-        with open(os.path.join(folder, ownership.MARKER), "wb") as file:
-            file.write(ownership.WORDS[:after])
+        with open(os.path.join(folder, atomic.MARKER), "wb") as file:
+            file.write(atomic.WORDS[:after])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr("storage.runs.claim", full)
+        patched.setattr("storage.atomic.mark", full)
         with pytest.raises(RunError, match=r"the disk of .* is full"):
             Run.begin(tmp_path / "a", ASKED)
     assert list(tmp_path.iterdir()) == []

@@ -20,6 +20,7 @@ from storage.sources import gate
 from storage.sources.base import Rows
 from storage.staging import build, transpose
 from storage.staging import scratch as scratch_files
+from tests.helpers.listing import names_in
 from tests.helpers.sources import refused, rows_of
 
 h5py = pytest.importorskip("h5py", reason="h5py is an optional extra")
@@ -312,7 +313,7 @@ def test_svmlight_with_a_lone_large_index_takes_memory_by_its_entries(tmp_path, 
         match=r"b\.svm with 100000000 features.* needs 0\.96 GiB .* " r"and 289\.35 MiB is allowed",
     ):
         storage.stage(tmp_path / "b.svm", tmp_path / "b.zarr", memory_limit=limit)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.svm", "a.zarr", "b.svm"]
+    assert names_in(tmp_path) == ["a.svm", "a.zarr", "b.svm"]
 
 
 def watched(function, largest):
@@ -341,7 +342,7 @@ def test_stage_holds_a_source_s_shape_to_its_memory_limit(tmp_path):
         r"process and 268\.94 MiB is allowed",
     ):
         storage.stage(tmp_path / "X.npz", tmp_path / "X.zarr", memory_limit="512MB")
-    assert [p.name for p in tmp_path.iterdir()] == ["X.npz"]
+    assert names_in(tmp_path) == ["X.npz"]
 
 
 def test_matrix_market_refuses_rows_that_memory_does_not_hold(tmp_path, allow_memory):

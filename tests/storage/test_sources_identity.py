@@ -16,6 +16,7 @@ import storage
 from storage import fingerprint, sources
 from storage.errors import SourceError, StoreError
 from storage.format import manifest
+from tests.helpers.listing import names_in
 
 
 def write_like(path, text, model):
@@ -125,7 +126,7 @@ def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch
     monkeypatch.setattr(sources.svmlight.source.Svmlight, "read", read)
     with pytest.raises(SourceError, match=r"a\.svm changed while it was read: repeat the command"):
         storage.stage(path, tmp_path / "a.zarr")
-    assert sorted(os.listdir(tmp_path)) == ["a.svm"]
+    assert names_in(tmp_path) == ["a.svm"]
 
 
 # --- stores of earlier versions -------------------------------------------------------------------

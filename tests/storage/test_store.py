@@ -17,6 +17,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 import storage
 from bigfs import engine
 from storage.staging.bounds import bounds
+from tests.helpers.listing import names_in
 from tests.helpers.stores import dense_tiles
 
 
@@ -105,7 +106,7 @@ def test_an_archive_holds_the_same_corpus(documents, folder, tmp_path, kind):
     b = storage.open(storage.stage(tmp_path / f"animals.{kind}", tmp_path / "b.zarr"))
     assert a.spec["content"] == b.spec["content"]
     # and nothing beside them
-    assert sorted(os.listdir(tmp_path)) == ["a.zarr", f"animals.{kind}", "b.zarr"]
+    assert names_in(tmp_path) == ["a.zarr", f"animals.{kind}", "b.zarr"]
 
 
 def test_gathered_columns_and_names(folder, tmp_path, rng):
@@ -167,11 +168,11 @@ def test_hashing_needs_no_vocabulary(documents, folder, tmp_path):
 )
 def test_bad_sources_end_in_one_line_and_leave_nothing(tmp_path, make, message):
     source = make(tmp_path)
-    before = sorted(os.listdir(tmp_path))
+    before = names_in(tmp_path)
     with pytest.raises(storage.SourceError, match=message) as error:
         storage.stage(source, tmp_path / "a.zarr", format="text" if source.exists() else None)
     assert "\n" not in str(error.value)
-    assert sorted(os.listdir(tmp_path)) == before
+    assert names_in(tmp_path) == before
 
 
 def test_a_store_in_an_object_store(documents, folder, tmp_path):
@@ -185,7 +186,7 @@ def test_a_store_in_an_object_store(documents, folder, tmp_path):
     )
     assert storage.check(uri).problems == []
     assert storage.staged(folder, uri) == uri
-    assert os.listdir(tmp_path / "scratch") == []
+    assert names_in(tmp_path / "scratch") == []
     with pytest.raises(storage.StoreError, match="does not exist: stage a source there first"):
         storage.open("memory://bucket/other.zarr")
     with pytest.raises(storage.StoreError, match="cannot be used: Protocol not known"):

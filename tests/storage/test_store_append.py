@@ -1,5 +1,6 @@
 """Appending: the store that grew is the store of all samples, and nothing else was rewritten."""
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -9,11 +10,15 @@ import pytest
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.feature_selection import f_classif
+from zarr.storage import LocalStore
 
 import storage
 from bigfs import ANOVA
-from storage import ownership
-from storage.errors import SourceError, StoreError
+from storage import atomic
+from storage.errors import Damaged, SourceError, StoreError
+from storage.format import manifest, writer
+from tests.helpers.commands import fails
+from tests.helpers.listing import names_in
 from tests.helpers.stores import dense_tiles, write_svmlight
 
 
@@ -50,7 +55,7 @@ def test_a_store_that_grew_is_the_store_of_everything(tmp_path):
     }
     assert storage.append(second, uri) == uri  # it is there already
     assert storage.open(uri).X.shape == (800, 50)
-    assert sorted(os.listdir(tmp_path)) == ["1", "2", "a.zarr", "b.zarr", "both"]
+    assert names_in(tmp_path) == ["1", "2", "a.zarr", "b.zarr", "both"]
 
 
 def test_statistics_by_class_are_stored_and_save_a_pass(tmp_path):
@@ -126,15 +131,15 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(tmp_path):
         storage.append(tmp_path / "wide", "memory://a.zarr")
 
 
-def test_an_exchange_that_was_killed_is_finished_by_the_next_run(tmp_path):
+def test_an_exchange_that_was_killed_is_finished_by_the_next_command(tmp_path):
     uri = storage.stage(
         write_svmlight(tmp_path / "1", 50, 1, n_classes=2, d=50), tmp_path / "a.zarr"
     )
-    ownership.claim(tmp_path / ".a.zarr.staging")
+    atomic.mark(tmp_path / ".a.zarr.staging")
     shutil.move(uri, tmp_path / ".a.zarr.staging" / "old")  # killed between the two renames
-    assert storage.stage(tmp_path / "1", uri) == uri
-    assert storage.check(uri).problems == []
-    assert sorted(os.listdir(tmp_path)) == ["1", "a.zarr"]
+    assert storage.check(uri).problems == []  # whoever opens it first
+    assert storage.append(write_svmlight(tmp_path / "2", 9, 2, n_classes=2, d=50), uri) == uri
+    assert names_in(tmp_path) == ["1", "2", "a.zarr"]
 
 
 def test_append_refuses_a_store_with_files_that_are_not_its_own(tmp_path):
@@ -150,3 +155,117 @@ def test_append_refuses_a_store_with_files_that_are_not_its_own(tmp_path):
     (Path(uri) / "obs" / "notes.txt").unlink()
     storage.append(tmp_path / "2", uri)
     assert storage.open(uri).X.shape[0] == 59
+
+
+# --- the store that grows is the old or the new one -----------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store of 50 samples, and a source of 9 more at "2"."""
+    write_svmlight(tmp_path / "2", 9, 2, n_classes=2, d=50)
+    source = write_svmlight(tmp_path / "1", 50, 1, n_classes=2, d=50)
+    return storage.stage(source, tmp_path / "a.zarr")
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "broken"), KeyboardInterrupt()])
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_rename_that_fails_leaves_the_store_under_its_name(
+    store, tmp_path, monkeypatch, error, number
+):
+    content, renames = storage.open(store).spec["content"], [0]
+
+    def rename(old, new, rename=os.rename):
+        if Path(new).name in ("old", "a.zarr"):
+            renames[0] += 1
+            if renames[0] == number:
+                raise error
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(type(error)):
+        storage.append(tmp_path / "2", store)
+    monkeypatch.undo()
+    assert storage.open(store).spec["content"] == content
+    assert storage.check(store).problems == []
+    assert names_in(tmp_path) == ["1", "2", "a.zarr"]
+    storage.append(tmp_path / "2", store)
+    assert storage.open(store).X.shape[0] == 59
+
+
+class InPlace(LocalStore):
+    """Zarr before 3.1.3: a file that is there is written into."""
+
+    async def set(self, key, value):
+        path = self.root / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(value.to_bytes())
+
+
+def test_append_never_writes_into_the_files_of_the_store(store, tmp_path, monkeypatch):
+    before = {p: p.read_bytes() for p in Path(store).rglob("*") if p.is_file()}
+    kept = tmp_path / "kept"
+    shutil.copytree(store, kept, copy_function=os.link)
+    monkeypatch.setattr(
+        "storage.format.writer.store_at",
+        lambda uri, read_only=False: InPlace(uri, read_only=read_only),
+    )
+    storage.append(tmp_path / "2", store)
+    assert {p: (kept / p.relative_to(store)).read_bytes() for p in before} == before
+    assert storage.check(store).problems == []
+    assert storage.open(store).X.shape[0] == 59
+
+
+def test_the_source_that_a_store_was_staged_from_is_not_appended_to_it(store, tmp_path, bigfs):
+    (tmp_path / "copy").mkdir()
+    shutil.copy(tmp_path / "1", tmp_path / "copy" / "1")
+    for name in ("1", "copy/1"):
+        fails(
+            bigfs("append", name, store, "--workers", 0),
+            f"{name} is what {store} was staged from, so its samples are there",
+        )
+    assert storage.open(store).X.shape[0] == 50
+
+
+def test_what_a_worker_left_that_died_is_not_published(tmp_path, monkeypatch):
+    """Dask does its task again, and Zarr's unfinished file stays."""
+
+    def fill(uri, path, start, values, fill=writer.fill):
+        if path != manifest.CHECKSUMS:  # the driver writes these
+            (Path(uri) / path / "c").mkdir(exist_ok=True)
+            (Path(uri) / path / "c" / f"{start}.0123abcd.partial").write_bytes(b"half")
+        return fill(uri, path, start, values)
+
+    monkeypatch.setattr(writer, "fill", fill)
+    source = write_svmlight(tmp_path / "1", 50, 1, n_classes=2, d=50)
+    uri = storage.stage(source, tmp_path / "a.zarr")
+    assert list(Path(uri).rglob("*.partial")) == []
+    assert storage.check(uri).problems == []
+
+
+def test_what_a_worker_of_version_0_1_left_is_not_in_the_way(store, tmp_path):
+    (Path(store) / "X" / "data" / "c" / "0.0123abcd.partial").write_bytes(b"half")
+    storage.append(tmp_path / "2", store)
+    assert list(Path(store).rglob("*.partial")) == []
+    assert storage.check(store).problems == []
+    (Path(store) / "X" / "data" / "c" / "mine.partial").write_bytes(b"mine")
+    with pytest.raises(StoreError, match=r"holds X/data/c/mine\.partial, which"):
+        storage.append(write_svmlight(tmp_path / "3", 9, 3, n_classes=2, d=50), store)
+
+
+def test_a_store_behind_a_symbolic_link_grows_where_it_lies(store, tmp_path):
+    (tmp_path / "disk").mkdir()
+    shutil.move(store, tmp_path / "disk" / "b.zarr")
+    (tmp_path / "a.zarr").symlink_to(tmp_path / "disk" / "b.zarr")
+    storage.append(tmp_path / "2", store)
+    assert (tmp_path / "a.zarr").is_symlink()
+    assert names_in(tmp_path / "disk") == ["b.zarr"]
+    assert storage.open(store).X.shape[0] == 59
+
+
+def test_a_store_whose_list_of_checksums_is_damaged_is_not_reused(store, tmp_path):
+    (Path(store) / "uns" / "checksums" / "c" / "0").write_bytes(b"")  # as after a loss of power
+    manifest.checksums_of.cache_clear()
+    for use in (storage.stage, storage.staged):
+        with pytest.raises(Damaged, match="array uns/checksums is damaged"):
+            use(tmp_path / "1", store)

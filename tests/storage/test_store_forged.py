@@ -1,7 +1,6 @@
 """Stores that somebody else wrote, or took away: one clear line, and no code of theirs runs."""
 
 import json
-import os
 import pickle
 import shutil
 from pathlib import Path
@@ -15,6 +14,7 @@ from bigfs import engine
 from storage import sources
 from storage.errors import Damaged, SourceError, StoreError
 from storage.format import manifest, verified
+from tests.helpers.listing import names_in
 
 DEEP = "[" * 100_000 + "]" * 100_000
 
@@ -102,7 +102,7 @@ def test_append_links_no_file_from_outside_the_store(store, tmp_path):
     (tmp_path / "b.svm").write_text("1 1:0.5\n")
     with pytest.raises(Damaged, match=r"the checksum of '\.\./secret' is wrong"):
         storage.append(tmp_path / "b.svm", store)
-    assert sorted(os.listdir(tmp_path)) == ["a.svm", "a.zarr", "b.svm", "secret"]
+    assert names_in(tmp_path) == ["a.svm", "a.zarr", "b.svm", "secret"]
 
 
 # --- codecs and references ------------------------------------------------------------------------

@@ -3,7 +3,6 @@ nothing that opens.
 """
 
 import json
-import os
 import random
 import shutil
 import signal
@@ -23,6 +22,7 @@ from bigfs.matrix import Matrix
 from storage import integrity
 from storage.errors import Damaged, StoreError
 from storage.format import manifest, verified, writer
+from tests.helpers.listing import names_in
 from tests.helpers.stores import write_svmlight
 
 
@@ -249,16 +249,16 @@ def test_a_killed_run_leaves_nothing_that_opens_and_the_next_one_finishes(tmp_pa
         assert storage.check(target).problems == []
         shutil.rmtree(target)
     assert killed
-    assert sorted(os.listdir(tmp_path)) == ["a.svm", "whole.zarr"]
+    assert names_in(tmp_path) == ["a.svm", "whole.zarr"]
 
 
 def test_two_runs_at_once_one_waits_or_says_so(tmp_path):
-    from storage.staging.exchange import building
+    from storage.atomic import building
 
     write_svmlight(tmp_path / "a.svm", 50)
     with (
-        building(str(tmp_path / "a.zarr")),
-        pytest.raises(StoreError, match="another process is staging"),
+        building(str(tmp_path / "a.zarr"), manifest.exists),
+        pytest.raises(StoreError, match="another process is writing"),
     ):
         storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr", wait=0)
 
@@ -273,4 +273,4 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(writer, "fill", full)
     with pytest.raises(StoreError, match=r"the disk of .* is full"):
         storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr")
-    assert os.listdir(tmp_path) == ["a.svm"]
+    assert names_in(tmp_path) == ["a.svm"]

@@ -3,7 +3,6 @@ users have.
 """
 
 import asyncio
-import os
 import uuid
 
 import numpy as np
@@ -15,6 +14,7 @@ import storage
 from bigfs import engine
 from bigfs.selectors import ANOVA
 from storage.errors import Damaged, SourceError, StoreError
+from tests.helpers.listing import names_in
 from tests.helpers.stores import write_svmlight
 
 pytestmark = pytest.mark.process
@@ -77,7 +77,7 @@ def test_staged_opened_checked_and_selected_from(bucket, tmp_path, workers):
         ]
     np.testing.assert_array_equal(*chosen)
     assert storage.info(uri)["bytes"] == storage.info(local.uri)["bytes"]
-    assert os.listdir(tmp_path / "scratch") == []
+    assert names_in(tmp_path / "scratch") == []
     with pytest.raises(StoreError, match="local disk"):
         storage.append(source, uri)
     with pytest.raises(StoreError, match="does not exist: stage a source there first"):

@@ -1,6 +1,7 @@
 """A selection in the user's own AnnData file."""
 
 import json
+import threading
 
 import h5py
 import numpy as np
@@ -9,6 +10,7 @@ import scipy.sparse as sp
 
 import storage
 from bigfs import ANOVA
+from storage import atomic
 from storage.errors import SourceError
 from storage.runs import Run
 from tests.helpers.commands import fails
@@ -143,3 +145,30 @@ def test_corpus_writes_the_choice_of_a_selector(cells, tmp_path):
         corpus.write_var(ANOVA().fit(np.eye(6)[:, :5], [0, 1] * 3))
     with pytest.raises(SourceError, match="takes an AnnData file"):
         corpus.write_var(selector, str(tmp_path / "missing.h5ad"))
+
+
+def test_two_selections_into_one_file_go_one_after_the_other(cells, tmp_path):
+    corpus = storage.open(tmp_path / "c.zarr")
+    chosen = ANOVA(n_features_to_select=4).fit(corpus.X, corpus.y)
+    before = content(cells)
+    other = threading.Thread(target=corpus.write_var, args=(chosen,), daemon=True)
+    with atomic.lock(cells):
+        other.start()
+        other.join(0.5)
+        assert other.is_alive()
+        assert content(cells).keys() == before.keys()
+    other.join(60)
+    assert not other.is_alive()
+    assert content(cells).keys() == before.keys()
+    with h5py.File(cells) as root:
+        assert root["var/bigfs_selected"][:].sum() == 4
+
+
+def test_the_copy_of_a_killed_selection_is_deleted_by_the_next(cells, tmp_path):
+    (tmp_path / ".cells.h5ad.0123456789abcdef.bigfs-part").write_bytes(b"half")
+    (tmp_path / ".other.h5ad.0123456789abcdef.bigfs-part").write_bytes(b"of a process at work")
+    corpus = storage.open(tmp_path / "c.zarr")
+    corpus.write_var(ANOVA(n_features_to_select=4).fit(corpus.X, corpus.y))
+    assert [path.name for path in tmp_path.glob("*.bigfs-part")] == [
+        ".other.h5ad.0123456789abcdef.bigfs-part"
+    ]

@@ -1,0 +1,650 @@
+"""Files and folders that appear whole and stay, or do not appear.
+
+What is new is written under a unique name beside its target and flushed to the disk. Then it is
+renamed, and the folder of the name is flushed. What it replaces is deleted only after that. A
+folder is replaced by two renames. Whoever misses the folder calls `recover`, which puts an exchange
+right that was interrupted between them. `write_together` gives files their names together.
+
+The program deletes only folders that it made. Such a folder holds a marker file, which is written
+first and deleted last. It may also be a URL in an object store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import fsspec
+from filelock import FileLock, Timeout
+
+from storage.errors import RunError, StoreError
+from storage.fingerprint import fingerprint_of
+
+MARKER = ".made-by-bigfs"
+WORDS = b"bigfs works in this folder. It may delete the folder and all that it holds.\n"
+PART, COMMIT, WORK = ".bigfs-part", ".bigfs-commit", ".staging"  # suffixes of hidden names
+LOCK, OLD = "lock", "old"  # in a workplace: its lock, and the folder that is being replaced
+KEY = "[0-9a-f]{16}"
+DAY = 86400.0  # seconds after which an unfinished file belongs to no living process
+CLAIM = DAY / 2  # seconds after which a claim in an object store has no living owner
+EXCHANGE = 60.0  # seconds that the two renames of another process may take
+# Flushing 2,000 files of 100 kB one by one took 10.5 s, by 8 threads 0.95 s, and by one call of
+# syncfs 0.5 s. That call is no part of Python, and it does not reach what another machine wrote.
+FLUSHERS = 8
+FULL = (errno.ENOSPC, errno.EDQUOT)
+LASTING = {
+    errno.EROFS,
+    errno.ENAMETOOLONG,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ELOOP,
+}
+
+Place = str | os.PathLike[str]
+
+
+def _nothing(operation: str, path: Place) -> None:
+    """Let an operation happen."""
+
+
+# each operation calls it first, so that a test can let any of them fail
+before: Callable[[str, Place], None] = _nothing
+
+
+# --- one operation --------------------------------------------------------------------------------
+
+
+def sync(path: Place) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    before("sync", path)
+    _flush(path)
+
+
+def _flush(path: Place) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # some network file systems cannot flush a folder
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP) or not os.path.isdir(path):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(folder: Place) -> None:
+    """Wait until a folder and all that it holds are on the disk."""
+    paths = [
+        os.path.join(home, name)
+        for home, folders, files in os.walk(folder)
+        for name in (*files, *folders)
+    ]
+    paths = [path for path in (*paths, str(folder)) if not os.path.islink(path)]
+    for path in paths:
+        before("sync", path)
+    with ThreadPoolExecutor(FLUSHERS) as flushers:
+        list(flushers.map(_flush, paths))
+
+
+def _rename(old: Place, new: Place) -> None:
+    before("rename", new)
+    os.rename(old, new)
+
+
+def _delete(file: Path) -> None:
+    before("delete", file)
+    file.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and its parents, and wait until their names are on the disk."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in missing:
+        sync(path.parent)
+
+
+def _key() -> str:
+    return uuid.uuid4().hex[:16]
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def write(file: Path) -> Iterator[Path]:
+    """Write a file whole or not at all. Yields the path to write to.
+
+    Raises
+    ------
+    RunError
+        The disk is full, or the folder can't be written.
+    """
+    part = _part(file, _key())
+    with explain_write_errors(file):
+        _delete_abandoned(file.parent)
+        before("write", file)
+        try:
+            yield part
+            sync(part)
+            _rename(part, file)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                _delete(part)
+            raise
+        sync(file.parent)
+
+
+@contextlib.contextmanager
+def write_together(folder: Path) -> Iterator[Callable[[str], Path]]:
+    """Write several files of a folder: all of them appear, or none.
+
+    Yields a function that takes the name of a file and returns the path to write to. A file of one
+    name commits the others. `complete` gives them their names, now or at the next opening.
+
+    Raises
+    ------
+    RunError
+        The disk is full, or the folder can't be written.
+    """
+    key, parts = _key(), dict[str, Path]()
+    commit = folder / f".{key}{COMMIT}"
+    try:
+        yield lambda name: parts.setdefault(name, _part(folder / name, key))
+        with explain_write_errors(folder):
+            for part in parts.values():
+                sync(part)
+            sync(folder)
+            before("write", commit)
+            commit.touch()
+            sync(folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            _delete(commit)  # first, or a part of the files could appear
+            for part in parts.values():
+                _delete(part)
+        raise
+    complete(folder)
+
+
+def complete(folder: Path) -> None:
+    """Give the files of a folder their names that were committed before a process ended."""
+    for commit in folder.glob(f".*{COMMIT}"):
+        key = commit.name.removeprefix(".").removesuffix(COMMIT)
+        parts = {part_name(path.name): path for path in folder.glob(f".*.{key}{PART}")}
+        with explain_write_errors(folder):
+            for name, part in sorted(parts.items()):
+                with contextlib.suppress(FileNotFoundError):  # another process completes it too
+                    _rename(part, folder / name)
+            sync(folder)
+            _delete(commit)
+
+
+def _part(file: Path, key: str) -> Path:
+    return file.with_name(f".{file.name}.{key}{PART}")
+
+
+def part_name(name: str) -> str:
+    """Return the name that an unfinished file will have, or the name itself."""
+    match = re.fullmatch(rf"\.(.+?)(\.{KEY})?{re.escape(PART)}", name)
+    return name if match is None else match[1]
+
+
+def delete_parts(folder: Path, name: str) -> None:
+    """Delete what killed processes left of a file. The caller holds its lock."""
+    for path in folder.glob(f".*{PART}"):
+        if part_name(path.name) == name:
+            _delete(path)
+
+
+def _delete_abandoned(folder: Path) -> None:
+    """Delete unfinished files that nobody has touched for a day, whatever they were of."""
+    if any(folder.glob(f".*{COMMIT}")):
+        return
+    for path in folder.glob(f".*{PART}"):
+        with contextlib.suppress(FileNotFoundError):
+            # a copy has the dates of its original, but not this one
+            if time.time() - path.stat().st_ctime > DAY:
+                _delete(path)
+
+
+# --- folders --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def workplace(target: Path, home: Path | None = None) -> Iterator[Path]:
+    """Make a marked folder for the block, beside a target or in `home`.
+
+    Its lock says that its process lives. An exchange that was interrupted in it is put right.
+    """
+    work = (home or target.parent) / f".{target.name}.{_key()}{WORK}"
+    try:
+        mark(work)
+        with FileLock(work / LOCK):
+            yield work
+    finally:
+        _clear(work, target)
+
+
+def publish(new: Path, target: Path, work: Path | None = None) -> None:
+    """Give a finished file or folder its name. A folder of that name goes to the workplace first.
+
+    If anything fails, the old one has its name, and `new` its place.
+    """
+    sync_tree(new) if new.is_dir() else sync(new)
+    try:
+        if work is not None and os.path.lexists(target):
+            _rename(target, work / OLD)
+        _rename(new, target)
+        sync(target.parent)
+    except BaseException:
+        if os.path.lexists(target) and not os.path.lexists(new):
+            _rename(target, new)
+        if work is not None:
+            _restore(work, target)
+        raise
+
+
+def recover(target: Place) -> None:
+    """Give a folder its name back if an exchange was interrupted between its two renames.
+
+    Raises
+    ------
+    StoreError
+        This user may not write there, or another process does not finish its exchange.
+    """
+    path = Path(os.path.realpath(target))
+    if os.path.lexists(path):
+        return
+    for work in _workplaces(path, path.parent):
+        if os.path.lexists(work / OLD) and is_marked(work):
+            try:
+                with FileLock(work / LOCK, timeout=EXCHANGE):
+                    _restore(work, path)
+            except FileNotFoundError:
+                pass  # the process that made the exchange has finished it
+            except Timeout:
+                raise StoreError(
+                    f"{path} is being replaced by another process, which does not go on: end that "
+                    f"process and repeat the command"
+                ) from None
+            except OSError as error:
+                if error.errno not in LASTING:
+                    raise
+                raise StoreError(
+                    f"the process that replaced {path} was ended, and its folder cannot be written "
+                    f"({error.strerror}): rename {work / OLD} to {path}"
+                ) from error
+
+
+def sweep(target: Path, home: Path | None = None) -> None:
+    """Delete the workplaces of dead processes, after what they interrupted is put right."""
+    for work in _workplaces(target, home or target.parent):
+        if _is_empty(work):
+            work.rmdir()
+        elif is_marked(work):
+            with contextlib.suppress(Timeout):
+                with FileLock(work / LOCK, timeout=0):
+                    pass
+                _clear(work, target)
+
+
+def _workplaces(target: Path, home: Path) -> list[Path]:
+    pattern = re.compile(rf"\.{re.escape(target.name)}(\.{KEY})?{re.escape(WORK)}")
+    try:
+        return sorted(home / name for name in os.listdir(home) if pattern.fullmatch(name))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _restore(work: Path, target: Path) -> None:
+    if os.path.lexists(work / OLD) and not os.path.lexists(target):
+        _rename(work / OLD, target)
+        sync(target.parent)
+
+
+def _clear(work: Path, target: Path) -> None:
+    _restore(work, target)
+    if os.path.lexists(work / OLD):
+        sync(target.parent)  # the new one has the name for good
+    delete_marked(work)
+    if _is_empty(work):  # it was not marked yet
+        work.rmdir()
+
+
+@contextlib.contextmanager
+def building(
+    uri: str,
+    exists: Callable[[str], bool],
+    wait: float = -1,
+    scratch: Place | None = None,
+) -> Iterator[tuple[str, Path]]:
+    """Hold the name of a store while it is built, and publish the store if the block ends well.
+
+    Parameters
+    ----------
+    uri : str
+        The store.
+    exists : callable
+        Returns whether a finished store is at a place.
+    wait : float, default=-1
+        Seconds to wait while another process builds the same store; -1 waits as long as it takes.
+    scratch : str or path, default=None
+        The folder for scratch files. None takes the store's own folder.
+
+    Yields
+    ------
+    target : str
+        An empty place to build the store in.
+    spills : Path
+        A folder for scratch files.
+
+    Raises
+    ------
+    StoreError
+        Another process builds the store, a disk is full, or something that the program did not make
+        is in the way.
+    """
+    local = "://" not in uri
+    if local:
+        target = Path(os.path.realpath(uri))
+    else:
+        target = Path(scratch or ".bigfs").absolute() / fingerprint_of(uri)
+    home = aside = target.parent
+    if local and scratch:
+        aside = Path(scratch).absolute()
+        # stores of one name may share the folder
+        spilled = aside / f"{target.name}-{fingerprint_of(uri)[:8]}"
+    else:
+        spilled = target
+    make_folder(home)
+    aside.mkdir(parents=True, exist_ok=True)
+    with naming_full_disk(home), lock(target, wait, uri):
+        dead = {work.name.split(".")[-2] for work in _workplaces(target, home)}
+        sweep(target)
+        sweep(spilled)
+        with workplace(target) as work, contextlib.ExitStack() as stack:
+            beside = stack.enter_context(workplace(spilled)) if spilled != target else work
+            (beside / "spills").mkdir()
+            with naming_full_disk(home, aside):
+                if local:
+                    new = work / "new"
+                    yield str(new), beside / "spills"
+                    if new.exists():
+                        if os.path.lexists(target) and not exists(str(target)):
+                            raise name_taken(target)
+                        publish(new, target, work)
+                else:
+                    with _claimed(uri, exists, work.name.split(".")[-2], dead):
+                        yield uri, beside / "spills"
+
+
+@contextlib.contextmanager
+def _claimed(uri: str, exists: Callable[[str], bool], key: str, dead: set[str]) -> Iterator[None]:
+    """Hold a store's name in an object store, which cannot rename.
+
+    The store is built at its name, with our marker until it is finished. The marker is put only
+    where none is, so that of two machines one gets the name. `dead` holds the keys of processes of
+    this machine that have ended.
+    """
+    if exists(uri):  # another process finished it while this one waited
+        yield
+        return
+    words = WORDS + f"{key} {socket.gethostname()}\n".encode()
+    if is_marked(uri):
+        _require_abandoned(uri, dead)
+        delete_marked(uri)
+    elif _keys(uri):
+        raise name_taken(uri)
+    try:
+        _put_marker(uri, words, mode="create")
+    except OSError:
+        if is_marked(uri):
+            _require_abandoned(uri, set())
+        raise
+    try:
+        yield
+    finally:
+        if exists(uri):
+            unmark(uri)
+        else:
+            delete_marked(uri)
+
+
+def _require_abandoned(uri: str, dead: set[str]) -> None:
+    """Refuse a name in an object store that a process holds which may live."""
+    fs, path = fsspec.core.url_to_fs(uri)
+    marker = f"{path}/{MARKER}"
+    holder = fs.cat_file(marker).removeprefix(WORDS).decode(errors="replace").split()
+    if len(holder) < 2 or holder[0] in dead:  # version 0.1 wrote no holder
+        return
+    if time.time() - fs.modified(marker).timestamp() < CLAIM:
+        raise StoreError(
+            f"{uri} is being staged on {holder[1]}: wait for it, or, if that process is gone, "
+            f"remove {uri}/{MARKER} and repeat the command"
+        )
+
+
+# --- locks ----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def lock(path: Path, wait: float = -1, name: str = "") -> Iterator[None]:
+    """Hold the lock of a path against other processes. Its lock file stays beside the path.
+
+    A message calls the path by `name`.
+
+    Raises
+    ------
+    StoreError
+        Another process holds it for longer than `wait` seconds, or something else has the name of
+        the lock file.
+    """
+    file = path.with_name(f".{path.name}.lock")
+    require_lock_file(file)
+    try:
+        with FileLock(file, timeout=wait):
+            yield
+    except Timeout:
+        raise StoreError(
+            f"another process is writing {name or path}: wait for it, or give another name"
+        ) from None
+
+
+def require_lock_file(path: Place) -> None:
+    """Refuse to lock a file with content, because locking may empty it.
+
+    Raises
+    ------
+    StoreError
+        Something other than a lock file has that name.
+    """
+    if os.path.lexists(path) and (
+        os.path.islink(path) or not os.path.isfile(path) or os.path.getsize(path)
+    ):
+        raise name_taken(path)
+
+
+# --- folders of ours ------------------------------------------------------------------------------
+
+
+def mark(folder: Place) -> None:
+    """Make a folder and mark it as ours, unless it is ours already. It may be a URL.
+
+    Raises
+    ------
+    StoreError
+        The folder holds something that the program did not make, or the name is a file's.
+    """
+    if is_marked(folder):
+        return
+    if _exists(folder) and not _is_empty(folder):
+        raise name_taken(folder)
+    fs, path = fsspec.core.url_to_fs(str(folder))
+    before("write", folder)
+    fs.makedirs(path, exist_ok=True)
+    _put_marker(folder, WORDS)
+
+
+def _put_marker(folder: Place, words: bytes, mode: str = "overwrite") -> None:
+    fs, path = fsspec.core.url_to_fs(str(folder))
+    before("write", f"{folder}/{MARKER}")
+    fs.pipe_file(f"{path}/{MARKER}", words, mode=mode)
+
+
+def is_marked(folder: Place) -> bool:
+    """Return whether the program made a folder and may delete it. A symbolic link is never ours."""
+    if os.path.islink(folder):
+        return False
+    fs, path = fsspec.core.url_to_fs(str(folder))
+    try:
+        words = fs.cat_file(f"{path}/{MARKER}")
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    # a full disk or a kill may cut the words short
+    return WORDS.startswith(words) or words.startswith(WORDS)
+
+
+def unmark(folder: Place) -> None:
+    """Delete the marker alone. From now on the folder is the user's."""
+    fs, path = fsspec.core.url_to_fs(str(folder))
+    before("delete", f"{folder}/{MARKER}")
+    fs.rm_file(f"{path}/{MARKER}")
+
+
+def delete_marked(folder: Place) -> None:
+    """Delete a folder of ours with all that it holds, if it exists.
+
+    A file that can't be deleted now keeps the folder marked, and the next call deletes it. An empty
+    folder stays: a process that was killed before it wrote the marker may have left it.
+
+    Raises
+    ------
+    StoreError
+        The program did not make the folder.
+    """
+    if not _exists(folder) or _is_empty(folder):
+        return
+    if not is_marked(folder):
+        raise name_taken(folder)
+    before("delete", folder)
+    if "://" in str(folder):
+        _delete_remote(str(folder))
+        return
+    home = Path(folder)
+    for child in [c for c in home.iterdir() if c.name != MARKER]:
+        if child.is_dir() and not child.is_symlink():
+            shutil.rmtree(child, ignore_errors=True)
+        else:
+            child.unlink()
+    if [child.name for child in home.iterdir()] == [MARKER]:
+        unmark(home)
+        try:
+            home.rmdir()
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+            _put_marker(home, WORDS)  # a task that was not over yet wrote once more
+
+
+def _delete_remote(url: str) -> None:
+    fs, _ = fsspec.core.url_to_fs(url)
+    if others := [key for key in _keys(url) if not key.endswith(f"/{MARKER}")]:
+        fs.rm(others)
+    unmark(url)
+    if _keys(url):  # a task that was not over yet wrote once more, or another machine took the name
+        with contextlib.suppress(OSError):
+            _put_marker(url, WORDS, mode="create")
+
+
+def name_taken(path: Place) -> StoreError:
+    """Return the error for a file or folder of others at a name that the program needs."""
+    return StoreError(
+        f"{path} is in the way and bigfs did not make it: move it, remove it, or give another name"
+    )
+
+
+def _exists(folder: Place) -> bool:
+    if "://" not in str(folder):
+        return os.path.lexists(folder)
+    return bool(_keys(str(folder)))
+
+
+def _is_empty(folder: Place) -> bool:
+    return (
+        "://" not in str(folder)
+        and os.path.isdir(folder)
+        and not os.path.islink(folder)
+        and not os.listdir(folder)
+    )
+
+
+def _keys(url: str) -> list[str]:
+    fs, path = fsspec.core.url_to_fs(url)
+    fs.invalidate_cache()
+    return [str(key) for key in fs.find(path)]
+
+
+# --- errors of writing ----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def explain_write_errors(path: Path) -> Iterator[None]:
+    """Turn errors of writing that will stay into one line. Others pass as they are.
+
+    Raises
+    ------
+    RunError
+        The disk is full, or the path can't be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise RunError(
+                f"the disk of {path} is full: free some space and repeat the command"
+            ) from error
+        if error.errno in LASTING:
+            raise RunError(
+                f"{path} cannot be written ({error.strerror}): give another path"
+            ) from error
+        raise
+
+
+@contextlib.contextmanager
+def naming_full_disk(*folders: Path) -> Iterator[None]:
+    """Turn the system's error for a full disk into one line that names the fullest of the folders.
+
+    Raises
+    ------
+    StoreError
+        A disk, or the user's share of it, is full. Its cause is the system's error.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not is_full(error):
+            raise
+        free, folder = min(
+            (shutil.disk_usage(folder).free, str(folder)) for folder in folders if folder.exists()
+        )
+        raise StoreError(
+            f"the disk of {folder} is full ({free / 1e6:.1f} MB left): free "
+            f"some space, or give another path"
+        ) from error
+
+
+def is_full(error: BaseException) -> bool:
+    """Return whether an error means that a disk, or the user's share of it, is full."""
+    return isinstance(error, OSError) and error.errno in FULL

@@ -1,0 +1,451 @@
+"""Files and folders appear whole and stay, and only what the program made is deleted."""
+
+import errno
+import os
+import time
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from storage import atomic
+from storage.errors import RunError, StoreError
+from tests.helpers.listing import names_in
+
+
+@pytest.fixture(params=["local", "remote"])
+def place(request, tmp_path):
+    """A folder that does not exist yet, on the disk or in an object store."""
+    return str(tmp_path / "work") if request.param == "local" else f"memory://{tmp_path.name}/work"
+
+
+def put(place, name, content=b"x"):
+    import fsspec
+
+    fs, path = fsspec.core.url_to_fs(place)
+    fs.makedirs(os.path.dirname(f"{path}/{name}"), exist_ok=True)
+    fs.pipe_file(f"{path}/{name}", content)
+
+
+def names(place):
+    import fsspec
+
+    fs, path = fsspec.core.url_to_fs(place)
+    return sorted(key.removeprefix(path).lstrip("/") for key in fs.find(path))
+
+
+def test_claim_and_discard_leave_nothing(place):
+    assert not atomic.is_marked(place)
+    atomic.mark(place)
+    put(place, "deep/file")
+    atomic.mark(place)  # ours already: its content stays
+    assert atomic.is_marked(place)
+    assert names(place) == [atomic.MARKER, "deep/file"]
+    atomic.delete_marked(place)
+    atomic.delete_marked(place)
+    assert names(place) == []
+    assert not os.path.exists(place)
+
+
+def test_a_foreign_folder_is_refused_by_name(place):
+    put(place, "thesis.txt")
+    for action in (atomic.mark, atomic.delete_marked):
+        with pytest.raises(StoreError, match=f"{place} is in the way and bigfs did not make it"):
+            action(place)
+    assert names(place) == ["thesis.txt"]
+
+
+def test_another_file_of_the_markers_name_is_no_marker(place):
+    put(place, atomic.MARKER, b"my own words")
+    assert not atomic.is_marked(place)
+    with pytest.raises(StoreError, match="is in the way"):
+        atomic.delete_marked(place)
+    assert names(place) == [atomic.MARKER]
+
+
+def test_files_and_links_are_never_ours(tmp_path):
+    atomic.mark(tmp_path / "ours")
+    (tmp_path / "link").symlink_to(tmp_path / "ours")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    (tmp_path / "file").write_text("x")
+    for name in ("link", "dangling", "file"):
+        for action in (atomic.mark, atomic.delete_marked):
+            with pytest.raises(StoreError, match=f"{name} is in the way"):
+                action(tmp_path / name)
+    assert atomic.is_marked(tmp_path / "ours")
+
+
+def test_a_link_in_a_folder_of_ours_is_deleted_and_not_followed(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("x")
+    atomic.mark(tmp_path / "work")
+    (tmp_path / "work" / "link").symlink_to(tmp_path / "mine")
+    atomic.delete_marked(tmp_path / "work")
+    assert (tmp_path / "mine" / "file").read_text() == "x"
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_killed_discard_leaves_a_folder_that_is_ours(tmp_path, monkeypatch):
+    atomic.mark(tmp_path / "work")
+    (tmp_path / "work" / "deep").mkdir()
+    # what a busy file on a network disk does
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
+    atomic.delete_marked(tmp_path / "work")
+    assert atomic.is_marked(tmp_path / "work")
+    monkeypatch.undo()
+    atomic.delete_marked(tmp_path / "work")
+    assert not (tmp_path / "work").exists()
+
+
+def test_an_empty_folder_is_taken_over(tmp_path):
+    (tmp_path / "work").mkdir()
+    atomic.mark(tmp_path / "work")
+    assert atomic.is_marked(tmp_path / "work")
+
+
+def test_a_process_killed_before_it_wrote_the_marker_blocks_nobody(tmp_path):
+    (tmp_path / "work").mkdir()
+    atomic.delete_marked(tmp_path / "work")
+    atomic.mark(tmp_path / "work")
+    assert atomic.is_marked(tmp_path / "work")
+
+
+def test_a_lock_file_is_empty_or_refused(tmp_path):
+    atomic.require_lock_file(tmp_path / "new")
+    (tmp_path / "empty").touch()
+    atomic.require_lock_file(tmp_path / "empty")
+    (tmp_path / "mine").write_text("my notes")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    for name in ("mine", "folder", "link"):
+        with pytest.raises(StoreError, match=f"{name} is in the way"):
+            atomic.require_lock_file(tmp_path / name)
+
+
+def test_a_discard_that_meets_a_late_writer_leaves_a_folder_that_is_ours(place, monkeypatch):
+    """A worker's task may write once more after its run has failed."""
+    release = atomic.unmark
+    atomic.mark(place)
+
+    def release_and_write(path):
+        release(path)
+        put(place, "new")
+
+    monkeypatch.setattr(atomic, "unmark", release_and_write)
+    atomic.delete_marked(place)
+    assert atomic.is_marked(place)
+    monkeypatch.undo()
+    atomic.delete_marked(place)
+    assert names(place) == []
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_two_writers_of_one_file_never_mix(tmp_path):
+    file = tmp_path / "cells.h5ad"
+    file.write_bytes(b"original")
+    with atomic.write(file) as first:
+        first.write_bytes(b"all of the first")
+        with atomic.write(file) as second:
+            second.write_bytes(b"half")  # it is still copying
+            assert first.read_bytes() == b"all of the first"
+            assert file.read_bytes() == b"original"
+        assert file.read_bytes() == b"half"
+    assert file.read_bytes() == b"all of the first"
+    assert names_in(tmp_path) == ["cells.h5ad"]
+
+
+def durable(monkeypatch, log):
+    """Log what is flushed, renamed and deleted, in its order."""
+    flush, rename = os.fsync, os.rename
+
+    def fsync(descriptor):
+        log.append(("sync", os.readlink(f"/proc/self/fd/{descriptor}")))
+        flush(descriptor)
+
+    def move(old, new):
+        log.append(("rename", str(old), str(new)))
+        rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "rename", move)
+    monkeypatch.setattr(
+        atomic,
+        "before",
+        lambda operation, path: (
+            log.append((operation, str(path))) if operation == "delete" else None
+        ),
+    )
+
+
+def test_a_file_is_on_the_disk_before_it_gets_its_name_and_its_folder_after(tmp_path, monkeypatch):
+    log = []
+    durable(monkeypatch, log)
+    with atomic.write(tmp_path / "run.json") as part:
+        part.write_text("{}")
+    assert log == [
+        ("sync", str(part)),
+        ("rename", str(part), str(tmp_path / "run.json")),
+        ("sync", str(tmp_path)),
+    ]
+
+
+def test_a_folder_is_on_the_disk_before_the_one_that_it_replaces_is_deleted(tmp_path, monkeypatch):
+    target = tmp_path / "a"
+    (target / "deep").mkdir(parents=True)
+    (target / "deep" / "file").write_text("old")
+    log = []
+    durable(monkeypatch, log)
+    with atomic.workplace(target) as work:
+        new = work / "new"
+        (new / "deep").mkdir(parents=True)
+        (new / "deep" / "file").write_text("new")
+        atomic.publish(new, target, work)
+        after = len(log)
+    kinds = [entry[0] for entry in log[:after]]
+    first = kinds.index("rename")
+    flushed = {entry[1] for entry in log[:first]}
+    assert flushed == {str(new), str(new / "deep"), str(new / "deep" / "file")}
+    assert log[first:after] == [
+        ("rename", str(target), str(work / "old")),
+        ("rename", str(new), str(target)),
+        ("sync", str(tmp_path)),
+    ]
+    assert next(entry for entry in log[after:] if entry[0] == "delete") == ("delete", str(work))
+    assert (target / "deep" / "file").read_text() == "new"
+    assert names_in(tmp_path) == ["a"]
+
+
+class Killed(BaseException):
+    """The process is gone: every later operation raises it too."""
+
+
+def die_at(monkeypatch, operation, name):
+    """Let the process die at the first operation on a path of this name."""
+    dead = []
+
+    def before(kind, path):
+        if dead or (kind == operation and Path(path).name == name):
+            dead.append(path)
+            raise Killed
+
+    monkeypatch.setattr(atomic, "before", before)
+    return dead
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "broken"), KeyboardInterrupt(), Killed()])
+@pytest.mark.parametrize("stop", [("rename", "old"), ("rename", "a"), ("sync", "parent")])
+def test_a_folder_is_the_old_or_the_new_one_wherever_its_exchange_stops(
+    tmp_path, monkeypatch, error, stop
+):
+    operation, name = stop
+    target = tmp_path / "a"
+    target.mkdir()
+    (target / "file").write_text("old")
+    seen = []
+
+    def before(kind, path):
+        at = Path(path).name if Path(path) != tmp_path else "parent"
+        if (kind, at) == (operation, name) or (seen and isinstance(error, Killed)):
+            seen.append(path)
+            if len(seen) == 1 or isinstance(error, Killed):
+                raise error
+
+    monkeypatch.setattr(atomic, "before", before)
+    with pytest.raises(type(error)), atomic.workplace(target) as work:  # noqa: PT012
+        (work / "new").mkdir()
+        (work / "new" / "file").write_text("new")
+        atomic.publish(work / "new", target, work)
+    assert seen
+    monkeypatch.undo()
+    atomic.recover(target)
+    left = (target / "file").read_text()
+    assert left == ("new" if isinstance(error, Killed) and operation == "sync" else "old")
+    atomic.sweep(target)
+    assert (target / "file").read_text() == left
+    assert names_in(tmp_path) == ["a"]
+
+
+def test_an_exchange_that_is_going_on_is_waited_for(tmp_path, monkeypatch):
+    """A reader that comes between the two renames takes nothing away from the writer."""
+    work = tmp_path / f".a.{'0' * 16}.staging"
+    atomic.mark(work)
+    (work / "old").mkdir()
+    monkeypatch.setattr(atomic, "EXCHANGE", 0.2)
+    with FileLock(work / "lock"), pytest.raises(StoreError, match="replaced by another process"):
+        atomic.recover(tmp_path / "a")
+    assert (work / "old").exists()
+    atomic.recover(tmp_path / "a")
+    assert names_in(tmp_path) == [work.name, "a"]
+
+
+def test_a_late_writer_never_blocks_the_next(tmp_path):
+    with atomic.workplace(tmp_path / "a") as work:
+        (work / "new").mkdir()
+    (work / "new" / "X" / "c").mkdir(parents=True)  # a task of a lost worker
+    (work / "new" / "X" / "c" / "0").write_bytes(b"chunk")
+    atomic.sweep(tmp_path / "a")
+    with atomic.workplace(tmp_path / "a") as other:
+        assert other != work
+
+
+def test_unfinished_files_of_dead_processes_are_deleted_after_a_day(tmp_path, monkeypatch):
+    (tmp_path / ".a.csv.0123456789abcdef.bigfs-part").write_text("half")
+    (tmp_path / ".b.csv.bigfs-part").write_text("half, of version 0.1")
+    (tmp_path / "mine.bigfs-part").write_text("mine")
+    with atomic.write(tmp_path / "c.csv") as part:
+        part.write_text("x")
+    assert len(names_in(tmp_path)) == 4
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 86_401)
+    with atomic.write(tmp_path / "c.csv") as part:
+        part.write_text("x")
+    assert names_in(tmp_path) == ["c.csv", "mine.bigfs-part"]
+
+
+# --- files that belong together -------------------------------------------------------------------
+
+
+def together(folder, text):
+    with atomic.write_together(folder) as place:
+        for name in ("run.json", "selected.csv", "report.html"):
+            place(name).write_text(text)
+
+
+def texts(folder):
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+OLD, NEW = (
+    dict.fromkeys(("run.json", "selected.csv", "report.html"), text) for text in ("old", "new")
+)
+
+
+@pytest.mark.parametrize("way", ["error", "interrupt", "kill"])
+def test_files_that_belong_together_are_all_old_or_all_new(tmp_path, monkeypatch, way):
+    error = {"error": OSError(errno.EIO, "broken"), "interrupt": KeyboardInterrupt()}
+    outcomes, number = [], 0
+    while True:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        together(folder, "old")
+        count = [0]
+
+        def before(operation, path, number=number, count=count):
+            count[0] += 1
+            if way == "kill" and count[0] > number:
+                raise Killed
+            if count[0] == number + 1:
+                raise error[way]
+
+        monkeypatch.setattr(atomic, "before", before)
+        try:
+            together(folder, "new")
+        except (OSError, KeyboardInterrupt, Killed):
+            pass
+        else:
+            break
+        monkeypatch.undo()
+        atomic.complete(folder)
+        left = {k: v for k, v in texts(folder).items() if not k.endswith(atomic.PART)}
+        assert left in (OLD, NEW)
+        outcomes.append(left == NEW)
+        number += 1
+    assert number == 11  # 3 files and their names, the commit, 3 renames, and 3 more
+    assert outcomes == sorted(outcomes)
+    assert any(outcomes)
+
+
+def test_a_folder_that_cannot_take_the_files_is_one_line(tmp_path, monkeypatch):
+    together(tmp_path, "old")
+
+    def full(operation, path):
+        if operation == "write":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(atomic, "before", full)
+    with pytest.raises(RunError, match=r"the disk of .* is full"):
+        together(tmp_path, "new")
+    assert texts(tmp_path) == OLD
+
+
+# --- a name in an object store --------------------------------------------------------------------
+
+
+def never(uri):
+    return False
+
+
+def build(url, scratch):
+    return atomic.building(url, never, scratch=scratch)
+
+
+def test_of_two_machines_one_gets_a_name_in_an_object_store(tmp_path):
+    url = f"memory://{tmp_path.name}/a.zarr"
+    with build(url, tmp_path / "one"):
+        put(url, "X/data/c/0")
+        with (
+            pytest.raises(StoreError, match=r"a\.zarr is being staged on \S+: wait for it, or, if"),
+            build(url, tmp_path / "two"),  # another machine has another scratch folder
+        ):
+            raise AssertionError("not reached")
+        assert names(url) == [atomic.MARKER, "X/data/c/0"]
+
+
+def leave_claim(url, scratch, monkeypatch):
+    """A machine that dies while it stages to `url`."""
+    with monkeypatch.context() as patched:
+        dead = []
+
+        def before(operation, path):
+            if dead:
+                raise Killed
+
+        patched.setattr(atomic, "before", before)
+        with pytest.raises(Killed), build(url, scratch):  # noqa: PT012
+            put(url, "X/data/c/0")
+            dead.append(True)
+            raise Killed
+
+
+def test_a_name_that_this_machine_died_with_is_taken_over_at_once(tmp_path, monkeypatch):
+    url = f"memory://{tmp_path.name}/a.zarr"
+    leave_claim(url, tmp_path / "one", monkeypatch)
+    with pytest.raises(StoreError, match="is being staged on"), build(url, tmp_path / "two"):
+        raise AssertionError("not reached")
+    with build(url, tmp_path / "one"):
+        assert names(url) == [atomic.MARKER]
+    assert names(url) == []
+
+
+def test_a_name_that_another_machine_died_with_is_taken_over_after_half_a_day(
+    tmp_path, monkeypatch
+):
+    url = f"memory://{tmp_path.name}/a.zarr"
+    leave_claim(url, tmp_path / "one", monkeypatch)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 43_201)
+    with build(url, tmp_path / "two"):
+        assert names(url) == [atomic.MARKER]
+
+
+def test_what_version_0_1_left_in_an_object_store_is_taken_over(tmp_path):
+    url = f"memory://{tmp_path.name}/a.zarr"
+    put(url, atomic.MARKER, atomic.WORDS)
+    put(url, "X/data/c/0")
+    with build(url, tmp_path / "one"):
+        assert names(url) == [atomic.MARKER]
+
+
+def test_a_lock_file_stays_and_its_lock_goes(tmp_path):
+    with atomic.lock(tmp_path / "a"):
+        node = os.stat(tmp_path / ".a.lock").st_ino
+        with (
+            pytest.raises(StoreError, match="another process is writing"),
+            atomic.lock(tmp_path / "a", 0),
+        ):
+            raise AssertionError("not reached")
+    assert os.stat(tmp_path / ".a.lock").st_ino == node
+    with atomic.lock(tmp_path / "a", 0):
+        assert os.stat(tmp_path / ".a.lock").st_ino == node
