@@ -26,16 +26,19 @@ def largest_scores(
     """Return, for each problem, the features of the largest s_j = ‖(XcᵀV)_j‖², and these s_j.
 
     They come best first, m for each set that a pass gathers. The kept features come before the
-    others. One pass over X serves all problems, which share their constraints.
+    others. One pass over X serves all problems, which share X and their constraints. Problems
+    whose residual only tasks make share their gathered columns too.
     """
     data, constraints = problems[0].data, problems[0].constraints
     sizes = [problem.m * data.sets_per_pass for problem in problems]
     ends = np.cumsum([problem.data.r for problem in problems])
+    assert all(problem.data.X is data.X for problem in problems), "one X for all problems"
     if isinstance(data, TiledColumns) and residuals[0].V is None:
+        assert all(problem.data is data for problem in problems), "one set of gathered columns"
         weights, step = [(state.features, state.W) for state in states], data.weights_per_pass
         norms2 = [
-            _group_norms2(data.residual_products(weights[k : k + step]), ends[:step])
-            for k in range(0, len(weights), step)
+            _group_norms2(data.residual_products(part), ends[: len(part)])
+            for part in (weights[k : k + step] for k in range(0, len(weights), step))
         ]
         tiles = [_largest(np.hstack(norms2), 0, sizes, constraints)]
     else:
