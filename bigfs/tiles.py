@@ -26,7 +26,7 @@ TILES_PER_BATCH = 8
 
 @dataclass(frozen=True)
 class BlockTile:
-    """A tile that holds its block: an array in memory, or the lazy block of a Dask array.
+    """A tile that holds its block, an array in memory.
 
     `verified` says that the block is known to be finite and canonical.
     """
@@ -38,6 +38,18 @@ class BlockTile:
 
     def load(self) -> Block:
         return self.block
+
+
+@dataclass(frozen=True)
+class DaskTile:
+    """A tile of a Dask array: a key, whose block is computed where it is loaded."""
+
+    start: int
+    stop: int
+    block: engine.LazyBlock
+
+    def load(self) -> Block:
+        return self.block.load()
 
 
 @dataclass(frozen=True)
@@ -128,25 +140,6 @@ class OnBlock:
 
     def __call__(self, tile: Any, *operands: Any) -> Any:
         return self.fn(engine.load(tile), tile.start, tile.stop, *operands)
-
-
-class OnGroup:
-    """Turn a function of a block into a function of a group of tiles.
-
-    Its last argument is the sum over the tiles before, or None. It returns the sum with its own.
-    """
-
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.fn = OnBlock(fn)
-        self.__name__ = self.fn.__name__
-
-    def __call__(
-        self, group: Sequence[Any], each: Sequence[tuple[Any, ...]], *shared: Any
-    ) -> AnyArray:
-        total: Any = None
-        for tile, own in zip(group, each, strict=True):
-            total = self.fn(tile, *own, *shared, total)
-        return np.asarray(total)
 
 
 # --- functions of a block ---------------------------------------------------------------------

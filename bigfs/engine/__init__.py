@@ -22,6 +22,7 @@ from bigfs.engine.clusters import (
     quiet_dask,
 )
 from bigfs.engine.kept import KeptOperands, while_lost
+from bigfs.engine.lazy_blocks import LazyBlock, lazy_blocks, lazy_inputs
 from bigfs.engine.memory import (
     PLANNED,
     MemoryInUse,
@@ -49,6 +50,7 @@ from bigfs.engine.tasks import (
     lazy_tiles,
     map_tiles,
     progress,
+    reduce_groups,
     reduce_tiles,
     shared_operand,
     show_progress,
@@ -60,6 +62,7 @@ __all__ = [
     "PLANNED",
     "ClusterLost",
     "KeptOperands",
+    "LazyBlock",
     "MemoryInUse",
     "NotEnoughMemory",
     "Progress",
@@ -78,6 +81,8 @@ __all__ = [
     "get_cached",
     "in_this_process",
     "is_cached",
+    "lazy_blocks",
+    "lazy_inputs",
     "lazy_tiles",
     "lazy_zeros",
     "limit_memory",
@@ -95,6 +100,7 @@ __all__ = [
     "processor_time_since",
     "progress",
     "quiet_dask",
+    "reduce_groups",
     "reduce_tiles",
     "require_memory",
     "reset_peak_memory",

@@ -8,10 +8,9 @@ from typing import Any
 
 import dask
 import numpy as np
-from dask._task_spec import convert_legacy_graph
-from dask.base import unpack_collections
 
 from bigfs.engine.clusters import addresses, client, translate_cluster_errors
+from bigfs.engine.lazy_blocks import lazy_inputs
 
 
 def preferred_workers(tiles: Sequence[Any]) -> list[list[str]]:
@@ -36,31 +35,8 @@ def preferred_workers(tiles: Sequence[Any]) -> list[list[str]]:
 
 
 def _held_keys(tiles: Sequence[Any]) -> list[set[Any]]:
-    """Return the keys on the cluster that the lazy blocks of each tile are computed from.
-
-    They are the keys that a graph refers to and does not hold.
-    """
-    graphs: dict[int, dict[Any, Any]] = {}  # tiles of one array share a graph
-    held: list[set[Any]] = []
-    for tile in tiles:
-        held.append(set())
-        lazy_parts, _ = unpack_collections(tile)
-        for part in lazy_parts:
-            graph = part.__dask_graph__()
-            tasks = graphs.setdefault(id(graph), {})
-            if not tasks:
-                tasks |= convert_legacy_graph(graph)
-            waiting, seen = list(part.__dask_keys__()), set()
-            while waiting:
-                key = waiting.pop()
-                if key in seen:
-                    continue
-                seen.add(key)
-                if key in tasks:
-                    waiting += tasks[key].dependencies
-                else:
-                    held[-1].add(key)
-    return held
+    """Return the keys of the values on the cluster that each tile is computed from."""
+    return [{part.key for part in lazy_inputs(tile) if part.key not in part.dask} for tile in tiles]
 
 
 def prefer(workers: list[str]) -> contextlib.AbstractContextManager[Any]:

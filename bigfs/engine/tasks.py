@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,9 +18,11 @@ from dask.delayed import Delayed
 
 from bigfs.engine.blas import one_blas_thread
 from bigfs.engine.clusters import client, translate_cluster_errors
+from bigfs.engine.lazy_blocks import lazy_inputs
 from bigfs.engine.placement import prefer, preferred_workers
 from bigfs.engine.relief import release_memory
 from bigfs.engine.silence import watch
+from bigfs.types import AnyArray
 
 # Parts that are summed at a time. The last bits of a sum depend on it, so it is a constant.
 TREE_ARITY = 8
@@ -73,32 +76,31 @@ def map_tiles(
     list
         The results in the order of the tiles.
     """
-    if (
-        local
-        and not progress_tasks
-        and not any(
-            isinstance(operand, Delayed) for operands in (shared, *each) for operand in operands
-        )
-    ):
-        return _run_now(fn, tiles, shared, each, label)
+    if not progress_tasks and _runs_plainly(tiles, shared, each, local):
+        return list(_run_now(fn, tiles, shared, each, label))
     return _collect(_tasks(fn, tiles, shared, each, local), local, label, progress_tasks)
+
+
+def _runs_plainly(tiles: Sequence[Any], shared: Any, each: Any, local: bool) -> bool:
+    """Return whether a map needs no task graph: it is serial, and nothing is lazy.
+
+    Arrays in memory are often so small that planning a graph takes longer than computing.
+    """
+    if local:  # the tiles hold their arrays
+        return not any(isinstance(o, Delayed) for operands in (shared, *each) for o in operands)
+    return client() is None and not lazy_inputs(tiles, shared, each)
 
 
 def _run_now(
     fn: Callable[..., Any], tiles: Sequence[Any], shared: Any, each: Any, label: str | None
-) -> list[Any]:
-    """Run the tasks one by one, without a task graph.
-
-    Arrays in memory are often so small that planning a graph takes longer than computing.
-    """
+) -> Iterator[Any]:
+    """Run the tasks one by one."""
     task = _Task(fn)
     show = _progress.get() if label else None
-    results = []
     for i, tile in enumerate(tiles):
-        results.append(task(tile, *(operand[i] for operand in each), *shared))
+        yield task(tile, *(operand[i] for operand in each), *shared)
         if show:
             show(str(label), i + 1, len(tiles))
-    return results
 
 
 def lazy_tiles(
@@ -240,28 +242,117 @@ def reduce_tiles(
 ) -> Any:
     """Combine the results of `map_tiles` into one value, in a tree of fixed shape.
 
-    `combine` takes a list of at most `arity` parts and returns one. By default it sums them.
+    At most arity · log(n) results exist at a time.
+
+    Parameters
+    ----------
+    fn, tiles, *shared, each, local, label : object
+        As for `map_tiles`.
+    combine : callable or None, default=None
+        Function of a list of at most `arity` parts that returns one. None sums them.
+    arity : int, default=TREE_ARITY
+        Parts that are combined at a time.
+
+    Returns
+    -------
+    object
+        The last part.
     """
-    if local or client() is None:
-        parts = map_tiles(fn, tiles, *shared, each=each, local=local, label=label)
-        while len(parts) > 1:
-            parts = [(combine or add)(parts[k : k + arity]) for k in range(0, len(parts), arity)]
-        return parts[0]
-    parts = _tasks(fn, tiles, shared, each, local)
-    while len(parts) > 1:
+    combine = combine or add
+    if _runs_plainly(tiles, shared, each, local):
+        return _fold(_run_now(fn, tiles, shared, each, label), len(tiles), combine, arity)
+    tasks = parts = _tasks(fn, tiles, shared, each, local)
+    while len(parts) > 1 or parts is tasks:
         parts = [
-            dask.delayed(combine or add, pure=False)(parts[k : k + arity])
+            dask.delayed(combine, pure=False)(parts[k : k + arity])
             for k in range(0, len(parts), arity)
         ]
-    return _collect(parts, local, None)[0]
+    return _collect(parts, local, label, tasks if label else ())[0]
+
+
+def _fold(parts: Iterator[Any], n: int, combine: Callable[[list[Any]], Any], arity: int) -> Any:
+    """Combine n parts as they come, in the same tree as that of the tasks."""
+    if n <= arity:
+        return combine(list(parts))
+    size = arity  # of the parts below a child of the root
+    while size * arity < n:
+        size *= arity
+    of_children = (
+        _fold(itertools.islice(parts, size), min(size, n - first), combine, arity)
+        for first in range(0, n, size)
+    )
+    return combine(list(of_children))
+
+
+def reduce_groups(
+    fn: Callable[..., Any],
+    tiles: Sequence[Any],
+    n_groups: int,
+    *shared: Any,
+    each: Sequence[Sequence[Any]] = (),
+    local: bool = False,
+    label: str | None = None,
+) -> Any:
+    """Sum a function over the tiles by at most `n_groups` tasks, each with consecutive tiles.
+
+    `fn` has a last argument: its result for the tile before, or None for the first tile of a group.
+    It returns the sum with its own. A task loads one tile at a time. Where tiles wait for lazy
+    values, such as blocks that a cluster holds, a task has one tile, and the sum goes from task to
+    task.
+    """
+    size = -(-len(tiles) // n_groups)
+    groups = [range(a, min(a + size, len(tiles))) for a in range(0, len(tiles), size)]
+    arity = 2  # a task holds as many large parts, and their sum
+    if local or not lazy_inputs(tiles):
+        operands = list(zip(*each, strict=True)) if each else [()] * len(tiles)
+        return reduce_tiles(
+            _Group(fn),
+            [[tiles[i] for i in group] for group in groups],
+            *shared,
+            each=[[[operands[i] for i in group] for group in groups]],
+            arity=arity,
+            local=local,
+            label=label,
+        )
+    totals: list[Any] = []
+    for group in groups:
+        total: Any = None
+        for i in group:
+            own = [[operand[i]] for operand in each]
+            (total,) = _tasks(fn, [tiles[i]], (*shared, total), own, local)
+        totals.append(total)
+    return reduce_tiles(_same, totals, arity=arity, local=local, label=label)
+
+
+class _Group:
+    """Turn a function of a tile and a sum into a function of a group of tiles."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.__name__ = getattr(fn, "__name__", "group")
+
+    def __call__(
+        self, group: Sequence[Any], each: Sequence[tuple[Any, ...]], *shared: Any
+    ) -> AnyArray:
+        total: Any = None
+        for tile, own in zip(group, each, strict=True):
+            total = self.fn(tile, *own, *shared, total)
+        return np.asarray(total)
+
+
+def _same(part: Any) -> Any:
+    return part
 
 
 def add(parts: list[Any]) -> Any:
-    """Sum arrays in order.
+    """Sum arrays in order, in float64.
 
     They are aligned first, because NumPy rounds unaligned ones differently.
     """
-    total = np.array(parts[0], dtype=np.result_type(parts[0], np.float64))
+    dtype = np.result_type(parts[0], np.float64)
+    if len(parts) == 1:  # the sum may be large, and nobody else has it
+        return np.asarray(parts[0], dtype=dtype)
+    total = np.array(parts[0], dtype=dtype)
     for part in parts[1:]:
         total += np.require(part, requirements="A")
     return total
@@ -274,8 +365,9 @@ def _tasks(
     each: Sequence[Sequence[Any]],
     local: bool,
 ) -> list[Delayed]:
-    shared = [
-        dask.delayed(s) if isinstance(s, np.ndarray) or hasattr(s, "indptr") else s for s in shared
+    shared = [  # looked into, and sent, once and not with every task
+        dask.delayed(s) if isinstance(s, np.ndarray | list) or hasattr(s, "indptr") else s
+        for s in shared
     ]
     task = dask.delayed(_Task(fn), pure=False)
     preferred = [] if local or client() is None else preferred_workers(tiles)

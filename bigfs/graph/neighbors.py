@@ -30,7 +30,7 @@ from bigfs.graph.cost import choose_method, predict
 from bigfs.graph.kernels import exact
 from bigfs.graph.kernels.exact import NeighborLists
 from bigfs.graph.kernels.sketch import CandidateLists
-from bigfs.graph.row_blocks import RowBlock, block_size, row_blocks
+from bigfs.graph.row_blocks import RowBlock, block_size, require_whole, row_blocks
 from bigfs.graph.sample import Sample, draw_sample
 from bigfs.graph.schedule import all_pairs
 from bigfs.matrix import Matrix
@@ -172,6 +172,7 @@ def stream_knn(
     info: dict[str, Any] = {"k": k, "metric": metric, "predicted": cost._asdict()}
     chosen, why = (method, "requested") if method != "auto" else choose_method(cost)
     if chosen == "approx":
+        require_whole(X, "the approximate neighbors")
         if engine.client() is not None and not X.local:
             _fill_kernel_cache(X.shape[1] > sketch.MAX_NARROW_COLUMNS)
         blocks = row_blocks(X, block_rows or block_size(n, 8 * candidates, cost))

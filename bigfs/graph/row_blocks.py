@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -62,16 +63,22 @@ class RowBlock:
 
 
 def row_blocks(X: Matrix, size: int) -> list[RowBlock]:
-    """Cut the rows of X into blocks of `size` rows."""
+    """Cut the rows of X into blocks of `size` rows.
+
+    Where tiles wait for lazy values, such as blocks that a cluster holds, no block has rows of two
+    tiles: a task would wait for the values of both.
+    """
     if not X.row_tiles:
         raise ValueError(
             "neighbors need rows, but the matrix has only the layout by columns: "
             "stage it with the layout by rows"
         )
     bounds = [t.start for t in X.row_tiles] + [X.shape[0]]
+    cuts = {*range(0, X.shape[0], size), X.shape[0]}
+    if engine.lazy_inputs(X.row_tiles):
+        cuts |= set(bounds)
     blocks = []
-    for start in range(0, X.shape[0], size):
-        stop = min(start + size, X.shape[0])
+    for start, stop in pairwise(sorted(cuts)):
         first, last = np.searchsorted(bounds, [start, stop - 1], side="right") - 1
         parts = tuple(
             (t, max(start - t.start, 0), min(stop, t.stop) - t.start)
@@ -105,9 +112,25 @@ def block_size(n: int, list_bytes: int, cost: GraphCost) -> int:
     return max(rows // aligned, 1) * aligned
 
 
+def require_whole(X: Matrix, what: str) -> None:
+    """Raise `NotEnoughMemory` where a task that needs many rows waits for all of X, too large.
+
+    A task loads the rows of a store, or of a Dask array whose blocks are computed each by itself,
+    one block at a time. It waits for all blocks that a cluster holds or that depend on each other.
+    """
+    if engine.lazy_inputs(X.row_tiles):
+        (n, d), is_sparse = X.shape, sp.issparse(X.meta)
+        engine.require_memory(
+            12 * X.nnz if is_sparse else X.meta.itemsize * n * d,
+            f"{what} of a Dask array whose blocks a cluster holds or that depend on each other "
+            f"(stage it first, and a task reads a tile at a time)",
+        )
+
+
 def neighborhood_blocks(X: Matrix, k: int) -> tuple[list[RowBlock], list[RowBlock]]:
     """Return a block of samples per task, and all rows in blocks, which hold their neighbors."""
     cost, n = predict(X), X.shape[0]
+    require_whole(X, "the neighborhoods")
     one = (k + 1) * cost.row_bytes  # bytes of one sample with its candidates
     engine.require_memory(
         int(min(one, n * cost.row_bytes) / NEIGHBORHOOD_SHARE) + 8 * k * k,

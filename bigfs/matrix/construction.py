@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine, tiles
-from bigfs.tiles import Block, BlockTile
+from bigfs.tiles import Block, DaskTile
 from bigfs.types import AnyArray
 from bigfs.validation import check_block
 
@@ -49,16 +49,16 @@ def dask_layout(X: Any) -> dict[str, Any]:
                 "X.compute_chunk_sizes() first"
             )
         X = X.rechunk({1: -1})
-    parts = X.to_delayed()[:, 0]
+    parts = engine.lazy_blocks(list(X.to_delayed()[:, 0]))
     sizes, width = X.chunks[0], X.shape[1]
     if np.isnan([*sizes, width]).any():
-        shapes = engine.map_tiles(_shape, list(parts))
+        shapes = engine.map_tiles(_shape, parts)
         sizes, width = [rows for rows, _ in shapes], shapes[0][1]
     bounds = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     return {
         "shape": (int(bounds[-1]), int(width)),
         "rows": [
-            BlockTile(int(a), int(b), part)
+            DaskTile(int(a), int(b), part)
             for a, b, part in zip(bounds, bounds[1:], parts, strict=False)
             if b > a
         ],
@@ -67,7 +67,8 @@ def dask_layout(X: Any) -> dict[str, Any]:
     }
 
 
-def _shape(block: Block) -> tuple[int, int]:
+def _shape(of: engine.LazyBlock) -> tuple[int, int]:
+    block = of.load()
     return (int(block.shape[0]), int(block.shape[1]))
 
 

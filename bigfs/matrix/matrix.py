@@ -114,7 +114,8 @@ class Matrix(Tiled):
     (3, (2, 2))
     """
 
-    _source: Any = None  # the Dask collection, whose persisted blocks live as long as it does
+    # the Dask collection, where its blocks need values that a cluster holds: they live as long
+    _source: Any = None
     __array_ufunc__ = None  # let `ndarray @ Matrix` reach us, to be refused
 
     def __init__(
@@ -192,7 +193,8 @@ class Matrix(Tiled):
             X does not have two dimensions, or has several chunks of columns of unknown sizes.
         """
         matrix = cls(**construction.dask_layout(X))
-        matrix._source = X
+        if engine.lazy_inputs(matrix.row_tiles):
+            matrix._source = X
         return matrix
 
     def __repr__(self) -> str:
@@ -381,8 +383,9 @@ class Matrix(Tiled):
     def holding(self, index: Any) -> Matrix:
         """Return a matrix that a task can read some columns of, wherever it runs.
 
-        Tiles are keys that any process can read, so it is this matrix. The lazy blocks of a Dask
-        collection are not, because a task cannot wait for others: their columns are gathered.
+        Tiles are keys that any process can read, so it is this matrix. The blocks of a Dask
+        collection that a cluster holds are not, because a task cannot wait for others: their
+        columns are gathered.
 
         Parameters
         ----------

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from bigfs import engine
-from bigfs.tiles import OnBlock, OnGroup
+from bigfs.tiles import OnBlock
 
 
 class Tiled:
@@ -217,23 +217,14 @@ class Tiled:
         """
         over = self.require_row_tiles()
         self.passes += 1
-        size = -(-len(over) // n_groups)
-        starts = range(0, len(over), size)
 
         def add_up() -> Any:
             sent = [
                 operand.at_workers() if isinstance(operand, engine.KeptOperands) else operand
                 for operand in each
             ]
-            own = list(zip(*sent, strict=True)) if each else [()] * len(over)
-            return engine.reduce_tiles(
-                OnGroup(fn),
-                [over[a : a + size] for a in starts],
-                *shared,
-                each=[[own[a : a + size] for a in starts]],
-                arity=2,  # a task holds as many large parts, and their sum
-                local=self.local,
-                label=label,
+            return engine.reduce_groups(
+                OnBlock(fn), over, n_groups, *shared, each=sent, local=self.local, label=label
             )
 
         total = engine.while_lost(add_up, each)
