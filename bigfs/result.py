@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -178,8 +179,9 @@ class Result(Generic[State]):
 class Checkpoint(Protocol):
     """Storage of the states of a run's loops between their steps.
 
-    A loop is identified by its name. A state is a NamedTuple, and `load` returns its fields in
-    order. `storage` has a checkpoint on disk.
+    A loop is identified by its name, with the names of the enclosing `scope` blocks before it, and
+    a number after it where an `observed` block runs several loops of that name. A state is a
+    NamedTuple, and `load` returns its fields in order. `storage` has a checkpoint on disk.
     """
 
     def load(self, name: str) -> tuple[tuple[Any, ...], list[Record]] | None: ...
@@ -190,9 +192,11 @@ class Checkpoint(Protocol):
 class _Observer(NamedTuple):
     callback: Callable[[str, Record], None] | None = None
     checkpoint: Checkpoint | None = None
+    begun: Counter[str] | None = None  # loops of each scoped name, with a checkpoint
 
 
 _UNOBSERVED = _Observer()
+_scope: ContextVar[tuple[str, ...]] = ContextVar("scope", default=())
 _observer: ContextVar[_Observer] = ContextVar("observer", default=_UNOBSERVED)
 
 
@@ -202,7 +206,9 @@ def observed(
 ) -> Iterator[None]:
     """Watch the loops of a block of code.
 
-    Only outermost loops are observed. The inner iterations of a solver belong to their step.
+    Only outermost loops are observed. The inner iterations of a solver belong to their step. Each
+    loop has a checkpoint of its own. The second loop of a name in the same `scope` has a 2 after
+    its name, and so on. So a run that resumes must run its loops in the same order.
 
     Parameters
     ----------
@@ -211,7 +217,7 @@ def observed(
         enclosing `observed`.
     checkpoint : Checkpoint or None, default=None
         Stores the state after each step. A run that finds its state there resumes from it. None
-        keeps the checkpoint of an enclosing `observed`.
+        keeps the checkpoint of an enclosing `observed`, and the count of its loops.
 
     Yields
     ------
@@ -235,11 +241,54 @@ def observed(
     {'SparGE'}
     """
     outer = _observer.get()
-    token = _observer.set(_Observer(callback or outer.callback, checkpoint or outer.checkpoint))
+    begun = outer.begun if checkpoint is None else Counter()
+    token = _observer.set(
+        _Observer(callback or outer.callback, checkpoint or outer.checkpoint, begun)
+    )
     try:
         yield
     finally:
         _observer.reset(token)
+
+
+@contextlib.contextmanager
+def scope(name: str) -> Iterator[None]:
+    """Put a name before those of the loops in a block, such as that of a fold.
+
+    Fits of one kind on different samples are then told apart by the checkpoint.
+
+    Parameters
+    ----------
+    name : str
+        The name. Scopes may lie in each other.
+
+    Yields
+    ------
+    None
+        Nothing. The block runs in the scope.
+
+    See Also
+    --------
+    observed : Watches the loops of a block.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import SparGE
+    >>> from bigfs.result import observed, scope
+    >>> X, y = load_iris(return_X_y=True)
+    >>> class Names:
+    ...     def load(self, name): print("from", name)
+    ...     def save(self, name, state, history): pass
+    >>> with observed(checkpoint=Names()), scope("fold 1"):
+    ...     selector = SparGE(n_features_to_select=2).fit(X, y)
+    from fold 1 SparGE
+    """
+    token = _scope.set((*_scope.get(), name))
+    try:
+        yield
+    finally:
+        _scope.reset(token)
 
 
 def iterate(
@@ -283,9 +332,15 @@ def iterate(
     Result
         The last state, with its status and history. A run that ends early warns.
     """
-    callback, checkpoint = _observer.get()
+    callback, checkpoint, begun = _observer.get()
     history: list[Record] = []
-    saved = checkpoint.load(name) if checkpoint is not None else None
+    scoped = saved = None
+    if checkpoint is not None and begun is not None:
+        scoped = " ".join((*_scope.get(), name))
+        begun[scoped] += 1
+        if begun[scoped] > 1:
+            scoped = f"{scoped} {begun[scoped]}"
+        saved = checkpoint.load(scoped)
     if saved is not None:
         state, history = type(state)(*saved[0]), list(saved[1])
     token = _observer.set(_UNOBSERVED)
@@ -308,8 +363,8 @@ def iterate(
             log.debug("%s, step %d: %s", name, len(history), history[-1])
             if callback is not None:
                 callback(name, history[-1])
-            if checkpoint is not None and status is not Status.NOT_FINITE:
-                checkpoint.save(name, state, history)
+            if checkpoint is not None and scoped and status is not Status.NOT_FINITE:
+                checkpoint.save(scoped, state, history)
     finally:
         _observer.reset(token)
     log.info("%s: %s after %d steps", name, status, len(history))

@@ -20,6 +20,7 @@ from bigfs.evaluation import Rankings
 from bigfs.judgments import score_predictions
 from bigfs.matrix import Matrix
 from bigfs.metrics import METRICS, auc_of, require_metrics, sum_auc
+from bigfs.result import scope
 from bigfs.selectors.base import (
     ARRAY_CHECKS,
     Labels,
@@ -174,7 +175,8 @@ class SelectorCV(Selector):
         )
 
         def rank(number: int, split: Split) -> Rankings:
-            path = _fitted(template, sizes[-1], split.X_train, split.y_train).selected_
+            with scope(f"fold {number}"):
+                path = _fitted(template, sizes[-1], split.X_train, split.y_train).selected_
             return {"": {m: path[:m] for m in sizes}}
 
         folds = stratified_folds(X, codes, self.cv)
@@ -272,7 +274,9 @@ class SelectorCV(Selector):
         codes = target.codes if isinstance(target, Labels) else target
         folds, scores = stratified_folds(matrix, codes, cv), []
         for number, fold in enumerate(folds, 1):
-            scores.append(clone(self).fit(fold.X_train, fold.y_train).score(*fold[2:]))
+            with scope(f"evaluation fold {number}"):
+                fitted = clone(self).fit(fold.X_train, fold.y_train)
+            scores.append(fitted.score(*fold[2:]))
             engine.show_progress("evaluation folds", number, len(folds))
         return np.array(scores)
 

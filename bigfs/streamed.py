@@ -14,6 +14,7 @@ passes.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from importlib.util import find_spec
 from typing import Any
 
@@ -25,6 +26,7 @@ from bigfs.linalg.ridge import Ridge, centering
 from bigfs.linalg.svm import VECTORS_OF_FEATURES, VECTORS_OF_SAMPLES, fit_svm
 from bigfs.matrix import Block, Matrix
 from bigfs.models import LinearModel
+from bigfs.result import scope
 from bigfs.splits import labeled_rows, target_kind
 from bigfs.types import BoolArray, FloatArray, IntArray
 
@@ -123,11 +125,11 @@ def fit(X: Matrix, y: Any, way: str, index: IntArray | None = None) -> LinearMod
     if kind == "real":
         return _fit_real(X, y, way, index)
     if kind == "multilabel":
-        Y = sp.csc_array(y)
-        parts = [
-            _fit_label(X, (Y[:, [j]].toarray().ravel() > 0).astype(np.int64), way, index)
-            for j in range(Y.shape[1])
-        ]
+        Y, parts = sp.csc_array(y), []
+        for j in range(Y.shape[1]):
+            of_label = (Y[:, [j]].toarray().ravel() > 0).astype(np.int64)
+            with scope(f"label {j + 1}"):
+                parts.append(_fit_label(X, of_label, way, index))
         coef, intercept = (np.concatenate(values) for values in zip(*parts, strict=True))
         return LinearModel(kind, np.arange(Y.shape[1]), coef, intercept, none, none)
     classes = np.unique(y)
@@ -199,18 +201,19 @@ def _fit_machines(
         targets = [(codes, n_classes)]
     else:
         targets = [((codes == k).astype(np.int64), 2) for k in range(n_classes)]
-    parts = [
-        fit_svm(
-            *(X, target, count),
-            C=1.0,
-            tol=TOLERANCE,
-            max_iter=MAX_STEPS,
-            name="SVM by tiles",
-            features=_weighted(X, index),
-            one_pass=bool(X.row_tiles) and X.shape[1] * count <= MAX_SUMS,
-        ).value
-        for target, count in targets
-    ]
+    parts = []
+    for number, (target, count) in enumerate(targets, 1):
+        with scope(f"class {number}") if len(targets) > 1 else nullcontext():
+            result = fit_svm(
+                *(X, target, count),
+                C=1.0,
+                tol=TOLERANCE,
+                max_iter=MAX_STEPS,
+                name="SVM by tiles",
+                features=_weighted(X, index),
+                one_pass=bool(X.row_tiles) and X.shape[1] * count <= MAX_SUMS,
+            )
+        parts.append(result.value)
     return np.concatenate([s.W.T for s in parts]), np.concatenate([s.b for s in parts])
 
 

@@ -18,6 +18,7 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import Interval, validate_params
 
 from bigfs import engine
+from bigfs.result import scope
 from bigfs.selectors.base import Labels, Selector
 from bigfs.splits import draw_subsamples
 from bigfs.types import FloatArray
@@ -105,7 +106,8 @@ def stability(
     groups = codes if isinstance(target, Labels) else np.zeros(matrix.shape[0], dtype=np.int64)
     draws = draw_subsamples(groups, n_subsamples, train_size, random_state)
     for number, rows in enumerate(draws, 1):
-        part = clone(selector).fit(matrix[rows], None if codes is None else codes[rows])
+        with scope(f"subsample {number}"):
+            part = clone(selector).fit(matrix[rows], None if codes is None else codes[rows])
         counts[part.selected_] += 1
         chosen.append(len(part.selected_))
         engine.show_progress("subsamples", number, n_subsamples)

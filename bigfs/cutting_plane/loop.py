@@ -94,6 +94,14 @@ def certify(
     ]
 
 
+def with_next_sets(
+    problems: Sequence[Relaxation], states: Sequence[CuttingPlaneState]
+) -> list[CuttingPlaneState]:
+    """Certify states that no pass has seen, the first ones. Those of a resumed run have a set."""
+    is_first = any(not len(state.next_set) for state in states)
+    return certify(problems, states) if is_first else list(states)
+
+
 def measure(state: CuttingPlaneState) -> Record:
     """Return the record of a state in the history."""
     return {
@@ -112,10 +120,14 @@ def cutting_plane(
     problem: Relaxation, *, solver: str, tol: float, max_iter: int
 ) -> Result[CuttingPlaneState]:
     """Cut until the relative gap is `tol`. κ cuts read X κ + 1 times."""
-    [first] = certify([problem], [problem.start()])
+
+    def step(state: CuttingPlaneState) -> CuttingPlaneState:
+        (state,) = with_next_sets([problem], [state])
+        return certify([problem], [add_sets(problem, state, solver, tol)])[0]
+
     return iterate(
-        lambda state: certify([problem], [add_sets(problem, state, solver, tol)])[0],
-        first,
+        step,
+        problem.start(),
         measure=measure,
         stop="gap",
         tol=tol,
@@ -141,6 +153,7 @@ def solve_jointly(
 
     def step(joint: JointState) -> JointState:
         states = [CuttingPlaneState(*state) for state in joint.states]
+        states = with_next_sets(problems, states)
         active = [k for k, state in enumerate(states) if state.gap > tol or not state.sets]
         added = []
         for k in active:
@@ -158,10 +171,9 @@ def solve_jointly(
         }
         return {"gap": max(record["gap"] for record in records), **numbered}
 
-    first = JointState(tuple(certify(problems, [problem.start() for problem in problems])))
     joint = iterate(
         step,
-        first,
+        JointState(tuple(problem.start() for problem in problems)),
         measure=measure_jointly,
         stop="gap",
         tol=tol,

@@ -2,7 +2,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_wine
 
+from bigfs import Matrix, SelectorCV, SparGE, stability, streamed
 from bigfs.engine import NotEnoughMemory
 from bigfs.result import NotConverged, Status, iterate, observed
 from tests.helpers.fitting import MemoryCheckpoint
@@ -95,3 +98,85 @@ def test_inner_loops_are_not_observed():
     with observed(checkpoint=memory):
         run(step=outer)
     assert set(memory.saved) == {"halving"}
+
+
+# --- checkpoints of several fits ------------------------------------------------------------------
+
+
+def fits_of(function, *args, die_after=None, **options):
+    """Return what a function gives, and its checkpoint; killed and resumed if `die_after`."""
+    checkpoint = MemoryCheckpoint(die_after)
+    if die_after:
+        with pytest.raises(KeyboardInterrupt), observed(checkpoint=checkpoint):
+            function(*args, **options)
+        checkpoint.saves_left = None
+    with observed(checkpoint=checkpoint):
+        return function(*args, **options), checkpoint
+
+
+def wine():
+    X, y = load_wine(return_X_y=True)
+    return X / X.std(axis=0), y
+
+
+@pytest.mark.parametrize("die_after", [None, 4])
+def test_a_subsample_never_takes_over_the_state_of_another(die_after):
+    X, y = wine()
+    selector = SparGE(n_features_to_select=3)
+    expected = stability(selector, X, y, n_subsamples=10)
+    computed, checkpoint = fits_of(stability, selector, X, y, n_subsamples=10, die_after=die_after)
+    np.testing.assert_array_equal(computed.frequencies, expected.frequencies)
+    assert set(checkpoint.saved) == {f"subsample {k} SparGE" for k in range(1, 11)}
+
+
+@pytest.mark.parametrize("die_after", [None, 4])
+def test_a_fold_never_takes_over_the_state_of_another(die_after):
+    X, y = wine()
+    selector = SelectorCV(SparGE(), sizes=[2, 4], cv=3)
+    expected = clone(selector).fit(X, y)
+    computed, checkpoint = fits_of(clone(selector).fit, X, y, die_after=die_after)
+    for name, column in expected.cv_results_.items():
+        np.testing.assert_array_equal(computed.cv_results_[name], column)
+    assert set(checkpoint.saved) == {"SparGE", *(f"fold {k} SparGE" for k in range(1, 4))}
+    scores, checkpoint = fits_of(selector.cross_val_score, X, y, cv=2, die_after=die_after)
+    np.testing.assert_array_equal(scores, selector.cross_val_score(X, y, cv=2))
+    assert len(checkpoint.saved) == 2 * 4
+    assert "evaluation fold 2 fold 3 SparGE" in checkpoint.saved
+
+
+def test_the_machines_of_classes_that_are_trained_in_turn_have_states_of_their_own(monkeypatch):
+    X, y = wine()
+    matrix = Matrix.from_array(X)
+    room = streamed._bytes_of_machines(*X.shape, 2)
+    monkeypatch.setattr(streamed.engine, "task_memory", lambda: room)
+    expected = streamed.fit(matrix, y, "svm")
+    computed, checkpoint = fits_of(streamed.fit, matrix, y, "svm")
+    np.testing.assert_array_equal(computed.coef, expected.coef)
+    assert set(checkpoint.saved) == {f"class {k} SVM by tiles" for k in (1, 2, 3)}
+
+
+def test_loops_of_one_name_are_numbered_and_resume_in_their_order():
+    def both():
+        return [run(step=step_by(divisor)).value.x[0] for divisor in (2, 4)]
+
+    expected = both()
+    for die_after in (None, 3, 9):
+        computed, checkpoint = fits_of(both, die_after=die_after)
+        assert computed == expected
+        assert set(checkpoint.saved) == {"halving", "halving 2"}
+        with observed(checkpoint=checkpoint), observed(lambda *record: None):
+            assert both() == expected
+
+
+def step_by(divisor):
+    return lambda state: Halving(state.x / divisor, state.steps + 1)
+
+
+def test_a_resumed_cutting_plane_makes_no_pass_before_it_finds_its_state():
+    X, y = wine()
+    matrix, selector = Matrix.from_array(X), SparGE(n_features_to_select=3, tol=1e-6)
+    _, checkpoint = fits_of(clone(selector).fit, matrix, y)
+    before = matrix.passes
+    with observed(checkpoint=checkpoint):
+        clone(selector).fit(matrix, y)
+    assert matrix.passes == before  # it had converged
