@@ -10,7 +10,7 @@ A file of cells is staged, a selector chooses genes and their number, and the ch
 # A file of cells
 # ---------------
 # 600 cells of three types, with counts of 500 genes. The first 12 genes tell the types apart, and
-# each of the first four has two others that follow it. The file is written as anndata writes it.
+# each of the first four has two others that follow it. The file is written by the published format.
 
 from pathlib import Path
 from tempfile import mkdtemp

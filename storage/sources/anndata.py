@@ -24,6 +24,7 @@ from storage.format import validation
 from storage.format.checked import CheckedStore
 from storage.sources import gate
 from storage.sources import labels as label_rules
+from storage.sources.anndata_columns import read_column
 from storage.sources.base import MatrixSource, Rows
 from storage.sources.hdf5 import open_hdf5
 from storage.sources.spool import (
@@ -113,11 +114,7 @@ class AnnData(MatrixSource):
                     f"{self.path} holds a matrix of {n} × {d}: there is nothing to select from"
                 )
             ready.n_features = d
-            names = self._index(file, "var")
-            if names is not None and len(names) != d:
-                raise SourceError(
-                    f"{self.path} is broken: var has {len(names)} names for {d} columns"
-                )
+            names = self._index(file, "var", d)
             ready.feature_names = None if names is None else names.tolist()
             columns = self._columns(file)
             ready.label_columns = columns if self.label is None and "label" not in columns else None
@@ -179,13 +176,15 @@ class AnnData(MatrixSource):
         with self._file() as file:
             y = self._column(file, self.label, "label", start, stop)
             split = self._column(file, self.split, "split", start, stop)
-            names = self._index(file, "obs", start, stop)
+            names = self._index(file, "obs", self._matrix(file)[2][0], start, stop)
         if y is not None:
             y = label_rules.as_label_array(y, stop - start, self.unlabeled, self.path)
-        if split is not None and not set(split) <= {"train", "test"}:
-            raise SourceError(
-                f"{self.path}: obs[{self.split or 'split'!r}] must hold train and test only"
-            )
+        if split is not None:
+            split = np.ma.filled(split.astype(object), "")
+            if not set(split) <= {"train", "test"}:
+                raise SourceError(
+                    f"{self.path}: obs[{self.split or 'split'!r}] must hold train and test only"
+                )
         return y, split, names
 
     def row_layout(self) -> tuple[AnyArray, int]:
@@ -264,17 +263,17 @@ class AnnData(MatrixSource):
         return X, kind, gate.require_shape(*shape, self.path)
 
     def _index(
-        self, file: Any, frame: str, start: int = 0, stop: int | None = None
+        self, file: Any, frame: str, length: int, start: int = 0, stop: int | None = None
     ) -> AnyArray | None:
+        """Read the names of samples or features, of which there are `length`."""
         if frame not in file:
             return None
-        group = file[frame]
-        names = group[group.attrs.get("_index", "_index")]
-        return _read_texts(
-            self._require_full_column(file, names, "_index") if frame == "obs" else names,
-            start,
-            stop,
+        name = file[frame].attrs.get("_index", "_index")
+        column = read_column(
+            file[frame][name], f"{self.path}: {frame}[{name!r}]", length, start, stop
         )
+        names = np.ma.filled(column.astype(object), "nan")  # as anndata shows a missing name
+        return np.array([str(name) for name in names], dtype=object)
 
     def _columns(self, file: Any) -> list[str]:
         """Return the names of the columns of obs."""
@@ -297,43 +296,6 @@ class AnnData(MatrixSource):
                 f"{self.path} has no obs[{name!r}], only "
                 f"{', '.join(columns) or 'no column'}: name it with {default}="
             )
-        column = file["obs"][name or default]
-        kind = column.attrs.get("encoding-type")
-        if kind == "categorical":
-            codes = np.asarray(
-                self._require_full_column(file, column["codes"], name or default)[start:stop]
-            )
-            categories = _read_texts(column["categories"], 0, None)
-            if codes.size and not -1 <= codes.min() <= codes.max() < len(categories):
-                raise SourceError(
-                    f"{self.path} is broken: obs[{name or default!r}] has a "
-                    f"code outside its categories"
-                )
-            return np.append(categories, "")[codes]  # −1, the missing category, takes the last
-        if not hasattr(column, "dtype"):
-            raise SourceError(
-                f"{self.path}: obs[{name or default!r}] has the encoding {kind!r}: "
-                f"a categorical, texts or numbers were expected"
-            )
-        self._require_full_column(file, column, name or default)
-        return (
-            _read_texts(column, start, stop)
-            if column.dtype.kind in "OTU"
-            else np.asarray(column[start:stop])
-        )
-
-    def _require_full_column(self, file: Any, column: Any, name: str) -> Any:
-        """Return a column of obs, which must have one value per sample."""
         n = self._matrix(file)[2][0]
-        if column.shape != (n,):
-            raise SourceError(
-                f"{self.path} is broken: obs[{name!r}] has the shape {column.shape} for {n} samples"
-            )
-        return column
-
-
-def _read_texts(array: Any, start: int, stop: int | None) -> AnyArray:
-    if hasattr(array, "asstr") and array.dtype.kind == "O":  # h5py
-        array = array.asstr()
-    # as objects, because NumPy's text loses a NUL at its end
-    return np.array(list(array[start:stop]), dtype=object)
+        place = f"{self.path}: obs[{name or default!r}]"
+        return read_column(file["obs"][name or default], place, n, start, stop)

@@ -80,31 +80,39 @@ def _require_storable(label: str, place: object) -> str:
 
 
 def as_label_array(values: Any, n: int, unlabeled: str | None, origin: str) -> AnyArray:
-    """Return n labels as an array, as `Rows.y` describes it: integers, floats or strings."""
-    y = np.asarray(values)
+    """Return n labels as an array, as `Rows.y` describes it: integers, floats or strings.
+
+    What is masked is unlabeled.
+    """
+    y, missing = np.ma.getdata(values), np.ma.getmaskarray(values).reshape(-1)
     if y.size != n:
         raise SourceError(
             f"{origin} has {y.size} labels for {n} rows: rows are samples, with one label each"
         )
     y = y.reshape(-1)
     if y.dtype.kind in "OSU":  # O: a cell array of texts
-        return _text_labels(y, unlabeled, origin)
+        return np.where(missing, "", _text_labels(y, unlabeled, origin))
     if y.dtype.kind not in "biuf":
         raise SourceError(f"{origin}: labels must be texts or numbers; got {y.dtype}")
     if y.dtype.kind == "f":
-        y = _float_labels(y, origin)
+        y = _float_labels(np.where(missing, np.nan, y), origin)
     elif y.dtype.kind == "b":
         y = y.astype(np.int64)
-    if unlabeled is None:
+    if unlabeled is not None:
+        missing = missing | (y == _number(unlabeled, origin))
+    elif not missing.any():
         return y
+    exact = y.dtype.kind == "f" or not len(y) or max(-int(y.min()), int(y.max())) <= MAX_EXACT
+    return np.where(missing, np.nan, y) if exact else np.ma.MaskedArray(y, missing)
+
+
+def _number(unlabeled: str, origin: str) -> int | float:
     try:
-        none = y == (int(unlabeled) if WHOLE.fullmatch(str(unlabeled)) else float(unlabeled))
+        return int(unlabeled) if WHOLE.fullmatch(str(unlabeled)) else float(unlabeled)
     except ValueError:
         raise SourceError(
             f"{origin} has numeric labels: unlabeled={unlabeled!r} must be a number"
         ) from None
-    exact = y.dtype.kind == "f" or not len(y) or max(-int(y.min()), int(y.max())) <= MAX_EXACT
-    return np.where(none, np.nan, y) if exact else np.ma.MaskedArray(y, none)
 
 
 def _text_labels(y: AnyArray, unlabeled: str | None, origin: str) -> AnyArray:

@@ -1,0 +1,157 @@
+"""Files that anndata writes by its defaults: those of 0.13.4, and of the anndata that is here."""
+
+import contextlib
+import warnings
+
+import numpy as np
+import pytest
+import zarr
+
+import storage
+from bigfs import ANOVA
+from storage import sources
+from tests.helpers import cells
+from tests.helpers.sources import SIZES, refused, rows_of
+
+
+@pytest.fixture(params=["kept", "today"])
+def folder(request, tmp_path):
+    """A folder with the files of `cells.FILES`."""
+    if request.param == "kept":
+        cells.unpack_cells(tmp_path)
+    else:
+        pytest.importorskip("anndata", reason="anndata is no dependency: `make newest` has it")
+        cells.write_cells(tmp_path)
+    return tmp_path
+
+
+@contextlib.contextmanager
+def edited(path):
+    """The group of a folder, whose metadata are gathered again after the block."""
+    yield zarr.open_group(path, use_consolidated=False)
+    with warnings.catch_warnings(action="ignore"):  # format 3 has no specification of it yet
+        zarr.consolidate_metadata(path)
+
+
+def labels_of(y):
+    """Labels as lists, None where there is none."""
+    y = y.tolist() if isinstance(y, np.ndarray) else y
+    return [None if v is None or v == "" or v != v else v for v in y]
+
+
+@pytest.mark.parametrize("file", cells.FILES)
+def test_what_anndata_writes_is_read_as_it_was(folder, file):
+    pytest.importorskip("h5py", reason="h5py is an optional extra")
+    path = folder / file
+    for size in SIZES:
+        X, y, split, names = rows_of(sources.find(path, label="cell_type"), folder / "s", size)
+        np.testing.assert_array_equal(X, cells.X)
+        assert labels_of(y) == cells.OBS["cell_type"]
+        assert split.tolist() == cells.OBS["split"]
+        assert names.tolist() == cells.CELLS
+    assert sources.find(path).unpacked(folder / "s").feature_names == cells.GENES
+    for layer, factor in (("csc", 2), ("dense", 3)):
+        X, *_ = rows_of(sources.find(path, layer=layer), folder / layer, 200)
+        np.testing.assert_array_equal(X, factor * cells.X)
+
+
+@pytest.mark.parametrize("file", cells.FILES)
+@pytest.mark.parametrize(
+    ("column", "target"),
+    [("note", "class"), ("donor", "class"), ("healthy", "class"), ("age", "real")],
+)
+def test_every_kind_of_column_is_a_target(folder, file, column, target):
+    corpus = storage.open(storage.stage(folder / file, folder / "a.zarr", label=column))
+    order = np.argsort(np.array(cells.OBS["split"]) == "test", kind="stable")
+    expected = [cells.OBS[column][i] for i in order]
+    assert corpus.spec["target"] == target
+    if target == "class":
+        expected = [None if v is None else str(int(v) if column != "note" else v) for v in expected]
+        assert [None if c < 0 else corpus.class_names[c] for c in corpus.y] == expected
+    else:
+        assert corpus.y.tolist() == expected
+
+
+@pytest.mark.parametrize("file", cells.FILES[1:])
+def test_what_anndata_writes_is_used_where_it_lies(folder, file):
+    corpus = storage.open(folder / file)
+    staged = storage.open(storage.stage(folder / file, folder / "a.zarr"))
+    np.testing.assert_array_equal(corpus.X @ np.eye(cells.D), cells.X)
+    assert corpus.sample_names.tolist() == cells.CELLS
+    assert list(corpus.feature_names) == cells.GENES
+    assert corpus.class_names == staged.class_names == ["B", "NK", "T"]
+    train, same = corpus.part("train"), staged.part("train")
+    one, other = (ANOVA(n_features_to_select=2).fit(c.X, c.y) for c in (train, same))
+    np.testing.assert_array_equal(one.scores_, other.scores_)
+
+
+def test_texts_may_be_missing_and_categories_nullable(tmp_path):
+    """By hand, because anndata itself writes neither."""
+    cells.unpack_cells(tmp_path)
+    with edited(tmp_path / "unsharded.zarr") as root:
+        obs = root["obs"]
+        obs["note/mask"][:3] = True
+        texts = obs["cell_type/categories"][:]
+        del obs["cell_type/categories"]
+        categories = obs["cell_type"].create_group("categories")
+        categories.attrs["encoding-type"] = "nullable-string-array"
+        categories["mask"] = np.zeros(3, dtype=bool)
+        categories.create_array("values", shape=(3,), dtype=str)[:] = texts
+    for column, expected in (
+        ("note", [*[None] * 3, *cells.OBS["note"][3:]]),
+        ("cell_type", cells.OBS["cell_type"]),
+    ):
+        source = sources.find(tmp_path / "unsharded.zarr", label=column)
+        assert labels_of(rows_of(source, tmp_path, 200)[1]) == expected
+
+
+def test_a_large_number_with_missing_ones_beside_it_stays_exact(tmp_path):
+    cells.unpack_cells(tmp_path)
+    path = tmp_path / "unsharded.zarr"
+    values = zarr.open_group(path, use_consolidated=False)["obs/donor/values"]
+    values[0] = 2**53 + 1
+    uri = storage.stage(path, tmp_path / "a.zarr", label="donor")
+    assert str(2**53 + 1) in storage.open(uri).class_names
+
+
+@pytest.mark.parametrize(
+    ("attributes", "member", "message"),
+    [
+        ({"encoding-type": "awkward-array"}, "values", r"'awkward-array' \(a group\)"),
+        ({}, "values", r"None \(a group\)"),
+        ({"encoding-type": "nullable-integer"}, "values", "broken, or not AnnData: .*mask"),
+    ],
+)
+def test_a_column_that_cannot_be_read_is_named_with_its_encoding(
+    tmp_path, attributes, member, message
+):
+    cells.unpack_cells(tmp_path)
+    with edited(tmp_path / "unsharded.zarr") as root:
+        column = root["obs"].create_group("odd")
+        column.attrs.update(attributes)
+        column[member] = np.arange(cells.N)
+    refused(tmp_path / "unsharded.zarr", message, tmp_path, label="odd")
+
+
+def test_categories_of_anndata_0_7_are_refused_not_taken_for_numbers(tmp_path):
+    h5py = pytest.importorskip("h5py", reason="h5py is an optional extra")
+    cells.unpack_cells(tmp_path)
+    with h5py.File(tmp_path / "cells.h5ad", "r+") as root:
+        root["obs/__categories/kind"] = np.array(["a", "b"], dtype=h5py.string_dtype())
+        root["obs/kind"] = np.arange(cells.N) % 2
+        root["obs/kind"].attrs["categories"] = root["obs/__categories/kind"].ref
+    refused(tmp_path / "cells.h5ad", r"obs\['kind'\] has the encoding None", tmp_path, label="kind")
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64])
+@pytest.mark.parametrize("kind", ["csr_matrix", "csc_matrix"])
+def test_indices_may_be_of_any_kind_of_integer(tmp_path, kind, dtype):
+    root = zarr.open_group(tmp_path / "x.zarr", mode="w")
+    root.attrs["encoding-type"] = "anndata"
+    X = root.create_group("X")
+    X.attrs.update({"encoding-type": kind, "shape": [3, 3]})
+    X["data"] = np.arange(1.0, 4)
+    X["indices"], X["indptr"] = np.array([2, 0, 1], dtype=dtype), np.arange(4).astype(dtype)
+    read, *_ = rows_of(sources.find(tmp_path / "x.zarr"), tmp_path / "s", 200)
+    expected = np.array([[0, 0, 1], [2, 0, 0], [0, 3, 0]])
+    np.testing.assert_array_equal(read, expected if kind == "csr_matrix" else expected.T)
