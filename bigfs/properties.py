@@ -123,7 +123,7 @@ def redundancy_rate(Z: Any) -> float:
     m = Z.shape[1]
     if m < 2:
         return 0.0
-    engine.require_memory(2 * 8 * m * m, f"the {m} × {m} correlations")
+    engine.require_memory(4 * 8 * m * m, f"the {m} × {m} correlations")
     C = gram(Z, np.asarray(Z.mean(axis=0)).ravel())
     deviation = np.sqrt(np.maximum(np.diag(C), 0))
     deviation[deviation == 0] = np.inf  # a constant column

@@ -34,6 +34,7 @@ class GraphCost(NamedTuple):
     multiply_adds: float  # Σ df²/2: each pair of rows once
     seconds: float  # on one core
     row_bytes: float  # of an average row as csr, in single precision as stores have it
+    column_bytes: int  # of the tables by term that a strip of rows is inverted with
 
 
 def predict(X: Matrix) -> GraphCost:
@@ -41,7 +42,9 @@ def predict(X: Matrix) -> GraphCost:
     n = X.shape[0]
     counts = X.stats.nnz.astype(np.float64)
     row_bytes = float(8.0 * counts.sum() / n + 4)
-    return GraphCost(multiply_adds(counts), exact_seconds(counts, n), row_bytes)
+    return GraphCost(
+        multiply_adds(counts), exact_seconds(counts, n), row_bytes, exact.COLUMN_BYTES * X.shape[1]
+    )
 
 
 def multiply_adds(counts: AnyArray) -> float:

@@ -21,6 +21,8 @@ from bigfs.graph.row_blocks import RowBlock, gather_rows, neighborhood_blocks
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, FloatArray
 
+ENTRY_BYTES = 40  # per entry of an eigenvector: itself, its factor, and F while it is put together
+
 
 class LocalDiscriminant(NamedTuple):
     """The matrix diag(m) − FFᵀ (n × n), positive semi-definite, with 1 in its null space."""
@@ -48,6 +50,9 @@ def local_discriminant(X: Matrix, neighbors: Neighbors, reg: float) -> LocalDisc
         The matrix as m and F, and λ.
     """
     n, k = neighbors.index.shape
+    engine.require_memory(
+        ENTRY_BYTES * n * (k + 1) ** 2, f"the neighborhoods of {n} samples with {k} neighbors each"
+    )
     blocks, all_blocks = neighborhood_blocks(X, k)
     index = [neighbors.index[b.start : b.stop] for b in blocks]
     parts = engine.map_tiles(_spectra, blocks, all_blocks, each=[index], local=X.local)

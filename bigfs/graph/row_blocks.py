@@ -25,6 +25,7 @@ MEMORY_SHARE = 0.04
 NEIGHBORHOOD_SHARE = 0.1
 # Minimum number of blocks per worker. Half as many pairs of blocks are compared at a time.
 BLOCKS_PER_WORKER = 4
+GRAM_BYTES = 32  # per pair of a sample's candidates: their Gram matrix and what a lasso makes of it
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,8 @@ def block_size(n: int, list_bytes: int, cost: GraphCost) -> int:
     row_bytes, aligned = cost.row_bytes + list_bytes, row_alignment(cost)
     least = min(aligned, n)
     engine.require_memory(
-        int(least * row_bytes / MEMORY_SHARE), f"neighbors of {least} rows at a time"
+        int(least * row_bytes / MEMORY_SHARE + cost.column_bytes),
+        f"neighbors of {least} rows at a time",
     )
     most = n if engine.client() is None else n / (BLOCKS_PER_WORKER * engine.n_workers())
     rows = int(min(MEMORY_SHARE * engine.memory_limit() / row_bytes, most))
@@ -133,7 +135,7 @@ def neighborhood_blocks(X: Matrix, k: int) -> tuple[list[RowBlock], list[RowBloc
     require_whole(X, "the neighborhoods")
     one = (k + 1) * cost.row_bytes  # bytes of one sample with its candidates
     engine.require_memory(
-        int(min(one, n * cost.row_bytes) / NEIGHBORHOOD_SHARE) + 8 * k * k,
+        int(min(one, n * cost.row_bytes) / NEIGHBORHOOD_SHARE) + GRAM_BYTES * k * k,
         f"one sample with {k} neighbors",
     )
     rows = max(int(NEIGHBORHOOD_SHARE * engine.memory_limit() / one), 1)

@@ -16,6 +16,10 @@ from bigfs.validation import check_block
 def array_layouts(X: Any, tile_rows: int | None, tile_columns: int | None) -> dict[str, Any]:
     """Return the parts of a `Matrix` for an array in memory. A sparse one gets both layouts."""
     X = check_block(X)
+    if sp.issparse(X):
+        engine.require_memory(
+            (X.dtype.itemsize + X.indices.itemsize) * X.nnz, "X by rows and by columns"
+        )
     by_rows, by_columns = (sp.csr_array(X), sp.csc_array(X)) if sp.issparse(X) else (X, X)
     return {
         "shape": X.shape,

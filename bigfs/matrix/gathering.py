@@ -35,13 +35,13 @@ def gather_columns(X: Tiled, index: IntArray) -> sp.csc_array:
     if not wanted:
         return sp.csc_array((n, 0))
     wanted_tiles, wanted_columns = zip(*wanted, strict=True)
-    parts = [
-        part
-        for batch in tiles.batches(wanted_tiles)
-        for part in engine.map_tiles(
+    parts, entries = list[Any](), 0
+    for batch in tiles.batches(wanted_tiles):
+        parts += engine.map_tiles(
             tiles.read_columns, wanted_tiles[batch], each=[wanted_columns[batch]], local=X.local
         )
-    ]
+        entries += sum(part.nnz for part in parts[batch])
+        engine.require_memory(2 * 12 * entries, f"{len(index)} columns in one process")
     Z = sp.csc_array(sp.hstack(parts, format="csc"))
     return Z if np.array_equal(order, np.arange(len(order))) else Z[:, np.argsort(order)]
 

@@ -158,7 +158,7 @@ def test_few_or_many_long_dense_rows_fit(rng, allow_memory, n):
 
 @pytest.mark.parametrize(("row_bytes", "rows"), [(100.0, 4096), (4097.0, 2048), (1e9, 1)])
 def test_rows_start_at_powers_of_two_of_at_most_16_mib(row_bytes, rows):
-    assert row_alignment(GraphCost(0, 0, row_bytes)) == rows
+    assert row_alignment(GraphCost(0, 0, row_bytes, 0)) == rows
 
 
 # --- on Dask ------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from bigfs.types import AnyArray
 STRIP_ROWS = 4096  # rows of a strip; their sums stay in a first-level cache
 # A term in more than this share of a strip's rows is cheaper as a dense line (measured).
 DENSE_SHARE = 0.12
+COLUMN_BYTES = 20  # per column of the tables of `invert`, beside the entries
 NO_NEIGHBOR = np.iinfo(np.int32).max  # row number of a missing neighbor, which loses every tie
 TINY = np.finfo(np.float64).tiny
 # Squared norms, and products of two of them, have too few digits below this value.
