@@ -28,6 +28,7 @@ from bigfs.linalg.ridge import (
 )
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
+from bigfs.result import Status
 from bigfs.tiles import BlockTile
 
 SHAPES = {"d < n": (40, 15), "d > n": (20, 55)}
@@ -221,7 +222,7 @@ def test_a_block_shares_its_krylov_space_and_survives_equal_columns(rng):
         size = np.linalg.norm(B, axis=0)
         found = block_cg(lambda V: A @ V, R, Z, size, lambda Y: Y, 1e-9, 500)
         np.testing.assert_allclose(R, B - A @ Z, atol=1e-9)
-        return Z, *found
+        return Z, found.value, found.stats["iterations"]
 
     Z, residuals, together = solve(B)
     alone = max(solve(B[:, [j]])[2] for j in range(8))
@@ -238,7 +239,8 @@ def test_cg_stops_where_the_residual_has_fallen_enough(rng):
 
     def solve(*stop):
         Z, size = start.copy(), np.linalg.norm(B, axis=0)
-        return Z, *block_cg(lambda V: A @ V, B - A @ Z, Z, size, lambda Y: Y, *stop)
+        found = block_cg(lambda V: A @ V, B - A @ Z, Z, size, lambda Y: Y, *stop)
+        return Z, found.value, found.stats["iterations"]
 
     Z, residuals, iterations = solve(1e-9, 500, 0.1)
     np.testing.assert_allclose(
@@ -247,6 +249,56 @@ def test_cg_stops_where_the_residual_has_fallen_enough(rng):
     assert np.all(residuals <= 0.1 * first)
     assert 0 < iterations < solve(1e-9, 500)[2] / 2
     assert solve(2 * first.max(), 500, 0.1)[2] == 0
+
+
+def test_cg_reports_the_true_residual_and_no_convergence_without_it(rng):
+    """The updated residual falls on where the true one is rounding of a large solution."""
+    A = np.diag(np.geomspace(1e-3, 1e2, 30))
+    B, size = rng.normal(size=(30, 2)), np.ones(2)
+
+    def solve(set_residual, tol):
+        Z = np.zeros((30, 2))
+        found = block_cg(
+            *(lambda V: A @ V, B.copy(), Z, size, lambda Y: Y, tol, 5000, 0.0, set_residual)
+        )
+        return found, np.linalg.norm(B - A @ Z, axis=0)
+
+    def set_residual(Z, R):
+        R[:] = B - A @ Z
+
+    updated, true = solve(None, 1e-14)
+    assert updated.value.max() <= 1e-14 < true.max() / 2
+    for tol in (1e-12, 1e-14, 1e-17):
+        found, true = solve(set_residual, tol)
+        np.testing.assert_array_equal(found.value, true)
+        assert found.converged == (true.max() <= tol)
+        assert found.status is (Status.CONVERGED if true.max() <= tol else Status.STALLED)
+    assert not found.converged  # it is below the rounding of the solution
+
+
+def test_a_residual_that_is_not_finite_is_not_solved():
+    B = np.array([[1.0, np.nan], [0.0, 1.0]])
+    found = block_cg(lambda V: V, B, np.zeros((2, 2)), np.ones(2), lambda Y: Y, 1e-3, 10, 0.0, None)
+    assert found.status is Status.NOT_FINITE
+    assert not found.converged
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_residual_is_that_of_the_weights(rng, solver):
+    X, T, u = data(40, 15)
+    ridge = Ridge(Matrix.from_array(X), centering(40), solver=solver, targets=3, tol=1e-6)
+    found = ridge.prepare(u).solve(T)
+    Xc = X.toarray() - X.toarray().mean(axis=0)
+    s = u[:, None] ** -0.5
+    R = s * (Xc.T @ T - Xc.T @ (Xc @ found.W) - u[:, None] * found.W)
+    true = np.linalg.norm(R, axis=0)[[0, 2]] / np.linalg.norm(s * (Xc.T @ T), axis=0)[[0, 2]]
+    if solver == "cg":
+        np.testing.assert_allclose(found.residuals[[0, 2]], true, rtol=1e-6)
+        assert found.status is Status.CONVERGED
+    else:
+        assert max(found.residual, true.max()) < 1e-12
+        assert found.status is Status.EXACT
+    np.testing.assert_allclose(found.product, Xc.T @ (Xc @ found.W), atol=1e-9)
 
 
 def test_stopping_cg_early_still_lowers_the_objective(rng):
@@ -284,10 +336,10 @@ def test_passes_are_counted():
         assert m.passes == solve
     m.passes = 0
     iterations = Ridge(m, centering(40), solver="cg").prepare(u).solve(T).iterations
-    assert m.passes == 1 + iterations  # no X P is formed
+    assert m.passes == 2 + iterations  # no X P is formed; one for the true residual
     m.passes = 0
     iterations = Ridge(m, diagonal(np.ones(40)), solver="cg").prepare(u).solve(T).iterations
-    assert m.passes == 2 + 2 * iterations  # the weighted squares too
+    assert m.passes == 4 + 2 * iterations  # the weighted squares too
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -306,7 +358,7 @@ def test_the_product_of_the_solution_comes_with_it_and_saves_the_first_pass_of_t
         again = prepared.solve_rhs(other, solved.W)
         m.passes = 0
         saved = prepared.solve_rhs(other, solved.W, solved.product)
-        assert m.passes == saved.iterations
+        assert m.passes == saved.iterations + 1  # for the true residual
         np.testing.assert_allclose(saved.W, again.W, atol=1e-9 * np.abs(again.W).max())
 
 
@@ -321,7 +373,7 @@ def test_columns_taken_are_read_from_their_tiles_alone():
     np.testing.assert_allclose(solved.W, W, atol=1e-8 * np.abs(W).max())
     assert working.X.shape == (40, 12)
     assert not working.plans[-1]["gathered"]
-    assert keyed.passes == working.X.passes == 2 + solved.iterations  # statistics, XᵀT
+    assert keyed.passes == working.X.passes == 3 + solved.iterations  # statistics, XᵀT, residual
     np.testing.assert_array_equal(working.index, np.flatnonzero(np.isfinite(few)))
 
 

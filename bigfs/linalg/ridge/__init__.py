@@ -30,6 +30,7 @@ from bigfs.linalg.ridge.woodbury import Woodbury
 from bigfs.matrix import Block, Matrix
 from bigfs.matrix.column_strips import strip_width
 from bigfs.matrix.strips import strips
+from bigfs.result import Status
 from bigfs.types import FloatArray
 
 
@@ -229,7 +230,8 @@ class Prepared:
             product = self.gram_times(W)
         else:
             product = rhs - np.divide(W, s**2, out=rhs.copy(), where=s > 0)
-        return Solution(W, residuals, 1, product)
+        status = Status.EXACT if np.isfinite(residuals).all() else Status.NOT_FINITE
+        return Solution(W, residuals, 1, product, status)
 
     def gram_times(self, W: FloatArray) -> FloatArray:
         """Return XᵀMX W, from the Gram matrix if there is one."""

@@ -13,6 +13,7 @@ import numpy as np
 from bigfs import engine
 from bigfs.linalg.ridge.operator import SampleOperator
 from bigfs.matrix import Matrix
+from bigfs.result import Result, Status
 from bigfs.types import FloatArray
 from bigfs.validation import explain_singular
 
@@ -28,6 +29,7 @@ class Solution(NamedTuple):
     residuals: FloatArray
     iterations: int
     product: FloatArray  # d × r: XᵀMX W, as far as the solver knows it without another pass
+    status: Status  # EXACT for a direct solver
 
     @property
     def residual(self) -> float:
@@ -119,8 +121,14 @@ class CG:
             if np.any(Z):
                 R -= self.operator(Z)
         del rhs
+
+        def set_residual(Z: FloatArray, R: FloatArray) -> None:
+            np.subtract(given() if callable(given) else given, self.gram_times(self.s * Z), out=R)
+            np.multiply(R, self.s, out=R)
+            np.subtract(R, Z, out=R)
+
         with engine.one_blas_thread(), explain_singular("the ridge system"):
-            residuals, iterations = block_cg(
+            result = block_cg(
                 self.operator,
                 R,
                 Z,
@@ -129,6 +137,8 @@ class CG:
                 self.tol,
                 self.max_iter,
                 self.reduction,
+                # a loop that asks to come nearer measures its own residual in the end
+                None if self.reduction else set_residual,
             )
         # XᵀMX W = rhs − u W, where the residual is what W lacks
         R += Z
@@ -136,7 +146,7 @@ class CG:
         np.subtract(given() if callable(given) else given, R, out=R)
         R[~active[:, 0]] = 0
         Z *= self.s
-        return Solution(Z, residuals, iterations, R)
+        return Solution(Z, result.value, result.stats["iterations"], R, result.status)
 
 
 def block_cg(
@@ -148,7 +158,8 @@ def block_cg(
     tol: float,
     max_iter: int,
     reduction: float = 0.0,
-) -> tuple[FloatArray, int]:
+    set_residual: Callable[[FloatArray, FloatArray], None] | None = None,
+) -> Result[FloatArray]:
     """Solve operator(Z) = B (d × r) for all columns in one shared Krylov space, in place.
 
     `Z` has the start and `R` its residual B − operator(Z). Both hold those of the solution in the
@@ -158,15 +169,15 @@ def block_cg(
     `reduction` relative to the residual that it starts with. Each step lowers ½⟨Z, AZ⟩ − ⟨Z, B⟩, so
     an early stop still improves on the start. The search directions are made orthonormal and
     dependent ones are dropped, so columns that coincide or have converged do no harm. The loop does
-    not use `result.iterate`, because it is one solve inside a step, and the caller judges the
-    residuals.
+    not use `result.iterate`, because it is one solve inside a step.
+
+    The updated R drifts from the residual of Z. `set_residual(Z, R)` writes the true one. It is
+    called before the loop ends, which goes on while that residual is too large and still halves.
 
     Returns
     -------
-    residuals : ndarray of shape (r,)
-        The relative residual of each column.
-    iterations : int
-        The number of iterations.
+    Result
+        The relative residual of each column (r,). The stats have the number of "iterations".
 
     References
     ----------
@@ -178,10 +189,21 @@ def block_cg(
     P: Any = None
     AP: Any = None
     PtAP: Any = None
-    for iteration in range(max_iter):
-        unsolved = residuals > enough
-        if not unsolved.any():
-            return residuals, iteration
+    iterations = checked = 0  # R is the true residual after `checked` iterations
+    largest = np.inf  # of the true residuals, when they were last computed
+    while True:
+        unsolved = ~(residuals <= enough)  # NaN is not solved
+        finite = bool(np.isfinite(residuals).all())
+        if not finite or not unsolved.any() or iterations >= max_iter:
+            if set_residual is None or checked == iterations or not finite:
+                break
+            P, AP, checked = None, None, iterations
+            set_residual(Z, R)
+            residuals = np.linalg.norm(R, axis=0) / size
+            if residuals.max() > largest / 2:
+                break
+            largest = residuals.max()
+            continue
         Y = R[:, unsolved]
         Y /= (size * residuals)[unsolved]
         Y = precondition(Y)
@@ -196,7 +218,13 @@ def block_cg(
         subtract_product(Z, P, -step)
         subtract_product(R, AP, step)
         residuals = np.linalg.norm(R, axis=0) / size
-    return residuals, max_iter
+        iterations += 1
+    status = Status.CONVERGED
+    if not finite or not np.isfinite(residuals).all():
+        status = Status.NOT_FINITE
+    elif (residuals > enough).any():
+        status = Status.MAX_ITER if iterations >= max_iter else Status.STALLED
+    return Result(residuals, status, stats={"iterations": iterations})
 
 
 def _orthonormal(Y: FloatArray) -> FloatArray:

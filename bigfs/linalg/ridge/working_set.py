@@ -103,7 +103,7 @@ class WorkingSet:
         shape = len(u), solution.W.shape[1]
         W, product = engine.lazy_zeros(shape), engine.lazy_zeros(shape)
         W[active], product[active] = solution.W, solution.product
-        return Solution(W, solution.residuals, solution.iterations, product)
+        return solution._replace(W=W, product=product)
 
     def times(self, W: FloatArray) -> FloatArray:
         """Return X W for a W that is zero outside the working set."""
