@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from bigfs.types import AnyArray
+
 
 def canonical(X: Any) -> Any:
     """Return a sparse matrix with sorted indices and without duplicate entries.
@@ -152,3 +154,12 @@ def explain_singular(what: str) -> Iterator[None]:
             f"{what} is singular in double precision: raise the penalty, or "
             f"scale X to values near 1"
         ) from error
+
+
+def require_weight(weights: AnyArray, target: str) -> None:
+    """Refuse weights that are all zero, because no feature is correlated with the target."""
+    if not weights.any():
+        raise ValueError(
+            f"no feature of X is correlated with {target}, so every weight is zero: "
+            f"check X and {target}, or give other features"
+        )

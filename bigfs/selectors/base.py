@@ -152,6 +152,13 @@ class MatrixInput:
             )
         return matrix, y
 
+    def _allowed(self, X: Matrix) -> Matrix:
+        """Return X without the forbidden features, for graphs, kernels and distances."""
+        forbidden = self._constraints.forbidden
+        if not len(forbidden):
+            return X
+        return X.take_columns(np.delete(np.arange(X.shape[1]), forbidden))
+
     def _check_width(self, X: Any) -> None:
         """Refuse X with other features than those seen during `fit`."""
         seen, given = getattr(self, "feature_names_in_", None), getattr(X, "columns", None)
@@ -260,7 +267,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
 
     @abstractmethod
     def _fit(self, X: Matrix, y: Any) -> None:
-        """Compute the scores."""
+        """Compute the scores. A forbidden feature takes no part in those of the others."""
 
     def transform(self, X: Any) -> Any:
         """Reduce X to the chosen features, in their original order.

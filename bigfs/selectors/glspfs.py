@@ -63,7 +63,8 @@ class GLSPFS(JHLSR):
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
-        Norm of each feature's weights.
+        Norm of each feature's weights, where it is positive. A feature of zero weight has a score
+        in [−1, 0], by how strongly the residual correlates with it.
     selected_ : ndarray of shape (n_selected,)
         Indices of the chosen features, best first. Equal scores are ordered by index.
     support_ : ndarray of shape (n_features,)
@@ -82,7 +83,7 @@ class GLSPFS(JHLSR):
     See Also
     --------
     JHLSR : The same with a hypergraph that is learned, and with labels.
-    SPFS : The same without the graph.
+    SPFS : The same without the graph, with an intercept.
 
     Notes
     -----
@@ -115,7 +116,6 @@ class GLSPFS(JHLSR):
         name: allowed for name, allowed in JHLSR._parameter_constraints.items() if name not in FIXED
     }
     _semi_supervised = False
-    _ignores_y = True
     gamma, mode, variant, hyperedges, degrees = 0.0, "unsupervised", "graph", "knn", "weighted"
     accelerate = False
 

@@ -45,7 +45,6 @@ from bigfs.graph.hypergraph import (
 )
 from bigfs.graph.lasso_hyperedges import lasso_hyperedges
 from bigfs.graph.smoothness import Degrees, Smoothness
-from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import SOLVERS, project_costs
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
@@ -129,7 +128,8 @@ class JHLSR(Selector):
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
-        Norm of each row of `coef_`. Larger is better.
+        Norm of each feature's weights, where it is positive. A feature of zero weight has a score
+        in [−1, 0], by how strongly the residual correlates with it.
     selected_ : ndarray of shape (n_selected,)
         Indices of the chosen features, best first. Equal scores are ordered by index.
     support_ : ndarray of shape (n_features,)
@@ -263,9 +263,10 @@ class JHLSR(Selector):
         self.max_iter = max_iter
 
     def _fit(self, X: Matrix, y: Any) -> None:
+        before, allowed = X.passes, self._allowed(X)
         self.mode_ = self._mode(y)
-        T, labeled = self._response(X, y)
-        self.hypergraph_ = self._hypergraph(X, y, T.shape[1])
+        T, labeled = self._response(allowed, y)
+        self.hypergraph_ = self._hypergraph(allowed, y, T.shape[1])
         weights = (float(self.mu), float(self.lam), float(self.gamma))
         learn_w = self.variant == "joint"
         smoothness = Smoothness(self.hypergraph_, self.degrees)
@@ -279,7 +280,11 @@ class JHLSR(Selector):
             max_iter=self.solver_max_iter,
             reduction=np.sqrt(self.tol),
         )
-        with kind(X, T, labeled, smoothness, weights, learn_w, self.tol) as problem:
+        forbidden = self._constraints.forbidden
+        target = "y" if self.mode_ != "unsupervised" else "the kernel of the samples"
+        with kind(
+            *(X, T, labeled, smoothness, weights, learn_w, self.tol, forbidden, target)
+        ) as problem:
             self.result_ = iterate(
                 lambda state: problem.step(state, working_set),
                 problem.start(),
@@ -289,13 +294,19 @@ class JHLSR(Selector):
                 max_iter=self.max_iter,
                 name=type(self).__name__,
             )
-        state = self.result_.value
+            state = self.result_.value
+            self.scores_ = problem.scores(state, working_set)
         self.coef_, self.hyperedge_weights_ = state.S, state.w
-        self.scores_ = np.asarray(row_norms(state.S), dtype=np.float64)
         self.n_iter_ = len(self.result_.history)
         self.result_.stats.update(
-            plans=working_set.plans, passes=X.passes, zero_hyperedges=int(np.sum(state.w == 0))
+            plans=working_set.plans,
+            passes=X.passes - before,
+            zero_hyperedges=int(np.sum(state.w == 0)),
         )
+
+    @property
+    def _ignores_y(self) -> bool:  # type: ignore[override]  # elsewhere a constant of the class
+        return self.mode == "unsupervised"
 
     def _mode(self, y: Labels | None) -> str:
         """Return the mode that is asked for, or that the labels allow."""

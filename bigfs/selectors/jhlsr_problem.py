@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
+from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.graph.smoothness import Smoothness, WeightStep, choose_weights
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import SampleOperator, weighted_squares
@@ -27,6 +28,7 @@ from bigfs.matrix import Matrix
 from bigfs.matrix.column_strips import ColumnStrips, strip_width
 from bigfs.result import Record
 from bigfs.selectors.jhlsr_operator import HypergraphOperator
+from bigfs.selectors.reweighting import RowSparseProblem, inactive_scores
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 EPSILON = 1e-14  # ε: √ε = 1e−7 is where a row counts as zero
@@ -45,7 +47,7 @@ class JHLSRState(NamedTuple):
     residual: float  # of the ridge solve, relative
 
 
-class JHLSRProblem:
+class JHLSRProblem(RowSparseProblem):
     """The data, the step and the certificate."""
 
     def __init__(
@@ -57,8 +59,11 @@ class JHLSRProblem:
         weights: tuple[float, float, float],
         learn_w: bool,
         tol: float,
+        forbidden: IntArray = NO_CONSTRAINTS.forbidden,
+        target: str = "y",
     ) -> None:
-        self.X, self.T, self.labeled, self.smoothness = X, T, labeled, smoothness
+        super().__init__(X, forbidden, target)
+        self.T, self.labeled, self.smoothness = T, labeled, smoothness
         height = max(T.shape[0], len(smoothness.hypergraph.members.sizes))
         self.width = strip_width(height, T.shape[1])
         # d × r, by strips of columns of the same width
@@ -82,7 +87,7 @@ class JHLSRProblem:
     def start(self) -> JHLSRState:
         """Return the state at u = λ and the hypergraph's own weights."""
         d = self.X.shape[1]
-        u = np.where(self.X.stats.nnz > 0, self.lam, np.inf)  # an empty column gets no weight
+        u = np.where(self.candidates, self.lam, np.inf)
         S, w = np.zeros((d, self.T.shape[1])), self.smoothness.hypergraph.w
         return JHLSRState(u, S, np.zeros_like(S), w, np.inf, np.inf, np.inf, 0.0)
 
@@ -105,6 +110,7 @@ class JHLSRProblem:
     ) -> JHLSRState:
         """Choose w and u for the new S, with P = XS, and measure the violation."""
         norms = row_norms(S)
+        self.require_weight(norms)
         smooth_norms = np.sqrt(norms**2 + EPSILON)
         loss = sum(self.loss(columns, P_s) for columns, P_s in P)
         penalty = self.lam * smooth_norms.sum()
@@ -125,6 +131,11 @@ class JHLSRProblem:
             violators = self.kkt_violators(u, XtV)
             u[violators] = self.lam / (2 * self.norms_alone(violators, XtV))
             gap = np.inf if violators.any() else violation
+        if not np.isfinite(u).any():
+            raise ValueError(
+                f"lam={self.lam:g} leaves every row of weights below {EPSILON**0.5:.0e}: choose a "
+                f"smaller one, or scale X to values near 1"
+            )
         return JHLSRState(u, S, self.product(XtV, known), w, objective, violation, gap, 0.0)
 
     def product(self, XtV: AnyArray, known: IntArray | None) -> AnyArray:
@@ -185,14 +196,14 @@ class JHLSRProblem:
 
         It takes a pass over X, unless all features are active.
         """
-        if not np.any(np.isinf(u) & (self.X.stats.nnz > 0)):
+        if not np.any(np.isinf(u) & self.candidates):
             return XtV
         return np.asarray(self.X.T @ V)
 
     def kkt_violators(self, u: AnyArray, XtV: AnyArray) -> BoolArray:
         """Return the mask of the inactive features that should not be at zero."""
-        inactive = np.isinf(u) & (self.X.stats.nnz > 0)
-        return inactive & (2 * row_norms(XtV) > (1 + self.tol) * self.lam)
+        violators: BoolArray = np.isinf(u) & (2 * self.pulls(XtV) > (1 + self.tol) * self.lam)
+        return violators
 
     def norms_alone(self, features: BoolArray, XtV: AnyArray) -> FloatArray:
         """Return the norms of the rows of inactive features, if each alone became active.
@@ -207,6 +218,21 @@ class JHLSRProblem:
     def squares(self) -> FloatArray:
         """The diagonal of Xᵀ(AᵀA + μI)X (d,). One pass."""
         return weighted_squares(self.X, self.labeled + self.mu)
+
+    def scores(self, state: JHLSRState, working_set: WorkingSet) -> FloatArray:
+        """Return the score of each feature.
+
+        The product of a converged run has all rows. Otherwise it takes a round's passes over X.
+        """
+        if np.isfinite(state.gap):
+            XtV = self.XtT.rows(0, len(state.S)) - state.product
+        else:
+            M = self.fixed_operator or self.sample_operator(state.w)
+            with working_set.times_by_strips(state.S, self.width) as P:
+                P.replace(lambda columns, P_s: self.residual(columns, M, P_s))
+                XtV = np.asarray(self.X.T @ P)
+        norms = np.where(np.isfinite(state.u), row_norms(state.S), 0.0)
+        return inactive_scores(norms, self.pulls(XtV))
 
 
 def transposed_times(X: Matrix, T: Any) -> FloatArray:

@@ -1,7 +1,8 @@
-"""What the methods by reweighted ridge solves share: their options, and the working set by θ.
+"""The core of the methods with one row of weights per feature, by reweighted ridge solves.
 
 A feature whose θ is negligible leaves the working set. One pass then looks at those that left, and
-the ones that violate optimality return.
+the ones that violate optimality return. An empty feature and a forbidden one take no part: their θ
+is 0 from the start, and they do not return.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from typing import Any, Protocol
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import SOLVERS
+from bigfs.matrix import Matrix
 from bigfs.result import Record
-from bigfs.types import FloatArray
+from bigfs.types import AnyArray, FloatArray, IntArray
+from bigfs.validation import require_weight
 
 NEGLIGIBLE = 1e-6  # a feature whose θ is below this share of the largest leaves the working set
 RETURN_SHARE = 1e-3  # of the largest θ: what a feature that returns to the working set gets
@@ -60,9 +64,46 @@ def ridge_options(method: RidgeMethod) -> dict[str, Any]:
     }
 
 
-def without_negligible(theta: FloatArray) -> FloatArray:
-    """Return θ with 0 where it is negligible."""
-    return np.where(theta < NEGLIGIBLE * theta.max(), 0.0, theta)
+class RowSparseProblem:
+    """The features that may get a weight, and the rules for those that have none.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The samples.
+    forbidden : ndarray of int
+        Features that take no part.
+    target : str, default="y"
+        Name of the target of the regression, for errors.
+    """
+
+    def __init__(self, X: Matrix, forbidden: IntArray, target: str = "y") -> None:
+        self.X, self.target_name = X, target
+        self.candidates = X.stats.nnz > 0  # an empty column can't get weight
+        self.candidates[forbidden] = False
+
+    def require_weight(self, weights: FloatArray) -> None:
+        """Refuse weights that are all zero."""
+        require_weight(weights, self.target_name)
+
+    def pulls(self, XtV: AnyArray) -> FloatArray:
+        """Return ‖x_jᵀV‖ of each feature that may get a weight, from XᵀV (d × r), and 0 else."""
+        return np.where(self.candidates, row_norms(XtV), 0.0)
+
+
+def inactive_scores(theta: FloatArray, pulls: FloatArray) -> FloatArray:
+    """Return θ where it is positive.
+
+    An inactive feature has a score in [−1, 0], by how strongly it correlates with the residual. It
+    is −1 for a feature that may not get a weight.
+    """
+    largest = max(pulls.max(), np.finfo(float).tiny)
+    return np.where(theta > 0, theta, pulls / largest - 1)
+
+
+def without_negligible(theta: FloatArray, share: float = NEGLIGIBLE) -> FloatArray:
+    """Return θ with 0 where it is below this share of the largest."""
+    return np.where(theta < share * theta.max(), 0.0, theta)
 
 
 def return_violators(

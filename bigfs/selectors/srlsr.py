@@ -201,6 +201,7 @@ class SRLSR(Selector):
         self.max_iter = max_iter
 
     def _fit(self, X: Matrix, y: Any) -> None:
+        before = X.passes
         self.classes_, codes = at_least_two(y)
         until_nearer = self.solver_tol is None
         ridge = {
@@ -210,7 +211,9 @@ class SRLSR(Selector):
             "max_iter": self.solver_max_iter,
         }
         kind = AcceleratedSRLSR if self.accelerate else SRLSRProblem
-        problem = kind(X, codes, len(self.classes_), self.p, self.gamma, self.tol, ridge)
+        forbidden = self._constraints.forbidden
+        c = len(self.classes_)
+        problem = kind(X, codes, c, self.p, self.gamma, self.tol, ridge, forbidden)
         self.result_ = iterate(
             problem.step,
             problem.start(self._checked_start(X.shape[1])),
@@ -224,10 +227,9 @@ class SRLSR(Selector):
         self.n_iter_ = len(self.result_.history)
         self.scores_ = problem.scores(state)
         self.theta_, self.coef_, self.intercept_ = state.theta, state.W, state.b
-        n, c = X.shape[0], len(self.classes_)
-        if 8 * n * c <= LABELS_SHARE * engine.memory_limit():
+        if 8 * X.shape[0] * c <= LABELS_SHARE * engine.memory_limit():
             self.label_distributions_ = complete_labels(X, codes, state.W, state.b)
-        self.result_.stats.update(plans=problem.working_set.plans, passes=X.passes)
+        self.result_.stats.update(plans=problem.working_set.plans, passes=X.passes - before)
 
     def __getattr__(self, name: str) -> Any:
         """Say why the labels of the samples are not there."""

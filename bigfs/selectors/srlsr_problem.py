@@ -5,7 +5,8 @@ rows of active features are from stationary, relative to the penalty:
 
     Σ_j ‖w_j‖ ‖x_jᵀV − γ w_j/φ_j‖ / γ‖W‖²₂,ₚ
 
-A row at zero is stationary, because the slope of the penalty is infinite there.
+A row at zero is stationary, because the slope of the penalty is infinite there. A run that this
+certificate would end computes it once more, from a product of X with W.
 
 For p = 1 the problem is convex, and a duality gap replaces it. Any V with 1ᵀV = 0 bounds the
 optimum from below by a²/4q with
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigfs import engine
+from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.linalg.prox import norm_2p, row_norms
 from bigfs.linalg.ridge import Solution, centering
 from bigfs.linalg.ridge.cg import STRIP, subtract_product
@@ -32,6 +34,7 @@ from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.result import Record
 from bigfs.selectors.label_sums import LabelSums, sum_samples
+from bigfs.selectors.reweighting import RowSparseProblem, inactive_scores, without_negligible
 from bigfs.types import FloatArray, IntArray
 
 NEGLIGIBLE = 1e-10  # a feature whose θ is below this share of the largest leaves the working set
@@ -67,7 +70,7 @@ class Point(NamedTuple):
     residual: float
 
 
-class SRLSRProblem:
+class SRLSRProblem(RowSparseProblem):
     """The data, the step, the certificate, and the working set of features."""
 
     def __init__(
@@ -79,8 +82,10 @@ class SRLSRProblem:
         gamma: float,
         tol: float,
         ridge: dict[str, Any],
+        forbidden: IntArray = NO_CONSTRAINTS.forbidden,
     ) -> None:
-        self.X, self.codes, self.c, self.p, self.gamma, self.tol = X, codes, c, p, gamma, tol
+        super().__init__(X, forbidden)
+        self.codes, self.c, self.p, self.gamma, self.tol = codes, c, p, gamma, tol
         self.class_sizes = np.bincount(codes[codes >= 0], minlength=c)  # of the labeled samples
         self.n_labeled = int(self.class_sizes.sum())
         self.centering = centering(X.shape[0])
@@ -89,8 +94,7 @@ class SRLSRProblem:
     def start(self, theta: FloatArray | None) -> SRLSRState:
         """Return the state at the given θ, or 1, with W = 0: the unlabeled rows of Y are at 1/c."""
         n, d = self.X.shape
-        # an empty column can't get weight
-        theta = np.where(self.X.stats.nnz > 0, 1.0 if theta is None else theta, 0.0)
+        theta = np.where(self.candidates, 1.0 if theta is None else theta, 0.0)
         W, XtXW, b = np.zeros((d, self.c)), np.zeros((d, self.c)), np.zeros(self.c)
         sums = sum_samples(self.X, self.codes, W, b)
         return SRLSRState(theta, W, b, XtXW, sums.product, sums.Y / n, np.inf, np.inf, np.inf, 0.0)
@@ -139,7 +143,21 @@ class SRLSRProblem:
             np.inf,
             point.residual,
         )
-        return state._replace(violation=self.violation(state, sums)), sums
+        state = state._replace(violation=self.violation(state, sums))
+        if self.p < 1 and state.violation <= self.tol:  # so far by the product the solver claims
+            state = state._replace(XtXW=self.gram_times(point.W))
+            state = state._replace(violation=self.violation(state, sums))
+        return state, sums
+
+    def gram_times(self, W: FloatArray) -> FloatArray:
+        """Return XcᵀXcW, in a pass over the matrix of the working set."""
+        X, index = self.working_set.X, self.working_set.index
+        rows = slice(None) if index is None else index
+        product, means = engine.lazy_zeros(W.shape), X.means[:, None]
+        active = np.asarray(X.gram_times(W[rows]))
+        subtract_product(active, means, X.shape[0] * (means.T @ W[rows]))
+        product[rows] = active
+        return product
 
     def sums(self, W: FloatArray, b: FloatArray) -> LabelSums:
         """Return the sums over the samples with XᵀY, whose rows of inactive features may be zero.
@@ -169,12 +187,8 @@ class SRLSRProblem:
     def theta(self, W: FloatArray) -> FloatArray:
         """Return ‖w_j‖ᵖ / Σ‖w‖ᵖ, and 0 for the features that became negligible."""
         weights = row_norms(W) ** self.p
-        if not weights.any():
-            raise ValueError(
-                "no feature of X is correlated with y, so every weight is zero: "
-                "check X and y, or give other features"
-            )
-        weights[weights < NEGLIGIBLE * weights.max()] = 0
+        self.require_weight(weights)
+        weights = without_negligible(weights, NEGLIGIBLE)
         return weights / weights.sum()
 
     def violation(self, state: SRLSRState, sums: LabelSums) -> float:
@@ -231,7 +245,7 @@ class SRLSRProblem:
         if state.violation > self.tol:
             return state
         XtV = self.centered_residuals(state)
-        correlations = row_norms(self.correlations(XtV, sums))
+        correlations = self.pulls(self.correlations(XtV, sums))
         gap = self.duality_gap(correlations.max(), sums, state.objective)
         active = state.theta > 0
         violators = ~active & (correlations > correlations[active].max())
@@ -256,13 +270,8 @@ class SRLSRProblem:
         return sums.product
 
     def scores(self, state: SRLSRState) -> FloatArray:
-        """Return θ where it is positive.
-
-        An inactive feature has a score in [−1, 0], by how strongly it correlates with the residual.
-        """
-        correlations = row_norms(self.centered_residuals(state))
-        largest = max(correlations.max(), np.finfo(float).tiny)
-        return np.where(state.theta > 0, state.theta, correlations / largest - 1)
+        """Return the score of each feature."""
+        return inactive_scores(state.theta, self.pulls(self.centered_residuals(state)))
 
 
 def measure(state: SRLSRState) -> Record:

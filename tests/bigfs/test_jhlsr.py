@@ -48,6 +48,43 @@ def data(n=30, d=12, seed=0, labeled=None, constant=1.0):
     return sp.csr_array(X), y, H
 
 
+# --- features of zero weight ---
+
+
+def test_features_of_zero_weight_follow_by_their_correlation():
+    X, y, H = data()
+    few = {"hyperedges": H, "lam": 1.0, "tol": 1e-4}
+    for max_iter in (3, 1000):
+        selector = fit_few_steps(JHLSR(max_iter=max_iter, variant="hyper", **few), X, y)
+        S, w = selector.coef_, selector.hyperedge_weights_
+        F = H / np.sqrt(np.maximum(H @ w, 1e-300))[:, None]
+        M = 1.1 * np.eye(30) - 0.1 * F * (w / H.sum(axis=0)) @ F.T
+        Phi = kernels.same_class_factor(y, 3).toarray()
+        pulls = np.linalg.norm(X.T @ (Phi - M @ (X @ S)), axis=1)
+        out = selector.scores_ <= 0
+        expected = pulls / pulls.max() - 1
+        np.testing.assert_allclose(selector.scores_[out], expected[out], atol=1e-6)
+        np.testing.assert_allclose(selector.scores_[~out], np.linalg.norm(S[~out], axis=1))
+    assert 3 < out.sum() < 12
+    assert selector.scores_[3] == -1
+
+
+def test_a_penalty_that_leaves_no_weight_is_refused():
+    X, y, H = data()
+    with pytest.raises(ValueError, match="lam=1e\\+06 leaves every row of weights below 1e-07"):
+        JHLSR(hyperedges=H, lam=1e6).fit(X, y)
+    with pytest.raises(ValueError, match="no feature of X is correlated with the kernel of the s"):
+        JHLSR(hyperedges=H, mode="unsupervised").fit(sp.csr_array(X.shape), y)
+
+
+def test_unsupervised_ignores_whatever_y_is():
+    X, y, H = data()
+    expected = JHLSR(hyperedges=H, mode="unsupervised").fit(X).scores_
+    for ignored in (y + 0.25, y[:4], "none"):
+        found = JHLSR(hyperedges=H, mode="unsupervised").fit(X, ignored).scores_
+        np.testing.assert_array_equal(found, expected)
+
+
 def pairwise_descent(q, mu, gamma):
     """The paper's w-step: move weight between two hyperedges at a time until nothing moves."""
     w = np.full(len(q), 1 / len(q))

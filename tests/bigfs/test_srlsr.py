@@ -14,6 +14,7 @@ from bigfs import RLSR, SRLSR, engine
 from bigfs.linalg.prox import project_simplex
 from bigfs.linalg.ridge import SOLVERS
 from bigfs.linalg.ridge.cg import CG
+from bigfs.linalg.ridge.woodbury import Woodbury
 from bigfs.matrix import Matrix, strips
 from bigfs.result import Status, observed
 from bigfs.selectors.label_sums import complete_labels, sum_samples
@@ -285,8 +286,31 @@ def test_a_round_is_one_pass_and_one_per_step_of_cg(monkeypatch):
         model = fit(SRLSR, tiled, y, p=0.7, gamma=1e-3, solver="cg", max_iter=4, tol=0)
     assert not any(plan["gathered"] for plan in model.result_.stats["plans"])
     iterations = sum(solution.iterations for solution in steps)
-    # statistics, the first labels, four rounds, the scores, the labels
-    assert model.result_.stats["passes"] == 1 + 1 + 4 + iterations + 1 + 1
+    # statistics, the first labels, four rounds and residuals of CG, the scores, the labels
+    assert model.result_.stats["passes"] == 1 + 1 + 2 * 4 + iterations + 1 + 1
+
+
+def test_passes_are_those_of_the_fit():
+    X, y = data(40, 15, labeled=5)
+    matrix = Matrix.from_array(X)
+    _ = matrix.stats
+    passes = [fit(RLSR, matrix, y, gamma=1e-2).result_.stats["passes"] for _ in range(3)]
+    assert passes[0] == passes[1] == passes[2]
+
+
+def test_the_certificate_is_that_of_the_weights_and_not_of_the_solver(monkeypatch):
+    X, y = data(40, 15)
+    solve = Woodbury.solve
+    monkeypatch.setattr(Woodbury, "solve", lambda self, rhs: 1.5 * solve(self, rhs))
+    model = fit(SRLSR, X, y, p=0.7, gamma=0.05, solver="woodbury", tol=100, max_iter=1)
+    W, theta = model.coef_, model.theta_
+    Xc, Y = X.toarray() - X.toarray().mean(axis=0), np.eye(3)[y]
+    on, norms = theta > 0, np.linalg.norm(W, axis=1)
+    slopes = Xc.T @ (Y - Xc @ W)
+    slopes[on] -= 0.05 * W[on] / theta[on, None] ** (2 / 0.7 - 1)
+    lacks = norms[on] @ np.linalg.norm(slopes[on], axis=1)
+    expected = lacks / (0.05 * np.sum(norms[on] ** 0.7) ** (2 / 0.7))
+    assert model.result_.history[-1]["violation"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("p", [1.0, 0.7])
