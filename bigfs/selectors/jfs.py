@@ -3,7 +3,7 @@
     min  ‖XW + 1bᵀ − X‖₂,₁ + γ‖W‖₂,₁
 
 It is the JFS that the paper of JGSC compares with (IEEE TNNLS 2016, section V), and the regularized
-self-representation of Zhu, Zuo, Zhang, Feng and Shiu, Pattern Recognition 2015. `rfs` has the round
+self-representation of Zhu, Zuo, Zhang, Hu and Shiu, Pattern Recognition 2015. `rfs` has the round
 and the certificate. W is d × d and the targets are n × d, so that d must be small.
 """
 
@@ -85,7 +85,8 @@ class JFS(RFS):
 
         min Σ_i ‖Wᵀx_i + b − x_i‖ + γ Σ_j ‖w_j‖
 
-    The norm of a residual is smoothed below 1e-4. So X should have values near 1.
+    The norm of a residual is smoothed below ε, which is 1e-4 of the mean norm after the first
+    round. A forbidden feature is not reconstructed either.
 
     References
     ----------
@@ -114,4 +115,13 @@ class JFS(RFS):
             8 * (SAMPLE_COPIES * n * d + FEATURE_COPIES * d * d),
             f"the reconstruction of {d} features of {n} samples by themselves",
         )
-        self._solve(X, X.columns(np.arange(d)).toarray().astype(np.float64))
+        allowed = np.delete(np.arange(d), self._constraints.forbidden)
+        Y = X.columns(allowed).toarray().astype(np.float64)
+        if not np.ptp(Y, axis=0).any():
+            raise ValueError(
+                "every feature of X is constant, so every weight is zero: give other features"
+            )
+        self._solve(X, Y)
+        coef, intercept = self.coef_, self.intercept_
+        self.coef_, self.intercept_ = np.zeros((d, d)), np.zeros(d)
+        self.coef_[:, allowed], self.intercept_[allowed] = coef, intercept

@@ -3,15 +3,15 @@
     min  ‖XW + 1bᵀ − Y‖₂,₁ + γ‖W‖₂,₁ = Σ_i ‖r_i‖ + γ Σ_j ‖w_j‖
 
 Y (n × c) indicates the classes. The loss is a norm of each sample's residual and not its square, so
-that few bad samples do not count much. A round of iteratively reweighted least squares, with
-θ = a = 1 at first:
+that few bad samples do not count much. A round of iteratively reweighted least squares, with θ = 1
+and a = 1 over the mean norm of the centered targets at first:
 
     W = (XᵀMX + γ diag(1/2θ))⁻¹ XᵀMY          M = diag(a) − aaᵀ/1ᵀa: b is at its best
     b = (Y − XW)ᵀa / 1ᵀa,    R = Y − XW − 1bᵀ
     a_i = 1/(2√(‖r_i‖² + ε²)),    θ_j = ‖w_j‖
 
-√(‖r_i‖² + ε²) takes the place of ‖r_i‖, so that a is finite. With it the objective falls in every
-round after the first.
+√(‖r_i‖² + ε²) takes the place of ‖r_i‖, so that a is finite, with ε in units of the mean residual
+of the first round. With it the objective falls in every round after the first.
 
 The problem is convex. Any V with 1ᵀV = 0 bounds the optimum from below by s⟨V, Y⟩, with
 s = min(1 / max_i ‖v_i‖, γ / max_j ‖x_jᵀV‖). The maximum is over all features, also those that left
@@ -26,6 +26,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
+from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.embedding.responses import one_hot
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import SampleOperator
@@ -36,13 +37,17 @@ from bigfs.selectors.base import Cost, Selector, at_least_two
 from bigfs.selectors.reweighting import (
     RETURN_SHARE,
     RIDGE_CONSTRAINTS,
+    RowSparseProblem,
+    inactive_scores,
     ridge_options,
     without_negligible,
 )
 from bigfs.selectors.svm import labeled_part
-from bigfs.types import FloatArray
+from bigfs.types import FloatArray, IntArray
 
-EPSILON = 1e-4  # residual norms below it count less than the others; rows of Y have norm 1
+# Residual norms below this share of their mean after the first round count less than the others.
+EPSILON = 1e-4
+LEAST_EPSILON = 1e-8  # share of the mean norm of the centered targets, where they are met at once
 
 
 class RFSState(NamedTuple):
@@ -56,23 +61,32 @@ class RFSState(NamedTuple):
     violation: float  # the duality gap over the working set, relative
     gap: float  # the duality gap over all features; infinite until the inactive ones were checked
     residual: float  # of the ridge solve, relative
+    epsilon: float = 0.0  # ε, from the first round on
 
 
-class RFSProblem:
+class RFSProblem(RowSparseProblem):
     """The data, the step, the certificate, and the working set of features."""
 
     def __init__(
-        self, X: Matrix, Y: FloatArray, gamma: float, tol: float, ridge: dict[str, Any]
+        self,
+        X: Matrix,
+        Y: FloatArray,
+        gamma: float,
+        tol: float,
+        ridge: dict[str, Any],
+        forbidden: IntArray = NO_CONSTRAINTS.forbidden,
     ) -> None:
-        self.X, self.Y, self.gamma, self.tol = X, Y, gamma, tol
+        super().__init__(X, forbidden)
+        self.Y, self.gamma, self.tol = Y, gamma, tol
+        self.unit = float(row_norms(Y - Y.mean(axis=0)).mean())  # of the residuals
         self.working_set = WorkingSet(X, targets=Y.shape[1], **ridge)
 
     def start(self) -> RFSState:
-        """Return the state at W = 0 with weights of 1."""
+        """Return the state at W = 0, where all samples have the same weight."""
         (n, d), c = self.X.shape, self.Y.shape[1]
-        theta = np.where(self.X.stats.nnz > 0, 1.0, 0.0)  # an empty column can't get weight
+        theta = np.where(self.candidates, 1.0, 0.0)
         W, b = np.zeros((d, c)), np.zeros(c)
-        return RFSState(theta, np.ones(n), W, b, np.inf, np.inf, np.inf, 0.0)
+        return RFSState(theta, np.full(n, 1 / self.unit), W, b, np.inf, np.inf, np.inf, 0.0)
 
     def step(self, state: RFSState) -> RFSState:
         """Run one round."""
@@ -85,13 +99,10 @@ class RFSProblem:
         XW = self.working_set.times(W)
         b = a @ (self.Y - XW) / a.sum()
         R = self.Y - XW - b
-        lengths = np.sqrt(row_norms(R) ** 2 + EPSILON**2)
+        epsilon = state.epsilon or self.first_epsilon(R)
+        lengths = np.sqrt(row_norms(R) ** 2 + epsilon**2)
         theta = row_norms(W)
-        if not theta.any():
-            raise ValueError(
-                "no feature of X is correlated with y, so every weight is zero: "
-                "check X and y, or give other features"
-            )
+        self.require_weight(theta)
         objective = float(lengths.sum() + self.gamma * theta.sum())
         theta = without_negligible(theta)
         V = R / lengths[:, None]
@@ -99,9 +110,12 @@ class RFSProblem:
         correlations = row_norms(self.working_set.transposed_times(V))
         violation = self.duality_gap(V, correlations.max(), objective)
         theta, gap = self.check_inactive(theta, violation, V, objective)
-        return RFSState(
-            theta, 1 / (2 * lengths), W, b, objective, violation, gap, solution.residual
-        )
+        a = 1 / (2 * lengths)
+        return RFSState(theta, a, W, b, objective, violation, gap, solution.residual, epsilon)
+
+    def first_epsilon(self, R: FloatArray) -> float:
+        """Return ε, from the residuals R (n × c) of the first round."""
+        return max(EPSILON * float(row_norms(R).mean()), LEAST_EPSILON * self.unit)
 
     def duality_gap(self, V: FloatArray, largest_correlation: float, objective: float) -> float:
         """Return the relative gap to the bound that V gives, from max_j ‖x_jᵀV‖."""
@@ -119,7 +133,7 @@ class RFSProblem:
         """
         if violation > self.tol:
             return theta, np.inf
-        correlations = row_norms(self.X.T @ V)
+        correlations = self.pulls(self.X.T @ V)
         gap = self.duality_gap(V, correlations.max(), objective)
         violators = (theta == 0) & (correlations > max(correlations[theta > 0].max(), self.gamma))
         if gap > self.tol and violators.any():
@@ -127,15 +141,10 @@ class RFSProblem:
         return theta, gap
 
     def scores(self, state: RFSState) -> FloatArray:
-        """Return θ where it is positive.
-
-        An inactive feature has a score in [−1, 0], by how strongly it correlates with the residual.
-        """
+        """Return the score of each feature."""
         R = self.Y - self.working_set.times(state.W) - state.b
-        V = R / np.sqrt(row_norms(R) ** 2 + EPSILON**2)[:, None]
-        correlations = row_norms(self.X.T @ (V - V.mean(axis=0)))
-        largest = max(correlations.max(), np.finfo(float).tiny)
-        return np.where(state.theta > 0, state.theta, correlations / largest - 1)
+        V = R / np.sqrt(row_norms(R) ** 2 + state.epsilon**2)[:, None]
+        return inactive_scores(state.theta, self.pulls(self.X.T @ (V - V.mean(axis=0))))
 
 
 def measure(state: RFSState) -> Record:
@@ -218,7 +227,8 @@ class RFS(Selector):
 
         min Σ_i ‖Wᵀx_i + b − y_i‖ + γ Σ_j ‖w_j‖
 
-    The norm of a residual is smoothed below 1e-4, which moves the objective by less than n · 1e-4.
+    The norm of a residual is smoothed below ε, which is 1e-4 of the mean norm after the first
+    round. It moves the objective by less than n ε.
 
     References
     ----------
@@ -274,8 +284,8 @@ class RFS(Selector):
 
     def _solve(self, X: Matrix, Y: FloatArray) -> None:
         """Regress Y on X. Set the scores, the weights and the result."""
-        before = X.passes
-        problem = RFSProblem(X, Y, self.gamma, self.tol, ridge_options(self))
+        before, forbidden = X.passes, self._constraints.forbidden
+        problem = RFSProblem(X, Y, self.gamma, self.tol, ridge_options(self), forbidden)
         self.result_ = iterate(
             problem.step,
             problem.start(),

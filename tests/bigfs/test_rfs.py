@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 from sklearn.base import clone
 
-from bigfs import RFS, Matrix
+from bigfs import JFS, RFS, Matrix
 from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.linalg.ridge import SOLVERS
 from bigfs.result import Status
@@ -33,15 +33,18 @@ def dense_rfs(X, y, gamma, rounds):
     """The loop with a column of ones in place of M, and none of our solvers."""
     Y, n, d = np.eye(3)[y], len(y), X.shape[1]
     hat = np.column_stack([X, np.ones(n)])
-    theta, a, objective = np.ones(d), np.ones(n), []
+    theta, a, objective = np.ones(d), np.full(n, 1 / norms(Y - Y.mean(axis=0)).mean()), []
     theta[~X.any(axis=0)] = 0
+    epsilon = None
     for _ in range(rounds):
         on = np.append(theta > 1e-6 * theta.max(), True)
         penalty = np.append(gamma / (2 * theta[on[:-1]]), 0)
         U = np.zeros((d + 1, 3))
         Z = hat[:, on]
         U[on] = np.linalg.solve(Z.T @ (a[:, None] * Z) + np.diag(penalty), Z.T @ (a[:, None] * Y))
-        lengths = np.sqrt(norms(Y - hat @ U) ** 2 + 1e-8)
+        residuals = norms(Y - hat @ U)
+        epsilon = epsilon or 1e-4 * residuals.mean()
+        lengths = np.sqrt(residuals**2 + epsilon**2)
         a, theta = 1 / (2 * lengths), norms(U[:-1])
         objective.append(lengths.sum() + gamma * theta.sum())
     return U[:-1], U[-1], np.array(objective)
@@ -90,7 +93,7 @@ def test_features_without_a_weight_follow_by_their_correlation(data):
     X, y = data
     selector = RFS(gamma=12.0, tol=5e-3, max_iter=1000).fit(X, y)
     R = np.eye(3)[y] - X @ selector.coef_ - selector.intercept_
-    V = R / np.sqrt(norms(R) ** 2 + 1e-8)[:, None]
+    V = R / np.sqrt(norms(R) ** 2 + selector.result_.value.epsilon**2)[:, None]
     correlations = norms(X.T @ (V - V.mean(axis=0)))
     out = selector.scores_ <= 0
     assert 5 < out.sum() < 20
@@ -98,6 +101,23 @@ def test_features_without_a_weight_follow_by_their_correlation(data):
     np.testing.assert_allclose(selector.scores_[out], expected[out], atol=1e-9)
     np.testing.assert_allclose(selector.scores_[~out], norms(selector.coef_)[~out])
     assert set(selector.selected_[:2]) == {5, 6}
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_jfs_in_other_units_takes_the_same_rounds(data, unit):
+    X = data[0]
+    expected = JFS(gamma=2.0, tol=1e-2, max_iter=1000).fit(X)
+    found = JFS(gamma=2.0 * unit, tol=1e-2, max_iter=1000).fit(unit * X)
+    np.testing.assert_allclose(found.coef_, expected.coef_, atol=1e-6)
+    assert found.n_iter_ == expected.n_iter_
+
+
+def test_a_small_penalty_of_separable_classes_reaches_its_tolerance(rng):
+    y = np.arange(12) % 3
+    X = rng.normal(size=(12, 30))
+    selector = RFS(gamma=1e-4, tol=1e-2, max_iter=1000).fit(X, y)
+    assert selector.result_.status is Status.CONVERGED
+    assert selector.result_.history[-1]["objective"] < 12e-4  # n times the old absolute smoothing
 
 
 def test_a_feature_that_left_returns(data):
