@@ -9,9 +9,10 @@ L = I − D^-½AD^-½ is the normalized Laplacian of the samples' kNN graph. A m
     W = (XcᵀXc + ρ diag(1/2θ))⁻¹ XcᵀY,    b = mean(Y − XW),    θ_j = ‖w_j‖
 
 The objective falls in every round after the first. The problem is not convex, so a run ends at a
-stationary point. The certificate is the violation of stationarity, in Y and in W:
+stationary point. The certificate is the violation of stationarity, in Y and in W, which a product
+with the last W gives:
 
-    Σ_j ‖w_j‖ |1 − ‖w_j‖/θ_j| / Σ ‖w_j‖       with the θ that gave W
+    Σ_j ‖w_j‖ ‖2x_jᵀ(Y − P) − ρ w_j/‖w_j‖‖ / ρ Σ ‖w_j‖
 
 A feature whose θ is negligible leaves the working set, and returns if 2‖x_jᵀ(Y − P)‖ > ρ.
 """
@@ -38,13 +39,15 @@ from bigfs.result import iterate
 from bigfs.selectors.base import Cost, Selector
 from bigfs.selectors.reweighting import (
     RIDGE_CONSTRAINTS,
+    RowSparseProblem,
+    inactive_scores,
     measure,
     return_violators,
     ridge_options,
     without_negligible,
 )
 from bigfs.selectors.sample_graph import GRAPH_CONSTRAINTS, sample_affinity
-from bigfs.types import FloatArray
+from bigfs.types import FloatArray, IntArray
 
 INNER_STEPS = 10  # of Y per round
 EMPTY = 1e-9  # share of ‖Y‖ below which its regression counts as zero
@@ -66,7 +69,7 @@ class JointState(NamedTuple):
     residual: float  # of the ridge solve, relative
 
 
-class JointProblem:
+class JointProblem(RowSparseProblem):
     """The data, the graph, the step, and the working set of features."""
 
     def __init__(
@@ -76,11 +79,13 @@ class JointProblem:
         tol: float,
         r: int,
         ridge: dict[str, Any],
+        forbidden: IntArray,
         *,
         share: float,
         weight: float,
     ) -> None:
-        self.X, self.share, self.weight, self.tol = X, share, weight, tol
+        super().__init__(X, forbidden, "the graph's embedding")
+        self.share, self.weight, self.tol = share, weight, tol
         self.A, self.r = A, r
         self.L = laplacian(A, "normalized")
         self.centering = centering(X.shape[0])
@@ -107,16 +112,11 @@ class JointProblem:
         """Return the state at the first Y and W = 0, and set the penalty. Reads X once."""
         d, r = self.X.shape[1], self.r
         Y = self.first_embedding()
-        correlations = row_norms(self.X.T @ (Y - Y.mean(axis=0)))
+        correlations = self.pulls(self.X.T @ (Y - Y.mean(axis=0)))
         sizes = np.sqrt(self.X.stats.sums_of_squares) * np.linalg.norm(Y)
         correlations = unless_rounding(correlations, sizes)
-        largest = float(correlations.max(initial=0.0))
-        if largest <= 0:
-            raise ValueError(
-                "no feature of X is correlated with the graph's embedding, so every weight is "
-                "zero: check X and the graph"
-            )
-        self.penalty = 2 * self.share * largest
+        self.require_weight(correlations)
+        self.penalty = 2 * self.share * float(correlations.max())
         theta = np.where(correlations > 0, 1.0, 0.0)
         return JointState(theta, np.zeros((d, r)), np.zeros(r), Y, Y, np.inf, np.inf, 0.0)
 
@@ -137,23 +137,22 @@ class JointProblem:
             raise ValueError("the penalty leaves no feature a weight: choose a smaller one")
         loss = float(np.sum((Y - P) ** 2)) + self.penalty * float(theta.sum())
         objective = float(np.vdot(Y, self.L @ Y)) + self.weight * loss + self.extra(Y)
-        change = np.divide(theta, state.theta, out=np.ones_like(theta), where=state.theta > 0)
-        rows = float(theta @ np.abs(1 - change) / theta.sum())
-        violation = max(rows, self.embedding_violation(Y, P))
+        violation = max(self.violation(W, theta, Y - P), self.embedding_violation(Y, P))
         theta = without_negligible(theta)
         if violation <= self.tol:
-            excess = 2 * row_norms(self.X.T @ (Y - P)) / self.penalty - 1
+            excess = 2 * self.pulls(self.X.T @ (Y - P)) / self.penalty - 1
             theta, violation = return_violators(theta, violation, excess, self.tol)
         return JointState(theta, W, b, Y, P, objective, violation, solution.residual)
 
-    def scores(self, state: JointState) -> FloatArray:
-        """Return θ where it is positive.
+    def violation(self, W: FloatArray, theta: FloatArray, V: FloatArray) -> float:
+        """Return how far W is from stationary over the working set, relative, at V = Y − P."""
+        sizes = np.maximum(theta, np.finfo(float).tiny)[:, None]
+        slope = 2 * self.working_set.transposed_times(V) - self.penalty * W / sizes
+        return float(theta @ row_norms(slope) / (self.penalty * theta.sum()))
 
-        An inactive feature has a score in [−1, 0], by how strongly it correlates with the residual.
-        """
-        correlations = row_norms(self.X.T @ (state.Y - state.P))
-        largest = max(correlations.max(), np.finfo(float).tiny)
-        return np.where(state.theta > 0, state.theta, correlations / largest - 1)
+    def scores(self, state: JointState) -> FloatArray:
+        """Return the score of each feature."""
+        return inactive_scores(state.theta, self.pulls(self.X.T @ (state.Y - state.P)))
 
 
 # --- the base of the estimators -------------------------------------------------------------------
@@ -186,16 +185,21 @@ class JointEmbedding(Selector):
 
     @abstractmethod
     def _problem(self, *problem: Any) -> JointProblem:
-        """Return the problem on X with an affinity, a tolerance, r and the ridge's options."""
+        """Return the problem on X.
+
+        Its arguments are an affinity, a tolerance, r, the ridge's options and the forbidden
+        features.
+        """
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        n, d = X.shape
-        before = X.passes
-        A = sample_affinity(X, self.graph, min(self.n_neighbors, n - 1), self.metric)
-        r = self.n_components or default_width(n, d, components(A).count)
+        n, before = X.shape[0], X.passes
+        allowed = self._allowed(X)
+        A = sample_affinity(allowed, self.graph, min(self.n_neighbors, n - 1), self.metric)
+        r = self.n_components or default_width(*allowed.shape, components(A).count)
         # BLAS rounds by its number of threads; the answer must not
         with threadpool_limits(1, user_api="blas"):
-            problem = self._problem(X, A, self.tol, r, ridge_options(self))
+            forbidden = self._constraints.forbidden
+            problem = self._problem(X, A, self.tol, r, ridge_options(self), forbidden)
             self.result_ = iterate(
                 problem.step,
                 problem.start(),

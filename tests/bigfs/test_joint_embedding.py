@@ -42,6 +42,23 @@ def dense_weights(X, H, Y, W, penalty):
     return solved
 
 
+@pytest.mark.parametrize("kind", [JELSR, NDFS])
+def test_a_run_whose_systems_are_not_solved_has_not_converged(rng, kind):
+    """Where CG stops early W hardly moves, and is still far from stationary."""
+    X = rng.normal(size=(40, 12)) * np.logspace(-2, 1.5, 12)
+    early = {"metric": "euclidean", "solver": "cg", "solver_max_iter": 1}
+    selector = fit_few_steps(kind(**early), X)
+    W, Y, penalty = selector.coef_, selector.embedding_, selector.result_.stats["penalty"]
+    norms = np.linalg.norm(W, axis=1)
+    on = norms > 0
+    slopes = 2 * X.T @ (Y - X @ W - selector.intercept_) - penalty * np.divide(
+        W, norms[:, None], out=np.zeros_like(W), where=on[:, None]
+    )
+    true = norms[on] @ np.linalg.norm(slopes[on], axis=1) / (penalty * norms.sum())
+    assert selector.result_.history[-1]["violation"] >= true * (1 - 1e-6)
+    assert not selector.result_.converged or true <= 1e-2
+
+
 TIGHT = {"n_components": 3, "metric": "euclidean", "tol": 1e-6, "max_iter": 3000}
 
 
