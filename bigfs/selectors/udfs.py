@@ -29,6 +29,7 @@ import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval, StrOptions
 from threadpoolctl import threadpool_limits
 
+from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.graph import Metric, Neighbors, knn
 from bigfs.graph.neighborhoods import LocalDiscriminant, local_discriminant
 from bigfs.linalg.prox import row_norms
@@ -40,12 +41,14 @@ from bigfs.selectors.base import Cost, Selector
 from bigfs.selectors.on_graph import graph_forms
 from bigfs.selectors.reweighting import (
     RIDGE_CONSTRAINTS,
+    RowSparseProblem,
+    inactive_scores,
     measure,
     return_violators,
     ridge_options,
     without_negligible,
 )
-from bigfs.types import FloatArray
+from bigfs.types import FloatArray, IntArray
 
 DEFAULT_COMPONENTS = 10
 DEPENDENT = 1e-10  # a direction whose share outside the span of W is below this adds nothing
@@ -65,7 +68,7 @@ class UDFSState(NamedTuple):
     residual: float  # of the ridge solve, relative
 
 
-class UDFSProblem:
+class UDFSProblem(RowSparseProblem):
     """The data, the local discriminant, the step, and the working set of features."""
 
     def __init__(
@@ -77,13 +80,16 @@ class UDFSProblem:
         tol: float,
         standardize: bool,
         ridge: dict[str, Any],
+        forbidden: IntArray = NO_CONSTRAINTS.forbidden,
     ) -> None:
-        self.X, self.r, self.tol = X, r, tol
+        super().__init__(X, forbidden)
+        self.r, self.tol = r, tol
         m, F, _ = discriminant
         self.M = SampleOperator(m=m, F=F)
         # m holds the row sums of FFᵀ, so M is the Laplacian of FFᵀ
         forms = graph_forms(X, sp.csr_array(F @ F.T), label="UDFS")
-        variances, varies = X.deviations / X.shape[0], X.deviations > 0
+        variances = X.deviations / X.shape[0]
+        varies = self.candidates & (X.deviations > 0)
         if not varies.any():
             raise ValueError(
                 "every feature of X is constant, so every weight is zero: give other features"
@@ -129,7 +135,7 @@ class UDFSProblem:
         theta = without_negligible(theta)
         W[theta == 0] = 0
         if violation <= self.tol:
-            excess = 2 * self.scale * row_norms(self.X.T @ MXW) / self.gamma - 1
+            excess = 2 * self.scale * self.pulls(self.X.T @ MXW) / self.gamma - 1
             theta, violation = return_violators(theta, violation, excess, self.tol)
         return UDFSState(theta, W, MXW, objective, violation, solution.residual)
 
@@ -142,13 +148,8 @@ class UDFSProblem:
         return float(theta @ R / (theta @ (row_norms(G) + self.gamma / 2)))
 
     def scores(self, state: UDFSState) -> FloatArray:
-        """Return θ where it is positive.
-
-        An inactive feature has a score in [−1, 0], by ‖g_j‖, and a constant one has −1.
-        """
-        slopes = self.scale * row_norms(self.X.T @ state.MXW)
-        largest = max(slopes.max(), np.finfo(float).tiny)
-        return np.where(state.theta > 0, state.theta, slopes / largest - 1)
+        """Return the score of each feature. A constant one has −1."""
+        return inactive_scores(state.theta, self.scale * self.pulls(self.X.T @ state.MXW))
 
 
 def joint_basis(W: FloatArray, V: FloatArray) -> FloatArray:
@@ -225,7 +226,8 @@ class UDFS(Selector):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X is a data frame whose column names are strings.
     coef_ : ndarray of shape (n_features, n_components)
-        Weights W, with orthonormal columns.
+        Weights of the features of X: X @ coef_ is in the subspace. The columns of W, which weighs
+        the features at unit variance with `standardize`, are orthonormal.
     n_iter_ : int
         Number of rounds.
     result_ : bigfs.result.Result
@@ -314,22 +316,24 @@ class UDFS(Selector):
         self.max_iter = max_iter
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        n, d = X.shape
-        before = X.passes
+        n, before = X.shape[0], X.passes
+        allowed = self._allowed(X)
         neighbors = self.graph or knn(
-            X, min(self.n_neighbors, n - 1), metric=self.metric, method="auto"
+            allowed, min(self.n_neighbors, n - 1), metric=self.metric, method="auto"
         )
         if len(neighbors.index) != n:
             raise ValueError(
                 f"graph has {len(neighbors.index)} samples, but X has {n}: "
                 f"give the graph of the samples of X"
             )
-        r = self.n_components or max(1, min(DEFAULT_COMPONENTS, d // 2))
+        r = self.n_components or max(1, min(DEFAULT_COMPONENTS, allowed.shape[1] // 2))
         # BLAS rounds by its number of threads; the answer must not
         with threadpool_limits(1, user_api="blas"):
-            discriminant = local_discriminant(X, neighbors, self.reg)
+            discriminant = local_discriminant(allowed, neighbors, self.reg)
             problem = UDFSProblem(
-                X, discriminant, r, self.gamma, self.tol, self.standardize, ridge_options(self)
+                *(X, discriminant, r, self.gamma, self.tol, self.standardize),
+                ridge_options(self),
+                self._constraints.forbidden,
             )
             self.result_ = iterate(
                 problem.step,
@@ -343,7 +347,7 @@ class UDFS(Selector):
         state = self.result_.value
         self.n_iter_ = len(self.result_.history)
         self.scores_ = problem.scores(state)
-        self.coef_ = state.W
+        self.coef_ = problem.scale[:, None] * state.W
         self.result_.stats.update(
             plans=problem.working_set.plans,
             passes=X.passes - before,

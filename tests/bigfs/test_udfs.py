@@ -63,10 +63,12 @@ def test_weights_solve_the_papers_eigenproblem(X, standardize):
     stats, W = selector.result_.stats, selector.coef_
     M = printed_matrix(X, knn(Matrix.from_array(X), 5, metric="euclidean"), stats["lam"])
     varies = X.std(axis=0) > 0
-    Z = X[:, varies] / (X[:, varies].std(axis=0) if standardize else 1)
+    spread = X[:, varies].std(axis=0) if standardize else np.ones(varies.sum())
+    Z = X[:, varies] / spread
     XMX = Z.T @ M @ Z
     assert stats["gamma"] == pytest.approx(0.1 * np.diag(XMX).mean())
-    W = W[varies]
+    np.testing.assert_allclose(X @ W, Z @ (W[varies] * spread[:, None]))  # in the subspace
+    W = W[varies] * spread[:, None]
     norms = np.linalg.norm(W, axis=1)
     on = norms > 0
     P = XMX[np.ix_(on, on)] + stats["gamma"] * np.diag(1 / (2 * norms[on]))
@@ -84,7 +86,8 @@ def test_objective_falls_to_a_stationary_point(X):
     objective = [record["objective"] for record in selector.result_.history]
     assert np.all(np.diff(objective[1:]) <= 1e-12 * objective[1])
     assert selector.result_.status is Status.CONVERGED
-    np.testing.assert_allclose(selector.coef_.T @ selector.coef_, np.eye(3), atol=1e-6)
+    W = selector.coef_ * X.std(axis=0)[:, None]  # at unit variance
+    np.testing.assert_allclose(W.T @ W, np.eye(3), atol=1e-6)
     assert (selector.scores_[[3, 4]] == -1).all()
 
 
