@@ -244,8 +244,11 @@ class Bench:
         return selection.selector_for(self.corpus, method, max(self.sizes), parameters)
 
     def _give_graph(self, selector: Any, method: str, part: str, X: Matrix) -> None:
-        """Give a method on the kNN graph that of all training samples, or of a part of them."""
-        if not selection.get_method(method).graph:
+        """Give a method on the kNN graph that of all training samples, or of a part of them.
+
+        It is a graph of all features. With forbidden ones the method makes its own.
+        """
+        if not selection.get_method(method).graph or selector.forbid is not None:
             return
         k, metric = selector.n_neighbors, selector.metric
         with self._graph_lock:  # methods side by side wait for the graph of the first one

@@ -84,8 +84,11 @@ def stage(
 def build_graph(
     store: str, method: str, parameters: dict[str, Any] | None = None
 ) -> dict[str, Any] | None:
-    """Compute and store the kNN graph of the training samples, if the method uses one."""
-    if not selection.get_method(method).graph:
+    """Compute and store the kNN graph of the training samples, if the method uses one.
+
+    The graph beside a store is of all its features. With forbidden ones the method makes its own.
+    """
+    if not selection.get_method(method).graph or (parameters or {}).get("forbid"):
         return None
     with time_stage("graph") as record:
         corpus = storage.open(store)

@@ -25,6 +25,7 @@ from bigfs.lasso.losses import Loss
 from bigfs.linalg.prox import row_norms
 from bigfs.result import Record
 from bigfs.types import FloatArray, IntArray
+from bigfs.validation import require_weight
 
 RATIO = 0.8  # of two neighboring penalties
 MOST_PENALTIES = 30  # before a penalty that is given
@@ -61,11 +62,21 @@ class LassoPath:
         Number of features that must have a weight. The path ends there.
     lam : float or None, default=None
         Penalty at which the path ends in place of m.
+    target : str, default="y"
+        Name of the targets, for errors.
     """
 
     def __init__(
-        self, loss: Loss, groups: list[slice], *, tol: float, m: int, lam: float | None = None
+        self,
+        loss: Loss,
+        groups: list[slice],
+        *,
+        tol: float,
+        m: int,
+        lam: float | None = None,
+        target: str = "y",
     ) -> None:
+        self.target = target
         self.loss, self.groups, self.tol, self.m, self.lam = loss, groups, tol, m, lam
 
     def start(self) -> PathState:
@@ -73,11 +84,7 @@ class LassoPath:
         V = self.loss.residual(self.loss.no_weights, np.empty(0, dtype=np.int64)).V
         correlations = self.correlations(V)
         largest = float(correlations.max(initial=0.0))
-        if largest <= 0:
-            raise ValueError(
-                "no feature of X is correlated with y, so every weight is zero: "
-                "check X and y, or give other features"
-            )
+        require_weight(correlations, self.target)
         state = PathState(
             np.empty(0, dtype=np.int64),
             self.loss.no_weights,

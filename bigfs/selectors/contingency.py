@@ -137,7 +137,7 @@ class MutualInformation(_ByColumn):
         self.n_bins = n_bins
 
     def _parameters(self, X: Matrix) -> tuple[Any, ...]:
-        return (count_bins(X, self.n_bins),)
+        return (count_bins(self._allowed(X), self.n_bins),)
 
     @staticmethod
     def _score_block(

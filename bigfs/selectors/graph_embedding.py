@@ -145,17 +145,20 @@ class GraphEmbedding(MatrixInput):
                 y = responses.one_hot(codes, len(y.classes))
             Y = y.toarray() if sp.issparse(y) else y
             return X, responses.cca(Y) if self.embedding == "cca" else responses.hsl_labels(Y), None
+        allowed = self._allowed(X)
         if self.embedding == "pca":
-            return X, responses.pca(X, self._n_components(X), tol=self.tol / 4), None
+            T = responses.pca(allowed, self._n_components(allowed), tol=self.tol / 4)
+            return X, T, None
         if self.embedding == "hsl":
-            neighbors = knn(X, self.n_neighbors, metric=self.metric, method="auto")
+            neighbors = knn(allowed, self.n_neighbors, metric=self.metric, method="auto")
             hypergraph = neighbor_hyperedges(neighbors)
             n_parts = int(hypergraph_components(hypergraph).max()) + 1
-            return X, responses.hsl_neighbors(hypergraph, self._n_components(X, n_parts)), None
-        A = sample_affinity(X, self.graph, self.n_neighbors, self.metric)
+            T = responses.hsl_neighbors(hypergraph, self._n_components(allowed, n_parts))
+            return X, T, None
+        A = sample_affinity(allowed, self.graph, self.n_neighbors, self.metric)
         degree = np.asarray(A.sum(axis=1)).ravel()
         if self.embedding == "lpp":
-            T = responses.lpp(A, self._n_components(X, components(A).count))
+            T = responses.lpp(A, self._n_components(allowed, components(A).count))
             return X, T, np.sqrt(degree) if self.weighting == "degree" else None
         classes, codes = at_least_two(y)
         r = self.n_components or len(classes) - 1

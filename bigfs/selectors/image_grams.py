@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.matrix import Matrix
-from bigfs.types import FloatArray
+from bigfs.types import FloatArray, IntArray
 
 CLASSES_PER_TASK = 8
 DENSE_ROWS = 256  # samples that are dense at once
@@ -85,6 +85,7 @@ class SampleGrams(NamedTuple):
     X: Matrix
     mu: FloatArray
     layout: ImageLayout
+    blank: IntArray  # pixels that count as zero in every image
 
     @property
     def route(self) -> str:
@@ -93,12 +94,14 @@ class SampleGrams(NamedTuple):
 
     def grams(self, V: FloatArray, transpose: bool) -> FloatArray:
         """Return the Grams of F_r, or of its transposed form."""
-        return np.asarray(self.X.reduce_rows(_grams_of_tile, self.mu, V, self.layout, transpose))
+        return np.asarray(
+            self.X.reduce_rows(_grams_of_tile, self.mu, self.blank, V, self.layout, transpose)
+        )
 
 
-def covariance_grams(X: Matrix, layout: ImageLayout) -> CovarianceGrams:
+def covariance_grams(X: Matrix, layout: ImageLayout, blank: IntArray) -> CovarianceGrams:
     """Compute C, in one pass over X."""
-    C = X.reduce_rows(_covariance_of_tile, X.means, label="covariance")
+    C = X.reduce_rows(_covariance_of_tile, X.means, blank, label="covariance")
     folded = layout.fold(layout.fold(C).transpose(1, 2, 0))  # M × N × M × N
     return CovarianceGrams(
         np.ascontiguousarray(folded.transpose(1, 0, 2, 3)),
@@ -136,6 +139,7 @@ def _grams_of_tile(
     start: int,
     stop: int,
     mu: FloatArray,
+    blank: IntArray,
     V: FloatArray,
     layout: ImageLayout,
     transpose: bool,
@@ -143,7 +147,7 @@ def _grams_of_tile(
     size, k = (layout.N if transpose else layout.M), V.shape[2]
     total = np.zeros((len(V), k * size, k * size))
     for first in range(0, stop - start, DENSE_ROWS):
-        images = layout.fold(_centered_rows(block, first, mu))
+        images = layout.fold(_centered_rows(block, first, mu, blank))
         images = np.ascontiguousarray(images.swapaxes(-1, -2) if transpose else images)
         for r, Vr in enumerate(V):
             F = (images @ Vr).swapaxes(-1, -2).reshape(len(images), k * size)
@@ -151,16 +155,20 @@ def _grams_of_tile(
     return total
 
 
-def _covariance_of_tile(block: Any, start: int, stop: int, mu: FloatArray) -> FloatArray:
+def _covariance_of_tile(
+    block: Any, start: int, stop: int, mu: FloatArray, blank: IntArray
+) -> FloatArray:
     """Return Σ (x_i − μ)(x_i − μ)ᵀ over the tile."""
     total = np.zeros((len(mu), len(mu)))
     for first in range(0, stop - start, DENSE_ROWS):
-        Xc = _centered_rows(block, first, mu)
+        Xc = _centered_rows(block, first, mu, blank)
         total += Xc.T @ Xc
     return total
 
 
-def _centered_rows(block: Any, first: int, mu: FloatArray) -> FloatArray:
+def _centered_rows(block: Any, first: int, mu: FloatArray, blank: IntArray) -> FloatArray:
     """Return `DENSE_ROWS` rows of a tile, dense and centered."""
     rows = block[first : first + DENSE_ROWS]
-    return (rows.toarray() if sp.issparse(rows) else np.asarray(rows)) - mu
+    centered: FloatArray = (rows.toarray() if sp.issparse(rows) else np.asarray(rows)) - mu
+    centered[:, blank] = 0
+    return centered

@@ -18,6 +18,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs.matrix import Matrix
 from bigfs.selectors.base import Cost, Labels, Selector
+from bigfs.selectors.contingency import count_bins
 from bigfs.selectors.greedy import GreedySelector, Problem
 from bigfs.selectors.mrmr import information_problem
 from bigfs.types import FloatArray
@@ -47,7 +48,8 @@ class _JointInformation(GreedySelector):
         self.n_bins = n_bins
 
     def _prepare(self, X: Matrix, y: Labels) -> Problem:
-        problem, entropy = information_problem(X, y, self.n_bins, conditional=True)
+        n_bins = count_bins(self._allowed(X), self.n_bins)
+        problem, entropy = information_problem(X, y, n_bins, conditional=True)
         return problem._replace(largest=entropy)
 
 

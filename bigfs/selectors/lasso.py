@@ -36,6 +36,7 @@ class SparseRegression(Selector):
     """Base of the selectors by the weights of a sparse regression."""
 
     _nested = False  # the penalty follows from the number of features
+    _target = "y"  # name of the targets, for errors
     tol: float
     max_iter: int
 
@@ -46,7 +47,14 @@ class SparseRegression(Selector):
         X = loss.X
         before = X.passes
         loss.varies[self._constraints.forbidden] = False  # they get no weight
-        path = LassoPath(loss, groups, tol=self.tol, m=self._count(X.shape[1]), lam=lam)
+        path = LassoPath(
+            loss,
+            groups,
+            tol=self.tol,
+            m=self._count(X.shape[1]),
+            lam=lam,
+            target=self._target,
+        )
         # BLAS rounds by its number of threads; the answer must not
         with threadpool_limits(1, user_api="blas"):
             result: Result[PathState] = iterate(

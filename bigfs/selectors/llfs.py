@@ -378,17 +378,20 @@ class LLFS(Selector):
         self.anchors_ = np.sort(drawn)
         # BLAS rounds by its number of threads; the answer must not
         with threadpool_limits(1, user_api="blas"):
-            pairs = nearest_hits_and_misses(X, codes, self.anchors_, self.n_neighbors, self.metric)
+            pairs = nearest_hits_and_misses(
+                self._allowed(X), codes, self.anchors_, self.n_neighbors, self.metric
+            )
             if not len(pairs.anchor):
                 raise ValueError(
                     "no anchor has another sample of its class: give more samples per class"
                 )
             ranges = np.concatenate(map_all_columns(X, _ranges, label="LLFS"))
+            ranges[self._constraints.forbidden] = 0  # as of a constant one: it gets no weight
             D = differences(X, pairs, self.anchors_, ranges)
             problem = LLFSProblem(D, pairs, self.lam, self.sigma)
             self.result_ = iterate(
                 problem.step,
-                LLFSState(np.ones(X.shape[1]), 1.0, np.inf, np.inf, 0.0),
+                LLFSState((ranges > 0).astype(np.float64), 1.0, np.inf, np.inf, 0.0),
                 measure=measure,
                 stop="change",
                 tol=self.tol,

@@ -180,7 +180,8 @@ class MRMR(GreedySelector):
             anova = ANOVA()
             anova._fit(X, y)
             return Problem(np.minimum(anova.scores_, LARGEST), Correlations(y.codes))
-        problem, _ = information_problem(X, y, self.n_bins, conditional=False)
+        n_bins = count_bins(self._allowed(X), self.n_bins)
+        problem, _ = information_problem(X, y, n_bins, conditional=False)
         return problem
 
     def _criterion(self, problem: Problem, totals: FloatArray, pending: Any, s: int) -> FloatArray:
@@ -284,11 +285,11 @@ class RRPC(GreedySelector):
 
 
 def information_problem(
-    X: Matrix, y: Labels, n_bins: int | str, *, conditional: bool
+    X: Matrix, y: Labels, n_bins: int, *, conditional: bool
 ) -> tuple[Problem, FloatArray]:
     """Return the problem of a criterion of information, and the entropy of each binned feature."""
     classes, codes = at_least_two(y)
-    pairs = Information(codes, len(classes), count_bins(X, n_bins), conditional)
+    pairs = Information(codes, len(classes), n_bins, conditional)
     parts = map_all_columns(X, _relevance, pairs, label="mutual information")
     information, entropy = np.concatenate(parts).T
     return Problem(information, pairs), entropy

@@ -38,7 +38,7 @@ class GraphSelector(Selector):
     def _affinity(self, X: Matrix, weights: Weights) -> sp.csr_array:
         """Return the affinity of the samples, from the given graph or a new one."""
         n_neighbors = min(self.n_neighbors, X.shape[0] - 1)
-        return sample_affinity(X, self.graph, n_neighbors, self.metric, weights)
+        return sample_affinity(self._allowed(X), self.graph, n_neighbors, self.metric, weights)
 
 
 class Forms(NamedTuple):

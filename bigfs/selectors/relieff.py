@@ -122,7 +122,7 @@ class ReliefF(Selector):
     def _fit(self, X: Matrix, y: Labels) -> None:
         _, codes = at_least_two(y)
         k = min(self.n_neighbors, int(np.bincount(codes[codes >= 0]).max()))
-        W = edge_weights(neighbors_by_class(X, codes, k, self.metric), codes)
+        W = edge_weights(neighbors_by_class(self._allowed(X), codes, k, self.metric), codes)
         self.scores_ = np.concatenate(map_all_columns(X, _scores, W, codes, label="ReliefF"))
         self.result_ = Result(self.scores_, Status.EXACT, stats={"pairs": W.nnz // 2})
 

@@ -262,8 +262,10 @@ class SPFS(SparseRegression):
 
     def _fit(self, X: Matrix, y: Any) -> None:
         if y is None:
-            Phi = gaussian_factor(X, self.n_components, seed=self.random_state)
+            self._target = "the kernel of the samples"
+            Phi = gaussian_factor(self._allowed(X), self.n_components, seed=self.random_state)
         else:
+            self._target = "y"
             classes, codes = at_least_two(y)
             X, codes = labeled_part(X, codes)
             Phi = same_class_factor(codes, len(classes)).toarray()

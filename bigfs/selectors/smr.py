@@ -118,6 +118,7 @@ class SMR(Selector):
 
     The weights of each class are an M × N matrix of rank k, and one penalty over all classes
     chooses the pixels [1]_. The samples may be any M × N matrices. The method is supervised.
+    Unlabeled samples of a store are left out. A forbidden pixel is blank in every image.
 
     Parameters
     ----------
@@ -257,6 +258,7 @@ class SMR(Selector):
         layout = self._layout(X.shape[1])
         self.classes_, codes = at_least_two(y)
         X, codes = labeled_part(X, codes)
+        blank = self._constraints.forbidden
         Y = one_hot(codes, len(self.classes_))
         mu, y_mean = X.means, Y.mean(axis=0)
         Y -= y_mean
@@ -276,6 +278,7 @@ class SMR(Selector):
         self.result_.stats.update(zeta=problem.zeta, route=systems.route)
         self.U_, self.V_ = self.result_.value.U, self.result_.value.V
         P = layout.flatten(product(self.U_, self.V_))
+        P[:, blank] = 0
         self.scores_ = np.linalg.norm(P, axis=0)
         self.score_map_ = layout.fold(self.scores_)
         self.intercept_ = y_mean - P @ mu
@@ -321,8 +324,12 @@ class SMR(Selector):
         is_small = n <= size and kernel_bytes <= engine.planned_memory() / 4
         if self.gram == "kernel" or (self.gram == "auto" and is_small):
             engine.require_memory(kernel_bytes, f"{n} dense samples and their kernel")
-            return KernelSystems(layout.fold(X.columns(np.arange(d)).toarray() - X.means), Y)
-        T = np.ascontiguousarray(layout.fold((X.T @ Y).T))
+            Xc = X.columns(np.arange(d)).toarray() - X.means
+            Xc[:, self._constraints.forbidden] = 0
+            return KernelSystems(layout.fold(Xc), Y)
+        XtY = X.T @ Y
+        XtY[self._constraints.forbidden] = 0
+        T = np.ascontiguousarray(layout.fold(XtY.T))
         return GramSystems(self._gram_source(X, layout, size), T)
 
     def _gram_source(self, X: Matrix, layout: ImageLayout, size: int) -> GramSource:
@@ -335,9 +342,9 @@ class SMR(Selector):
                 3 * 8 * c * size**2,
                 f"SMR's Grams of {c} classes, {size} × {size} each (a smaller k needs less)",
             )
-            return SampleGrams(X, X.means, layout)
+            return SampleGrams(X, X.means, layout, self._constraints.forbidden)
         engine.require_memory(
             covariance_bytes,
             f"the {d} × {d} covariance of the pixels (gram='samples' avoids it)",
         )
-        return covariance_grams(X, layout)
+        return covariance_grams(X, layout, self._constraints.forbidden)

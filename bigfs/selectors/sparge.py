@@ -20,6 +20,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from threadpoolctl import threadpool_limits
 
 from bigfs import engine
+from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
 from bigfs.cutting_plane.hinge import HingeRelaxation
 from bigfs.cutting_plane.loop import cutting_plane, solve_jointly
@@ -384,7 +385,8 @@ class SparGE(GraphEmbedding, Selector):
 
     def _gamma(self, data: Columns, y: Any) -> float:
         """Return γ, which is given in units of `column_scale`."""
-        return self.gamma * column_scale(data.X, share_of_samples(data))
+        forbidden = self._constraints.forbidden
+        return self.gamma * column_scale(data.X, share_of_samples(data), forbidden)
 
     def _select(self, problem: Relaxation, result: Result[CuttingPlaneState], y: Any) -> None:
         """Score the features by a nested order, from the weighted union of the relaxation."""
@@ -471,16 +473,22 @@ def share_of_samples(data: Columns) -> float:
     return float(np.count_nonzero(data.omega) / len(data.omega))
 
 
-def column_scale(X: Matrix, share: float = 1.0) -> float:
+def column_scale(
+    X: Matrix, share: float = 1.0, forbidden: IntArray = NO_CONSTRAINTS.forbidden
+) -> float:
     """Return the smaller of Σs/n and 2Σs²/Σs, of the centered columns' sums of squares s.
 
     The first is the samples' mean squared distance to their mean. The second is twice the mean of s
     weighted by s, which does not grow with the number of features. A share of the samples has that
     share of the sums. Where all samples are the same, s are the sums of squares before centering,
-    and the unit is 1 if those are zero.
+    and the unit is 1 if those are zero. The forbidden features do not count.
     """
     n, d = X.shape
-    parts = [slice(first, first + COLUMNS_AT_ONCE) for first in range(0, d, COLUMNS_AT_ONCE)]
+    parts: list[Any] = [
+        slice(first, first + COLUMNS_AT_ONCE) for first in range(0, d, COLUMNS_AT_ONCE)
+    ]
+    if len(forbidden):
+        parts = [np.setdiff1d(np.arange(d)[part], forbidden) for part in parts]
     for squares in (X.deviations, X.stats.sums_of_squares):
         if total := sum(float(squares[part].sum()) for part in parts):
             weighted = sum(float(squares[part] @ (squares[part] / total)) for part in parts)

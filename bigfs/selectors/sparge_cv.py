@@ -340,7 +340,7 @@ class SparGECV(SparGE):
         fixed = {name: getattr(self, name) for name in GRIDS}
         grid = [{**fixed, "gamma": float(gamma)} for gamma in gammas]
         self._record(grid, -self.losses_, gammas.tolist().index(largest))
-        return self.gamma_ * column_scale(data.X)
+        return self.gamma_ * column_scale(data.X, forbidden=self._constraints.forbidden)
 
     def _losses_in_turn(
         self,
@@ -376,7 +376,8 @@ class SparGECV(SparGE):
         """Return the held-out loss of the tried penalties in some folds, from one joint run."""
         is_hinge = self.loss == "squared_hinge"
         trained = [training_data(data, train, is_hinge) for train, _ in folds]
-        units = [column_scale(data.X, share_of_samples(fold)) for fold in trained]
+        forbidden = self._constraints.forbidden
+        units = [column_scale(data.X, share_of_samples(fold), forbidden) for fold in trained]
         problems = [
             self._relaxation(fold, m, gamma * of_fold)
             for gamma in tried

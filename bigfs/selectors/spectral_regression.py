@@ -40,6 +40,7 @@ class SpectralRegression(SparseRegression):
     }
     _supervised = False
     _ignores_y = True
+    _target = "the graph's embedding"
     _shares_support: ClassVar[bool]  # whether a feature's weights are zero in all targets together
 
     def __init__(
@@ -68,9 +69,10 @@ class SpectralRegression(SparseRegression):
         self.max_iter = max_iter
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        n, d = X.shape
-        A = sample_affinity(X, self.graph, min(self.n_neighbors, n - 1), self.metric)
-        T = spectral_targets(A, self.n_components or default_width(n, d, components(A).count))
+        n, allowed = X.shape[0], self._allowed(X)
+        A = sample_affinity(allowed, self.graph, min(self.n_neighbors, n - 1), self.metric)
+        width = default_width(*allowed.shape, components(A).count)
+        T = spectral_targets(A, self.n_components or width)
         r = T.shape[1]
         groups = [slice(0, r)] if self._shares_support else [slice(k, k + 1) for k in range(r)]
         lam = None if isinstance(self.alpha, str) else n * self.alpha

@@ -134,10 +134,14 @@ class L2SVM(Selector):
         X, codes = labeled_part(X, codes)
         before = X.passes
         X.stats  # noqa: B018, refuses values whose products overflow
+        features = None
+        if len(forbidden := self._constraints.forbidden):
+            features = ~np.isin(np.arange(X.shape[1]), forbidden)
         self.result_ = fit_svm(
             X,
             codes,
             len(self.classes_),
+            features=features,
             C=self.C,
             tol=self.tol,
             max_iter=self.max_iter,
@@ -251,7 +255,7 @@ class SVMRFE(Selector):
     ----------
     scores_ : ndarray of shape (n_features,)
         Share of the features that a feature is better than or equal to, in (0, 1]. The last feature
-        to be left has 1.
+        to be left has 1. A forbidden feature has 0 and does not count.
     selected_ : ndarray of shape (n_selected,)
         Indices of the chosen features, best first.
     support_ : ndarray of shape (n_features,)
@@ -351,7 +355,7 @@ class SVMRFE(Selector):
         order = np.concatenate([forbidden[::-1], state.removed, state.kept])
         self.ranking_ = np.empty(d, dtype=np.int64)
         self.ranking_[order] = np.arange(d, 0, -1)
-        self.scores_ = (d + 1 - self.ranking_) / d
+        self.scores_ = np.maximum(len(allowed) + 1 - self.ranking_, 0) / len(allowed)
         self.result_.stats["passes"] = X.passes - before
 
 

@@ -9,11 +9,8 @@ from scipy.optimize import minimize
 
 from bigfs import (
     ANOVA,
-    JMI,
     MRMR,
-    SVMRFE,
     Matrix,
-    MultiTaskLasso,
     SelectorCV,
     SparGE,
     SparGECV,
@@ -215,14 +212,67 @@ def test_greedy_choice_starts_from_the_kept(data):
     assert selector.selected_.tolist() == chosen
 
 
-@pytest.mark.parametrize("selector", [SVMRFE(), MultiTaskLasso(), JMI()])
-def test_forbidden_features_take_no_part(data, selector):
+# every method that chooses columns, on few samples and with what the defaults do not fit
+OPTIONS = {
+    "sparge-lda-cv": {"cv": 2, "gammas": [0.1, 1.0]},
+    "jhlsr": {"lam": 1.0, "tol": 1e-4, "max_iter": 1000},
+    "glspfs": {"lam": 1.0, "tol": 1e-4, "max_iter": 1000},
+    "srlsr": {"gamma": 1e-3, "tol": 1e-4, "max_iter": 1000},
+    "rlsr": {"gamma": 0.1, "tol": 1e-4, "max_iter": 2000},
+    "rfs": {"tol": 1e-3, "max_iter": 2000},
+    "jfs": {"gamma": 10.0, "tol": 1e-3, "max_iter": 2000},
+    "jelsr": {"tol": 1e-4, "max_iter": 2000},
+    "ndfs": {"tol": 1e-3, "max_iter": 5000},
+    "udfs": {"tol": 1e-5, "max_iter": 2000},
+    "llfs": {"lam": 0.1, "sigma": 20.0},
+}
+COLUMN_METHODS = [name for name, entry in METHODS.items() if entry.scores == "scores_"]
+
+
+def registered(name, **parameters):
+    """Return the method and the target that it takes, with a distance that needs no text."""
+    selector = METHODS[name].make(**OPTIONS.get(name, {}), **parameters)
+    if "metric" in selector.get_params():
+        selector.set_params(metric="euclidean")
+    return selector
+
+
+def target_of(name, y):
+    if name == "t-score":
+        return np.minimum(y, 1)
+    if "class" in METHODS[name].targets:
+        return y
+    return None if not METHODS[name].targets else y + 0.5 * np.arange(len(y)) / len(y)
+
+
+@pytest.mark.parametrize("name", COLUMN_METHODS)
+def test_forbidding_a_column_gives_what_dropping_it_gives(data, name):
+    """The forbidden feature is the best one, and another one follows it."""
     X, y = data
-    allowed = np.delete(np.arange(14), FORBID)
-    selector.set_params(n_features_to_select=6)
-    expected = allowed[selector.fit(X[:, allowed], y).selected_]
-    found = selector.set_params(forbid=FORBID).fit(X, y)
-    np.testing.assert_array_equal(found.selected_, expected)
+    X = np.abs(X)  # as χ² asks for
+    X[:, 1] = X[:, 0] + 0.3 * np.abs(np.sin(np.arange(60)))
+    target = target_of(name, y)
+    first = registered(name, n_features_to_select=5).fit(X, target).selected_[0]
+    forbid = [int(first), 7]
+    allowed = np.delete(np.arange(14), forbid)
+    dropped = registered(name, n_features_to_select=5).fit(X[:, allowed], target)
+    found = registered(name, n_features_to_select=5, forbid=forbid).fit(X, target)
+    np.testing.assert_allclose(
+        found.scores_[allowed], dropped.scores_, rtol=1e-5, atol=1e-7 * np.abs(found.scores_).max()
+    )
+    np.testing.assert_array_equal(found.selected_, allowed[dropped.selected_])
+    assert not set(forbid) & set(found.selected_)
+    assert found.result_.status == dropped.result_.status
+
+
+@pytest.mark.parametrize("name", COLUMN_METHODS)
+def test_a_kept_feature_is_always_among_the_selected(data, name):
+    X, y = data
+    X, target = np.abs(X), target_of(name, y)
+    last = registered(name, n_features_to_select=14).fit(X, target).selected_[-2:]
+    found = registered(name, n_features_to_select=4, keep=last).fit(X, target)
+    assert set(found.selected_[:2]) == set(last)
+    assert len(found.selected_) == 4
 
 
 def test_trace_ratio_is_the_best_that_obeys(data):

@@ -160,7 +160,9 @@ def test_grams_of_the_covariance_are_those_of_the_images(rng, order, transpose):
     if (order == "F") != transpose:
         images = images.swapaxes(1, 2)
     V = rng.standard_normal((11, images.shape[2], 2))
-    grams = covariance_grams(Matrix.from_array(X, tile_rows=7), layout).grams(V, transpose)
+    grams = covariance_grams(
+        Matrix.from_array(X, tile_rows=7), layout, np.empty(0, dtype=int)
+    ).grams(V, transpose)
     for Vr, gram in zip(V, grams, strict=True):
         F = np.concatenate([images @ v for v in Vr.T], axis=1)
         np.testing.assert_allclose(gram, F.T @ F, atol=1e-12)
@@ -247,10 +249,24 @@ def test_bad_parameters_say_what_to_do(images, change, message):
         fit(X, y, **change)
 
 
-def test_unlabeled_samples_are_refused(images):
+def test_unlabeled_samples_are_left_out(images):
     X, y = images
-    with pytest.raises(ValueError, match="10 samples are unlabeled"):
-        fit(Matrix.from_array(X), np.where(np.arange(90) < 10, -1, y))
+    found = fit(Matrix.from_array(X), np.where(np.arange(90) < 10, -1, y))
+    expected = fit(X[10:], y[10:])
+    np.testing.assert_allclose(found.scores_, expected.scores_, rtol=1e-9)
+    np.testing.assert_allclose(found.intercept_, expected.intercept_)
+
+
+@pytest.mark.parametrize("gram", ["kernel", "covariance", "samples"])
+def test_a_forbidden_pixel_is_blank_in_every_image(images, gram):
+    X, y = images
+    blank = np.array(X)
+    blank[:, [7, 22]] = 0
+    expected, found = fit(blank, y, gram=gram), fit(X, y, gram=gram, forbid=[7, 22])
+    others = np.delete(np.arange(X.shape[1]), [7, 22])
+    np.testing.assert_allclose(found.scores_[others], expected.scores_[others], rtol=1e-6)
+    np.testing.assert_allclose(found.intercept_, expected.intercept_, atol=1e-8)
+    assert (found.scores_[[7, 22]] == 0).all()
 
 
 @pytest.mark.nightly

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import storage
-from bigfs import ANOVA
+from bigfs import ANOVA, LaplacianScore
 from flows import reuse, selection, stages
 from storage.runs import Run
 from tests.helpers.commands import fails
@@ -63,6 +63,22 @@ def test_command_keeps_and_forbids_by_name_and_by_file(bigfs, stores, tmp_path, 
     report = (run.path / "report.html").read_text()
     assert "Must be chosen: w20, w25." in report
     assert "Must not be chosen: w0, w1." in report
+
+
+def test_a_forbidden_feature_takes_no_part_in_the_graph(stores, tmp_path):
+    parameters = {"forbid": ["w0", "w1"], "metric": "euclidean"}
+    assert stages.build_graph(stores["plain"], "laplacian", parameters) is None
+    run = stages.select(
+        stores["plain"], tmp_path / "r", method="laplacian", features=3, parameters=parameters
+    )
+    X = storage.open(stores["plain"]).X
+    allowed = np.flatnonzero(~np.isin(X.feature_names[np.arange(X.shape[1])], ["w0", "w1"]))
+    dropped = LaplacianScore(n_features_to_select=3, metric="euclidean")
+    dropped.fit(X.columns(allowed).tocsr())
+    chosen = run.selected
+    assert names_of(stores["plain"], chosen) == names_of(
+        stores["plain"], allowed[dropped.selected_]
+    )
 
 
 def test_rivals_and_folds_obey_the_constraints(stores, tmp_path, monkeypatch):
