@@ -12,6 +12,7 @@ client they run serially in this process.
 from dask.utils import format_bytes, parse_bytes
 
 from bigfs.engine.blas import one_blas_thread
+from bigfs.engine.budget import limit_memory
 from bigfs.engine.cache import clear_cache, get_cached, is_cached, load
 from bigfs.engine.clusters import (
     ClusterLost,
@@ -29,7 +30,6 @@ from bigfs.engine.memory import (
     NotEnoughMemory,
     SharedMemory,
     lazy_zeros,
-    limit_memory,
     memory_limit,
     peak_memory,
     planned_memory,

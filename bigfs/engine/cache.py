@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from bigfs.engine.budget import given_limit, process_memory, worker_limit
 from bigfs.validation import check_block
 
 LIBRARIES = 210 << 20  # bytes of a worker that has loaded its libraries and its kernels (measured)
@@ -76,23 +73,10 @@ def clear_cache() -> None:
 
 def _capacity() -> float:
     """Return the number of bytes that the cache may take."""
-    import psutil
-
     limit = worker_limit()
-    return CACHE_SHARE * (psutil.virtual_memory().available if limit is None else limit - LIBRARIES)
-
-
-def worker_limit() -> float | None:
-    """Return the memory limit of this Dask worker in bytes, infinity if it has none.
-
-    None if this process is not a worker but the driver.
-    """
-    if "distributed" in sys.modules:
-        from distributed import get_worker
-
-        with contextlib.suppress(ValueError):  # "no worker found"
-            return get_worker().memory_manager.memory_limit or np.inf
-    return None
+    if limit is not None:
+        return CACHE_SHARE * (limit - LIBRARIES)
+    return CACHE_SHARE * (given_limit() or process_memory())
 
 
 def nbytes(value: Any) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 import dask
 from dask.utils import parse_bytes
 
+from bigfs.engine.budget import limit_memory
 from bigfs.engine.cache import LIBRARIES
 from bigfs.engine.relief import memory_relief_plugin
 
@@ -50,6 +51,7 @@ BEFORE_START = {  # environment of a worker before it starts
 }
 # what distributed sets by default
 ONE_THREAD = {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1}
+WORKER_MEMORY = "1GB"  # of a worker of a local cluster, where no limit is given
 ROLES = ("client", "worker", "scheduler")  # one TLS certificate serves all three
 
 
@@ -66,7 +68,7 @@ def cluster(
     scheduler: Any = None,
     *,
     workers: int | None = None,
-    memory_limit: str | int = "1GB",
+    memory_limit: str | int | None = None,
     security: Any = None,
     dashboard: bool = False,
     timeout: str = "20s",
@@ -86,9 +88,10 @@ def cluster(
     workers : int, default=None
         Number of processes to start, one thread each. None starts one per core. 0 runs serially, in
         this process.
-    memory_limit : str or int, default="1GB"
-        Memory of each worker, as Dask writes it. "auto" shares the machine's memory. Ignored with
-        `scheduler`.
+    memory_limit : str or int, default=None
+        Memory of each worker, or of this process with `workers=0`, as Dask writes it. "auto" shares
+        the machine's memory. None gives each worker 1 GB, and this process the memory of its
+        control group or of the machine. Ignored with `scheduler`, whose workers have limits.
     security : distributed.Security, str or path-like, default=None
         Certificates for the scheduler at an address: an object, or the folder that `bigfs
         certificates` wrote.
@@ -124,12 +127,16 @@ def cluster(
     >>> selector.selected_
     array([2, 3])
     """
-    if scheduler is None:
+    if scheduler is None and memory_limit is not None:
         require_size(memory_limit)
     if scheduler is None and workers == 0:
-        with _as_current(SERIAL):
+        with contextlib.ExitStack() as stack:
+            if memory_limit not in (None, "auto"):
+                stack.enter_context(limit_memory(parse_bytes(memory_limit)))
+            stack.enter_context(_as_current(SERIAL))
             yield None
         return
+    memory_limit = WORKER_MEMORY if memory_limit is None else memory_limit
     from distributed import Client  # sets Dask's defaults, which are changed below
 
     if isinstance(scheduler, Client):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from dask.utils import format_bytes, parse_bytes
 
+from bigfs.engine.budget import given_limit, process_memory
 from bigfs.engine.cache import LIBRARIES
 from bigfs.engine.clusters import client, describe_workers, translate_cluster_errors
 from bigfs.engine.relief import RELIEF_ABOVE
@@ -33,7 +34,6 @@ class MemoryInUse(Exception):
 
 PLANNED = 10**9  # bytes of the process that every choice of a way assumes, however many it has
 
-_limit: ContextVar[int | None] = ContextVar("limit", default=None)
 _holder: ContextVar[MemoryShare | None] = ContextVar("holder", default=None)
 
 
@@ -85,42 +85,23 @@ class MemoryShare:
         self.memory = memory
 
 
-@contextlib.contextmanager
-def limit_memory(limit: int) -> Iterator[None]:
-    """Set the memory limit of this process inside a block.
-
-    Parameters
-    ----------
-    limit : int
-        Bytes. `memory_limit` returns them inside the block.
-
-    Yields
-    ------
-    None
-        Nothing. The block runs with the limit.
-    """
-    token = _limit.set(limit)
-    try:
-        yield
-    finally:
-        _limit.reset(token)
-
-
 def memory_limit() -> int:
     """Return the number of bytes that one process may use.
 
-    Inside `limit_memory` it is that limit. On a Dask cluster it is the smallest limit of a worker.
-    Otherwise it is the free memory of the machine.
+    Inside `limit_memory` it is that limit. On a Dask cluster it is the smallest limit of a worker,
+    divided by its threads, each of which runs a task. Otherwise it is the limit of the control
+    group, or the memory of the machine. It does not depend on what is free.
     """
-    if (limit := _limit.get()) is not None:
+    if (limit := given_limit()) is not None:
         return limit
     if client() is not None:
-        limits = [worker["memory_limit"] for worker in describe_workers(client()).values()]
+        limits = [
+            worker["memory_limit"] // max(worker["nthreads"], 1)
+            for worker in describe_workers(client()).values()
+        ]
         if limits and min(limits) > 0:
             return int(min(limits))
-    import psutil
-
-    return int(psutil.virtual_memory().available)
+    return process_memory()
 
 
 def planned_memory() -> int:
@@ -139,7 +120,7 @@ def task_memory() -> float:
     leave below the share of its limit at which it starts to release memory.
     """
     limit = memory_limit()
-    if _limit.get() is None and client() is not None:
+    if given_limit() is None and client() is not None:
         return max(min(limit / 2, RELIEF_ABOVE * limit - LIBRARIES), 0)
     return limit / 2
 

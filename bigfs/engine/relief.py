@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bigfs.engine import cache
+from bigfs.engine.budget import worker_limit
 
 # Share of a worker's memory limit above which it releases memory. At 0.8 Dask pauses a worker, and
 # without a release it would stay paused.
@@ -22,7 +23,7 @@ def release_memory() -> None:
 
     Freed memory goes back to the system first. If that does not suffice, the cache is cleared.
     """
-    limit = cache.worker_limit()
+    limit = worker_limit()
     if limit is None:
         return
     for release in (trim_memory, cache.clear_cache, gc.collect, trim_memory):
@@ -33,7 +34,7 @@ def release_memory() -> None:
 
 def make_room(size: int) -> None:
     """Clear the cache of this worker if a task that takes `size` bytes does not fit beside it."""
-    limit = cache.worker_limit()
+    limit = worker_limit()
     if limit is not None and _resident() + size > RELIEF_ABOVE * limit:
         cache.clear_cache()
         trim_memory()

@@ -199,7 +199,7 @@ def test_cache_is_cleared_where_a_worker_is_nearly_full(monkeypatch):
     engine.clear_cache()
     engine.get_cached(("a", 1), lambda: np.ones(10))
     for limit, stays in [(None, True), (1e15, True), (1.0, False)]:  # None: not a worker
-        monkeypatch.setattr(engine.cache, "worker_limit", lambda limit=limit: limit)
+        monkeypatch.setattr(engine.relief, "worker_limit", lambda limit=limit: limit)
         engine.relief.release_memory()
         assert bool(engine.cache._cache) == stays
 
