@@ -173,7 +173,8 @@ def predict(
     else:
         if part is not None:
             raise ValueError(f"{data} is a source, and --part names a part of a store")
-        with _scratch_beside(file) as scratch:
+        atomic.sweep(file.absolute())
+        with atomic.workplace(file.absolute()) as scratch:  # where all workers see it
             parts = _predict_source(model, data, format, memory_limit, scratch)
         names, predicted, scores = *parts, {}
     (_write_parquet if file.suffix.lower() == PARQUET else _write)(file, names, model, predicted)
@@ -232,18 +233,6 @@ def _scores(model: Model, corpus: Any, predicted: Any) -> dict[str, float]:
 
 
 # --- a source, in pieces --------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _scratch_beside(file: Path) -> Iterator[Path]:
-    """Yield a folder beside a file, where all workers see it. A killed run's is deleted first."""
-    folder = file.absolute().with_name(f".{file.name}.scratch")
-    atomic.delete_marked(folder)
-    atomic.mark(folder)
-    try:
-        yield folder
-    finally:
-        atomic.delete_marked(folder)
 
 
 def _predict_source(

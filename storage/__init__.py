@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from storage.graphs import Graph, graph, open_graph
     from storage.integrity import Report, check, info
     from storage.opening import open
+    from storage.prune import delete_leftovers, leftovers
     from storage.staging.stage import stage, staged
 
 _MODULES = {
     "appending": ("append",),
     "corpus": ("Corpus",),
     "opening": ("open",),
+    "prune": ("delete_leftovers", "leftovers"),
     "errors": ("Damaged", "SourceError", "StoreError"),
     "graphs": ("Graph", "graph", "open_graph"),
     "integrity": ("Report", "check", "info"),
@@ -31,8 +33,10 @@ __all__ = [
     "StoreError",
     "append",
     "check",
+    "delete_leftovers",
     "graph",
     "info",
+    "leftovers",
     "open",
     "open_graph",
     "stage",

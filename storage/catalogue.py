@@ -217,7 +217,12 @@ def download(url: str) -> Path:
             stacklevel=2,
         )
         return copies[-1]
-    return _get(File(url, name), folder / f"{_hash(url)}-{_hash(version)}")
+    return _get(File(url, name), copy_folder(url, version))
+
+
+def copy_folder(url: str, version: object) -> Path:
+    """Return the folder of the copy of one version of a file or folder."""
+    return data_folder() / "urls" / f"{_hash(url)}-{_hash(repr(version))}"
 
 
 def file_name(url: str) -> str:

@@ -11,7 +11,6 @@ show.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from pathlib import Path
 from typing import Any
@@ -94,8 +93,7 @@ def fetch(url: str) -> Path:
         return catalogue.download(url)
     name = catalogue.file_name(url)
     fs, path, is_folder, version = _version_of(url)
-    key = hashlib.blake2b(repr((url, version)).encode(), digest_size=8).hexdigest()
-    folder = catalogue.data_folder() / "urls" / key
+    folder = catalogue.copy_folder(url, version)
     folder.mkdir(parents=True, exist_ok=True)
     atomic.require_lock_file(folder / ".lock")
     target, part = folder / name, folder / f".{name}.part"

@@ -50,7 +50,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"catalogue", "checkpoints", "run_metadata", "tallies", "tiles", "models"},
         {"remote"},
         {"sources", "runs", "feature_names"},
-        {"write_back", "selected_file"},
+        {"write_back", "selected_file", "prune"},
         {"staging", "corpus"},
         {"anndata_view"},
         {"opening"},

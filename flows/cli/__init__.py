@@ -55,6 +55,7 @@ for command in (
     corpus.datasets,
     corpus.info,
     corpus.check,
+    corpus.prune,
 ):
     app.command()(command)
 

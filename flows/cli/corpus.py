@@ -1,4 +1,4 @@
-"""The commands on corpora: stage, append, info, check, datasets."""
+"""The commands on corpora: stage, append, info, check, prune, datasets."""
 
 from __future__ import annotations
 
@@ -159,3 +159,30 @@ def check(
     )
     if report.problems:
         raise typer.Exit(1)
+
+
+def prune(
+    folder: Annotated[str, typer.Argument(help="folder of the stores")] = ".bigfs",
+    runs: Annotated[
+        list[str] | None,
+        typer.Option(help="another folder with runs, whose stores are kept (repeatable)"),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="delete what is listed")] = False,
+    as_json: Json = False,
+) -> None:
+    """List what bigfs made and nothing needs any more, and how large it is. --yes deletes it.
+
+    That is old stores of changed sources that no run names, graphs without a store, what killed
+    commands left, and earlier versions of files behind URLs. Runs are looked for below the folder
+    that holds the stores.
+    """
+    import storage
+    from bigfs.engine import format_bytes
+
+    found = storage.leftovers(folder, runs=runs or ())
+    size = storage.delete_leftovers(found) if yes else sum(leftover.bytes for leftover in found)
+    lines = [f"{format_bytes(item.bytes):>9}  {item.path}: {item.why}" for item in found]
+    end = "deleted" if yes else "can be deleted: repeat the command with --yes"
+    lines.append(f"{format_bytes(size)} {end}" if found else "nothing to delete")
+    record = {"found": [item._asdict() for item in found], "bytes": size, "deleted": yes}
+    print_record(record, as_json, "\n".join(lines))

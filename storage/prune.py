@@ -1,0 +1,184 @@
+"""What bigfs made and nothing needs any more: found by `leftovers`, deleted by `delete_leftovers`.
+
+Old stores: of the stores with names of their own making (`.bigfs/NAME-KEY.zarr`) that were staged
+from one source with the same settings, all but the latest, if no run or comparison names them and
+nothing was appended. Beside them, graphs and tallies whose store is gone, folders of killed
+commands, and copies of earlier versions of files behind URLs.
+
+What is deleted gets another name first, in a folder with the program's marker. So a store is whole
+or absent, and what a killed command leaves is found by the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from filelock import FileLock, Timeout
+
+from storage import atomic, catalogue
+from storage.errors import StoreError
+from storage.format import manifest as manifests
+
+DEFAULT_STORE = re.compile(r"[\w.-]+-[0-9a-f]{12}\.zarr")  # see `staging.plan.default_store`
+COPY = re.compile(r"[0-9a-f]{16}(-[0-9a-f]{16})?")  # see `catalogue.copy_folder`
+BESIDE = (".graphs", ".tallies")
+WORK = re.compile(rf"\.(.+?)(\.{atomic.KEY})?{re.escape(atomic.WORK)}")
+RECORDS = ("run.json", "compare.json")  # name the store of a run or a comparison
+DEPTH = 4  # folders below the one with the stores, in which runs are looked for
+
+
+class Leftover(NamedTuple):
+    """A folder that nothing needs, its size in bytes, and the reason."""
+
+    path: Path
+    bytes: int
+    why: str
+
+
+def leftovers(
+    folder: str | os.PathLike[str] = ".bigfs", *, runs: Iterable[str | os.PathLike[str]] = ()
+) -> list[Leftover]:
+    """Return what bigfs made and nothing needs any more.
+
+    Parameters
+    ----------
+    folder : str or path-like, default=".bigfs"
+        The folder of the stores. Runs are looked for four levels below the folder that holds it.
+    runs : iterable of str or path-like, default=()
+        More folders with runs. A store that a run below them names is kept.
+
+    Returns
+    -------
+    list of Leftover
+        Old stores, graphs and tallies without a store, folders of killed commands, and earlier
+        versions of files behind URLs.
+
+    See Also
+    --------
+    delete_leftovers : Delete them.
+
+    Examples
+    --------
+    >>> import storage
+    >>> storage.leftovers("nowhere")
+    []
+    """
+    home = Path(folder).absolute()
+    records = _records(home.parent, runs)
+    copies = catalogue.data_folder() / "urls"
+    found = [
+        *_old_stores(home, records),
+        *_orphans(home),
+        *_killed(home),
+        *_old_copies(copies),
+        *_killed(copies),
+    ]
+    return [Leftover(path, _size(path), why) for path, why in found]
+
+
+def delete_leftovers(found: Iterable[Leftover]) -> int:
+    """Delete leftovers. One that a command is using now is left.
+
+    Parameters
+    ----------
+    found : iterable of Leftover
+        What `leftovers` returned.
+
+    Returns
+    -------
+    int
+        The number of bytes that were deleted.
+
+    See Also
+    --------
+    leftovers : What there is to delete.
+
+    Examples
+    --------
+    >>> import storage
+    >>> storage.delete_leftovers(storage.leftovers("nowhere"))
+    0
+    """
+    return sum(leftover.bytes for leftover in found if _delete(leftover.path))
+
+
+def _records(home: Path, runs: Iterable[str | os.PathLike[str]]) -> str:
+    """Return the texts of all runs and comparisons, finished or not."""
+    patterns = [f"{'*/' * level}{name}" for level in range(DEPTH + 1) for name in RECORDS]
+    files = {file for pattern in patterns for file in home.glob(pattern)}
+    files |= {file for folder in runs for name in RECORDS for file in Path(folder).rglob(name)}
+    return "\n".join(file.read_text(encoding="utf-8", errors="replace") for file in sorted(files))
+
+
+def _old_stores(home: Path, records: str) -> Iterator[tuple[Path, str]]:
+    groups: dict[str, list[tuple[float, Path]]] = {}
+    for store in sorted(home.glob("*.zarr")):
+        if not DEFAULT_STORE.fullmatch(store.name) or not manifests.exists(str(store)):
+            continue
+        try:
+            manifest = manifests.manifest_of(str(store))
+        except StoreError:
+            continue  # damaged, or of another program: nobody knows what it is
+        if manifest.source.get("appended"):
+            continue
+        source = re.sub(r"(/urls/[0-9a-f]{16})-[0-9a-f]{16}/", r"\1/", manifest.source["uri"])
+        key = repr((source, manifest.source["format"], sorted(manifest.settings.items())))
+        groups.setdefault(key, []).append(((store / "zarr.json").stat().st_mtime, store))
+    for stores in groups.values():
+        for _, store in sorted(stores)[:-1]:
+            if store.name not in records:
+                yield store, "an earlier state of its source, and no run names it"
+                yield from ((p, "it belongs to that store") for p in _beside(store) if p.exists())
+
+
+def _beside(store: Path) -> list[Path]:
+    return [store.with_suffix(suffix) for suffix in BESIDE]
+
+
+def _orphans(home: Path) -> Iterator[tuple[Path, str]]:
+    for suffix in BESIDE:
+        for path in sorted(home.glob(f"*{suffix}")):
+            store = path.with_suffix(".zarr")
+            if DEFAULT_STORE.fullmatch(store.name) and not store.exists():
+                yield path, "its store is gone"
+
+
+def _killed(home: Path) -> Iterator[tuple[Path, str]]:
+    for path in sorted(home.glob(f".*{atomic.WORK}")):
+        if WORK.fullmatch(path.name) and path.is_dir() and atomic.is_marked(path):
+            with contextlib.suppress(Timeout):
+                with FileLock(path / atomic.LOCK, timeout=0):
+                    pass
+                yield path, "a killed command left it"
+
+
+def _old_copies(home: Path) -> Iterator[tuple[Path, str]]:
+    versions: dict[str, list[tuple[float, Path]]] = {}
+    for copy in sorted(home.glob("*")):
+        if COPY.fullmatch(copy.name) and (copy / ".lock").is_file():
+            versions.setdefault(copy.name[:16], []).append((copy.stat().st_mtime, copy))
+    for copies in versions.values():
+        yield from ((copy, "a later version was fetched") for _, copy in sorted(copies)[:-1])
+
+
+def _size(path: Path) -> int:
+    return sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())
+
+
+def _delete(path: Path) -> bool:
+    """Delete a folder, unless somebody works on it. Return whether it was deleted."""
+    if work := WORK.fullmatch(path.name):
+        atomic.sweep(path.with_name(work[1]))
+        return not path.exists()
+    lock = path / ".lock" if COPY.fullmatch(path.name) else path.with_name(f".{path.name}.lock")
+    try:
+        with FileLock(lock, timeout=0), atomic.workplace(path) as aside:
+            os.rename(path, aside / "pruned")
+    except Timeout:
+        return False
+    return True
