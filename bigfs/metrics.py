@@ -120,7 +120,10 @@ def sum_auc(decision: FloatArray, y: IntArray, classes: IntArray) -> FloatArray:
 
 
 def scores_of(total: FloatArray, kind: str) -> dict[str, float]:
-    """Return the scores of summed counts (3 × c), or of summed squares for real targets."""
+    """Return the scores of summed counts (3 × c), or of summed squares for real targets.
+
+    Those of classes are NaN where no test sample has a label.
+    """
     if kind == "real":
         return {"r2": float(1 - total[0] / total[1]) if total[1] > 0 else 0.0}
     right, missed = total[0], total[2]
@@ -131,6 +134,8 @@ def scores_of(total: FloatArray, kind: str) -> dict[str, float]:
     }
     if kind == "multilabel":
         return f1
+    if not is_tested.any():
+        return dict.fromkeys(("accuracy", "balanced_accuracy", *f1), float("nan"))
     recall = right[is_tested] / (right + missed)[is_tested]
     accuracy = float(right.sum() / (right.sum() + missed.sum()))
     return {"accuracy": accuracy, "balanced_accuracy": float(recall.mean())} | f1

@@ -35,6 +35,7 @@ from bigfs.selectors.sparge import SparGE
 from bigfs.size_choice import choose_size, default_sizes
 from bigfs.splits import Split, labeled_rows, stratified_folds, target_kind
 from bigfs.types import AnyArray, FloatArray
+from bigfs.validation import require_readable
 
 EVERY_METRIC = {name for names in METRICS.values() for name in names}
 
@@ -317,6 +318,7 @@ class SelectorCV(Selector):
     def _samples(self, X: Any) -> Matrix:
         """Return samples to predict as a matrix."""
         check_is_fitted(self)
+        require_readable(X)
         if isinstance(X, Matrix) or is_dask(X):
             self._check_width(X)
             return X if isinstance(X, Matrix) else Matrix.from_dask(X)

@@ -33,7 +33,7 @@ class SizeChoice(NamedTuple):
 
 def default_sizes(d: int, largest: int, least: int = 1) -> list[int]:
     """Return 1, 2, 5, 10, 20, 50, … from `least` up to all d features, or `largest` of more."""
-    largest = min(d, largest)
+    largest = max(min(d, largest), least)
     series = [step * 10**power for power in range(len(str(largest))) for step in STEPS]
     return sorted({least, *(m for m in series if least < m < largest), largest})
 

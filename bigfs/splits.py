@@ -249,10 +249,12 @@ def _require_testable(y: Any) -> Index:
     """Return the rows that can be tested, or refuse a target without two of each of two classes."""
     rows = testable_rows(y)
     if not varies(y, rows):
-        raise ValueError(
-            "folds need at least two classes with two samples each: give test "
-            "samples, or more labeled samples"
-        )
+        required = {
+            "class": "at least two classes with two samples each",
+            "real": "a target that varies",
+            "multilabel": "a label that some samples have and others do not",
+        }[target_kind(y)]
+        raise ValueError(f"folds need {required}: give test samples, or more labeled samples")
     return rows
 
 

@@ -14,6 +14,51 @@ import scipy.sparse as sp
 
 from bigfs.types import AnyArray
 
+# What is larger than memory, and what a user can give instead. The first part of the module's name,
+# and the name of the class where others of the module are fine.
+UNREAD = {
+    ("zarr", ""): "give dask.array.from_zarr(X), or",
+    ("h5py", ""): "give dask.array.from_array(X), or",
+    ("anndata", ""): "give the X of an AnnData object in memory, or",
+    ("polars", "LazyFrame"): "give X.collect(), or",
+    ("duckdb", ""): "give X.df(), or",
+    ("_duckdb", ""): "give X.df(), or",
+    ("dask", "Delayed"): "give dask.array.from_delayed(X, shape, dtype), or",
+    ("dask", "Bag"): "give X.to_dataframe(), or",
+}
+
+
+def require_readable(X: Any) -> None:
+    """Refuse what would be loaded whole, or can't be read at all, with what to give instead.
+
+    Parameters
+    ----------
+    X : object
+        The samples.
+
+    Raises
+    ------
+    TypeError
+        X is of another library that reads lazily.
+    """
+    if isinstance(X, np.ndarray) or sp.issparse(X) or hasattr(type(X), "iloc"):
+        return  # anndata has views of its own of what is in memory
+    kind = type(X)
+    room = kind.__module__.partition(".")[0]
+    advice = UNREAD.get((room, "")) or UNREAD.get((room, kind.__name__))
+    if advice is None and _is_lazy_xarray(X):
+        advice = "give X.data, or"
+    if advice:
+        raise TypeError(
+            f"X must be an array, a data frame, a Dask array or a Matrix; got {room}'s "
+            f"{kind.__name__}, which would be loaded whole: {advice} stage its file with "
+            "storage.stage(path, store) and give storage.open(store).X"
+        )
+
+
+def _is_lazy_xarray(X: Any) -> bool:
+    return type(X).__module__.startswith("xarray") and bool(getattr(X, "chunks", None))
+
 
 def canonical(X: Any) -> Any:
     """Return a sparse matrix with sorted indices and without duplicate entries.

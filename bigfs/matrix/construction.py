@@ -15,6 +15,9 @@ from bigfs.validation import check_block
 
 def array_layouts(X: Any, tile_rows: int | None, tile_columns: int | None) -> dict[str, Any]:
     """Return the parts of a `Matrix` for an array in memory. A sparse one gets both layouts."""
+    for name, size in (("tile_rows", tile_rows), ("tile_columns", tile_columns)):
+        if size is not None and size < 1:
+            raise ValueError(f"{name} must be at least 1, or None for one tile; got {size}")
     X = check_block(X)
     if sp.issparse(X):
         engine.require_memory(
@@ -59,6 +62,8 @@ def dask_layout(X: Any) -> dict[str, Any]:
         shapes = engine.map_tiles(_shape, parts)
         sizes, width = [rows for rows, _ in shapes], shapes[0][1]
     bounds = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    if not bounds[-1]:
+        raise ValueError("X has no rows: a Dask array or data frame needs at least one")
     return {
         "shape": (int(bounds[-1]), int(width)),
         "rows": [

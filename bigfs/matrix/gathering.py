@@ -106,37 +106,37 @@ def _columns_of_rows(X: Tiled, index: IntArray) -> sp.csc_array:
     return sp.csc_array(sp.vstack([sp.csr_array(part) for part in parts]))
 
 
-def row_numbers(rows: Any, n: int) -> IntArray:
-    """Return row numbers from a mask, a slice, or increasing numbers.
+def numbers_of(index: Any, size: int, noun: str, *, increasing: bool) -> IntArray:
+    """Return the numbers of rows or columns, the noun, from a mask, a slice or numbers.
 
     Raises
     ------
     IndexError
-        A mask does not have length n, or a number is not a row.
+        A mask does not have the size, or a number is out of range.
     TypeError
-        `rows` is something else, such as a single number.
+        `index` is something else, such as a single number.
     ValueError
-        The numbers are not strictly increasing.
+        The numbers should be strictly increasing, and are not.
     """
-    if isinstance(rows, slice):
-        rows = np.arange(n)[rows]
-    rows = np.asarray(rows)
-    if rows.dtype == bool:
-        if rows.shape != (n,):
-            raise IndexError(f"a mask of rows must have shape ({n},); got {rows.shape}")
-        return np.flatnonzero(rows)
-    if rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "iu"):
+    if isinstance(index, slice):
+        index = np.arange(size)[index]
+    index = np.asarray(index)
+    if index.dtype == bool:
+        if index.shape != (size,):
+            raise IndexError(f"a mask of {noun}s must have shape ({size},); got {index.shape}")
+        return np.flatnonzero(index)
+    if index.ndim != 1 or (len(index) and index.dtype.kind not in "iu"):
         raise TypeError(  # an IndexError would end a loop over the rows in silence
-            "rows must be a slice, a mask, or a list of row numbers; got "
-            f"{rows.dtype} of shape {rows.shape}"
+            f"{noun}s must be a slice, a mask, or a list of {noun} numbers; got "
+            f"{index.dtype} of shape {index.shape}"
         )
-    rows = rows.astype(np.int64)
-    if len(rows) and np.any(np.diff(rows) <= 0):
-        raise ValueError("row numbers must be strictly increasing: sort them and drop repeats")
-    if len(rows) and not 0 <= rows[0] <= rows[-1] < n:
-        wrong = rows[-1] if rows[0] >= 0 else rows[0]
-        raise IndexError(f"row {wrong} is out of range: there are {n} rows")
-    return rows
+    index = index.astype(np.int64)
+    if increasing and np.any(np.diff(index) <= 0):
+        raise ValueError(f"{noun} numbers must be strictly increasing: sort them and drop repeats")
+    wrong = index[(index < 0) | (index >= size)]
+    if len(wrong):
+        raise IndexError(f"{noun} {wrong[0]} is out of range: there are {size} {noun}s")
+    return index
 
 
 def subset_tiles(X: Tiled, rows: IntArray) -> tuple[list[RowSubsetTile], list[RowSubsetTile]]:

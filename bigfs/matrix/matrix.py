@@ -25,6 +25,7 @@ from bigfs.matrix.statistics import (
     compute_deviations,
     compute_stats,
     far_columns,
+    scale_hint,
 )
 from bigfs.matrix.strips import gram_times
 from bigfs.matrix.tiled import Tiled
@@ -314,15 +315,23 @@ class Matrix(Tiled):
 
         Parameters
         ----------
-        index : array-like of int
-            Numbers of the columns, in any order.
+        index : array-like of int or bool, or slice
+            Numbers of the columns, in any order, a mask of length d, or a slice.
 
         Returns
         -------
         csc_array of shape (n, len(index))
             The columns, in the order of `index`.
+
+        Raises
+        ------
+        IndexError
+            There are no such columns.
+        TypeError
+            `index` is something else, such as a single number.
         """
-        return gathering.gather_columns(self, np.asarray(index, dtype=np.int64))
+        index = gathering.numbers_of(index, self.shape[1], "column", increasing=False)
+        return gathering.gather_columns(self, index)
 
     def gathered(self) -> Matrix:
         """Gather all columns, where a small sparse matrix is read many times.
@@ -431,7 +440,7 @@ class Matrix(Tiled):
         ValueError
             The row numbers are not strictly increasing.
         """
-        rows = gathering.row_numbers(rows, self.shape[0])
+        rows = gathering.numbers_of(rows, self.shape[0], "row", increasing=True)
         by_rows, by_columns = gathering.subset_tiles(self, rows)
         taken = Matrix(
             (len(rows), self.shape[1]),
@@ -449,15 +458,24 @@ class Matrix(Tiled):
 
         Parameters
         ----------
-        index : array-like of int
-            Strictly increasing numbers of columns.
+        index : array-like of int or bool, or slice
+            Strictly increasing numbers of columns, a mask of length d, or a slice.
 
         Returns
         -------
         Matrix
             The matrix of these columns. Its passes count as passes over this one.
+
+        Raises
+        ------
+        IndexError
+            There are no such columns.
+        TypeError
+            `index` is something else, such as a single number.
+        ValueError
+            The column numbers are not strictly increasing.
         """
-        index = np.asarray(index, dtype=np.int64)
+        index = gathering.numbers_of(index, self.shape[1], "column", increasing=True)
         by_rows, by_columns = gathering.subset_columns(self, index)
 
         def of_part() -> Stats:
@@ -535,6 +553,16 @@ class Matrix(Tiled):
             taken = copy(self.take_columns(far)) if len(far) else None  # not counted as a pass
             self._deviations = compute_deviations(stats, n, far, taken)
         return self._deviations
+
+    def scale_hint(self) -> str | None:
+        """Name the columns whose scale is far above the others'.
+
+        Returns
+        -------
+        str or None
+            A sentence with advice, or None where the scales are of one order.
+        """
+        return scale_hint(self.deviations, self.stats, self.feature_names)
 
     @property
     def nnz(self) -> int:

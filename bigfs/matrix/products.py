@@ -20,7 +20,7 @@ from bigfs.types import AnyArray, FloatArray
 
 def times(X: Tiled, W: AnyArray) -> AnyArray:
     """X @ W, dense n × r, for a dense d × r (or d) `W`."""
-    W = np.asarray(W)
+    W = _require_length(W, X.shape[1], "columns")
     if X.row_tiles:
         return np.concatenate(X.map_rows(tiles.times, W))
     each = [[W[t.start : t.stop] for t in X.column_tiles]]
@@ -56,6 +56,16 @@ def _write_times(block: Any, start: int, stop: int, W: FloatArray, file: StripFi
         file.write_rows(start + rows.start, strips.times(Z, W))
 
 
+def _require_length(factor: Any, length: int, noun: str) -> AnyArray:
+    """Return the factor of a product as an array, or refuse one of another length."""
+    factor = np.asarray(factor)
+    if len(factor) != length:
+        raise ValueError(
+            f"X has {length} {noun}, so the factor needs as many rows; got shape {factor.shape}"
+        )
+    return factor
+
+
 @dataclass(frozen=True)
 class Transposed:
     """The transposed matrix, only for products."""
@@ -66,7 +76,7 @@ class Transposed:
         """Xᵀ @ V, dense d × r, for a dense n × r (or n) `V`, or for its strips."""
         if isinstance(V, ColumnStrips):
             return self._times_strips(V)
-        V = np.asarray(V)
+        V = _require_length(V, self.X.shape[0], "rows")
         if self.X.column_tiles:
             return np.concatenate(self.X.map_columns(tiles.transposed_times, V))
         each = [[V[t.start : t.stop] for t in self.X.row_tiles]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from bigfs import tiles
 from bigfs.linalg.rounding import far_from_zero, variance_or_zero
 from bigfs.matrix.tiled import Tiled
 from bigfs.types import AnyArray, FloatArray, IntArray
+
+FAR_SCALE = 100.0  # times the scale of the median feature: worth a hint
+SHOWN = 5  # names in a hint
 
 
 class Stats(NamedTuple):
@@ -67,3 +70,26 @@ def shifted_sums(X: Tiled, shift: FloatArray) -> FloatArray:
         each = [[shift[tile.start : tile.stop] for tile in X.column_tiles]]
         return np.concatenate(X.map_columns(tiles.shifted_sums, each=each), axis=1)
     return np.asarray(X.reduce_rows(tiles.shifted_sums, shift))
+
+
+def scale_hint(deviations: FloatArray, stats: Stats, names: Any = None) -> str | None:
+    """Return a sentence on the columns whose scale is far above the others', None without any.
+
+    The scale of a column is √(Σ(x − x̄)² / number of non-zeros): its standard deviation where no
+    value is zero, so that a rare word has the scale of a frequent one.
+    """
+    scales = np.sqrt(deviations / np.maximum(stats.nnz, 1))
+    varies = scales > 0
+    middle = float(np.median(scales[varies])) if varies.any() else 0.0
+    far = np.flatnonzero(scales > FAR_SCALE * middle)
+    if not len(far):
+        return None
+    far = far[np.argsort(-scales[far], kind="stable")]
+    shown = far[:SHOWN]
+    labels = [f"x{j}" for j in shown] if names is None else [str(name) for name in names[shown]]
+    more = f" and {len(far) - SHOWN} more" if len(far) > SHOWN else ""
+    return (
+        f"the scale of {', '.join(labels)}{more} is up to {scales[far[0]] / middle:,.0f} times "
+        "that of the median feature, so they decide the choice: standardize the features "
+        "(StandardScaler, or --scale standard)"
+    )

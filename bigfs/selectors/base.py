@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable
+from copy import copy
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -23,6 +24,7 @@ from bigfs.cards import card, table
 from bigfs.constraints import NO_CONSTRAINTS, Constraints, resolve
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
+from bigfs.validation import require_readable
 
 UNLABELED = -1
 TARGETS = {"auto", "classes", "real"}
@@ -85,6 +87,7 @@ class MatrixInput:
     _cost: Cost  # a method has it, or a property where its parameters decide
     _nested = True  # the best k of m chosen features are the choice of k
     _ignores_y = False  # y is not even looked at
+    _needs_one_scale = False  # features of a large unit weigh more
     _takes_real = False  # y holds classes or real numbers, as `target` says
     # numbers of features that "auto" tries; more where a larger number is no more work
     _largest_tried = 500
@@ -117,6 +120,7 @@ class MatrixInput:
     def _as_matrix(self, X: Any, y: Any) -> tuple[Matrix, Any]:
         """Return X as a `Matrix` and the checked y, or None where the method ignores y."""
         y = None if self._ignores_y else y
+        require_readable(X)
         if isinstance(X, Matrix) or is_dask(X):
             matrix = X if isinstance(X, Matrix) else Matrix.from_dask(X)
             self.n_features_in_ = matrix.shape[1]
@@ -243,6 +247,8 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         self._count(matrix.shape[1])
         self._fit(matrix, y)
         self._describe_target(y)
+        if self._needs_one_scale and matrix.local and (hint := copy(matrix).scale_hint()):
+            self.result_.stats["hint"] = hint
         return self._choose()
 
     def _describe_target(self, y: Any) -> None:
@@ -290,6 +296,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
             X does not have the number of features seen during `fit`.
         """
         check_is_fitted(self)
+        require_readable(X)
         if isinstance(X, Matrix) or is_dask(X):
             self._check_width(X)
             index = np.flatnonzero(self.support_)
@@ -387,8 +394,9 @@ def map_all_columns(X: Matrix, fn: Callable[..., Any], *shared: Any, label: str)
 
 
 def is_dask(X: Any) -> bool:
-    """Return whether X is a Dask array or data frame, without importing Dask."""
-    return type(X).__module__.startswith(("dask.array", "dask.dataframe"))
+    """Return whether X is an array or data frame of Dask, whatever library makes its graph."""
+    parts = ("__dask_graph__", "to_delayed", "shape")
+    return all(hasattr(type(X), part) for part in parts) and X.__dask_graph__() is not None
 
 
 def labels_of(y: AnyArray) -> Labels:

@@ -43,6 +43,7 @@ class GraphEmbedding(MatrixInput):
     beta: float
     tol: float
 
+    _needs_one_scale = True
     _in_tiles = True  # a large response is made tile by tile
 
     @property

@@ -215,6 +215,7 @@ class JHLSR(Selector):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
     _supervised = False
+    _needs_one_scale = True
     _semi_supervised = True
 
     def __init__(

@@ -35,6 +35,7 @@ PATH_CONSTRAINTS: dict[str, list[Any]] = {
 class SparseRegression(Selector):
     """Base of the selectors by the weights of a sparse regression."""
 
+    _needs_one_scale = True
     _nested = False  # the penalty follows from the number of features
     _target = "y"  # name of the targets, for errors
     tol: float

@@ -247,6 +247,7 @@ class RFS(Selector):
     'CONVERGED'
     """
 
+    _needs_one_scale = True
     _cost = Cost("2 per CG step, then 0", "(n + d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Selector._parameter_constraints,

@@ -35,6 +35,7 @@ from bigfs.selectors.label_sums import complete_labels
 from bigfs.selectors.srlsr_accelerated import AcceleratedSRLSR
 from bigfs.selectors.srlsr_problem import SRLSRProblem, measure
 from bigfs.types import AnyArray, FloatArray
+from bigfs.validation import require_readable
 
 # With solver_tol=None: the share of its first residual at which CG stops, and the relative residual
 # that is small enough.
@@ -169,6 +170,7 @@ class SRLSR(Selector):
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
+    _needs_one_scale = True
     _semi_supervised = True
 
     def __init__(
@@ -265,6 +267,7 @@ class SRLSR(Selector):
             The predicted class labels.
         """
         check_is_fitted(self)
+        require_readable(X)
         active = np.flatnonzero(self.theta_)
         if isinstance(X, Matrix) or is_dask(X):
             self._check_width(X)

@@ -109,6 +109,7 @@ class L2SVM(Selector):
     'CONVERGED'
     """
 
+    _needs_one_scale = True
     _cost = Cost("1 per step, 2 per CG step", "(12 n + 9 d) c")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = SVM_CONSTRAINTS
 
@@ -306,6 +307,7 @@ class SVMRFE(Selector):
     array([4, 2, 3, 1])
     """
 
+    _needs_one_scale = True
     _cost = Cost("as l2-svm, then 0", "(12 n + 9 d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SVM_CONSTRAINTS,

@@ -507,3 +507,16 @@ def test_a_choice_of_the_number_takes_the_kind_of_target_of_its_selector(sample)
     ages = np.array([20, 31, 45, 60])[np.arange(24) % 4]
     selector = MRMR(relevance="f", target="real")
     assert SelectorCV(selector, sizes=[1, 2], cv=2).fit(X, ages).classes_ is None
+
+
+def test_columns_of_a_far_larger_scale_are_named(rng):
+    X = rng.standard_normal((60, 8))
+    assert Matrix.from_array(X).scale_hint() is None
+    X[:, 3] *= 1e4
+    X[:, 5] *= 500
+    y = np.arange(60) % 2
+    selector = SparGE(n_features_to_select=3).fit(X, y)
+    hint = selector.result_.stats["hint"]
+    assert "the scale of x3, x5 is up to" in hint
+    assert "--scale standard" in hint
+    assert "hint" not in ANOVA(n_features_to_select=3).fit(X, y).result_.stats

@@ -315,3 +315,73 @@ def test_one_tile_of_an_array_is_no_copy(rng, kind):
     tile = (matrix.column_tiles if kind is sp.csc_array else matrix.row_tiles)[0]
     values, own = (getattr(block, "data", block) for block in (X, engine.load(tile)))
     assert np.shares_memory(np.asarray(values), np.asarray(own))
+
+
+# --- wrong numbers and lengths --------------------------------------------------------------------
+
+
+def layouts(X):
+    whole = Matrix.from_array(X, tile_rows=5, tile_columns=4)
+    return (
+        whole,
+        Matrix(X.shape, rows=whole.row_tiles, local=True),
+        Matrix(X.shape, columns=whole.column_tiles, local=True),
+    )
+
+
+def test_columns_that_are_not_there_are_refused(matrix):
+    for X in layouts(matrix):
+        d = X.shape[1]
+        for take in (X.columns, X.take_columns):
+            for index in ([-1], [2, d]):
+                with pytest.raises(
+                    IndexError, match=rf"column {index[-1]} is out of range: .* {d}"
+                ):
+                    take(index)
+            for index in (3, [[1]], [0.5], ["a"]):
+                with pytest.raises(TypeError, match="columns must be a slice, a mask"):
+                    take(index)
+            with pytest.raises(IndexError, match="a mask of columns must have shape"):
+                take([True])
+            mask = np.arange(d) % 3 == 0
+            assert take(mask).shape == (X.shape[0], mask.sum())
+        with pytest.raises(ValueError, match="column numbers must be strictly increasing"):
+            X.take_columns([3, 1])
+        np.testing.assert_array_equal(X.columns([3, 1]).toarray(), matrix[:, [3, 1]].toarray())
+
+
+def test_factors_of_the_wrong_length_are_refused(matrix):
+    for X in layouts(matrix):
+        n, d = X.shape
+        for wrong in (d - 1, d + 1):
+            with pytest.raises(ValueError, match=f"X has {d} columns, so the factor"):
+                X @ np.ones((wrong, 2))
+        for wrong in (n - 1, n + 1):
+            with pytest.raises(ValueError, match=f"X has {n} rows, so the factor"):
+                X.T @ np.ones(wrong)
+
+
+def test_columns_are_taken_without_a_pass(matrix):
+    X = Matrix.from_array(matrix, tile_rows=5)
+    taken = X.take_columns([0, 4])
+    assert X.passes == 0
+    np.testing.assert_allclose(taken.stats.sums, matrix.sum(axis=0)[[0, 4]])
+
+
+@pytest.mark.parametrize("size", [0, -2])
+def test_tiles_without_rows_or_columns_are_refused(size):
+    for name in ("tile_rows", "tile_columns"):
+        with pytest.raises(ValueError, match=f"{name} must be at least 1"):
+            Matrix.from_array(np.eye(3), **{name: size})
+
+
+def test_a_dask_array_without_rows_says_so():
+    with pytest.raises(ValueError, match="X has no rows"):
+        Matrix.from_dask(da.zeros((0, 3), chunks=(1, 3)))
+
+
+def test_rare_words_and_moved_columns_have_the_scale_of_the_others(rng):
+    X = rng.random((500, 40)) * (rng.random((500, 40)) < 0.3)
+    X[:, 5] = np.where(np.arange(500) == 3, 0.5, 0)
+    assert Matrix.from_array(sp.csr_array(X)).scale_hint() is None
+    assert Matrix.from_array(X + 1e6 * (np.arange(40) == 2)).scale_hint() is None

@@ -11,7 +11,9 @@ from sklearn.svm import LinearSVC
 
 import bigfs.selector_cv
 from bigfs import ANOVA, JGSC, MRMR, FRegression, Matrix, SelectorCV, SparGE, Variance
+from bigfs.metrics import scores_of
 from bigfs.size_choice import default_sizes, smallest_within_one_error
+from bigfs.splits import stratified_folds
 
 
 def planted(rng, n=90, d=60, informative=3, strength=2.5):
@@ -262,3 +264,28 @@ def test_the_grid_takes_no_more_fits_than_folds_and_one(rng, monkeypatch):
     selector = SelectorCV(Counted(), cv=5).fit(X, y)
     assert len(fits) == 6
     assert selector.cv_results_["n_features"].tolist() == bigfs.selector_cv.default_sizes(60, 60)
+
+
+def test_more_kept_features_than_are_tried_by_default_are_the_only_size():
+    assert default_sizes(2000, 500, least=600) == [600]
+    assert default_sizes(2000, 1000, least=600) == [600, 1000]
+
+
+@pytest.mark.parametrize(
+    ("y", "required"),
+    [
+        (np.full(9, 2.5), "a target that varies"),
+        (np.zeros((9, 2), dtype=int), "a label that some samples have"),
+        (np.arange(9), "at least two classes with two samples"),
+    ],
+    ids=["real", "labels", "classes"],
+)
+def test_folds_say_what_they_need_of_each_kind_of_target(rng, y, required):
+    with pytest.raises(ValueError, match=f"folds need {required}"):
+        stratified_folds(Matrix.from_array(rng.random((9, 2))), y)
+
+
+def test_without_a_labeled_test_sample_the_scores_are_missing_without_a_warning():
+    scores = scores_of(np.zeros((3, 4)), "class")
+    assert len(scores) == 4
+    assert np.isnan(list(scores.values())).all()
