@@ -100,8 +100,8 @@ def row_alignment(cost: GraphCost) -> int:
 def block_size(n: int, list_bytes: int, cost: GraphCost) -> int:
     """Return the number of rows per block.
 
-    Two blocks with their lists (`list_bytes` bytes per row) fit in memory. There are some blocks per
-    worker, where the rows suffice for blocks of `row_alignment` rows.
+    Two blocks with their lists (`list_bytes` bytes per row) fit in memory. There are some blocks
+    per worker, where the rows suffice for blocks of `row_alignment` rows.
     """
     row_bytes, aligned = cost.row_bytes + list_bytes, row_alignment(cost)
     least = min(aligned, n)
