@@ -60,6 +60,8 @@ def way_of(X: Matrix, y: Any) -> str | None:
     exact = _exact_way(X, y)
     if exact is not None and X.nnz * n_models * EXACT_PASSES <= MOST_WORK:
         return exact
+    if engine.lazy_inputs(X.row_tiles):  # one task cannot wait for each block in turn
+        return None
     if find_spec("dask_ml") is not None and 8 * SGD_VECTORS * d * n_models < room:
         return SGD
     return None

@@ -298,7 +298,8 @@ def _joined(Z: Any, Z_new: Any, old_positions: IntArray, new_positions: IntArray
         indices,
         data,
     )
-    return sp.csr_array((data, indices, (Z.indptr + Z_new.indptr).astype(indices.dtype)), shape)
+    indptr = np.add(Z.indptr, Z_new.indptr, dtype=indices.dtype)  # 32 bits would wrap in silence
+    return sp.csr_array((data, indices, indptr), shape)
 
 
 @njit(nogil=True, cache=True)

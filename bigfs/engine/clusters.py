@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
+from dask.system import CPU_COUNT
 from dask.utils import parse_bytes
 
 from bigfs.engine.budget import limit_memory
@@ -154,7 +155,7 @@ def cluster(
         stack.enter_context(dask.config.set(_settings(memory_limit)))
         if scheduler is None:
             address: Any = stack.enter_context(
-                _local(workers or os.cpu_count() or 1, memory_limit, dashboard)
+                _local(workers or CPU_COUNT, memory_limit, dashboard)
             )
         else:
             address = scheduler
@@ -393,6 +394,11 @@ def _translate_connect_errors(scheduler: str | None) -> Iterator[None]:
             if str(scheduler).startswith("tls")
             else ""
         )
+        if scheduler is None:
+            raise ClusterLost(
+                f"the cluster on this machine did not start ({error}): give a longer timeout, or "
+                f"workers=0 to run in this process"
+            ) from error
         raise ClusterLost(
             f"no Dask scheduler answers at {scheduler}: start one or give another address{trusted}"
         ) from error

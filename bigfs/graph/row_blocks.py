@@ -25,6 +25,10 @@ MEMORY_SHARE = 0.04
 NEIGHBORHOOD_SHARE = 0.1
 # Minimum number of blocks per worker. Half as many pairs of blocks are compared at a time.
 BLOCKS_PER_WORKER = 4
+# Values of an average block, and bytes of each in the cost of a row. A block of long rows may have
+# twice as many, and the kernels number them with 32 bits.
+MOST_VALUES, VALUE_BYTES = 1 << 30, 8
+MAX_INT32 = np.iinfo(np.int32).max
 GRAM_BYTES = 32  # per pair of a sample's candidates: their Gram matrix and what a lasso makes of it
 
 
@@ -100,8 +104,8 @@ def row_alignment(cost: GraphCost) -> int:
 def block_size(n: int, list_bytes: int, cost: GraphCost) -> int:
     """Return the number of rows per block.
 
-    Two blocks with their lists (`list_bytes` bytes per row) fit in memory. There are some blocks
-    per worker, where the rows suffice for blocks of `row_alignment` rows.
+    Two blocks with their lists (`list_bytes` bytes per row) fit in memory, and 32 bits number the
+    values of a block. Every worker gets some blocks, where there are enough rows to align them.
     """
     row_bytes, aligned = cost.row_bytes + list_bytes, row_alignment(cost)
     least = min(aligned, n)
@@ -110,6 +114,7 @@ def block_size(n: int, list_bytes: int, cost: GraphCost) -> int:
         f"neighbors of {least} rows at a time",
     )
     most = n if engine.client() is None else n / (BLOCKS_PER_WORKER * engine.n_workers())
+    most = min(most, MOST_VALUES * VALUE_BYTES / cost.row_bytes)
     rows = int(min(MEMORY_SHARE * engine.memory_limit() / row_bytes, most))
     return max(rows // aligned, 1) * aligned
 
@@ -170,13 +175,23 @@ def as_kernel_csr(block: Any) -> sp.csr_array:
         block = block.astype(np.float64)
     if block.indices.dtype == block.indptr.dtype == np.int32:
         return block
+    require_int32(block.nnz)
     return sp.csr_array(
         (block.data, block.indices.astype(np.int32), block.indptr.astype(np.int32)), block.shape
     )
 
 
+def require_int32(nnz: int) -> None:
+    """Raise `ValueError` where 32 bits do not number so many values of a block."""
+    if nnz > MAX_INT32:
+        raise ValueError(
+            f"a block of rows may hold {MAX_INT32:,} values; got {nnz:,}: give a lower memory limit"
+        )
+
+
 def stack_rows(parts: list[sp.csr_array]) -> sp.csr_array:
     """Stack csr arrays as `scipy.sparse.vstack` does, but with 32-bit indices."""
+    require_int32(sum(part.nnz for part in parts))
     starts = np.cumsum([0, *(part.nnz for part in parts)], dtype=np.int32)
     indptr = np.concatenate(
         [

@@ -18,6 +18,8 @@ from bigfs.cutting_plane.tiled_columns import (
     TiledColumns,
 )
 from bigfs.embedding.responses import cca_factor, lda, lda_factor, one_hot
+from bigfs.graph import row_blocks
+from bigfs.graph.cost import GraphCost
 from bigfs.linalg import sparse_gram as kernels
 from bigfs.linalg import symmetric
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
@@ -427,3 +429,30 @@ def test_likely_features_save_a_step_and_hold_no_forbidden_one(rng, monkeypatch)
     assert likely.result_.stats["passes"] < without.result_.stats["passes"]
     assert likely.result_.converged
     assert without.result_.converged
+
+
+def test_row_pointers_of_joined_columns_pass_32_bits(monkeypatch):
+    """The numbers are those of 2³¹ values, of which none exists."""
+
+    class Claimed:
+        def __init__(self, nnz):
+            self.nnz, self.shape, self.dtype = nnz, (1, 1), np.float32
+            self.indptr = np.array([0, nnz], dtype=np.int32)
+            self.indices = self.data = None
+
+    monkeypatch.setattr(columns.np, "empty", lambda nnz, dtype: np.zeros(0, dtype))
+    monkeypatch.setattr(columns, "_join_rows", lambda *_: None)
+    monkeypatch.setattr(columns.sp, "csr_array", lambda parts, shape: parts)
+    _, _, indptr = columns._joined(Claimed(2**30), Claimed(2**30), None, None)
+    np.testing.assert_array_equal(indptr, [0, 2**31])
+
+
+def test_more_values_of_a_block_than_32_bits_number_are_refused():
+    with pytest.raises(ValueError, match=r"may hold 2,147,483,647 values; got 2,147,483,648"):
+        row_blocks.require_int32(2**31)
+
+
+def test_blocks_of_rows_hold_what_32_bits_number():
+    with engine.limit_memory(10**14):
+        rows = row_blocks.block_size(10**9, 0, GraphCost(1.0, 1.0, 8004.0, 0))
+    assert rows * 1000 <= 2**30
