@@ -7,14 +7,19 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from bigfs.constraints import Constraints, resolve
+from bigfs.linalg.rounding import variance_or_zero
 from bigfs.selectors.registry import METHODS
 from bigfs.selectors.significance import SignificanceSelector
 from bigfs.splits import labeled_rows, target_kind, testable_rows, varies
 from bigfs.synonyms import canonical_name
+from storage.units import units_of
 
 AUTO: Final = "auto"  # the number of features, to be chosen by folds of the training samples
 SIGNIFICANCE: Final = ("percentile", "fpr", "fdr", "fwe")  # modes that choose the number
 Features = int | Literal["auto", "percentile", "fpr", "fdr", "fwe"]
+TABLES = ("csv-features", "parquet-features")  # formats whose columns may have units of their own
+FAR = 100  # times the median standard deviation, from which on a column is called far larger
+MOST_NAMED = 5  # columns that the hint names
 CONSTRAINTS = ("keep", "forbid")  # parameters that hold for the rivals of a method as well
 
 TARGET_NAMES = {
@@ -207,6 +212,32 @@ def require_target(corpus: Any, method: str) -> None:
 
 def needs_target(selector: Any) -> bool:
     return bool(selector.__sklearn_tags__().target_tags.required)
+
+
+def scale_hint(corpus: Any, train: Any) -> str | None:
+    """Return advice for a table of numbers of which some columns vary far more than the others.
+
+    Distances, penalties and the model that judges follow such columns, whatever they say.
+    """
+    source = corpus.spec.get("source") or {}
+    if source.get("format") not in TABLES or units_of(corpus) is not None:
+        return None
+    n, stats = train.X.shape[0], train.X.stats
+    variances = stats.sums_of_squares / n - (stats.sums / n) ** 2
+    deviations = np.sqrt(variance_or_zero(variances, stats.sums / n, n))
+    if not deviations.any():
+        return None
+    typical = float(np.median(deviations[deviations > 0]))
+    order = np.argsort(-deviations, kind="stable")
+    large = order[: np.count_nonzero(deviations >= FAR * typical)]
+    if not len(large):
+        return None
+    names = ", ".join(str(name) for name in corpus.feature_names[large[:MOST_NAMED]])
+    more = f" and {len(large) - MOST_NAMED:,} more" if len(large) > MOST_NAMED else ""
+    return (
+        f"columns differ in scale: {names}{more} vary {FAR} times as much as the others or more, "
+        f"and most methods follow the largest: --scale standard puts all on one scale"
+    )
 
 
 def training_part(corpus: Any) -> Any:

@@ -122,6 +122,7 @@ def select(
     corpus, method = storage.open(store), canonical_name(method)
     selector = selection.selector_for(corpus, method, features, parameters or {})
     train = selection.training_part(corpus)
+    hint = selection.scale_hint(corpus, train)
     request = {
         "store": corpus.uri,
         "method": method,
@@ -167,12 +168,14 @@ def select(
                 history=selector.result_.history,
                 stats=selector.result_.stats,
                 resumed=checkpoint.resumed,
-                hints=[str(w.message) for w in warned],
+                hints=[*filter(None, [hint]), *(str(w.message) for w in warned)],
                 versions={
                     name: version(name)
                     for name in ("bigfs", "dask", "numpy", "scipy", "scikit-learn", "zarr")
                 },
             )
+    if hint is not None:
+        warnings.warn(hint, UserWarning, stacklevel=2)
     return run
 
 

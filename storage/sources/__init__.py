@@ -40,8 +40,11 @@ KINDS: list[type[Source]] = [  # in the order in which they are tried
     ParquetFeatures,
 ]
 FORMATS: dict[str, type[Source]] = {kind.format: kind for kind in KINDS}
-# the option `columns` says that a table holds numbers
-WIDE: dict[type[Source], type[Source]] = {Csv: CsvFeatures, Parquet: ParquetFeatures}
+# options that say what the records of a format hold: numbers
+BY_OPTION: dict[str, dict[type[Source], type[Source]]] = {
+    "columns": {Csv: CsvFeatures, Parquet: ParquetFeatures},
+    "features": {JsonLines: JsonFeatures},
+}
 
 
 def find(source: str | Path, *, format: str | None = None, **options: Any) -> Source:
@@ -100,8 +103,9 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
             f"{name} is an empty folder: give a folder with one subfolder of text files per class"
         )
     kind = FORMATS[format] if format else _guess(Path(source))
-    if "columns" in options:
-        kind = WIDE.get(kind, kind)
+    for option, kinds in BY_OPTION.items():
+        if option in options:
+            kind = kinds.get(kind, kind)
     return _construct(kind, str(source), options)
 
 

@@ -246,6 +246,12 @@ class WideTable(Table, MatrixSource):
             numbers = compute.cast(values, pa.float64())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             text = str(error).splitlines()[0]
+            if pa.types.is_nested(values.type):
+                raise SourceError(
+                    f"{where} … : column {name!r} holds {values.type}, and a column must hold one "
+                    f"number per sample: leave it out of columns=, or write each place of it as a "
+                    f"column of its own"
+                ) from error
             raise SourceError(
                 f"{where} … : column {name!r} does not hold numbers ({shorten(text)}): name it "
                 f"with categories=, or leave it out of columns="
@@ -354,7 +360,8 @@ class ParquetFeatures(WideTable, ParquetFiles):
     @property
     def batch_rows(self) -> int:  # type: ignore[override]
         """Rows that are read at a time: few if they are wide."""
-        return max(1, min(4096, BATCH_BYTES // (8 * max(len(self.layout), 1))))
+        width = len(self.layout) or len(self._features(self.column_names()))
+        return max(1, min(4096, BATCH_BYTES // (8 * max(width, 1))))
 
 
 def _names(value: str | Sequence[str]) -> tuple[str, ...]:

@@ -302,3 +302,10 @@ def test_a_header_may_hold_quotes_and_line_ends(tmp_path):
     source = sources.find(tmp_path / "d.csv")
     assert source.column_names() == ["text", '5" pipe', "two\nlines"]
     assert [d.text for d in documents_of(source, tmp_path)] == ["one"]
+
+
+def test_the_option_features_says_that_records_hold_numbers(tmp_path):
+    (tmp_path / "r.jsonl").write_text('{"vector": {"0": 1, "2": 0.5}}\n')
+    source = sources.find(f"{tmp_path}/r.jsonl?features=vector")
+    assert source.format == "jsonl-features"
+    assert rows_of(source, tmp_path)[0].tolist() == [[1, 0, 0.5]]

@@ -8,6 +8,7 @@ import pytest
 from sklearn.impute import SimpleImputer
 
 import storage
+from flows import stages
 from storage.errors import SourceError
 from storage.sources import find
 from tests.helpers.sources import refused
@@ -165,3 +166,30 @@ def test_a_named_column_that_is_not_there_is_an_error(frame, tmp_path, suffix, r
     refused(
         path, f"(?s)(?=.*'tarjet')(?=.*'gene_1').*{role}=", tmp_path, **options() | {role: "tarjet"}
     )
+
+
+def test_a_column_of_lists_is_told_what_it_must_be(tmp_path):
+    table = pa.table({"a": [1.0, 2.0], "vector": [[1.0, 2.0], [3.0, 4.0]]})
+    pa.parquet.write_table(table, tmp_path / "t.parquet")
+    match = r"'vector' holds list<.*>, and a column must hold one number per sample"
+    refused(tmp_path / "t.parquet", match, tmp_path, columns="*")
+
+
+def test_a_wide_table_is_surveyed_in_small_batches(tmp_path):
+    table = pa.table({f"c{j}": np.arange(60.0) for j in range(3000)})
+    pa.parquet.write_table(table, tmp_path / "t.parquet")
+    source = find(tmp_path / "t.parquet", columns="*", missing="mean")
+    assert source.batch_rows == (4 << 20) // (8 * 3000)
+    assert source.unpacked(tmp_path).batch_rows == source.batch_rows
+
+
+def test_columns_far_larger_than_the_others_are_named(frame, tmp_path):
+    frame["income"] = frame["age"] * 1000.0
+    path, columns = write(frame, tmp_path / "t.csv"), "gene_*,age,income"
+    words = {"columns": columns, "label": "group"}
+    store = storage.stage(path, tmp_path / "a.zarr", **words)
+    with pytest.warns(UserWarning, match=r"scale: income vary 100 times .* --scale standard puts"):
+        run = stages.select(store, tmp_path / "r", method="anova", features=2)
+    assert ["income" in hint for hint in run.metadata["hints"]] == [True]
+    scaled = storage.stage(path, tmp_path / "b.zarr", scale="standard", **words)
+    assert stages.select(scaled, tmp_path / "s", method="anova", features=2).metadata["hints"] == []
