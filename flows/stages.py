@@ -187,7 +187,7 @@ def write_into(run: Run, file: str | Path, *, highly_variable: bool = False) -> 
     run : Run
         A run with a selection.
     file : str or Path
-        The .h5ad file with the features of the corpus.
+        The AnnData file or folder with the features of the corpus.
     highly_variable : bool, default=False
         Whether to write ``var["highly_variable"]`` too.
     """

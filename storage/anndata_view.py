@@ -19,6 +19,7 @@ from storage.errors import StoreError
 from storage.sources.anndata import AnnData
 from storage.staging import labels, scratch
 from storage.staging.bounds import TILE_NNZ, bounds
+from storage.write_back import write_selector
 
 MAX_CHUNK_BYTES = 1 << 26  # every tile decodes all chunks that it touches
 
@@ -165,6 +166,17 @@ class AnnDataCorpus:
     @property
     def feature_names(self) -> AnyArray:
         return self.store.feature_names
+
+    def write_var(
+        self, selector: Any, file: str | None = None, *, highly_variable: bool = False
+    ) -> str:
+        """Write the choice of a fitted selector into this folder, or into a file.
+
+        `storage.corpus.Corpus.write_var` describes it.
+        """
+        path = self.uri if file is None else str(file)
+        names, d = self.store.source.feature_names, self.store.shape[1]
+        return write_selector(selector, path, names, d, highly_variable=highly_variable)
 
     @property
     def spec(self) -> dict[str, Any]:

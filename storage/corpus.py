@@ -345,7 +345,8 @@ class Corpus:
         selector : Selector
             A selector that was fitted on `X`, or on a part of its rows.
         file : str or None, default=None
-            The .h5ad file. None takes the one that the corpus was staged from.
+            The .h5ad file, or the .zarr folder that anndata wrote. None takes the one that the
+            corpus was staged from.
         highly_variable : bool, default=False
             Whether to write ``var["highly_variable"]`` too, which the tools of scanpy take.
 
@@ -357,25 +358,16 @@ class Corpus:
         Raises
         ------
         SourceError
-            The file is missing, is no .h5ad of a current version, or has other features.
+            The file is missing, is no AnnData of a current version, or has other features.
         ValueError
             The selector was fitted on another number of features.
         """
-        from storage.write_back import describe_selector, require_features, write_var
+        from storage.write_back import write_selector
 
-        d = self.manifest.shape[1]
-        if selector.n_features_in_ != d:
-            raise ValueError(
-                f"the selector was fitted on {selector.n_features_in_} features, and {self.uri} "
-                f"has {d}: fit it on this corpus"
-            )
         path = str(self.manifest.source["uri"]).partition("?")[0] if file is None else str(file)
-        require_features(path, self.feature_names[:] if self.manifest.named[1] else None, d)
-        about = describe_selector(selector)
-        write_var(
-            path, selector.scores_, selector.selected_, about, highly_variable=highly_variable
-        )
-        return path
+        names = self.feature_names[:] if self.manifest.named[1] else None
+        d = self.manifest.shape[1]
+        return write_selector(selector, path, names, d, highly_variable=highly_variable)
 
     @property
     def spec(self) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def open(uri: str | os.PathLike[str]) -> CorpusView:
     >>> folder.cleanup()
     """
     uri = manifests.absolute(uri)
-    if os.path.isdir(uri) and not manifests.exists(uri):
+    if not manifests.exists(uri) and os.path.isdir(uri):
         from storage import anndata_view
 
         if anndata_view.is_anndata(uri):

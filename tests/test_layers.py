@@ -92,7 +92,10 @@ ABOVE = {"bigfs": {"storage", "flows"}, "storage": {"flows"}, "flows": set()}
 ONE_DOOR = {
     "dask": {"bigfs/engine"},
     "distributed": {"bigfs/engine"},
-    "zarr": {"storage/format", "storage/graphs.py", "storage/sources/anndata.py"},
+    "zarr": {
+        *("storage/format", "storage/graphs.py"),
+        *("storage/sources/anndata.py", "storage/write_back.py"),
+    },
     "prefect": {
         f"flows/{name}.py"
         for name in ("pipeline", "sweep", "compare", "tasks", "artifacts", "server")

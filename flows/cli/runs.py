@@ -117,7 +117,7 @@ def select(
     forbid: Forbid = None,
     into: Annotated[
         str | None,
-        typer.Option(help="AnnData file (.h5ad) of the corpus; its var gets the selection"),
+        typer.Option(help="AnnData (.h5ad, .zarr) of the corpus; its var gets the selection"),
     ] = None,
     metric: Annotated[
         str | None, typer.Option(help="metric that --features auto chooses by")

@@ -146,6 +146,22 @@ class AnnData(MatrixSource):
             )
         return gate.require_indptr(X["indptr"][:], size, X["data"].shape[0], self.path)
 
+    def read_feature_names(self) -> AnyArray:
+        """Read the names of the features alone.
+
+        Raises
+        ------
+        SourceError
+            The file has no data frame `var` of a current version of AnnData.
+        """
+        with self._file() as file:
+            if "var" not in file or "_index" not in file["var"].attrs:
+                raise SourceError(
+                    f"{self.path} has no var of a current AnnData version: write it again with "
+                    f"anndata"
+                )
+            return self._read_index(file, "var", None)
+
     def pieces(self, size: int) -> list[tuple[int, int]]:
         if self.spool:
             return self.spool.pieces(size)
@@ -265,9 +281,12 @@ class AnnData(MatrixSource):
     def _index(
         self, file: Any, frame: str, length: int, start: int = 0, stop: int | None = None
     ) -> AnyArray | None:
+        return self._read_index(file, frame, length, start, stop) if frame in file else None
+
+    def _read_index(
+        self, file: Any, frame: str, length: int | None, start: int = 0, stop: int | None = None
+    ) -> AnyArray:
         """Read the names of samples or features, of which there are `length`."""
-        if frame not in file:
-            return None
         name = file[frame].attrs.get("_index", "_index")
         column = read_column(
             file[frame][name], f"{self.path}: {frame}[{name!r}]", length, start, stop

@@ -1,6 +1,7 @@
 """Files that anndata writes by its defaults: those of 0.13.4, and of the anndata that is here."""
 
 import contextlib
+import errno
 import warnings
 
 import numpy as np
@@ -9,9 +10,13 @@ import zarr
 
 import storage
 from bigfs import ANOVA
-from storage import sources
+from storage import atomic, sources
+from storage.runs import Run
 from tests.helpers import cells
 from tests.helpers.sources import SIZES, refused, rows_of
+
+# anndata 0.13 asks pandas for an option that pandas 4 will not have
+pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated")
 
 
 @pytest.fixture(params=["kept", "today"])
@@ -83,6 +88,142 @@ def test_what_anndata_writes_is_used_where_it_lies(folder, file):
     train, same = corpus.part("train"), staged.part("train")
     one, other = (ANOVA(n_features_to_select=2).fit(c.X, c.y) for c in (train, same))
     np.testing.assert_array_equal(one.scores_, other.scores_)
+
+
+def unchanged(before, after):
+    """Whether two folders or files hold the same arrays, but for what bigfs writes."""
+    return {k: v for k, v in before.items() if "bigfs" not in k} == {
+        k: v for k, v in after.items() if "bigfs" not in k
+    }
+
+
+def arrays_of(path):
+    """The values of all arrays of a file or folder, by their path."""
+    found = {}
+    if path.suffix == ".zarr":
+        members = zarr.open_group(path, mode="r").members(max_depth=None)
+        found = {name: array[...] for name, array in members if isinstance(array, zarr.Array)}
+    else:
+        h5py = pytest.importorskip("h5py", reason="h5py is an optional extra")
+        with h5py.File(path) as root:
+            root.visititems(
+                lambda name, thing: (
+                    found.update({name: thing[()]}) if isinstance(thing, h5py.Dataset) else None
+                )
+            )
+    return {name: np.asarray(values).tolist() for name, values in found.items()}
+
+
+@pytest.mark.parametrize("file", cells.FILES)
+def test_a_selection_is_written_into_what_anndata_wrote(bigfs, folder, file):
+    path = folder / file
+    before = arrays_of(path)
+    storage.stage(path, folder / "a.zarr")
+    select = ("select", "a.zarr", "--out", "r", "--features", "3", "--method", "anova")
+    for _ in range(2):  # a second time replaces the first
+        assert bigfs(*select, "--workers", "0", "--into", file, "--highly-variable")[0] == 0
+    run = Run.open(folder / "r")
+    after = arrays_of(path)
+    chosen = sorted(run.selected)
+    assert np.flatnonzero(after["var/bigfs_selected"]).tolist() == chosen
+    assert np.flatnonzero(after["var/highly_variable"]).tolist() == chosen
+    assert after["var/bigfs_score"] == run.scores.tolist()
+    assert [after["var/bigfs_rank"][j] for j in run.selected] == [1, 2, 3]
+    assert after["uns/bigfs/n_features"] == 3
+    assert unchanged(before, {k: v for k, v in after.items() if k != "var/highly_variable"})
+    assert not [p for p in folder.iterdir() if "part" in p.name or "staging" in p.name]
+
+
+@pytest.mark.parametrize("file", cells.FILES)
+def test_anndata_reads_the_selection_and_all_that_it_wrote(bigfs, folder, file):
+    anndata = pytest.importorskip(
+        "anndata", reason="anndata is no dependency: `make newest` has it"
+    )
+    path = folder / file
+    storage.stage(path, folder / "a.zarr")
+    select = ("select", "a.zarr", "--out", "r", "--features", "3", "--method", "anova")
+    assert bigfs(*select, "--workers", "0", "--into", file, "--highly-variable")[0] == 0
+    read = anndata.read_h5ad if file.endswith("h5ad") else anndata.read_zarr
+    data, run = read(path), Run.open(folder / "r")
+    assert list(data.var.columns) == [
+        "bigfs_selected",
+        "bigfs_score",
+        "bigfs_rank",
+        "highly_variable",
+    ]
+    assert data.var.index[data.var["bigfs_selected"]].tolist() == [
+        cells.GENES[j] for j in sorted(run.selected)
+    ]
+    assert data.var["highly_variable"].dtype == bool
+    assert (data.uns["bigfs"]["method"], int(data.uns["bigfs"]["n_features"])) == ("anova", 3)
+    np.testing.assert_array_equal(data.X.toarray(), cells.X)
+    np.testing.assert_array_equal(data.layers["csc"].toarray(), 2 * cells.X)
+    assert data.obs_names.tolist() == cells.CELLS
+    assert data.raw.var_names.tolist() == cells.GENES
+    assert labels_of(list(data.obs["cell_type"])) == cells.OBS["cell_type"]
+
+
+def test_anndata_reads_chosen_columns_and_staged_stores(bigfs, folder):
+    anndata = pytest.importorskip(
+        "anndata", reason="anndata is no dependency: `make newest` has it"
+    )
+    uri = storage.stage(folder / "cells.h5ad", folder / "a.zarr")
+    select = ("select", "a.zarr", "--out", "r", "--features", "3", "--method", "anova")
+    assert bigfs(*select, "--workers", "0")[0] == 0
+    assert bigfs("transform", "r", "a.zarr", "chosen.h5ad")[0] == 0
+    corpus, run = storage.open(uri), Run.open(folder / "r")
+    whole, chosen = anndata.read_zarr(uri), anndata.read_h5ad(folder / "chosen.h5ad")
+    order = [cells.CELLS.index(name) for name in corpus.sample_names]
+    np.testing.assert_array_equal(whole.X.toarray(), cells.X[order])
+    np.testing.assert_array_equal(chosen.X.toarray(), cells.X[order][:, run.selected])
+    for data in (whole, chosen):
+        assert data.obs_names.tolist() == corpus.sample_names.tolist()
+        assert data.obs["label"].tolist() == [cells.OBS["label"][i] for i in order]
+
+
+def test_a_corpus_that_is_used_where_it_lies_takes_its_selection(tmp_path):
+    cells.unpack_cells(tmp_path)
+    corpus = storage.open(tmp_path / "cells.zarr")
+    selector = ANOVA(n_features_to_select=2).fit(corpus.X, corpus.y)
+    assert corpus.part("train").write_var(selector) == str(tmp_path / "cells.zarr")
+    again = storage.open(tmp_path / "cells.zarr")
+    np.testing.assert_array_equal(again.X @ np.eye(cells.D), cells.X)
+    assert np.flatnonzero(arrays_of(tmp_path / "cells.zarr")["var/bigfs_selected"]).tolist() == (
+        sorted(selector.selected_)
+    )
+    assert corpus.write_var(selector, str(tmp_path / "unsharded.zarr"))
+    with pytest.raises(ValueError, match="was fitted on 5 features, and the corpus has 7"):
+        corpus.write_var(ANOVA().fit(cells.X[:, :5], corpus.y))
+
+
+@pytest.mark.parametrize("operation", ["rename", "write", "sync"])
+def test_a_folder_is_whole_whatever_fails_while_it_is_written(tmp_path, monkeypatch, operation):
+    """Operations on the disk fail in turn: the first, the last and some between."""
+    cells.unpack_cells(tmp_path)
+    path = tmp_path / "cells.zarr"
+    corpus = storage.open(path)
+    selector = ANOVA(n_features_to_select=2).fit(corpus.X, corpus.y)
+    before, done, failing = arrays_of(path), 0, -1
+
+    def fail(name, _):
+        nonlocal done
+        done += name == operation
+        if name == operation and done == failing:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(atomic, "before", fail)
+    corpus.write_var(selector)
+    total = done
+    assert total
+    for failing in sorted({1 + i * (total - 1) // 5 for i in range(6)}):
+        done = 0
+        with contextlib.suppress(OSError):
+            corpus.write_var(selector)
+        assert done >= failing
+        assert unchanged(before, arrays_of(path))
+    failing = -1
+    corpus.write_var(selector)
+    assert [p.name for p in tmp_path.iterdir() if "staging" in p.name] == []
 
 
 def test_texts_may_be_missing_and_categories_nullable(tmp_path):
