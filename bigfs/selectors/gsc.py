@@ -79,7 +79,7 @@ class GSC(JGSC):
     codes_ : ndarray of shape (n_samples, n_selected)
         Codes of the training samples on the kept atoms, with the graph.
     column_importance_ : ndarray of shape (n_features,)
-        Norm of each column of the reconstruction of X by the kept atoms. It ranks columns.
+        Share of each column's variance that the kept atoms explain. It ranks columns.
     n_iter_ : int
         Number of steps.
     result_ : bigfs.result.Result

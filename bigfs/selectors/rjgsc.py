@@ -71,7 +71,7 @@ class RJGSC(JGSC):
     coder_ : ndarray of shape (n_features, n_selected)
         Matrix that takes new samples to their codes.
     column_importance_ : ndarray of shape (n_features,)
-        Norm of each column of the reconstruction of X by the kept atoms. It ranks columns.
+        Share of each column's variance that the kept atoms explain. It ranks columns.
     n_iter_ : int
         Number of Sylvester equations solved.
     result_ : bigfs.result.Result

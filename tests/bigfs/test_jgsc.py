@@ -6,7 +6,7 @@ import scipy.linalg
 import scipy.optimize
 import scipy.sparse as sp
 
-from bigfs import JGSC, RJGSC, engine
+from bigfs import GSC, JGSC, RJGSC, engine
 from bigfs.coding import codes
 from bigfs.coding.codes import L21Loss, SquaredLoss
 from bigfs.graph import affinity, knn, laplacian
@@ -211,14 +211,35 @@ def test_new_samples_solve_the_ridge_system_and_inverse_transform_reconstructs(d
     assert np.all(np.diff(model.scores_[model.selected_]) <= 0)
 
 
-def test_column_importance_is_the_norm_of_the_reconstruction(data):
+def explained_shares(X, rebuilt):
+    """1 − ‖residual‖² / ‖column‖², of centered columns, and the least one for a constant."""
+    X = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
+    Xc, residual = X - X.mean(axis=0), X - rebuilt
+    varies = Xc.any(axis=0)
+    shares = np.zeros(X.shape[1])
+    shares[varies] = 1 - residual.var(axis=0)[varies] / X.var(axis=0)[varies]
+    shares[~varies] = shares.min()
+    return shares
+
+
+def test_column_importance_is_the_explained_share_of_the_variance(data):
     X, atoms, _ = data
     model = fit(JGSC, X, atoms, n_features_to_select=4)
-    np.testing.assert_allclose(
-        model.column_importance_,
-        np.linalg.norm(model.inverse_transform(model.codes_), axis=0),
-        atol=1e-10,
-    )
+    rebuilt = model.inverse_transform(model.codes_)
+    np.testing.assert_allclose(model.column_importance_, explained_shares(X, rebuilt), atol=1e-9)
+
+
+@pytest.mark.parametrize("Method", [JGSC, RJGSC, GSC])
+def test_a_constant_column_is_the_least_important(rng, Method):
+    signal = np.column_stack([np.linalg.qr(rng.normal(size=(5, 2)))[0].T, np.zeros((2, 2))])
+    X = 5 + 3 * rng.normal(size=(60, 2)) @ signal
+    X[:, 5], X[:, 6] = 7 + rng.normal(size=60), 50  # noise, and a constant of the largest norm
+    atoms = np.vstack([signal, X.mean(axis=0) / 50])
+    given = {"dictionary": atoms, "metric": "euclidean", "alpha": 0.01, "lam": 0.01}
+    model = fit_few_steps(Method(n_features_to_select=3, **given), X)
+    importance = model.column_importance_
+    assert importance[6] == importance.min()
+    assert importance[:5].min() > max(importance[5], 0.8)
 
 
 def test_robust_weighs_spoiled_features_less(data, rng):
