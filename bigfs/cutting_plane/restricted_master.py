@@ -196,7 +196,8 @@ def _solve(
         residual -= part
         del part
         size = float(np.linalg.norm(residual))
-        if size <= tol * target_size or size > size_before / 2:
+        # NaN ends the loop too
+        if size <= tol * target_size or not size <= size_before / 2:
             return W, GW, float(np.vdot(target, w) + np.vdot(residual, w))
         del W, GW
         w += cho_solve(

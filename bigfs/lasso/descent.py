@@ -143,7 +143,7 @@ def _sweep(G: FloatArray, R: FloatArray, W: FloatArray, lam: float, active: bool
             most = max(most, change)
             for i in range(u):
                 for k in range(r):
-                    R[i, k] -= G[i, j] * z[k]
+                    R[i, k] -= G[j, i] * z[k]  # G is symmetric: one row of it
     return most / largest if largest > 0 else 0.0
 
 

@@ -52,6 +52,12 @@ def dense_optimum(X, T, master):
     ).fun
 
 
+def test_nan_ends_the_refinement():
+    _, _, master = problem(1)
+    master.B[2, 1] = np.nan
+    assert np.isnan(ridge_at(master, np.full(4, 0.25)).value)
+
+
 @pytest.mark.parametrize("duplicates", [False, True])
 @pytest.mark.parametrize("gamma", [0.01, 0.3, 30.0])
 @pytest.mark.parametrize("solver", SOLVERS)
