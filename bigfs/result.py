@@ -33,8 +33,12 @@ class Status(StrEnum):
         The run reached its tolerance.
     EXACT : str
         The solution has a closed form.
+    FINISHED : str
+        The run made all its steps. No certificate says how good the result is.
     MAX_ITER : str
         The run stopped at its iteration limit.
+    GRID_END : str
+        The run reached the least penalty of its grid before enough features had a weight.
     STALLED : str
         The run made no further progress in floating point.
     MEMORY : str
@@ -58,7 +62,11 @@ class Status(StrEnum):
 
     CONVERGED = "converged to the requested tolerance"
     EXACT = "solved in closed form, without iterations"
+    FINISHED = "made all its steps; there is no certificate"
     MAX_ITER = "stopped at the iteration limit: raise max_iter or tol"
+    GRID_END = (
+        "stopped at the least penalty with too few features of a weight: choose fewer features"
+    )
     STALLED = "stopped at the limit of floating point: raise tol or rescale the data"
     MEMORY = (
         "stopped because the next step does not fit in memory: raise the memory limit, gamma or tol"
@@ -172,8 +180,8 @@ class Result(Generic[State]):
 
     @property
     def converged(self) -> bool:
-        """Whether the run reached its tolerance or has a closed form."""
-        return self.status in (Status.CONVERGED, Status.EXACT)
+        """Whether the run came to its end and did not stop before."""
+        return self.status in (Status.CONVERGED, Status.EXACT, Status.FINISHED)
 
 
 class Checkpoint(Protocol):
@@ -301,6 +309,8 @@ def iterate(
     max_iter: int,
     name: str,
     no_room: type[MemoryError] | None = None,
+    reached: Status = Status.CONVERGED,
+    ends: Callable[[State], Status | None] = lambda state: None,
 ) -> Result[State]:
     """Step until `measure(state)[stop] <= tol`.
 
@@ -326,6 +336,11 @@ def iterate(
     no_room : type of MemoryError or None, default=None
         The error that a step raises where it does not fit in memory. After the first step this
         error ends the run at the last state. With None it is raised.
+    reached : Status, default=Status.CONVERGED
+        Status of a run that ends at `tol`. A loop that counts its steps down gives FINISHED.
+    ends : callable, default=lambda state: None
+        Function from a state to the status with which the run ends there before its tolerance, or
+        to None.
 
     Returns
     -------
@@ -345,7 +360,7 @@ def iterate(
         state, history = type(state)(*saved[0]), list(saved[1])
     token = _observer.set(_UNOBSERVED)
     try:
-        status = Status.CONVERGED if history and history[-1][stop] <= tol else None
+        status = _verdict(history[-1], stop, tol, reached) or ends(state) if history else None
         while status is None:
             if len(history) >= max_iter:
                 status = Status.MAX_ITER
@@ -359,7 +374,7 @@ def iterate(
                 status = Status.MEMORY
                 break
             history.append(measure(state))
-            status = _verdict(history[-1], stop, tol)
+            status = _verdict(history[-1], stop, tol, reached) or ends(state)
             log.debug("%s, step %d: %s", name, len(history), history[-1])
             if callback is not None:
                 callback(name, history[-1])
@@ -368,7 +383,7 @@ def iterate(
     finally:
         _observer.reset(token)
     log.info("%s: %s after %d steps", name, status, len(history))
-    if status is not Status.CONVERGED:
+    if status is not reached:
         warnings.warn(
             f"{name} {status} ({_describe_gap(history, stop)}, tolerance {tol:.0e})",
             NotConverged,
@@ -389,8 +404,8 @@ def _describe_gap(history: list[Record], stop: str) -> str:
     return f"{stop} not yet known"
 
 
-def _verdict(record: Record, stop: str, tol: float) -> Status | None:
+def _verdict(record: Record, stop: str, tol: float, reached: Status) -> Status | None:
     """Return the status that ends the run after this record, or None if it goes on."""
     if not all(np.isfinite(v) or (k == stop and v == np.inf) for k, v in record.items()):
         return Status.NOT_FINITE
-    return Status.CONVERGED if record[stop] <= tol else None
+    return reached if record[stop] <= tol else None

@@ -30,7 +30,7 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.matrix import Matrix
-from bigfs.result import Result, iterate
+from bigfs.result import Result, Status, iterate
 from bigfs.types import FloatArray, IntArray
 
 WORKING_COPIES = 5  # d × m arrays alive at once: D and B before and after an update, a difference
@@ -152,6 +152,7 @@ def learn_atoms(
         tol=0,
         max_iter=n_updates,
         name="dictionary learning",
+        reached=Status.FINISHED,
     )
 
 

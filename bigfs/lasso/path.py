@@ -23,7 +23,7 @@ import numpy as np
 from bigfs.lasso.descent import duality_gap
 from bigfs.lasso.losses import Loss
 from bigfs.linalg.prox import row_norms
-from bigfs.result import Record
+from bigfs.result import Record, Status
 from bigfs.types import FloatArray, IntArray
 from bigfs.validation import require_weight
 
@@ -44,7 +44,7 @@ class PathState(NamedTuple):
     correlations: FloatArray  # (d,): max_g ‖x_jᵀV_g‖ / λ_max
     objective: float
     gap: float  # over all features, relative
-    missing: float  # features that lack at the end of the path; infinite before a solution
+    missing: float  # features that lack at this solution; infinite away from one
 
 
 class LassoPath:
@@ -144,10 +144,17 @@ class LassoPath:
         """Return how many features lack at a solution, or infinity away from one."""
         if state.gap > self.tol:
             return np.inf
-        if state.rho <= self.least(state.largest):
-            return 0.0
-        active = float(np.count_nonzero(state.W.any(axis=1)))
-        return np.inf if self.lam is not None else max(self.m - active, 0.0)
+        if self.lam is not None:
+            return 0.0 if self.is_last(state) else np.inf
+        return max(self.m - float(np.count_nonzero(state.W.any(axis=1))), 0.0)
+
+    def is_last(self, state: PathState) -> bool:
+        """Return whether the path ends at the penalty of a state."""
+        return state.rho <= self.least(state.largest)
+
+    def ends(self, state: PathState) -> Status | None:
+        """Return the status of a solution at the end of the grid with too few features."""
+        return Status.GRID_END if np.isfinite(state.missing) and self.is_last(state) else None
 
     def least(self, largest: float) -> float:
         """Return the ρ at the end of the path."""

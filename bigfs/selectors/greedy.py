@@ -20,7 +20,7 @@ from numba import njit
 
 from bigfs import engine
 from bigfs.matrix import Matrix
-from bigfs.result import Record, Result, iterate
+from bigfs.result import Record, Result, Status, iterate
 from bigfs.selectors.base import BYTES_PER_ENTRY, Selector, map_all_columns
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
@@ -87,7 +87,13 @@ class GreedySelector(Selector):
         totals = self._first_totals(problem.relevance)
         start = Greedy(np.empty(0, np.int64), np.empty(0), totals, np.zeros(d, np.int64))
         result = iterate(
-            step, start, measure=measure, stop="left", tol=0, max_iter=m, name=type(self).__name__
+            *(step, start),
+            measure=measure,
+            stop="left",
+            tol=0,
+            max_iter=m,
+            name=type(self).__name__,
+            reached=Status.FINISHED,
         )
         self.criterion_ = result.value.criterion
         self.scores_ = np.zeros(d)

@@ -66,6 +66,7 @@ class SparseRegression(Selector):
                 tol=0,
                 max_iter=self.max_iter,
                 name=type(self).__name__,
+                ends=path.ends,
             )
         state = result.value
         result.stats.update(passes=X.passes - before, gathered=len(loss.columns.features))
@@ -139,7 +140,7 @@ class MultiTaskLasso(SparseRegression):
     The grid falls by a factor of 0.8 from the penalty that empties the model to its 1000th part.
     Each step solves the problem on gathered columns and checks all features in one pass. With
     fewer than `n_features_to_select` features at the end of the grid, the features without a weight
-    follow by their scores.
+    follow by their scores, and the status is GRID_END.
 
     References
     ----------

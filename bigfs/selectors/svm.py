@@ -19,7 +19,7 @@ from bigfs.linalg.active_columns import ActiveColumns
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.svm import fit_svm
 from bigfs.matrix import Matrix
-from bigfs.result import Record, Result, iterate
+from bigfs.result import Record, Result, Status, iterate
 from bigfs.selectors.base import Cost, Selector, at_least_two
 from bigfs.types import FloatArray, IntArray
 
@@ -410,6 +410,7 @@ def eliminate_by_svm(
         tol=sizes[-1],
         max_iter=len(sizes),
         name=name,
+        reached=Status.FINISHED,
     )
 
 

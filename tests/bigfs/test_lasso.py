@@ -213,6 +213,16 @@ class TestBoth:
             limited.fit(X, y)
         assert limited.result_.status.name == "MAX_ITER"
 
+    def test_the_end_of_the_grid_is_named_with_what_is_missing(self, rng, selector):
+        X, y = rng.normal(size=(10, 30)), np.arange(10) % 2
+        with pytest.warns(NotConverged, match="least penalty"):
+            ended = type(selector)(n_features_to_select=28).fit(X, y)
+        last = ended.result_.history[-1]
+        assert ended.result_.status.name == "GRID_END"
+        assert last["missing"] == 28 - last["features"] > 0
+        assert last["gap"] <= ended.tol
+        assert len(ended.selected_) == 28
+
     def test_constant_features_are_refused(self, noisy, selector):
         _, y = noisy
         with pytest.raises(ValueError, match="every weight is zero"):

@@ -1,0 +1,102 @@
+"""A status says converged only where a certificate says so, for every method of the registry."""
+
+import numpy as np
+import pytest
+
+from bigfs.result import Status
+from bigfs.selectors.registry import METHODS
+from tests.helpers.fitting import fit_few_steps
+
+# what ends a run of each status: a certificate, or a count of steps
+CERTIFICATES = ("gap", "violation", "change")
+COUNTS = ("left", "features", "batches_left")
+
+
+@pytest.fixture
+def data(rng):
+    """45 × 16 in three classes, without a negative value."""
+    y = np.arange(45) % 3
+    X = np.abs(rng.normal(size=(45, 16)))
+    for k in range(3):
+        X[y == k, k] += 2
+    return X, y
+
+
+def target_of(entry, y):
+    if not entry.targets:
+        return None
+    return y if "class" in entry.targets else y + 0.5 * np.arange(len(y)) / len(y)
+
+
+def norms(A):
+    return np.linalg.norm(A, axis=1)
+
+
+def rlsr_gap(model, X, Y):
+    V = Y - X @ model.coef_ - model.intercept_
+    primal = np.sum(V**2) + model.gamma * norms(model.coef_).sum() ** 2
+    V = V - V.mean(axis=0)
+    q = np.sum(V**2) + norms(X.T @ V).max() ** 2 / model.gamma
+    return 1 - max(np.vdot(V, Y), 0) ** 2 / q / primal
+
+
+def rfs_gap(model, X, Y):
+    R = Y - X @ model.coef_ - model.intercept_
+    primal = norms(R).sum() + model.gamma * norms(model.coef_).sum()
+    V = R / norms(R)[:, None]
+    V -= V.mean(axis=0)
+    s = min(1 / norms(V).max(), model.gamma / norms(X.T @ V).max())
+    return 1 - max(s * np.vdot(V, Y), 0) / primal
+
+
+def lasso_gap(model, X, Y):
+    lam, Xc, Yc = len(X) * model.alpha_, X - X.mean(axis=0), Y - Y.mean(axis=0)
+    V = Yc - Xc @ model.coef_
+    primal = np.sum(V**2) / 2 + lam * norms(model.coef_).sum()
+    s = min(np.vdot(V, Yc) / np.sum(V**2), lam / norms(Xc.T @ V).max())
+    return 1 - (s * np.vdot(V, Yc) - s**2 * np.sum(V**2) / 2) / primal
+
+
+def svm_gap(model, X, Y):
+    signs = 2 * Y - 1
+    slack = np.maximum(1 - signs * (X @ model.coef_ + model.intercept_), 0)
+    hat = np.column_stack([X, np.ones(len(X))])
+    alpha = 2 * model.C * slack
+    primal = np.sum(np.vstack([model.coef_, model.intercept_]) ** 2, axis=0) / 2
+    primal += model.C * np.sum(slack**2, axis=0)
+    dual = alpha.sum(axis=0) - np.sum((hat.T @ (alpha * signs)) ** 2, axis=0) / 2
+    dual -= np.sum(alpha**2, axis=0) / (4 * model.C)
+    return np.max(1 - dual / primal)
+
+
+GAPS = {"rlsr": rlsr_gap, "rfs": rfs_gap, "multitask-lasso": lasso_gap, "l2-svm": svm_gap}
+
+
+@pytest.mark.parametrize("tol", [1e-9, 0.5])
+@pytest.mark.parametrize("name", METHODS)
+def test_one_step_is_converged_only_by_its_certificate(data, name, tol):
+    (X, y), entry = data, METHODS[name]
+    y = np.minimum(y, 1) if name == "t-score" else y
+    selector = entry.make(n_features_to_select=3)
+    given = selector.get_params()
+    own = {"max_iter": 1, "tol": tol, "metric": "euclidean", "gammas": [1.0], "cv": 2}
+    own |= {"dictionary": X[::5]}
+    selector.set_params(**{name: value for name, value in own.items() if name in given})
+    fit_few_steps(selector, X, target_of(entry, y))
+    result = selector.result_
+    if not result.history:
+        assert result.status is Status.EXACT
+        assert "max_iter" not in given
+        return
+    last = result.history[-1]
+    if result.status is Status.FINISHED:
+        assert not set(CERTIFICATES[1:]) & set(last)
+        assert set(COUNTS) & set(last)
+    elif result.status is Status.CONVERGED:
+        certified = [last[key] for key in CERTIFICATES if key in last]
+        assert certified
+        assert min(certified) <= (tol if "tol" in given else 0)
+        if name in GAPS:
+            assert GAPS[name](selector, X, np.eye(3)[y]) <= tol * (1 + 1e-6)
+    else:
+        assert result.status in (Status.MAX_ITER, Status.GRID_END)
