@@ -90,8 +90,8 @@ def fill(disk: Path, free: int) -> Path:
 
 
 def contents(disk: Path) -> dict[str, bytes]:
-    """The files on a disk and what they hold."""
-    files = [path for path in disk.rglob("*") if path.is_file()]
+    """The files on a disk and what they hold, without lock files, which stay."""
+    files = [path for path in disk.rglob("*") if path.is_file() and path.suffix != ".lock"]
     return {str(path.relative_to(disk)): path.read_bytes() for path in files}
 
 

@@ -402,7 +402,7 @@ def test_a_work_folder_may_be_left_to_another_method(tmp_path, monkeypatch):
     mine, other = tmp_path / ".work" / "mine", tmp_path / ".work" / "other"
     rmdir = Path.rmdir
     mine.mkdir(parents=True)
-    monkeypatch.setattr(bench, "discard", rmdir)
+    monkeypatch.setattr("storage.atomic.delete_marked", rmdir)
 
     def make(self):
         other.mkdir()
