@@ -121,6 +121,19 @@ def test_links_lead_to_files(page):
             assert (page.parent / target).exists(), target
 
 
+NAMING = [
+    ROOT / "SECURITY.md",
+    *(p for p in (ROOT / "deploy").rglob("*") if p.is_file()),
+    *(p for name in ("bigfs", "storage", "flows") for p in (ROOT / name).rglob("*.py")),
+]
+
+
+def test_pages_that_files_name_are_there():
+    for file in NAMING:
+        for page in re.findall(r"\bdocs/[\w/-]+\.md", file.read_text()):
+            assert (ROOT / page).is_file(), f"{file} names {page}"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_python_blocks_parse(page):
     for block in blocks(page.read_text(), "python"):

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -82,6 +83,8 @@ def test_every_manifest_says_what_it_is(file):
 def test_the_image_is_built_from_what_is_tested():
     lines = (ROOT / "deploy" / "Dockerfile").read_text()
     assert "--constraint deploy/constraints.txt" in lines
+    extras = set(re.search(r"\.\[([\w,]+)\]", lines)[1].split(","))
+    assert extras >= {"s3", "hdf5", "export"}  # buckets, .h5ad and `bigfs export` work there too
     for name in (
         line.split()[1]
         for line in lines.splitlines()
@@ -116,6 +119,55 @@ def test_the_slurm_script_runs_where_srun_just_runs_its_command(prefect_server, 
     assert ended.returncode == 0, ended.stdout + ended.stderr
     # its tiles were worked on there
     assert "worker 0" in (tmp_path / "runs" / "r" / "run.json").read_text()
+    assert not list(tmp_path.glob(".bigfs-slurm-*"))
+
+
+STAND_INS = {  # programs that do what the script waits for, and nothing else
+    "srun": 'shift; exec "$@"',
+    "hostname": "echo 127.0.0.1",
+    "dask": """for last; do :; done
+if [ "$1" = scheduler ]; then echo '{"address": "tls://here"}' > "$last"; fi
+exec sleep 60""",
+    "bigfs": """if [ "$1" = certificates ]; then mkdir "$2"; echo "export A='a b'"; exit; fi
+trap 'echo "the run ends by itself"; exit 143' TERM
+echo "bigfs $* on $A"
+while :; do sleep 0.1; done""",
+}
+
+
+def start_slurm_script(folder, **changes):
+    """The script with stand-ins; a changed one may be None for a program that is not there."""
+    for name, lines in (STAND_INS | changes).items():
+        if lines is not None:
+            (folder / name).write_text(f"#!/bin/bash\n{lines}\n")
+            (folder / name).chmod(0o755)
+    script = ROOT / "deploy" / "slurm" / "bigfs.sbatch"
+    env = {"PATH": os.pathsep.join([str(folder), "/usr/bin", "/bin"])}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(["bash", script, "a.svm"], cwd=folder, env=env, **pipes)
+
+
+def test_the_slurm_script_gives_the_run_the_signal_and_waits_for_its_end(tmp_path):
+    with start_slurm_script(tmp_path) as script:
+        assert script.stdout.readline().startswith("bigfs run a.svm --scheduler tls://here --tls ")
+        script.terminate()
+        assert script.stdout.read() == "the run ends by itself\n"
+        assert script.wait(timeout=30) == 143
+    assert not list(tmp_path.glob(".bigfs-slurm-*"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "message"),
+    [
+        ({"bigfs": None}, 127, "bigfs is not on PATH: activate its environment"),
+        ({"bigfs": "echo no key; exit 3"}, 3, ""),
+        ({"dask": "exit 1"}, 1, "the scheduler did not start on 127.0.0.1"),
+    ],
+)
+def test_the_slurm_script_ends_when_a_part_cannot_start(tmp_path, changes, status, message):
+    with start_slurm_script(tmp_path, **changes) as script:
+        said, _ = script.communicate(timeout=30)
+    assert (script.returncode, message in said) == (status, True), said
     assert not list(tmp_path.glob(".bigfs-slurm-*"))
 
 
