@@ -107,13 +107,13 @@ def main() -> None:
         os.chdir(home)
         from bigfs import engine as tile_engine
         from flows.options import Engine
-        from flows.pipeline import pipeline
+        from flows.prefect_flows import bigfs
 
         states: list[Any] = []
         engine = Engine(scheduler=cluster.address, tls=str(cluster.tls))
         job = threading.Thread(
             target=lambda: states.append(
-                pipeline(SOURCE, "sparge-lpp", 200, engine=engine, return_state=True)
+                bigfs(SOURCE, "sparge-lpp", 200, engine=engine, return_state=True)
             )
         )
         job.start()

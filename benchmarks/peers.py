@@ -21,12 +21,11 @@ import typer
 
 from bigfs.result import ALL
 from bigfs.selectors.registry import METHODS
-from flows.bench import Bench
-from flows.comparison_job import Choices, plan_comparison, run_comparison
+from flows.comparison import Comparison, compare, run_method
 from flows.comparison_report import picture
-from flows.options import Engine, Staging
-from flows.outcomes import Outcome
+from flows.options import Engine
 from flows.standings import cost_rows, failure_lines, read_comparison, score_rows
+from flows.time_limit import TooLate
 
 app = typer.Typer(add_completion=False)
 ROOT = Path(__file__).parents[1]
@@ -98,12 +97,18 @@ def run(
         if file.exists():
             continue
         seconds = limit or data.limit
-        choices = Choices(names, list(data.sizes), [], None, data.test_size, None)
-        store = str(work / f"{name}.zarr")
-        source = str(folder / data.file)
-        plan = plan_comparison(source, store, str(work / name), Staging(), choices)
+        request = Comparison(
+            source=str(folder / data.file),
+            methods=names,
+            sizes=list(data.sizes),
+            out=str(work / name),
+            store=str(work / f"{name}.zarr"),
+            engine=data.engine,
+            timeout=seconds,
+            test_size=data.test_size,
+        )
         load = os.getloadavg()[0]
-        run_comparison(plan, data.engine, timeout=seconds, run=run_in_processor_time)
+        compare(request, call_in_processor_time)
         about = read_comparison(work / name)
         measured = {"date": date.today().isoformat(), "load": round(load, 1), "limit": seconds}
         file.write_text(
@@ -112,18 +117,21 @@ def run(
         print(name, "done", flush=True)
 
 
-def run_in_processor_time(bench: Bench, method: str, timeout: float) -> Outcome:
-    """Choose by a method and score its choices, in so many processor seconds of this process."""
-    with processor_time_limit(timeout):
+def call_in_processor_time(step: Any, request: Comparison, *arguments: Any) -> Any:
+    """Call a step, and a method in so many processor seconds of this process."""
+    if step is not run_method:
+        return step(request, *arguments)
+    bench, method = arguments
+    with processor_time_limit(request.timeout):
         return bench.run(method)
 
 
 @contextlib.contextmanager
 def processor_time_limit(seconds: float) -> Iterator[None]:
-    """Raise `TimeoutError` in the block once this process has worked so long."""
+    """Raise `TooLate` in the block once this process has worked so long."""
 
     def end(*_: Any) -> NoReturn:
-        raise TimeoutError
+        raise TooLate
 
     previous = signal.signal(signal.SIGPROF, end)
     signal.setitimer(signal.ITIMER_PROF, seconds)

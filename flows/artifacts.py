@@ -1,6 +1,7 @@
 """Artifacts of a flow in Prefect: progress bars, tables, pictures and a summary.
 
-Tables hold the top rows only, because Prefect keeps them in its database.
+Tables hold the top rows only, because Prefect keeps them in its database. An artifact that the
+server does not take is a line in the log, because the work does not need it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
+from prefect import get_run_logger, runtime
 from prefect.artifacts import (
     create_image_artifact,
+    create_link_artifact,
     create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.exceptions import PrefectException
 
 from bigfs import engine
 from bigfs.metrics import METRIC_NAMES
@@ -37,27 +42,59 @@ EVERY = 2.0  # seconds between updates of a progress bar
 
 
 @contextlib.contextmanager
-def progress(stage: str) -> Iterator[None]:
-    """Show one progress artifact per labeled map inside the block."""
-    artifacts: dict[str, tuple[Any, float]] = {}
+def optional(what: str) -> Iterator[None]:
+    """Log that the server did not take something, in place of an error."""
+    try:
+        yield
+    except (httpx.HTTPError, PrefectException, OSError) as error:
+        get_run_logger().warning("%s is not shown: %s", what, error or type(error).__name__)
+
+
+@contextlib.contextmanager
+def progress() -> Iterator[None]:
+    """Show one progress artifact per labeled map inside the block, until the server fails."""
+    artifacts: dict[tuple[str, str], tuple[Any, float]] = {}
+    is_shown = True
 
     def show(label: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if label not in artifacts:
+        nonlocal is_shown
+        if not is_shown:
+            return
+        is_shown = False
+        with optional("progress"):
+            update(label, done, total)
+            is_shown = True
+
+    def update(label: str, done: int, total: int) -> None:
+        step, now = runtime.task_run.get_task_name() or "", time.monotonic()
+        artifact, last = artifacts.get((step, label), (None, 0.0))
+        if artifact is None:
             artifact = create_progress_artifact(
                 100.0 * done / total,
-                key=_key(stage, label),
-                description=f"{stage}: {label}, {total} steps",
+                key=_key(step, label),
+                description=f"{step}: {label}, {total} steps",
             )
-            artifacts[label] = artifact, now
-        elif now - artifacts[label][1] > EVERY or done == total:
-            update_progress_artifact(artifacts[label][0], 100.0 * done / total)
-            artifacts[label] = artifacts[label][0], now
+        elif now - last > EVERY or done == total:
+            update_progress_artifact(artifact, 100.0 * done / total)
+        else:
+            return
+        artifacts[step, label] = artifact, now
 
     with engine.progress(show):
         yield
 
 
+def show_dashboard(link: str) -> None:
+    with optional("the link to the dashboard"):
+        create_link_artifact(link, link_text="Dask dashboard", key="dask-dashboard")
+
+
+def show_comparison(text: str) -> None:
+    with optional("the comparison"):
+        create_markdown_artifact(text, key="comparison")
+
+
+@optional("the selection")
 def show_selection(run: Run) -> None:
     create_table_artifact(
         run.read_table("selected.csv")[:TOP],
@@ -67,6 +104,7 @@ def show_selection(run: Run) -> None:
     _show_picture(run, "objective", "objective", "Objective of the method per step")
 
 
+@optional("the scores")
 def show_curves(run: Run) -> None:
     if not run.metadata.get("curves"):
         return
@@ -87,6 +125,7 @@ def show_curves(run: Run) -> None:
     )
 
 
+@optional("the summary")
 def show_summary(run: Run) -> None:
     about = run.metadata
     lines = [f"## {_title(run)}", "", f"{status_text(about)}.", ""]

@@ -72,6 +72,9 @@ class Bench:
     constraints : mapping or None, default=None
         Features that every method must choose ("keep") or not choose ("forbid"), as lists of
         indices or names. The model on all features has no constraints.
+    parameters : mapping or None, default=None
+        Parameters of the methods, by the names in `methods`. A name is that of a method, alone or
+        before words that tell its parameters.
 
     Raises
     ------
@@ -93,6 +96,7 @@ class Bench:
         test_size: float | None = None,
         subsamples: int = 0,
         constraints: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.corpus, self.folder, self.sizes = storage.open(store), folder, tuple(sizes)
         d = self.corpus.X.shape[1]
@@ -102,6 +106,7 @@ class Bench:
                 f"got {max(sizes)}"
             )
         self.constraints = dict(constraints or {})
+        self.parameters = {name: dict(given) for name, given in (parameters or {}).items() if given}
         for m in (min(sizes), max(sizes)):
             selection.constraints_of(self.corpus.X, self.constraints).require(m, d)
         evaluation.require_choices(
@@ -109,7 +114,7 @@ class Bench:
         )
         self.train = selection.training_part(self.corpus)
         heaviest = max(
-            (selection.get_method(name) for name in methods),
+            (selection.get_method(_method_of(name)) for name in methods),
             key=lambda method: evaluation.selection_work(self.train.X, method),
         )
         plan = evaluation.make_plan(
@@ -133,11 +138,16 @@ class Bench:
         choices = [self.sizes, self.measured, self.subsamples]
         if self.constraints and method != ALL:
             choices.append(self.constraints)
+        if method in self.parameters:
+            choices.append(self.parameters[method])
         return content_key(content, self.corpus.uri, method, *choices)
 
     def file(self, method: str) -> Path:
         """Return the file of a method's result."""
-        return self.folder / "results" / f"{method.replace(' ', '-')}.npz"
+        name = method.replace(" ", "-")
+        if method in self.parameters:
+            name = f"{_method_of(method)}-{digest(self.parameters[method])[:8]}"
+        return self.folder / "results" / f"{name}.npz"
 
     def find(self, method: str) -> Outcome | None:
         """Return the result of an earlier comparison, or None if there is none that still holds."""
@@ -204,16 +214,17 @@ class Bench:
 
     # --- choosing ---
 
-    def _measured_choice(self, method: str, folder: Path) -> tuple[Chosen, dict[str, Any]]:
+    def _measured_choice(self, name: str, folder: Path) -> tuple[Chosen, dict[str, Any]]:
         """Choose on all training samples, with time, processor time and peak memory.
 
         Processor time and memory are those of whole processes, so they are missing where methods
         run side by side.
         """
+        method = _method_of(name)
         if not selection.accepts_target(self.corpus, method):
             kind = self.corpus.spec["target"]
             raise ValueError(f"it cannot learn from {selection.TARGET_NAMES[kind]}")
-        selector = self._selector(method)
+        selector = self._selector(name)
         # a copy counts its own passes
         X, y = selection.usable(selector, method, copy(self.train.X), self.train.y)
         self._give_graph(selector, method, "all", X)
@@ -236,9 +247,12 @@ class Bench:
         }
         return chosen, figures
 
-    def _selector(self, method: str) -> Any:
+    def _selector(self, name: str) -> Any:
         """Return the estimator of a method, for the largest number of features."""
-        parameters = selection.constraints_for(method, self.constraints)
+        method = _method_of(name)
+        parameters = self.parameters.get(name, {}) | selection.constraints_for(
+            method, self.constraints
+        )
         if missing := sorted(set(self.constraints) - set(parameters)):
             raise ValueError(f"it takes no features to {' or to '.join(missing)}")
         return selection.selector_for(self.corpus, method, max(self.sizes), parameters)
@@ -298,9 +312,9 @@ class Bench:
         points = [self._point(p, redundancy) for p in pool(tallies, kind, with_auc)]
         return Scored(points, whole, np.array(by_split), choices)
 
-    def _choose_from_part(self, method: str, part: str, X: Matrix, y: Any, folder: Path) -> Chosen:
+    def _choose_from_part(self, name: str, part: str, X: Matrix, y: Any, folder: Path) -> Chosen:
         """Choose on a part of the training samples, which has a name."""
-        selector = self._selector(method)
+        method, selector = _method_of(name), self._selector(name)
         X, y = selection.usable(selector, method, X, y)
         self._give_graph(selector, method, part, X)
         return choose(selector, method, X, y, self.sizes, self._keep(folder, part))
@@ -343,6 +357,11 @@ class Bench:
     def can_take_all(self) -> bool:
         """Return whether a model on every feature fits in memory."""
         return fits_in_memory(*training_sample(self.train.X, self.train.y))
+
+
+def _method_of(name: str) -> str:
+    """Return the method of a name that may tell its parameters too."""
+    return name.partition(" ")[0]
 
 
 def _discard(folder: Path) -> None:

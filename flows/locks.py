@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -12,14 +14,22 @@ from filelock import FileLock, Timeout
 
 from storage.atomic import explain_write_errors, require_lock_file
 
+log = logging.getLogger("bigfs.flows")
+
 
 class AlreadyRunning(RuntimeError):
     """Another run works on the same corpus or directory, and the caller does not wait."""
 
 
+def inform(text: str) -> None:
+    """Print a line of this program on stderr, and log it, so that Prefect shows it too."""
+    print(f"bigfs: {text}", file=sys.stderr, flush=True)
+    log.info(text)
+
+
 @contextlib.contextmanager
 def exclusive(
-    paths: Iterable[str], *, wait: bool, say: Callable[[str], None] = print
+    paths: Iterable[str], *, wait: bool, say: Callable[[str], None] | None = None
 ) -> Iterator[None]:
     """Lock `paths` for the block. The system releases the locks of a killed process.
 
@@ -33,8 +43,9 @@ def exclusive(
         Stores, run directories or files: paths or fsspec URLs.
     wait : bool
         Whether to wait for a lock that another process holds.
-    say : callable, default=print
-        Called with a sentence that names the path if another process holds its lock.
+    say : callable, default=None
+        Called with a sentence that names the path if another process holds its lock. None prints
+        and logs it.
 
     Raises
     ------
@@ -49,7 +60,7 @@ def exclusive(
             if not os.access(file.parent, os.W_OK | os.X_OK):
                 continue
             require_lock_file(file)
-            lock = _acquire(file, files[file], wait, say)
+            lock = _acquire(file, files[file], wait, say or inform)
             stack.callback(lock.release)
         yield
 

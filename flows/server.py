@@ -26,6 +26,7 @@ from flows.files import private_file
 HOST = "127.0.0.1"
 USER = "bigfs"
 SECRET = "prefect-secret"  # the file's name
+LOG = "bigfs-server.log"  # the file's name, in Prefect's own folder
 START_SECONDS = 120.0
 END_SECONDS = 5.0
 
@@ -257,7 +258,8 @@ def main() -> None:
     try:
         listener = socket.create_server((HOST, int(sys.argv[1])))
     except OSError as error:
-        sys.exit(error.strerror)
+        print(error.strerror, file=sys.stderr, flush=True)
+        os._exit(1)  # the thread that watches the pipe cannot end
     port = listener.getsockname()[1]
     # also where the pages look for the API
     os.environ["PREFECT_API_URL"] = f"http://{HOST}:{port}/api"
@@ -271,13 +273,13 @@ def main() -> None:
             await super().startup(sockets)
             if self.started and not starter_ended.is_set():
                 print(port, flush=True)
-                _silence()
+                _log_to(Path(os.environ["PREFECT_HOME"], LOG))
 
         async def on_tick(self, counter: int) -> bool:
             return starter_ended.is_set() or await super().on_tick(counter)
 
     options: dict[str, Any] = {
-        "log_level": "critical",
+        "log_level": "warning",
         "timeout_graceful_shutdown": 1,
         "server_header": False,
         "access_log": False,
@@ -304,11 +306,17 @@ def _watch_pipe(pipe: BinaryIO) -> threading.Event:
     return ended
 
 
-def _silence() -> None:
-    """Discard everything that this process prints from now on."""
-    with open(os.devnull, "wb") as nothing:
-        for stream in (1, 2):
-            os.dup2(nothing.fileno(), stream)
+def _log_to(file: Path) -> None:
+    """Write everything that this process prints from now on into a file of its user.
+
+    The file of the server before is kept beside it.
+    """
+    if file.exists():
+        file.replace(file.with_suffix(".log.1"))
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for stream in (1, 2):
+        os.dup2(descriptor, stream)
+    os.close(descriptor)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """The stages of the main job as plain functions: stage → graph → select → evaluate → report.
 
-`flows.job` calls them one after another, and `flows.tasks` as Prefect tasks. They take
-and return URIs, paths and numbers, never arrays. Inside `bigfs.engine.cluster(...)` their work runs
-on Dask.
+`flows.steps` calls them for a job, unless their results exist. They take and return URIs, paths and
+numbers, never arrays. Inside `bigfs.engine.cluster(...)` their work runs on Dask.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import contextlib
 import logging
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -111,12 +110,13 @@ def select(
     parameters: dict[str, Any] | None = None,
     earlier: Sequence[dict[str, Any]] = (),
     metric: str | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> Run:
     """Run a method on the training samples of a store. The run stays partial until `finish`.
 
     Where `features` is "auto", folds of the training samples choose their number first, by
     `metric`. The modes "percentile", "fpr", "fdr" and "fwe" choose it by p-values. `earlier` holds
-    the records of the earlier stages, for the report.
+    the records of the earlier stages, for the report. run.json gets the entries of `about` too.
     """
     metric = metric if features == selection.AUTO else None
     corpus, method = storage.open(store), canonical_name(method)
@@ -161,6 +161,7 @@ def select(
         with run.transaction():
             _write_selection(run, selector, method, m, corpus)
             run.update_metadata(
+                **(about or {}),
                 **figures,
                 stages=[*earlier, record],
                 status=str(selector.result_.status),

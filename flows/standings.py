@@ -134,6 +134,8 @@ def _row(bench: Bench, rank: int, outcome: Outcome, best: Outcome, mean: float) 
     resumed = [RESUMED] if outcome.figures["resumed"] else []
     status = "; ".join([*late[:1], *resumed]) or "finished"
     head = {"rank": rank, "method": outcome.method, "mean": mean, "status": status, "error": ""}
+    if outcome.method in bench.parameters:
+        head["parameters"] = bench.parameters[outcome.method]
     return {**head, **figures, "points": points}
 
 

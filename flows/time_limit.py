@@ -10,9 +10,13 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 
+class TooLate(TimeoutError):
+    """The block of `time_limit` took too long. A socket's `TimeoutError` is none."""
+
+
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise `TimeoutError` in the block once it has taken so long.
+    """Raise `TooLate` in the block once it has taken so long.
 
     In the main thread a signal ends even a call that waits. In another thread the error comes when
     the call that runs at that moment returns.
@@ -29,7 +33,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
     Raises
     ------
-    TimeoutError
+    TooLate
         The block is late.
     """
     is_main = threading.current_thread() is threading.main_thread()
@@ -40,7 +44,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 @contextlib.contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
     def end(*_: Any) -> NoReturn:
-        raise TimeoutError(f"it took longer than {seconds:g} s")
+        raise TooLate(f"it took longer than {seconds:g} s")
 
     previous = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -58,7 +62,7 @@ def _timer(seconds: float) -> Iterator[None]:
     def end() -> None:
         with lock:
             if not is_over:
-                interrupt(thread, TimeoutError)
+                interrupt(thread, TooLate)
 
     timer = threading.Timer(seconds, end)
     timer.daemon = True

@@ -17,9 +17,6 @@ from sklearn.datasets import load_iris
 import bigfs
 import bigfs.result
 import storage
-from flows.compare import compare
-from flows.pipeline import pipeline
-from flows.sweep import sweep
 
 PACKAGES = ("bigfs.", "storage.", "flows.")
 PUBLIC = {f"bigfs.{name}": getattr(bigfs, name) for name in bigfs.__all__}
@@ -27,8 +24,6 @@ PUBLIC |= {f"storage.{name}": getattr(storage, name) for name in storage.__all__
 RESULTS = ("Result", "Status", "NotConverged", "observed", "iterate")
 PUBLIC |= {f"bigfs.result.{name}": getattr(bigfs.result, name) for name in RESULTS}
 PUBLIC |= {f"bigfs.plot.{name}": getattr(bigfs.plot, name) for name in bigfs.plot.__all__}
-PUBLIC |= {"flows.pipeline.pipeline": pipeline.fn, "flows.sweep.sweep": sweep.fn}
-PUBLIC |= {"flows.compare.compare": compare.fn}
 SELECTORS = {
     name: value
     for name, value in PUBLIC.items()

@@ -73,13 +73,13 @@ LAYERS: dict[str, list[set[str]]] = {
         {"evaluation", "choosing", "auto", "stability", "transform", "predict", "export"},
         {"report", "curves"},
         {"options", "server", "side_by_side", "tls"},
-        {"serve_limits", "stages", "artifacts"},
-        {"job"},
-        {"bench", "parameters", "tasks"},
-        {"standings"},
+        {"serve_limits", "stages", "artifacts", "job"},
+        {"bench", "steps"},
+        {"standings", "run"},
         {"comparison_report"},
-        {"pipeline", "comparison_job"},
-        {"sweep", "compare"},
+        {"comparison"},
+        {"prefect_flows"},
+        {"pipeline", "sweep", "compare"},
         {"cli"},
         {"__main__"},
     ],
@@ -88,7 +88,7 @@ ABOVE = {"bigfs": {"storage", "flows"}, "storage": {"flows"}, "flows": set()}
 
 # The files that may import a library. Zarr: a store, a graph beside it, and the stores that anndata
 # writes.
-# Prefect: the flows, their tasks, what they show, and the server.
+# Prefect: the flows, what they show, the server, and the settings that say whether there is one.
 ONE_DOOR = {
     "dask": {"bigfs/engine"},
     "distributed": {"bigfs/engine"},
@@ -98,7 +98,7 @@ ONE_DOOR = {
     },
     "prefect": {
         f"flows/{name}.py"
-        for name in ("pipeline", "sweep", "compare", "tasks", "artifacts", "server")
+        for name in ("prefect_flows", "sweep", "artifacts", "server", "cli/servers")
     },
     "spams": {"bigfs/coding"},
 }

@@ -11,25 +11,40 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 from typer.exceptions import TyperException
 
+from bigfs import __version__
 from bigfs.engine import ClusterLost
 from flows import signals
 from flows.cli import comparisons, corpus, runs, servers
 from flows.cli.output import state
+from flows.job import plain_message
 
 app = typer.Typer(
     help="Feature selection for data that does not fit in memory.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
 
 
+def show_version(asked: bool) -> None:
+    """Print the version and end."""
+    if asked:
+        print(f"bigfs {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def common(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="print the version", callback=show_version, is_eager=True),
+    ] = False,
     debug: Annotated[
         bool, typer.Option(help="show the full traceback when a command fails")
     ] = False,
@@ -101,6 +116,12 @@ def _in_one_line(message: Warning | str, *_: Any, **__: Any) -> str:
 
 def _say(error: Exception) -> int:
     """Say in one line what is wrong. Returns the exit status."""
-    message = getattr(error, "format_message", error.__str__)() or type(error).__name__
+    if type(error).__name__ == "NoArgsIsHelpError":  # the help is printed already
+        return 2
+    if isinstance(error, ValidationError):
+        message = plain_message(error)
+    else:
+        message = getattr(error, "format_message", error.__str__)() or type(error).__name__
+    message = message.replace("Value error, ", "")  # Typer passes on how pydantic begins
     print(f"bigfs: {' '.join(message.split())}", file=sys.stderr)
     return 2 if isinstance(error, TyperException) else 1

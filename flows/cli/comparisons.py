@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Column, Table
 
-from flows.cli.options import Forbid, Json, Keep, Source, expand_model_options, with_constraints
+from flows.cli.options import (
+    Forbid,
+    Json,
+    Keep,
+    Source,
+    WithPrefect,
+    expand_model_options,
+    parse_parameters,
+    with_constraints,
+)
 from flows.cli.output import out_console, show_progress, state
-from flows.cli.servers import quiet_prefect
+from flows.cli.servers import quiet_prefect, uses_prefect
 from flows.extras import require_flows
 from flows.options import Engine, Scoring, Staging
 
@@ -58,6 +66,13 @@ def compare(
             min=2,
         ),
     ] = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="values of a parameter to compare, as method.name=[value, …] in JSON, such as "
+            "sparge-lda.gamma=[0.5,1] (repeatable)"
+        ),
+    ] = None,
     keep: Keep = None,
     forbid: Forbid = None,
     timeout: Annotated[
@@ -79,6 +94,7 @@ def compare(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="run methods again whose results exist")
     ] = False,
+    prefect: WithPrefect = None,
     *,
     staging: Staging,
     engine: Engine,
@@ -86,64 +102,56 @@ def compare(
 ) -> None:
     """Compare methods on one corpus: scores, time, memory, passes, redundancy, stability, tests.
 
-    It is a Prefect flow where PREFECT_API_URL names a server.
+    It is a Prefect flow with --prefect, or where Prefect's settings name an API.
     """
     require_flows("bigfs compare")
-    choices = parse_choices(methods, sizes, metric, cv, test_size)
-    constraints = with_constraints({}, keep, forbid) or None
+    choices = Scoring(
+        against=methods, sizes=sizes, metric=metric, cv=cv, test_size=test_size
+    ).choices()
     require_readable(source, out, staging)
-
-    folds, share = choices.get("folds"), choices.get("test_size")
-    if "PREFECT_API_URL" in os.environ:
-        with show_progress(as_json, "start-up"):
+    given = {
+        "source": source,
+        "methods": choices["baselines"],
+        "sizes": choices["sizes"],
+        "out": out,
+        "metrics": choices.get("metrics"),
+        "store": store,
+        "settings": staging,
+        "engine": engine,
+        "fresh": fresh,
+        "timeout": timeout,
+        "folds": cv,
+        "test_size": test_size,
+        "subsamples": subsamples,
+        "at_once": at_once,
+        "constraints": with_constraints({}, keep, forbid) or None,
+        "grid": parse_grid(grid),
+    }
+    with show_progress(as_json, "start-up"):
+        if uses_prefect(prefect):
             quiet_prefect(state["debug"])
-            from flows.compare import compare as compare_as_flow
+            from flows.prefect_flows import compare as compare_as_flow
 
-            compare_as_flow(
-                source,
-                choices["baselines"],
-                choices["sizes"],
-                out,
-                choices.get("metrics"),
-                store,
-                staging,
-                engine,
-                "wait",
-                fresh,
-                timeout,
-                folds,
-                share,
-                subsamples,
-                at_once,
-                constraints,
-            )
-    else:
-        with show_progress(as_json, "start-up"):
+            compare_as_flow(**given)
+        else:
             engine.prepare()
-            from flows.comparison_job import Choices, plan_comparison, run_comparison
+            from flows import comparison
 
-            own = Choices(
-                choices["baselines"],
-                choices["sizes"],
-                choices.get("metrics") or [],
-                folds,
-                share,
-                subsamples,
-                at_once,
-                constraints,
-            )
-            plan = plan_comparison(source, store, out, staging, own)
-            run_comparison(plan, engine, fresh=fresh, timeout=timeout)
+            request = comparison.Comparison(**given)
+            comparison.require_result(comparison.compare(request)[1], request)
     print_comparison(out, as_json)
 
 
-def parse_choices(
-    methods: str, sizes: str, metric: str | None, cv: int | None, test_size: float | None
-) -> dict[str, Any]:
-    """Return the choices of the options, checked as those of the scoring."""
-    return Scoring(
-        against=methods, sizes=sizes, metric=metric, cv=cv, test_size=test_size
-    ).choices()
+def parse_grid(pairs: list[str] | None) -> dict[str, dict[str, list[Any]]] | None:
+    """Parse `method.name=[value, …]`."""
+    grid: dict[str, dict[str, list[Any]]] = {}
+    for pair in pairs or []:
+        method, dot, rest = pair.partition(".")
+        [(name, values)] = parse_parameters([rest]).items() if dot else [("", None)]
+        if not isinstance(values, list) or not values:
+            raise ValueError(f"--grid must be method.name=[value, …]; got {pair!r}")
+        grid.setdefault(method, {})[name] = values
+    return grid or None
 
 
 def require_readable(source: str, out: str, staging: Staging) -> None:

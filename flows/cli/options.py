@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple
 
 import typer
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from bigfs.synonyms import canonical_name
+from flows.job import Job
 from flows.options import Engine, Scoring, Staging, count_or_share
 
 
@@ -132,47 +134,110 @@ Forbid = Annotated[
 ]
 
 
+Fresh = Annotated[
+    bool,
+    typer.Option("--fresh", help="do it again, even if results exist, and replace other results"),
+]
+
+
+WithPrefect = Annotated[
+    bool | None,
+    typer.Option(
+        "--prefect/--no-prefect",
+        help="run as a Prefect flow, on a server of its own where Prefect knows none "
+        "(default: if Prefect's settings name an API)",
+    ),
+]
+
+
 Json = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
 
 
+class Fields(NamedTuple):
+    """Which fields of a job a command takes, and its own defaults."""
+
+    without: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = MappingProxyType({})
+
+
 def expand_model_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the groups of options among the parameters of a command by one option per field."""
+    """Replace the models among the parameters of a command by one option per field.
+
+    A job has the options of its groups too, and `--set`, `--keep` and `--forbid` for the parameters
+    of its method.
+    """
     signature = inspect.signature(command, eval_str=True)
-    groups = {
-        name: p.annotation
-        for name, p in signature.parameters.items()
-        if p.annotation in (Staging, Scoring, Engine)
-    }
+    options: list[inspect.Parameter] = []
+    models: dict[str, Callable[[dict[str, Any]], BaseModel]] = {}
+    for name, parameter in signature.parameters.items():
+        kind = getattr(parameter.annotation, "__origin__", parameter.annotation)
+        if kind is Job:
+            models[name] = _build_job
+            options += _job_options(parameter.annotation.__metadata__[0])
+        elif kind in (Staging, Scoring, Engine):
+            models[name] = functools.partial(_build_group, kind)
+            options += _group_options(kind)
+        else:
+            options.append(parameter)
 
     @functools.wraps(command)
     def expanded(**values: Any) -> None:
-        models = {
-            name: _build_model(group, {field: values.pop(field) for field in group.model_fields})
-            for name, group in groups.items()
-        }
-        command(**values, **models)
+        built = {name: build(values) for name, build in models.items()}
+        command(**values, **built)
 
-    options = [p for name, p in signature.parameters.items() if name not in groups]
-    options += [
-        _option(name, field)
-        for group in groups.values()
-        for name, field in group.model_fields.items()
-    ]
-    expanded.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]  # Typer reads it
+    # Typer lists arguments and options in their order, and a switch for JSON last
+    options.sort(key=lambda option: option.name == "as_json")
+    keyword_only = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in options]
+    expanded.__signature__ = signature.replace(parameters=keyword_only)  # type: ignore[attr-defined]  # Typer reads it
     expanded.__annotations__ = {p.name: p.annotation for p in options}
     return expanded
 
 
-def _build_model(group: type[BaseModel], values: dict[str, Any]) -> BaseModel:
-    """Return the group with these values. An error keeps the message, without pydantic's frame."""
-    try:
-        return group(**values)
-    except ValidationError as error:
-        messages = [
-            str(detail.get("ctx", {}).get("error", f"{detail['loc'][0]}: {detail['msg']}"))
-            for detail in error.errors()
-        ]
-        raise ValueError("; ".join(messages)) from error
+def _job_options(fields: Fields) -> list[inspect.Parameter]:
+    options, groups = [], []
+    for name, field in Job.fields().items():
+        if name in fields.without:
+            continue
+        if name == "parameters":
+            shared = {"set_": Set, "keep": Keep, "forbid": Forbid}
+            options += [_keyword(option, None, kind) for option, kind in shared.items()]
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            groups += _group_options(field.annotation)
+        elif name == "source":
+            options.append(_keyword(name, inspect.Parameter.empty, Source))
+        else:
+            own = {"method": Method, "features": Features, "fresh": Fresh}
+            option = _option(name, field)
+            default = fields.defaults.get(name, field.default)
+            options.append(_keyword(name, default, own.get(name, option.annotation)))
+    return options + groups
+
+
+def _group_options(group: type[BaseModel]) -> list[inspect.Parameter]:
+    return [_option(name, field) for name, field in group.model_fields.items()]
+
+
+def _build_job(values: dict[str, Any]) -> Job:
+    """Return the job of the options, which it takes out of `values`."""
+    pairs, keep, forbid = (values.pop(name) for name in ("set_", "keep", "forbid"))
+    given: dict[str, Any] = {"parameters": with_constraints(parse_parameters(pairs), keep, forbid)}
+    for name, field in Job.fields().items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            given[name] = _build_group(kind, values)
+        elif name in values:
+            given[name] = values.pop(name)
+    return Job(**given)
+
+
+def _build_group(group: type[BaseModel], values: dict[str, Any]) -> BaseModel:
+    return group(**{name: values.pop(name) for name in group.model_fields})
+
+
+def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
 
 
 def _option(name: str, field: Any) -> inspect.Parameter:
@@ -192,6 +257,4 @@ def _option(name: str, field: Any) -> inspect.Parameter:
         ]
     else:
         annotation = Annotated[field.annotation, typer.Option(help=field.description, min=minimum)]
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation
-    )
+    return _keyword(name, field.default, annotation)

@@ -14,14 +14,15 @@ from rich.text import Text
 
 from flows.cli.options import (
     Features,
+    Fields,
     Forbid,
+    Fresh,
     Json,
     Keep,
     Method,
-    Out,
     Set,
-    Source,
     Store,
+    WithPrefect,
     expand_model_options,
     parse_parameters,
     with_constraints,
@@ -35,75 +36,50 @@ from flows.cli.output import (
     show_progress,
     state,
 )
-from flows.cli.servers import quiet_prefect
+from flows.cli.servers import quiet_prefect, uses_prefect
 from flows.extras import require_flows
-from flows.options import Engine, Scoring, Staging
+from flows.job import Job
+from flows.options import Engine, Scoring
 
 
 @expand_model_options
 def run(
-    source: Source,
-    method: Method = "sparge-lda",
-    features: Features = 500,
-    out: Out = None,
-    store: Annotated[
-        str | None,
-        typer.Option(help="path or URL of the staged corpus (default: .bigfs/NAME-KEY.zarr)"),
-    ] = None,
-    set_: Set = None,
-    keep: Keep = None,
-    forbid: Forbid = None,
-    fresh: Annotated[
-        bool,
-        typer.Option("--fresh", help="select, evaluate and report again, even if results exist"),
-    ] = False,
     *,
-    staging: Staging,
-    scoring: Scoring,
-    engine: Engine,
+    job: Annotated[Job, Fields(without=("timeout",))],
+    prefect: WithPrefect = None,
     as_json: Json = False,
 ) -> None:
     """Run the whole job: stage, graph, select, evaluate, report.
 
-    It is a Prefect flow where PREFECT_API_URL names a server.
+    It is a Prefect flow with --prefect, or where Prefect's settings name an API.
     """
-    from flows import reuse
+    from flows import run as runs
 
     require_flows("bigfs run")
-    parameters = with_constraints(parse_parameters(set_), keep, forbid)
-    settings = staging.model_dump()
-    run_dir = out or reuse.default_out(source, method, features)
-    in_process = "PREFECT_API_URL" not in os.environ
-    if in_process and not os.path.exists(run_dir):
-        engine.prepare()  # beside the imports of this process
+    job = job.with_out()
+    with_prefect = uses_prefect(prefect)
+    if not with_prefect and not os.path.exists(job.folder):
+        job.engine.prepare()  # beside the imports of this process
     from storage.runs import require_out
-    from storage.sources import find
 
-    require_out(run_dir)
-    choices = scoring.choices()
-    if not fresh and reuse.is_done(
-        source, store, run_dir, method, features, parameters, settings, choices
-    ):
-        print_run(run_dir, as_json)
-        print(f"bigfs: {run_dir} has this result already (--fresh repeats it)", file=sys.stderr)
+    require_out(job.folder)
+    if runs.is_done(job):
+        print_run(job.folder, as_json)
+        say_done(job)
         return
-    find(source, format=staging.format)  # an unreadable source is an error before anything starts
+    prepared = runs.prepare(job)  # what is refused is an error before anything starts
 
-    what = source, method, features, store
-    if not in_process:
-        with show_progress(as_json, "start-up"):
+    with show_progress(as_json, "start-up"):
+        if with_prefect:
             quiet_prefect(state["debug"])
-            from flows.pipeline import pipeline
+            from flows.prefect_flows import bigfs
 
-            pipeline(*what, out, staging, parameters, engine, fresh=fresh, scoring=scoring)
-    else:
-        with show_progress(as_json, "start-up"):
-            engine.prepare()
+            bigfs(**dict(job))
+        else:
+            job.engine.prepare()
             import_module("flows.light_sklearn")  # before anything else imports scikit-learn
-            from flows.job import run_job
-
-            run_job(*what, run_dir, staging, parameters, engine, fresh=fresh, scoring=scoring)
-    print_run(run_dir, as_json)
+            runs.run(prepared)
+    print_run(job.folder, as_json)
 
 
 @expand_model_options
@@ -126,14 +102,19 @@ def select(
         bool,
         typer.Option("--highly-variable", help='with --into, also write var["highly_variable"]'),
     ] = False,
+    fresh: Fresh = False,
     *,
     engine: Engine,
     as_json: Json = False,
 ) -> None:
-    """Select features of a staged corpus. A killed run resumes from its last checkpoint."""
+    """Select features of a staged corpus. `bigfs run` takes the run up and scores it.
+
+    A killed run resumes from its last checkpoint.
+    """
     import storage
+    from flows import run as runs
     from flows import selection, stages
-    from storage.runs import Run, require_out
+    from storage.runs import Run
     from storage.write_back import require_features
 
     require_flows("bigfs select")
@@ -141,7 +122,18 @@ def select(
     selection.require_parameters(method, features, parameters)
     corpus = storage.open(store)
     selection.selector_for(corpus, method, features, parameters)
-    require_out(out)
+    job = Job(
+        source=store,
+        store=store,
+        out=out,
+        method=method,
+        features=features,
+        parameters=parameters,
+        engine=engine,
+        scoring=Scoring(metric=metric),
+        fresh=fresh,
+    )
+    prepared = runs.prepare(job)
     if metric is not None and features != selection.AUTO:
         raise ValueError("--metric says what --features auto chooses by: give --features auto too")
     if highly_variable and into is None:
@@ -149,15 +141,20 @@ def select(
     if into is not None:
         names = None if corpus.X.feature_names is None else corpus.feature_names[:]
         require_features(into, names, corpus.X.shape[1])
-    with lock_with_message(out), cluster_and_progress(engine, as_json):
-        path = stages.finish(
-            stages.select(
-                store, out, method=method, features=features, parameters=parameters, metric=metric
-            )
-        )
-        if into is not None:
-            stages.write_into(Run.open(path), into, highly_variable=highly_variable)
-    print_run(str(path), as_json)
+    is_done = runs.is_done(job, scored=False)
+    if not is_done:
+        with show_progress(as_json):
+            runs.run(prepared, scored=False)
+    if into is not None:
+        stages.write_into(Run.open(out), into, highly_variable=highly_variable)
+    print_run(out, as_json)
+    if is_done:
+        say_done(job)
+
+
+def say_done(job: Job) -> None:
+    """Say that nothing was done because the result was there."""
+    print(f"bigfs: {job.out} has this result already (--fresh repeats it)", file=sys.stderr)
 
 
 @expand_model_options

@@ -5,27 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import psutil
 import typer
 
 from bigfs.engine import quiet_dask
 from flows import signals
-from flows.cli.options import (
-    Features,
-    Method,
-    Out,
-    Set,
-    Source,
-    expand_model_options,
-    parse_parameters,
-)
+from flows.cli.options import Fields, expand_model_options
 from flows.extras import require_flows
 from flows.files import private_folder
-from flows.options import Engine, Scoring, Staging
+from flows.job import Job
 from flows.serve_limits import LIMITS_VARIABLE, ServeLimits
 
 
@@ -53,62 +46,56 @@ def certificates(
 
 @expand_model_options
 def serve(
-    source: Source,
+    *,
+    job: Annotated[Job, Fields(without=("timeout",), defaults={"overlap": "skip"})],
     cron: Annotated[str, typer.Option(help="schedule, as a cron expression")] = "0 3 * * *",
-    method: Method = "sparge-lda",
-    features: Features = 500,
-    out: Out = None,
-    set_: Set = None,
-    overlap: Annotated[
-        Literal["wait", "skip"],
-        typer.Option(help="what to do while the previous run is still working"),
-    ] = "skip",
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            help="time zone of the schedule, such as Europe/Rome (default: this machine's)"
+        ),
+    ] = None,
     name: Annotated[
         str | None, typer.Option(help="name of the deployment (default: name of the source)")
     ] = None,
     port: Annotated[
         int,
         typer.Option(
-            min=1, help="port of the local Prefect server, unless PREFECT_API_URL names a server"
+            min=1, help="port of the local Prefect server, unless Prefect's settings name an API"
         ),
     ] = 4200,
-    *,
-    staging: Staging,
-    scoring: Scoring,
-    engine: Engine,
 ) -> None:
     """Repeat the whole job on a cron schedule until stopped."""
+    from platformdirs import user_data_path
+
+    from flows import run as runs
     from flows.reuse import source_name
     from flows.selection import require_parameters
 
     require_flows("bigfs serve")
-    parameters = parse_parameters(set_)
-    require_parameters(method, features, parameters)
-    job = {
-        "source": source,
-        "method": method,
-        "features": features,
-        "out": out,
-        "parameters": parameters,
-    }
-    job |= {"settings": staging.model_dump(), "engine": engine.model_dump(), "overlap": overlap}
-    job |= {"scoring": scoring.model_dump()}
-    from platformdirs import user_data_path
-
-    paths = [path for path in (source, out, *staging.files) if path is not None]
+    require_parameters(job.method, job.features, job.parameters)
+    runs.prepare(job)  # a missing source is an error now, and not in the night
+    files = (job.source, job.store, job.out, *job.settings.files)
     os.environ[LIMITS_VARIABLE] = ServeLimits(
-        folder=os.getcwd(), paths=paths, engine=engine, process=os.getpid()
+        folder=os.getcwd(),
+        paths=[path for path in files if path is not None],
+        engine=job.engine,
+        process=os.getpid(),
     ).model_dump_json()
-    with _server(user_data_path("bigfs"), port) as address:
-        if "PREFECT_API_URL" in os.environ:
-            print(f"runs: {address.removesuffix('/api')}", flush=True)
-        from flows.pipeline import pipeline
+    data = user_data_path("bigfs")
+    _set_defaults()
+    if api_address() is None:
+        _set_home(data)  # before the first import of Prefect
+    schedule = make_schedule(cron, timezone or local_timezone())
+    with _server(data, port):
+        print(f"schedule: {cron} in the time zone {schedule.timezone}", flush=True)
+        from flows.prefect_flows import bigfs
 
         try:
-            pipeline.serve(
-                name=name or source_name(source),
-                cron=cron,
-                parameters=job,
+            bigfs.serve(
+                name=name or source_name(job.source),
+                schedule=schedule,
+                parameters=job.model_dump(mode="json"),
                 limit=1,
                 print_starting_message=False,
             )
@@ -118,7 +105,60 @@ def serve(
             _end_runs()
 
 
+def make_schedule(cron: str, timezone: str) -> Any:
+    """Return Prefect's schedule, or refuse what is none."""
+    from prefect.client.schemas.schedules import CronSchedule
+    from prefect.schedules import Cron
+
+    CronSchedule(cron=cron, timezone=timezone)
+    return Cron(cron, timezone=timezone)
+
+
+def local_timezone() -> str:
+    """Return the name of this machine's time zone, UTC where it has none."""
+    link = os.path.realpath("/etc/localtime")
+    return os.environ.get("TZ", "").lstrip(":") or link.partition("zoneinfo/")[2] or "UTC"
+
+
 # --- Prefect's server and environment -------------------------------------------------------------
+
+
+def uses_prefect(choice: bool | None) -> bool:
+    """Return whether a command is a Prefect flow: as chosen, or if Prefect's settings name an API.
+
+    Where they name none, Prefect may start a server for the time of a run that is to be a flow.
+    """
+    if choice:
+        _set_defaults(
+            PREFECT_SERVER_ALLOW_EPHEMERAL_MODE="true",
+            PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS="120",
+        )
+    return api_address() is not None if choice is None else choice
+
+
+def api_address() -> str | None:
+    """Return the API that Prefect's settings name, or None.
+
+    Importing them takes two seconds, so they are asked only where a variable or a file of Prefect
+    may name one.
+    """
+    home = Path(os.environ.get("PREFECT_HOME", Path.home() / ".prefect"))
+    profiles = Path(os.environ.get("PREFECT_PROFILES_PATH", home / "profiles.toml"))
+    words = {
+        profiles: "PREFECT_API_URL",
+        Path(".env"): "PREFECT_API_URL",
+        Path("prefect.toml"): "url",
+        Path("pyproject.toml"): "tool.prefect",
+    }
+    named = "PREFECT_API_URL" in os.environ or "prefect.settings" in sys.modules
+    if not named and not any(
+        file.is_file() and word in file.read_text(encoding="utf-8", errors="replace")
+        for file, word in words.items()
+    ):
+        return None
+    from prefect.settings import get_current_settings
+
+    return get_current_settings().api.url
 
 
 def quiet_prefect(debug: bool) -> None:
@@ -135,27 +175,33 @@ def quiet_prefect(debug: bool) -> None:
 
 
 @contextlib.contextmanager
-def _server(data: Path, port: int) -> Iterator[str]:
-    """Yield the address of the Prefect server in the environment, or start one for the block.
+def _server(data: Path, port: int) -> Iterator[None]:
+    """Let Prefect use the API of its settings, or a server that is started for the block.
 
-    It offers pages and schedules, protected by this user's secret.
+    Its own server offers pages and schedules, protected by this user's secret.
     """
     _set_defaults()
-    if "PREFECT_API_URL" in os.environ:
-        yield os.environ["PREFECT_API_URL"]
+    if (address := api_address()) is not None:
+        print(f"runs: {address.removesuffix('/api')}", flush=True)
+        yield
         return
-    home = Path(os.environ.setdefault("PREFECT_HOME", str(data / "prefect")))
-    private_folder(home)  # Prefect does not create parents: a new user may have no ~/.local
-    from flows.server import run_server, user_secret
+    home = _set_home(data)
+    from flows.server import LOG, run_server, user_secret
 
     secret = os.environ.get("PREFECT_SERVER_API_AUTH_STRING")
     with run_server(home, port, secret=secret or user_secret(data)) as address:
         secret_source = "PREFECT_SERVER_API_AUTH_STRING" if secret else str(data / "prefect-secret")
         print(
-            f"runs: {address.removesuffix('/api')} (to log in, use the secret in {secret_source})",
+            f"runs: {address.removesuffix('/api')} (to log in, use the secret in {secret_source}; "
+            f"the server's log is {home / LOG})",
             flush=True,
         )
-        yield address
+        yield
+
+
+def _set_home(data: Path) -> Path:
+    """Return Prefect's own folder. Its parents are made: a new user may have no ~/.local."""
+    return private_folder(Path(os.environ.setdefault("PREFECT_HOME", str(data / "prefect"))))
 
 
 def _set_defaults(**environment: str) -> None:

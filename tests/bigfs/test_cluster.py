@@ -51,7 +51,7 @@ def serial(store, tmp_path_factory):
 
 
 def pipeline(source, cluster):
-    from flows.pipeline import pipeline as flow
+    from flows.prefect_flows import bigfs as flow
 
     engine = Engine(scheduler=cluster.address, tls=str(cluster.tls))
     return flow(

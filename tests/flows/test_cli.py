@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -11,10 +12,12 @@ import sys
 import numpy as np
 import pytest
 
+from bigfs import __version__ as bigfs_version
+from flows.server import run_server
 from storage.runs import Run
 from tests.helpers.commands import fails
 from tests.helpers.listing import names_in
-from tests.helpers.processes import environment
+from tests.helpers.processes import environment, give_database, write_corpus
 
 WORDS = {"sport": "goal team match player score", "money": "bank rate share profit market"}
 
@@ -311,12 +314,21 @@ def test_append_joins_once_and_refuses_in_one_line(bigfs, corpus, tmp_path):
     fails(bigfs("append", "good.svm", "memory://m.zarr", "--workers", 0), "does not exist")
 
 
-def test_a_home_without_a_data_folder_is_enough_for_prefect(tmp_path, monkeypatch):
-    from flows.cli.servers import _server
+# --- Prefect --------------------------------------------------------------------------------------
 
+
+@pytest.fixture
+def no_prefect(monkeypatch, tmp_path):
+    """An environment without settings of Prefect, and Prefect not imported."""
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(os, "environ", dict(os.environ))
+
+
+def test_a_home_without_a_data_folder_is_enough_for_prefect(tmp_path, monkeypatch, no_prefect):
+    from flows.cli.servers import _server
+
     monkeypatch.setattr(
         "flows.server.run_server", lambda home, port, **how: contextlib.nullcontext("http://x/api")
     )
@@ -324,3 +336,138 @@ def test_a_home_without_a_data_folder_is_enough_for_prefect(tmp_path, monkeypatc
         home = tmp_path / ".local" / "share" / "bigfs" / "prefect"
         assert os.environ["PREFECT_HOME"] == str(home)
         assert stat.S_IMODE(home.stat().st_mode) == 0o700
+
+
+ASK = "from flows.cli.servers import uses_prefect; print(uses_prefect(None))"
+PROFILE = """
+active = "mine"
+
+[profiles.mine]
+PREFECT_API_URL = "http://127.0.0.1:9/api"
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "answer"),
+    [
+        (None, None, "False"),
+        ("home/profiles.toml", PROFILE, "True"),
+        ("home/profiles.toml", PROFILE.replace('active = "mine"', 'active = "other"'), "False"),
+        ("prefect.toml", '[api]\nurl = "http://127.0.0.1:9/api"\n', "True"),
+        (".env", "PREFECT_API_URL=http://127.0.0.1:9/api\n", "True"),
+    ],
+)
+def test_a_profile_or_a_file_of_prefect_says_whether_a_run_is_a_flow(tmp_path, name, text, answer):
+    (tmp_path / "home").mkdir()
+    if name is not None:
+        (tmp_path / name).write_text(text)
+    asked = subprocess.run(
+        [sys.executable, "-c", ASK],
+        cwd=tmp_path,
+        env=environment(tmp_path / "home"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert asked.stdout.strip() == answer
+
+
+@pytest.mark.process
+def test_a_run_with_prefect_and_no_server_is_a_flow_on_a_server_of_its_own(tmp_path):
+    write_corpus(tmp_path / "corpus.jsonl", seed=3)
+    give_database(tmp_path / "home")
+    command = [sys.executable, "-m", "flows", "run", "corpus.jsonl", "--prefect", "--json"]
+    ended = subprocess.run(
+        [*command, "--method", "anova", "--features", "5", "--workers", "0", "--out", "r"],
+        cwd=tmp_path,
+        env=environment(tmp_path / "home"),
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    about = json.loads(ended.stdout)
+    assert about["prefect"]["flow"] == "bigfs"
+    assert len(Run.open(tmp_path / "r").selected) == 5
+
+
+# --- bigfs serve ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_server(monkeypatch):
+    @contextlib.contextmanager
+    def start(*_):
+        pytest.fail("a server was started")
+        yield
+
+    monkeypatch.setattr("flows.cli.servers._server", start)
+    monkeypatch.setattr("flows.cli.servers._set_home", lambda _: None)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nowhere",), "nowhere does not exist"),
+        (("corpus", "--cron", "every day"), 'Invalid cron string: "every day"'),
+        (("corpus", "--timezone", "Mars/Base"), 'Invalid timezone: "Mars/Base"'),
+        (("corpus", "--out", "corpus"), "corpus exists and is not a run directory"),
+    ],
+)
+def test_serve_refuses_what_would_fail_in_the_night(bigfs, corpus, no_server, words, said):
+    fails(bigfs("serve", *words), said)
+
+
+def test_a_port_that_is_taken_is_said_in_one_line(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with (
+            pytest.raises(OSError, match=rf"did not start on port {port} \(Address already in use"),
+            run_server(tmp_path, port, secret="a:b"),
+        ):
+            pass
+
+
+def test_the_time_zone_is_that_of_the_machine(monkeypatch):
+    from flows.cli.servers import local_timezone
+
+    monkeypatch.setenv("TZ", "Europe/Rome")
+    assert local_timezone() == "Europe/Rome"
+    monkeypatch.delenv("TZ")
+    monkeypatch.setattr(os.path, "realpath", lambda _: "/usr/share/zoneinfo/America/New_York")
+    assert local_timezone() == "America/New_York"
+    monkeypatch.setattr(os.path, "realpath", lambda path: path)
+    assert local_timezone() == "UTC"
+
+
+# --- plain words ----------------------------------------------------------------------------------
+
+
+def test_no_word_of_pydantic_or_typer_reaches_the_user(bigfs, corpus):
+    for words in (
+        ("compare", "corpus", "out", "--methods", "anova,sparge", "--sizes", 3),
+        ("run", "corpus", "--scale", "foo"),
+        ("run", "corpus", "--min-df", "-1"),
+        ("run", "corpus", "--tile-rows", "0"),
+        ("run", "corpus", "--features", "0"),
+        ("run", "corpus", "--overlap", "no"),
+    ):
+        answer = bigfs(*words)
+        fails(answer)
+        for word in ("validation error", "pydantic", "Value error", "type=", "input_value"):
+            assert word not in answer[2]
+
+
+def test_the_command_alone_prints_its_help_and_nothing_else(bigfs):
+    status, out, err = bigfs()
+    assert status == 2
+    assert "Usage:" in out + err
+    assert "bigfs: " not in err
+
+
+def test_the_version_and_the_short_help(bigfs):
+    assert bigfs("--version") == (0, f"bigfs {bigfs_version}\n", "")
+    for words in (("-h",), ("run", "-h")):
+        status, out, _ = bigfs(*words)
+        assert status == 0
+        assert "Usage:" in out

@@ -231,7 +231,7 @@ def test_a_command_waits_for_another_and_says_so(bigfs, store, tmp_path, command
         "stage": ("d.zarr", ("stage", "corpus.svm", "d.zarr", *SERIAL)),
         "append": (store, ("append", "more.svm", store, *SERIAL)),
         "graph": ("c.graphs", ("graph", store, "--k", 2, *SERIAL)),
-        "select": ("r", select),
+        "select": ("r", (*select, "--fresh")),
         "evaluate": ("r", ("evaluate", "r", *SERIAL)),
         "transform": ("x.npz", ("transform", "r", store, "x.npz")),
     }

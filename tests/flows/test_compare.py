@@ -1,23 +1,27 @@
 """The comparison as a flow and as a command: one store, one graph, and rows for what fails."""
 
 import csv
-import inspect
 import json
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import storage.graphs
+from bigfs import SparGE
 from bigfs.engine import ClusterLost
 from flows import bench, stages
+from flows import run as runs
 from flows.cli import comparisons
-from flows.compare import compare
-from flows.comparison_job import Choices, plan_comparison, run_comparison
+from flows.comparison import Comparison, compare, require_result
 from flows.options import Engine, Staging
+from flows.outcomes import read_outcome
+from flows.reuse import digest
 from flows.standings import require_folder
 from storage.errors import StoreError
+from storage.runs import RunError
 from tests.helpers.commands import fails
 from tests.helpers.processes import PREFECT_WARNS, artifacts, write_corpus
 
@@ -43,19 +47,28 @@ def run(
     timeout=600,
     out="out",
     metrics=(),
-    folds=None,
-    test_size=None,
-    constraints=None,
+    **more,
 ):
     """Compare in this process, and return compare.json."""
-    scoring = (list(metrics), folds, test_size, None)
-    choices = Choices(methods, [4, 12], *scoring, constraints=constraints)
-    plan = plan_comparison(source, None, out, Staging(tile_rows=100), choices)
-    folder = run_comparison(plan, SERIAL, timeout=timeout)
+    request = Comparison(
+        source=source,
+        methods=methods,
+        sizes=[4, 12],
+        out=out,
+        metrics=list(metrics),
+        settings=Staging(tile_rows=100),
+        engine=SERIAL,
+        timeout=timeout,
+        **more,
+    )
+    folder, failures = compare(request)
+    require_result(failures, request)
     return json.loads(Path(folder, "compare.json").read_text())
 
 
 def run_flow(source, methods, **more):
+    from flows.prefect_flows import compare
+
     given = {"settings": Staging(tile_rows=100), "engine": SERIAL, "out": "out"} | more
     return compare(source, methods, [4, 12], **given, return_state=True)
 
@@ -100,7 +113,7 @@ def test_a_comparison_goes_on_after_failures_and_reuses_what_is_done(prefect, co
     ran.clear()
     store = about["corpus"]["store"]
     # the store itself is a source too, and two tasks run at once
-    assert run_flow(store, [*methods, "chi2"], at_once=2).is_completed()
+    assert run_flow(store, [*methods, "chi2"], at_once=2, settings=None).is_completed()
     assert sorted(ran) == ["chi2", "f-regression"]
     again = json.loads(Path("out/compare.json").read_text())
     assert again["reused"] == ["laplacian", "mutual-info", "lsdf", "all features"]
@@ -130,6 +143,97 @@ def test_a_late_method_and_one_without_memory_or_workers_are_rows(corpus, home, 
     assert rows[3]["error"] == "the step scores killed every worker that ran it"
 
 
+def test_an_error_of_the_network_is_not_told_as_lateness(corpus, home, monkeypatch):
+    def choose(selector, method, *given, choose=bench.choose):
+        if method == "chi2":
+            raise TimeoutError("the read operation timed out")
+        return choose(selector, method, *given)
+
+    waits = []
+    monkeypatch.setattr(runs.time, "sleep", waits.append)
+    monkeypatch.setattr(bench, "choose", choose)
+    rows = run(corpus, ["chi2", "anova"])["rows"]
+    assert rows[1]["error"] == "the read operation timed out"
+    assert len(waits) == runs.RETRIES  # it may pass
+
+
+def test_a_grid_compares_the_values_of_parameters(corpus, home, monkeypatch):
+    ran = []
+    monkeypatch.setattr(
+        bench.Bench, "run", lambda self, m, run=bench.Bench.run: ran.append(m) or run(self, m)
+    )
+    grid = {"sparge-lda": {"gamma": [0.5, 1.0]}}
+    about = run(corpus, ["sparge-lda", "anova"], grid=grid)
+    assert ran == ["sparge-lda gamma=0.5", "sparge-lda gamma=1.0", "anova", "all features"]
+    by_name = {row["method"]: row for row in about["rows"]}
+    assert set(by_name) == set(ran[:3])
+    assert by_name["sparge-lda gamma=0.5"]["parameters"] == {"gamma": 0.5}
+    train = storage.open(about["corpus"]["store"]).part("train")
+    for gamma in (0.5, 1.0):
+        chosen = SparGE(n_features_to_select=12, gamma=gamma).fit(train.X, train.y).selected_
+        [file] = Path("out/results").glob(f"sparge-lda-{digest({'gamma': gamma})[:8]}.npz")
+        assert set(read_outcome(file)[0].sets[12]) == set(chosen)
+    ran.clear()
+    # a value more is chosen by, and the rest is there
+    run(corpus, ["sparge-lda", "anova"], grid={"sparge-lda": {"gamma": [0.5, 1.0, 2.0]}})
+    assert ran == ["sparge-lda gamma=2.0"]
+
+
+@pytest.mark.parametrize(
+    ("grid", "said"),
+    [
+        ({"anova": {"gama": [1]}}, "anova has no parameter gama"),
+        ({"anova": {"param": [-1]}}, "'param'"),
+        ({"fisher": {"param": [1]}}, "the grid names fisher, which is not among"),
+    ],
+)
+def test_a_grid_with_a_bad_value_leaves_nothing(corpus, home, grid, said):
+    with pytest.raises(ValueError, match=said):
+        run(corpus, ["anova"], grid=grid)
+    assert {p.name for p in home.iterdir()} == {"corpus.jsonl"}
+
+
+def test_the_columns_of_a_comparison_are_those_of_its_metrics(home):
+    """Of several labels and of real targets too."""
+    rng = np.random.default_rng(0)
+    for kind, metrics in (("labels", ["micro_f1", "macro_f1"]), ("real", ["r2"])):
+        with open(f"{kind}.jsonl", "w") as file:
+            for i in range(60):
+                row = rng.poisson(1.0, 20) + np.eye(20)[i % 3] * 5
+                label = ["a", "b"][: 1 + i % 2] if kind == "labels" else float(row[0]) + i / 100
+                features = {str(j): float(v) for j, v in enumerate(row) if v}
+                record = {"features": features, "label": label}
+                record["split"] = "test" if i % 5 == 4 else "train"
+                file.write(json.dumps(record) + "\n")
+        method = "sparge-cca" if kind == "labels" else "f-regression"
+        about = run(f"{kind}.jsonl", [method], out=kind)
+        assert about["metrics"] == metrics
+        with open(f"{kind}/compare.csv", newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file))
+        for row, point in zip(rows, about["rows"][0]["points"], strict=False):
+            assert [float(row[name]) for name in metrics] == [point[name] for name in metrics]
+            assert (row["status"], row["error"]) == ("finished", "")
+            assert float(row["seconds"]) == about["rows"][0]["seconds"]
+
+
+def test_a_folder_with_a_comparison_on_another_corpus_is_refused_unless_fresh(corpus, home):
+    run(corpus, ["anova"])
+    write_corpus(home / "other.jsonl", seed=4)
+    with pytest.raises(RunError, match=r"out holds a comparison on .*corpus.jsonl: give another"):
+        run("other.jsonl", ["anova"])
+    assert run("other.jsonl", ["anova"], fresh=True)["corpus"]["name"] == "other.jsonl"
+
+
+def test_every_comparison_has_a_directory_of_its_own(corpus, home):
+    given = {"source": corpus, "methods": ["anova"], "sizes": [3]}
+    other = [{}, {"sizes": [4]}, {"folds": 3}, {"settings": Staging(tile_rows=50)}]
+    names = {Comparison(**given | more).with_out().out for more in other}
+    assert len(names) == 4
+    assert all(name.startswith("runs/corpus.jsonl-comparison-") for name in names)
+    more = Comparison(**given | {"methods": ["anova", "chi2"]})  # takes the results that are there
+    assert more.with_out().out == Comparison(**given).with_out().out
+
+
 def test_a_comparison_without_any_result_fails(corpus, home):
     with pytest.raises(ValueError, match="no method finished: f-regression: it cannot learn from"):
         run(corpus, ["f-regression"])
@@ -154,8 +258,7 @@ def test_bad_choices_leave_nothing(corpus, home):
 
 @pytest.fixture
 def no_work(monkeypatch):
-    for name in ("bench.Bench", "job.plan_store"):
-        monkeypatch.setattr(f"flows.{name}", lambda *_, **__: pytest.fail("work began"))
+    monkeypatch.setattr("flows.comparison.compare", lambda *_: pytest.fail("work began"))
 
 
 def test_a_folder_of_others_is_in_the_way(tmp_path):
@@ -192,20 +295,26 @@ def test_command_refuses_paths_before_any_work(bigfs, no_work, tmp_path, corpus)
     assert {p.name for p in tmp_path.iterdir()} == {"corpus.jsonl"}
 
 
-def test_command_is_a_flow_where_the_environment_names_a_server(bigfs, corpus, monkeypatch):
+def test_command_is_a_flow_where_the_settings_of_prefect_name_a_server(bigfs, corpus, monkeypatch):
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    from flows import prefect_flows
+
     compared = []
-    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
-    monkeypatch.setattr("flows.compare.compare", lambda *given: compared.append(given))
+    monkeypatch.setattr(prefect_flows, "compare", lambda **given: compared.append(given))
     monkeypatch.setattr(comparisons, "quiet_prefect", lambda debug: None)
     monkeypatch.setattr(comparisons, "print_comparison", lambda *_: None)
     words = ("--methods", "anova,chi2", "--sizes", "12,4", "--test-size", 0.2, "--timeout", 7)
     words = (*words, "--at-once", 2, "--keep", "7,8", "--forbid", "a")
-    assert bigfs("compare", corpus, "out", *words, "--fresh", "--workers", 0)[0] == 0
-    expected = inspect.signature(compare.fn).bind(*compared[0]).arguments
+    words = (*words, "--grid", "anova.param=[0.5,null]", "--fresh", "--workers", 0)
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+        assert bigfs("compare", corpus, "out", *words)[0] == 0
+    [expected] = compared
     assert expected["methods"] == ["anova", "chi2"]
     assert expected["sizes"] == [4, 12]
     assert (expected["test_size"], expected["timeout"], expected["fresh"]) == (0.2, 7, True)
     assert (expected["engine"].workers, expected["at_once"]) == (0, 2)
+    assert expected["grid"] == {"anova": {"param": [0.5, None]}}
     assert expected["constraints"] == {"keep": [7, 8], "forbid": ["a"]}
 
 

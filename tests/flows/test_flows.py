@@ -1,25 +1,30 @@
-"""The flows against a real Prefect server: what is cached, what is tried again, what waits, what is
-shown.
+"""The flows against a real Prefect server: what is done again, what is tried again, what waits, and
+what is shown.
 """
 
-import csv
 import json
 import re
 import shutil
 import threading
 import time
 from pathlib import Path
+from unittest import mock
 
+import httpx
 import numpy as np
 import pytest
 
 import storage.graphs
-from flows import stages, tasks
+from flows import artifacts, locks, stages
+from flows import run as runs
+from flows.job import Job
 from flows.locks import AlreadyRunning, exclusive
 from flows.options import Engine, Scoring, Staging
+from flows.standings import read_comparison
 from storage.errors import StoreError
 from storage.runs import Run
-from tests.helpers.processes import PREFECT_WARNS, artifacts, write_corpus
+from tests.helpers.processes import PREFECT_WARNS, write_corpus
+from tests.helpers.processes import artifacts as artifacts_of
 
 pytestmark = PREFECT_WARNS
 SERIAL = Engine(workers=0)
@@ -51,7 +56,7 @@ def worked(monkeypatch):
 
 def run(source, **more):
     """The pipeline's state, run here and serially."""
-    from flows.pipeline import pipeline
+    from flows.prefect_flows import bigfs
 
     given = {
         "features": FEATURES,
@@ -59,7 +64,7 @@ def run(source, **more):
         "engine": SERIAL,
         "out": "runs/r",
     } | more
-    return pipeline(source, **given, return_state=True)
+    return bigfs(source, **given, return_state=True)
 
 
 # --- what a run leaves ----------------------------------------------------------------------------
@@ -68,7 +73,7 @@ def run(source, **more):
 def test_a_run_is_seen_through_the_api(prefect, corpus):
     state = run(corpus)
     assert state.is_completed()
-    shown = artifacts(state)
+    shown = artifacts_of(state)
     assert {"selected", "accuracy", "accuracy-curve", "objective-curve", "summary"} <= set(shown)
     table = json.loads(shown["selected"]["data"])
     assert [int(row["index"]) for row in table] == Run.open("runs/r").selected.tolist()
@@ -86,11 +91,73 @@ def test_a_second_run_skips_what_is_done_and_a_changed_one_does_not(prefect, cor
     assert run(corpus).result() == "runs/r"
     assert worked == ALL
     assert Run.open("runs/r").metadata == before
-    run(corpus, features=6)
-    assert worked == [*ALL, *ALL[1:]]
+    run(corpus, features=6, fresh=True)
+    assert worked == 2 * ALL
     write_corpus(Path(corpus), seed=4)
     run(corpus, features=6)
-    assert worked == [*ALL, *ALL[1:], *ALL]
+    assert worked == 3 * ALL
+
+
+def test_the_disk_alone_says_what_is_done(prefect, corpus, worked, tmp_path):
+    """Not results that Prefect keeps, which a pod or a container loses."""
+    assert run(corpus).is_completed()
+    shutil.rmtree(tmp_path / "results", ignore_errors=True)
+    assert run(corpus).result() == "runs/r"
+    job = Job(source=corpus, features=6, out="runs/other", settings=Staging(tile_rows=50))
+    runs.run(runs.prepare(job.model_copy(update={"engine": SERIAL})))
+    assert worked == 2 * ALL
+    state = run(corpus, features=6, out="runs/other")  # in process before, and now as a flow
+    assert state.is_completed()
+    assert worked == 2 * ALL
+
+
+def test_a_flow_of_another_question_does_not_take_the_directory(prefect, corpus, worked):
+    run(corpus)
+    state = run(corpus, features=6)
+    assert state.is_failed()
+    assert "runs/r holds another result (12 features of" in state.message
+    assert worked == ALL
+    assert len(Run.open("runs/r").selected) == FEATURES
+
+
+@pytest.mark.parametrize("kind", ["progress", "table", "image", "markdown"])
+def test_a_server_that_takes_no_artifact_costs_a_line_of_the_log(
+    prefect, corpus, monkeypatch, caplog, kind
+):
+    tried = []
+
+    def refuse(*_, **__):
+        tried.append(kind)
+        raise httpx.ConnectError("All connection attempts failed")
+
+    monkeypatch.setattr(artifacts, f"create_{kind}_artifact", refuse)
+    assert run(corpus).is_completed()
+    assert tried
+    assert Run.open("runs/r").metadata["curves"]
+    lines = [r.getMessage() for r in caplog.records if "is not shown" in r.getMessage()]
+    assert len(lines) == len(tried)
+    assert all("All connection attempts failed" in line for line in lines)
+    if kind == "progress":
+        assert len(tried) == 1  # and the work does not wait for it again
+
+
+def test_select_and_evaluate_mean_what_the_commands_do(prefect, corpus, worked, monkeypatch):
+    from flows.prefect_flows import evaluate, select
+
+    store = storage.stage(corpus, tile_rows=50)
+    given = {"features": FEATURES, "engine": SERIAL}
+    assert select(store, "runs/r", **given, return_state=True).is_completed()
+    assert worked == ["select", "finish"]
+    assert "curves" not in Run.open("runs/r").metadata
+    with monkeypatch.context() as patched:
+        fault = ValueError("no page can be written")
+        patched.setattr(stages, "report", mock.Mock(side_effect=fault))
+        assert evaluate("runs/r", engine=SERIAL, return_state=True).is_failed()
+    assert "curves" not in Run.open("runs/r").metadata  # all of it, or none
+    assert evaluate("runs/r", engine=SERIAL, return_state=True).is_completed()
+    assert Run.open("runs/r").metadata["curves"]
+    assert run(corpus).is_completed()  # takes the run up
+    assert worked.count("select") == 1
 
 
 def test_constraints_modes_and_the_metric_of_auto_are_choices_of_a_flow(prefect, corpus, worked):
@@ -101,12 +168,12 @@ def test_constraints_modes_and_the_metric_of_auto_are_choices_of_a_flow(prefect,
     assert 0 not in Run.open("runs/r").selected
     run(corpus, **given)
     assert worked == ALL
-    by_metric = given | {"features": "auto", "parameters": {}}
+    by_metric = given | {"features": "auto", "parameters": {}, "fresh": True}
     run(corpus, **by_metric, scoring=Scoring(metric="macro_f1"))
     assert Run.open("runs/r").metadata["parameters"]["metric"] == "macro_f1"
     run(corpus, **by_metric, scoring=Scoring(metric="accuracy"))
     assert Run.open("runs/r").metadata["parameters"]["metric"] == "accuracy"
-    assert worked == [*ALL, *ALL[1:], *ALL[1:]]
+    assert worked == 3 * ALL
 
 
 def test_a_fresh_run_does_it_all_again(prefect, corpus, worked):
@@ -122,11 +189,11 @@ def test_what_was_removed_is_made_again(prefect, corpus, worked):
     first = Run.open("runs/r").selected
     shutil.rmtree("runs/r")
     run(corpus)
-    assert worked == [*ALL, *ALL[1:]]
+    assert worked == 2 * ALL
     np.testing.assert_array_equal(Run.open("runs/r").selected, first)
     shutil.rmtree(".bigfs")
     run(corpus)
-    assert worked[7:] == ["stage"]
+    assert worked[8:] == ["stage"]
 
 
 CLIENT_ERROR = type(
@@ -160,9 +227,7 @@ def because(error, cause):
     ],
 )
 def test_only_errors_that_go_away_are_tried_again(error, again):
-    from prefect.states import Failed
-
-    assert tasks.is_transient(None, None, Failed(data=error)) is again
+    assert runs.is_transient(error) is again
 
 
 @pytest.mark.parametrize(
@@ -178,8 +243,11 @@ def test_a_stage_is_tried_again(prefect, corpus, monkeypatch, error, tries):
             raise error
         return real(*given)
 
+    from flows import steps
+    from flows.prefect_flows import TASKS
+
     monkeypatch.setattr(stages, "stage", flaky)
-    monkeypatch.setattr(tasks.stage, "retry_delay_seconds", [0.0])
+    monkeypatch.setattr(TASKS[steps.stage], "retry_delay_seconds", [0.0])
     state = run(corpus)
     assert len(calls) == tries
     assert state.is_completed() is (tries == 3)
@@ -191,7 +259,7 @@ def test_a_stage_that_takes_too_long_ends(prefect, corpus, monkeypatch):
     run(corpus)  # staged
     monkeypatch.setattr(stages, "select", lambda *a, **k: time.sleep(60))
     began = time.monotonic()
-    state = run(corpus, features=5, timeout=1.0)
+    state = run(corpus, features=5, timeout=1.0, fresh=True)
     assert state.is_failed()
     assert re.search(r"timeout of 1.0 second|timed out after 1.0 second", state.message)
     assert time.monotonic() - began < 50
@@ -267,15 +335,7 @@ def test_a_run_skips_or_waits_while_another_works(prefect, corpus, tmp_path):
     assert (tmp_path / "runs" / "r" / "report.html").exists()
 
 
-def test_a_waiting_run_says_so_where_the_log_is_quiet(
-    prefect, corpus, tmp_path, capsys, monkeypatch
-):
-    import logging
-
-    from flows import pipeline
-
-    monkeypatch.setattr(logging.getLogger("prefect.flow_runs"), "level", logging.CRITICAL)
-    logging.getLogger("prefect.flow_runs").manager._clear_cache()
+def test_a_waiting_run_says_so(prefect, corpus, tmp_path, capsys, monkeypatch):
     held, go = threading.Event(), threading.Event()
 
     def other():
@@ -286,8 +346,8 @@ def test_a_waiting_run_says_so_where_the_log_is_quiet(
     thread = threading.Thread(target=other)
     thread.start()
     assert held.wait(10)
-    say = pipeline._say
-    monkeypatch.setattr(pipeline, "_say", lambda text: (say(text), go.set()))
+    say = locks.inform
+    monkeypatch.setattr(locks, "inform", lambda text: (say(text), go.set()))
     assert run(corpus, method="anova").is_completed()
     thread.join()
     assert "bigfs: another run works on runs/r: waiting for it to end" in capsys.readouterr().err
@@ -308,7 +368,7 @@ def test_two_runs_never_hold_one_place(tmp_path):
 # --- the sweep ------------------------------------------------------------------------------------
 
 
-def test_a_sweep_compares_its_runs_on_one_store_and_one_graph(prefect, corpus, worked, monkeypatch):
+def test_a_sweep_of_version_0_1_is_a_comparison_with_a_grid(prefect, corpus, worked, monkeypatch):
     from flows.sweep import sweep
 
     graphs = []
@@ -317,35 +377,20 @@ def test_a_sweep_compares_its_runs_on_one_store_and_one_graph(prefect, corpus, w
         "stream_knn",
         lambda *a, knn=storage.graphs.stream_knn, **k: graphs.append(k["k"]) or knn(*a, **k),
     )
-    methods = ["sparge-lpp", "sparge-sda", "anova"]
-    state = sweep(
-        corpus,
-        methods,
-        [6],
-        {"sparge-lpp": {"gamma": [0.5, 1.0]}},
-        engine=SERIAL,
-        out="runs/sweep",
-        return_state=True,
-    )
+    grid = {"sparge-lpp": {"gamma": [0.5, 1.0]}}
+    methods = ["sparge-lpp", "sparge-sda", "f-regression"]
+    given = {"engine": SERIAL, "out": "runs/sweep"}
+    state = sweep(corpus, methods, [6], grid, **given, return_state=True)
     assert state.is_completed()
-    assert (len(graphs), worked.count("stage"), worked.count("select")) == (1, 1, 4)
-    with open("runs/sweep/sweep.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [r["method"] for r in rows] == ["sparge-lpp", *methods]
-    for row in rows:
-        assert len(Run.open(f"runs/sweep/{row['run']}").selected) == int(row["features"]) == 6
-        assert 1 / 3 < float(row["accuracy"]) <= 1.0
-    assert "sweep" in artifacts(state)
-
-
-def test_a_cell_that_cant_be_done_is_a_row_and_fails_the_sweep(prefect, corpus):
-    from flows.sweep import sweep
-
-    state = sweep(corpus, ["anova"], [5, 1000], engine=SERIAL, out="runs/sweep", return_state=True)
-    assert state.is_failed()
-    assert "1 of 2 runs failed: anova-1000: the number of features must be at most" in state.message
-    with open("runs/sweep/sweep.csv", newline="") as file:
-        assert [bool(r["error"]) for r in csv.DictReader(file)] == [False, True]
+    assert (len(graphs), worked.count("stage")) == (1, 1)
+    rows = {row["method"]: row for row in read_comparison("runs/sweep")["rows"]}
+    names = ["sparge-lpp gamma=0.5", "sparge-lpp gamma=1.0", "sparge-sda"]
+    assert set(rows) == {*names, "f-regression"}
+    for name in names:
+        assert [point["n_features"] for point in rows[name]["points"]] == [6]
+        assert 1 / 3 < rows[name]["points"][0]["accuracy"] <= 1.0
+    assert rows["f-regression"]["error"] == "it cannot learn from one class per sample"
+    assert "comparison" in artifacts_of(state)
 
 
 # --- refused before any work ----------------------------------------------------------------------
@@ -380,31 +425,6 @@ def test_a_form_with_a_bad_value_leaves_nothing(prefect, corpus, nothing_left, g
     state = run(corpus, **given)
     assert state.is_failed()
     assert said in state.message
-
-
-def test_a_sweep_with_one_bad_cell_in_its_grid_leaves_nothing(prefect, corpus, nothing_left):
-    from flows.sweep import sweep
-
-    for grid, said in (
-        ({"sparge-lda": {"gamma": [1, 0]}}, "'gamma' parameter"),
-        ({"anova": {"gama": [1]}}, "anova has no parameter gama"),
-    ):
-        state = sweep(
-            corpus,
-            ["anova", "sparge-lda"],
-            [5],
-            grid,
-            engine=SERIAL,
-            out="runs/sweep",
-            return_state=True,
-        )
-        assert state.is_failed()
-        assert said in state.message
-    Path("runs/taken").mkdir(parents=True)
-    Path("runs/taken/sweep.csv").write_text("mine")
-    state = sweep(corpus, ["anova"], [5], engine=SERIAL, out="runs/taken", return_state=True)
-    assert "sweep.csv is in the way" in state.message
-    assert Path("runs/taken/sweep.csv").read_text() == "mine"
 
 
 def test_too_many_features_are_refused_after_staging(prefect, corpus, worked):

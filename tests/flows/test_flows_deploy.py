@@ -20,6 +20,7 @@ import yaml
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from flows.standings import read_comparison
 from tests.helpers.processes import (
     CANARY,
     PREFECT_WARNS,
@@ -51,9 +52,43 @@ def test_every_deployment_fits_its_flow(deployment):
     from prefect.flows import load_flow_from_entrypoint
 
     flow = load_flow_from_entrypoint(deployment["entrypoint"])
-    checked = flow.validate_parameters(deployment["parameters"])
-    assert checked["features"] == deployment["parameters"]["features"]
+    given = deployment["parameters"]
+    checked = flow.validate_parameters(given)
+    [number] = {"features", "sizes"} & set(given)
+    assert checked[number] == given[number]
     assert deployment["schedules"][0]["cron"]
+    assert deployment["schedules"][0]["timezone"]
+
+
+NIGHTLY = {"source": "corpus", "method": "f-classif", "features": 500, "out": "runs/nightly"}
+NIGHTLY |= {"overlap": "skip", "settings": None, "engine": None, "parameters": None}
+WEEKLY = {"source": "corpus", "methods": ["anova"], "features": [100], "grid": None}
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "given"),
+    [
+        ("flows.pipeline.pipeline", NIGHTLY),
+        ("flows.sweep.sweep", WEEKLY),
+        ("flows.compare.compare", {"source": "corpus", "methods": ["anova"], "sizes": [100]}),
+        ("flows.pipeline.select", {"store": "c.zarr", "out": "r", "features": "auto"}),
+        ("flows.pipeline.evaluate", {"run": "r"}),
+        ("flows.pipeline.stage", {"source": "corpus"}),
+    ],
+)
+def test_deployments_of_version_0_1_fit_their_entry_points(entrypoint, given):
+    from prefect.flows import load_flow_from_entrypoint
+
+    assert set(load_flow_from_entrypoint(entrypoint).validate_parameters(given)) >= set(given)
+
+
+def test_the_form_has_a_help_text_for_every_parameter():
+    from flows import prefect_flows
+
+    for flow in (prefect_flows.bigfs, prefect_flows.compare, prefect_flows.select):
+        fields = flow.parameters.model_dump()["properties"]
+        assert all(field["description"] for field in fields.values())
+    assert "anova" in prefect_flows.bigfs.parameters.model_dump()["properties"]["method"]["enum"]
 
 
 def test_the_compose_file_opens_ports_on_this_machine_only():
@@ -202,8 +237,8 @@ def deployed(prefect, tmp_path):
     nightly["concurrency_limit"]["collision_strategy"] = "ENQUEUE"
     weekly["parameters"] |= {
         "methods": ["sparge-lpp", "sparge-sda"],
-        "features": [6, 12],
-        "grid": None,
+        "sizes": [6, 12],
+        "grid": {"sparge-lpp": {"gamma": [0.5, 1.0]}},
     }
     (tmp_path / "prefect.yaml").write_text(yaml.safe_dump(plan))
     prefect_cli = [sys.executable, "-m", "prefect"]
@@ -248,7 +283,7 @@ def test_deployments_run_by_schedule_and_by_hand_with_their_secret_and_keep_it(d
 
     with client() as api:
         nightly, weekly = (
-            api.read_deployment_by_name(name) for name in ("bigfs/nightly", "sweep/weekly")
+            api.read_deployment_by_name(name) for name in ("bigfs/nightly", "compare/weekly")
         )
         asked = [
             api.create_flow_run_from_deployment(
@@ -287,15 +322,9 @@ def test_deployments_run_by_schedule_and_by_hand_with_their_secret_and_keep_it(d
         ]
     assert "prefect.blocks.secret.store-key" in told[2]
     assert_no_secrets(tmp_path, "".join(told))
-    graphs = [
-        stage
-        for cell in runs_of(tmp_path / "runs" / "weekly")
-        for stage in cell["stages"]
-        if stage["stage"] == "graph"
-    ]
-    assert len(graphs) == 4
-    assert len({graph["graph"] for graph in graphs}) == 1
-    assert sum(not graph["reused"] for graph in graphs) == 1
+    weekly_result = read_comparison(tmp_path / "runs" / "weekly")
+    assert [len(row["points"]) for row in weekly_result["rows"]] == [2, 2, 2]
+    assert len(list((tmp_path / ".bigfs").glob("*.graphs/*"))) == 1
 
 
 def secrets_of(worker):
@@ -303,10 +332,6 @@ def secrets_of(worker):
     for child in psutil.Process(worker.pid).children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             yield child.environ().get("AWS_SECRET_ACCESS_KEY")
-
-
-def runs_of(sweep):
-    return [json.loads(file.read_text()) for file in sorted(sweep.glob("*/run.json"))]
 
 
 # --- without any of that --------------------------------------------------------------------------
@@ -420,6 +445,8 @@ def test_serve_runs_by_its_schedule_behind_its_secret_and_takes_its_server_with_
         "corpus.jsonl",
         "--cron",
         "* * * * * */5",
+        "--timezone",
+        "Asia/Kolkata",
         "--features",
         "12",
     ]
@@ -436,6 +463,13 @@ def test_serve_runs_by_its_schedule_behind_its_secret_and_takes_its_server_with_
         secret = file.read_text()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert str(file) in (tmp_path / "serve.log").read_text()
+        told = (tmp_path / "serve.log").read_text()
+        assert "schedule: * * * * * */5 in the time zone Asia/Kolkata" in told
+        log = tmp_path / "prefect" / "bigfs-server.log"
+        assert str(log) in told
+        assert stat.S_IMODE(log.stat().st_mode) == 0o600
+        deployment = json.loads(call(f"{url}/deployments/filter", {}, secret)[2])[0]
+        assert deployment["schedules"][0]["schedule"]["timezone"] == "Asia/Kolkata"
         refused_everywhere(url, secret)
         state = asked_for(url, secret, out=str(tmp_path / "elsewhere"))
         assert state["type"] == "FAILED"

@@ -1,13 +1,20 @@
 """The main job in this process, without Prefect."""
 
+import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from flows import job, stages
-from flows.options import Engine, Scoring, Staging
+import storage
+from flows import run as runs
+from flows import stages
+from flows.job import Job
+from flows.locks import exclusive
+from flows.options import Engine, Staging
+from storage.errors import StoreError
 from storage.runs import Run
 from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus
@@ -22,21 +29,28 @@ def source(tmp_path, monkeypatch):
     return str(write_corpus(tmp_path / "corpus.jsonl", seed=3))
 
 
-def run(source, **options):
-    return job.run_job(
-        source, "anova", 12, None, "runs/r", Staging(), {}, SERIAL, scoring=Scoring(), **options
-    )
+def run(source, **choices):
+    given = {"method": "anova", "features": 12, "out": "runs/r", "engine": SERIAL} | choices
+    return runs.run(runs.prepare(Job(source=source, **given)))
 
 
-def test_each_step_is_done_once(source, monkeypatch, caplog):
+@pytest.fixture
+def done(monkeypatch):
+    """The stages that did their work, in order."""
+    names = []
+
+    def counted(name, real):
+        return lambda *given, **more: names.append(name) or real(*given, **more)
+
+    for name in ("stage", "select", "evaluate", "finish"):
+        monkeypatch.setattr(stages, name, counted(name, getattr(stages, name)))
+    return names
+
+
+def test_each_step_is_done_once(source, done, caplog):
     caplog.set_level("INFO", logger="bigfs.flows")
-    done = []
-    for name, step in job.STEPS.items():
-        monkeypatch.setitem(
-            job.STEPS, name, lambda *a, name=name, step=step: done.append(name) or step(*a)
-        )
     assert run(source) == "runs/r"
-    assert done == ["stage", "select", "evaluate", "report"]
+    assert done == ["stage", "select", "evaluate", "finish"]
     first = Run.open("runs/r")
     steps = [record["stage"] for record in first.metadata["stages"]]
     assert steps == ["start-up (Python, Dask)", "stage", "select", "evaluate"]
@@ -44,10 +58,11 @@ def test_each_step_is_done_once(source, monkeypatch, caplog):
 
     done.clear()
     run(source)
-    assert done == []
-    assert "select: reused the result of an earlier run" in caplog.messages
+    assert done == ["stage"]  # which finds the store
+    for step in ("stage", "select", "evaluate", "report"):
+        assert f"{step}: reused the result of an earlier run" in caplog.messages
     run(source, fresh=True)
-    assert done == ["stage", "select", "evaluate", "report"]
+    assert done == ["stage", "stage", "select", "evaluate", "finish"]
 
 
 def test_a_step_is_tried_again_only_after_an_error_that_may_pass(source, monkeypatch, capsys):
@@ -59,7 +74,7 @@ def test_a_step_is_tried_again_only_after_an_error_that_may_pass(source, monkeyp
         return real(*arguments, **choices)
 
     monkeypatch.setattr(stages, "select", flaky)
-    monkeypatch.setattr(job.time, "sleep", waits.append)
+    monkeypatch.setattr(runs.time, "sleep", waits.append)
     errors += [ConnectionResetError("the store hung up")] * 3
     run(source)
     assert capsys.readouterr().err.count("select: the store hung up; trying again in ") == 3
@@ -75,8 +90,9 @@ def test_a_step_is_tried_again_only_after_an_error_that_may_pass(source, monkeyp
     assert len(waits) == 3 + 4
 
 
-def test_the_command_needs_no_server_and_loads_no_prefect(source, bigfs, monkeypatch):
+def test_the_command_needs_no_server_and_loads_no_prefect(source, bigfs, monkeypatch, tmp_path):
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
     for name in [name for name in sys.modules if name.partition(".")[0] == "prefect"]:
         monkeypatch.delitem(sys.modules, name)
     command = ("run", source, "--method", "anova", "--features", 12, "--workers", 0)
@@ -85,6 +101,146 @@ def test_the_command_needs_no_server_and_loads_no_prefect(source, bigfs, monkeyp
     assert out.startswith("accuracy with")
     assert "prefect" not in sys.modules
     fails(bigfs(*command, "--out", "corpus.jsonl"), "corpus.jsonl")
+
+
+# --- one at a time --------------------------------------------------------------------------------
+
+
+def test_a_store_is_locked_only_while_it_is_staged(source, monkeypatch):
+    """So two runs on one store go side by side."""
+    store = storage.staged(source) or storage.stage(source)
+    free = {}
+
+    def is_free(name, real):
+        def call(*given, **more):
+            with exclusive([store], wait=False):
+                free[name] = True
+            return real(*given, **more)
+
+        return call
+
+    for name in ("select", "evaluate", "finish"):
+        monkeypatch.setattr(stages, name, is_free(name, getattr(stages, name)))
+    run(source, settings=Staging())
+    assert free == {"select": True, "evaluate": True, "finish": True}
+
+
+# --- directories ----------------------------------------------------------------------------------
+
+
+def test_every_question_has_a_directory_of_its_own(source, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "corpus.jsonl").write_bytes(Path(source).read_bytes())
+    questions = [
+        {"source": source},
+        {"source": "other/corpus.jsonl"},
+        {"source": source, "parameters": {"gamma": 0.5}},
+        {"source": source, "settings": Staging(tile_rows=50)},
+        {"source": source, "settings": Staging(weight="tfidf")},
+        {"source": source, "features": 12},
+        {"source": source, "method": "anova"},
+        {"source": source, "features": "auto"},
+        {"source": source, "features": "auto", "scoring": {"metric": "macro_f1"}},
+    ]
+    names = [Job(**question).with_out().out for question in questions]
+    assert len(set(names)) == len(questions)
+    assert all(re.fullmatch(r"runs/corpus.jsonl-[\w-]+-[0-9a-f]{8}", name) for name in names)
+    spelled = [Job(source=way).with_out().out for way in ("corpus.jsonl", "./corpus.jsonl", source)]
+    assert spelled == [names[0]] * 3
+    # how it is scored and where the work is done is no other question
+    same = Job(source=source, scoring={"sizes": "3"}, engine=SERIAL, fresh=True)
+    assert same.with_out().out == names[0]
+
+
+def test_a_directory_with_another_result_is_refused_unless_fresh(source, bigfs):
+    command = ("run", source, "--method", "anova", "--workers", 0, "--out", "r", "--features")
+    assert bigfs(*command, 12)[0] == 0
+    said = "r holds another result (12 features of corpus.jsonl by anova): give another --out"
+    fails(bigfs(*command, 11), said)
+    write_corpus(Path("other.jsonl"), seed=4)
+    fails(bigfs("run", "other.jsonl", *command[2:], 12), said)
+    fails(bigfs("select", storage.staged("corpus.jsonl"), *command[2:], 11), said)
+    assert len(Run.open("r").selected) == 12
+    assert bigfs(*command, 11, "--fresh")[0] == 0
+    assert len(Run.open("r").selected) == 11
+
+
+def test_a_corpus_that_has_changed_keeps_its_directory_and_the_command_says_so(source, bigfs):
+    command = ("run", "corpus.jsonl", "--method", "anova", "--features", 12, "--workers", 0)
+    out = bigfs(*command)[1].splitlines()[-1]
+    write_corpus(Path("corpus.jsonl"), seed=4)
+    status, again, err = bigfs(*command)
+    assert (status, again.splitlines()[-1]) == (0, out)
+    assert "holds the result of an earlier state of corpus.jsonl or of bigfs: it is replaced" in err
+    status, _, err = bigfs(*command, "--sizes", "3")
+    assert status == 0
+    assert "is scored again, by other choices" in err
+
+
+def test_a_selection_is_taken_up_by_a_run(source, bigfs, done):
+    store = storage.stage("corpus.jsonl")
+    words = ("--method", "anova", "--features", 12, "--workers", 0, "--out", "r")
+    assert bigfs("select", store, *words)[0] == 0
+    assert done == ["select", "finish"]
+    assert "curves" not in Run.open("r").metadata
+    assert "has this result already" in bigfs("select", store, *words)[2]
+    assert bigfs("run", "corpus.jsonl", *words)[0] == 0
+    assert done == ["select", "finish", "stage", "evaluate"]
+    assert Run.open("r").metadata["curves"]
+    # the store is a source too
+    assert "has this result already" in bigfs("run", store, *words)[2]
+    fails(bigfs("run", store, *words, "--min-df", 3), "min_df is for staging: leave it out")
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def client_error(module, names, **attributes):
+    """Return an error as a client of an object store raises it: of a class with these bases."""
+    kind = Exception
+    for name in reversed(names):
+        kind = type(name, (kind,), {"__module__": module})
+    error = kind("refused")
+    vars(error).update(attributes)
+    return error
+
+
+def answered(status):
+    return {"response": {"ResponseMetadata": {"HTTPStatusCode": status}}}
+
+
+BOTOCORE, AIOHTTP = "botocore.exceptions", "aiohttp.client_exceptions"
+
+
+@pytest.mark.parametrize(
+    ("module", "names", "attributes", "again"),
+    [
+        (BOTOCORE, ["NoCredentialsError", "BotoCoreError"], {}, False),
+        (BOTOCORE, ["ParamValidationError", "BotoCoreError"], {}, False),
+        (BOTOCORE, ["EndpointConnectionError", "ConnectionError", "BotoCoreError"], {}, True),
+        (BOTOCORE, ["ReadTimeoutError", "HTTPClientError", "BotoCoreError"], {}, True),
+        (BOTOCORE, ["ClientError"], answered(403), False),
+        (BOTOCORE, ["ClientError"], answered(404), False),
+        (BOTOCORE, ["ClientError"], answered(429), True),
+        (BOTOCORE, ["ClientError"], answered(503), True),
+        (AIOHTTP, ["ClientResponseError", "ClientError"], {"status": 401}, False),
+        (AIOHTTP, ["ClientResponseError", "ClientError"], {"status": 502}, True),
+        (AIOHTTP, ["ServerDisconnectedError", "ClientConnectionError", "ClientError"], {}, True),
+        (AIOHTTP, ["ClientPayloadError", "ClientError"], {}, True),
+    ],
+)
+def test_only_a_broken_connection_or_a_busy_object_store_is_asked_again(
+    module, names, attributes, again
+):
+    error = client_error(module, names, **attributes)
+    assert runs.is_transient(error) is again
+    wrapped = StoreError("s3://there cannot be reached")
+    wrapped.__cause__ = error
+    assert runs.is_transient(wrapped) is again
+
+
+# --- time -----------------------------------------------------------------------------------------
 
 
 def test_the_age_of_a_process_is_what_its_parent_measures():

@@ -7,7 +7,8 @@ import pytest
 
 import storage
 from bigfs import ANOVA, LaplacianScore
-from flows import reuse, selection, stages
+from flows import selection, stages
+from flows.job import Job
 from storage.runs import Run
 from tests.helpers.commands import fails
 
@@ -113,7 +114,7 @@ def test_number_is_chosen_among_those_that_obey(stores, tmp_path):
 
 def test_constraints_are_part_of_a_runs_identity():
     key = [
-        reuse.selection_key("c", "s", "o", "anova", 5, parameters, {})
+        Job(source="s", parameters=parameters).key("content", "store")
         for parameters in ({}, {"keep": [1]}, {"forbid": [1]})
     ]
     assert len(set(key)) == 3
@@ -225,8 +226,9 @@ def test_metric_chooses_the_number(stores, tmp_path):
 
 
 def test_metric_is_part_of_the_identity_of_auto_alone():
-    def key(features, metrics):
-        return reuse.selection_key("c", "s", "o", "anova", features, {}, {"metrics": metrics})
+    def key(features, metric):
+        job = Job(source="s", features=features, scoring={"metric": metric})
+        return job.key("content", "store")
 
-    assert key("auto", ["auc"]) != key("auto", ["accuracy"])
-    assert key(5, ["auc"]) == key(5, ["accuracy"])
+    assert key("auto", "auc") != key("auto", "accuracy")
+    assert key(5, "auc") == key(5, "accuracy")

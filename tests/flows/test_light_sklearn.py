@@ -10,12 +10,11 @@ from tests.helpers.processes import write_corpus
 RUN = """
 import sys
 import flows.light_sklearn
-from flows.job import run_job
-from flows.options import Engine, Scoring, Staging
+from flows.run import prepare, run
+from flows.job import Job
+from flows.options import Engine
 
-run_job(
-    "corpus.jsonl", "sparge-lda", 5, None, "r", Staging(), {}, Engine(workers=0), scoring=Scoring()
-)
+run(prepare(Job(source="corpus.jsonl", features=5, out="r", engine=Engine(workers=0))))
 print([name for name in ("pandas", "scipy.stats") if name in sys.modules])
 """
 

@@ -5,14 +5,21 @@ from pathlib import Path
 import pytest
 
 from bigfs.result import Status
-from flows import job, reuse, stages
-from flows.options import Staging
+from flows import reuse, stages, steps
+from flows import run as runs
+from flows.job import Job
+from flows.options import Engine, Staging
 from storage.runs import Run
 from storage.staging.plan import make_plan
 from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus
 
 JOB = {"method": "anova", "features": 12, "parameters": {}}
+
+
+def key_of(source):
+    """The key of the run's selection."""
+    return steps.key_of(runs.prepare(Job(source=source, out="runs/r", **JOB)))
 
 
 @pytest.fixture
@@ -22,10 +29,7 @@ def done(tmp_path, monkeypatch):
     source = write_corpus(tmp_path / "corpus.jsonl", seed=3)
     plan = make_plan(source, None, **Staging().model_dump())
     stages.stage(source, plan.uri)
-    run = stages.select(plan.uri, "runs/r", **JOB)
-    run.update_metadata(
-        key=reuse.content_key(plan.key, plan.uri, "runs/r", *JOB.values()),
-    )
+    run = stages.select(plan.uri, "runs/r", about={"key": key_of(source)}, **JOB)
     stages.evaluate(run)
     stages.finish(run)
     return source
@@ -36,23 +40,20 @@ def no_work(monkeypatch):
     def refuse(*_, **__):
         raise ValueError("a job was asked for")
 
-    monkeypatch.setattr(job, "run_job", refuse)
+    monkeypatch.setattr(runs, "run", refuse)
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
 
 
-def steps_that_are_done(source):
-    """The steps of the job whose results the run has."""
-    plan, exist = make_plan(source, None, **Staging().model_dump()), {}
-    job.run_steps(
-        lambda name, exists, *rest: exist.update({name: exists}),
-        plan.uri,
-        plan.key,
-        "runs/r",
-        *JOB.values(),
-        [],
-        job.StepOptions(fresh=False, timeout=1.0, memory_limit=None),
-    )
-    return {name for name in exist if exist[name]}
+def selects_again(source):
+    """Whether the step selects, or takes the selection of the run."""
+    job = runs.prepare(Job(source=source, out="runs/r", engine=Engine(workers=0), **JOB))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(stages, "select", lambda *_, **__: pytest.fail("selected"))
+        try:
+            steps.select(job, [])
+        except pytest.fail.Exception:
+            return True
+    return False
 
 
 def test_the_same_run_again_does_no_work(done, bigfs):
@@ -69,8 +70,9 @@ def test_the_same_run_again_does_no_work(done, bigfs):
 
 def test_what_has_changed_is_done_again(done, bigfs, tmp_path):
     command = ("run", done, "--out", "runs/r", "--method")
-    fails(bigfs(*command, "anova", "--features", 11), "a job was asked for")
-    fails(bigfs(*command, "fisher", "--features", 12), "a job was asked for")
+    for words in (("anova", "--features", 11), ("fisher", "--features", 12)):
+        fails(bigfs(*command, *words), "runs/r holds another result")
+        fails(bigfs(*command, *words, "--fresh"), "a job was asked for")
     fails(bigfs(*command, "anova", "--features", 12, "--tile-rows", 50), "a job was asked for")
     (tmp_path / "runs" / "r" / "report.html").rename(tmp_path / "report.html")
     fails(bigfs(*command, "anova", "--features", 12), "a job was asked for")
@@ -85,16 +87,15 @@ def test_a_selection_that_lacked_memory_is_made_again(done, bigfs):
     run = Run.open("runs/r")
     run.update_metadata(status=str(Status.MEMORY))
     fails(bigfs(*command), "a job was asked for")
-    assert steps_that_are_done(done) == set()
+    assert selects_again(done)
     run.update_metadata(status=str(Status.MAX_ITER))  # the same again, with whatever memory
     assert bigfs(*command)[0] == 0
-    assert steps_that_are_done(done) == {"select", "evaluate", "report"}
+    assert not selects_again(done)
 
 
 def test_an_unfinished_run_of_the_same_job_is_gone_on_with(done, bigfs):
     plan = make_plan(done, None, **Staging().model_dump())
-    again = stages.select(plan.uri, "runs/r", **JOB)
-    again.update_metadata(key=reuse.content_key(plan.key, plan.uri, "runs/r", *JOB.values()))
+    again = stages.select(plan.uri, "runs/r", about={"key": key_of(done)}, **JOB)
     stages.evaluate(again)
     stages.report(again)  # and it is killed before it gets its name
     assert not reuse.is_whole(again)

@@ -241,7 +241,7 @@ def test_run_names_its_page_only_where_the_server_has_pages(monkeypatch, address
     from prefect import runtime, settings
     from prefect.settings import temporary_settings
 
-    from flows import tasks
+    from flows import prefect_flows
 
     for name in ("get_id", "get_name", "get_flow_name"):
         monkeypatch.setattr(runtime.flow_run, name, lambda: "x")
@@ -251,4 +251,4 @@ def test_run_names_its_page_only_where_the_server_has_pages(monkeypatch, address
     with temporary_settings(
         {settings.PREFECT_API_URL: address, settings.PREFECT_SERVER_UI_ENABLED: pages}
     ):
-        assert tasks._flow_run_info()["url"] == url
+        assert prefect_flows._flow_run_info()["url"] == url

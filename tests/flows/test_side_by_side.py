@@ -8,13 +8,11 @@ import pytest
 from bigfs import engine
 from flows import bench, stages, standings
 from flows.bench import Bench
-from flows.comparison_job import run_in_time, run_methods
-from flows.job import StepOptions
+from flows.comparison import Comparison, run_method, run_methods
 from flows.side_by_side import run_side_by_side
 from tests.helpers.processes import write_corpus
 
 METHODS = ["anova", "laplacian", "mrmr", "lsdf", "sparge-lda", "f-regression"]
-OPTIONS = StepOptions(fresh=False, timeout=600, memory_limit=None)
 MIB = 1 << 20
 
 
@@ -25,10 +23,11 @@ def store(tmp_path_factory):
     return stages.stage(corpus, str(folder / "c.zarr"))["store"]
 
 
-def choose_all(store, folder, at_once, run=run_in_time):
+def choose_all(store, folder, at_once):
     own = Bench(store, folder, METHODS, [4, 12])
     folder.mkdir()
-    return own, *run_methods(own, METHODS, OPTIONS, run, at_once)
+    request = Comparison(source=store, methods=METHODS, sizes=[4, 12], at_once=at_once)
+    return own, *run_methods(request, own)
 
 
 def test_methods_side_by_side_choose_as_one_after_another(store, tmp_path, monkeypatch):
@@ -63,7 +62,7 @@ def test_methods_side_by_side_choose_as_one_after_another(store, tmp_path, monke
 def test_a_method_that_does_not_fit_beside_another_runs_after_it(store, tmp_path):
     held, refused, ran, reasons = threading.Event(), threading.Event(), [], []
 
-    def run(own, method, timeout):
+    def run(_step, request, own, method):
         if method == "laplacian" and own.at_once > 1:
             assert held.wait(60)
         try:
@@ -76,12 +75,13 @@ def test_a_method_that_does_not_fit_beside_another_runs_after_it(store, tmp_path
         if method == "anova":
             held.set()
             assert refused.wait(60)
-        return run_in_time(own, method, timeout)
+        return run_method(request, own, method)
 
     with engine.limit_memory(100 * MIB):
         own = Bench(store, tmp_path / "out", METHODS[:2], [4])
         (tmp_path / "out").mkdir()
-        outcomes, failures, _ = run_methods(own, METHODS[:2], OPTIONS, run, 2)
+        request = Comparison(source=store, methods=METHODS[:2], sizes=[4], at_once=2)
+        outcomes, failures, _ = run_methods(request, own, run)
     assert not failures
     assert reasons == ["laplacian needs 60.00 MiB, and 60.00 MiB of 100.00 MiB are in use"]
     assert ran == [("anova", 2), ("laplacian", 1), ("all features", 1)]

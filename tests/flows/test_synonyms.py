@@ -3,7 +3,7 @@
 import storage
 from bigfs.selectors.registry import METHODS
 from bigfs.synonyms import SYNONYMS
-from flows.parameters import _require_method
+from flows.job import Job
 from flows.selection import get_method
 from storage.runs import Run
 from tests.helpers.processes import write_corpus
@@ -13,7 +13,7 @@ def test_every_synonym_names_a_method():
     for name, method in SYNONYMS.items():
         assert name not in METHODS
         assert get_method(name) is METHODS[method]
-        assert _require_method(name) == method
+        assert Job(source="x", method=name).method == method
 
 
 def test_a_run_bears_the_name_that_the_methods_list(bigfs, tmp_path):

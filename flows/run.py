@@ -1,0 +1,243 @@
+"""A run: its steps in their order, in this process or by Prefect.
+
+Nothing here imports Prefect, because that takes longer than a small selection.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from flows import reuse
+from flows.job import Job, Request
+from flows.locks import exclusive, inform
+from flows.options import Engine
+from storage.checkpoints import plain
+from storage.errors import StoreError, is_permanent, redacted
+from storage.runs import Run, RunError, recover, require_out
+
+Call = Callable[..., Any]  # `call(step, request, ...)` returns `step(request, ...)`
+RETRIES = 4  # of a step after an error that may pass
+FIRST_WAIT = 5.0  # seconds before the first retry; each later one waits twice as long
+JITTER = 0.5  # share of a wait that is random, so that jobs do not return at once
+# errors that a retry does not fix
+PERMANENT_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG}
+PERMANENT_TYPES = (
+    FileNotFoundError,
+    PermissionError,
+    FileExistsError,
+    NotADirectoryError,
+    IsADirectoryError,
+)
+CLIENTS = {"botocore", "aiohttp"}  # clients of object stores, whose errors are no OSError
+
+
+# --- the order ------------------------------------------------------------------------------------
+
+
+def run(
+    job: Job,
+    call: Call | None = None,
+    *,
+    cluster: Callable[[Engine], AbstractContextManager[Any]] = Engine.cluster,
+    scored: bool = True,
+    loaded: str = "Python, Dask",
+) -> str:
+    """Do the steps of a job whose results are not on disk. Returns the directory of the run.
+
+    Parameters
+    ----------
+    job : Job
+        What to do, as `prepare` returns it.
+    call : callable, default=None
+        Calls a step. None calls it in this process, and again after an error that may pass.
+    cluster : callable, default=Engine.cluster
+        Starts or reaches the cluster of an engine for a block.
+    scored : bool, default=True
+        Whether the selection is scored.
+    loaded : str, default="Python, Dask"
+        What the time before the first step went to, for the report.
+    """
+    from flows import selection, steps  # scikit-learn, while the workers start
+
+    call, reads_store = call or try_again, is_store(job)
+    selection.require_parameters(job.method, job.features, job.parameters)
+    steps.import_beside("bigfs.ready")
+    with exclusive([job.folder], wait=job.waits), cluster(job.engine):
+        earlier = [start_up(loaded)]
+        if not reads_store:
+            earlier.append(call(steps.stage, job))
+        require_suitable(job, scored)
+        if selection.get_method(job.method).graph:
+            earlier.append(call(steps.graph, job))
+        call(steps.select, job, earlier)
+        if scored:
+            call(steps.evaluate, job)
+        call(steps.report, job)
+    return job.folder
+
+
+def prepare(job: Job) -> Job:
+    """Return a job with its directory and its store, or refuse it before any work.
+
+    Raises
+    ------
+    RunError
+        Its directory holds something else, or the result of another question.
+    StoreError
+        The source can't be read.
+    """
+    job = job.with_out()
+    require_out(job.folder)
+    job = job.model_copy(update={"store": store_of(job)})
+    require_own(job)
+    return job
+
+
+def is_done(job: Job, *, scored: bool = True) -> bool:
+    """Return whether the run is finished, and of this job and this content of its source.
+
+    The source is looked at only if there is such a run.
+    """
+    job = job.with_out()
+    try:
+        found = Run.open(job.folder)
+    except RunError:
+        return False
+    if job.fresh or not reuse.is_selected(found):
+        return False
+    content = content_of(job)
+    run = None if content is None else reuse.find_run(job.folder, job.key(*content))
+    if run is None or not reuse.is_reported(run) or not reuse.is_selected(run):
+        return False
+    return not scored or reuse.is_scored(run, job.scoring.choices())
+
+
+# --- refused before any work ----------------------------------------------------------------------
+
+
+def is_store(request: Request) -> bool:
+    """Return whether a source is a staged corpus, or is to be read in place."""
+    from storage.format import manifest
+
+    source = manifest.absolute(request.source)
+    in_place = request.store is not None and manifest.absolute(request.store) == source
+    return in_place or manifest.exists(source)
+
+
+def store_of(request: Request) -> str:
+    """Return the path or URL of the store that a source has or gets."""
+    from storage.format import manifest
+    from storage.staging.plan import make_plan
+
+    if not is_store(request):
+        return make_plan(request.source, request.store, **request.settings.model_dump()).uri
+    if given := sorted(request.corpus["settings"]):
+        raise ValueError(
+            f"{redacted(request.source)} is a staged corpus, and {given[0]} is for staging: "
+            f"leave it out"
+        )
+    return manifest.absolute(request.source)
+
+
+def content_of(job: Job) -> tuple[str, str] | None:
+    """Return the content's hash and the name of a job's store, or None if it is to be made."""
+    import storage
+    from storage.staging.plan import is_staged, make_plan
+
+    if is_store(job):
+        uri = store_of(job)
+    else:
+        plan = make_plan(job.source, job.store, **job.settings.model_dump())
+        if not is_staged(plan):
+            return None
+        uri = plan.uri
+    return storage.open(uri).spec["content"], uri
+
+
+def require_own(job: Job) -> None:
+    """Refuse a directory with the result of another question, unless it is to be replaced."""
+    try:
+        run = Run.open(job.folder)
+    except RunError:
+        return
+    parameters, names = run.metadata["parameters"], ("method", "features", "parameters", "metric")
+    held = {name: parameters[name] for name in names if name in parameters}
+    is_corpus = job.store == parameters["store"] or run.metadata.get("corpus") in (None, job.corpus)
+    if job.fresh or (is_corpus and held == plain(job.question)):
+        return
+    source = run.metadata.get("corpus", {}).get("source", parameters["store"])
+    raise RunError(
+        f"{job.out} holds another result ({held['features']} features of {source} by "
+        f"{held['method']}): give another --out, or --fresh to replace it"
+    )
+
+
+def require_suitable(job: Job, scored: bool) -> None:
+    """Refuse what does not suit the corpus, and say what is replaced."""
+    import storage
+    from flows import evaluation, selection, steps
+
+    recover(job.folder)
+    corpus, choices = storage.open(str(job.store)), job.scoring.choices()
+    selection.selector_for(corpus, job.method, job.features, job.parameters)
+    if scored:
+        evaluation.require_choices(corpus, job.features, **choices)
+    held = None if job.fresh else reuse.find_run(job.folder)
+    if held is None or held.path != held.final:
+        return
+    if held.metadata.get("key") != steps.key_of(job):
+        inform(
+            f"{job.out} holds the result of an earlier state of {job.corpus['source']} or of "
+            f"bigfs: it is replaced"
+        )
+    elif scored and "curves" in held.metadata and not reuse.is_scored(held, choices):
+        inform(f"{job.out} is scored again, by other choices")
+
+
+def start_up(loaded: str) -> dict[str, Any]:
+    """Return the record of all that happened before the first step."""
+    from flows import stages
+
+    return {
+        "stage": f"start-up ({loaded})",
+        "seconds": stages.process_age(),
+        "peak_memory": stages.process_memory(),
+    }
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def try_again(step: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a step in this process, and again after an error that may pass. A `Call`."""
+    for retry in range(RETRIES + 1):
+        try:
+            return step(*arguments)
+        except Exception as error:
+            if retry == RETRIES or not is_transient(error):
+                raise
+            wait = FIRST_WAIT * 2**retry * (1 + JITTER * random.random())
+            text = " ".join(str(error).split())
+            inform(f"{step.__name__}: {text}; trying again in {wait:.0f} s")
+            time.sleep(wait)
+    raise AssertionError  # not reached
+
+
+def is_transient(error: BaseException) -> bool:
+    """Return whether a retry may fix an error.
+
+    It may fix an error of the network or the disk, but not a missing file, a full disk, or missing
+    credentials.
+    """
+    error = (isinstance(error, StoreError) and error.__cause__) or error
+    if isinstance(error, PERMANENT_TYPES):
+        return False
+    if type(error).__module__.split(".")[0] in CLIENTS:
+        return not is_permanent(error)
+    is_late = type(error).__name__ in ("TaskRunTimeoutError", "TooLate")
+    return isinstance(error, OSError) and not is_late and error.errno not in PERMANENT_ERRORS
