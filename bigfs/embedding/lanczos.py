@@ -4,6 +4,10 @@ The rows of V are an orthonormal basis, and H = V N Vᵀ has the Ritz values and
 basis is full, its best Ritz vectors take its place, and the iterations go on from there [Wu and
 Simon, SIAM Journal on Matrix Analysis and Applications 22, 2000].
 
+The space of one first vector holds one copy of a repeated eigenvalue until rounding brings the
+next. So the solved vectors are checked: iterations from a random vector in their complement look
+for an eigenvalue that is larger than the last one. If there is one, the iterations go on with it.
+
 ARPACK works alike, but holds three arrays of the size of V in the end. This is one, and the vectors
 that are returned take its memory.
 """
@@ -57,7 +61,9 @@ def largest_eigenvectors(
     vectors : ndarray of shape (count, n)
         Their vectors, orthonormal.
     """
-    size, kept = basis_size(count), 0
+    # rows of V: solved and checked at present, in the basis at a restart, and in a full basis
+    solved, kept, size = 0, 0, basis_size(count)
+    values: FloatArray = np.empty(0)
     V: FloatArray = np.empty((size + 1, n))
     H = np.zeros((size, size))
     rng = np.random.default_rng(seed)
@@ -68,19 +74,37 @@ def largest_eigenvectors(
             V[j + 1] = multiply(V[j, :, None])[:, 0]
             products, rest = _make_orthonormal(V, j + 1, rng)
             H[: j + 1, j] = H[j, : j + 1] = products
-        values, S = np.linalg.eigh(H)
-        values, S = values[::-1], S[:, ::-1]
-        n_solved = int(np.count_nonzero(np.abs(rest * S[-1, :count]) <= tol))
-        if n_solved == count or n_filled == max_iter:
-            break
-        kept = count + min(n_solved, (size - count) // 2)  # as ARPACK does
-        _rotate(V, S[:, :kept])
+        ritz, S = np.linalg.eigh(H[solved:, solved:])
+        ritz, S = ritz[::-1], S[:, ::-1]
+        residuals = np.abs(rest * S[-1])
+        if solved:
+            margin = values[-1] - ritz[0]
+            if n_filled == max_iter or (-tol <= margin and residuals[0] <= max(margin, tol)):
+                break
+            kept = (size - count) // 2
+            _rotate(V[count:], S[:, :kept])
+            diagonal = np.append(values, ritz[:kept])
+            if margin < -tol:
+                solved = 0
+        else:
+            n_solved, values = int(np.count_nonzero(residuals[:count] <= tol)), ritz[:count]
+            goes_on = n_solved < count and n_filled < max_iter
+            kept = min(n_solved, (size - count) // 2) if goes_on else 0  # as ARPACK does
+            diagonal = ritz[: count + kept]
+            _rotate(V, S[:, : count + kept])
+            if n_filled == max_iter:
+                break
+            if n_solved == count:
+                solved = count
+                V[size] = rng.normal(size=n)
+        kept += count
         V[kept] = V[size]
+        if kept == solved:
+            _make_orthonormal(V, kept, rng)
         H[:] = 0
-        H[:kept, :kept] = np.diag(values[:kept])
-    _rotate(V, S[:, :count])
+        H[:kept, :kept] = np.diag(diagonal)
     V.resize((count, n), refcheck=False)
-    return values[:count], V
+    return values, V
 
 
 def basis_size(count: int) -> int:
