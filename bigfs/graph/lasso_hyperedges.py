@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import lars_path_gram
+from sklearn.linear_model import lars_path_gram, lasso_path
 from threadpoolctl import threadpool_limits
 
 from bigfs import engine
@@ -21,6 +21,8 @@ from bigfs.types import AnyArray, FloatArray
 # Lasso penalties, as shares of the smallest penalty that empties the model (JHLSR, section 3.2).
 PENALTIES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 ZERO = 1e-10  # share of the largest coefficient of a path, below which one is zero
+END = 1e-6  # how far the last knot of a path may be above the smallest penalty, relative
+GAP = 1e-10  # of a lasso by coordinate descent, relative
 DENSE_SHARE = 0.5  # of non-zeros, above which rows are multiplied as a dense array
 
 
@@ -186,11 +188,14 @@ def lasso_supports(G: AnyArray, b: AnyArray, penalties: list[float]) -> list[Any
     unit = 2.0 ** -np.round(np.log2(largest))
     G, b, largest = G * unit, b * unit, largest * unit
     with warnings.catch_warnings():
-        # LARS keeps one of several equal candidates and warns. That still solves the lasso.
+        # LARS keeps one of several equal candidates and warns. That still solves the lasso. It also
+        # warns where rounding ends the path too early, which the last knot shows.
         warnings.simplefilter("ignore", ConvergenceWarning)
         knots, _, path = lars_path_gram(
             Xy=b, Gram=G, n_samples=1, method="lasso", alpha_min=penalties[-1] * largest
         )
+    if knots[-1] > penalties[-1] * largest * (1 + END):
+        return _supports_by_descent(G, b, [rho * largest for rho in penalties])
     # LARS leaves a rounding error in place of the zero of some coefficients that it drops
     is_in = np.abs(path) > ZERO * np.abs(path).max()
     supports = []
@@ -201,3 +206,17 @@ def lasso_supports(G: AnyArray, b: AnyArray, penalties: list[float]) -> list[Any
         crossed = is_in[:, knot] | is_in[:, knot - 1]
         supports.append(np.flatnonzero(crossed if knots[knot] < rho * largest else is_in[:, knot]))
     return supports
+
+
+def _supports_by_descent(G: AnyArray, b: AnyArray, penalties: list[float]) -> list[AnyArray]:
+    """Return the support of the lasso at each penalty, by coordinate descent.
+
+    It works on X and y with XᵀX = G and Xᵀy = b.
+    """
+    squares, V = np.linalg.eigh(G)
+    kept = squares > ZERO * squares[-1]
+    roots = np.sqrt(squares[kept])
+    X, y = roots[:, None] * V[:, kept].T, (V[:, kept].T @ b) / roots
+    _, path, _ = lasso_path(X, y, alphas=np.divide(penalties, len(y)), tol=GAP, max_iter=100_000)
+    is_in = np.abs(path) > ZERO * np.abs(path).max()
+    return [np.flatnonzero(column) for column in is_in.T]
