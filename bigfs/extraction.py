@@ -24,7 +24,7 @@ from bigfs.judgments import score_predictions
 from bigfs.linalg.ridge import Ridge, centering
 from bigfs.matrix import Block, Centered, Matrix
 from bigfs.selectors.base import Labels, at_least_two
-from bigfs.selectors.sample_graph import sample_affinity
+from bigfs.selectors.sample_graph import sample_graph
 from bigfs.selectors.spectral_regression import spectral_targets
 from bigfs.selectors.svm import labeled_part
 from bigfs.splits import Split
@@ -122,8 +122,7 @@ def lpp(
         The graph or the ridge regression does not fit.
     """
     n, d = X.shape
-    A = sample_affinity(X, graph, min(n_neighbors, n - 1), metric)
-    T = spectral_targets(A, r)
+    T = spectral_targets(sample_graph(X, graph, n_neighbors, metric), r)
     mean_square = float(X.stats.sums_of_squares.mean()) or 1.0
     ridge = Ridge(X, centering(n), targets=r)
     return Extraction(X.means, ridge.prepare(np.full(d, reg * mean_square)).solve(T).W)

@@ -5,12 +5,17 @@ The same settings find the same graph. It lies in
     news20.graphs/<key>.zarr/
         zarr.json            the manifest, written last: k, metric, method, why, measured recall
         index/  distance/    n × k: int32 (−1: none), float64 (inf: none)
+        bridges/             b × 2: int32, the edges that join components; absent if there are none
+        bridge_distance/     b: float64
         uns/checksums/       the checksum of every document
+
+A graph of version 0.1 says nothing of bridges. It opens, and a method that needs them finds them.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +23,7 @@ import numpy as np
 import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec
 
-from bigfs.graph import Neighbors, stream_knn
+from bigfs.graph import Bridges, Neighbors, find_bridges, stream_knn
 from bigfs.graph.cost import predict
 from bigfs.graph.row_blocks import row_alignment
 from bigfs.types import AnyArray
@@ -27,7 +32,7 @@ from storage.corpus import Corpus, CorpusView, require_staged
 from storage.errors import Damaged, StoreError
 from storage.fingerprint import fingerprint_of
 from storage.format import manifest, verified
-from storage.format.writer import Writer, fill, seal
+from storage.format.writer import Writer, fill, open_unpublished, seal
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ class Graph:
         Returns
         -------
         Neighbors
-            The neighbors of the samples [start, stop).
+            The neighbors of the samples [start, stop), and the bridges if these are all samples.
 
         Raises
         ------
@@ -99,7 +104,18 @@ class Graph:
             verified.read(self.uri, self.content, path, start, stop)
             for path in ("index", "distance")
         )
-        return Neighbors(index, distance, self.info["metric"], self.info)
+        bridges = self._bridges() if len(index) == self.shape[0] else None
+        return Neighbors(index, distance, self.info["metric"], self.info, bridges)
+
+    def _bridges(self) -> Bridges | None:
+        """Read the bridges. A graph of version 0.1 has None."""
+        if "n_joined" not in self.info:
+            return None
+        samples, distance = np.empty((0, 2), np.int32), np.empty(0)
+        if self.info["n_joined"]:
+            samples = verified.read(self.uri, self.content, "bridges")
+            distance = verified.read(self.uri, self.content, "bridge_distance")
+        return Bridges(samples, distance, self.info["n_components"])
 
     def neighbours(self, start: int = 0, stop: int | None = None) -> Neighbors:
         """Call `neighbors` by its name in version 0.1.
@@ -275,26 +291,51 @@ class ChunkSink:
         return fill(self.uri, "index", start, index) | fill(self.uri, "distance", start, distance)
 
 
+def _create(
+    writer: Writer, path: str, shape: tuple[int, ...], dtype: Any, none: float, rows: int
+) -> None:
+    """Create an array of chunks of so many rows."""
+    zarr.create_array(
+        writer.recorder,
+        name=path,
+        shape=shape,
+        dtype=dtype,
+        chunks=(rows, *shape[1:]),
+        fill_value=none,
+        compressors=(BloscCodec(cname="zstd", clevel=3, shuffle="shuffle"), Crc32cCodec()),
+        filters=None,
+        zarr_format=3,
+        config={"write_empty_chunks": True},
+    )
+
+
+def _blocks(uri: str, rows: int) -> Iterator[tuple[int, AnyArray]]:
+    """Yield the number of the first row and the neighbors of each chunk that was written."""
+    index = open_unpublished(uri, "index")
+    for start in range(0, index.shape[0], rows):
+        yield start, np.asarray(index[start : start + rows])
+
+
 def _write(target: str, corpus: Corpus, settings: dict[str, Any]) -> None:
     shape = (corpus.X.shape[0], settings["k"])
     rows = min(row_alignment(predict(corpus.X)), shape[0])
     writer = Writer(target)
     writer.group("", "anndata")
     writer.group("uns", "dict")
-    for path, dtype, none in (("index", np.int32, -1), ("distance", np.float64, np.inf)):
-        zarr.create_array(
-            writer.recorder,
-            name=path,
-            shape=shape,
-            dtype=dtype,
-            chunks=(rows, shape[1]),
-            fill_value=none,
-            compressors=(BloscCodec(cname="zstd", clevel=3, shuffle="shuffle"), Crc32cCodec()),
-            filters=None,
-            zarr_format=3,
-            config={"write_empty_chunks": True},
-        )
+    _create(writer, "index", shape, np.int32, -1, rows)
+    _create(writer, "distance", shape, np.float64, np.inf, rows)
     written, info = stream_knn(corpus.X, sink=ChunkSink(target), **settings)
     for part in written:
         writer.checksums.update(part)
+    bridges = find_bridges(
+        corpus.X,
+        _blocks(target, rows),
+        metric=info["metric"],
+        approximate=info["method"] == "approx",
+    )
+    info |= {"n_components": bridges.n_components, "n_joined": len(bridges.distance)}
+    if len(bridges.distance):
+        for path, values in (("bridges", bridges.samples), ("bridge_distance", bridges.distance)):
+            _create(writer, path, values.shape, values.dtype, 0, len(values))
+            writer.checksums.update(fill(target, path, 0, values))
     seal(writer, {"version": manifest.VERSION, "shape": shape, "graph": info, "store": corpus.uri})

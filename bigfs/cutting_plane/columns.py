@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,6 +105,7 @@ class Columns(ABC):
         self.G: FloatArray | SymmetricPanels = np.empty((0, 0))
         self.B: FloatArray = np.empty((0, r))
         self.constant: BoolArray = np.empty(0, dtype=bool)
+        self.response_stats: Mapping[str, Any] = {}  # what a result says about T
 
     @abstractmethod
     def _products(self, union: IntArray, new: IntArray) -> Products:

@@ -11,7 +11,6 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.embedding import spectral
-from bigfs.graph.hypergraph import Hypergraph
 from bigfs.matrix import Centered, Matrix
 from bigfs.types import FloatArray, IntArray
 
@@ -120,14 +119,6 @@ def cca_factor(Y: sp.csr_array) -> tuple[FloatArray, FloatArray]:
     return C, means @ C
 
 
-def lpp(A: sp.csr_array, r: int) -> FloatArray:
-    """Return T (n × r) of locality preserving projections.
-
-    It holds the leading non-trivial eigenvectors of D^-½ A D^-½.
-    """
-    return spectral.graph_embedding(A, r).value.vectors
-
-
 def hsl_labels(Y: FloatArray) -> FloatArray:
     """Return T of hypergraph spectral learning with one hyperedge per label.
 
@@ -146,14 +137,6 @@ def hsl_labels(Y: FloatArray) -> FloatArray:
     trivial = np.sqrt(degree / degree.sum())
     U, s, _ = np.linalg.svd(H - np.outer(trivial, trivial @ H), full_matrices=False)
     return spectral.fix_signs(U[:, s > NEGLIGIBLE])
-
-
-def hsl_neighbors(hypergraph: Hypergraph, r: int) -> FloatArray:
-    """Return T (n × r) of hypergraph spectral learning on any hypergraph.
-
-    It holds the leading non-trivial eigenvectors of I − L_H.
-    """
-    return spectral.hypergraph_embedding(hypergraph, r).value.vectors
 
 
 def sda(A: sp.csr_array, codes: IntArray, c: int, r: int, beta: float) -> FloatArray:

@@ -5,9 +5,10 @@
 
 With w = 1 the second operator is JHLSR's.
 
-The largest eigenvalue of N is 1, once for each connected component c, with the vector D^½ 1_c.
-These vectors are trivial, because they tell nothing but the component. The embedding consists of
-the next ones.
+The largest eigenvalue of N is 1, once for each connected component c, with the vector D^½ 1_c. One
+direction in their span is trivial, D^½ 1. The others separate the components, and come first in the
+embedding. Components of a few samples are set aside, because each would take a vector: their rows
+are zero.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from bigfs.graph import components
 from bigfs.graph.hypergraph import Hypergraph
 from bigfs.matrix import Centered
 from bigfs.result import NotConverged, Result, Status, iterate
-from bigfs.types import AnyArray, IntArray
+from bigfs.types import AnyArray, FloatArray, IntArray
 
 DEFAULT_WIDTH = 10
 MAX_DENSE_VERTICES = 300  # up to here the n × n matrix is the cheapest way
@@ -42,30 +43,114 @@ class Embedding(NamedTuple):
     values: AnyArray  # (r,), decreasing
 
 
+# --- parts --------------------------------------------------------------------------------------
+
+
+class Parts(NamedTuple):
+    """The parts of a graph: its components of enough samples, the largest first."""
+
+    labels: IntArray  # (n,) the number of the part of each sample, −1 for one that is set aside
+    degree: FloatArray  # (n,) the diagonal of D, 0 for a sample that is set aside
+
+    @property
+    def n_parts(self) -> int:
+        """Number of parts."""
+        return int(self.labels.max(initial=-1)) + 1
+
+    @property
+    def n_set_aside(self) -> int:
+        """Number of samples in no part."""
+        return int(np.count_nonzero(self.labels < 0))
+
+    def trivial(self, joined: bool = True) -> sp.csr_array:
+        """Return D^½ 1 over all parts at unit length, and the samples that are set aside (n × c).
+
+        If not `joined`, D^½ 1_c of each part has a column of its own.
+        """
+        labels, aside = np.minimum(self.labels, 0 if joined else self.n_parts), self.labels < 0
+        labels[aside] = labels.max(initial=-1) + 1 + np.arange(np.count_nonzero(aside))
+        values = np.where(self.degree > 0, np.sqrt(self.degree), 1.0)
+        values /= np.sqrt(np.bincount(labels, weights=values**2))[labels]
+        return sp.csr_array((values, labels, np.arange(len(labels) + 1)))
+
+    def contrasts(self, r: int) -> FloatArray:
+        """Return r orthonormal combinations of the vectors D^½ 1_c that separate parts (n × r).
+
+        Each is of one part against all smaller ones, and orthogonal to D^½ 1. There are fewer than
+        r if there are at most r parts.
+        """
+        r = min(r, max(self.n_parts - 1, 0))
+        is_in = self.labels >= 0
+        volumes = np.bincount(self.labels[is_in], weights=self.degree[is_in], minlength=r)
+        rest = volumes.sum() - np.cumsum(volumes)  # of all smaller parts
+        contrasts = np.zeros((len(self.labels), r))
+        root = np.sqrt(self.degree)
+        for c in range(r):
+            own, others = self.labels == c, self.labels > c
+            both = volumes[c] + rest[c]
+            contrasts[own, c] = root[own] * np.sqrt(rest[c] / (volumes[c] * both))
+            contrasts[others, c] = -root[others] * np.sqrt(volumes[c] / (rest[c] * both))
+        return contrasts
+
+
+def graph_parts(A: sp.csr_array, n_neighbors: int) -> Parts:
+    """Return the parts of a symmetric affinity: its components of n_neighbors + 1 samples or more.
+
+    If all components are smaller, the largest ones are the parts.
+    """
+    degree = np.asarray(A.sum(axis=1), dtype=np.float64).ravel()
+    return _parts(components(A).labels, degree, n_neighbors)
+
+
+def hypergraph_parts(hypergraph: Hypergraph, n_neighbors: int) -> Parts:
+    """Return the parts of a hypergraph, as `graph_parts` does."""
+    H = sp.csr_array(hypergraph.H @ sp.diags_array(hypergraph.w))
+    bipartite = sp.block_array([[None, H], [H.T, None]])  # samples and hyperedges
+    _, labels = connected_components(bipartite, directed=False)
+    labels = np.unique(labels[: H.shape[0]], return_inverse=True)[1]
+    return _parts(labels, hypergraph.H @ hypergraph.w, n_neighbors)
+
+
+def _parts(components: IntArray, degree: FloatArray, n_neighbors: int) -> Parts:
+    """Return the parts of a graph with these components (n,)."""
+    sizes = np.bincount(components)
+    order = np.argsort(-sizes, kind="stable")
+    least = max(min(n_neighbors + 1, sizes.max(initial=0)), 2)
+    n_parts = np.count_nonzero(sizes >= least)
+    number = np.full(len(sizes), -1)
+    number[order[:n_parts]] = np.arange(n_parts)
+    labels = number[components]
+    return Parts(labels, np.where(labels >= 0, degree, 0.0))
+
+
 # --- eigenvectors -------------------------------------------------------------------------------
 
 
-def default_width(n: int, d: int, n_components: int = 1) -> int:
+def default_width(n: int, d: int, n_set_aside: int = 0) -> int:
     """Return how many eigenvectors are taken without a choice: 10, or as many as there are.
 
-    `n_components` counts the connected components of the graph, each of which has a trivial
-    eigenvector.
+    A sample that is set aside leaves one less.
     """
-    return max(1, min(DEFAULT_WIDTH, n - max(n_components, 2), d))
+    return max(1, min(DEFAULT_WIDTH, n - max(1 + n_set_aside, 2), d))
 
 
 def graph_embedding(
-    A: sp.csr_array, r: int, *, tol: float = 1e-8, max_iter: int = 1000, seed: int = 0
+    A: sp.csr_array,
+    r: int,
+    parts: Parts | None = None,
+    *,
+    tol: float = 1e-8,
+    max_iter: int = 1000,
+    seed: int = 0,
 ) -> Result[Embedding]:
     """Return the r leading non-trivial eigenvectors of D^-½ A D^-½, A a symmetric affinity (n × n).
 
     They are the first non-trivial eigenvectors of the normalized Laplacian, with the eigenvalues
-    `1 − values`. `stats["components"]` is the number of trivial vectors. See `leading_eigenvectors`
-    for the other parameters and the result.
+    `1 − values`. `parts` are those of `graph_parts`. See `leading_eigenvectors` for the other
+    parameters and the result.
     """
-    degree = np.asarray(A.sum(axis=1), dtype=np.float64).ravel()
-    inverse_root = _inverse_root(degree)
-    parts = components(A)
+    parts = graph_parts(A, 1) if parts is None else parts
+    inverse_root = _inverse_root(parts.degree)
 
     def multiply(V: AnyArray) -> AnyArray:
         return np.asarray(inverse_root[:, None] * (A @ (inverse_root[:, None] * V)))
@@ -73,7 +158,8 @@ def graph_embedding(
     return leading_eigenvectors(
         multiply,
         r,
-        trivial_vectors(degree, parts.labels),
+        parts.trivial(joined=False),
+        parts,
         tol=tol,
         max_iter=max_iter,
         seed=seed,
@@ -82,16 +168,22 @@ def graph_embedding(
 
 
 def hypergraph_embedding(
-    hypergraph: Hypergraph, r: int, *, tol: float = 1e-8, max_iter: int = 1000, seed: int = 0
+    hypergraph: Hypergraph,
+    r: int,
+    parts: Parts | None = None,
+    *,
+    tol: float = 1e-8,
+    max_iter: int = 1000,
+    seed: int = 0,
 ) -> Result[Embedding]:
     """Return the r leading non-trivial eigenvectors of I − L_H.
 
     The degrees include the weights, D_v = diag(H w), so that the trivial vectors are known for any
-    w. With w = 1 the operator is that of JHLSR and of `Hypergraph.similarity`. See
-    `leading_eigenvectors` for the other parameters and the result.
+    w. With w = 1 the operator is that of JHLSR and of `Hypergraph.similarity`. `parts` are those of
+    `hypergraph_parts`. See `leading_eigenvectors` for the other parameters and the result.
     """
-    H, degree = hypergraph.H, hypergraph.H @ hypergraph.w
-    inverse_root = _inverse_root(degree)
+    parts = hypergraph_parts(hypergraph, 1) if parts is None else parts
+    H, inverse_root = hypergraph.H, _inverse_root(parts.degree)
     Ht = sp.csr_array(H.T)
     weighted = sp.csr_array(H @ sp.diags_array(hypergraph.w / hypergraph.edge_degrees))
 
@@ -101,7 +193,8 @@ def hypergraph_embedding(
     return leading_eigenvectors(
         multiply,
         r,
-        trivial_vectors(degree, hypergraph_components(hypergraph)),
+        parts.trivial(joined=False),
+        parts,
         tol=tol,
         max_iter=max_iter,
         seed=seed,
@@ -109,21 +202,22 @@ def hypergraph_embedding(
     )
 
 
-def hypergraph_components(hypergraph: Hypergraph) -> IntArray:
-    """Return the number (n,) of the connected component of each sample. They count from zero."""
-    H = sp.csr_array(hypergraph.H @ sp.diags_array(hypergraph.w))
-    bipartite = sp.block_array([[None, H], [H.T, None]])  # samples and hyperedges
-    _, labels = connected_components(bipartite, directed=False)
-    return np.asarray(np.unique(labels[: H.shape[0]], return_inverse=True)[1])
-
-
 def leading_eigenvectors(
-    multiply: Any, r: int, trivial: sp.csr_array, *, tol: float, max_iter: int, seed: int, name: str
+    multiply: Any,
+    r: int,
+    null: sp.csr_array,
+    parts: Parts | None = None,
+    *,
+    tol: float,
+    max_iter: int,
+    seed: int,
+    name: str,
 ) -> Result[Embedding]:
     """Return the r leading non-trivial eigenvectors of a symmetric N with ‖N‖ ≤ 1.
 
-    Lanczos iterations start from fixed vectors. They work on N − 2 T₀T₀ᵀ, which moves the trivial
-    eigenvalues to −1, so that a graph of many components needs no more steps than a connected one.
+    The contrasts of the parts come first, in closed form. Lanczos iterations for the others start
+    from fixed vectors. They work on N − 2 T₀T₀ᵀ, which moves the eigenvalues of T₀ to −1, so that a
+    graph of many parts needs no more steps than a connected one.
 
     Parameters
     ----------
@@ -131,8 +225,11 @@ def leading_eigenvectors(
         Function from V (n × m) to N V, in this process or on the cluster.
     r : int
         Number of vectors.
-    trivial : csr_array of shape (n, c)
-        T₀, orthonormal, with N T₀ = T₀ except for isolated vertices.
+    null : csr_array of shape (n, c)
+        T₀, orthonormal, with N T₀ = T₀ except for samples that are set aside, where N is zero.
+    parts : Parts or None, default=None
+        The parts of the graph, whose D^½ 1_c and samples that are set aside are T₀. None means that
+        all of T₀ is trivial.
     tol : float
         Largest ‖N v − λ v‖ of a vector. The scale of N is 1.
     max_iter : int
@@ -145,46 +242,38 @@ def leading_eigenvectors(
     Returns
     -------
     Result
-        An `Embedding`. The stats have `components`, c; `residual`, the largest; `gap`, between the
-        last value kept and the next one; and `degenerate`, whether this gap or one among the values
-        kept is within the residual, so that the vectors are only one basis of their space.
+        An `Embedding`. The stats have `n_set_aside` and `contrasts`, numbers of samples and of
+        vectors; `residual`, the largest; `gap`, between the last value kept and the next one; and
+        `degenerate`, whether this gap or one among the values kept is within the residual, so that
+        the vectors are only one basis of their space.
 
     Raises
     ------
     ValueError
         N has fewer than r non-trivial eigenvectors.
     """
-    n, c = trivial.shape
-    if not 1 <= r <= n - c:
+    n, c = null.shape
+    n_parts, n_set_aside = (1, 0) if parts is None else (parts.n_parts, parts.n_set_aside)
+    most = n - c + n_parts - 1
+    if not 1 <= r <= most:
+        aside = f", {n_set_aside} of them set aside," if n_set_aside else ""
         raise ValueError(
-            f"{n} samples in {c} connected components have {n - c} non-trivial "
-            f"eigenvectors; {r} were requested"
+            f"{n} samples{aside} have {max(most, 0)} non-trivial eigenvectors; {r} were requested"
         )
-    trivial_t = trivial.T
+    contrasts = np.empty((n, 0)) if parts is None else parts.contrasts(r)
+    null_t = null.T
 
     def multiply_deflated(V: AnyArray) -> AnyArray:
         product = multiply(V)
-        product -= 2 * (trivial @ (trivial_t @ V))
+        product -= 2 * (null @ (null_t @ V))
         return np.asarray(product)
 
-    count = min(r + 1, n - c)  # one more, for the gap
-    if n <= MAX_DENSE_VERTICES or count > n // 6:
-        engine.require_memory(
-            3 * 8 * n * n, f"computing {r} eigenvectors of {n} samples from the dense n × n matrix"
+    n_contrasts = contrasts.shape[1]
+    values, rows, next_value = np.empty(0), np.empty((0, n)), 1.0
+    if n_contrasts == n_parts - 1:
+        values, rows, next_value = _largest(
+            multiply_deflated, n, r - n_contrasts, n - c, tol, max_iter, seed
         )
-        N = multiply_deflated(np.eye(n))
-        values, dense_vectors = np.linalg.eigh((N + N.T) / 2)
-        values, rows = values[::-1][:count], dense_vectors.T[::-1][:count]
-    else:
-        engine.require_memory(
-            8 * n * (basis_size(count) + VECTORS_BESIDE), f"{r} eigenvectors of {n} samples"
-        )
-        # a little more than is asked for, as the residuals are known but for rounding
-        values, rows = largest_eigenvectors(
-            multiply_deflated, n, count, tol=tol / 10, max_iter=max_iter, seed=seed
-        )
-    next_value = values[r] if count > r else -1.0
-    values, rows = values[:r], rows[:r]
     residuals = np.array(
         [
             np.linalg.norm(multiply_deflated(v[:, None])[:, 0] - value * v)
@@ -192,9 +281,11 @@ def leading_eigenvectors(
         ]
     )
     residual = float(residuals.max(initial=0.0))
+    values = np.append(np.ones(n_contrasts), values)
     gaps = -np.diff(np.append(values, next_value))
     stats = {
-        "components": c,
+        "n_set_aside": n_set_aside,
+        "contrasts": n_contrasts,
         "residual": residual,
         "gap": float(gaps[-1]),
         "degenerate": bool(np.any(gaps <= max(residual, tol))),
@@ -206,7 +297,38 @@ def leading_eigenvectors(
             NotConverged,
             stacklevel=3,
         )
-    return Result(Embedding(fix_signs(rows.T), values), status, stats=stats)
+    vectors = np.column_stack([contrasts, rows.T]) if n_contrasts else rows.T
+    if parts is not None and n_set_aside:
+        vectors[parts.labels < 0] = 0  # they are, but for rounding
+    return Result(Embedding(fix_signs(vectors), values), status, stats=stats)
+
+
+def _largest(
+    multiply: Any, n: int, r: int, most: int, tol: float, max_iter: int, seed: int
+) -> tuple[AnyArray, AnyArray, float]:
+    """Return the r largest eigenvalues of an n × n matrix, their vectors as rows, and the next one.
+
+    It has `most` eigenvalues but those that are moved to −1, which is the next one after the last.
+    """
+    count = min(r + 1, most)  # one more, for the gap
+    if count == 0:
+        return np.empty(0), np.empty((0, n)), -1.0
+    if n <= MAX_DENSE_VERTICES or count > n // 6:
+        engine.require_memory(
+            3 * 8 * n * n, f"computing {r} eigenvectors of {n} samples from the dense n × n matrix"
+        )
+        N = multiply(np.eye(n))
+        values, dense_vectors = np.linalg.eigh((N + N.T) / 2)
+        values, rows = values[::-1][:count], dense_vectors.T[::-1][:count]
+    else:
+        engine.require_memory(
+            8 * n * (basis_size(count) + VECTORS_BESIDE), f"{r} eigenvectors of {n} samples"
+        )
+        # a little more than is asked for, as the residuals are known but for rounding
+        values, rows = largest_eigenvectors(
+            multiply, n, count, tol=tol / 10, max_iter=max_iter, seed=seed
+        )
+    return values[:r], rows[:r], values[r] if count > r else -1.0
 
 
 def fix_signs(vectors: AnyArray) -> AnyArray:
@@ -220,16 +342,6 @@ def fix_signs(vectors: AnyArray) -> AnyArray:
 def _inverse_root(degree: AnyArray) -> AnyArray:
     """Return degree^-½, and 0 for an isolated vertex."""
     return np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
-
-
-def trivial_vectors(degree: AnyArray, labels: AnyArray) -> sp.csr_array:
-    """Return D^½ 1_c of each component c at unit length (n × c).
-
-    An isolated vertex is a component of its own.
-    """
-    values = np.where(degree > 0, np.sqrt(degree), 1.0)
-    values /= np.sqrt(np.bincount(labels, weights=values**2))[labels]
-    return sp.csr_array((values, labels, np.arange(len(labels) + 1)))
 
 
 # --- randomized SVD -----------------------------------------------------------------------------

@@ -11,19 +11,23 @@ from bigfs.graph.affinities import (
     laplacian,
     laplacian_operator,
 )
-from bigfs.graph.neighbors import Metric, Neighbors, knn, stream_knn
+from bigfs.graph.neighbors import Bridges, Metric, Neighbors, knn, stream_knn
+from bigfs.graph.spanning_tree import find_bridges, with_bridges
 
 __all__ = [
+    "Bridges",
     "Components",
     "Metric",
     "Neighbors",
     "Weights",
     "affinity",
     "components",
+    "find_bridges",
     "knn",
     "laplacian",
     "laplacian_operator",
     "stream_knn",
+    "with_bridges",
 ]
 
 

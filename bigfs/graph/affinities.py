@@ -16,6 +16,9 @@ from bigfs.types import AnyArray
 Weights = Literal["binary", "cosine", "heat"]
 Kind = Literal["plain", "normalized", "random-walk"]
 
+# A bridge below this share of the degrees of its ends is lost in the rounding of an eigenvector.
+NEGLIGIBLE = 1e-8
+
 
 def affinity(
     neighbors: Neighbors,
@@ -24,7 +27,10 @@ def affinity(
     width: float | None = None,
     symmetrize: Literal["or", "and"] = "or",
 ) -> sp.csr_array:
-    """Return the symmetric affinity A of a kNN graph.
+    """Return the symmetric affinity A of a kNN graph and its bridges.
+
+    A bridge has the weight of any edge of its length. One of negligible weight is left out, so that
+    its components stay apart.
 
     Parameters
     ----------
@@ -52,36 +58,53 @@ def affinity(
     n = len(neighbors.index)
     is_neighbor = neighbors.index >= 0
     distance = neighbors.distance[is_neighbor]
-    if weights == "binary":
-        values = np.ones(len(distance))
-    elif weights == "cosine":
-        if neighbors.metric != "cosine":
-            raise ValueError(
-                f"cosine weights need a graph of the cosine metric; got "
-                f'{neighbors.metric}: use "binary" or "heat"'
-            )
-        values = 1.0 - distance
-    elif weights == "heat":
-        values = _heat(distance, width)
-    else:
+    if weights == "cosine" and neighbors.metric != "cosine":
+        raise ValueError(
+            f"cosine weights need a graph of the cosine metric; got "
+            f'{neighbors.metric}: use "binary" or "heat"'
+        )
+    if weights not in ("binary", "cosine", "heat"):
         raise ValueError(f'weights must be "binary", "cosine" or "heat"; got {weights!r}')
+    t = _heat_width(distance, width) if weights == "heat" else 0.0
+
+    def weigh(distance: AnyArray) -> AnyArray:
+        if weights == "binary":
+            return np.ones(len(distance))
+        return 1.0 - distance if weights == "cosine" else _heat(distance, t)
+
     indptr = np.concatenate([[0], np.cumsum(is_neighbor.sum(axis=1))])
-    A = sp.csr_array((values, neighbors.index[is_neighbor], indptr), shape=(n, n))
+    A = sp.csr_array((weigh(distance), neighbors.index[is_neighbor], indptr), shape=(n, n))
     if symmetrize not in ("or", "and"):
         raise ValueError(f'symmetrize must be "or" or "and"; got {symmetrize!r}')
     A = sp.csr_array(A.maximum(A.T) if symmetrize == "or" else A.minimum(A.T))
+    if neighbors.bridges is not None and len(neighbors.bridges.distance):
+        A = _with_edges(A, neighbors.bridges.samples, weigh(neighbors.bridges.distance))
     A.eliminate_zeros()
     A.sort_indices()
     return A
 
 
-def _heat(distance: AnyArray, width: float | None) -> AnyArray:
+def _with_edges(A: sp.csr_array, samples: AnyArray, values: AnyArray) -> sp.csr_array:
+    """Return A with more edges, without those of negligible weight."""
+    degree = np.asarray(A.sum(axis=1)).ravel()
+    i, j = samples.T
+    values = np.where(values > NEGLIGIBLE * np.sqrt(degree[i] * degree[j]), values, 0)
+    edges = sp.csr_array((values, (i, j)), shape=A.shape)
+    return sp.csr_array(A + edges + edges.T)
+
+
+def _heat_width(distance: AnyArray, width: float | None) -> float:
+    """Return the width, by default the mean distance. It is zero if all are duplicates."""
     if width is None:
-        width = float(distance.mean()) if len(distance) else 1.0
-        if width == 0:  # every neighbor is a duplicate
-            return np.ones_like(distance)
-    elif not width > 0:
+        return float(distance.mean()) if len(distance) else 1.0
+    if not width > 0:
         raise ValueError(f"the width of the heat kernel must be positive; got {width}")
+    return width
+
+
+def _heat(distance: AnyArray, width: float) -> AnyArray:
+    if width == 0:
+        return (distance == 0).astype(np.float64)
     return np.exp(-(distance**2) / (2 * width**2))
 
 
@@ -141,8 +164,8 @@ def _scales(A: sp.csr_array, kind: Kind) -> tuple[AnyArray, AnyArray, AnyArray]:
 class Components:
     """The connected components of a graph.
 
-    With c components a Laplacian has c eigenvalues 0, and their eigenvectors only tell the
-    components apart. So an embedding drops all c and describes each component by itself.
+    With c components a Laplacian has c eigenvalues 0. One eigenvector is trivial, and the others
+    tell the components apart.
     """
 
     count: int

@@ -236,14 +236,17 @@ def label_hyperedges(codes: AnyArray) -> Hypergraph:
 
 
 def neighbor_hyperedges(neighbors: Neighbors) -> Hypergraph:
-    """Make one hyperedge per sample with neighbors, of itself and its k nearest."""
+    """Make one hyperedge per sample with neighbors, of itself and its k nearest, and per bridge."""
     n, k = neighbors.index.shape
     heads = np.flatnonzero(np.any(neighbors.index >= 0, axis=1))
     rows = np.empty((len(heads), k + 1), dtype=np.int32)
     rows[:, 0], rows[:, 1:] = heads, neighbors.index[heads]
-    starts = np.concatenate([[0], np.cumsum(np.count_nonzero(rows >= 0, axis=1))])
-    rows = rows[rows >= 0]
-    return Hypergraph.of_samples(n, starts, rows)
+    sizes = np.count_nonzero(rows >= 0, axis=1)
+    samples = rows[rows >= 0]
+    if neighbors.bridges is not None:
+        sizes = np.append(sizes, np.full(len(neighbors.bridges.samples), 2))
+        samples = np.append(samples, neighbors.bridges.samples)
+    return Hypergraph.of_samples(n, np.concatenate([[0], np.cumsum(sizes)]), samples)
 
 
 def edge_hyperedges(neighbors: Neighbors) -> Hypergraph:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -42,6 +42,14 @@ Method = Literal["exact", "approx", "auto"]
 Sink = Callable[[int, int, AnyArray, AnyArray], Any]
 
 
+class Bridges(NamedTuple):
+    """The edges that join the components of a kNN graph, the shortest first."""
+
+    samples: AnyArray  # (b, 2) int32: the ends of each edge, the lower number first
+    distance: AnyArray  # (b,) float64
+    n_components: int  # of the graph without them
+
+
 @dataclass(frozen=True)
 class Neighbors:
     """The k nearest neighbors of n samples, nearest first, equal distances by lower index.
@@ -58,12 +66,15 @@ class Neighbors:
     info : dict, default={}
         How the graph was computed: `method`, the reason `why`, the `predicted` cost, and for an
         approximate graph the estimated `recall` and the size of its sample.
+    bridges : Bridges or None, default=None
+        Edges that join the components of the graph. None where nobody has looked for them.
     """
 
     index: AnyArray
     distance: AnyArray
     metric: str
     info: dict[str, Any] = field(default_factory=dict)
+    bridges: Bridges | None = None
 
 
 def knn(

@@ -48,7 +48,7 @@ def draw_sample(X: Matrix, blocks: list[RowBlock], k: int) -> Sample:
     drawn = np.random.default_rng(SEED).permutation(n)[: int(size)]
     numbers = np.sort(drawn)
     measured = np.searchsorted(numbers, drawn[: int(n_measured)])
-    return Sample(_gather(X, blocks, numbers), numbers, measured, n)
+    return Sample(gather(X, blocks, numbers), numbers, measured, n)
 
 
 class ScreenEstimate(NamedTuple):
@@ -144,7 +144,7 @@ def measure_neighbors(
     neighbors, position = np.unique(true_pairs & MAX_ROW_ID, return_inverse=True)
     rows_of_pairs, neighbors_of_pairs = (
         sketch.sketch_rows(exact.kernel_block(rows, 0), sketch.unscreened_index(all_columns), 0.0)
-        for rows in (measured_rows[row], _gather(X, blocks, neighbors)[position])
+        for rows in (measured_rows[row], gather(X, blocks, neighbors)[position])
     )
     return MeasuredNeighbors(
         sample,
@@ -214,7 +214,7 @@ def _pair_codes(index: AnyArray, numbers: AnyArray) -> AnyArray:
     return ((np.arange(len(numbers))[:, None] << 32) + index)[is_neighbor]
 
 
-def _gather(X: Matrix, blocks: list[RowBlock], numbers: AnyArray) -> sp.csr_array:
+def gather(X: Matrix, blocks: list[RowBlock], numbers: AnyArray) -> sp.csr_array:
     """Gather the rows of these increasing numbers."""
     X.passes += 1
     by_block = [numbers[(numbers >= b.start) & (numbers < b.stop)] for b in blocks]

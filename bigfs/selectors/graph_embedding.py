@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,21 +13,29 @@ from sklearn.utils import compute_class_weight
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
 from bigfs.cutting_plane.tiled_columns import FactoredResponse, StreamedColumns, TiledColumns
 from bigfs.embedding import responses
-from bigfs.embedding.spectral import default_width, hypergraph_components
-from bigfs.graph import components, knn
+from bigfs.embedding.spectral import default_width, hypergraph_embedding, hypergraph_parts
 from bigfs.graph.hypergraph import neighbor_hyperedges
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import ENTRY_BYTES
 from bigfs.matrix.strips import SUMS_BYTES
 from bigfs.selectors.base import Labels, MatrixInput, at_least_two, is_real, labels_of
-from bigfs.selectors.sample_graph import sample_affinity
+from bigfs.selectors.sample_graph import embedding_stats, joined_neighbors, sample_graph
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 LARGE_RESPONSE = 32 << 20  # bytes of T from which it is made tile by tile
 LARGE_GATHERED = 256 << 20  # bytes of the gathered columns from which they stay in the tiles
 GATHERED_SETS = 8  # sets of m features that a cutting plane gathers, about
 COLUMNS_AT_ONCE = 1 << 20
+
+
+class Response(NamedTuple):
+    """What the features explain."""
+
+    X: Matrix  # the samples that take part
+    T: FloatArray  # n × r
+    omega: FloatArray | None = None  # weights ω of the residuals; None: all are one
+    stats: Mapping[str, Any] = MappingProxyType({})  # of the result
 
 
 class GraphEmbedding(MatrixInput):
@@ -66,18 +76,22 @@ class GraphEmbedding(MatrixInput):
         """Return the data of the regression, without any column yet."""
         if (factored := self._factored_response(X, y)) is not None:
             return TiledColumns(*factored)
-        X, T, omega = self._response(X, y)
+        X, T, omega, stats = self._response(X, y)
         if not T.any():
             raise ValueError(
                 f"the embedding {self.embedding!r} is empty, because nothing "
                 f"separates the samples: check X and y"
             )
+        data: Columns
         if self._is_large(X, T.shape[1]):
             response = FactoredResponse(T, None, np.zeros(T.shape[1]), float(np.vdot(T, T)))
-            return TiledColumns(X, response, omega)
-        if self._gathers_too_much(X):
-            return StreamedColumns(X, T, omega)
-        return GatheredColumns(X.gathered_if_small(), T, omega)
+            data = TiledColumns(X, response, omega)
+        elif self._gathers_too_much(X):
+            data = StreamedColumns(X, T, omega)
+        else:
+            data = GatheredColumns(X.gathered_if_small(), T, omega)
+        data.response_stats = stats
+        return data
 
     def _gathers_too_much(self, X: Matrix) -> bool:
         """Return whether the columns that a cutting plane may gather are too large for one process.
@@ -126,11 +140,8 @@ class GraphEmbedding(MatrixInput):
             return X, FactoredResponse(_compact(y), C, shift, float(C.shape[1]))
         return None
 
-    def _response(self, X: Matrix, y: Any) -> tuple[Matrix, FloatArray, FloatArray | None]:
-        """Return the samples that take part, T, and the weights ω of their residuals.
-
-        None in place of the weights means that all are one.
-        """
+    def _response(self, X: Matrix, y: Any) -> Response:
+        """Return the samples that take part, and what the features explain."""
         if self.loss == "squared_hinge":
             return self._hinge_response(X, y)
         if self.embedding == "lda":
@@ -138,35 +149,44 @@ class GraphEmbedding(MatrixInput):
             labeled_X = X if y.is_labeled.all() else X.take_rows(y.is_labeled)
             codes = codes[y.is_labeled]
             weights = self._class_weights(classes, codes)
-            return labeled_X, responses.lda(codes, len(classes), weights), None
+            return Response(labeled_X, responses.lda(codes, len(classes), weights))
         if self._takes_real and y is not None:
             if isinstance(y, Labels):
                 codes = y.codes[y.is_labeled]
                 X = X if y.is_labeled.all() else X.take_rows(y.is_labeled)
                 y = responses.one_hot(codes, len(y.classes))
             Y = y.toarray() if sp.issparse(y) else y
-            return X, responses.cca(Y) if self.embedding == "cca" else responses.hsl_labels(Y), None
+            T = responses.cca(Y) if self.embedding == "cca" else responses.hsl_labels(Y)
+            return Response(X, T)
         allowed = self._allowed(X)
         if self.embedding == "pca":
-            T = responses.pca(allowed, self._n_components(allowed), tol=self.tol / 4)
-            return X, T, None
+            r = self.n_components or default_width(*allowed.shape)
+            return Response(X, responses.pca(allowed, r, tol=self.tol / 4))
         if self.embedding == "hsl":
-            neighbors = knn(allowed, self.n_neighbors, metric=self.metric, method="auto")
-            hypergraph = neighbor_hyperedges(neighbors)
-            n_parts = int(hypergraph_components(hypergraph).max()) + 1
-            T = responses.hsl_neighbors(hypergraph, self._n_components(allowed, n_parts))
-            return X, T, None
-        A = sample_affinity(allowed, self.graph, self.n_neighbors, self.metric)
-        degree = np.asarray(A.sum(axis=1)).ravel()
+            return self._hypergraph_response(X)
+        graph = sample_graph(allowed, self.graph, self.n_neighbors, self.metric)
+        degree = np.asarray(graph.A.sum(axis=1)).ravel()
         if self.embedding == "lpp":
-            T = responses.lpp(A, self._n_components(allowed, components(A).count))
-            return X, T, np.sqrt(degree) if self.weighting == "degree" else None
+            r = self.n_components or graph.default_width(allowed.shape[1])
+            omega = np.sqrt(degree) if self.weighting == "degree" else None
+            return Response(X, graph.embedding(r).value.vectors, omega, graph.stats)
         classes, codes = at_least_two(y)
         r = self.n_components or len(classes) - 1
-        T = responses.sda(A, codes, len(classes), r, self.beta)
-        return X, T, np.sqrt(1 + self.beta * degree) if self.weighting == "degree" else None
+        T = responses.sda(graph.A, codes, len(classes), r, self.beta)
+        omega = np.sqrt(1 + self.beta * degree) if self.weighting == "degree" else None
+        return Response(X, T, omega, graph.stats)
 
-    def _hinge_response(self, X: Matrix, y: Labels) -> tuple[Matrix, FloatArray, FloatArray | None]:
+    def _hypergraph_response(self, X: Matrix) -> Response:
+        """Return the leading eigenvectors of the hypergraph of the neighborhoods."""
+        allowed = self._allowed(X)
+        neighbors, stats = joined_neighbors(allowed, None, self.n_neighbors, self.metric)
+        hypergraph = neighbor_hyperedges(neighbors)
+        parts = hypergraph_parts(hypergraph, neighbors.index.shape[1])
+        r = self.n_components or default_width(*allowed.shape, parts.n_set_aside)
+        result = hypergraph_embedding(hypergraph, r, parts)
+        return Response(X, result.value.vectors, stats=stats | embedding_stats(result))
+
+    def _hinge_response(self, X: Matrix, y: Labels) -> Response:
         """Return the labeled samples, diag(ω)Y with Y in ±1, and the weights ω of the samples."""
         classes, codes = at_least_two(y)
         codes = codes[y.is_labeled]
@@ -175,9 +195,9 @@ class GraphEmbedding(MatrixInput):
         labeled_X = X if y.is_labeled.all() else X.take_rows(y.is_labeled)
         weights = self._sample_weights(y)
         if weights is None:
-            return labeled_X, Y, None
+            return Response(labeled_X, Y)
         omega = np.sqrt(weights)
-        return labeled_X, omega[:, None] * Y, omega
+        return Response(labeled_X, omega[:, None] * Y, omega)
 
     def _sample_weights(self, y: Labels) -> FloatArray | None:
         """Return the weight of each labeled sample, or None if all weigh the same."""
@@ -200,10 +220,6 @@ class GraphEmbedding(MatrixInput):
         return self._positive(
             compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
         )
-
-    def _n_components(self, X: Matrix, n_parts: int = 1) -> int:
-        """Return r of an embedding without classes, on a graph of so many connected components."""
-        return self.n_components or default_width(*X.shape, n_parts)
 
     def _check_y(self, y: Any) -> Any:
         """Return `Labels`, or the target matrix Y (n × q) of cca and hsl.

@@ -6,7 +6,7 @@
 
 `joint_embedding` has the round. A step of Y at P = XW + 1bᵀ is the orthonormal factor of
 (2I − L)Y + βP, which does not raise the objective, because L ≤ 2I. Y stays orthogonal to the
-trivial eigenvectors of the graph.
+trivial eigenvector of the graph, and zero at the samples that are set aside.
 """
 
 from __future__ import annotations
@@ -17,21 +17,18 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from bigfs.embedding import responses
-from bigfs.embedding.spectral import trivial_vectors
-from bigfs.graph import Metric, components
+from bigfs.graph import Metric
 from bigfs.selectors.joint_embedding import JointEmbedding, JointProblem
 from bigfs.types import FloatArray
 
 
 class JELSRProblem(JointProblem):
-    """Y has orthonormal columns, which are orthogonal to the trivial vectors of the graph."""
+    """Y has orthonormal columns, which are orthogonal to the trivial vector of the graph."""
 
     def first_embedding(self) -> FloatArray:
         """Return the leading non-trivial eigenvectors of the graph."""
-        degree = np.asarray(self.A.sum(axis=1), dtype=np.float64).ravel()
-        self.trivial = trivial_vectors(degree, components(self.A).labels)
-        return responses.lpp(self.A, self.r)
+        self.trivial = self.graph.parts.trivial()
+        return np.asarray(self.graph.embedding(self.r).value.vectors)
 
     def off_trivial(self, V: FloatArray) -> FloatArray:
         """Return V without its part along the trivial vectors."""
@@ -76,15 +73,14 @@ class JELSR(JointEmbedding):
     beta : float, default=1.0
         Weight β of the regression against the smoothness over the graph.
     n_components : int or None, default=None
-        Number of columns of the embedding. None takes 10, or fewer where X has few samples or
-        its graph falls apart.
+        Number of columns of the embedding. None takes 10, or fewer where X has few samples.
     n_neighbors : int, default=5
         Number of neighbors of each sample in the kNN graph.
     metric : {"cosine", "euclidean"}, default="cosine"
         Distance of the kNN graph. The edges have cosine weights for "cosine" and heat weights for
         "euclidean".
     graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
-        Affinity, or neighbors, to use instead of a new kNN graph.
+        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
     solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
         Solver of the ridge problem of each round. "auto" takes the one of least projected time
         among those that fit in memory.

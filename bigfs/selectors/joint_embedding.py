@@ -24,12 +24,10 @@ from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval
 from threadpoolctl import threadpool_limits
 
-from bigfs.embedding.spectral import default_width
-from bigfs.graph import Metric, components, laplacian
+from bigfs.graph import Metric, laplacian
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import centering
 from bigfs.linalg.ridge.working_set import WorkingSet
@@ -46,7 +44,7 @@ from bigfs.selectors.reweighting import (
     ridge_options,
     without_negligible,
 )
-from bigfs.selectors.sample_graph import GRAPH_CONSTRAINTS, sample_affinity
+from bigfs.selectors.sample_graph import GRAPH_CONSTRAINTS, SampleGraph, sample_graph
 from bigfs.types import FloatArray, IntArray
 
 INNER_STEPS = 10  # of Y per round
@@ -75,7 +73,7 @@ class JointProblem(RowSparseProblem):
     def __init__(
         self,
         X: Matrix,
-        A: sp.csr_array,
+        graph: SampleGraph,
         tol: float,
         r: int,
         ridge: dict[str, Any],
@@ -86,8 +84,8 @@ class JointProblem(RowSparseProblem):
     ) -> None:
         super().__init__(X, forbidden, "the graph's embedding")
         self.share, self.weight, self.tol = share, weight, tol
-        self.A, self.r = A, r
-        self.L = laplacian(A, "normalized")
+        self.graph, self.r = graph, r
+        self.L = laplacian(graph.A, "normalized")
         self.centering = centering(X.shape[0])
         self.working_set = WorkingSet(X, targets=r, **ridge)
         self.penalty = np.inf  # ρ, until the first Y is known
@@ -187,19 +185,17 @@ class JointEmbedding(Selector):
     def _problem(self, *problem: Any) -> JointProblem:
         """Return the problem on X.
 
-        Its arguments are an affinity, a tolerance, r, the ridge's options and the forbidden
-        features.
+        Its arguments are a graph, a tolerance, r, the ridge's options and the forbidden features.
         """
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        n, before = X.shape[0], X.passes
-        allowed = self._allowed(X)
-        A = sample_affinity(allowed, self.graph, min(self.n_neighbors, n - 1), self.metric)
-        r = self.n_components or default_width(*allowed.shape, components(A).count)
+        before, allowed = X.passes, self._allowed(X)
+        graph = sample_graph(allowed, self.graph, self.n_neighbors, self.metric)
+        r = self.n_components or graph.default_width(allowed.shape[1])
         # BLAS rounds by its number of threads; the answer must not
         with threadpool_limits(1, user_api="blas"):
             forbidden = self._constraints.forbidden
-            problem = self._problem(X, A, self.tol, r, ridge_options(self), forbidden)
+            problem = self._problem(X, graph, self.tol, r, ridge_options(self), forbidden)
             self.result_ = iterate(
                 problem.step,
                 problem.start(),
@@ -217,4 +213,5 @@ class JointEmbedding(Selector):
             plans=problem.working_set.plans,
             passes=X.passes - before,
             penalty=float(problem.penalty),
+            **graph.stats,
         )

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from bigfs.graph import Metric, Weights
 from bigfs.matrix import Matrix
-from bigfs.result import Result, Status
+from bigfs.result import Result
 from bigfs.selectors.base import Cost
 from bigfs.selectors.on_graph import GraphSelector, graph_forms
 
@@ -41,7 +41,7 @@ class LaplacianScore(GraphSelector):
         Weights of the graph's edges: 1, 1 − distance (for the cosine metric only), or
         exp(−distance²/2t²) with t the mean distance to a neighbor.
     graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
-        Affinity, or neighbors, to use instead of a new kNN graph.
+        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
 
     Attributes
     ----------
@@ -119,6 +119,6 @@ class LaplacianScore(GraphSelector):
         self.graph = graph
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        A = self._affinity(X, self.weights)
-        self.scores_ = graph_forms(X, A, label="Laplacian score").smoothness()
-        self.result_ = Result(self.scores_, Status.EXACT)
+        graph = self._graph(X, self.weights)
+        self.scores_ = graph_forms(X, graph.A, label="Laplacian score").smoothness()
+        self.result_ = Result(self.scores_, graph.status, stats=graph.stats)

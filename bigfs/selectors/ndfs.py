@@ -41,7 +41,7 @@ class NDFSProblem(JointProblem):
 
     def first_embedding(self) -> FloatArray:
         """Return the indicators of the clusters that k-means finds in the graph's embedding."""
-        T = responses.lpp(self.A, self.r)
+        T = self.graph.embedding(self.r).value.vectors
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer clusters than asked for
             k = max(self.r, 2)  # a single cluster of all samples would tell nothing
@@ -94,15 +94,14 @@ class NDFS(JointEmbedding):
     gamma : float, default=10.0
         Weight γ of the orthogonality of the clusters.
     n_components : int or None, default=None
-        Number of clusters. None takes 10, or fewer where X has few samples or its graph falls
-        apart.
+        Number of clusters. None takes 10, or fewer where X has few samples.
     n_neighbors : int, default=5
         Number of neighbors of each sample in the kNN graph.
     metric : {"cosine", "euclidean"}, default="cosine"
         Distance of the kNN graph. The edges have cosine weights for "cosine" and heat weights for
         "euclidean".
     graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
-        Affinity, or neighbors, to use instead of a new kNN graph.
+        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
     random_state : int, default=0
         Seed of the k-means clustering that F starts from.
     solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
@@ -170,7 +169,7 @@ class NDFS(JointEmbedding):
     >>> X, _ = load_iris(return_X_y=True)
     >>> selector = NDFS(n_features_to_select=2, n_components=3, metric="euclidean").fit(X)
     >>> selector.selected_
-    array([1, 0])
+    array([1, 2])
     >>> selector.result_.status.name
     'CONVERGED'
     """

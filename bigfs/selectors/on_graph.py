@@ -17,7 +17,7 @@ from bigfs.graph import Metric, Weights
 from bigfs.linalg.rounding import near_zero, unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.selectors.base import Selector, map_all_columns
-from bigfs.selectors.sample_graph import GRAPH_CONSTRAINTS, sample_affinity
+from bigfs.selectors.sample_graph import GRAPH_CONSTRAINTS, SampleGraph, sample_graph
 from bigfs.types import FloatArray
 
 STRIP_COLUMNS = 512  # columns whose neighbor averages are held at once
@@ -35,10 +35,9 @@ class GraphSelector(Selector):
         **GRAPH_CONSTRAINTS,
     }
 
-    def _affinity(self, X: Matrix, weights: Weights) -> sp.csr_array:
-        """Return the affinity of the samples, from the given graph or a new one."""
-        n_neighbors = min(self.n_neighbors, X.shape[0] - 1)
-        return sample_affinity(self._allowed(X), self.graph, n_neighbors, self.metric, weights)
+    def _graph(self, X: Matrix, weights: Weights) -> SampleGraph:
+        """Return the graph of the samples, the given one or a new one."""
+        return sample_graph(self._allowed(X), self.graph, self.n_neighbors, self.metric, weights)
 
 
 class Forms(NamedTuple):

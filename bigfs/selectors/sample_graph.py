@@ -1,27 +1,109 @@
-"""The affinity of the samples that a selector takes from the user or makes."""
+"""The graph of the samples that a selector takes from the user or makes."""
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from bigfs.graph import Metric, Neighbors, Weights, affinity, knn
+from bigfs.embedding.spectral import Embedding, Parts, default_width, graph_embedding, graph_parts
+from bigfs.graph import Metric, Neighbors, Weights, affinity, components, knn, with_bridges
 from bigfs.matrix import Matrix
+from bigfs.result import Result, Status
 
 GRAPH_CONSTRAINTS: dict[str, list[Any]] = {
     "n_neighbors": [Interval(Integral, 1, None, closed="left")],
     "metric": [StrOptions({"cosine", "euclidean"})],
     "graph": [HasMethods("tocsr"), Neighbors, None],
 }
+SYMMETRIC = 1e-12  # largest difference of A and Aᵀ that is rounding, as a share of the largest edge
 
 
-def sample_affinity(
+@dataclass(frozen=True)
+class SampleGraph:
+    """An affinity of the samples, and what a result says about it."""
+
+    A: sp.csr_array  # n × n
+    n_neighbors: int  # a component of fewer samples than this and one is set aside
+    stats: dict[str, Any]  # for the result
+
+    @property
+    def status(self) -> Status:
+        """The status of a closed form on this graph."""
+        return Status.FINISHED if self.stats["graph_method"] == "approx" else Status.EXACT
+
+    @cached_property
+    def parts(self) -> Parts:
+        """The components that are not set aside."""
+        return graph_parts(self.A, self.n_neighbors)
+
+    def default_width(self, d: int) -> int:
+        """Return how many eigenvectors are taken for d features without a choice."""
+        return default_width(self.A.shape[0], d, self.parts.n_set_aside)
+
+    def embedding(self, r: int) -> Result[Embedding]:
+        """Return the r leading non-trivial eigenvectors. `stats` gets what they say."""
+        result = graph_embedding(self.A, r, self.parts)
+        self.stats.update(embedding_stats(result))
+        return result
+
+
+def embedding_stats(result: Result[Embedding]) -> dict[str, Any]:
+    """Return what the result of a method says about its embedding."""
+    stats = result.stats
+    return {
+        "n_set_aside": stats["n_set_aside"],
+        "contrasts": stats["contrasts"],
+        "embedding_status": result.status.name,
+        "embedding_residual": stats["residual"],
+        "degenerate": stats["degenerate"],
+    }
+
+
+def neighbors_of(X: Matrix, n_neighbors: int, metric: Metric) -> Neighbors:
+    """Return the nearest samples of each one, at most all others.
+
+    The graph is approximate where the exact one is predicted to take more than ten minutes of one
+    core (`knn` with `method="auto"`).
+    """
+    return knn(X, min(n_neighbors, X.shape[0] - 1), metric=metric, method="auto")
+
+
+def joined_neighbors(
+    X: Matrix, graph: Any, n_neighbors: int, metric: Metric
+) -> tuple[Neighbors, dict[str, Any]]:
+    """Return the neighbors of each sample with bridges, and what the result says about them.
+
+    `graph` is `Neighbors` or None. Neighbors of a metric that `knn` does not have are left as they
+    are.
+    """
+    if graph is None:
+        graph = neighbors_of(X, n_neighbors, metric)
+    if len(graph.index) != X.shape[0]:
+        raise ValueError(
+            f"graph has {len(graph.index)} samples, but X has {X.shape[0]}: "
+            f"give the graph of the samples of X"
+        )
+    if graph.metric in get_args(Metric):
+        graph = with_bridges(X, graph)
+    stats: dict[str, Any] = {"graph_method": graph.info.get("method", "given")}
+    if "recall" in graph.info:
+        stats["graph_recall"] = graph.info["recall"]
+    if graph.bridges is not None:
+        stats["n_components"] = graph.bridges.n_components
+        stats["n_joined"] = len(graph.bridges.distance)
+    return graph, stats
+
+
+def sample_graph(
     X: Matrix, graph: Any, n_neighbors: int, metric: Metric, weights: Weights | None = None
-) -> sp.csr_array:
+) -> SampleGraph:
     """Return the affinity of the samples, from the given graph or a new one.
 
     Parameters
@@ -29,8 +111,7 @@ def sample_affinity(
     X : Matrix of shape (n, d)
         The samples.
     graph : sparse matrix of shape (n, n), Neighbors or None
-        Affinity, or neighbors. None makes a kNN graph, an approximate one where the exact one is
-        predicted to take more than ten minutes of one core (`knn` with `method="auto"`).
+        Affinity, or neighbors. None makes a kNN graph.
     n_neighbors : int
         Number of neighbors of each sample in a new graph.
     metric : {"cosine", "euclidean"}
@@ -41,26 +122,52 @@ def sample_affinity(
 
     Returns
     -------
-    csr_array of shape (n, n)
-        The affinity.
+    SampleGraph
+        The graph. The components of a kNN graph are joined by bridges, those of an affinity are as
+        they are.
 
     Raises
     ------
     ValueError
-        The graph has another number of samples.
+        The graph has another number of samples, or an affinity has an edge that is negative or not
+        finite.
     """
     n = X.shape[0]
-    if graph is None:
-        graph = knn(X, n_neighbors, metric=metric, method="auto")
-    if isinstance(graph, Neighbors):
-        if len(graph.index) != n:
-            raise ValueError(
-                f"graph has {len(graph.index)} samples, but X has {n}: "
-                f"give the graph of the samples of X"
-            )
-        return affinity(graph, weights or ("cosine" if graph.metric == "cosine" else "heat"))
-    if graph.shape != (n, n):
+    if graph is None or isinstance(graph, Neighbors):
+        neighbors, stats = joined_neighbors(X, graph, n_neighbors, metric)
+        n_neighbors = neighbors.index.shape[1]
+        A = affinity(neighbors, weights or ("cosine" if neighbors.metric == "cosine" else "heat"))
+    elif graph.shape == (n, n):
+        A, stats = _checked(graph), {"graph_method": "given"}
+    else:
         raise ValueError(
             f"graph has shape {graph.shape}, but X has {n} samples: give their n × n affinity"
         )
-    return sp.csr_array(graph, dtype=np.float64)
+    stats = {"n_components": components(A).count, "n_joined": 0} | stats
+    return SampleGraph(A, n_neighbors, stats)
+
+
+def _checked(graph: Any) -> sp.csr_array:
+    """Return an affinity of the user without its diagonal, and symmetric."""
+    A = sp.csr_array(graph, dtype=np.float64)
+    if not A.data.all():
+        A = A.copy()
+        A.eliminate_zeros()
+    if not np.isfinite(A.data).all() or A.data.min(initial=0) < 0:
+        raise ValueError(
+            "graph has edges that are negative or not finite: give weights ≥ 0, such as "
+            "exp(−distance²) or 1 − cosine distance"
+        )
+    if A.diagonal().any():
+        A = sp.csr_array(A - sp.diags_array(A.diagonal()))
+        A.eliminate_zeros()
+    asymmetry = float(abs(A - A.T).max()) if A.nnz else 0.0
+    if asymmetry > 0:
+        if asymmetry > SYMMETRIC * A.data.max():
+            warnings.warn(
+                "graph is not symmetric, so the larger weight of A and Aᵀ is taken: give "
+                "A.maximum(A.T) to choose it yourself",
+                stacklevel=2,
+            )
+        A = sp.csr_array(A.maximum(A.T))
+    return A

@@ -58,7 +58,8 @@ class LSDF(GraphSelector):
     metric : {"cosine", "euclidean"}, default="cosine"
         Distance of the kNN graph.
     graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
-        Affinity, or neighbors, to use instead of a new kNN graph. Its edges count as 1.
+        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
+        Its edges count as 1.
 
     Attributes
     ----------
@@ -139,15 +140,18 @@ class LSDF(GraphSelector):
         _ = X.stats  # checks the magnitudes
         Y = class_indicator(codes, len(classes))
         neighbors = np.zeros(X.shape[1])
+        status, stats = Status.EXACT, {}
         if not y.is_labeled.all():
-            A = _edges_with_an_unlabeled_end(self._affinity(X, "binary"), y)
+            graph = self._graph(X, "binary")
+            status, stats = graph.status, graph.stats
+            A = _edges_with_an_unlabeled_end(graph.A, y)
             forms = graph_forms(X, A, label="LSDF")
             neighbors = forms.fLf
         sums = np.concatenate(map_all_columns(X, _near_class_sums, Y, label="LSDF"))
         sums, squares = np.split(sums, 2, axis=1)
         between, within = _pair_sums(sums, squares, np.asarray(Y.sum(axis=0)).ravel())
         self.scores_ = ratio(between, self.gamma * within + neighbors)
-        self.result_ = Result(self.scores_, Status.EXACT)
+        self.result_ = Result(self.scores_, status, stats=stats)
 
 
 class SSelect(GraphSelector):
@@ -175,7 +179,7 @@ class SSelect(GraphSelector):
         Weights of the graph's edges: 1, 1 − distance (for the cosine metric only), or
         exp(−distance²/2t²) with t the mean distance to a neighbor.
     graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
-        Affinity, or neighbors, to use instead of a new kNN graph.
+        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
 
     Attributes
     ----------
@@ -256,13 +260,14 @@ class SSelect(GraphSelector):
     def _fit(self, X: Matrix, y: Labels) -> None:
         classes, codes = at_least_two(y)
         Y = class_indicator(codes, len(classes))
-        forms = graph_forms(X, self._affinity(X, self.weights), label="sSelect")
+        graph = self._graph(X, self.weights)
+        forms = graph_forms(X, graph.A, label="sSelect")
         mu = _means(forms)
         positive = np.concatenate(map_all_columns(X, _counts_above, Y, mu, label="sSelect"))
         sizes = np.asarray(Y.sum(axis=0)).ravel()
         agreement = normalized_information(np.stack([positive, sizes - positive], axis=1))
         self.scores_ = self.lam * forms.smoothness() + (1 - self.lam) * agreement
-        self.result_ = Result(self.scores_, Status.EXACT)
+        self.result_ = Result(self.scores_, graph.status, stats=graph.stats)
 
 
 def _edges_with_an_unlabeled_end(A: sp.csr_array, y: Labels) -> sp.csr_array:

@@ -400,6 +400,7 @@ class SparGE(GraphEmbedding, Selector):
             cuts=self.n_iter_,
             gathered=len(problem.data.features),
             gamma=problem.gamma,
+            **problem.data.response_stats,
         )
         if self.ranking == "weights":
             self.scores_[state.features] = row_norms(state.W)

@@ -18,8 +18,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bigfs.embedding.spectral import graph_embedding
-from bigfs.graph import Metric, Weights, components
+from bigfs.graph import Metric, Weights
 from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
@@ -56,7 +55,7 @@ class SPEC(GraphSelector):
         Weights of the graph's edges: 1, 1 − distance (for the cosine metric only), or
         exp(−distance²/2t²) with t the mean distance to a neighbor.
     graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
-        Affinity, or neighbors, to use instead of a new kNN graph.
+        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
 
     Attributes
     ----------
@@ -72,7 +71,8 @@ class SPEC(GraphSelector):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X is a data frame whose column names are strings.
     result_ : bigfs.result.Result
-        Status, and the number of eigenvectors in `stats`.
+        Status, and the number of eigenvectors in `stats`, with what the graph and its embedding
+        are. The status is EXACT if both are exact.
 
     See Also
     --------
@@ -88,9 +88,9 @@ class SPEC(GraphSelector):
         φ2 = φ1 / (1 − (f̂ᵀξ_0)²)
         φ3 = Σ_l (2 − λ_l) (f̂ᵀξ_l)²
 
-    ξ_0 belongs to a connected graph. A graph of c components has c eigenvalues 0, and "phi3" leaves
-    all of these eigenvectors out, because they tell nothing but the component. After the graph, one
-    pass over X is made, and one more for "phi3".
+    A new kNN graph is joined where it falls apart: the nearest samples of its components get an
+    edge. The components of a given affinity stay apart, and "phi3" takes the vectors that separate
+    them first. After the graph, one pass over X is made, and one more for "phi3".
 
     References
     ----------
@@ -141,24 +141,27 @@ class SPEC(GraphSelector):
         self.graph = graph
 
     def _fit(self, X: Matrix, y: Any) -> None:
-        A = self._affinity(X, self.weights)
+        graph = self._graph(X, self.weights)
+        A, status = graph.A, graph.status
         forms = graph_forms(X, A, label="SPEC")
         there = forms.fDf > 0
-        stats = {}
         if self.ranking == "phi2":
             self.scores_ = forms.smoothness()
         elif self.ranking == "phi1":
             out = np.full_like(forms.fDf, -1.0)
             self.scores_ = np.divide(forms.fAf, forms.fDf, out=out, where=there)
         else:
-            r = min(self.n_components, A.shape[0] - components(A).count)
+            r = min(self.n_components, A.shape[0] - graph.parts.n_set_aside - 1)
             powers = np.zeros_like(forms.fDf)
             if r > 0:
-                vectors, values = graph_embedding(A, r).value  # values: 1 − λ
+                embedding = graph.embedding(r)
+                if embedding.status is not Status.CONVERGED:
+                    status = embedding.status
+                vectors, values = embedding.value  # values: 1 − λ
                 root = np.sqrt(np.asarray(A.sum(axis=1)).ravel())
                 powers = (X.T @ (root[:, None] * vectors)) ** 2 @ (1 + values)
             out = np.full_like(forms.fDf, -1.0)
             self.scores_ = np.divide(powers, forms.fDf, out=out, where=there)
             self.scores_[there] = unless_rounding(self.scores_[there], 1)
-            stats = {"eigenvectors": r}
-        self.result_ = Result(self.scores_, Status.EXACT, stats=stats)
+            graph.stats["eigenvectors"] = max(r, 0)
+        self.result_ = Result(self.scores_, status, stats=graph.stats)

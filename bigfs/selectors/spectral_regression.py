@@ -2,10 +2,13 @@
 
     L y_k = λ_k D y_k,  y_kᵀD y_k = 1,  k = 1 … K                     the spectral embedding T = [y]
 
-    MCFS    min  1/2n ‖T − XW − 1bᵀ‖² + α Σ_jk |w_jk|            score max_k |w_jk|
+    MCFS    min  1/2n ‖T − XW − 1bᵀ‖² + Σ_k α_k Σ_j |w_jk|       score max_k |w_jk|
     MRSF    min  1/2n ‖T − XW − 1bᵀ‖² + α Σ_j ‖w_j‖₂             score ‖w_j‖
 
-T leaves out the trivial eigenvectors, which are constant on each component of the graph.
+The penalties of MCFS are the same share ρ of those that empty the lassos: α_k = ρ α_max,k. So each
+eigenvector has its features. They are found by scaling each eigenvector to the same α_max.
+
+T leaves out the trivial eigenvector. The vectors that separate components of the graph come first.
 """
 
 from __future__ import annotations
@@ -16,15 +19,13 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bigfs.embedding import responses
-from bigfs.embedding.spectral import default_width
-from bigfs.graph import Metric, components
+from bigfs.graph import Metric
 from bigfs.lasso.losses import LeastSquares
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.selectors.base import Cost, Selector
 from bigfs.selectors.lasso import PATH_CONSTRAINTS, SparseRegression
-from bigfs.selectors.sample_graph import GRAPH_CONSTRAINTS, sample_affinity
+from bigfs.selectors.sample_graph import GRAPH_CONSTRAINTS, SampleGraph, sample_graph
 from bigfs.types import FloatArray
 
 
@@ -70,26 +71,38 @@ class SpectralRegression(SparseRegression):
 
     def _fit(self, X: Matrix, y: Any) -> None:
         n, allowed = X.shape[0], self._allowed(X)
-        A = sample_affinity(allowed, self.graph, min(self.n_neighbors, n - 1), self.metric)
-        width = default_width(*allowed.shape, components(A).count)
-        T = spectral_targets(A, self.n_components or width)
+        graph = sample_graph(allowed, self.graph, self.n_neighbors, self.metric)
+        T = spectral_targets(graph, self.n_components or graph.default_width(allowed.shape[1]))
         r = T.shape[1]
         groups = [slice(0, r)] if self._shares_support else [slice(k, k + 1) for k in range(r)]
+        scale, before = np.ones(r), X.passes
         lam = None if isinstance(self.alpha, str) else n * self.alpha
-        path, state = self._solve(LeastSquares(X, T), groups, lam)
-        self.alpha_ = state.rho * state.largest / n
-        weights = row_norms(state.W) if self._shares_support else np.abs(state.W).max(axis=1)
+        if lam is None and not self._shares_support:
+            scale = self._largest_penalties(X, T)
+        path, state = self._solve(LeastSquares(X, T / scale), groups, lam)
+        self.result_.stats.update(graph.stats, passes=X.passes - before)
+        self.coef_ *= scale
+        W = state.W * scale
+        alphas = state.rho * state.largest / n * scale
+        self.alpha_ = float(alphas[0]) if self._shares_support else alphas
+        weights = row_norms(W) if self._shares_support else np.abs(W).max(axis=1)
         self.scores_ = path.scores(state, weights)
 
+    def _largest_penalties(self, X: Matrix, T: FloatArray) -> FloatArray:
+        """Return λ_max,k, at which the lasso of each eigenvector is empty. Reads X once."""
+        correlations = np.abs(X.T @ T)
+        correlations[self._constraints.forbidden] = 0
+        largest = correlations.max(axis=0)
+        return np.where(largest > 0, largest, 1.0)
 
-def spectral_targets(A: Any, r: int) -> FloatArray:
-    """Return T (n × r), the centered generalized eigenvectors of the affinity A.
 
-    A sample without neighbors has zero before the centering.
+def spectral_targets(graph: SampleGraph, r: int) -> FloatArray:
+    """Return T (n × r), the centered generalized eigenvectors of the graph.
+
+    A sample that is set aside has zero before the centering.
     """
-    degree = np.asarray(A.sum(axis=1), dtype=np.float64).ravel()
-    root = np.sqrt(degree)[:, None]
-    U = responses.lpp(A, r)
+    root = np.sqrt(graph.parts.degree)[:, None]
+    U = graph.embedding(r).value.vectors
     T: FloatArray = np.divide(U, root, out=np.zeros_like(U), where=root > 0)
     return T - T.mean(axis=0)
 
@@ -109,18 +122,19 @@ class MCFS(SpectralRegression):
     forbid : array-like of int or str, default=None
         Features that must not be chosen, as indices or names.
     alpha : "auto" or float, default="auto"
-        Penalty, as in `sklearn.linear_model.Lasso`. "auto" takes the largest of a grid at which
-        `n_features_to_select` features have a weight.
+        Penalty of all lassos, as in `sklearn.linear_model.Lasso`. "auto" takes the same share of
+        the penalty that empties each lasso, the largest of a grid at which `n_features_to_select`
+        features have a weight.
     n_components : int or None, default=None
         Number of eigenvectors. The number of clusters is a good one. None takes 10, or fewer where
-        X has few samples or its graph falls apart.
+        X has few samples.
     n_neighbors : int, default=5
         Number of neighbors of each sample in the kNN graph.
     metric : {"cosine", "euclidean"}, default="cosine"
         Distance of the kNN graph. The edges have cosine weights for "cosine" and heat weights for
         "euclidean".
     graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
-        Affinity, or neighbors, to use instead of a new kNN graph.
+        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
     tol : float, default=1e-3
         Relative duality gap of each solution.
     max_iter : int, default=200
@@ -141,15 +155,15 @@ class MCFS(SpectralRegression):
         Names of the features, where X is a data frame whose column names are strings.
     coef_ : ndarray of shape (n_features, n_components)
         Weights W.
-    alpha_ : float
-        Penalty of the weights.
+    alpha_ : ndarray of shape (n_components,)
+        Penalty of each lasso.
     n_iter_ : int
         Number of steps.
     result_ : bigfs.result.Result
         Status and history. Each record of the history has the "penalty" relative to the one that
         empties the model, the number of features with a weight, the objective, the relative duality
         gap over all features, and how many features are "missing". The stats have the passes over
-        X and the number of gathered columns.
+        X, the number of gathered columns, and what the graph and its embedding are.
 
     See Also
     --------
@@ -160,8 +174,12 @@ class MCFS(SpectralRegression):
     -----
     With the affinity A of the graph, its degrees D and L = D − A, the targets are the leading
     non-trivial solutions of L y = λ D y, and the weights solve a lasso for each of
-    them, with an intercept. All lassos share one penalty. The paper instead gives each the same
-    number of features.
+    them, with an intercept. The paper gives each lasso the same number of features. Here each has
+    the same share of the penalty that empties it.
+
+    A new kNN graph, or one of `Neighbors`, is joined where it falls apart: the nearest samples of
+    its components get an edge. Components of a given affinity are left as they are. Those of at
+    most `n_neighbors` samples are set aside, and the vectors that separate the others come first.
 
     References
     ----------
@@ -203,14 +221,14 @@ class MRSF(SpectralRegression):
         which `n_features_to_select` features have a weight.
     n_components : int or None, default=None
         Number of eigenvectors. The number of clusters is a good one. None takes 10, or fewer where
-        X has few samples or its graph falls apart.
+        X has few samples.
     n_neighbors : int, default=5
         Number of neighbors of each sample in the kNN graph.
     metric : {"cosine", "euclidean"}, default="cosine"
         Distance of the kNN graph. The edges have cosine weights for "cosine" and heat weights for
         "euclidean".
     graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
-        Affinity, or neighbors, to use instead of a new kNN graph.
+        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
     tol : float, default=1e-3
         Relative duality gap of each solution.
     max_iter : int, default=200
@@ -239,7 +257,7 @@ class MRSF(SpectralRegression):
         Status and history. Each record of the history has the "penalty" relative to the one that
         empties the model, the number of features with a weight, the objective, the relative duality
         gap over all features, and how many features are "missing". The stats have the passes over
-        X and the number of gathered columns.
+        X, the number of gathered columns, and what the graph and its embedding are.
 
     See Also
     --------
@@ -264,7 +282,7 @@ class MRSF(SpectralRegression):
     >>> X, _ = load_iris(return_X_y=True)
     >>> selector = MRSF(n_features_to_select=2, n_components=2, metric="euclidean").fit(X)
     >>> selector.selected_
-    array([0, 2])
+    array([2, 0])
     >>> selector.result_.status.name
     'CONVERGED'
     """

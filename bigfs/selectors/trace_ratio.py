@@ -62,7 +62,7 @@ class TraceRatio(GraphSelector):
         Weights of the graph's edges: 1, 1 − distance (for the cosine metric only), or
         exp(−distance²/2t²) with t the mean distance to a neighbor.
     graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
-        Affinity, or neighbors, to use instead of a new kNN graph.
+        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
 
     Attributes
     ----------
@@ -156,14 +156,18 @@ class TraceRatio(GraphSelector):
         return self.form == "laplacian"
 
     def _fit(self, X: Matrix, y: Any) -> None:
+        stats: dict[str, Any] = {}
         if self.form == "fisher":
             scatter = _Scatter()
             scatter._fit(X, y)
             b, w = scatter.between, scatter.within
         else:
-            forms = graph_forms(X, self._affinity(X, self.weights), label="trace ratio")
+            graph = self._graph(X, self.weights)
+            stats = graph.stats
+            forms = graph_forms(X, graph.A, label="trace ratio")
             b, w = forms.spread, forms.fLf
         self.result_ = best_set(b, w, self._count(len(b)), self._constraints)
+        self.result_.stats.update(stats)
         self.ratio_ = float(self.result_.value.lam)
         if np.isinf(self.ratio_):
             self.scores_ = np.where(w > 0, -w, b)

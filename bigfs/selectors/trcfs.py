@@ -62,7 +62,7 @@ class TRCFS(GraphSelector):
         Weights of the graph's edges: 1, 1 − distance (for the cosine metric only), or
         exp(−distance²/2t²) with t the mean distance to a neighbor.
     graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
-        Affinity, or neighbors, to use instead of a new kNN graph.
+        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
 
     Attributes
     ----------
@@ -153,12 +153,16 @@ class TRCFS(GraphSelector):
     def _fit(self, X: Matrix, y: Labels) -> None:
         self.classes_, codes = at_least_two(y)
         _ = X.stats  # checks the magnitudes
-        F, residual = one_hot(codes, len(self.classes_)), 0.0
+        F, status, stats = one_hot(codes, len(self.classes_)), Status.EXACT, {"residual": 0.0}
         if not y.is_labeled.all():
-            F, residual = propagated(self._affinity(X, self.weights), F, y, self.alpha)
+            graph = self._graph(X, self.weights)
+            F, residual = propagated(graph.A, F, y, self.alpha)
+            too_large = residual > 10 * PROPAGATION_TOLERANCE
+            status = Status.MAX_ITER if too_large else graph.status
+            stats = {"residual": residual} | graph.stats
         self.scores_ = np.concatenate(map_all_columns(X, _explained, F, label="TRCFS"))
         self.label_distributions_ = F
-        self.result_ = Result(self.scores_, Status.EXACT, stats={"residual": residual})
+        self.result_ = Result(self.scores_, status, stats=stats)
 
 
 def propagated(A: sp.csr_array, Y: FloatArray, y: Labels, alpha: float) -> tuple[FloatArray, float]:

@@ -12,7 +12,9 @@ from bigfs.embedding import lanczos, spectral
 from bigfs.embedding.spectral import (
     fix_signs,
     graph_embedding,
+    graph_parts,
     hypergraph_embedding,
+    hypergraph_parts,
     randomized_svd,
 )
 from bigfs.graph import affinity, components, knn, laplacian
@@ -61,16 +63,71 @@ def test_graph_embedding_equals_the_dense_one(text, algorithm):
     assert not result.stats["degenerate"]
 
 
-def test_every_component_has_its_trivial_vector_dropped(text, algorithm):
+def test_one_direction_of_the_null_space_is_trivial(text, algorithm):
+    """The isolated vertex is set aside. The contrast of the two parts comes first."""
     A = two_parts(text)
-    c = components(A).count
-    assert c >= 3
+    parts = components(A)
+    assert (parts.count, parts.isolated) == (3, 1)
     values = np.sort(np.linalg.eigvalsh(laplacian(A, "normalized").toarray()))
-    assert np.sum(values < 1e-9) == c
+    assert np.sum(values < 1e-9) == 3
     result = graph_embedding(A, 6)
-    np.testing.assert_allclose(1 - result.value.values, values[c : c + 6], atol=1e-9)
-    assert result.stats["components"] == c
-    np.testing.assert_allclose(result.value.vectors.T @ result.value.vectors, np.eye(6), atol=1e-8)
+    vectors = result.value.vectors
+    np.testing.assert_allclose(1 - result.value.values, values[2:8], atol=1e-9)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(6), atol=1e-8)
+    assert (result.stats["n_set_aside"], result.stats["contrasts"]) == (1, 1)
+    root = np.sqrt(A.sum(axis=1))
+    np.testing.assert_allclose(vectors.T @ root, 0, atol=1e-8)
+    np.testing.assert_array_equal(vectors[-1], 0)
+    of_first = np.divide(vectors[:-1, 0], root[:-1])
+    for part in range(2):
+        inside = of_first[parts.labels[:-1] == part]
+        np.testing.assert_allclose(inside, inside[0], rtol=1e-12)
+    assert np.sign(of_first[0]) != np.sign(of_first[-1])
+
+
+def test_contrasts_are_orthonormal_and_begin_with_the_largest_parts(rng):
+    """Parts of 9, 7, 5 and 4 samples, with random weights, and a pair that is set aside."""
+    sizes = [4, 9, 2, 5, 7]
+    A = sp.block_diag([np.triu(rng.random((n, n)), 1) for n in sizes])
+    A = sp.csr_array(A + A.T)
+    label, root = np.repeat(np.arange(5), sizes), np.sqrt(A.sum(axis=1))
+    parts = graph_parts(A, 3)
+    result = graph_embedding(A, 3, parts)
+    vectors = result.value.vectors
+    assert (result.stats["n_set_aside"], result.stats["contrasts"]) == (2, 3)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(3), atol=1e-14)
+    np.testing.assert_allclose(vectors.T @ np.where(label == 2, 0, root), 0, atol=1e-14)
+    np.testing.assert_array_equal(vectors[label == 2], 0)
+    level = np.array([vectors[label == c] / root[label == c, None] for c in (1, 4, 3, 0)], object)
+    level = np.array([part[0] for part in level])  # constant in each part
+    for c in range(3):  # a part against all smaller ones
+        np.testing.assert_array_equal(level[:c, c], 0)
+        np.testing.assert_allclose(level[c + 1 :, c], level[c + 1, c])
+        assert level[c, c] * level[c + 1, c] < 0
+    np.testing.assert_array_equal(graph_embedding(A, 2, parts).value.vectors, vectors[:, :2])
+
+
+def test_all_parts_are_kept_where_all_are_small():
+    A = sp.csr_array(sp.kron(sp.eye_array(4), 1 - np.eye(3)))
+    assert graph_parts(A, 5).n_parts == 4
+
+
+@pytest.mark.parametrize("bridge", [0, 1e-12])
+def test_equal_components_have_their_eigenvalues_as_often(rng, monkeypatch, bridge):
+    """One space of Lanczos iterations holds one of six equal eigenvalues. The check finds all."""
+    monkeypatch.setattr("bigfs.embedding.spectral.MAX_DENSE_VERTICES", 0)
+    X = np.random.default_rng(0).normal(size=(100, 5))
+    one = affinity(knn(Matrix.from_array(X), 5, metric="euclidean"), "heat")
+    A = sp.block_diag([one] * 6, format="lil")
+    for first in range(0, 500, 100):
+        A[first, first + 100] = A[first + 100, first] = bridge
+    A = sp.csr_array(A)
+    A.eliminate_zeros()
+    values = np.linalg.eigvalsh(laplacian(A, "normalized").toarray())[1:13]
+    result = graph_embedding(A, 12)
+    np.testing.assert_allclose(1 - result.value.values, values, atol=1e-8)
+    assert result.stats["degenerate"]
+    assert result.converged
 
 
 def test_equal_eigenvalues_are_degenerate(algorithm):
@@ -103,10 +160,7 @@ def test_a_hyperedge_of_no_weight_joins_nothing(rng):
     H[10:, 2:4] = rng.random((10, 2)) < 0.7
     H[[0, 10], 0], H[[0, 19], 4] = [1, 0], 1
     joined, parted = Hypergraph.of(H), Hypergraph.of(H, [1, 1, 1, 1, 0])
-    assert (
-        hypergraph_embedding(parted, 1).stats["components"]
-        == hypergraph_embedding(joined, 1).stats["components"] + 1
-    )
+    assert hypergraph_parts(parted, 1).n_parts == hypergraph_parts(joined, 1).n_parts + 1
 
 
 def test_the_embedding_is_the_same_every_time(text):
@@ -129,12 +183,11 @@ def test_iteration_limit_warns_with_the_residual(rng, monkeypatch):
 
 
 def test_a_space_that_ends_is_left(algorithm):
-    """Triangles: every eigenvalue is 1 or −½, so three steps see all that one vector reaches."""
-    A = sp.csr_array(sp.kron(sp.eye_array(120), 1 - np.eye(3)))
+    """A clique: all eigenvalues but one are equal, so two steps see all that one vector reaches."""
+    A = sp.csr_array(1 - np.eye(120))
     result = graph_embedding(A, 7)
-    np.testing.assert_allclose(result.value.values, -0.5, atol=1e-12)
+    np.testing.assert_allclose(result.value.values, -1 / 119, atol=1e-12)
     np.testing.assert_allclose(result.value.vectors.T @ result.value.vectors, np.eye(7), atol=1e-8)
-    assert result.stats["components"] == 120
     assert result.converged
     assert result.stats["degenerate"]
 

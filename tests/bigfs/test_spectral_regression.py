@@ -6,6 +6,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from sklearn import linear_model
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 from sklearn.neighbors import kneighbors_graph
 
 from bigfs import JELSR, MCFS, MRSF, NDFS, Matrix, SparGE
@@ -102,9 +103,37 @@ class TestBoth:
         np.testing.assert_allclose(found, expected, atol=1e-3)
 
     def test_resumes_from_a_checkpoint(self, clusters, selector):
+        selector = clone(selector).set_params(n_features_to_select=28)
         expected, resumed = fit_and_resume(selector, clusters, die_after=4)
         np.testing.assert_array_equal(resumed.scores_, expected.scores_)
         assert resumed.result_.history == expected.result_.history
+
+
+def test_each_eigenvector_has_features_of_its_own():
+    """MCFS's penalties are the same share of those that empty the lassos."""
+    X = load_digits().data[:120]
+    selector = MCFS(n_features_to_select=8, n_components=9, tol=1e-9).fit(X)
+    assert np.count_nonzero(selector.coef_, axis=0).min() >= 1
+    A = affinity(knn(Matrix.from_array(X), 5), "cosine")
+    T = targets(A.toarray(), 9)
+    T -= T.mean(axis=0)
+    largest = np.abs(X.T @ T).max(axis=0) / 120
+    np.testing.assert_allclose(selector.alpha_ / largest, selector.alpha_[0] / largest[0])
+    W = [
+        linear_model.Lasso(alpha=alpha, tol=1e-11, max_iter=100_000).fit(X, t).coef_
+        for alpha, t in zip(selector.alpha_, T.T, strict=True)
+    ]
+    np.testing.assert_allclose(np.abs(selector.coef_), np.abs(W).T, atol=1e-7)
+    expected = np.abs(W).max(axis=0)
+    np.testing.assert_allclose(np.maximum(selector.scores_, 0), expected, atol=1e-7)
+
+
+def test_a_forbidden_feature_does_not_set_the_penalties(clusters):
+    without = MCFS(n_features_to_select=4).fit(np.delete(clusters, 4, axis=1))
+    graph = affinity(knn(Matrix.from_array(np.delete(clusters, 4, axis=1)), 5), "cosine")
+    found = MCFS(n_features_to_select=4, forbid=[4], graph=graph).fit(clusters)
+    np.testing.assert_allclose(found.alpha_, without.alpha_)
+    np.testing.assert_allclose(np.delete(found.coef_, 4, axis=0), without.coef_, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -112,10 +141,11 @@ class TestBoth:
     [MCFS(), MRSF(), NDFS(), JELSR(), SparGE(embedding="lpp"), SparGE(embedding="hsl")],
     ids=lambda selector: type(selector).__name__,
 )
-def test_a_graph_in_parts_leaves_fewer_eigenvectors(rng, selector):
-    """Nine samples in three parts have six eigenvectors beside the trivial ones."""
+def test_a_graph_in_parts_has_an_eigenvector_per_sample_but_one(rng, selector):
+    """Nine samples in three parts, which share no feature, have eight eigenvectors."""
     X = np.kron(np.eye(3), np.ones((3, 4))) * (0.1 + rng.random((9, 12)))
     selector = selector.set_params(n_features_to_select=3, n_neighbors=2).fit(X)
-    assert selector.coef_.shape[1] == 6
-    with pytest.raises(ValueError, match="6 non-trivial eigenvectors; 7 were requested"):
-        selector.set_params(n_components=7).fit(X)
+    assert selector.coef_.shape[1] == 7
+    assert selector.result_.stats["contrasts"] == 2
+    with pytest.raises(ValueError, match="8 non-trivial eigenvectors; 9 were requested"):
+        selector.set_params(n_components=9).fit(X)

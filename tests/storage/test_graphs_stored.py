@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import storage
-from bigfs import engine, graph
+from bigfs import SPEC, engine, graph
 from bigfs.matrix import Matrix
 from storage import graphs
 from tests.helpers.listing import names_in
@@ -108,3 +108,52 @@ def test_a_graph_is_no_corpus_and_a_corpus_no_graph(corpus):
         storage.open(graphs.graph(corpus, 3).uri)
     with pytest.raises(storage.StoreError, match="holds no graph"):
         graphs.open_graph(corpus.uri)
+
+
+@pytest.fixture
+def blobs(tmp_path):
+    """Three blobs of 40 samples that share features, far apart, staged in tiles."""
+    X = np.random.default_rng(0).normal(size=(120, 5))
+    X[:40, 0] += 9
+    X[40:80, 1] += 9
+    np.savez(tmp_path / "blobs.npz", X=X)
+    return storage.open(storage.stage(tmp_path / "blobs.npz", tmp_path / "blobs.zarr"))
+
+
+def test_a_stored_graph_has_the_bridges_of_one_made_in_a_fit(blobs):
+    corpus = blobs
+    stored = graphs.graph(corpus, 5, metric="euclidean")
+    assert (stored.info["n_components"], stored.info["n_joined"]) == (3, 2)
+    found = graphs.open_graph(stored.uri).neighbors()
+    matrix = Matrix.from_array(whole(corpus))
+    expected = graph.with_bridges(matrix, graph.knn(matrix, 5, metric="euclidean"))
+    for array, other in zip(found.bridges, expected.bridges, strict=True):
+        np.testing.assert_array_equal(array, other)
+    assert stored.neighbors(0, 50).bridges is None
+    made, given = (SPEC(metric="euclidean", graph=given).fit(corpus.X) for given in (None, found))
+    np.testing.assert_array_equal(given.scores_, made.scores_)
+    assert given.result_.stats == made.result_.stats
+
+
+def test_a_graph_without_bridges_says_so(corpus):
+    bridges = graphs.graph(corpus, 5).neighbors().bridges
+    assert bridges.samples.shape == (len(bridges.distance), 2)
+    assert bridges.n_components >= 1
+
+
+def test_a_graph_of_version_0_1_is_joined_when_it_is_used(blobs, monkeypatch):
+    corpus = blobs
+    seal = graphs.seal
+    monkeypatch.setattr(graphs, "find_bridges", lambda *_, **__: graph.Bridges([], [], 3))
+
+    def as_before(writer, body):
+        for key in ("n_components", "n_joined"):
+            del body["graph"][key]
+        return seal(writer, body)
+
+    monkeypatch.setattr(graphs, "seal", as_before)
+    old = graphs.graph(corpus, 5, metric="euclidean").neighbors()
+    assert old.bridges is None
+    made, given = (SPEC(metric="euclidean", graph=given).fit(corpus.X) for given in (None, old))
+    np.testing.assert_array_equal(given.scores_, made.scores_)
+    assert given.result_.stats["n_joined"] == 2

@@ -114,6 +114,21 @@ def scan(A: KernelBlock, B: KernelBlock, a: SearchState, b: SearchState, cosine:
         _scan_strip(A, low, high, strip, a, b, cosine, B is A)
 
 
+def scan_outside(
+    A: KernelBlock, groups_a: AnyArray, B: KernelBlock, groups_b: AnyArray, cosine: bool
+) -> NeighborLists:
+    """Return the nearest row of B of another group, for each row of A."""
+    a = search_state(A, empty_lists(len(A.squares), 1), cosine)
+    b = rejecting_state(B, cosine)
+    rows = len(B.squares)
+    for low in range(0, rows, STRIP_ROWS):
+        high = min(low + STRIP_ROWS, rows)
+        max_postings = DENSE_SHARE * (high - low)
+        strip = invert(B.indptr, B.indices, B.data, low, high, B.n_columns, max_postings)
+        _scan_strip_outside(A, groups_a, low, strip, groups_b[low:high], a, b, cosine)
+    return a.lists
+
+
 def merge(parts: list[NeighborLists], k: int) -> NeighborLists:
     """Return the k nearest of several lists of the same rows."""
     merged = empty_lists(parts[0].key.shape[0], k)
@@ -234,6 +249,48 @@ def _scan_strip(
                     sums[rows[q]] += x * values[q]
         _mark(may_enter, sums, a.scale[i], a.shift[i], a.threshold[i], scales, shifts, thresholds)
         _offer(sums, may_enter, max(i + 1 - low, 0) if same else 0, low, i, a, b, cosine)
+        sums[:] = 0
+
+
+@_jit
+def _scan_strip_outside(
+    A: KernelBlock,
+    groups_a: AnyArray,
+    low: int,
+    strip: InvertedStrip,
+    groups_b: AnyArray,
+    a: SearchState,
+    b: SearchState,
+    cosine: bool,
+) -> None:
+    """Offer to each row of A the rows of another group in the strip that begins at row `low`.
+
+    The products are summed as in `_scan_strip`, so a pair has the same key in both.
+    """
+    indptr, indices, data = A.indptr, A.indices, A.data
+    start, line, lines, rows, values = strip
+    width = len(groups_b)
+    high = low + width
+    sums = np.zeros(width)
+    may_enter = _marks(width)
+    scales, shifts, thresholds = b.scale[low:high], b.shift[low:high], b.threshold[low:high]
+    for i in range(len(groups_a)):
+        for p in range(indptr[i], indptr[i + 1]):
+            t, x = indices[p], np.float64(data[p])
+            if line[t] >= 0:
+                dense = lines[line[t]]
+                for j in range(width):
+                    sums[j] += x * dense[j]
+            else:
+                for q in range(start[t], start[t + 1]):
+                    sums[rows[q]] += x * values[q]
+        _mark(may_enter, sums, a.scale[i], a.shift[i], a.threshold[i], scales, shifts, thresholds)
+        for j in range(width):
+            if may_enter[j] and groups_a[i] != groups_b[j]:
+                key = _key(sums[j], a.squares[i], b.squares[low + j], cosine)
+                if _insert(a.lists.key, a.lists.neighbor, i, key, b.first + low + j):
+                    threshold = _threshold(a.lists.key[i, 0], cosine)
+                    a.threshold[i] = max(a.threshold[i], threshold)
         sums[:] = 0
 
 
