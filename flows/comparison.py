@@ -11,7 +11,6 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -43,9 +42,11 @@ from flows.standings import (
     read_comparison,
     require_folder,
 )
+from flows.summary import provenance
 from flows.time_limit import TooLate, time_limit
 from storage import atomic
 from storage.checkpoints import plain
+from storage.run_metadata import strict_json
 from storage.runs import RunError, write_csv
 
 # errors that a row tells; any other one ends the comparison
@@ -271,9 +272,7 @@ def describe(
         "seconds": time.perf_counter() - began,
         "graph_seconds": bench.graph_seconds,
         "reused": reused,
-        "versions": {
-            name: version(name) for name in ("bigfs", "dask", "numpy", "scipy", "scikit-learn")
-        },
+        **provenance(),
     }
 
 
@@ -366,4 +365,4 @@ def write_files(folder: Path, comparison: Mapping[str, Any]) -> None:
     with atomic.write(folder / "report.html") as part:
         write_comparison(part, about)
     with atomic.write(folder / "compare.json") as part:
-        part.write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
+        part.write_text(strict_json(about, indent=True), encoding="utf-8")

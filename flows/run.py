@@ -66,7 +66,6 @@ def run(
 
     call, reads_store = call or try_again, is_store(job)
     selection.require_parameters(job.method, job.features, job.parameters)
-    steps.import_beside("bigfs.ready")
     with exclusive([job.folder], wait=job.waits), cluster(job.engine):
         earlier = [start_up(loaded)]
         if not reads_store:

@@ -26,6 +26,7 @@ from bigfs.result import NotConverged, observed
 from bigfs.synonyms import canonical_name
 from flows import auto, curves, evaluation, predict, selection
 from flows.reuse import source_hash
+from flows.summary import provenance
 from storage.runs import Run
 from storage.write_back import write_var
 
@@ -170,10 +171,7 @@ def select(
                 stats=selector.result_.stats,
                 resumed=checkpoint.resumed,
                 hints=[*filter(None, [hint]), *(str(w.message) for w in warned)],
-                versions={
-                    name: version(name)
-                    for name in ("bigfs", "dask", "numpy", "scipy", "scikit-learn", "zarr")
-                },
+                **provenance(),
             )
     if hint is not None:
         warnings.warn(hint, UserWarning, stacklevel=2)

@@ -21,6 +21,7 @@ from bigfs.result import ALL
 from flows.bench import Bench
 from flows.outcomes import Outcome
 from storage import atomic
+from storage.run_metadata import with_nan
 
 FORMAT = "bigfs comparison 1"  # the first words of compare.json
 ALPHA = 0.05  # below it, the tables say that a method differs from the best
@@ -278,7 +279,10 @@ def _markdown_row(cells: Sequence[str]) -> str:
 
 def read_comparison(folder: str | Path) -> dict[str, Any]:
     """Return the content of compare.json in the folder of a comparison."""
-    return dict(json.loads((Path(folder) / "compare.json").read_text(encoding="utf-8")))
+    about = json.loads((Path(folder) / "compare.json").read_text(encoding="utf-8"))
+    for row in about["rows"]:
+        row["points"] = with_nan(row["points"])
+    return dict(about)
 
 
 def require_folder(folder: Path) -> None:

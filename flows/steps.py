@@ -6,9 +6,7 @@ process or as Prefect tasks. They take a job whose directory and store are known
 
 from __future__ import annotations
 
-import importlib
 import logging
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,7 +73,6 @@ def evaluate(job: Job) -> str:
     elif run.path == run.final:
         stages.evaluate_again(job.folder, choices)
     else:
-        import_beside("flows.report")  # matplotlib
         stages.evaluate(run, **choices)
     return job.folder
 
@@ -101,11 +98,6 @@ def run_of(job: Job) -> Run:
     if run is None:
         raise RunError(f"{job.out} was removed or replaced during the run: repeat the command")
     return run
-
-
-def import_beside(module: str) -> None:
-    """Import a module in a thread, while this one waits for others."""
-    threading.Thread(target=importlib.import_module, args=(module,), daemon=True).start()
 
 
 def _log_reuse(step: str) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from storage.errors import DAMAGED, RunError, explain_read_errors
 
+NUMBERS = ("history", "curves", "size_choice")  # fields whose numbers may be NaN, null in JSON
 VERSION = 3  # version 2, which was not released, wrote marks into CSV, see `runs.MARK`
 
 
@@ -24,7 +27,7 @@ class _Point(BaseModel):
     """A point of a curve. Its other fields are scores."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, float]
+    __pydantic_extra__: dict[str, float | None]
 
     method: str
     n_features: int
@@ -46,7 +49,7 @@ class _SizeChoice(BaseModel):
 
     n_features: int
     sizes: list[int]
-    scores: list[list[float]]
+    scores: list[list[float | None]]
 
 
 class _Metadata(BaseModel):
@@ -57,7 +60,7 @@ class _Metadata(BaseModel):
     version: int
     parameters: _Parameters
     stages: list[_Stage] = []
-    history: list[dict[str, float]] = []
+    history: list[dict[str, float | None]] = []
     curves: list[_Point] = []
     measured: _Measured = _Measured()
     size_choice: _SizeChoice | None = None
@@ -110,7 +113,21 @@ def read_metadata(path: Path) -> dict[str, Any]:
         field = ".".join(str(step) for step in first["loc"])
         fault = f"{field}: {first['msg']}" if field else first["msg"]
         raise RunError(f"{file} is damaged ({fault}): repeat the run") from error
-    return dict(metadata)
+    return {name: with_nan(value) if name in NUMBERS else value for name, value in metadata.items()}
+
+
+def strict_json(value: Any, *, indent: bool = False) -> str:
+    """Return a value as JSON, with null for numbers that are not finite."""
+    return orjson.dumps(value, default=str, option=orjson.OPT_INDENT_2 if indent else None).decode()
+
+
+def with_nan(value: Any) -> Any:
+    """Return lists and records of numbers with NaN for null."""
+    if isinstance(value, dict):
+        return {name: with_nan(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [with_nan(item) for item in value]
+    return math.nan if value is None else value
 
 
 def read_parameters(path: Path) -> Any:

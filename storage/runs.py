@@ -30,7 +30,7 @@ import numpy as np
 from storage import atomic, disk
 from storage.checkpoints import Checkpoint, plain
 from storage.errors import RunError, explain_read_errors
-from storage.run_metadata import VERSION, read_metadata, read_parameters
+from storage.run_metadata import VERSION, read_metadata, read_parameters, strict_json
 
 if TYPE_CHECKING:
     from storage.models import Model
@@ -194,7 +194,7 @@ class Run:
             self.write_text("run.json", self._json())
 
     def _json(self) -> str:
-        return json.dumps(self.metadata, indent=1, ensure_ascii=False, allow_nan=True)
+        return strict_json(self.metadata, indent=True)
 
     def write_table(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Write a CSV file of the run, whole or not at all."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import faulthandler
 import gc
+import signal
 import sys
 import warnings
 from collections.abc import Iterator
@@ -78,6 +80,7 @@ for command in (
 def main() -> None:
     """Run the command line; an error is one line on stderr and a non-zero exit status."""
     warnings.formatwarning = _in_one_line
+    faulthandler.register(signal.SIGUSR1)  # `kill -USR1` shows what a command waits for
     atexit.register(gc.freeze)  # or the last garbage collection takes a second
     with signals.handle_signals(), _hidden_script():
         try:

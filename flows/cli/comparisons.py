@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -177,7 +176,9 @@ def print_comparison(folder: str, as_json: bool) -> None:
 
     about = read_comparison(folder)
     if as_json:
-        print(json.dumps({"comparison": folder, **about}, ensure_ascii=False))
+        from storage.run_metadata import strict_json
+
+        print(strict_json({"comparison": folder, **about}))
         return
     costs = cost_rows(about)  # too wide for a terminal: the costs, then the choice
     for rows in (

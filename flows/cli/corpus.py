@@ -131,7 +131,9 @@ def info(store: Store, as_json: Json = False) -> None:
 
     facts = storage.info(store)
     if as_json:
-        print(json.dumps(facts, ensure_ascii=False, default=str))
+        from storage.run_metadata import strict_json
+
+        print(strict_json(facts))
         return
     table = Table(Column(), Column(overflow="fold"), box=None, pad_edge=False, show_header=False)
     for name, value in facts.items():

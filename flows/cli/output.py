@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -74,7 +73,9 @@ def cluster_and_progress(engine: Engine, as_json: bool) -> Iterator[None]:
 
 def print_record(record: dict[str, Any], as_json: bool, text: str) -> None:
     if as_json:
-        print(json.dumps(record, ensure_ascii=False, default=str))
+        from storage.run_metadata import strict_json
+
+        print(strict_json(record))
     else:
         out_console.print(text, highlight=False, soft_wrap=True)
 
@@ -85,7 +86,9 @@ def print_run(path: str, as_json: bool) -> None:
 
     run = Run.open(path)
     if as_json:
-        print(json.dumps({"run": path, **run.metadata}, ensure_ascii=False))
+        from storage.run_metadata import strict_json
+
+        print(strict_json({"run": path, **run.metadata}))
         return
     scores = score_table(run.metadata)
     if scores is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -41,7 +42,7 @@ def certificates(
         f"these variables for dask scheduler and dask worker:"
     )
     for name, value in environment(path).items():
-        print(f"export {name}={value}")
+        print(f"export {name}={shlex.quote(value)}")
 
 
 @expand_model_options

@@ -508,3 +508,21 @@ def test_the_apostrophes_of_version_2_are_removed(tmp_path):
     written = ["'=A1", "''x", "plain", "a;'=B()"]
     run.write_table("selected.csv", ["name"], [[name] for name in written])
     assert [row["name"] for row in run.read_table("selected.csv")] == names
+
+
+def test_numbers_that_are_not_finite_are_null_in_json_and_nan_again(tmp_path):
+    run = Run.begin(tmp_path / "a", ASKED)
+    history = [{"gap": np.nan, "upper": np.inf}, {"gap": 0.5, "upper": 2.0}]
+    run.update_metadata(history=history, stats={"recall": np.nan})
+    run.finish()
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    text = (tmp_path / "a" / "run.json").read_text(encoding="utf-8")
+    written = json.loads(text, parse_constant=refuse)
+    assert written["history"][0] == {"gap": None, "upper": None}
+    assert written["stats"] == {"recall": None}
+    read = Run.open(tmp_path / "a").metadata["history"]
+    assert np.isnan(read[0]["gap"])
+    assert read[1] == history[1]
