@@ -13,7 +13,7 @@ from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.lasso.descent import descend
 from bigfs.lasso.losses import best_intercepts
 from bigfs.result import NotConverged
-from tests.helpers.fitting import fit_and_resume
+from tests.helpers.fitting import fit_and_resume, fit_few_steps
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_auto_takes_the_largest_penalty_with_enough_features(noisy):
 def test_path_ends_where_no_more_features_come(noisy):
     X, y = noisy
     X, y = X[:9], y[:9]  # at most 8 × 3 weights
-    selector = L1SVM(n_features_to_select=80).fit(X, y)
+    selector = fit_few_steps(L1SVM(n_features_to_select=80), X, y)
     assert selector.result_.history[-1]["penalty"] == pytest.approx(1e-3)
     assert 3 < np.count_nonzero(selector.scores_ > 0) < 30
     assert len(selector.selected_) == 80

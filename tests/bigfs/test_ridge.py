@@ -286,15 +286,15 @@ def test_a_residual_that_is_not_finite_is_not_solved():
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_the_residual_is_that_of_the_weights(rng, solver):
     X, T, u = data(40, 15)
-    ridge = Ridge(Matrix.from_array(X), centering(40), solver=solver, targets=3, tol=1e-6)
+    ridge = Ridge(Matrix.from_array(X), centering(40), solver=solver, targets=3, max_iter=2)
     found = ridge.prepare(u).solve(T)
     Xc = X.toarray() - X.toarray().mean(axis=0)
     s = u[:, None] ** -0.5
-    R = s * (Xc.T @ T - Xc.T @ (Xc @ found.W) - u[:, None] * found.W)
-    true = np.linalg.norm(R, axis=0)[[0, 2]] / np.linalg.norm(s * (Xc.T @ T), axis=0)[[0, 2]]
+    R = s * (X.T @ T - Xc.T @ (Xc @ found.W) - u[:, None] * found.W)
+    true = np.linalg.norm(R, axis=0)[[0, 2]] / np.linalg.norm(s * (X.T @ T), axis=0)[[0, 2]]
     if solver == "cg":
         np.testing.assert_allclose(found.residuals[[0, 2]], true, rtol=1e-6)
-        assert found.status is Status.CONVERGED
+        assert found.status is Status.MAX_ITER  # long before the residual is rounding
     else:
         assert max(found.residual, true.max()) < 1e-12
         assert found.status is Status.EXACT
