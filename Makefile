@@ -1,4 +1,5 @@
 # Two commands do everything: `make run` (the main job on a generated corpus) and `make test`. `make docs` builds the site.
+# `make newest NEWER=python3.13` runs the quick tests, and those that read and write AnnData by its own library, on the newest libraries.
 # `make quick` leaves out the tests that start servers or clusters and those that take long. `make nightly` runs
 # the longest, which `make test` leaves out.
 PYTHON ?= python3
@@ -11,14 +12,17 @@ PARALLEL := --numprocesses 2 --dist loadfile
 PROCESSES := --numprocesses 3 --dist loadfile --no-loadscope-reorder --reruns 1 -r fER
 
 # Two test processes share two cores: more threads of BLAS than one each only wait for one another.
-test quick nightly: export OPENBLAS_NUM_THREADS := 1
+test quick nightly newest: export OPENBLAS_NUM_THREADS := 1
 
 # Python compiles a module where it is first imported, which is sooner than all of them at once. It
 # must keep what it compiled, because the tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
-INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint deploy/constraints.txt
+QUIETLY := install --quiet --disable-pip-version-check --no-compile
+INSTALL := $(BIN)/pip $(QUIETLY) --constraint deploy/constraints.txt
+NEWER ?= python3.13
+NEWEST := .venv-newest/bin
 
-.PHONY: run test nightly quick check docs clean
+.PHONY: run test nightly quick newest check docs clean
 
 run: .venv/.installed
 	$(BIN)/bigfs run synthetic:phrases --features 200
@@ -33,6 +37,9 @@ nightly: .venv/.installed
 quick: .venv/.installed
 	$(BIN)/pytest -m "not process and not slow and not nightly" $(PARALLEL)
 
+newest: .venv-newest/.installed
+	$(NEWEST)/pytest -m "not process and not slow and not nightly" $(PARALLEL)
+
 check: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -46,9 +53,14 @@ docs: .venv/.docs-installed
 	$(INSTALL) --editable ".[flows,jgsc,ml,dev]"
 	touch $@
 
+.venv-newest/.installed: pyproject.toml
+	$(NEWER) -m venv .venv-newest
+	$(NEWEST)/pip $(QUIETLY) --editable ".[flows,jgsc,ml,dev]" anndata
+	touch $@
+
 .venv/.docs-installed: .venv/.installed
 	$(INSTALL) --editable ".[docs]"
 	touch $@
 
 clean:
-	rm -rf .venv runs docs/_build docs/auto_examples docs/reference/generated
+	rm -rf .venv .venv-newest runs docs/_build docs/auto_examples docs/reference/generated

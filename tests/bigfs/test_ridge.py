@@ -30,6 +30,7 @@ from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.result import Status
 from bigfs.tiles import BlockTile
+from tests.helpers.tracing import traced
 
 SHAPES = {"d < n": (40, 15), "d > n": (20, 55)}
 
@@ -566,6 +567,7 @@ def test_the_gram_matrix_of_a_narrower_set_is_cut_from_the_wider(rng):
     np.testing.assert_allclose(solved.W, dense_ridge(X, middle.dense(40), narrow, T), atol=1e-8)
 
 
+@traced
 def test_a_narrower_gram_matrix_takes_over_the_memory_of_the_wider(rng):
     wide = rng.normal(size=(600, 600))
     positions = np.sort(rng.choice(600, 550, replace=False))

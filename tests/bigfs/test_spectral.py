@@ -21,6 +21,7 @@ from bigfs.graph import affinity, components, knn, laplacian
 from bigfs.graph.hypergraph import Hypergraph, neighbor_hyperedges
 from bigfs.matrix import Centered, Matrix
 from bigfs.result import NotConverged, Status
+from tests.helpers.tracing import traced
 
 
 @pytest.fixture(params=["dense", "lanczos"])
@@ -202,6 +203,7 @@ def test_a_vector_in_the_span_of_the_basis_is_replaced(rng):
         np.testing.assert_allclose(V @ V.T, np.eye(4), atol=1e-14)
 
 
+@traced
 def test_eigenvectors_take_what_is_projected(rng):
     n, r = 40_000, 10
     A = sp.random_array((n, n), density=4 / n, rng=rng, format="csr")
