@@ -78,7 +78,8 @@ class GLSPFS(JHLSR):
     n_iter_ : int
         Number of rounds.
     result_ : bigfs.result.Result
-        Status and history. The stats have the plans of the ridge solves and the passes over X.
+        Status and history. The stats have the plans of the ridge solves, the passes over X, and
+        `n_without_hyperedge`, the number of samples without neighbors.
 
     See Also
     --------

@@ -18,7 +18,8 @@ A round, with u = λ at first:
 With incidence degrees this w is the exact optimum of what the paper descends by coordinates. With
 weighted degrees it is the end of a line search. The objective falls in every round after the first.
 The variant "hyper" keeps w fixed. The variant "graph" has one hyperedge of weight one per edge of
-the kNN graph, for which L_H is half of the graph's normalized Laplacian.
+the kNN graph, for which L_H is half of the graph's normalized Laplacian, but for isolated samples.
+The row of L_H of a sample in no hyperedge is that of the identity: it adds μ‖x_iᵀS‖².
 
 The problem is convex in S and in w, but not in both, so that the run ends at a stationary point.
 
@@ -152,7 +153,8 @@ class JHLSR(Selector):
     n_iter_ : int
         Number of rounds.
     result_ : bigfs.result.Result
-        Status and history. The stats have the plans of the ridge solves and the passes over X.
+        Status and history. The stats have the plans of the ridge solves, the passes over X, and
+        `n_without_hyperedge`, the number of samples in no hyperedge.
 
     See Also
     --------
@@ -303,6 +305,7 @@ class JHLSR(Selector):
             plans=working_set.plans,
             passes=X.passes - before,
             zero_hyperedges=int(np.sum(state.w == 0)),
+            n_without_hyperedge=int(np.sum(self.hypergraph_.vertex_degrees == 0)),
         )
 
     @property

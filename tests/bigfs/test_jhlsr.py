@@ -12,7 +12,7 @@ import scipy.linalg
 import scipy.optimize
 import scipy.sparse as sp
 
-from bigfs import engine
+from bigfs import GLSPFS, engine
 from bigfs.embedding import kernels
 from bigfs.engine.memory import NotEnoughMemory
 from bigfs.graph import members, pair_products
@@ -690,3 +690,13 @@ def test_bad_input_is_named():
         JHLSR(hyperedges=H[1:]).fit(X, y)
     with pytest.raises(ValueError, match="needs labeled samples"):
         JHLSR(hyperedges="labels").fit(X)
+
+
+def test_the_samples_in_no_hyperedge_are_counted(rng):
+    X = np.abs(rng.normal(size=(40, 6)))
+    y = np.arange(40) % 2
+    few = np.where(np.arange(40) < 30, y, -1)
+    fit = JHLSR(hyperedges="labels", n_features_to_select=2).fit(X, few)
+    assert fit.result_.stats["n_without_hyperedge"] == 10
+    X[::10] = 0
+    assert GLSPFS(n_features_to_select=2).fit(X).result_.stats["n_without_hyperedge"] == 4
