@@ -326,7 +326,7 @@ def traced(case: Case, most: int) -> Iterator[tuple[str, Counter[str]]]:
                     left: Counter[str] = Counter()
                     for number in chosen:
                         text = trace(call, "-e", f"inject={call}:{fault}:when={number}")
-                        if "INJECTED" not in text:
+                        if "INJECTED" not in text and "killed by SIGKILL" not in text:
                             continue
                         judged = place.judge()
                         again = subprocess.run(command, env=env, capture_output=True, check=False)

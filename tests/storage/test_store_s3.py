@@ -13,7 +13,9 @@ from zarr.core.sync import sync as zarr_sync
 import storage
 from bigfs import engine
 from bigfs.selectors import ANOVA
+from storage import atomic
 from storage.errors import Damaged, SourceError, StoreError
+from storage.format import manifest as manifests
 from tests.helpers.listing import names_in
 from tests.helpers.stores import write_svmlight
 
@@ -108,3 +110,25 @@ def test_a_server_that_does_not_answer_is_one_line(bucket, monkeypatch):
     close_clients()
     with pytest.raises(StoreError, match=r"a\.zarr cannot be reached: Could not connect"):
         storage.open(f"{bucket}/a.zarr")
+
+
+def test_of_two_machines_that_stage_to_one_name_one_is_refused(bucket, tmp_path, monkeypatch):
+    source, uri = write_svmlight(tmp_path / "a.svm", 300), f"{bucket}/a.zarr"
+    is_marked, looks = atomic.is_marked, []
+
+    def late(folder):
+        """The other machine puts its marker after this one has looked."""
+        if folder == uri:
+            looks.append(folder)
+        return is_marked(folder) and not (folder == uri and len(looks) == 1)
+
+    with atomic.building(uri, manifests.exists, scratch=tmp_path / "one"):
+        with pytest.raises(StoreError, match="is being staged on"):
+            storage.stage(source, uri, scratch=tmp_path / "two")
+        keys = atomic._keys
+        monkeypatch.setattr(atomic, "is_marked", late)
+        monkeypatch.setattr(atomic, "_keys", lambda url: [])
+        with pytest.raises(StoreError, match="is being staged on"):
+            storage.stage(source, uri, scratch=tmp_path / "two")
+        monkeypatch.setattr(atomic, "_keys", keys)
+        assert len(looks) == 2
