@@ -80,7 +80,8 @@ for command in (
 def main() -> None:
     """Run the command line; an error is one line on stderr and a non-zero exit status."""
     warnings.formatwarning = _in_one_line
-    faulthandler.register(signal.SIGUSR1)  # `kill -USR1` shows what a command waits for
+    if sys.__stderr__ is not None:  # `kill -USR1` shows what a command waits for
+        faulthandler.register(signal.SIGUSR1, file=sys.__stderr__)
     atexit.register(gc.freeze)  # or the last garbage collection takes a second
     with signals.handle_signals(), _hidden_script():
         try:

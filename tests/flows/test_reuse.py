@@ -1,5 +1,6 @@
 """A run whose result is there: found again without any work, and not where anything has changed."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_the_same_run_again_does_no_work(done, bigfs):
     assert err.strip() == "bigfs: runs/r has this result already (--fresh repeats it)"
     status, out, _ = bigfs(*command, "--json")
     assert status == 0
-    assert out.startswith('{"run": "runs/r"')
+    assert json.loads(out)["run"] == "runs/r"
     fails(bigfs(*command, "--fresh"), "a job was asked for")
 
 
