@@ -213,7 +213,7 @@ CASES = (
         write_cells,
         (
             *("select", "c.zarr", "--out", "r", "--features", "4", "--into", "cells.h5ad"),
-            *("--method", "f-regression", *SERIAL),
+            *("--method", "f-regression", "--fresh", *SERIAL),
         ),
         lambda: (run_state("r"), file_state("cells.h5ad")),
     ),

@@ -336,9 +336,12 @@ class Bench:
         return {"n_features": m, **scores, "redundancy": redundancy.get(m)}
 
     def _redundancies(self, sets: Sets) -> dict[int, float | None]:
-        """Return the redundancy of each choice, None where its m × m correlations do not fit."""
+        """Return the redundancy of each choice, None where it or all columns do not fit."""
         union = np.unique(np.concatenate(list(sets.values())))
-        Z = self.train.X.columns(union).tocsc().astype(np.float64)
+        try:
+            Z = self.train.X.columns(union).tocsc().astype(np.float64)
+        except engine.NotEnoughMemory:
+            return dict.fromkeys(sets)
         found: dict[int, float | None] = {}
         for m, index in sets.items():
             try:

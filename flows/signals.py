@@ -31,7 +31,7 @@ _deadlines: list[threading.Timer] = []  # of the signals received
 @contextlib.contextmanager
 def handle_signals() -> Iterator[None]:
     """Turn SIGINT, SIGTERM and SIGHUP into `KeyboardInterrupt` for the block, then exit with the
-    status of the signal. A signal that is ignored, as SIGHUP is under `nohup`, stays so.
+    status of the signal. SIGHUP stays ignored under `nohup`.
 
     A second signal exits at once, and so does a block that has not ended after `SECONDS`.
 
@@ -43,7 +43,7 @@ def handle_signals() -> Iterator[None]:
     previous = {
         end: signal.signal(end, _handle_signal)
         for end in SIGNAL_WORDS
-        if signal.getsignal(end) != signal.SIG_IGN
+        if not (end == signal.SIGHUP and signal.getsignal(end) == signal.SIG_IGN)
     }
     try:
         yield

@@ -50,10 +50,10 @@ def local_discriminant(X: Matrix, neighbors: Neighbors, reg: float) -> LocalDisc
         The matrix as m and F, and λ.
     """
     n, k = neighbors.index.shape
+    blocks, all_blocks = neighborhood_blocks(X, k)
     engine.require_memory(
         ENTRY_BYTES * n * (k + 1) ** 2, f"the neighborhoods of {n} samples with {k} neighbors each"
     )
-    blocks, all_blocks = neighborhood_blocks(X, k)
     index = [neighbors.index[b.start : b.stop] for b in blocks]
     parts = engine.map_tiles(_spectra, blocks, all_blocks, each=[index], local=X.local)
     X.passes += len(blocks)

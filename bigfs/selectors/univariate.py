@@ -375,7 +375,7 @@ class Chi2(SignificanceSelector, ClassSumsSelector):
     array([ 10.8,   3.7, 116.3,  67. ])
     """
 
-    _cost = Cost("0", "d c")
+    _cost = Cost("1", "d c")  # for the least value of each column
     _non_negative = True
 
     def __sklearn_tags__(self) -> Any:

@@ -180,6 +180,7 @@ REFUSALS = (
     "samples share a feature",
     "singular in double",
     "components have 0",
+    "set aside, have 0",
 )
 
 

@@ -41,7 +41,7 @@ METHODS = {
     "SVMRFE": lambda: SVMRFE(n_features_to_select=20, step=0.4),
     "L1SVM": lambda: L1SVM(n_features_to_select=20),
     "MultiTaskLasso": lambda: MultiTaskLasso(n_features_to_select=20),
-    "MCFS": lambda: MCFS(n_features_to_select=20),
+    "MCFS": lambda: MCFS(n_features_to_select=60),
     "MRSF": lambda: MRSF(n_features_to_select=20),
     "DLSR": lambda: DLSR(n_features_to_select=20),
     "SPFS": lambda: SPFS(n_features_to_select=20),

@@ -134,7 +134,7 @@ GRAPH = sp.csr_array(np.kron(np.eye(N // 6), np.ones((6, 6)) - np.eye(6)))
         (LSDF(graph=GRAPH, n_features_to_select=3), "few"),
         (SSelect(graph=GRAPH, n_features_to_select=3), "few"),
         (TRCFS(graph=GRAPH, n_features_to_select=3), "few"),
-        (MultiTaskLasso(n_features_to_select=3), "all"),
+        (MultiTaskLasso(n_features_to_select=1), "all"),
         (SparGE(n_features_to_select=3), "all"),
     ],
     ids=lambda value: str(value)[:24],

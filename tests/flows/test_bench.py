@@ -11,7 +11,7 @@ from scipy.stats import t as student_t
 from sklearn.svm import LinearSVC
 
 import storage
-from bigfs import ANOVA, L1SVM, SparGE, models, stability
+from bigfs import ANOVA, L1SVM, SparGE, engine, models, stability
 from bigfs.comparison import choice_stability
 from bigfs.result import ALL, Status
 from bigfs.selectors.registry import METHODS
@@ -75,8 +75,12 @@ def test_scores_and_losses_are_those_of_a_linear_svm(own):
         assert point["redundancy"] == pytest.approx(correlations.mean(), rel=1e-5)
 
 
-def test_redundancy_is_missing_where_its_correlations_do_not_fit(own, allow_memory):
-    allow_memory(2 * 8 * 6 * 6)
+def test_redundancy_is_missing_where_its_correlations_do_not_fit(own, monkeypatch):
+    def allow(projected, what, limit=None):
+        if "correlations" in what and projected > 4 * 8 * 6 * 6:
+            raise engine.NotEnoughMemory(what)
+
+    monkeypatch.setattr(engine, "require_memory", allow)
     found = own._redundancies({m: np.arange(m) for m in (6, 7)})
     assert found[6] > 0
     assert found[7] is None

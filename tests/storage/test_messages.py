@@ -67,7 +67,9 @@ def test_store_and_model_never_see_the_parts(remove, mail, tmp_path):
     expected = vectorizer.fit_transform(stripped).toarray()
     assert list(corpus.feature_names[:]) == list(vectorizer.get_feature_names_out())
     np.testing.assert_allclose(corpus.X.rows(np.arange(40)).toarray(), expected, rtol=1e-6)
-    storage.append(path, storage.stage(path, tmp_path / "more.zarr", remove=remove.split(",")))
+    again = tmp_path / "again.jsonl"  # the same records in other bytes
+    again.write_text(path.read_text() + "\n")
+    storage.append(again, storage.stage(path, tmp_path / "more.zarr", remove=remove.split(",")))
     grown = storage.open(tmp_path / "more.zarr").X
     np.testing.assert_allclose(grown.rows(np.arange(40, 80)).toarray(), expected, rtol=1e-6)
     run = stages.select(store, tmp_path / "run", method="anova", features=2)
