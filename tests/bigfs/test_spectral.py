@@ -89,7 +89,7 @@ def test_one_direction_of_the_null_space_is_trivial(text, algorithm):
 def test_contrasts_are_orthonormal_and_begin_with_the_largest_parts(rng):
     """Parts of 9, 7, 5 and 4 samples, with random weights, and a pair that is set aside."""
     sizes = [4, 9, 2, 5, 7]
-    A = sp.block_diag([np.triu(rng.random((n, n)), 1) for n in sizes])
+    A = sp.block_diag([sp.coo_array(np.triu(rng.random((n, n)), 1)) for n in sizes])
     A = sp.csr_array(A + A.T)
     label, root = np.repeat(np.arange(5), sizes), np.sqrt(A.sum(axis=1))
     parts = graph_parts(A, 3)
