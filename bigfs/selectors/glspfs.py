@@ -47,6 +47,9 @@ class GLSPFS(JHLSR):
         Number of landmarks of the Gaussian kernel's factor.
     random_state : int, default=0
         Seed of the landmarks.
+    fit_intercept : bool, default=False
+        Whether the regression has an intercept, which both terms see. Without one, as in print, a
+        constant that is added to X changes which features are chosen.
     solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
         Solver of the ridge problem of each round. "auto" takes the one of least projected time
         among those that fit in memory.
@@ -75,6 +78,8 @@ class GLSPFS(JHLSR):
         Names of the features, where X is a data frame whose column names are strings.
     coef_ : ndarray of shape (n_features, rank)
         Weights W.
+    intercept_ : ndarray of shape (rank,)
+        The best intercept for these weights. Zeros without `fit_intercept`.
     n_iter_ : int
         Number of rounds.
     result_ : bigfs.result.Result
@@ -84,7 +89,7 @@ class GLSPFS(JHLSR):
     See Also
     --------
     JHLSR : The same with a hypergraph that is learned, and with labels.
-    SPFS : The same without the graph, with an intercept.
+    SPFS : With `fit_intercept`, the same without the graph.
 
     Notes
     -----
@@ -93,7 +98,8 @@ class GLSPFS(JHLSR):
 
         min ‖XW − Φ‖² + μ/2 tr(WᵀXᵀLXW) + λ Σ_j ‖w_j‖
 
-    There is no intercept. The problem is convex.
+    There is no intercept in print. With `fit_intercept`, XW + 1bᵀ takes the place of XW, and b is
+    free. The problem is convex.
 
     References
     ----------
@@ -132,6 +138,7 @@ class GLSPFS(JHLSR):
         metric: Metric = "cosine",
         n_components: int = 100,
         random_state: int = 0,
+        fit_intercept: bool = False,
         solver: str = "auto",
         solver_tol: float = 1e-6,
         solver_max_iter: int = 100,
@@ -147,6 +154,7 @@ class GLSPFS(JHLSR):
         self.metric = metric
         self.n_components = n_components
         self.random_state = random_state
+        self.fit_intercept = fit_intercept
         self.solver = solver
         self.solver_tol = solver_tol
         self.solver_max_iter = solver_max_iter

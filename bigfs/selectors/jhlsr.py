@@ -107,6 +107,9 @@ class JHLSR(Selector):
         Maximum number of landmarks of the Gaussian kernel's factor. Only without labels.
     random_state : int, default=0
         Seed of the landmarks.
+    fit_intercept : bool, default=False
+        Whether the regression has an intercept, which both terms see. Without one, as in print, a
+        constant that is added to X changes which features are chosen.
     solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
         Solver of the ridge problem of each round. "auto" takes the one of least projected time
         among those that fit in memory.
@@ -150,6 +153,8 @@ class JHLSR(Selector):
     hyperedge_weights_ : ndarray of shape (n_hyperedges,)
         The learned w. `result_.stats["zero_hyperedges"]` counts the zeros, which are many with
         incidence degrees.
+    intercept_ : ndarray of shape (n_components,)
+        The best intercept for these weights. Zeros without `fit_intercept`.
     n_iter_ : int
         Number of rounds.
     result_ : bigfs.result.Result
@@ -168,8 +173,9 @@ class JHLSR(Selector):
 
         min_{S, w}  ‖AXS − Φ‖² + μ tr(SᵀXᵀ L_H(w) XS) + λ‖S‖₂,₁ + γ‖w‖²,    w ≥ 0, 1ᵀw = 1
 
-    There is no intercept. A constant feature, if X has one, takes its place. The problem is convex
-    in S but not jointly, so the run ends at a stationary point.
+    There is no intercept in print. A constant feature, if X has one, takes its place. With
+    `fit_intercept`, XS + 1bᵀ takes the place of XS, and b is free. The problem is convex in S but
+    not jointly, so the run ends at a stationary point.
 
     References
     ----------
@@ -209,6 +215,7 @@ class JHLSR(Selector):
         "metric": [StrOptions({"cosine", "euclidean"})],
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "random_state": [Interval(Integral, 0, None, closed="left")],
+        "fit_intercept": ["boolean"],
         "solver": [StrOptions({*SOLVERS, "auto"})],
         "solver_tol": [Interval(Real, 0, 1, closed="neither")],
         "solver_max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -237,6 +244,7 @@ class JHLSR(Selector):
         metric: Metric = "cosine",
         n_components: int = 100,
         random_state: int = 0,
+        fit_intercept: bool = False,
         solver: str = "auto",
         solver_tol: float = 1e-6,
         solver_max_iter: int = 100,
@@ -258,6 +266,7 @@ class JHLSR(Selector):
         self.metric = metric
         self.n_components = n_components
         self.random_state = random_state
+        self.fit_intercept = fit_intercept
         self.solver = solver
         self.solver_tol = solver_tol
         self.solver_max_iter = solver_max_iter
@@ -286,7 +295,8 @@ class JHLSR(Selector):
         forbidden = self._constraints.forbidden
         target = "y" if self.mode_ != "unsupervised" else "the kernel of the samples"
         with kind(
-            *(X, T, labeled, smoothness, weights, learn_w, self.tol, forbidden, target)
+            *(X, T, labeled, smoothness, weights, learn_w, self.tol, forbidden, target),
+            fit_intercept=self.fit_intercept,
         ) as problem:
             self.result_ = iterate(
                 lambda state: problem.step(state, working_set),
@@ -300,6 +310,7 @@ class JHLSR(Selector):
             state = self.result_.value
             self.scores_ = problem.scores(state, working_set)
         self.coef_, self.hyperedge_weights_ = state.S, state.w
+        self.intercept_ = state.intercept if self.fit_intercept else np.zeros(T.shape[1])
         self.n_iter_ = len(self.result_.history)
         self.result_.stats.update(
             plans=working_set.plans,

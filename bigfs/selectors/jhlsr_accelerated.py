@@ -42,7 +42,7 @@ class AcceleratedJHLSR(JHLSRProblem):
         active = np.isfinite(state.u)
         for first in range(0, len(S), STRIP):
             rows = slice(first, min(first + STRIP, len(S)))
-            XtV = self.XtT.rows(rows.start, rows.stop) - state.product[rows]
+            XtV = self.response(state, rows.start, rows.stop) - state.product[rows]
             pull = row_norms(XtV + self.squares[rows, None] * state.S[rows])
             leaving[rows] = (2 * pull <= self.lam) & (row_norms(S[rows]) < row_norms(state.S[rows]))
         return active & leaving

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,11 +15,15 @@ from bigfs.types import AnyArray, FloatArray
 
 @dataclass(frozen=True)
 class HypergraphOperator(SampleOperator):
-    """The operator diag(m) − D_v^-½ H diag(c) Hᵀ D_v^-½, without the incidence as a matrix."""
+    """The operator M = diag(m) − D_v^-½ H diag(c) Hᵀ D_v^-½, without the incidence as a matrix.
+
+    With a free intercept it is M − ggᵀ, where g = M1/√(1ᵀM1).
+    """
 
     hypergraph: Hypergraph = field(kw_only=True)
     root_degrees: FloatArray = field(kw_only=True)  # (n,) the diagonal of D_v^-½
     c: FloatArray = field(kw_only=True)  # (e',) of the distinct hyperedges
+    g: FloatArray | None = field(kw_only=True, default=None)  # (n,)
 
     @classmethod
     def of(
@@ -30,10 +34,19 @@ class HypergraphOperator(SampleOperator):
         c = mu * hypergraph.members.total_weights(w / hypergraph.edge_degrees)
         return cls(a + mu, hypergraph=hypergraph, root_degrees=smoothness.root(w), c=c)
 
+    def times_ones(self) -> FloatArray:
+        """Return M1 (n,)."""
+        return np.asarray(self.apply(np.ones((len(self.root_degrees), 1)), overwrite=True)[:, 0])
+
+    def centered(self, M1: FloatArray) -> HypergraphOperator:
+        """Return the operator with a free intercept, from M1 (n,)."""
+        return replace(self, g=M1 / np.sqrt(M1.sum()))
+
     @property
     def entries(self) -> int:
         """Number of non-zeros of F."""
-        return int(self.hypergraph.members.sizes[self.c > 0].sum())
+        own = 0 if self.g is None else len(self.g)
+        return own + int(self.hypergraph.members.sizes[self.c > 0].sum())
 
     def height(self, n: int) -> int:
         """Return the rows of the largest array of `apply`: one per sample, or per hyperedge."""
@@ -44,7 +57,7 @@ class HypergraphOperator(SampleOperator):
         active = np.flatnonzero(self.c)
         H = self.hypergraph.members.matrix()[:, active]
         scaled = sp.diags_array(self.root_degrees) @ H @ sp.diags_array(np.sqrt(self.c[active]))
-        return sp.csr_array(scaled)
+        return sp.csr_array(scaled if self.g is None else sp.hstack([scaled, self.g[:, None]]))
 
     def apply(self, V: AnyArray, overwrite: bool = False) -> AnyArray:
         """Return M V, dense n × r, in the memory of V with `overwrite`.
@@ -54,6 +67,9 @@ class HypergraphOperator(SampleOperator):
         """
         assert self.m is not None
         V = np.ascontiguousarray(V) if overwrite else np.array(V, order="C")
+        common = None if self.g is None else np.outer(self.g, self.g @ V)
         Z = self.hypergraph.edge_rows(self.root_degrees, self.c, V)
         self.hypergraph.subtract_edge_rows(self.root_degrees, self.m, Z, V)
+        if common is not None:
+            V -= common
         return V

@@ -5,6 +5,11 @@ larger of that of S, and of what the linear model in w promises as a share of th
 
     Σ_j ‖s_j‖ ‖2x_jᵀV − λ s_j/√(‖s_j‖² + ε)‖ / λ Σ‖s_j‖,      (⟨∇_w, w⟩ − min ∇_w) / objective
 
+With an intercept, P = XS + 1bᵀ takes the place of XS. The best b for S and w leaves a problem of S
+with M − M11ᵀM/1ᵀM1 in the place of M = AᵀA + μL_H(w), and T − M1(1ᵀT)/1ᵀM1 in that of T = AᵀΦ. With
+x̄ = XᵀM1/1ᵀM1 and t̄ = Tᵀ1/1ᵀM1 it is b = t̄ − Sᵀx̄. The b of a round is the best for the w before, and
+the violation is also what b may still gain, as a share of the objective.
+
 A feature becomes inactive when ‖s_j‖ falls below √ε/2, and returns if 2‖x_jᵀV‖ > λ, with the norm
 that it would have if it alone returned.
 """
@@ -22,7 +27,7 @@ from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.graph.smoothness import Smoothness, WeightStep, choose_weights
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import SampleOperator, weighted_squares
-from bigfs.linalg.ridge.cg import STRIP
+from bigfs.linalg.ridge.cg import STRIP, subtract_product
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.matrix.column_strips import ColumnStrips, strip_width
@@ -45,6 +50,14 @@ class JHLSRState(NamedTuple):
     violation: float  # of stationarity, on the working set
     gap: float  # of stationarity, on all features; infinite until the inactive ones were checked
     residual: float  # of the ridge solve, relative
+    means: AnyArray = np.empty(0)  # (d,): x̄, of the active features. Empty without an intercept
+    target_means: AnyArray = np.empty(0)  # (r,): t̄
+
+    @property
+    def intercept(self) -> FloatArray:
+        """The best intercept for S and w (r,)."""
+        b: FloatArray = self.target_means - self.means @ self.S
+        return b
 
 
 class JHLSRProblem(RowSparseProblem):
@@ -61,6 +74,7 @@ class JHLSRProblem(RowSparseProblem):
         tol: float,
         forbidden: IntArray = NO_CONSTRAINTS.forbidden,
         target: str = "y",
+        fit_intercept: bool = False,
     ) -> None:
         super().__init__(X, forbidden, target)
         self.T, self.labeled, self.smoothness = T, labeled, smoothness
@@ -69,9 +83,11 @@ class JHLSRProblem(RowSparseProblem):
         # d × r, by strips of columns of the same width
         self.XtT = ColumnStrips.of(transposed_times(X, T), self.width)
         self.mu, self.lam, self.gamma = weights
-        self.learn_w, self.tol = learn_w, tol
+        self.learn_w, self.tol, self.fit_intercept = learn_w, tol, fit_intercept
+        self.T_sums = np.asarray(T.sum(axis=0)).ravel()  # (r,)
         first_w = smoothness.hypergraph.w
         self.fixed_operator = None if learn_w else self.sample_operator(first_w)
+        self.fixed_centered: HypergraphOperator | None = None
 
     def __enter__(self) -> Self:
         """Return the problem. Its temporary file is deleted when the block ends."""
@@ -80,16 +96,50 @@ class JHLSRProblem(RowSparseProblem):
     def __exit__(self, *error: object) -> None:
         self.XtT.__exit__(*error)
 
-    def sample_operator(self, w: AnyArray) -> SampleOperator:
+    def sample_operator(self, w: AnyArray) -> HypergraphOperator:
         """Return AᵀA + μL_H(w)."""
         return HypergraphOperator.of(self.smoothness, self.labeled, self.mu, w)
+
+    def solved_operator(self, w: AnyArray) -> HypergraphOperator:
+        """Return the operator of the ridge system of S, with a free intercept if there is one."""
+        M = self.fixed_operator or self.sample_operator(w)
+        if not self.fit_intercept:
+            return M
+        centered = self.fixed_centered or M.centered(M.times_ones())
+        self.fixed_centered = centered if self.fixed_operator else None
+        return centered
 
     def start(self) -> JHLSRState:
         """Return the state at u = λ and the hypergraph's own weights."""
         d = self.X.shape[1]
         u = np.where(self.candidates, self.lam, np.inf)
         S, w = np.zeros((d, self.T.shape[1])), self.smoothness.hypergraph.w
-        return JHLSRState(u, S, np.zeros_like(S), w, np.inf, np.inf, np.inf, 0.0)
+        state = JHLSRState(u, S, np.zeros_like(S), w, np.inf, np.inf, np.inf, 0.0)
+        if not self.fit_intercept:
+            return state
+        M1 = (self.fixed_operator or self.sample_operator(w)).times_ones()
+        return self.with_intercept(state, M1, self.X.T @ M1 / M1.sum(), self.T_sums)
+
+    def with_intercept(
+        self, state: JHLSRState, M1: FloatArray, means: FloatArray, V_sums: FloatArray
+    ) -> JHLSRState:
+        """Return the state with x̄ and t̄, and with the product of the centered M."""
+        subtract_product(state.product, means[:, None], (self.T_sums - V_sums)[None])
+        return state._replace(means=means, target_means=self.T_sums / M1.sum())
+
+    def add_intercept(self, state: JHLSRState, P: ColumnStrips) -> None:
+        """Add the best intercept for the S and the w of a state to P = XS."""
+        b = state.intercept
+        P.replace(lambda columns, P_s: np.add(P_s, b[columns], out=P_s))
+
+    def response(
+        self, state: JHLSRState, start: int, stop: int, rows: Any = slice(None)
+    ) -> FloatArray:
+        """Return rows of XᵀT, or of what takes its place with an intercept, in [start, stop)."""
+        XtT: FloatArray = self.XtT.rows(start, stop)[rows]
+        if not self.fit_intercept:
+            return XtT
+        return XtT - np.outer(state.means[start:stop][rows], self.T_sums)
 
     def step(self, state: JHLSRState, working_set: WorkingSet) -> JHLSRState:
         """Run one round."""
@@ -111,6 +161,8 @@ class JHLSRProblem(RowSparseProblem):
         """Choose w and u for the new S, with P = XS, and measure the violation."""
         norms = row_norms(S)
         self.require_weight(norms)
+        if self.fit_intercept:
+            self.add_intercept(state._replace(S=S), P)
         smooth_norms = np.sqrt(norms**2 + EPSILON)
         loss = sum(self.loss(columns, P_s) for columns, P_s in P)
         penalty = self.lam * smooth_norms.sum()
@@ -122,12 +174,20 @@ class JHLSRProblem(RowSparseProblem):
         P.replace(lambda columns, P_s: self.residual(columns, M, P_s))
         V = P  # V = T − M P at the new w, which takes the place of P
         XtV = working_set.transposed_times(V)
+        means = state.means
+        if self.fit_intercept:
+            M1, V_sums = M.times_ones(), np.concatenate([V_s.sum(axis=0) for _, V_s in V])
+            promise = max(promise, float(V_sums @ V_sums / M1.sum()))  # what b may gain
+            if self.learn_w:
+                means = working_set.transposed_times(M1[:, None])[:, 0] / M1.sum()
         violation = max(self.violation(S, norms, smooth_norms, XtV), promise / objective)
         active = np.isfinite(state.u) & (norms >= np.sqrt(EPSILON) / 2)
         u = np.where(active, self.lam / (2 * smooth_norms), np.inf)
         gap, known = np.inf, working_set.index
         if violation <= self.tol:
             XtV, known = self.all_rows(XtV, u, V), None
+            if self.fit_intercept and self.learn_w:
+                means = self.X.T @ M1 / M1.sum()
             violators = self.kkt_violators(u, XtV)
             u[violators] = self.lam / (2 * self.norms_alone(violators, XtV))
             gap = np.inf if violators.any() else violation
@@ -136,7 +196,8 @@ class JHLSRProblem(RowSparseProblem):
                 f"lam={self.lam:g} leaves every row of weights below {EPSILON**0.5:.0e}: choose a "
                 f"smaller one, or scale X to values near 1"
             )
-        return JHLSRState(u, S, self.product(XtV, known), w, objective, violation, gap, 0.0)
+        state = JHLSRState(u, S, self.product(XtV, known), w, objective, violation, gap, 0.0)
+        return self.with_intercept(state, M1, means, V_sums) if self.fit_intercept else state
 
     def product(self, XtV: AnyArray, known: IntArray | None) -> AnyArray:
         """Return XᵀMXS in the memory of XᵀV, of whose rows some are known, or all."""
@@ -151,9 +212,9 @@ class JHLSRProblem(RowSparseProblem):
 
     def solve(self, state: JHLSRState, working_set: WorkingSet) -> tuple[AnyArray, float]:
         """Return the next S and the relative residual of its ridge system."""
-        M = self.fixed_operator or self.sample_operator(state.w)
+        M = self.solved_operator(state.w)
         solution = working_set.solve_rhs(
-            *(M, state.u, lambda rows: self.XtT.rows(0, len(state.u))[rows]),
+            *(M, state.u, lambda rows: self.response(state, 0, len(state.u), rows)),
             *(state.S, state.product),
         )
         return solution.W, solution.residual
@@ -225,10 +286,12 @@ class JHLSRProblem(RowSparseProblem):
         The product of a converged run has all rows. Otherwise it takes a round's passes over X.
         """
         if np.isfinite(state.gap):
-            XtV = self.XtT.rows(0, len(state.S)) - state.product
+            XtV = self.response(state, 0, len(state.S)) - state.product
         else:
             M = self.fixed_operator or self.sample_operator(state.w)
             with working_set.times_by_strips(state.S, self.width) as P:
+                if self.fit_intercept:
+                    self.add_intercept(state, P)
                 P.replace(lambda columns, P_s: self.residual(columns, M, P_s))
                 XtV = np.asarray(self.X.T @ P)
         norms = np.where(np.isfinite(state.u), row_norms(state.S), 0.0)

@@ -24,6 +24,7 @@ from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix, column_strips
 from bigfs.matrix.column_strips import ColumnStrips
 from bigfs.result import Status, observed
+from bigfs.selectors import jhlsr_problem
 from bigfs.selectors.jhlsr import JHLSR
 from bigfs.selectors.jhlsr_accelerated import AcceleratedJHLSR
 from bigfs.selectors.jhlsr_operator import HypergraphOperator
@@ -108,10 +109,16 @@ def dense_laplacian(H, w, degrees):
     return np.eye(len(H)) - F @ np.diag(w / De) @ F.T
 
 
-def dense_jhlsr(X, y, H, mu, lam, gamma, rounds, learn=True, degrees="incidence"):
-    """The loop with dense matrices, explicit L_H and no working set."""
+def dense_jhlsr(X, y, H, mu, lam, gamma, rounds, learn=True, degrees="incidence", intercept=False):
+    """The loop with dense matrices, explicit L_H and no working set.
+
+    An intercept is the last row of S: the weight of a constant column that no penalty sees.
+    """
     X = X.toarray()
     d = X.shape[1]
+    if intercept:
+        X = np.hstack([X, np.ones((len(X), 1))])
+    free = np.zeros(X.shape[1] - d)
     classes = np.unique(y[y != -1])
     Phi = (y[:, None] == classes) / np.sqrt([(y == k).sum() for k in classes])
     A = np.diag((y != -1).astype(float))
@@ -120,11 +127,11 @@ def dense_jhlsr(X, y, H, mu, lam, gamma, rounds, learn=True, degrees="incidence"
     w, u, objective = np.full(H.shape[1], 1 / H.shape[1]), np.full(d, lam), []
     for _ in range(rounds):
         L = dense_laplacian(H, w, degrees)
-        S = np.linalg.solve(X.T @ (A + mu * L) @ X + np.diag(u), X.T @ A @ Phi)
+        S = np.linalg.solve(X.T @ (A + mu * L) @ X + np.diag(np.r_[u, free]), X.T @ A @ Phi)
         q = ((F.T @ X @ S) ** 2).sum(axis=1) / De
         w = pairwise_descent(q, mu, gamma) if learn else w
         L = dense_laplacian(H, w, degrees)
-        smooth = np.sqrt((S**2).sum(axis=1) + EPSILON)
+        smooth = np.sqrt((S[:d] ** 2).sum(axis=1) + EPSILON)
         loss = np.sum((A @ X @ S - Phi) ** 2) + mu * np.trace(S.T @ X.T @ L @ X @ S)
         objective.append(loss + lam * smooth.sum() + gamma * w @ w)
         u = lam / (2 * smooth)
@@ -165,6 +172,90 @@ def test_equals_the_dense_loop(solver, n, d, labeled, variant, degrees):
     assert not model.coef_[3].any()
     assert model.mode_ == ("supervised" if labeled is None or 3 * labeled >= n else "semi")
     assert model.result_.stats["zero_hyperedges"] == np.sum(model.hyperedge_weights_ == 0)
+
+
+# --- the intercept ---
+
+
+@pytest.mark.parametrize("strip", [None, 1])
+@pytest.mark.parametrize("accelerate", [False, True])
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(
+    ("variant", "degrees", "labeled"),
+    [("joint", "incidence", 3), ("hyper", "incidence", 3), ("hyper", "weighted", None)],
+)
+def test_an_intercept_is_the_weight_of_a_constant_that_no_penalty_sees(
+    variant, degrees, labeled, solver, accelerate, strip, monkeypatch
+):
+    if strip:
+        for module in (jhlsr_problem, column_strips):
+            monkeypatch.setattr(module, "strip_width", lambda *_: strip)
+    X, y, H = data(20, 30, labeled=labeled, constant=0.0)
+    given = {"variant": variant, "degrees": degrees, "hyperedges": H, "accelerate": accelerate}
+    exact = {"solver": solver, "solver_tol": 1e-13, "solver_max_iter": 500, "tol": 0}
+    model = fit(X, y, mu=0.8, lam=0.1, gamma=0.05, fit_intercept=True, max_iter=3, **given, **exact)
+    learn = variant == "joint"
+    S, w, objective = dense_jhlsr(X, y, H, 0.8, 0.1, 0.05, 3, learn, degrees, intercept=True)
+    values = [r["objective"] for r in model.result_.history]
+    if accelerate:  # what leaves at once lowers the objective at least as much
+        assert values[-1] <= objective[-1] * (1 + 1e-3)
+        return
+    np.testing.assert_allclose(model.coef_, S[:-1], atol=1e-6 * np.abs(S).max())
+    np.testing.assert_allclose(model.hyperedge_weights_, w, atol=1e-6)
+    np.testing.assert_allclose(values, objective, rtol=1e-6)
+    if not learn:  # the best for the weights that were learned in the last round otherwise
+        np.testing.assert_allclose(model.intercept_, S[-1], atol=1e-6 * np.abs(S).max())
+
+
+@pytest.mark.parametrize("degrees", ["weighted", "incidence"])
+@pytest.mark.parametrize("variant", ["joint", "hyper"])
+def test_converged_with_an_intercept_means_stationary_in_it_too(variant, degrees):
+    X, y, H = data(60, 30, constant=0.0)
+    given = {"mu": 0.5, "lam": 0.5, "gamma": 0.1, "hyperedges": H, "degrees": degrees}
+    ends = {"tol": 1e-4, "max_iter": 5000}
+    model = JHLSR(variant=variant, fit_intercept=True, **given, **ends).fit(X, y)
+    assert model.result_.status is Status.CONVERGED
+    M = np.eye(60) + 0.5 * dense_laplacian(H, model.hyperedge_weights_, degrees)
+    T = kernels.same_class_factor(y, 3).toarray()
+    V = T - M @ (X @ model.coef_ + model.intercept_)
+    np.testing.assert_allclose(V.sum(axis=0), 0, atol=1e-10)
+    pulls, norms = 2 * X.T @ V, np.linalg.norm(model.coef_, axis=1)
+    strong = norms > 1e-3 * norms.max()
+    np.testing.assert_allclose(
+        pulls[strong], 0.5 * model.coef_[strong] / norms[strong, None], atol=0.02 * 0.5
+    )
+    assert np.all(np.linalg.norm(pulls[norms == 0], axis=1) <= 0.5 * (1 + 1e-3))
+    assert set(model.selected_[:3].tolist()) == {5, 6, 7}
+    expected = np.linalg.norm(pulls, axis=1)
+    expected = np.where(X.count_nonzero(axis=0) > 0, expected, 0) / expected.max() - 1
+    out = model.scores_ <= 0
+    np.testing.assert_allclose(model.scores_[out], expected[out], atol=1e-2)
+
+
+@pytest.mark.parametrize("accelerate", [False, True])
+def test_a_constant_added_to_the_features_changes_nothing_with_an_intercept(accelerate):
+    X, y, H = data(60, 30)
+    X = X.toarray()
+    given = {"hyperedges": H, "lam": 0.5, "tol": 1e-6, "accelerate": accelerate}
+    one, other = (
+        JHLSR(fit_intercept=True, max_iter=5000, **given).fit(X_, y) for X_ in (X, X + 5.0)
+    )
+    np.testing.assert_array_equal(one.selected_[:3], other.selected_[:3])
+    np.testing.assert_allclose(one.coef_, other.coef_, atol=1e-3 * np.abs(one.coef_).max())
+    np.testing.assert_allclose(
+        one.intercept_, other.intercept_ + 5 * other.coef_.sum(axis=0), atol=1e-3
+    )
+    plain = [JHLSR(max_iter=5000, **given).fit(X_, y).scores_ for X_ in (X, X + 5.0)]
+    assert np.abs(plain[0] - plain[1]).max() > 0.1 * plain[0].max()
+
+
+def test_the_graph_method_has_an_intercept_too(rng):
+    X = rng.normal(size=(40, 6)) + np.arange(6)
+    given = {"metric": "euclidean", "lam": 0.5, "tol": 1e-8, "max_iter": 5000}
+    one, other = (GLSPFS(fit_intercept=True, **given).fit(X_) for X_ in (X, X - 3.0))
+    np.testing.assert_allclose(one.scores_, other.scores_, atol=1e-5)
+    assert one.intercept_.shape == (one.coef_.shape[1],)
+    assert not GLSPFS(**given).fit(X).intercept_.any()
 
 
 @pytest.mark.slow
