@@ -17,11 +17,12 @@ import numpy as np
 from sklearn.svm import LinearSVC
 
 import storage
-from bigfs import engine, streamed
-from bigfs.models import projected_memory
-from bigfs.splits import held_out_split
+from bigfs import engine
+from bigfs.evaluation import large_model
+from bigfs.evaluation.linear_model import projected_memory
+from bigfs.evaluation.splits import held_out_split
 from flows import stages
-from storage.runs import Run
+from storage.runs.runs import Run
 
 
 def main(folder: Path, rows: int, limit: int) -> None:
@@ -39,10 +40,10 @@ def main(folder: Path, rows: int, limit: int) -> None:
         evaluated, peaks = time.perf_counter() - began, engine.peak_memory()
         record = Run.open(stages.finish(run)).metadata
         small = held_out_split(X.take_rows(slice(0, rows // 10)), y[: rows // 10], 0.2)
-        exact = streamed.fit(small.X_train, small.y_train, streamed.SVM)
-        by_tiles = exact.answer(streamed.decide(small.X_test, exact))
-        descended = streamed.fit(small.X_train, small.y_train, streamed.SGD)
-        by_sgd = descended.answer(streamed.decide(small.X_test, descended))
+        exact = large_model.fit(small.X_train, small.y_train, large_model.SVM)
+        by_tiles = exact.answer(large_model.decide(small.X_test, exact))
+        descended = large_model.fit(small.X_train, small.y_train, large_model.SGD)
+        by_sgd = descended.answer(large_model.decide(small.X_test, descended))
     Z, T = (part.rows(np.arange(len(part))) for part in (small.X_train, small.X_test))
     inside = LinearSVC(random_state=0, max_iter=10_000).fit(Z, small.y_train)
     figures = {

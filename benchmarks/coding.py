@@ -33,7 +33,7 @@ import storage
 from bigfs.coding import dictionary
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, observed
-from bigfs.selectors.laplacian_score import LaplacianScore
+from bigfs.selectors.scores.laplacian_score import LaplacianScore
 
 PERCENT = (10, 20, 30, 40, 50, 60, 70, 80)
 ALPHAS = (0.01, 0.1, 1.0, 10.0)

@@ -15,7 +15,7 @@ from rich.table import Table
 
 import storage
 from bigfs.graph import knn
-from bigfs.graph.lasso_hyperedges import PENALTIES, lasso_supports
+from bigfs.graph.hypergraph.lasso import PENALTIES, lasso_supports
 from bigfs.matrix import Matrix
 
 

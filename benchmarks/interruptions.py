@@ -35,7 +35,7 @@ import storage
 from bigfs import engine
 from storage import atomic
 from storage.format import manifest, verified
-from storage.runs import Run
+from storage.runs.runs import Run
 
 ROOT = Path(__file__).parent.parent
 WAYS = ("error", "interrupt", "kill")

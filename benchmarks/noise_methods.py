@@ -25,9 +25,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVC
 
 from bigfs import Matrix
-from bigfs.evaluation import Rankings, measure
+from bigfs.evaluation.curves import Rankings, measure
+from bigfs.evaluation.splits import Split, stratified_folds
 from bigfs.selectors.registry import METHODS
-from bigfs.splits import Split, stratified_folds
 
 WIDTH = 200  # pixels of the images that SMR takes
 

@@ -30,7 +30,7 @@ import typer
 from peers import markdown_table, processor_time_limit
 
 from bigfs import engine
-from bigfs.comparison import jaccard
+from bigfs.evaluation.significance import jaccard
 from bigfs.result import NotConverged
 from bigfs.selectors.registry import METHODS
 from flows import selection

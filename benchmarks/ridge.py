@@ -35,14 +35,14 @@ from sklearn.svm import LinearSVC
 import storage
 from bigfs import RLSR, SRLSR, engine
 from bigfs.graph import knn
-from bigfs.graph.hypergraph import neighbor_hyperedges
-from bigfs.graph.lasso_hyperedges import lasso_hyperedges
-from bigfs.graph.smoothness import Smoothness
+from bigfs.graph.hypergraph.hypergraph import neighbor_hyperedges
+from bigfs.graph.hypergraph.lasso import lasso_hyperedges
+from bigfs.graph.hypergraph.smoothness import Smoothness
 from bigfs.linalg.ridge import Ridge, centering
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged
-from bigfs.selectors.jhlsr import JHLSR
-from bigfs.selectors.jhlsr_operator import HypergraphOperator
+from bigfs.selectors.row_sparse.jhlsr import JHLSR
+from bigfs.selectors.row_sparse.jhlsr_operator import HypergraphOperator
 
 app = typer.Typer(add_completion=False)
 STORES = Path(tempfile.gettempdir()) / "bigfs-bench"

@@ -22,7 +22,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
 import bigfs
-from bigfs.properties import redundancy_rate
+from bigfs.evaluation.quality import redundancy_rate
 from bigfs.result import NotConverged
 from storage import sources
 

@@ -21,8 +21,8 @@ from sklearn.metrics import normalized_mutual_info_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from bigfs import Matrix, SparGE
+from bigfs.evaluation.quality import explained_variance
 from bigfs.graph import affinity, knn
-from bigfs.properties import explained_variance
 
 matplotlib.use("svg")
 from matplotlib import pyplot as plt

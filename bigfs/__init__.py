@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bigfs import plot as plot  # a module, which `__getattr__` imports
-    from bigfs.display import progress
     from bigfs.engine import cluster
+    from bigfs.engine.progress import progress
     from bigfs.matrix import Matrix
-    from bigfs.selector_cv import SelectorCV
     from bigfs.selectors import (
         ANOVA,
         CMIM,
@@ -55,7 +54,8 @@ if TYPE_CHECKING:
         TScore,
         Variance,
     )
-    from bigfs.subsampling import stability
+    from bigfs.selectors.selector_cv import SelectorCV
+    from bigfs.selectors.stability import stability
 
 __version__ = "0.1.0"
 
@@ -64,9 +64,9 @@ logging.getLogger("bigfs").addHandler(logging.NullHandler())  # silent until the
 _MODULES = {
     "cluster": "engine",
     "Matrix": "matrix",
-    "SelectorCV": "selector_cv",
-    "progress": "display",
-    "stability": "subsampling",
+    "SelectorCV": "selectors.selector_cv",
+    "progress": "engine.progress",
+    "stability": "selectors.stability",
 }
 
 __all__ = [

@@ -48,7 +48,7 @@ def arrive(start, stop):
 # from the last step of a run that was killed.
 
 from flows import stages
-from storage.runs import Run
+from storage.runs.runs import Run
 
 nights = []
 

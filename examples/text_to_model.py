@@ -23,7 +23,7 @@ import storage
 from flows import stages
 from flows.export import export
 from flows.predict import predict
-from storage.runs import Run
+from storage.runs.runs import Run
 
 home = Path(mkdtemp())
 bags = storage.open(storage.stage("synthetic:phrases?rows=2000", home / "bags.zarr"))

@@ -26,7 +26,7 @@ from prefect.artifacts import (
 from prefect.exceptions import PrefectException
 
 from bigfs import engine
-from bigfs.metrics import METRIC_NAMES
+from bigfs.evaluation.metrics import METRIC_NAMES
 from flows.report import pictures
 from flows.summary import (
     metric_names,
@@ -35,7 +35,7 @@ from flows.summary import (
     score_table,
     status_text,
 )
-from storage.runs import Run
+from storage.runs.runs import Run
 
 TOP = 25
 EVERY = 2.0  # seconds between updates of a progress bar

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bigfs.evaluation import Rankings
-from bigfs.metrics import require_metrics
+from bigfs.evaluation.curves import Rankings
+from bigfs.evaluation.metrics import require_metrics
+from bigfs.evaluation.size_choice import SizeChoice, choose_size, default_sizes
+from bigfs.evaluation.splits import Split, stratified_folds, target_kind
 from bigfs.result import Checkpoint, observed
-from bigfs.size_choice import SizeChoice, choose_size, default_sizes
-from bigfs.splits import Split, stratified_folds, target_kind
 from flows import selection
 
 FOLDS = 5
@@ -42,7 +42,7 @@ def choose_number(
         ``checkpoint()`` keeps the scores of the finished folds, and ``checkpoint(number)`` the
         steps of one fold.
     metric : str or None, default=None
-        Metric of `bigfs.metrics` that decides. None takes the first one of the kind of target.
+        Metric that decides. None takes the first one of the kind of target.
 
     Returns
     -------

@@ -18,21 +18,21 @@ import numpy as np
 
 import storage
 from bigfs import engine
-from bigfs.evaluation import FoldTally, Point, pool
+from bigfs.evaluation.curves import FoldTally, Point, pool
+from bigfs.evaluation.linear_model import fits_in_memory
+from bigfs.evaluation.quality import redundancy_rate
+from bigfs.evaluation.scoring import judge, with_training_sample
+from bigfs.evaluation.splits import draw_subsamples, target_kind, training_sample
 from bigfs.graph import Neighbors, knn
-from bigfs.judgments import judge, with_training_sample
 from bigfs.matrix import Matrix
-from bigfs.models import fits_in_memory
-from bigfs.properties import redundancy_rate
 from bigfs.result import ALL, Status
-from bigfs.splits import draw_subsamples, target_kind, training_sample
 from bigfs.types import AnyArray, FloatArray
 from flows import evaluation, selection
 from flows.choosing import Chosen, choose
 from flows.outcomes import Outcome, Sets, read_outcome, write_outcome
 from flows.reuse import content_key, digest
 from storage import atomic
-from storage.checkpoints import Checkpoint, plain
+from storage.runs.checkpoints import Checkpoint, plain
 
 HALF = 0.5  # share of the training samples in a subsample, as in stability selection
 

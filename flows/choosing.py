@@ -11,7 +11,7 @@ from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, observed
 from flows import selection
 from flows.outcomes import Sets
-from storage.checkpoints import Checkpoint
+from storage.runs.checkpoints import Checkpoint
 
 
 class Chosen(NamedTuple):

@@ -20,7 +20,7 @@ from sklearn.model_selection import ParameterGrid
 from bigfs import engine as work
 from bigfs.coding.dictionary import NoSpams
 from bigfs.engine import ClusterLost
-from bigfs.metrics import METRICS
+from bigfs.evaluation.metrics import METRICS
 from bigfs.result import ALL
 from bigfs.synonyms import canonical_name
 from flows import evaluation, selection, steps
@@ -45,9 +45,9 @@ from flows.standings import (
 from flows.summary import provenance
 from flows.time_limit import TooLate, time_limit
 from storage import atomic
-from storage.checkpoints import plain
-from storage.run_metadata import strict_json
-from storage.runs import RunError, write_csv
+from storage.runs.checkpoints import plain
+from storage.runs.metadata import strict_json
+from storage.runs.runs import RunError, write_csv
 
 # errors that a row tells; any other one ends the comparison
 REFUSALS = (ValueError, MemoryError, ClusterLost, TimeoutError, NoSpams)

@@ -10,7 +10,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from bigfs import plot
-from bigfs.metrics import METRIC_NAMES
+from bigfs.evaluation.metrics import METRIC_NAMES
 from flows.report import STYLE, readable_bytes, readable_seconds, svg_of
 from flows.standings import cost_rows, explanation, failure_lines, score_rows
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from bigfs.evaluation import Point, measure, way_of_all
-from bigfs.judgments import FittedModel
+from bigfs.evaluation.curves import Point, measure, way_of_all
+from bigfs.evaluation.scoring import FittedModel
+from bigfs.evaluation.splits import Split
 from bigfs.result import observed
-from bigfs.splits import Split
 from flows import auto, evaluation, selection
 from flows.reuse import content_key, source_hash
-from storage.models import Model
-from storage.runs import Run
-from storage.tallies import tallies_of
+from storage.runs.models import Model
+from storage.runs.runs import Run
+from storage.runs.tallies import tallies_of
 
 SHARES = (0.1, 0.2, 0.5, 1.0)  # of the number of features: the points of an accuracy curve
 

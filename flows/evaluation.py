@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigfs import streamed
-from bigfs.evaluation import is_non_negative
-from bigfs.metrics import METRIC_NAMES, require_metrics
-from bigfs.selectors.registry import Method
-from bigfs.splits import (
+from bigfs.evaluation import large_model
+from bigfs.evaluation.curves import is_non_negative
+from bigfs.evaluation.metrics import METRIC_NAMES, require_metrics
+from bigfs.evaluation.splits import (
     Split,
     held_out_split,
     labeled_rows,
@@ -27,6 +26,7 @@ from bigfs.splits import (
     training_sample,
     varies,
 )
+from bigfs.selectors.registry import Method
 from flows.selection import Features, require_target
 
 FOLDS = 5
@@ -42,11 +42,11 @@ MODELS = {
 }
 # of features that do not fit in one process together
 ALL_FEATURES = {
-    streamed.SVM: "All features do not fit in memory, so their SVM was trained tile by tile.",
-    streamed.RIDGE: "All features do not fit in memory, so their ridge regression was solved tile "
-    "by tile.",
-    streamed.SGD: "All features do not fit in memory, so their model was trained by stochastic "
-    f"gradient descent, in {streamed.PASSES} passes.",
+    large_model.SVM: "All features do not fit in memory, so their SVM was trained tile by tile.",
+    large_model.RIDGE: "All features do not fit in memory, so their ridge regression was solved "
+    "tile by tile.",
+    large_model.SGD: "All features do not fit in memory, so their model was trained by stochastic "
+    f"gradient descent, in {large_model.PASSES} passes.",
     "left out": "All features were left out, because a linear model on them does not fit in "
     "memory or takes too long.",
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from flows.files import with_suffix
 from storage import atomic
-from storage.runs import Run
+from storage.runs.runs import Run
 
 
 def export(run: str | Path, out: str | Path) -> Path:

@@ -159,7 +159,7 @@ def _words(text: str) -> list[str]:
 
 def _metrics(text: str | None) -> str | None:
     if text is not None:
-        from bigfs.metrics import METRICS  # loads scikit-learn, as the methods do
+        from bigfs.evaluation.metrics import METRICS  # loads scikit-learn, as the methods do
 
         known = dict.fromkeys(name for names in METRICS.values() for name in names)
         _require_known(_words(text), list(known), "metric")
@@ -325,9 +325,9 @@ class Engine(BaseModel):
         if self.scheduler is None and self.workers != 0:
             prepare_workers(
                 "flows.light_sklearn",
-                "bigfs.judgments",
-                "storage.tiles",
-                "storage.staging.vectorize",
+                "bigfs.evaluation.scoring",
+                "storage.format.tiles",
+                "storage.staging.text.vectorize",
             )
 
     def cluster(self) -> AbstractContextManager[Any]:

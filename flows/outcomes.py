@@ -10,8 +10,8 @@ import numpy as np
 
 from bigfs.types import AnyArray, FloatArray, IntArray
 from storage import atomic
-from storage.checkpoints import plain
 from storage.errors import DAMAGED, RunError
+from storage.runs.checkpoints import plain
 
 Sets = dict[int, IntArray]  # the chosen features by their number, best first
 
@@ -22,7 +22,7 @@ class Outcome(NamedTuple):
     method: str
     sets: Sets  # chosen on all training samples
     points: list[dict[str, Any]]  # per size: n_features, the scores by metric, redundancy
-    losses: AnyArray  # (sizes, tested samples), as in `bigfs.metrics.losses_of`
+    losses: AnyArray  # (sizes, tested samples), as in `bigfs.evaluation.metrics.losses_of`
     figures: dict[str, Any]  # time, memory, passes, status
     split_scores: FloatArray  # (splits, sizes) of the first metric
     again: list[Sets]  # chosen from parts of the training samples: folds or subsamples

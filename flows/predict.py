@@ -14,10 +14,11 @@ import numpy as np
 import scipy.sparse as sp
 
 import storage
-from bigfs import engine, streamed
-from bigfs.judgments import score_predictions
-from bigfs.models import LinearModel, predict_rows
-from bigfs.splits import labeled_rows, training_sample
+from bigfs import engine
+from bigfs.evaluation import large_model
+from bigfs.evaluation.linear_model import LinearModel, predict_rows
+from bigfs.evaluation.scoring import score_predictions
+from bigfs.evaluation.splits import labeled_rows, training_sample
 from bigfs.types import AnyArray, IntArray
 from flows import parquet
 from flows.files import with_suffix
@@ -25,14 +26,14 @@ from storage import atomic
 from storage.corpus import Corpus
 from storage.errors import SourceError
 from storage.format import manifest
-from storage.models import Model, TextUnits
-from storage.runs import Run, write_csv
+from storage.runs.models import Model, TextUnits
+from storage.runs.runs import Run, write_csv
 from storage.sources import find
 from storage.sources.base import Document, MatrixSource, TextSource, seen_by_workers
 from storage.staging import build
 from storage.staging.scratch import Spill, open_array, save
-from storage.staging.vectorize import Vocabulary, count, weigh
-from storage.staging.weighting import Weighting
+from storage.staging.text.vectorize import Vocabulary, count, weigh
+from storage.staging.text.weighting import Weighting
 from storage.units import Units, require_counts, units_of
 
 HEADER = ("sample", "prediction")
@@ -71,7 +72,7 @@ def fit_model(corpus: Any, train: Any, selected: IntArray) -> Model:
     """
     columns = np.sort(selected)
     return Model(
-        linear=streamed.fit_columns(*training_sample(train.X, train.y), columns),
+        linear=large_model.fit_columns(*training_sample(train.X, train.y), columns),
         columns=columns,
         names=[str(name) for name in corpus.feature_names[columns]],
         n_features=corpus.X.shape[1],
@@ -98,7 +99,7 @@ def fitting_model(
     """
     X, y = training_sample(train.X, train.y)
     fit = cache(partial(fit_model, corpus, train, selected))
-    by_tiles = streamed.way_of_columns(X, y, np.sort(selected)) is not None
+    by_tiles = large_model.way_of_columns(X, y, np.sort(selected)) is not None
     return contextlib.nullcontext(fit) if by_tiles else engine.beside(fit)
 
 

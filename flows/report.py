@@ -13,12 +13,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bigfs import plot
-from bigfs.metrics import METRIC_NAMES
+from bigfs.evaluation.metrics import METRIC_NAMES
+from bigfs.evaluation.quality import class_strength
 from bigfs.plot.axes import ACCENT, FILL, GRID, INK, MUTED, OTHERS
-from bigfs.properties import class_strength
 from bigfs.result import ALL
 from flows.summary import gaps, metric_names, metrics_of, score_table
-from storage.runs import Run
+from storage.runs.runs import Run
 
 # The page names these colors, so that its dark theme can replace them.
 # Elsewhere an SVG is drawn with the colors above.

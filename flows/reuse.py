@@ -19,7 +19,7 @@ import flows
 import storage
 from bigfs.result import Status
 from storage.errors import redacted
-from storage.runs import Run, RunError
+from storage.runs.runs import Run, RunError
 
 
 def source_name(source: str) -> str:

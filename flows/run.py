@@ -16,9 +16,9 @@ from flows import reuse
 from flows.job import Job, Request
 from flows.locks import exclusive, inform
 from flows.options import Engine
-from storage.checkpoints import plain
 from storage.errors import StoreError, is_permanent, redacted
-from storage.runs import Run, RunError, recover, require_out
+from storage.runs.checkpoints import plain
+from storage.runs.runs import Run, RunError, recover, require_out
 
 Call = Callable[..., Any]  # `call(step, request, ...)` returns `step(request, ...)`
 RETRIES = 4  # of a step after an error that may pass

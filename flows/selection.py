@@ -7,10 +7,10 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from bigfs.constraints import Constraints, resolve
+from bigfs.evaluation.splits import labeled_rows, target_kind, testable_rows, varies
 from bigfs.linalg.rounding import variance_or_zero
 from bigfs.selectors.registry import METHODS
-from bigfs.selectors.significance import SignificanceSelector
-from bigfs.splits import labeled_rows, target_kind, testable_rows, varies
+from bigfs.selectors.scores.pvalues import SignificanceSelector
 from bigfs.synonyms import canonical_name
 from storage.units import units_of
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 import storage
-from bigfs.subsampling import Stability, stability
+from bigfs.selectors.stability import Stability, stability
 from flows import selection
 from flows.files import with_suffix
 from storage import atomic
-from storage.runs import write_csv
+from storage.runs.runs import write_csv
 
 HEADER = ("rank", "index", "name", "frequency")
 

@@ -20,14 +20,14 @@ import psutil
 
 import storage
 from bigfs import engine
-from bigfs.evaluation import Point
-from bigfs.properties import class_profile
+from bigfs.evaluation.curves import Point
+from bigfs.evaluation.quality import class_profile
 from bigfs.result import NotConverged, observed
 from bigfs.synonyms import canonical_name
 from flows import auto, curves, evaluation, predict, selection
 from flows.reuse import source_hash
 from flows.summary import provenance
-from storage.runs import Run
+from storage.runs.runs import Run
 from storage.write_back import write_var
 
 log = logging.getLogger("bigfs.flows")
@@ -258,7 +258,7 @@ def evaluate(
     baselines : sequence of str, optional
         Methods to compare with. The default is ANOVA and, if no feature is negative, χ².
     metrics : sequence of str, default=()
-        Metrics of `bigfs.metrics`. Without any, they are those of the kind of target.
+        Metrics of `bigfs.evaluation.metrics`. Without any, they are those of the kind of target.
     sizes : sequence of int, optional
         Numbers of features on the curves, beside that of the run. The default is a tenth, a
         fifth and a half of it. Where the run has chosen its number by itself, larger ones are left

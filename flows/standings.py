@@ -15,13 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from bigfs.comparison import choice_stability, corrected_t_test, holm, jaccard, paired_test
-from bigfs.metrics import METRIC_NAMES
+from bigfs.evaluation.metrics import METRIC_NAMES
+from bigfs.evaluation.significance import (
+    choice_stability,
+    corrected_t_test,
+    holm,
+    jaccard,
+    paired_test,
+)
 from bigfs.result import ALL
 from flows.bench import Bench
 from flows.outcomes import Outcome
 from storage import atomic
-from storage.run_metadata import with_nan
+from storage.runs.metadata import with_nan
 
 FORMAT = "bigfs comparison 1"  # the first words of compare.json
 ALPHA = 0.05  # below it, the tables say that a method differs from the best

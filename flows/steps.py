@@ -14,7 +14,7 @@ import storage
 from flows import reuse, stages
 from flows.job import Job, Request
 from flows.locks import exclusive
-from storage.runs import Run, RunError
+from storage.runs.runs import Run, RunError
 
 log = logging.getLogger("bigfs.flows")
 

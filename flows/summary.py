@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bigfs.metrics import METRIC_NAMES
+from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.result import ALL
 from storage.errors import redacted
 

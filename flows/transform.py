@@ -18,11 +18,11 @@ import numpy as np
 import scipy.sparse as sp
 
 import storage
-from bigfs.splits import target_kind
+from bigfs.evaluation.splits import target_kind
 from flows import parquet
 from flows.files import with_suffix
 from storage import atomic, selected_file
-from storage.runs import Run
+from storage.runs.runs import Run
 
 NPZ_MEMBERS = {"data.npy", "indices.npy", "indptr.npy", "shape.npy", "format.npy"}
 ROWS = 4096  # of a Parquet file at a time: they are dense

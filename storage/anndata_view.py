@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, IntArray
 from storage.errors import StoreError
-from storage.sources.anndata import AnnData
+from storage.sources.anndata.source import AnnData
 from storage.staging import labels, scratch
 from storage.staging.bounds import TILE_NNZ, bounds
 from storage.write_back import write_selector

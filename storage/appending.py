@@ -32,9 +32,9 @@ from storage.staging import build, labels, tables, transpose
 from storage.staging.bounds import row_bounds
 from storage.staging.labels import Target
 from storage.staging.scratch import Spill, lengths_of, save
+from storage.staging.text.vectorize import Vocabulary, count, weigh
+from storage.staging.text.weighting import Weighting
 from storage.staging.units import rewrite
-from storage.staging.vectorize import Vocabulary, count, weigh
-from storage.staging.weighting import Weighting
 from storage.units import units_of
 
 REWRITTEN = ("obs/", "obsm/", "uns/class_names/", "uns/checksums/")  # one value per sample

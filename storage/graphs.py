@@ -24,7 +24,7 @@ import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec
 
 from bigfs.graph import Bridges, Neighbors, find_bridges, stream_knn
-from bigfs.graph.cost import predict
+from bigfs.graph.approximate.cost import predict
 from bigfs.graph.row_blocks import row_alignment
 from bigfs.types import AnyArray
 from storage import atomic

@@ -14,8 +14,8 @@ from bigfs.matrix import Matrix
 from storage.corpus import Corpus, require_staged
 from storage.format import manifest as manifests
 from storage.format import verified
+from storage.format.tiles import StoreRef
 from storage.opening import open as open_corpus
-from storage.tiles import StoreRef
 
 DOCUMENTS = 64  # per task
 

@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
-from storage import atomic, catalogue
+from storage import atomic
+from storage.downloads import catalog
 from storage.errors import StoreError
 from storage.format import manifest as manifests
 
@@ -70,7 +71,7 @@ def leftovers(
     """
     home = Path(folder).absolute()
     records = _records(home.parent, runs)
-    copies = catalogue.data_folder() / "urls"
+    copies = catalog.data_folder() / "urls"
     found = [
         *_old_stores(home, records),
         *_orphans(home),

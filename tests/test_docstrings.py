@@ -141,7 +141,7 @@ def test_selector_documents_the_default_of_every_parameter(name):
 
 
 @pytest.mark.nightly
-@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge_cv.EndOfGrid")
+@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge.cross_validation.EndOfGrid")
 @pytest.mark.parametrize("name", SELECTORS)
 def test_selector_documents_every_fitted_attribute(name):
     X, y = load_iris(return_X_y=True, as_frame=True)

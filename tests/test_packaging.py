@@ -13,8 +13,8 @@ import yaml
 import bigfs
 import storage
 from flows.extras import PACKAGES as PACKAGES_OF_FLOWS
-from storage import runs
 from storage.format import manifest
+from storage.runs import runs
 from tests.helpers.listing import names_in
 
 ROOT = Path(__file__).parent.parent

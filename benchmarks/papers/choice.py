@@ -34,7 +34,7 @@ from benchmarks.papers.results import Values
 from benchmarks.shared import Corpus, newsgroups
 from bigfs import Matrix, SparGE
 from bigfs.result import NotConverged
-from bigfs.selectors.sparge import column_scale
+from bigfs.selectors.sparge.sparge import column_scale
 
 ARCHIVE = "20news-bydate.tar.xz"
 GROUPS, THIN = "20 Newsgroups", "20 Newsgroups, thinned"

@@ -14,10 +14,10 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.metrics import pairwise_distances
 from sklearn.model_selection import StratifiedKFold
 
+from benchmarks.extraction import lpp
 from benchmarks.papers.experiments import Cell, Dataset, Experiment, load
 from bigfs import GSC, JFS, JGSC, MCFS, MRSF, RJGSC, UDFS, LaplacianScore, Matrix
 from bigfs.coding import dictionary
-from bigfs.extraction import lpp
 
 PERCENT = (10, 20, 30, 40, 50, 60, 70, 80)
 HALF = PERCENT.index(50)

@@ -18,9 +18,9 @@ from benchmarks.papers.experiments import Cell, Experiment, load
 from benchmarks.papers.measures import cross_validated_svm, rank
 from benchmarks.papers.results import Values
 from bigfs.graph import knn
-from bigfs.graph.lasso_hyperedges import PENALTIES, lasso_hyperedges
-from bigfs.graph.smoothness import Smoothness
-from bigfs.selectors.jhlsr_operator import HypergraphOperator
+from bigfs.graph.hypergraph.lasso import PENALTIES, lasso_hyperedges
+from bigfs.graph.hypergraph.smoothness import Smoothness
+from bigfs.selectors.row_sparse.jhlsr_operator import HypergraphOperator
 
 DATA = ("colon", "TOX-171", "ORL", "COIL20")
 COUNTS = (10, *range(20, 201, 20))

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 import bigfs
+from benchmarks.extraction import lda2d
 from benchmarks.papers.experiments import Cell, Experiment, load
 from benchmarks.papers.measures import nearest, rank
 from benchmarks.papers.results import Values
-from bigfs.extraction import lda2d
-from bigfs.properties import redundancy_rate
-from bigfs.selectors.base import Labels
+from bigfs.evaluation.quality import redundancy_rate
+from bigfs.selectors.base.estimator import Labels
 
 SHAPES = {"ORL": (32, 32), "warpPIE10P": (55, 44)}
 TRAINING = {"ORL": 5, "warpPIE10P": 6}  # images per class; the paper's PIE has 68 classes

@@ -18,7 +18,7 @@ from bigfs import engine
 from bigfs.cutting_plane.columns import Columns, Products, Residual
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.matrix import Matrix
-from bigfs.matrix.strips import STRIP_ROWS, SUMS_BYTES, add_by_columns, n_sums
+from bigfs.matrix.kernels import STRIP_ROWS, SUMS_BYTES, add_by_columns, n_sums
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 PART_BYTES = SUMS_BYTES // 2  # of the products of new columns that a pass makes

@@ -21,9 +21,9 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from bigfs import engine
-from bigfs.embedding.lanczos import basis_size, largest_eigenvectors
 from bigfs.graph import components
-from bigfs.graph.hypergraph import Hypergraph
+from bigfs.graph.hypergraph.hypergraph import Hypergraph
+from bigfs.linalg.lanczos import basis_size, largest_eigenvectors
 from bigfs.matrix import Centered
 from bigfs.result import NotConverged, Result, Status, iterate
 from bigfs.types import AnyArray, FloatArray, IntArray

@@ -9,7 +9,7 @@ whose products serve the lists of both blocks. The order of a list (distance, th
 so the result depends neither on the blocks nor on the rounds.
 
 "approx" runs the same rounds on sketches of the rows. They give candidates, which are then compared
-exactly (`bigfs.graph.approx`).
+exactly (`bigfs.graph.approximate.search`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
-from bigfs.graph import sketch
-from bigfs.graph.approx import RecallMissed, ScreenPlan, candidate_tasks, choose_screen
-from bigfs.graph.cost import choose_method, predict
+from bigfs.graph.approximate import sketch
+from bigfs.graph.approximate.cost import choose_method, predict
+from bigfs.graph.approximate.sample import Sample, draw_sample
+from bigfs.graph.approximate.search import RecallMissed, ScreenPlan, candidate_tasks, choose_screen
 from bigfs.graph.kernels import exact
 from bigfs.graph.kernels.exact import NeighborLists
 from bigfs.graph.kernels.sketch import CandidateLists
 from bigfs.graph.row_blocks import RowBlock, block_size, require_whole, row_blocks
-from bigfs.graph.sample import Sample, draw_sample
 from bigfs.graph.schedule import all_pairs
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray

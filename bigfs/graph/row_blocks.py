@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
-from bigfs.graph.cost import GraphCost, predict
+from bigfs.graph.approximate.cost import GraphCost, predict
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray
 from bigfs.validation import canonical

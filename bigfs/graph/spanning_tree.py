@@ -21,13 +21,13 @@ from dataclasses import replace
 import numpy as np
 
 from bigfs import engine
-from bigfs.graph.cost import EXACT_BELOW, predict
+from bigfs.graph.approximate.cost import EXACT_BELOW, predict
+from bigfs.graph.approximate.sample import gather
 from bigfs.graph.kernels import components as kernels
 from bigfs.graph.kernels import exact
 from bigfs.graph.kernels.exact import NeighborLists
 from bigfs.graph.neighbors import Bridges, Neighbors
 from bigfs.graph.row_blocks import RowBlock, block_size, row_blocks
-from bigfs.graph.sample import gather
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, BoolArray, IntArray
 

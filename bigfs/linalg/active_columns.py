@@ -13,9 +13,9 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.matrix import Matrix
-from bigfs.matrix.column_strips import ColumnStrips
+from bigfs.matrix.panels import ColumnStrips
 from bigfs.matrix.statistics import Stats
-from bigfs.tiles import BlockTile
+from bigfs.matrix.tiles import BlockTile
 from bigfs.types import FloatArray, IntArray
 
 MEMORY_SHARE = 0.25  # share of the memory limit that gathered columns may take

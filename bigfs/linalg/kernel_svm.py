@@ -18,7 +18,7 @@ import numpy as np
 import scipy.linalg as la
 
 from bigfs import engine
-from bigfs.linalg.kernel import kernel
+from bigfs.linalg.sample_kernel import kernel
 from bigfs.linalg.squared_hinge import Machines, dots, line_search, weighted
 from bigfs.matrix import Matrix
 from bigfs.types import BoolArray, FloatArray

@@ -6,6 +6,6 @@
 from bigfs.matrix.centered import Centered, gram
 from bigfs.matrix.matrix import Matrix
 from bigfs.matrix.statistics import ClassStats, Stats
-from bigfs.tiles import Block
+from bigfs.matrix.tiles import Block
 
 __all__ = ["Block", "Centered", "ClassStats", "Matrix", "Stats", "gram"]

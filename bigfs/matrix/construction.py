@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bigfs import engine, tiles
-from bigfs.tiles import Block, DaskTile
+from bigfs import engine
+from bigfs.matrix import tiles
+from bigfs.matrix.tiles import Block, DaskTile
 from bigfs.types import AnyArray
 from bigfs.validation import check_block
 

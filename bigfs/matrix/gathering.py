@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bigfs import engine, tiles
+from bigfs import engine
+from bigfs.matrix import tiles
 from bigfs.matrix.tiled import Tiled
-from bigfs.tiles import BlockTile, ColumnSubsetTile, OnBlock, RowSet, RowSubsetTile
+from bigfs.matrix.tiles import BlockTile, ColumnSubsetTile, OnBlock, RowSet, RowSubsetTile
 from bigfs.types import AnyArray, IntArray
 
 SMALL_SHARE = 0.05  # of the memory limit: a matrix that takes no more is gathered as a whole

@@ -17,7 +17,8 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.cards import card, shape_text
 from bigfs.matrix import construction, gathering
-from bigfs.matrix.column_strips import ColumnStrips
+from bigfs.matrix.kernels import gram_times
+from bigfs.matrix.panels import ColumnStrips
 from bigfs.matrix.products import Transposed, times, times_by_strips
 from bigfs.matrix.statistics import (
     ClassStats,
@@ -27,7 +28,6 @@ from bigfs.matrix.statistics import (
     far_columns,
     scale_hint,
 )
-from bigfs.matrix.strips import gram_times
 from bigfs.matrix.tiled import Tiled
 from bigfs.types import AnyArray, FloatArray
 from bigfs.validation import require_magnitude

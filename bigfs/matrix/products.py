@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from bigfs import engine, tiles
-from bigfs.matrix import strips
-from bigfs.matrix.column_strips import ColumnStrips, StripFile
+from bigfs import engine
+from bigfs.matrix import kernels, tiles
+from bigfs.matrix.panels import ColumnStrips, StripFile
 from bigfs.matrix.tiled import Tiled
 from bigfs.types import AnyArray, FloatArray
 
@@ -52,8 +52,8 @@ def is_by_rows(X: Tiled, V: ColumnStrips) -> bool:
 
 def _write_times(block: Any, start: int, stop: int, W: FloatArray, file: StripFile) -> None:
     """Write block @ W."""
-    for rows, Z in strips.strips(block):
-        file.write_rows(start + rows.start, strips.times(Z, W))
+    for rows, Z in kernels.strips(block):
+        file.write_rows(start + rows.start, kernels.times(Z, W))
 
 
 def _require_length(factor: Any, length: int, noun: str) -> AnyArray:
@@ -85,7 +85,7 @@ class Transposed:
     def _times_strips(self, V: ColumnStrips) -> FloatArray:
         shape = (self.X.shape[1], V.shape[1])
         if is_by_rows(self.X, V):
-            n_groups = strips.n_sums(8 * shape[0] * shape[1])
+            n_groups = kernels.n_sums(8 * shape[0] * shape[1])
             return np.asarray(self.X.reduce_row_groups(_add_transposed_times, n_groups, V.file))
         if V.whole:
             return np.asarray(self @ V[V.slices[0]])
@@ -101,6 +101,6 @@ def _add_transposed_times(
     """Add blockᵀ V, for the rows of V in a file."""
     if total is None:
         total = np.zeros((block.shape[1], file.slices[-1].stop))
-    for rows, Z in strips.strips(block):
-        strips.add_products(Z, file.read_rows(start + rows.start, start + rows.stop), total)
+    for rows, Z in kernels.strips(block):
+        kernels.add_products(Z, file.read_rows(start + rows.start, start + rows.stop), total)
     return total

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigfs import tiles
 from bigfs.linalg.rounding import far_from_zero, variance_or_zero
+from bigfs.matrix import tiles
 from bigfs.matrix.tiled import Tiled
 from bigfs.types import AnyArray, FloatArray, IntArray
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from bigfs import engine
-from bigfs.tiles import OnBlock
+from bigfs.matrix.tiles import OnBlock
 
 
 class Tiled:

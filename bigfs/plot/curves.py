@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigfs.metrics import METRIC_NAMES
+from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.plot.axes import ACCENT, MUTED, OTHERS, axes_or_new, count_axis, legend_above
 from bigfs.result import ALL
 from bigfs.types import FloatArray

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bigfs.evaluation.quality import class_strength
 from bigfs.plot.axes import ACCENT, axes_or_new
-from bigfs.properties import class_strength
-from bigfs.subsampling import Stability
+from bigfs.selectors.stability import Stability
 from bigfs.types import AnyArray
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def scores_by_class(
         Scores of the selected features, best first.
     profile : array-like of shape (m, c)
         Distance of each class's mean of a feature from the mean of all, as
-        `bigfs.properties.class_profile` returns it.
+        `bigfs.evaluation.quality.class_profile` returns it.
     feature_names : sequence of str
         Names of the m features.
     class_names : sequence of str
@@ -51,7 +51,7 @@ def scores_by_class(
 
     See Also
     --------
-    bigfs.properties.class_profile : Computes the distances.
+    bigfs.evaluation.quality.class_profile : Computes the distances.
 
     Examples
     --------

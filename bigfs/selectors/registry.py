@@ -6,37 +6,37 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from bigfs.selectors.contingency import Gini, MutualInformation
-from bigfs.selectors.glspfs import GLSPFS
-from bigfs.selectors.gsc import GSC
-from bigfs.selectors.jelsr import JELSR
-from bigfs.selectors.jfs import JFS
-from bigfs.selectors.jgsc import JGSC
-from bigfs.selectors.jhlsr import JHLSR
-from bigfs.selectors.joint_information import CMIM, JMI
-from bigfs.selectors.laplacian_score import LaplacianScore
-from bigfs.selectors.lasso import L1SVM, MultiTaskLasso
-from bigfs.selectors.llfs import LLFS
-from bigfs.selectors.moments import FRegression, TScore, Variance
-from bigfs.selectors.mrmr import MRMR, RRPC
-from bigfs.selectors.ndfs import NDFS
-from bigfs.selectors.relieff import ReliefF
-from bigfs.selectors.rfs import RFS
-from bigfs.selectors.rjgsc import RJGSC
-from bigfs.selectors.rlsr import RLSR
-from bigfs.selectors.row_sparse import DLSR, SPFS
-from bigfs.selectors.semi_supervised_scores import LSDF, SSelect
-from bigfs.selectors.smr import SMR
-from bigfs.selectors.sparge import SparGE
-from bigfs.selectors.sparge_cv import SparGECV
-from bigfs.selectors.spec import SPEC
-from bigfs.selectors.spectral_regression import MCFS, MRSF
-from bigfs.selectors.srlsr import SRLSR
-from bigfs.selectors.svm import L2SVM, SVMRFE
-from bigfs.selectors.trace_ratio import TraceRatio
-from bigfs.selectors.trcfs import TRCFS
-from bigfs.selectors.udfs import UDFS
-from bigfs.selectors.univariate import ANOVA, Chi2, Fisher
+from bigfs.selectors.atoms.gsc import GSC
+from bigfs.selectors.atoms.jgsc import JGSC
+from bigfs.selectors.atoms.rjgsc import RJGSC
+from bigfs.selectors.greedy.joint_information import CMIM, JMI
+from bigfs.selectors.greedy.mrmr import MRMR, RRPC
+from bigfs.selectors.images.smr import SMR
+from bigfs.selectors.penalty_path.lasso import L1SVM, MultiTaskLasso
+from bigfs.selectors.penalty_path.spectral_regression import MCFS, MRSF
+from bigfs.selectors.penalty_path.targets import DLSR, SPFS
+from bigfs.selectors.row_sparse.glspfs import GLSPFS
+from bigfs.selectors.row_sparse.jelsr import JELSR
+from bigfs.selectors.row_sparse.jfs import JFS
+from bigfs.selectors.row_sparse.jhlsr import JHLSR
+from bigfs.selectors.row_sparse.ndfs import NDFS
+from bigfs.selectors.row_sparse.rfs import RFS
+from bigfs.selectors.row_sparse.rlsr import RLSR
+from bigfs.selectors.row_sparse.srlsr import SRLSR
+from bigfs.selectors.row_sparse.udfs import UDFS
+from bigfs.selectors.scores.bins import Gini, MutualInformation
+from bigfs.selectors.scores.classes import ANOVA, Chi2, Fisher
+from bigfs.selectors.scores.few_labels import LSDF, SSelect
+from bigfs.selectors.scores.laplacian_score import LaplacianScore
+from bigfs.selectors.scores.llfs import LLFS
+from bigfs.selectors.scores.relieff import ReliefF
+from bigfs.selectors.scores.spec import SPEC
+from bigfs.selectors.scores.targets import FRegression, TScore, Variance
+from bigfs.selectors.scores.trace_ratio import TraceRatio
+from bigfs.selectors.scores.trcfs import TRCFS
+from bigfs.selectors.sparge.cross_validation import SparGECV
+from bigfs.selectors.sparge.sparge import SparGE
+from bigfs.selectors.svm.svm import L2SVM, SVMRFE
 
 
 class Method(NamedTuple):

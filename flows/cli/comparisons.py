@@ -176,7 +176,7 @@ def print_comparison(folder: str, as_json: bool) -> None:
 
     about = read_comparison(folder)
     if as_json:
-        from storage.run_metadata import strict_json
+        from storage.runs.metadata import strict_json
 
         print(strict_json({"comparison": folder, **about}))
         return

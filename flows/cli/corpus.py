@@ -101,7 +101,7 @@ def append(
 
 def datasets(as_json: Json = False) -> None:
     """List the corpora that have a name: public ones and generated ones."""
-    from storage.catalogue import ENTRIES
+    from storage.downloads.catalog import ENTRIES
     from storage.sources.synthetic.source import CORPORA, PREFIX
     from storage.sources.synthetic.text import TextSpec
 
@@ -131,7 +131,7 @@ def info(store: Store, as_json: Json = False) -> None:
 
     facts = storage.info(store)
     if as_json:
-        from storage.run_metadata import strict_json
+        from storage.runs.metadata import strict_json
 
         print(strict_json(facts))
         return

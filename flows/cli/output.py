@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from bigfs.display import progress
+from bigfs.engine.progress import progress
 from flows.options import Engine
 
 
@@ -73,7 +73,7 @@ def cluster_and_progress(engine: Engine, as_json: bool) -> Iterator[None]:
 
 def print_record(record: dict[str, Any], as_json: bool, text: str) -> None:
     if as_json:
-        from storage.run_metadata import strict_json
+        from storage.runs.metadata import strict_json
 
         print(strict_json(record))
     else:
@@ -82,11 +82,11 @@ def print_record(record: dict[str, Any], as_json: bool, text: str) -> None:
 
 def print_run(path: str, as_json: bool) -> None:
     from flows.summary import metric_names, score_table, status_text
-    from storage.runs import Run
+    from storage.runs.runs import Run
 
     run = Run.open(path)
     if as_json:
-        from storage.run_metadata import strict_json
+        from storage.runs.metadata import strict_json
 
         print(strict_json({"run": path, **run.metadata}))
         return

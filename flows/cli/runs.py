@@ -60,7 +60,7 @@ def run(
     with_prefect = uses_prefect(prefect)
     if not with_prefect and not os.path.exists(job.folder):
         job.engine.prepare()  # beside the imports of this process
-    from storage.runs import require_out
+    from storage.runs.runs import require_out
 
     require_out(job.folder)
     if runs.is_done(job):
@@ -114,7 +114,7 @@ def select(
     import storage
     from flows import run as runs
     from flows import selection, stages
-    from storage.runs import Run
+    from storage.runs.runs import Run
     from storage.write_back import require_features
 
     require_flows("bigfs select")
@@ -168,7 +168,7 @@ def evaluate(
     """Score a run against simple baselines and all features, and rewrite its report."""
     import storage
     from flows import stages
-    from storage.runs import Run, recover
+    from storage.runs.runs import Run, recover
 
     require_flows("bigfs evaluate")
     # a missing store is an error before anything starts
@@ -208,7 +208,7 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Predict samples with the model of a run, and score them where a store has their targets."""
-    from bigfs.metrics import METRIC_NAMES
+    from bigfs.evaluation.metrics import METRIC_NAMES
     from flows.predict import predict as predict_samples
 
     with lock_with_message(out), cluster_and_progress(engine, as_json):

@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from storage import catalogue, remote
+from storage.downloads import catalog, remote
 from storage.errors import SourceError, redacted
-from storage.sources.anndata import AnnData
+from storage.sources.anndata.source import AnnData
 from storage.sources.arrays import Npy, Npz
 from storage.sources.base import MatrixSource, Source, head
 from storage.sources.joined import Joined, Topics
-from storage.sources.jsonl import JsonFeatures, JsonLines
-from storage.sources.matlab import Mat
+from storage.sources.matlab.matlab import Mat
 from storage.sources.matrixmarket import MatrixMarket
 from storage.sources.svmlight.source import Svmlight
 from storage.sources.synthetic.source import PREFIX, Synthetic
-from storage.sources.tables import Csv, Parquet, Table
+from storage.sources.tables.jsonl import JsonFeatures, JsonLines
+from storage.sources.tables.tables import Csv, Parquet, Table
+from storage.sources.tables.wide import CsvFeatures, ParquetFeatures
 from storage.sources.text import Text
-from storage.sources.wide import CsvFeatures, ParquetFeatures
 
 KINDS: list[type[Source]] = [  # in the order in which they are tried
     Synthetic,
@@ -55,7 +55,7 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
     source : str or Path
         A file or a folder, ``synthetic:NAME`` for a generated corpus, the URL of a file or, where
         fsspec can list it, of a folder (``https://``, ``s3://``, ``gs://``, ``hf://`` …), or a name
-        of `storage.catalogue.ENTRIES` if no file has that name. Options may follow, as in
+        of `storage.downloads.catalog.ENTRIES` if no file has that name. Options may follow, as in
         ``faces.mat?sample_shape=32x32&unlabeled=-1``, after a URL as in
         ``https://example.org/posts.csv#text=body``.
     format : str or None, default=None
@@ -92,7 +92,7 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
         name, _, query = name.partition("?")
         if query:
             return find(name, **{"format": format, **_parse_options(query), **options})
-        if name in catalogue.ENTRIES:
+        if name in catalog.ENTRIES:
             return _from_catalogue(name, format, options)
         raise SourceError(
             f"{name} does not exist: give the path of a file or a folder, a URL, or a "
@@ -120,7 +120,7 @@ def require_source(source: str | Path, *, format: str | None = None, **options: 
     name = str(source)
     if remote.is_remote(name):
         remote.require_there(remote.split_options(name)[0])
-    elif name.partition("?")[0] not in catalogue.ENTRIES or Path(name.partition("?")[0]).exists():
+    elif name.partition("?")[0] not in catalog.ENTRIES or Path(name.partition("?")[0]).exists():
         find(name, format=format, **options)
 
 
@@ -176,8 +176,8 @@ def _convert_option(value: Any, wanted: str, name: str) -> Any:
 
 def _from_catalogue(name: str, format: str | None, options: dict[str, Any]) -> Source:
     """Return a corpus of the catalogue: its files joined, with labels of a separate file if any."""
-    entry = catalogue.ENTRIES[name]
-    paths = catalogue.fetch(name)
+    entry = catalog.ENTRIES[name]
+    paths = catalog.fetch(name)
     parts = [
         (find(path, format=format, **options), file.split)
         for path, file in zip(paths, entry.files, strict=True)

@@ -22,9 +22,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from storage import disk
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
+from storage.format import disk
 from storage.sources import gate
 from storage.sources import labels as label_rules
 from storage.sources.base import MatrixSource, Rows, open_decompressed, source_errors

@@ -33,7 +33,7 @@ import scipy.sparse as sp
 from bigfs.engine import format_bytes, require_memory
 from bigfs.types import AnyArray
 from storage.errors import SourceError, StoreError
-from storage.sources import matfile
+from storage.sources.matlab import matfile
 
 # a class, a real target, a set of classes, or None if unlabeled
 Label = str | int | float | tuple[str | int, ...] | None
@@ -226,7 +226,7 @@ class MatrixSource(Source):
 
 
 class TextSource(Source):
-    """A source of documents, which `storage.staging.vectorize` turns into rows."""
+    """A source of documents, which `storage.staging.text.vectorize` turns into rows."""
 
     # measured: 18 if all words differ, 28 for words of two letters
     expansion = 32

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from bigfs.types import AnyArray
-from storage import disk
 from storage.errors import SourceError
+from storage.format import disk
 from storage.sources.base import Label, decode, open_decompressed, shorten
 
 MAX_EXACT = 2**53  # whole numbers below it are exact as floats

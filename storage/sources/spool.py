@@ -16,8 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs.types import AnyArray
-from storage import disk
 from storage.errors import SourceError
+from storage.format import disk
 from storage.sources import gate
 from storage.sources.base import Rows
 

@@ -20,11 +20,11 @@ from storage.sources import gate
 from storage.sources.base import MatrixSource, Rows, Source, TextSource, seen_by_workers, take_rows
 from storage.staging import labels, tables, transpose
 from storage.staging.bounds import TILE_NNZ, bounds, by_segment, row_bounds
-from storage.staging.compiling import compiling_kernels
 from storage.staging.plan import Plan
 from storage.staging.scratch import Spill, open_array, save_names, spill
+from storage.staging.text.compiling import compiling_kernels
+from storage.staging.text.vectorize import Vocabulary, vectorize
 from storage.staging.units import put_in_units
-from storage.staging.vectorize import Vocabulary, vectorize
 from storage.units import SETTINGS, Units
 
 DEFAULT_LIMIT = "512MB"  # of a process, if nobody says

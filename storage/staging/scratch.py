@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs.types import AnyArray
-from storage import disk
+from storage.format import disk
 
 
 class LabelKind(NamedTuple):

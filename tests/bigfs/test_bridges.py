@@ -8,7 +8,7 @@ from sklearn.metrics import pairwise_distances
 
 from bigfs import engine
 from bigfs.graph import affinity, components, knn, spanning_tree, with_bridges
-from bigfs.graph.hypergraph import neighbor_hyperedges
+from bigfs.graph.hypergraph.hypergraph import neighbor_hyperedges
 from bigfs.matrix import Matrix
 
 

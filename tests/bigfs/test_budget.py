@@ -5,9 +5,9 @@ import pytest
 from distributed import Client, LocalCluster, system
 
 from bigfs import engine
-from bigfs.graph.cost import GraphCost
+from bigfs.graph.approximate.cost import GraphCost
 from bigfs.graph.row_blocks import block_size
-from bigfs.matrix.column_strips import strip_width
+from bigfs.matrix.panels import strip_width
 
 GB = 10**9
 

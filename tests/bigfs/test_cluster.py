@@ -21,7 +21,7 @@ from flows import stages
 from flows.options import Engine, Staging
 from flows.tls import environment as tls_environment
 from flows.tls import make_certificates
-from storage.runs import Run
+from storage.runs.runs import Run
 from tests.helpers.processes import PREFECT_WARNS, dask_cluster, environment, until, write_corpus
 
 pytestmark = PREFECT_WARNS

@@ -9,8 +9,8 @@ from sklearn.metrics import normalized_mutual_info_score
 from bigfs import JELSR, MCFS, MRSF, NDFS, SPEC, LaplacianScore, Matrix, SparGE
 from bigfs.graph import Neighbors, affinity, components, knn, with_bridges
 from bigfs.result import Status
+from bigfs.selectors.base.sample_graph import neighbors_of, sample_graph
 from bigfs.selectors.registry import METHODS, groups_of
-from bigfs.selectors.sample_graph import neighbors_of, sample_graph
 from tests.helpers.fitting import fit_few_steps
 
 N = 60  # samples per blob

@@ -8,7 +8,7 @@ import pytest
 import storage
 from bigfs import JGSC, RJGSC, SMR, engine
 from bigfs.result import observed
-from storage.runs import Checkpoint
+from storage.runs.runs import Checkpoint
 from tests.helpers.fitting import fit_few_steps
 
 pytestmark = pytest.mark.slow

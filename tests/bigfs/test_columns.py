@@ -19,14 +19,14 @@ from bigfs.cutting_plane.tiled_columns import (
 )
 from bigfs.embedding.responses import cca_factor, lda, lda_factor, one_hot
 from bigfs.graph import row_blocks
-from bigfs.graph.cost import GraphCost
+from bigfs.graph.approximate.cost import GraphCost
 from bigfs.linalg import sparse_gram as kernels
 from bigfs.linalg import symmetric
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.linalg.symmetric import SymmetricPanels
 from bigfs.matrix import gathering
-from bigfs.selectors import graph_embedding
-from bigfs.selectors.base import labels_of
+from bigfs.selectors.base.estimator import labels_of
+from bigfs.selectors.sparge import response
 
 
 @pytest.mark.parametrize("density", [0.01, 0.2, 1.0])
@@ -211,16 +211,16 @@ def test_columns_too_large_for_one_process_stay_in_the_tiles(text, weighting, mo
         embedding="lpp", weighting=weighting, n_features_to_select=9, n_components=2, tol=1e-6
     )
     whole = clone(selector).fit(matrix)
-    monkeypatch.setattr(graph_embedding, "COLUMNS_AT_ONCE", 7)
+    monkeypatch.setattr(response, "COLUMNS_AT_ONCE", 7)
     largest = np.sort(np.diff(sp.csc_array(X).indptr))[-8 * 9 :]
     gathered = []
     monkeypatch.setattr(Matrix, "columns", lambda X, index: gathered.append(index))
-    monkeypatch.setattr(graph_embedding, "LARGE_GATHERED", 8 * int(largest.sum()) - 1)
+    monkeypatch.setattr(response, "LARGE_GATHERED", 8 * int(largest.sum()) - 1)
     streamed = clone(selector).fit(matrix)
     assert not gathered
     np.testing.assert_array_equal(streamed.selected_, whole.selected_)
     np.testing.assert_allclose(streamed.scores_, whole.scores_, rtol=1e-6, atol=1e-12)
-    monkeypatch.setattr(graph_embedding, "LARGE_GATHERED", 8 * int(largest.sum()))
+    monkeypatch.setattr(response, "LARGE_GATHERED", 8 * int(largest.sum()))
     with pytest.raises(AttributeError):  # the columns are gathered again
         clone(selector).fit(matrix)
     assert gathered
@@ -276,7 +276,7 @@ def test_more_cuts_on_columns_in_the_tiles_save_passes(rng, monkeypatch):
     matrix = Matrix.from_array(sp.csr_array(X), tile_rows=100, tile_columns=100)
     matrix.local = False
     monkeypatch.setattr(relaxation, "MIN_PASS_NNZ", 0)
-    monkeypatch.setattr(graph_embedding, "LARGE_GATHERED", 0)
+    monkeypatch.setattr(response, "LARGE_GATHERED", 0)
     selector = SparGE(n_features_to_select=10, gamma=0.05)
     more = clone(selector).fit(matrix, y)
     for name in ("inner_gap_share", "max_inner_cuts"):
@@ -315,7 +315,7 @@ def test_a_response_in_tiles_gives_the_same_features(text, embedding, class_weig
         embedding=embedding, class_weight=class_weight, n_features_to_select=9, tol=1e-6
     )
     whole = clone(selector).fit(matrix, y)
-    monkeypatch.setattr(graph_embedding, "LARGE_RESPONSE", 0)
+    monkeypatch.setattr(response, "LARGE_RESPONSE", 0)
     gathers = []
     monkeypatch.setattr(
         TiledColumns, "add", lambda self, f, add=TiledColumns.add: (gathers.append(f), add(self, f))
@@ -335,7 +335,7 @@ def test_products_in_panels_give_the_same_features(text, embedding, monkeypatch)
     X, y = text
     matrix = Matrix.from_array(X, tile_rows=17)
     selector = SparGE(embedding=embedding, n_features_to_select=9, tol=1e-4)
-    monkeypatch.setattr(graph_embedding, "LARGE_RESPONSE", 0)
+    monkeypatch.setattr(response, "LARGE_RESPONSE", 0)
     square = clone(selector).fit(matrix, y)
     for module in (columns, relaxation, symmetric):
         monkeypatch.setattr(module, "LARGE_SIZE", 12)
@@ -412,7 +412,7 @@ def test_likely_features_save_a_step_and_hold_no_forbidden_one(rng, monkeypatch)
     matrix = Matrix.from_array(X, tile_rows=100, tile_columns=150)
     matrix.local = False
     monkeypatch.setattr(relaxation, "MIN_PASS_NNZ", 0)
-    monkeypatch.setattr(graph_embedding, "LARGE_GATHERED", 0)
+    monkeypatch.setattr(response, "LARGE_GATHERED", 0)
     selector = SparGE(n_features_to_select=m, gamma=0.05, forbid=[0, 1])
     gathered, add = [], StreamedColumns.add
 

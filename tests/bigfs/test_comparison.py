@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 from scipy.stats import false_discovery_control, ttest_1samp
 
-from bigfs.comparison import choice_stability, corrected_t_test, holm, jaccard, paired_test
+from bigfs.evaluation.significance import (
+    choice_stability,
+    corrected_t_test,
+    holm,
+    jaccard,
+    paired_test,
+)
 
 
 def mcnemar_by_counting(b, c):

@@ -9,7 +9,7 @@ from sklearn.preprocessing import KBinsDiscretizer
 from sklearn.tree import DecisionTreeClassifier
 
 from bigfs import Gini, Matrix, MutualInformation
-from bigfs.selectors import base
+from bigfs.selectors.base import estimator
 
 
 def information(X, y, n_bins):
@@ -87,7 +87,7 @@ class TestByColumn:
         expected = selector.fit(X, y).scores_
         both = Matrix.from_array(sp.csr_array(X), tile_columns=4, tile_rows=11)
         rows = Matrix(both.shape, rows=both.row_tiles, local=True)
-        monkeypatch.setattr(base, "MEMORY_SHARE", 1e-9)  # a column at a time
+        monkeypatch.setattr(estimator, "MEMORY_SHARE", 1e-9)  # a column at a time
         for matrix in (both, rows, da.from_array(X, chunks=(30, 25))):
             assert np.array_equal(selector.fit(matrix, y).scores_, expected)
 

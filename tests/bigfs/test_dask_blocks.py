@@ -12,12 +12,12 @@ from distributed import Client, LocalCluster
 
 from bigfs import Matrix, engine
 from bigfs.graph import knn, stream_knn
-from bigfs.graph.by_class import neighbors_by_class
-from bigfs.graph.lasso_hyperedges import lasso_hyperedges
-from bigfs.graph.neighborhoods import local_discriminant
+from bigfs.graph.class_neighbors import neighbors_by_class
+from bigfs.graph.discriminant import local_discriminant
+from bigfs.graph.hypergraph.lasso import lasso_hyperedges
 from bigfs.result import NotConverged
 from bigfs.selectors.registry import METHODS
-from bigfs.selectors.sparge_cv import EndOfGrid
+from bigfs.selectors.sparge.cross_validation import EndOfGrid
 
 N, D, BLOCKS = 128, 12, 64
 

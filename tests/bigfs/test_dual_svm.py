@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 
-from bigfs import models
+from bigfs.evaluation import linear_model
 from bigfs.linalg import dual_svm
 
 
@@ -88,8 +88,8 @@ def test_a_machine_that_rests_early_is_kept(text, monkeypatch):
 def test_liblinear_trains_the_machines_that_a_badly_scaled_column_keeps_from_the_optimum(text):
     X, labels = text
     X = sp.csr_array(X @ sp.diags_array(np.where(np.arange(60) == 20, 1e4, 1.0)))
-    assert not (dual_svm.train(X, labels).gap <= models.TOLERANCE).any()
-    model = models.fit(X, labels.argmax(axis=1))
+    assert not (dual_svm.train(X, labels).gap <= linear_model.TOLERANCE).any()
+    model = linear_model.fit(X, labels.argmax(axis=1))
     for k, label in enumerate(labels.T):
         svm = LinearSVC(random_state=0, max_iter=10_000).fit(X, label)
         np.testing.assert_array_equal(model.coef[[k]], svm.coef_)
@@ -100,18 +100,18 @@ def test_a_machine_that_falls_behind_is_given_up_early(text, monkeypatch):
     widths = watch_sweeps(monkeypatch)
     X, labels = text
     badly = sp.csr_array(X @ sp.diags_array(np.where(np.arange(60) == 20, 1e4, 1.0)))
-    assert not (dual_svm.train(badly, labels).gap <= models.TOLERANCE).any()
+    assert not (dual_svm.train(badly, labels).gap <= linear_model.TOLERANCE).any()
     assert len(widths) < dual_svm.MAX_SWEEPS / 4
     widths.clear()
-    assert (dual_svm.train(X, labels).gap <= models.TOLERANCE).all()
+    assert (dual_svm.train(X, labels).gap <= linear_model.TOLERANCE).all()
     assert len(widths) < dual_svm.MAX_SWEEPS
 
 
 def test_groups_of_labels_have_the_machines_of_all_together(text, monkeypatch):
     X, labels = text
-    whole = models.fit(X, labels.argmax(axis=1))
+    whole = linear_model.fit(X, labels.argmax(axis=1))
     monkeypatch.setattr(dual_svm, "LANES", 2)
     for y in (labels.argmax(axis=1), sp.csr_array(labels.astype(np.int8))):
-        parts = models.fit(X, y)
+        parts = linear_model.fit(X, y)
         np.testing.assert_array_equal(parts.coef, whole.coef)
         np.testing.assert_array_equal(parts.intercept, whole.intercept)

@@ -59,7 +59,7 @@ from bigfs import (
     Variance,
 )
 from bigfs.result import NotConverged
-from bigfs.selectors.base import labels_of
+from bigfs.selectors.base.estimator import labels_of
 
 VARIANTS = (
     "embedding",

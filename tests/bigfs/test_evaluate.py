@@ -7,14 +7,15 @@ import scipy.sparse as sp
 from distributed import Client, LocalCluster
 from sklearn.svm import LinearSVC
 
-from bigfs import Matrix, engine, models, splits
-from bigfs.evaluation import is_non_negative, measure, pool, tally_split
-from bigfs.judgments import FittedModel, judge
+from bigfs import Matrix, engine
+from bigfs.evaluation import linear_model, splits
+from bigfs.evaluation.curves import is_non_negative, measure, pool, tally_split
+from bigfs.evaluation.metrics import METRICS
+from bigfs.evaluation.quality import class_profile
+from bigfs.evaluation.scoring import FittedModel, judge
+from bigfs.evaluation.splits import Split, stratified_folds, target_kind, varies
 from bigfs.linalg import dual_svm
-from bigfs.metrics import METRICS
-from bigfs.properties import class_profile
 from bigfs.result import NotConverged
-from bigfs.splits import Split, stratified_folds, target_kind, varies
 
 
 @pytest.fixture
@@ -226,7 +227,7 @@ def test_losses_per_sample_are_those_that_the_counts_sum(text, split, kind):
     index = np.arange(4)
     (judgment,) = judge(split, [index])
     assert len(judgment.losses) == (32 if kind == "real" else 40)
-    model = models.fit(split.X_train.columns(index).tocsr(), split.y_train)
+    model = linear_model.fit(split.X_train.columns(index).tocsr(), split.y_train)
     predicted = model.predict(split.X_test.columns(index).tocsr())
     if kind == "multilabel":
         wrong = predicted.toarray() != split.y_test.toarray()
@@ -245,7 +246,7 @@ def test_losses_per_sample_are_those_that_the_counts_sum(text, split, kind):
 def wide():
     """Three classes of 90 rows in 1,200 sparse columns, as of a matrix that tasks can read."""
     rng = np.random.default_rng(0)
-    X = sp.random_array((90, models.WIDE_FROM + 200), density=0.02, rng=rng, dtype=np.float32)
+    X = sp.random_array((90, linear_model.WIDE_FROM + 200), density=0.02, rng=rng, dtype=np.float32)
     y = np.arange(90) % 3
     X = sp.csr_array(X + sp.csr_array(np.eye(3, X.shape[1], dtype=np.float32)[y] / 4))
     split = Split(Matrix.from_array(X[::2]), y[::2], Matrix.from_array(X[1::2]), y[1::2])
@@ -255,7 +256,7 @@ def wide():
 
 def test_a_wide_model_has_the_machines_of_linear_svc(wide):
     Z, y = wide.X_train.columns(np.arange(wide.X_train.shape[1])).tocsr(), wide.y_train
-    model = models.fit(Z, y)
+    model = linear_model.fit(Z, y)
     svm = LinearSVC(dual=True, random_state=0, tol=1e-8, max_iter=100_000).fit(Z, y)
     np.testing.assert_allclose(model.coef, svm.coef_, atol=1e-3 * abs(svm.coef_).max())
     np.testing.assert_array_equal(model.predict(Z), svm.predict(Z))
@@ -266,7 +267,7 @@ def test_workers_share_the_classes_of_a_wide_model(wide, monkeypatch):
     every = np.arange(wide.X_train.shape[1])
     sets = [every, every[:50]]
     serial = judge(wide, sets)
-    assert not models.lazy_machines(wide.X_train, wide.y_train, every)
+    assert not linear_model.lazy_machines(wide.X_train, wide.y_train, every)
     with (
         LocalCluster(
             n_workers=3, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
@@ -274,16 +275,16 @@ def test_workers_share_the_classes_of_a_wide_model(wide, monkeypatch):
         Client(running, set_as_default=False) as client,
         engine.cluster(client),
     ):
-        assert len(models.lazy_machines(wide.X_train, wide.y_train, every)) == 2
-        assert not models.lazy_machines(wide.X_train, wide.y_train, every[:50])
+        assert len(linear_model.lazy_machines(wide.X_train, wide.y_train, every)) == 2
+        assert not linear_model.lazy_machines(wide.X_train, wide.y_train, every[:50])
         shared = judge(wide, sets)
-        tasks = models.lazy_machines(wide.X_train, wide.y_train, every)
+        tasks = linear_model.lazy_machines(wide.X_train, wide.y_train, every)
         machines = [engine.compute(task) for task in tasks]
     for one, other in zip(serial, shared, strict=True):
         np.testing.assert_array_equal(one.tally, other.tally)
         np.testing.assert_array_equal(one.losses, other.losses)
-    joined = models.join_machines(wide.y_train, machines)
-    whole = models.fit(wide.X_train.columns(every).tocsr(), wide.y_train)
+    joined = linear_model.join_machines(wide.y_train, machines)
+    whole = linear_model.fit(wide.X_train.columns(every).tocsr(), wide.y_train)
     np.testing.assert_array_equal(joined.coef, whole.coef)
     np.testing.assert_array_equal(joined.intercept, whole.intercept)
 
@@ -292,10 +293,12 @@ def test_a_model_that_is_fitted_elsewhere_is_not_fitted_again(split, monkeypatch
     sets = {"a": {3: np.array([6, 0, 3]), 6: np.arange(6)}}
     expected = tally_split(split, lambda: sets)
     columns = np.array([0, 3, 6])
-    model = models.fit(split.X_train.columns(columns).tocsr(), split.y_train)
+    model = linear_model.fit(split.X_train.columns(columns).tocsr(), split.y_train)
     widths = []
     monkeypatch.setattr(
-        models, "fit", lambda Z, y, fit=models.fit: widths.append(Z.shape[1]) or fit(Z, y)
+        linear_model,
+        "fit",
+        lambda Z, y, fit=linear_model.fit: widths.append(Z.shape[1]) or fit(Z, y),
     )
     fitted = FittedModel(columns, lambda: model)
     tally = tally_split(split, lambda: sets, fitted=fitted)
@@ -308,7 +311,7 @@ def test_a_model_that_is_fitted_elsewhere_is_not_fitted_again(split, monkeypatch
 def test_all_features_are_judged_beside_the_ranking(wide, monkeypatch):
     began = threading.Event()
 
-    def fit_labels(Z, labels, fit=models._fit_labels):
+    def fit_labels(Z, labels, fit=linear_model._fit_labels):
         began.set()
         return fit(Z, labels)
 
@@ -317,7 +320,7 @@ def test_all_features_are_judged_beside_the_ranking(wide, monkeypatch):
         return {"a": {50: np.arange(50)}}
 
     serial = tally_split(wide, lambda: {"a": {50: np.arange(50)}})
-    monkeypatch.setattr(models, "_fit_labels", fit_labels)
+    monkeypatch.setattr(linear_model, "_fit_labels", fit_labels)
     with (
         LocalCluster(
             n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"

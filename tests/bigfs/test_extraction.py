@@ -7,11 +7,12 @@ import scipy.sparse as sp
 from sklearn import decomposition
 from sklearn.svm import LinearSVC
 
-from bigfs import Matrix, extraction
+from benchmarks import extraction
+from bigfs import Matrix
 from bigfs.engine import NotEnoughMemory, limit_memory
+from bigfs.evaluation.splits import Split
 from bigfs.graph import affinity, knn
-from bigfs.selectors.base import Labels
-from bigfs.splits import Split
+from bigfs.selectors.base.estimator import Labels
 
 
 @pytest.fixture

@@ -54,15 +54,15 @@ from bigfs import (
 from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.loop import cutting_plane
 from bigfs.cutting_plane.relaxation import Relaxation
-from bigfs.embedding.kernels import gaussian_factor
+from bigfs.embedding.factors import gaussian_factor
 from bigfs.embedding.responses import pca
 from bigfs.graph import knn
-from bigfs.graph.lasso_hyperedges import lasso_supports
+from bigfs.graph.hypergraph.lasso import lasso_supports
 from bigfs.linalg.prox import project_simplex
 from bigfs.result import NotConverged
-from bigfs.selectors.label_sums import LabelSums
-from bigfs.selectors.sparge import column_scale
-from bigfs.selectors.srlsr_problem import SRLSRProblem
+from bigfs.selectors.row_sparse.label_sums import LabelSums
+from bigfs.selectors.row_sparse.srlsr_problem import SRLSRProblem
+from bigfs.selectors.sparge.sparge import column_scale
 
 ATOMS = np.eye(6)[:4] + 0.1
 SCALE_FREE = [
@@ -268,7 +268,7 @@ def test_the_unit_of_gamma_is_summed_over_parts_of_the_columns(rng, monkeypatch)
     X[:, 4:9] = 3.0  # constant columns, at an end and inside of a part
     s = ((X - X.mean(axis=0)) ** 2).sum(axis=0)
     expected = min(s.sum() / 20, 2 * 0.5 * (s**2).sum() / s.sum())
-    monkeypatch.setattr("bigfs.selectors.sparge.COLUMNS_AT_ONCE", 7)
+    monkeypatch.setattr("bigfs.selectors.sparge.sparge.COLUMNS_AT_ONCE", 7)
     assert column_scale(Matrix.from_array(X), 0.5) == pytest.approx(expected)
     X[:] = X[0]
     s = (X**2).sum(axis=0)

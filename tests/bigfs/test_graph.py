@@ -15,7 +15,7 @@ from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestNeighbors
 
 from bigfs import engine, graph
-from bigfs.graph.cost import GraphCost
+from bigfs.graph.approximate.cost import GraphCost
 from bigfs.graph.row_blocks import row_alignment, row_blocks
 from bigfs.graph.schedule import round_robin
 from bigfs.matrix import Matrix

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from bigfs import JGSC, UDFS, LaplacianScore, SparGE, graph
-from bigfs.graph import approx, sample, sketch
+from bigfs.graph.approximate import sample, search, sketch
 from bigfs.graph.kernels import exact as exact_kernels
 from bigfs.graph.kernels import sketch as sketch_kernels
 from bigfs.graph.neighbors import stream_knn
@@ -42,7 +42,7 @@ def corpus():
 def dear(monkeypatch):
     """Make multiply-adds expensive. With so few rows, the cost per row would decide otherwise."""
     for name in ("SKETCH_MULTIPLY_ADD", "OTHER_MULTIPLY_ADD"):
-        monkeypatch.setattr(f"bigfs.graph.cost.{name}", 1e-6)
+        monkeypatch.setattr(f"bigfs.graph.approximate.cost.{name}", 1e-6)
 
 
 @pytest.mark.slow
@@ -265,7 +265,7 @@ def test_a_higher_recall_costs_more(corpus, dear):
 
 def test_columns_enter_the_screen_by_worth_per_cost(corpus):
     X = Matrix.from_array(corpus)
-    shares = approx.column_shares(X)
+    shares = search.column_shares(X)
     counts, squares = X.stats.nnz.astype(float), X.stats.sums_of_squares
     there = counts > 0
     cost = np.minimum(counts, sketch.DENSE_SHARE * 3000)[there] * counts[there] / 2
@@ -285,12 +285,12 @@ def test_auto_goes_by_the_predicted_cost_and_says_why(corpus, monkeypatch):
     assert "multiply-adds" in found.info["why"]
     counts = np.bincount(corpus.indices, minlength=4000).astype(float)
     assert found.info["predicted"]["multiply_adds"] == (counts**2).sum() / 2
-    monkeypatch.setattr("bigfs.graph.cost.EXACT_BELOW", 0.0)
+    monkeypatch.setattr("bigfs.graph.approximate.cost.EXACT_BELOW", 0.0)
     # so few rows that lists of candidates cost more than they save
     found = graph.knn(X, 5, method="auto", recall=0.9)
     assert found.info["method"] == "exact"
     assert "is predicted to take" in found.info["why"]
-    monkeypatch.setattr("bigfs.graph.cost.MULTIPLY_ADD", 1e-6)
+    monkeypatch.setattr("bigfs.graph.approximate.cost.MULTIPLY_ADD", 1e-6)
     found = graph.knn(X, 5, method="auto", recall=0.9)
     assert found.info["method"] == "approx"
     assert "more than" in found.info["why"]
@@ -301,8 +301,8 @@ def test_a_selector_makes_the_graph_that_the_command_line_makes(corpus, monkeypa
     X = Matrix.from_array(corpus)
     exact = LaplacianScore(n_neighbors=5, graph=graph.knn(X, 5)).fit(X).scores_
     np.testing.assert_array_equal(LaplacianScore(n_neighbors=5).fit(X).scores_, exact)
-    monkeypatch.setattr("bigfs.graph.cost.EXACT_BELOW", 0.0)
-    monkeypatch.setattr("bigfs.graph.cost.MULTIPLY_ADD", 1e-6)
+    monkeypatch.setattr("bigfs.graph.approximate.cost.EXACT_BELOW", 0.0)
+    monkeypatch.setattr("bigfs.graph.approximate.cost.MULTIPLY_ADD", 1e-6)
     found = graph.knn(X, 5, method="auto")
     assert found.info["method"] == "approx"
     expected = LaplacianScore(n_neighbors=5, graph=found).fit(X).scores_
@@ -374,7 +374,7 @@ def test_candidates_that_miss_the_recall_are_refused(rng, monkeypatch):
         match=r"5 candidates find .* but recall is 100.00%: lower the recall, raise candidates",
     ):
         graph.knn(X, 5, method="approx", recall=1.0, candidates=5)
-    monkeypatch.setattr("bigfs.graph.cost.EXACT_BELOW", 0.0)
+    monkeypatch.setattr("bigfs.graph.approximate.cost.EXACT_BELOW", 0.0)
     found = graph.knn(X, 5, method="auto", recall=1.0, candidates=5)
     assert found.info["method"] == "exact"
     assert "5 candidates find" in found.info["why"]

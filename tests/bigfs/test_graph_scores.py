@@ -85,7 +85,7 @@ def test_lsdf_is_its_formula_with_both_graphs(sample, gamma):
 def test_lsdf_of_labels_alone_has_no_graph(sample, monkeypatch):
     X, y = sample
     known = y >= 0
-    monkeypatch.setattr("bigfs.selectors.sample_graph.knn", None)
+    monkeypatch.setattr("bigfs.selectors.base.sample_graph.knn", None)
     assert LSDF().fit(X[known], y[known]).scores_.argmax() > 7
 
 

@@ -12,7 +12,7 @@ import storage
 from bigfs import CMIM, JMI, MRMR, RRPC, Matrix
 from bigfs.engine import NotEnoughMemory
 from bigfs.result import Status, observed
-from bigfs.selectors import greedy, pair_terms
+from bigfs.selectors.greedy import pair_terms, search
 from tests.helpers.fitting import MemoryCheckpoint
 from tests.helpers.stores import write_svmlight
 
@@ -178,9 +178,9 @@ GREEDY = [
 
 def test_lines_of_the_last_part_are_made_once_while_it_grows(sample, monkeypatch):
     X = sample[0]
-    monkeypatch.setattr(greedy, "MAX_LINE_BYTES", 3 * 8 * len(X))
+    monkeypatch.setattr(search, "MAX_LINE_BYTES", 3 * 8 * len(X))
     pairs = pair_terms.Correlations(np.zeros(len(X), dtype=np.int64))
-    columns, read = greedy._Columns(Matrix.from_array(X), pairs), []
+    columns, read = search._Columns(Matrix.from_array(X), pairs), []
     read_lines = columns._read_lines
     monkeypatch.setattr(columns, "_read_lines", lambda c: read.extend(c) or read_lines(c))
     steps = ((1, 0, 1), (3, 0, 3), (4, 3, 4), (6, 0, 3), (6, 3, 6), (6, 4, 6), (8, 6, 8))
@@ -207,10 +207,10 @@ class TestGreedy:
             Matrix(both.shape, columns=both.column_tiles, local=True),
             da.from_array(X, chunks=(30, 24)),
         )
-        monkeypatch.setattr(greedy, "BATCH", 2)
-        monkeypatch.setattr(greedy, "MAX_LINE_BYTES", 3 * 8 * 80)
+        monkeypatch.setattr(search, "BATCH", 2)
+        monkeypatch.setattr(search, "MAX_LINE_BYTES", 3 * 8 * 80)
         for share in (0.1, 0):  # 0: nothing fits in memory
-            monkeypatch.setattr(greedy, "MEMORY_SHARE", share)
+            monkeypatch.setattr(search, "MEMORY_SHARE", share)
             for matrix in matrices:
                 selector.fit(matrix, y)
                 np.testing.assert_array_equal(selector.selected_, expected[1])
@@ -220,15 +220,15 @@ class TestGreedy:
     def test_lines_that_fit_are_made_once(self, sample, selector, monkeypatch):
         X, y = sample
         read, limit = [], 3
-        monkeypatch.setattr(greedy, "BATCH", 2)
-        monkeypatch.setattr(greedy, "MAX_LINE_BYTES", limit * 8 * len(X))
-        read_lines = greedy._Columns._read_lines
+        monkeypatch.setattr(search, "BATCH", 2)
+        monkeypatch.setattr(search, "MAX_LINE_BYTES", limit * 8 * len(X))
+        read_lines = search._Columns._read_lines
 
         def noted(columns, chosen):
             read.extend(chosen.tolist())
             return read_lines(columns, chosen)
 
-        monkeypatch.setattr(greedy._Columns, "_read_lines", noted)
+        monkeypatch.setattr(search._Columns, "_read_lines", noted)
         chosen = clone(selector).set_params(n_features_to_select=M).fit(X, y).selected_.tolist()
         assert 2 * limit < M
         assert [read.count(j) for j in chosen[:limit]] == [1] * limit
@@ -266,7 +266,7 @@ def test_columns_are_gathered_only_where_they_can_decide(rng):
     X = sp.csc_array(sp.hstack([informative, sp.random_array((400, 3000), density=0.02, rng=rng)]))
     selector = MRMR(n_features_to_select=5, relevance="f", scheme="difference").fit(X, y)
     assert set(selector.selected_) == set(range(5))
-    assert selector.result_.stats["gathered"] == greedy.AHEAD
+    assert selector.result_.stats["gathered"] == search.AHEAD
     assert selector.result_.stats["passes"] == 2  # the F statistics and the column statistics
 
 

@@ -12,14 +12,10 @@ from sklearn.linear_model import Lasso, lars_path_gram
 
 from bigfs import engine
 from bigfs.graph import Neighbors, knn
-from bigfs.graph.hypergraph import (
-    Hypergraph,
-    label_hyperedges,
-    neighbor_hyperedges,
-)
-from bigfs.graph.lasso_hyperedges import lasso_hyperedges, lasso_supports
+from bigfs.graph.hypergraph.hypergraph import Hypergraph, label_hyperedges, neighbor_hyperedges
+from bigfs.graph.hypergraph.lasso import lasso_hyperedges, lasso_supports
 from bigfs.matrix import Matrix
-from bigfs.selectors.jhlsr import HYPEREDGE_BYTES, MAKING_BYTES
+from bigfs.selectors.row_sparse.jhlsr import HYPEREDGE_BYTES, MAKING_BYTES
 
 
 @pytest.fixture
@@ -173,7 +169,7 @@ def test_dense_rows_give_the_same_hyperedges_whatever_the_tiles(rng, monkeypatch
     dense = lasso_hyperedges(Matrix.from_array(X), found)
     again = lasso_hyperedges(Matrix.from_array(X, tile_rows=7), found)
     np.testing.assert_array_equal(dense.w, again.w)
-    monkeypatch.setattr("bigfs.graph.lasso_hyperedges.DENSE_SHARE", 1.0)
+    monkeypatch.setattr("bigfs.graph.hypergraph.lasso.DENSE_SHARE", 1.0)
     sparse = lasso_hyperedges(Matrix.from_array(X), found)
     for made in (again, sparse):
         np.testing.assert_array_equal(dense.H.toarray(), made.H.toarray())

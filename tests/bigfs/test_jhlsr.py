@@ -13,22 +13,22 @@ import scipy.optimize
 import scipy.sparse as sp
 
 from bigfs import GLSPFS, engine
-from bigfs.embedding import kernels
+from bigfs.embedding import factors
 from bigfs.engine.memory import NotEnoughMemory
-from bigfs.graph import members, pair_products
-from bigfs.graph.hypergraph import Hypergraph
-from bigfs.graph.pair_products import PairSums, StripSums, hyperedge_sums, pair_counts
-from bigfs.graph.smoothness import Smoothness, choose_weights
+from bigfs.graph.hypergraph import members, pair_products
+from bigfs.graph.hypergraph.hypergraph import Hypergraph
+from bigfs.graph.hypergraph.pair_products import PairSums, StripSums, hyperedge_sums, pair_counts
+from bigfs.graph.hypergraph.smoothness import Smoothness, choose_weights
 from bigfs.linalg import active_columns
 from bigfs.linalg.ridge import SOLVERS
-from bigfs.matrix import Matrix, column_strips
-from bigfs.matrix.column_strips import ColumnStrips
+from bigfs.matrix import Matrix, panels
+from bigfs.matrix.panels import ColumnStrips
 from bigfs.result import Status, observed
-from bigfs.selectors import jhlsr_problem
-from bigfs.selectors.jhlsr import JHLSR
-from bigfs.selectors.jhlsr_accelerated import AcceleratedJHLSR
-from bigfs.selectors.jhlsr_operator import HypergraphOperator
-from bigfs.selectors.jhlsr_problem import EPSILON
+from bigfs.selectors.row_sparse import jhlsr_problem
+from bigfs.selectors.row_sparse.jhlsr import JHLSR
+from bigfs.selectors.row_sparse.jhlsr_accelerated import AcceleratedJHLSR
+from bigfs.selectors.row_sparse.jhlsr_operator import HypergraphOperator
+from bigfs.selectors.row_sparse.jhlsr_problem import EPSILON
 from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
 
 
@@ -60,7 +60,7 @@ def test_features_of_zero_weight_follow_by_their_correlation():
         S, w = selector.coef_, selector.hyperedge_weights_
         F = H / np.sqrt(np.maximum(H @ w, 1e-300))[:, None]
         M = 1.1 * np.eye(30) - 0.1 * F * (w / H.sum(axis=0)) @ F.T
-        Phi = kernels.same_class_factor(y, 3).toarray()
+        Phi = factors.same_class_factor(y, 3).toarray()
         pulls = np.linalg.norm(X.T @ (Phi - M @ (X @ S)), axis=1)
         out = selector.scores_ <= 0
         expected = pulls / pulls.max() - 1
@@ -188,7 +188,7 @@ def test_an_intercept_is_the_weight_of_a_constant_that_no_penalty_sees(
     variant, degrees, labeled, solver, accelerate, strip, monkeypatch
 ):
     if strip:
-        for module in (jhlsr_problem, column_strips):
+        for module in (jhlsr_problem, panels):
             monkeypatch.setattr(module, "strip_width", lambda *_: strip)
     X, y, H = data(20, 30, labeled=labeled, constant=0.0)
     given = {"variant": variant, "degrees": degrees, "hyperedges": H, "accelerate": accelerate}
@@ -216,7 +216,7 @@ def test_converged_with_an_intercept_means_stationary_in_it_too(variant, degrees
     model = JHLSR(variant=variant, fit_intercept=True, **given, **ends).fit(X, y)
     assert model.result_.status is Status.CONVERGED
     M = np.eye(60) + 0.5 * dense_laplacian(H, model.hyperedge_weights_, degrees)
-    T = kernels.same_class_factor(y, 3).toarray()
+    T = factors.same_class_factor(y, 3).toarray()
     V = T - M @ (X @ model.coef_ + model.intercept_)
     np.testing.assert_allclose(V.sum(axis=0), 0, atol=1e-10)
     pulls, norms = 2 * X.T @ V, np.linalg.norm(model.coef_, axis=1)
@@ -269,7 +269,7 @@ def test_the_objective_never_rises_after_the_first_round(solver, degrees):
         values = np.array([r["objective"] for r in model.result_.history])
         # the last value is the dense objective at the weights that are returned
         S, w, P = model.coef_, model.hyperedge_weights_, X @ model.coef_
-        T, is_labeled = kernels.same_class_factor(y, 3).toarray(), y >= 0
+        T, is_labeled = factors.same_class_factor(y, 3).toarray(), y >= 0
         dense = np.sum((P - T)[is_labeled] ** 2) + 0.02 * w @ w
         dense += 2.0 * np.trace(P.T @ dense_laplacian(H, w, degrees) @ P)
         dense += 0.2 * np.sqrt(np.sum(S**2, axis=1) + EPSILON).sum()
@@ -286,7 +286,7 @@ def test_converged_means_stationary_and_left_out_means_at_zero(degrees):
     ).fit(X, y)
     assert model.result_.status is Status.CONVERGED
     M = np.eye(60) + 0.5 * dense_laplacian(H, model.hyperedge_weights_, degrees)
-    T = kernels.same_class_factor(y, 3).toarray()
+    T = factors.same_class_factor(y, 3).toarray()
     pull = 2 * X.T @ (T - M @ (X @ model.coef_))
     norms = np.linalg.norm(model.coef_, axis=1)
     strong = norms > 1e-3 * norms.max()
@@ -575,7 +575,7 @@ def test_the_gaussian_factor_is_exact_with_all_landmarks_and_close_with_some():
     squares = ((dense_X[:, None] - dense_X[None]) ** 2).sum(axis=2)
     K = np.exp(-squares / (2 * 1.5**2))
     tiled = Matrix.from_array(X, tile_rows=7, tile_columns=5)
-    full, half = (kernels.gaussian_factor(tiled, r, sigma=1.5) for r in (40, 20))
+    full, half = (factors.gaussian_factor(tiled, r, sigma=1.5) for r in (40, 20))
     np.testing.assert_allclose(full @ full.T, K, atol=1e-7)
     assert half.shape[1] <= 20
     left = np.linalg.eigvalsh(K - half @ half.T)
@@ -585,7 +585,7 @@ def test_the_gaussian_factor_is_exact_with_all_landmarks_and_close_with_some():
 
 def test_same_class_factor_is_the_kernel():
     code = np.array([0, 1, 1, -1, 0, 1])
-    Phi = kernels.same_class_factor(code, 2).toarray()
+    Phi = factors.same_class_factor(code, 2).toarray()
     K = np.array([[(a == b >= 0) / max(np.sum(code == a), 1) for b in code] for a in code])
     np.testing.assert_allclose(Phi @ Phi.T, K, atol=1e-15)
 
@@ -603,7 +603,7 @@ def test_strips_of_columns_give_the_same_answer(degrees, layout, monkeypatch):
     monkeypatch.setattr(active_columns, "MEMORY_SHARE", 0)  # gather nothing
     whole = fit(copy.copy(matrix), y, **parameters)
     assert whole.result_.stats["plans"]
-    monkeypatch.setattr(column_strips, "STRIP_SHARE", 1e-12)  # one column per strip
+    monkeypatch.setattr(panels, "STRIP_SHARE", 1e-12)  # one column per strip
     if layout == "unseen file":
         monkeypatch.setattr(engine.ScratchFile, "is_shared", lambda self: False)
     files, new = [], engine.ScratchFile.new

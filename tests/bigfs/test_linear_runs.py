@@ -31,7 +31,7 @@ from bigfs import (
 )
 from bigfs.linalg import kernel_svm
 from bigfs.result import observed
-from storage.runs import Checkpoint
+from storage.runs.runs import Checkpoint
 from tests.helpers.fitting import fit_few_steps
 
 pytestmark = pytest.mark.slow

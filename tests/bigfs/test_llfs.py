@@ -8,8 +8,8 @@ from scipy.special import expit
 from bigfs import LLFS, Matrix
 from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.result import Status
-from bigfs.selectors import llfs
-from bigfs.selectors.llfs import nearest_hits_and_misses
+from bigfs.selectors.scores import llfs
+from bigfs.selectors.scores.llfs import nearest_hits_and_misses
 from tests.helpers.fitting import fit_and_resume, fit_few_steps
 
 EVERY = {"n_neighbors": 100, "metric": "euclidean"}

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from bigfs import ANOVA, SRLSR, Matrix, SparGE
-from bigfs.tiles import BlockTile
+from bigfs.matrix.tiles import BlockTile
 
 
 class Names:

@@ -9,11 +9,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from bigfs import Matrix, metrics, models
-from bigfs.evaluation import pool, tally_split
-from bigfs.judgments import score_predictions
-from bigfs.models import LinearModel
-from bigfs.splits import Split
+from bigfs import Matrix
+from bigfs.evaluation import linear_model, metrics
+from bigfs.evaluation.curves import pool, tally_split
+from bigfs.evaluation.linear_model import LinearModel
+from bigfs.evaluation.scoring import score_predictions
+from bigfs.evaluation.splits import Split
 
 
 @pytest.fixture
@@ -32,11 +33,11 @@ def test_classes_are_those_of_the_svm(columns, n_classes):
     y[y == 1] = 5  # codes with gaps
     tol = 1e-4 if n_classes == 2 else 1e-10
     svm = LinearSVC(random_state=0, tol=tol, max_iter=100_000).fit(columns[y >= 0], y[y >= 0])
-    model = again(models.fit(columns, y))
+    model = again(linear_model.fit(columns, y))
     np.testing.assert_array_equal(model.predict(columns), svm.predict(columns))
     # two classes are LinearSVC's to the last bit. A gap g bounds ‖Δu‖² by 2gP, and P is below 90
     longest = np.sqrt(1 + columns.power(2).sum(axis=1).max())
-    error = 0 if n_classes == 2 else np.sqrt(2 * models.TOLERANCE * 90) * longest
+    error = 0 if n_classes == 2 else np.sqrt(2 * linear_model.TOLERANCE * 90) * longest
     expected = svm.decision_function(columns)
     np.testing.assert_allclose(model.decision(columns), expected, rtol=0, atol=error)
     names = np.array([f"class {c}" for c in range(6)])
@@ -50,7 +51,9 @@ def test_indices_of_64_bits_give_the_same_model(columns):
     wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
     targets = (np.arange(90) % 3, sp.csr_array(np.eye(3, dtype=np.int8)[np.arange(90) % 3]))
     for y in targets:
-        np.testing.assert_array_equal(models.fit(wide, y).coef, models.fit(columns, y).coef)
+        np.testing.assert_array_equal(
+            linear_model.fit(wide, y).coef, linear_model.fit(columns, y).coef
+        )
 
 
 def test_real_values_are_those_of_the_ridge(columns, rng):
@@ -58,7 +61,7 @@ def test_real_values_are_those_of_the_ridge(columns, rng):
     y[:4] = np.nan
     X = columns.astype(np.float64)
     ridge = make_pipeline(StandardScaler(with_mean=False), Ridge()).fit(X[4:], y[4:])
-    model = again(models.fit(columns, y))
+    model = again(linear_model.fit(columns, y))
     np.testing.assert_array_equal(model.predict(columns), ridge.predict(X))
     np.testing.assert_array_equal(model.estimator().predict(X), ridge.predict(X))
     assert model.target_mean == y[4:].mean()
@@ -67,7 +70,7 @@ def test_real_values_are_those_of_the_ridge(columns, rng):
 def test_label_sets_have_an_svm_per_label_and_a_constant_where_all_agree(columns, rng):
     Y = (rng.random((90, 4)) < 0.3).astype(np.int8)
     Y[:, 1], Y[:, 2] = 0, 1
-    model = again(models.fit(columns, sp.csr_array(Y)))
+    model = again(linear_model.fit(columns, sp.csr_array(Y)))
     answer = model.predict(columns).toarray()
     for j in (0, 3):
         svm = LinearSVC(random_state=0, max_iter=10_000).fit(columns, Y[:, j])
@@ -87,11 +90,11 @@ def test_a_matrix_is_predicted_by_tiles(columns, layout):
         local=True,
     )
     index = np.array([1, 4, 6])
-    model = models.fit_columns(X, y, index)
-    expected = models.fit(columns[:, index], y)
+    model = linear_model.fit_columns(X, y, index)
+    expected = linear_model.fit(columns[:, index], y)
     np.testing.assert_array_equal(model.coef, expected.coef)
     np.testing.assert_array_equal(
-        models.predict_rows(X, model, index), expected.predict(columns[:, index])
+        linear_model.predict_rows(X, model, index), expected.predict(columns[:, index])
     )
 
 
@@ -109,7 +112,7 @@ def test_scores_of_classes_are_scikit_learns(columns, classes, rng):
     split = Split(X[train], y[train], X[~train], y[~train])
     tally = tally_split(split, lambda: {"a": {7: np.arange(7)}}, with_all=False, with_auc=True)
     [point] = pool([tally], "class", with_auc=True)
-    model = models.fit(columns[train], y[train])
+    model = linear_model.fit(columns[train], y[train])
     answer, truth = model.predict(columns[~train]), y[~train]
     decision = model.decision(columns[~train])
     areas = [
@@ -145,7 +148,7 @@ def test_scores_of_folds_add_up(columns):
         for f in folds
     ]
     [point] = pool(tallies, "class", with_auc=True)
-    model = models.fit(columns, y)
+    model = linear_model.fit(columns, y)
     rows = np.concatenate([np.arange(20), 45 + np.arange(20)])
     assert point.scores["accuracy"] == np.mean(model.predict(columns[rows]) == y[rows])
     assert np.isnan(point.scores["auc"])

@@ -12,12 +12,12 @@ from sklearn.datasets import load_digits, load_iris
 
 import bigfs
 from bigfs import ANOVA, SelectorCV, SparGE, plot
+from bigfs.evaluation.quality import class_profile
 from bigfs.matrix import Matrix
 from bigfs.plot.axes import ACCENT, MUTED, OTHERS, short_count
 from bigfs.plot.curves import LABEL_GAP, spread
-from bigfs.properties import class_profile
 from bigfs.result import ALL
-from bigfs.subsampling import Stability
+from bigfs.selectors.stability import Stability
 
 
 @pytest.fixture

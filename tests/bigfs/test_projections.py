@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bigfs import engine, streamed
+from bigfs import engine
+from bigfs.evaluation import large_model
+from bigfs.evaluation.linear_model import LinearModel
+from bigfs.evaluation.quality import redundancy_rate
 from bigfs.graph import knn
-from bigfs.graph.lasso_hyperedges import lasso_hyperedges
-from bigfs.graph.neighborhoods import local_discriminant
+from bigfs.graph.discriminant import local_discriminant
+from bigfs.graph.hypergraph.lasso import lasso_hyperedges
 from bigfs.matrix import Matrix
-from bigfs.models import LinearModel
-from bigfs.properties import redundancy_rate
 
 
 def wide(n, d, a_row=3):
@@ -55,7 +56,7 @@ def test_decision_values_are_counted():
     X = Matrix.from_array(wide(5000, 100))
     empty = np.ones(0)
     model = LinearModel("class", np.arange(50), np.ones((50, 100)), np.ones(50), empty, empty)
-    refused(1_900_000, "50 decision values of 5000", lambda: streamed.decide(X, model))
+    refused(1_900_000, "50 decision values of 5000", lambda: large_model.decide(X, model))
 
 
 def test_correlations_count_their_copies():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bigfs.properties import redundancy_rate
+from bigfs.evaluation.quality import redundancy_rate
 
 
 def test_is_the_mean_absolute_correlation(rng):

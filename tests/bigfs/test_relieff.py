@@ -8,7 +8,7 @@ from sklearn.metrics import pairwise_distances
 
 from bigfs import Matrix, ReliefF, engine
 from bigfs.engine import NotEnoughMemory
-from bigfs.graph import by_class
+from bigfs.graph import class_neighbors
 
 K = 4
 
@@ -68,7 +68,7 @@ def test_tiles_blocks_and_layouts_do_not_matter(sample, monkeypatch):
     X, y = sample
     expected = ReliefF(n_neighbors=K).fit(X, y).scores_
     both = Matrix.from_array(sp.csr_array(X), tile_columns=4, tile_rows=7)
-    monkeypatch.setattr(by_class, "block_size", lambda *_: 9)
+    monkeypatch.setattr(class_neighbors, "block_size", lambda *_: 9)
     for matrix in (
         both,
         Matrix(both.shape, rows=both.row_tiles, local=True),

@@ -5,8 +5,9 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_wine
 
-from bigfs import Matrix, SelectorCV, SparGE, stability, streamed
+from bigfs import Matrix, SelectorCV, SparGE, stability
 from bigfs.engine import NotEnoughMemory
+from bigfs.evaluation import large_model
 from bigfs.result import NotConverged, Status, iterate, observed
 from tests.helpers.fitting import MemoryCheckpoint
 
@@ -147,10 +148,10 @@ def test_a_fold_never_takes_over_the_state_of_another(die_after):
 def test_the_machines_of_classes_that_are_trained_in_turn_have_states_of_their_own(monkeypatch):
     X, y = wine()
     matrix = Matrix.from_array(X)
-    room = streamed._bytes_of_machines(*X.shape, 2)
-    monkeypatch.setattr(streamed.engine, "task_memory", lambda: room)
-    expected = streamed.fit(matrix, y, "svm")
-    computed, checkpoint = fits_of(streamed.fit, matrix, y, "svm")
+    room = large_model._bytes_of_machines(*X.shape, 2)
+    monkeypatch.setattr(large_model.engine, "task_memory", lambda: room)
+    expected = large_model.fit(matrix, y, "svm")
+    computed, checkpoint = fits_of(large_model.fit, matrix, y, "svm")
     np.testing.assert_array_equal(computed.coef, expected.coef)
     assert set(checkpoint.saved) == {f"class {k} SVM by tiles" for k in (1, 2, 3)}
 

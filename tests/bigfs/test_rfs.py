@@ -10,7 +10,7 @@ from bigfs import JFS, RFS, Matrix
 from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.linalg.ridge import SOLVERS
 from bigfs.result import Status
-from bigfs.selectors.rfs import RFSProblem
+from bigfs.selectors.row_sparse.rfs import RFSProblem
 from tests.helpers.fitting import fit_and_resume, fit_few_steps
 
 

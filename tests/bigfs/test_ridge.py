@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from bigfs import engine
 from bigfs.linalg.active_columns import ActiveColumns
-from bigfs.linalg.kernel import kernel
 from bigfs.linalg.ridge import (
     SOLVERS,
     Ridge,
@@ -27,9 +26,10 @@ from bigfs.linalg.ridge import (
     project_costs,
 )
 from bigfs.linalg.ridge.working_set import WorkingSet
+from bigfs.linalg.sample_kernel import kernel
 from bigfs.matrix import Matrix
+from bigfs.matrix.tiles import BlockTile
 from bigfs.result import Status
-from bigfs.tiles import BlockTile
 from tests.helpers.tracing import traced
 
 SHAPES = {"d < n": (40, 15), "d > n": (20, 55)}

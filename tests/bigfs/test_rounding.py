@@ -24,9 +24,9 @@ from bigfs import (
     TScore,
     Variance,
 )
+from bigfs.evaluation.quality import class_profile, explained_variance, redundancy_rate
 from bigfs.linalg.rounding import near_zero, variance_or_zero
 from bigfs.matrix import gram
-from bigfs.properties import class_profile, explained_variance, redundancy_rate
 
 N = 90
 

@@ -71,15 +71,15 @@ def test_every_fit_runs_with_one_thread(name, monkeypatch):
 # Who asks for the memory, the workers or the cores, and why the answer does not depend on them.
 ASKERS = {
     "graph/row_blocks.py": "distances have the same bits in any blocks",
-    "graph/sample.py": "a row is ranked by one task, whichever",
+    "graph/approximate/sample.py": "a row is ranked by one task, whichever",
     "linalg/ridge/plan.py": "a solver that does not fit is refused; the choice plans for 1 GB",
     "linalg/ridge/primal.py": "parts are added in the order of the tiles",
     "linalg/sparse_gram.py": "an entry is summed by one thread",
     "matrix/matrix.py": "a small matrix keeps its tiles where it is read at once",
-    "models.py": "no machine depends on which others it is trained with",
-    "selectors/greedy.py": "a term of a feature is the same gathered or not",
-    "selectors/srlsr.py": "the labels of the samples follow the choice",
-    "streamed.py": "scores of a choice, to the tolerance of their models",
+    "evaluation/linear_model.py": "no machine depends on which others it is trained with",
+    "selectors/greedy/search.py": "a term of a feature is the same gathered or not",
+    "selectors/row_sparse/srlsr.py": "the labels of the samples follow the choice",
+    "evaluation/large_model.py": "scores of a choice, to the tolerance of their models",
 }
 
 

@@ -11,12 +11,12 @@ import pytest
 import scipy.sparse as sp
 
 from bigfs import JHLSR, Matrix, engine
-from bigfs.graph import pair_products
-from bigfs.graph.hypergraph import Hypergraph
-from bigfs.graph.pair_products import PairSums
+from bigfs.graph.hypergraph import pair_products
+from bigfs.graph.hypergraph.hypergraph import Hypergraph
+from bigfs.graph.hypergraph.pair_products import PairSums
 from bigfs.linalg import active_columns
-from bigfs.matrix import column_strips
-from bigfs.matrix.column_strips import ColumnStrips, strip_width
+from bigfs.matrix import panels
+from bigfs.matrix.panels import ColumnStrips, strip_width
 from tests.helpers.fitting import fit_few_steps
 
 
@@ -135,7 +135,7 @@ def test_jhlsr_chooses_the_same_features_through_a_file_of_its_workers(monkeypat
     monkeypatch.setattr(active_columns, "MEMORY_SHARE", 0)  # gather nothing
     given = {"hyperedges": "knn", "n_neighbors": 4, "solver": "cg", "tol": 1e-3, "max_iter": 8}
     whole = fit_few_steps(JHLSR(**given), matrix(), y)
-    monkeypatch.setattr(column_strips, "STRIP_SHARE", 1e-12)
+    monkeypatch.setattr(panels, "STRIP_SHARE", 1e-12)
     alone = fit_few_steps(JHLSR(**given), matrix(), y)
     with engine.cluster(workers=2, memory_limit="600MB"):
         spread = fit_few_steps(JHLSR(**given), matrix(), y)

@@ -9,11 +9,11 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.svm import LinearSVC
 
-import bigfs.selector_cv
+import bigfs.selectors.selector_cv
 from bigfs import ANOVA, JGSC, MRMR, FRegression, Matrix, SelectorCV, SparGE, Variance
-from bigfs.metrics import scores_of
-from bigfs.size_choice import default_sizes, smallest_within_one_error
-from bigfs.splits import stratified_folds
+from bigfs.evaluation.metrics import scores_of
+from bigfs.evaluation.size_choice import default_sizes, smallest_within_one_error
+from bigfs.evaluation.splits import stratified_folds
 
 
 def planted(rng, n=90, d=60, informative=3, strength=2.5):
@@ -263,7 +263,9 @@ def test_the_grid_takes_no_more_fits_than_folds_and_one(rng, monkeypatch):
 
     selector = SelectorCV(Counted(), cv=5).fit(X, y)
     assert len(fits) == 6
-    assert selector.cv_results_["n_features"].tolist() == bigfs.selector_cv.default_sizes(60, 60)
+    assert selector.cv_results_["n_features"].tolist() == bigfs.selectors.selector_cv.default_sizes(
+        60, 60
+    )
 
 
 def test_more_kept_features_than_are_tried_by_default_are_the_only_size():

@@ -9,8 +9,8 @@ from sklearn.linear_model import Ridge
 from bigfs import engine
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, Status
-from bigfs.selectors.image_grams import ImageLayout, covariance_grams
-from bigfs.selectors.smr import SMR
+from bigfs.selectors.images.grams import ImageLayout, covariance_grams
+from bigfs.selectors.images.smr import SMR
 from tests.helpers.fitting import fit_few_steps
 
 M, N, CLASSES = 6, 5, 3

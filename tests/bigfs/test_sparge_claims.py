@@ -17,8 +17,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 
 from bigfs import Matrix, SparGE
+from bigfs.evaluation.quality import explained_variance
 from bigfs.graph import affinity, knn
-from bigfs.properties import explained_variance
 
 # --- explained variance, the measure --------------------------------------------------------------
 

@@ -10,12 +10,12 @@ from sklearn.svm import LinearSVC
 
 from bigfs import Matrix, SparGE, SparGECV
 from bigfs.result import observed
-from bigfs.selectors.sparge_cv import EndOfGrid
+from bigfs.selectors.sparge.cross_validation import EndOfGrid
 from tests.helpers.fitting import MemoryCheckpoint
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge_cv.EndOfGrid"),
+    pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge.cross_validation.EndOfGrid"),
 ]
 
 GRID = {

@@ -20,10 +20,10 @@ from bigfs.cutting_plane.loop import cutting_plane, solve_jointly
 from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.embedding.responses import lda
 from bigfs.result import observed
-from bigfs.selectors import sparge_cv
-from bigfs.selectors.sparge_folds import training_data
+from bigfs.selectors.sparge import cross_validation
+from bigfs.selectors.sparge.fold_scores import training_data
 from storage.format import manifest, verified
-from storage.runs import Run
+from storage.runs.runs import Run
 
 pytestmark = pytest.mark.slow
 
@@ -112,7 +112,7 @@ def test_the_held_out_loss_is_that_of_a_dense_ridge(text):
         assert found == pytest.approx(min(losses), rel=1e-8)
 
 
-@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge_cv.EndOfGrid")
+@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge.cross_validation.EndOfGrid")
 def test_the_folds_share_their_passes(text):
     X, y = text
     matrix = Matrix.from_array(X, tile_columns=17)
@@ -126,7 +126,7 @@ def test_the_folds_share_their_passes(text):
     )
 
 
-@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge_cv.EndOfGrid")
+@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge.cross_validation.EndOfGrid")
 def test_large_folds_and_their_penalties_are_solved_by_themselves_with_the_same_losses(
     text, monkeypatch
 ):
@@ -144,8 +144,8 @@ def test_large_folds_and_their_penalties_are_solved_by_themselves_with_the_same_
         names.append(name)
         held.append(len(folds))
 
-    monkeypatch.setattr(sparge_cv, "training_data", make)
-    monkeypatch.setattr(sparge_cv, "LARGE_FOLDS", 3 * 8 * 80**2 - 1)
+    monkeypatch.setattr(cross_validation, "training_data", make)
+    monkeypatch.setattr(cross_validation, "LARGE_FOLDS", 3 * 8 * 80**2 - 1)
     gc.disable()  # nothing may wait for the collector
     try:
         with observed(watch):
@@ -164,7 +164,7 @@ def test_large_folds_end_at_a_penalty_that_is_worse_than_a_larger_one(text, monk
     gammas = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
     selector = SparGECV(gammas=gammas, n_features_to_select=12)
     every = clone(selector).fit(X, y)
-    monkeypatch.setattr(sparge_cv, "LARGE_FOLDS", 0)
+    monkeypatch.setattr(cross_validation, "LARGE_FOLDS", 0)
     few = clone(selector).fit(X, y)
     tried = np.isfinite(few.losses_[:, 0])
     n_tried = int(tried.sum())
@@ -179,10 +179,10 @@ def test_large_folds_end_at_a_penalty_that_is_worse_than_a_larger_one(text, monk
     np.testing.assert_array_equal(np.isnan(few.cv_results_["mean_test_score"]), ~tried)
 
 
-@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge_cv.EndOfGrid")
+@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge.cross_validation.EndOfGrid")
 def test_large_folds_of_one_size_do_not_go_on_from_those_of_another(text, tmp_path, monkeypatch):
     X, y = text
-    monkeypatch.setattr(sparge_cv, "LARGE_FOLDS", 0)
+    monkeypatch.setattr(cross_validation, "LARGE_FOLDS", 0)
     selector, run = SparGECV(gammas=(0.3, 3.0), cv=2, tol=1e-4), Run.begin(tmp_path / "run", {})
     with observed(checkpoint=run.checkpoint("store")):
         path = selector.fit_path(X, y, [4, 20])
@@ -356,7 +356,7 @@ def test_a_process_killed_between_cuts_goes_on_without_repeating_one(store, tmp_
     np.testing.assert_array_equal(np.array(selected.split(), dtype=int), whole.selected_)
 
 
-@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge_cv.EndOfGrid")
+@pytest.mark.filterwarnings("ignore::bigfs.selectors.sparge.cross_validation.EndOfGrid")
 def test_path_of_sparge_cv_chooses_gamma_for_each_size(text):
     X, y = text
     selector = SparGECV(gammas=(0.1, 1.0, 10.0), cv=3, tol=0.05, max_iter=200)

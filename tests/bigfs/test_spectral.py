@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.linalg import subspace_angles
 
 from bigfs import engine
-from bigfs.embedding import lanczos, spectral
+from bigfs.embedding import spectral
 from bigfs.embedding.spectral import (
     fix_signs,
     graph_embedding,
@@ -18,7 +18,8 @@ from bigfs.embedding.spectral import (
     randomized_svd,
 )
 from bigfs.graph import affinity, components, knn, laplacian
-from bigfs.graph.hypergraph import Hypergraph, neighbor_hyperedges
+from bigfs.graph.hypergraph.hypergraph import Hypergraph, neighbor_hyperedges
+from bigfs.linalg import lanczos
 from bigfs.matrix import Centered, Matrix
 from bigfs.result import NotConverged, Status
 from tests.helpers.tracing import traced

@@ -15,10 +15,10 @@ from bigfs.linalg.prox import project_simplex
 from bigfs.linalg.ridge import SOLVERS
 from bigfs.linalg.ridge.cg import CG
 from bigfs.linalg.ridge.woodbury import Woodbury
-from bigfs.matrix import Matrix, strips
+from bigfs.matrix import Matrix, kernels
 from bigfs.result import Status, observed
-from bigfs.selectors.label_sums import complete_labels, sum_samples
-from bigfs.selectors.srlsr_accelerated import AcceleratedSRLSR
+from bigfs.selectors.row_sparse.label_sums import complete_labels, sum_samples
+from bigfs.selectors.row_sparse.srlsr_accelerated import AcceleratedSRLSR
 from tests.helpers.fitting import MemoryCheckpoint, fit_few_steps
 
 
@@ -207,8 +207,8 @@ def test_predicts_and_completes_labels():
 @pytest.mark.parametrize("layout", ["both", "rows", "columns", "dense"])
 @pytest.mark.parametrize("factor", ["Y", "V"])
 def test_the_sums_over_samples_are_the_dense_ones(layout, factor, rng, monkeypatch):
-    monkeypatch.setattr(strips, "STRIP_ROWS", 4)
-    monkeypatch.setattr(strips, "SMALL_SUM", 0)
+    monkeypatch.setattr(kernels, "STRIP_ROWS", 4)
+    monkeypatch.setattr(kernels, "SMALL_SUM", 0)
     X, y = data(40, 15, labeled=3)
     tiled = Matrix.from_array(X.toarray() if layout == "dense" else X, tile_rows=7, tile_columns=4)
     rows = () if layout == "columns" else tiled.row_tiles
@@ -237,7 +237,7 @@ def test_the_sums_over_samples_are_the_dense_ones(layout, factor, rng, monkeypat
 @pytest.mark.parametrize("cls", [SRLSR, RLSR])
 def test_nothing_of_samples_by_classes_is_made(cls, rng, monkeypatch):
     """60 classes and 12,000 samples: Y, XW or V would each take 5.8 MB."""
-    monkeypatch.setattr(strips, "STRIP_ROWS", 256)
+    monkeypatch.setattr(kernels, "STRIP_ROWS", 256)
     n, c = 12_000, 60
     codes = np.arange(n) % c
     X = sp.csr_array((np.ones(n), codes, np.arange(n + 1)), shape=(n, c))

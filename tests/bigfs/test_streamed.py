@@ -8,10 +8,11 @@ from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from bigfs import ANOVA, Matrix, engine, judgments, models, splits, streamed
-from bigfs.evaluation import measure, pool, tally_split, way_of_all
-from bigfs.judgments import judge
-from bigfs.splits import Split
+from bigfs import ANOVA, Matrix, engine
+from bigfs.evaluation import large_model, linear_model, scoring, splits
+from bigfs.evaluation.curves import measure, pool, tally_split, way_of_all
+from bigfs.evaluation.scoring import judge
+from bigfs.evaluation.splits import Split
 
 
 def parts(text, tile_rows=25, classes=3):
@@ -31,10 +32,10 @@ def test_machines_are_those_of_linear_svc(text, classes, limit):
     split, X_train, X_test = parts(text, classes=classes)
     expected = LinearSVC(random_state=0, tol=1e-8, max_iter=100_000).fit(X_train, split.y_train)
     with engine.limit_memory(limit):
-        assert streamed.way_of(split.X_train, split.y_train) == "svm"
-        model = streamed.fit(split.X_train, split.y_train, "svm")
+        assert large_model.way_of(split.X_train, split.y_train) == "svm"
+        model = large_model.fit(split.X_train, split.y_train, "svm")
     np.testing.assert_allclose(model.coef, expected.coef_, atol=0.02)
-    decision = streamed.decide(split.X_test, model)
+    decision = large_model.decide(split.X_test, model)
     np.testing.assert_allclose(decision, expected.decision_function(X_test), atol=0.02)
     assert decision.shape == expected.decision_function(X_test).shape
 
@@ -58,22 +59,22 @@ def test_chosen_features_beyond_the_memory_are_judged_by_tiles(text, monkeypatch
     sets = [np.array([3]), np.arange(0, 60, 2)]
     inside = judge(split, sets)
     tiled = []
-    judge_tiles = judgments.judge_streamed
+    judge_tiles = scoring.judge_streamed
     monkeypatch.setattr(
-        judgments,
+        scoring,
         "judge_streamed",
         lambda split, way, index, **more: (
             tiled.append(len(index)) or judge_tiles(split, way, index, **more)
         ),
     )
-    monkeypatch.setattr(models, "BYTES_PER_VALUE", 10_000)
+    monkeypatch.setattr(linear_model, "BYTES_PER_VALUE", 10_000)
     with engine.limit_memory(2_000_000):
         by_tiles = judge(split, sets)
     assert tiled == [30]
     assert [len(answer.losses) for answer in by_tiles] == [len(split.y_test)] * 2
     np.testing.assert_array_equal(by_tiles[0].losses, inside[0].losses)
     assert np.mean(by_tiles[1].losses != inside[1].losses) <= 0.025  # one of 40 at the border
-    model = streamed.fit(split.X_train, split.y_train, "svm", sets[1])
+    model = large_model.fit(split.X_train, split.y_train, "svm", sets[1])
     expected = LinearSVC(random_state=0, tol=1e-8, max_iter=100_000)
     expected.fit(X_train[:, sets[1]], split.y_train)
     np.testing.assert_allclose(model.coef[:, sets[1]], expected.coef_, atol=0.02)
@@ -86,16 +87,16 @@ def test_label_sets_have_a_machine_of_linear_svc_each(text):
     y = split.y_train
     Y = sp.csr_array(np.column_stack([y == 1, y != 1, np.ones(len(y))]).astype(np.int8))
     for index in (None, np.arange(0, 80, 2)):
-        model = streamed.fit(split.X_train, Y, "svm", index)
+        model = large_model.fit(split.X_train, Y, "svm", index)
         columns = np.arange(80) if index is None else index
-        expected = models.fit(X_train[:, columns], Y)
+        expected = linear_model.fit(X_train[:, columns], Y)
         np.testing.assert_allclose(model.coef[:, columns], expected.coef, atol=0.02)
-        decision = streamed.decide(split.X_test, model)
+        decision = large_model.decide(split.X_test, model)
         inside = expected.decision(split.X_test.columns(columns).tocsr())
         np.testing.assert_allclose(decision, inside, atol=0.02)
         assert (model.answer(decision) != expected.answer(inside)).nnz <= 1  # at the border
-    descended = streamed.fit(split.X_train, Y[:, [0, 2]], "sgd")
-    wrong = descended.answer(streamed.decide(split.X_train, descended)) != Y[:, [0, 2]]
+    descended = large_model.fit(split.X_train, Y[:, [0, 2]], "sgd")
+    wrong = descended.answer(large_model.decide(split.X_train, descended)) != Y[:, [0, 2]]
     assert wrong.nnz <= 0.05 * Y.shape[0]
 
 
@@ -104,20 +105,20 @@ def test_real_targets_have_the_ridge_regression_of_the_dense_formula(text, rng):
     dense = X_train.toarray().astype(float)
     y = 3 + dense[:, :5] @ rng.normal(size=5) + 0.01 * rng.normal(size=len(dense))
     for index in (None, np.arange(0, 80, 2)):
-        model = streamed.fit(split.X_train, y, "ridge", index)
+        model = large_model.fit(split.X_train, y, "ridge", index)
         columns = np.arange(80) if index is None else index
         Z = dense[:, columns] / dense[:, columns].std(axis=0)
         Zc = Z - Z.mean(axis=0)
         w = np.linalg.solve(Zc.T @ Zc + np.eye(len(columns)), Zc.T @ y)
         np.testing.assert_allclose(model.coef[0, columns], w, atol=1e-8)
         np.testing.assert_allclose(
-            streamed.decide(split.X_train, model), Zc @ w + y.mean(), atol=1e-8
+            large_model.decide(split.X_train, model), Zc @ w + y.mean(), atol=1e-8
         )
-        inside = models.fit(X_train[:, columns], y)
+        inside = linear_model.fit(X_train[:, columns], y)
         np.testing.assert_allclose(model.coef[0, columns], inside.coef[0], atol=2e-3)
-    exact, descended = (streamed.fit(split.X_train, y, way) for way in ("ridge", "sgd"))
+    exact, descended = (large_model.fit(split.X_train, y, way) for way in ("ridge", "sgd"))
     errors = [
-        np.sum((streamed.decide(split.X_train, model) - y) ** 2) / np.sum((y - y.mean()) ** 2)
+        np.sum((large_model.decide(split.X_train, model) - y) ** 2) / np.sum((y - y.mean()) ** 2)
         for model in (exact, descended)
     ]
     assert errors[0] < 0.1
@@ -128,14 +129,14 @@ def test_the_model_of_chosen_columns_is_fitted_by_tiles_if_they_do_not_fit(text,
     split, _, _ = parts(text)
     X, index = split.X_train, np.arange(0, 80, 2)
     for y in (split.y_train, split.y_train / 3):
-        inside = streamed.fit_columns(X, y, index)
+        inside = large_model.fit_columns(X, y, index)
         with monkeypatch.context() as patch:
-            patch.setattr(models, "BYTES_PER_VALUE", 10_000)
-            patch.setattr(models, "fit", None)
+            patch.setattr(linear_model, "BYTES_PER_VALUE", 10_000)
+            patch.setattr(linear_model, "fit", None)
             with engine.limit_memory(2_000_000):
-                by_tiles = streamed.fit_columns(X, y, index)
+                by_tiles = large_model.fit_columns(X, y, index)
             with engine.limit_memory(20_000), pytest.raises(engine.NotEnoughMemory) as refused:
-                streamed.fit_columns(X, y, index)
+                large_model.fit_columns(X, y, index)
         assert "a linear model on 40 of the features needs" in str(refused.value)
         assert by_tiles.scale.shape == inside.scale.shape
         np.testing.assert_allclose(by_tiles.coef, inside.coef, atol=0.02)
@@ -146,8 +147,8 @@ def test_rows_without_a_class_are_left_out(text, way):
     split, _, _ = parts(text)
     hidden = np.where(np.arange(len(split.y_train)) % 4, split.y_train, -1)
     known = np.flatnonzero(hidden >= 0)
-    some = streamed.fit(split.X_train, hidden, way)
-    fewer = streamed.fit(split.X_train.take_rows(known), hidden[known], way)
+    some = large_model.fit(split.X_train, hidden, way)
+    fewer = large_model.fit(split.X_train.take_rows(known), hidden[known], way)
     np.testing.assert_array_equal(some.coef, fewer.coef)
 
 
@@ -160,17 +161,17 @@ def test_way_follows_the_memory(text, monkeypatch):
     assert model < machine
     for limit, way in ((machine + 1, "svm"), (machine, "sgd"), (model, None)):
         with engine.limit_memory(limit):
-            assert streamed.way_of(X, y) == way
+            assert large_model.way_of(X, y) == way
             assert way_of_all(X, y) == (way or False)
     with engine.limit_memory(machine + 1):
-        assert streamed.way_of(X, y / 3) == "ridge"
+        assert large_model.way_of(X, y / 3) == "ridge"
     labels = sp.csr_array(np.ones((n, 3)))
     with engine.limit_memory(machine):
-        assert streamed.way_of(X, labels) == streamed.way_of(X, y / 3) == "sgd"
+        assert large_model.way_of(X, labels) == large_model.way_of(X, y / 3) == "sgd"
     assert way_of_all(X, y) is True
-    monkeypatch.setattr(streamed, "find_spec", lambda name: None)
+    monkeypatch.setattr(large_model, "find_spec", lambda name: None)
     with engine.limit_memory(machine):
-        assert streamed.way_of(X, y) is None
+        assert large_model.way_of(X, y) is None
 
 
 # --- dask-ml: where it breaks, these say so -------------------------------------------------------
@@ -179,12 +180,12 @@ def test_way_follows_the_memory(text, monkeypatch):
 def test_incremental_passes_each_block_to_partial_fit(text):
     split, X_train, _ = parts(text)
     X_train, y, n = X_train.astype(np.float64), split.y_train, len(split.y_train)
-    model = streamed.fit(split.X_train, y, "sgd")
+    model = large_model.fit(split.X_train, y, "sgd")
     by_hand = SGDClassifier(loss="hinge", alpha=1 / n, average=n, random_state=0)
     blocks = [slice(t.start, t.stop) for t in split.X_train.row_tiles]
     order = np.arange(len(blocks))
     np.random.RandomState(0).shuffle(order)
-    for _ in range(streamed.PASSES):
+    for _ in range(large_model.PASSES):
         for i in order:
             by_hand.partial_fit(X_train[blocks[i]], y[blocks[i]], classes=np.arange(3))
     np.testing.assert_array_equal(model.coef, by_hand.coef_)
@@ -193,7 +194,7 @@ def test_incremental_passes_each_block_to_partial_fit(text):
 
 def test_all_features_of_the_part_that_trains_decide(text, monkeypatch):
     X, y = Matrix.from_array(text[0]), text[1]
-    with engine.limit_memory(2 * models.projected_memory(X, y)):
+    with engine.limit_memory(2 * linear_model.projected_memory(X, y)):
         assert way_of_all(X, y) is not True
         monkeypatch.setattr(splits, "MOST_TRAINING", 30 * 4)
         assert way_of_all(X, y) is True
@@ -202,9 +203,9 @@ def test_all_features_of_the_part_that_trains_decide(text, monkeypatch):
 def test_too_much_work_for_the_exact_machines_is_descended(text, monkeypatch):
     X, y = Matrix.from_array(text[0], tile_rows=20), text[1]
     with engine.limit_memory(1_000_000):
-        assert streamed.way_of(X, y) == "svm"
-        monkeypatch.setattr(streamed, "MOST_WORK", X.nnz * 4 * streamed.EXACT_PASSES - 1)
-        assert streamed.way_of(X, y) == "sgd"
+        assert large_model.way_of(X, y) == "svm"
+        monkeypatch.setattr(large_model, "MOST_WORK", X.nnz * 4 * large_model.EXACT_PASSES - 1)
+        assert large_model.way_of(X, y) == "sgd"
 
 
 def test_sgd_comes_close_to_the_exact_machines(text):

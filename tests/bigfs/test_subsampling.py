@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from sklearn.feature_selection import f_classif
 
 from bigfs import ANOVA, JGSC, FRegression, Matrix, SparGE, Variance, stability
-from bigfs.subsampling import stability_index
+from bigfs.evaluation.significance import stability_index
 
 
 class Noted(ANOVA):

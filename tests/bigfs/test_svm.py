@@ -13,7 +13,7 @@ from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.linalg import kernel_svm, svm
 from bigfs.linalg.squared_hinge import dots, line_search
 from bigfs.result import NotConverged
-from bigfs.selectors.svm import elimination_sizes
+from bigfs.selectors.svm.svm import elimination_sizes
 from tests.helpers.fitting import fit_and_resume
 
 

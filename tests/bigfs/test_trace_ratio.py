@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from bigfs import TRCFS, Fisher, Matrix, TraceRatio
 from bigfs.graph import affinity, knn
 from bigfs.result import Status, observed
-from bigfs.selectors.trace_ratio import best_set
+from bigfs.selectors.scores.trace_ratio import best_set
 from tests.helpers.fitting import MemoryCheckpoint
 
 

@@ -8,10 +8,10 @@ from sklearn.base import clone
 from bigfs import UDFS, Matrix
 from bigfs.engine import NotEnoughMemory
 from bigfs.graph import knn
-from bigfs.graph.neighborhoods import local_discriminant
+from bigfs.graph.discriminant import local_discriminant
 from bigfs.linalg.ridge import Ridge, SampleOperator, primal
 from bigfs.result import Status, observed
-from bigfs.selectors.udfs import UDFSProblem
+from bigfs.selectors.row_sparse.udfs import UDFSProblem
 from tests.helpers.fitting import MemoryCheckpoint, fit_and_resume
 
 SELECTOR = UDFS(n_components=3, metric="euclidean", n_features_to_select=3)

@@ -9,7 +9,7 @@ from sklearn.feature_selection import chi2, f_classif
 from bigfs import ANOVA, LSDF, Chi2, Fisher, FRegression, Matrix, TScore
 from bigfs.matrix import ClassStats
 from bigfs.result import Status
-from bigfs.selectors import univariate
+from bigfs.selectors.scores import classes
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_memory_does_not_grow_with_samples_times_classes(method, rng):
 
 @pytest.mark.parametrize("per_pass", [64, 2])
 def test_anova_of_label_sets_is_the_mean_of_the_labels(text, rng, monkeypatch, per_pass):
-    monkeypatch.setattr(univariate, "LABELS_PER_PASS", per_pass)
+    monkeypatch.setattr(classes, "LABELS_PER_PASS", per_pass)
     X, _ = text
     Y = label_sets(rng, X.shape[0], 6)
     single = [f_classif(X.toarray().astype(float), Y[:, k]) for k in (0, 3, 4, 5)]

@@ -8,10 +8,10 @@ from pydantic import ValidationError
 
 import storage
 from bigfs import ANOVA, SelectorCV
-from bigfs.splits import held_out_split, stratified_folds
+from bigfs.evaluation.splits import held_out_split, stratified_folds
 from flows import reuse, selection, stages
 from flows.options import Scoring
-from storage.runs import Run
+from storage.runs.runs import Run
 from tests.helpers.commands import fails
 
 pytestmark = pytest.mark.slow

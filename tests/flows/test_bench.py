@@ -11,14 +11,15 @@ from scipy.stats import t as student_t
 from sklearn.svm import LinearSVC
 
 import storage
-from bigfs import ANOVA, L1SVM, SparGE, engine, models, stability
-from bigfs.comparison import choice_stability
+from bigfs import ANOVA, L1SVM, SparGE, engine, stability
+from bigfs.evaluation import linear_model
+from bigfs.evaluation.significance import choice_stability
 from bigfs.result import ALL, Status
 from bigfs.selectors.registry import METHODS
 from flows import bench, selection, stages, standings
 from flows.bench import Bench
 from flows.outcomes import write_outcome
-from storage.runs import RunError
+from storage.runs.runs import RunError
 from tests.helpers.processes import write_corpus
 from tests.helpers.stores import write_svmlight
 
@@ -236,7 +237,7 @@ def test_label_sets_and_real_targets_are_tested_sample_by_sample(
     own = Bench(stages.stage(str(source))["store"], tmp_path / "out", [method], [4])
     outcome = own.run(method)
     assert own.metrics[0] == metric
-    model = models.fit(own.train.X.columns(np.sort(outcome.sets[4])).tocsr(), own.train.y)
+    model = linear_model.fit(own.train.X.columns(np.sort(outcome.sets[4])).tocsr(), own.train.y)
     test = own.corpus.part("test")
     predicted = model.predict(test.X.columns(np.sort(outcome.sets[4])).tocsr())
     if target == "labels":

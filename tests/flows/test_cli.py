@@ -14,7 +14,7 @@ import pytest
 
 from bigfs import __version__ as bigfs_version
 from flows.server import run_server
-from storage.runs import Run
+from storage.runs.runs import Run
 from tests.helpers.commands import fails
 from tests.helpers.listing import names_in
 from tests.helpers.processes import environment, give_database, write_corpus
@@ -88,7 +88,7 @@ def test_methods_and_parameters(bigfs, corpus):
 
 
 def test_a_killed_selection_goes_on_from_its_checkpoint(bigfs, corpus, monkeypatch):
-    from storage.runs import Checkpoint
+    from storage.runs.runs import Checkpoint
 
     bigfs("stage", corpus, "c.zarr", "--workers", 0)
     words = ("select", "c.zarr", "--features", 4, "--set", "tol=1e-4", "--workers", 0)

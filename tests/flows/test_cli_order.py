@@ -19,7 +19,7 @@ import scipy.sparse as sp
 import flows.cli
 import storage
 from flows.locks import AlreadyRunning, exclusive
-from storage.runs import Run
+from storage.runs.runs import Run
 from tests.helpers.commands import fails
 from tests.helpers.listing import is_lock, names_in
 from tests.helpers.processes import ROOT, write_corpus

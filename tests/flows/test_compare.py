@@ -21,7 +21,7 @@ from flows.outcomes import read_outcome
 from flows.reuse import digest
 from flows.standings import require_folder
 from storage.errors import StoreError
-from storage.runs import RunError
+from storage.runs.runs import RunError
 from tests.helpers.commands import fails
 from tests.helpers.processes import PREFECT_WARNS, artifacts, write_corpus
 

@@ -15,12 +15,13 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import cross_val_score
 from sklearn.svm import LinearSVC
 
-import bigfs.judgments
+import bigfs.evaluation.scoring
 import storage
-from bigfs import ANOVA, Matrix, SparGE, engine, models, splits
+from bigfs import ANOVA, Matrix, SparGE, engine
+from bigfs.evaluation import linear_model, splits
 from bigfs.selectors.registry import METHODS
 from flows import evaluation, selection, stages
-from storage.runs import Run
+from storage.runs.runs import Run
 from tests.helpers.processes import write_corpus
 
 pytestmark = pytest.mark.slow
@@ -89,8 +90,8 @@ def test_a_set_of_features_is_judged_once_per_store(home, monkeypatch, scoring):
     store = stages.stage(source, None)["store"]
     judged = []
     monkeypatch.setattr(
-        "bigfs.judgments._judge",
-        lambda index, *rest, judge=bigfs.judgments._judge: (
+        "bigfs.evaluation.scoring._judge",
+        lambda index, *rest, judge=bigfs.evaluation.scoring._judge: (
             judged.append(len(index)),
             judge(index, *rest),
         )[1],
@@ -122,7 +123,9 @@ def test_the_model_of_a_run_is_fitted_once(home, monkeypatch):
     run = stages.select(store, "r", method="anova", features=20)
     widths = []
     monkeypatch.setattr(
-        models, "fit", lambda Z, y, fit=models.fit: widths.append(Z.shape[1]) or fit(Z, y)
+        linear_model,
+        "fit",
+        lambda Z, y, fit=linear_model.fit: widths.append(Z.shape[1]) or fit(Z, y),
     )
     points = stages.evaluate(run, baselines=[], sizes=[5])
     assert sorted(widths) == [5, 20, 60]

@@ -22,7 +22,7 @@ from flows.locks import AlreadyRunning, exclusive
 from flows.options import Engine, Scoring, Staging
 from flows.standings import read_comparison
 from storage.errors import StoreError
-from storage.runs import Run
+from storage.runs.runs import Run
 from tests.helpers.processes import PREFECT_WARNS, write_corpus
 from tests.helpers.processes import artifacts as artifacts_of
 
@@ -266,7 +266,7 @@ def test_a_stage_that_takes_too_long_ends(prefect, corpus, monkeypatch):
 
 
 def test_a_full_disk_is_one_plain_error_and_the_next_run_goes_on(prefect, corpus, monkeypatch):
-    from storage.runs import Checkpoint
+    from storage.runs.runs import Checkpoint
 
     save, saved = Checkpoint.save, []
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from flows import stages
-from storage.runs import Run
+from storage.runs.runs import Run
 from tests.helpers.processes import CANARY, assert_no_secrets, kill, start, until, write_corpus
 
 pytestmark = pytest.mark.process

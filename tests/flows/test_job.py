@@ -15,7 +15,7 @@ from flows.job import Job
 from flows.locks import exclusive
 from flows.options import Engine, Staging
 from storage.errors import StoreError
-from storage.runs import Run
+from storage.runs.runs import Run
 from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus
 

@@ -9,7 +9,7 @@ import storage
 from bigfs import ANOVA, LaplacianScore
 from flows import selection, stages
 from flows.job import Job
-from storage.runs import Run
+from storage.runs.runs import Run
 from tests.helpers.commands import fails
 
 

@@ -20,7 +20,7 @@ from flows.export import export
 from flows.predict import predict
 from storage import atomic
 from storage.errors import SourceError, StoreError
-from storage.runs import Run, RunError
+from storage.runs.runs import Run, RunError
 from tests.helpers.commands import fails
 
 WORDS = {"cats": "cat meow purr fur", "dogs": "dog bark fur fetch", "fish": "fin swim gill dog"}

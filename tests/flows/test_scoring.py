@@ -14,7 +14,7 @@ from flows import reuse, stages
 from flows.evaluation import make_plan, require_choices
 from flows.options import Scoring
 from flows.selection import get_method
-from storage.runs import Run
+from storage.runs.runs import Run
 from tests.helpers.commands import fails
 
 

@@ -10,7 +10,7 @@ import storage
 from bigfs import SPEC
 from flows import selection, stages
 from storage.errors import StoreError
-from storage.runs import Run
+from storage.runs.runs import Run
 from tests.helpers.stores import write_svmlight
 
 

@@ -5,7 +5,7 @@ from bigfs.selectors.registry import METHODS
 from bigfs.synonyms import SYNONYMS
 from flows.job import Job
 from flows.selection import get_method
-from storage.runs import Run
+from storage.runs.runs import Run
 from tests.helpers.processes import write_corpus
 
 

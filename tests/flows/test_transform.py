@@ -12,7 +12,7 @@ import storage
 from flows import stages
 from flows.predict import predict
 from flows.transform import transform
-from storage.runs import Run
+from storage.runs.runs import Run
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import zarr
 import storage
 from bigfs import ANOVA
 from storage import atomic, sources
-from storage.runs import Run
+from storage.runs.runs import Run
 from tests.helpers import cells
 from tests.helpers.sources import SIZES, refused, rows_of
 

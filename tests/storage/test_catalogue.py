@@ -17,8 +17,9 @@ import pytest
 
 import storage
 from flows import stages
-from storage import catalogue, sources
-from storage.catalogue import ENTRIES, Entry, File
+from storage import sources
+from storage.downloads import catalog
+from storage.downloads.catalog import ENTRIES, Entry, File
 from storage.errors import SourceError, is_permanent
 from tests.helpers.sources import documents_of
 
@@ -81,7 +82,7 @@ def site(tmp_path, monkeypatch):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     server.url = f"http://127.0.0.1:{server.server_port}"
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv(catalogue.FOLDER, str(tmp_path / "data"))
+    monkeypatch.setenv(catalog.FOLDER, str(tmp_path / "data"))
     files = (
         File(f"{server.url}/tiny.svm", "tiny.svm", hashlib.sha256(TRAIN).hexdigest(), "train"),
         File(f"{server.url}/tiny.t.svm", "tiny.t.svm", None, "test"),
@@ -117,7 +118,7 @@ def fetch_big(site, monkeypatch, checksum=None):
         "big",
         Entry("noise", (1, 1), 1, (File(f"{site.url}/big.bin", "big.bin", checksum),)),
     )
-    return catalogue.fetch("big")[0]
+    return catalog.fetch("big")[0]
 
 
 def test_a_broken_download_goes_on_where_it_stopped(site, monkeypatch):
@@ -132,7 +133,7 @@ def test_a_broken_download_goes_on_where_it_stopped(site, monkeypatch):
 
 
 def test_it_goes_on_in_the_next_run_too(site, monkeypatch):
-    monkeypatch.setattr(catalogue, "RETRIES", 0)
+    monkeypatch.setattr(catalog, "RETRIES", 0)
     site.files["/big.bin"] = (big(), '"v1"')
     site.breaks = [3_000_000]
     with pytest.raises(
@@ -147,7 +148,7 @@ def test_it_goes_on_in_the_next_run_too(site, monkeypatch):
 
 @pytest.mark.parametrize("reason", ["another version", "no ranges", "no version given"])
 def test_it_starts_anew_where_it_must(site, monkeypatch, reason):
-    monkeypatch.setattr(catalogue, "RETRIES", 0)
+    monkeypatch.setattr(catalog, "RETRIES", 0)
     site.files["/big.bin"] = (big(1), None if reason == "no version given" else '"v1"')
     site.breaks = [3_000_000]
     with pytest.raises(SourceError):
@@ -160,7 +161,7 @@ def test_it_starts_anew_where_it_must(site, monkeypatch, reason):
 
 
 def test_another_content_is_refused(site, monkeypatch, tmp_path):
-    monkeypatch.setattr(catalogue, "RETRIES", 0)
+    monkeypatch.setattr(catalog, "RETRIES", 0)
     site.files["/big.bin"] = (big(), '"v1"')
     with pytest.raises(SourceError, match="did not send the published file") as caught:
         fetch_big(site, monkeypatch, "0" * 64)
@@ -173,20 +174,20 @@ def test_a_file_put_there_by_hand_is_used_and_watched(site, tmp_path):
     folder.mkdir(parents=True)
     (folder / "tiny.svm").write_bytes(TRAIN)
     (folder / "tiny.t.svm").write_bytes(TEST)
-    assert [path.name for path in catalogue.fetch("tiny")] == ["tiny.svm", "tiny.t.svm"]
+    assert [path.name for path in catalog.fetch("tiny")] == ["tiny.svm", "tiny.t.svm"]
     assert site.requests == []
     (folder / "tiny.t.svm").write_bytes(TEST + b"1 1:1\n")  # its checksum was recorded
     with pytest.raises(
         SourceError, match=r"tiny\.t\.svm is not the file that .* had " r".*: remove it"
     ):
-        catalogue.fetch("tiny")
+        catalog.fetch("tiny")
     (folder / "tiny.svm").write_bytes(b"something else")
     with pytest.raises(SourceError, match=r"tiny\.svm is not the file"):
-        catalogue.fetch("tiny")
+        catalog.fetch("tiny")
 
 
 def test_offline_the_error_says_what_to_put_where(site, monkeypatch, tmp_path):
-    monkeypatch.setattr(catalogue, "RETRIES", 0)
+    monkeypatch.setattr(catalog, "RETRIES", 0)
     site.shutdown()
     site.server_close()
     with pytest.raises(SourceError, match=r"tiny\.svm cannot be downloaded") as caught:
@@ -208,9 +209,9 @@ def test_a_url_is_a_source(site):
 @pytest.mark.parametrize("name", ["two words.svm", "registry.txt", ".lock", "tab%09stop.svm"])
 def test_a_url_may_have_any_file_name(site, name):
     site.files[f"/some/{quote(name, safe='%')}"] = (TRAIN, '"1"')
-    path = catalogue.download(f"{site.url}/some/{name}")
+    path = catalog.download(f"{site.url}/some/{name}")
     assert path.read_bytes() == TRAIN
-    assert catalogue.download(f"{site.url}/some/{name}") == path
+    assert catalog.download(f"{site.url}/some/{name}") == path
     assert len(site.requests) == 1
     assert (
         path.parent / "registry.txt"
@@ -225,7 +226,7 @@ def test_a_file_of_the_user_among_the_downloads_stays(site, tmp_path, name, mess
     (tmp_path / "data" / "tiny").mkdir(parents=True)
     (tmp_path / "data" / "tiny" / name).write_text("my own notes\n")
     with pytest.raises(storage.StoreError, match=message):
-        catalogue.fetch("tiny")
+        catalog.fetch("tiny")
     assert (tmp_path / "data" / "tiny" / name).read_text() == "my own notes\n"
     assert site.requests == []
 
@@ -248,7 +249,7 @@ def test_a_url_is_fetched_again_when_it_changed(site, tmp_path):
 def test_a_url_that_is_refused_or_out_of_reach(site, monkeypatch):
     url = f"{site.url}/some/rows.svm?X-Amz-Signature=canary"
     site.files["/some/rows.svm"] = (TRAIN, '"1"')
-    copy = catalogue.download(url)
+    copy = catalog.download(url)
     for status in (403, 404):
         site.status = status
         with pytest.raises(SourceError, match=f"the server answers {status}") as caught:
@@ -257,21 +258,21 @@ def test_a_url_that_is_refused_or_out_of_reach(site, monkeypatch):
         assert "canary" not in str(caught.value)
     site.status = 503
     with pytest.warns(UserWarning, match="the copy that was fetched before is used"):
-        assert catalogue.download(url) == copy
+        assert catalog.download(url) == copy
     site.shutdown()
     site.server_close()
     with pytest.warns(UserWarning, match="the copy that was fetched before") as warned:
-        assert catalogue.download(url) == copy
+        assert catalog.download(url) == copy
     assert "canary" not in str(warned[0].message)
     with pytest.raises(SourceError, match=r"other\.svm.* cannot be read") as caught:
-        catalogue.download(f"{site.url}/other.svm?token=canary")
+        catalog.download(f"{site.url}/other.svm?token=canary")
     assert "canary" not in str(caught.value)
     assert not is_permanent(caught.value.__cause__)
 
 
 def test_a_part_of_an_old_version_is_emptied_before_the_new_mark(site, monkeypatch):
     """Killed between the two, the next command must not join both versions."""
-    monkeypatch.setattr(catalogue, "RETRIES", 0)
+    monkeypatch.setattr(catalog, "RETRIES", 0)
     site.files["/big.bin"], site.breaks = (big(1), '"v1"'), [3_000_000]
     with pytest.raises(SourceError):
         fetch_big(site, monkeypatch)
@@ -312,7 +313,7 @@ def test_a_source_that_is_missing_is_known_without_a_download(site, tmp_path):
 def test_a_download_leaves_poochs_logger_as_it_is(site):
     level = pooch.get_logger().level
     pooch.get_logger().setLevel("DEBUG")
-    catalogue.fetch("tiny")
+    catalog.fetch("tiny")
     assert pooch.get_logger().level == 10
     pooch.get_logger().setLevel(level)
 
@@ -393,7 +394,7 @@ def test_every_entry_can_be_asked_for():
     with pytest.raises(
         SourceError, match="unknown corpus 'news21'; the corpora are 20newsgroups, news20"
     ):
-        catalogue.fetch("news21")
+        catalog.fetch("news21")
 
 
 @pytest.mark.parametrize("name", ["coil20", "orl", "pcmac", "colon"])
@@ -401,7 +402,7 @@ def test_real_files_are_what_their_entries_say(real_data, monkeypatch, tmp_path,
     entry = ENTRIES[name]
     (tmp_path / "data" / name).mkdir(parents=True)
     (tmp_path / "data" / name / entry.files[0].name).symlink_to(real_data / entry.files[0].name)
-    monkeypatch.setenv(catalogue.FOLDER, str(tmp_path / "data"))
+    monkeypatch.setenv(catalog.FOLDER, str(tmp_path / "data"))
     source = sources.find(name).unpacked(tmp_path)
     rows = [source.read(piece) for piece in source.pieces(10**6)]
     assert (sum(part.X.shape[0] for part in rows), rows[0].X.shape[1]) == entry.shape

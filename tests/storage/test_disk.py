@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from storage import disk
+from storage.format import disk
 
 
 @pytest.mark.parametrize("read", [disk.load, disk.map_file])

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import storage
 from bigfs.engine import NotEnoughMemory
 from storage import sources
-from storage.sources import matfile
+from storage.sources.matlab import matfile
 from tests.helpers.sources import refused, rows_of
 
 

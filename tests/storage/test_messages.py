@@ -14,7 +14,7 @@ from flows.options import Staging
 from flows.predict import predict
 from storage import messages
 from storage.errors import SourceError
-from storage.runs import Run
+from storage.runs.runs import Run
 
 ORACLES = {
     "headers": newsgroups.strip_newsgroup_header,

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from storage import atomic
 from storage.errors import StoreError
-from storage.runs import Run, RunError
+from storage.runs.runs import Run, RunError
 
 ASKED = {"store": "s.zarr", "method": "anova", "features": 3, "parameters": {}}
 
@@ -217,7 +217,7 @@ def test_a_run_behind_a_symbolic_link_is_replaced_where_it_lies(tmp_path):
 
 
 def test_an_exchange_that_was_killed_is_completed(tmp_path):
-    from storage.runs import recover
+    from storage.runs.runs import recover
 
     whole(tmp_path / "a", mark=1)
     (tmp_path / "a" / atomic.MARKER).write_bytes(atomic.WORDS)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from storage import sources
-from storage.sources import jsonl
+from storage.sources.tables import jsonl
 from tests.helpers.sources import SIZES, documents_of, refused, rows_of
 
 TEXTS = [
@@ -101,8 +101,8 @@ def test_large_row_groups_are_cut(tmp_path, monkeypatch):
         )
     source = sources.find(tmp_path / "d")
     assert len(source.unpacked(tmp_path / "scratch").pieces(1)) == 2
-    monkeypatch.setattr("storage.sources.tables.MAX_GROUP_BYTES", 1 << 14)
-    monkeypatch.setattr("storage.sources.tables.BATCH_BYTES", 1 << 13)
+    monkeypatch.setattr("storage.sources.tables.tables.MAX_GROUP_BYTES", 1 << 14)
+    monkeypatch.setattr("storage.sources.tables.tables.BATCH_BYTES", 1 << 13)
     ready = source.unpacked(tmp_path / "scratch")
     assert max(group.size for group in ready.pieces(1)) <= 1 << 14
     found = documents_of(source, tmp_path / "scratch")

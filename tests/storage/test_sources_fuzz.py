@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage import sources
-from storage.sources import jsonl
+from storage.sources.tables import jsonl
 from tests.helpers.sources import MATRICES, consumed, documents_of, save_matrix, whole_or_refused
 
 pytestmark = pytest.mark.slow

@@ -144,7 +144,7 @@ def test_bad_options_are_refused_by_name(frame, tmp_path, more, message):
 
 
 def test_many_categories_are_refused(frame, tmp_path, monkeypatch):
-    monkeypatch.setattr("storage.sources.wide.MAX_CATEGORIES", 59)
+    monkeypatch.setattr("storage.sources.tables.wide.MAX_CATEGORIES", 59)
     path = write(frame, tmp_path / "table.csv")
     source = find(path, columns="id,age", categories="id", name="batch", label="group")
     with pytest.raises(SourceError, match="'id' holds more than 59 categories"):

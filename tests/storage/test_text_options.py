@@ -13,9 +13,9 @@ from sklearn.utils import murmurhash3_32
 
 import storage
 from storage.sources.base import byte_ranges
-from storage.sources.jsonl import JsonLines
+from storage.sources.tables.jsonl import JsonLines
 from storage.staging import build
-from storage.staging.weighting import STOP_WORDS_LIMIT, Weighting, make_weighting
+from storage.staging.text.weighting import STOP_WORDS_LIMIT, Weighting, make_weighting
 from tests.helpers.stores import dense_tiles
 
 WORDS = [

@@ -15,9 +15,9 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.preprocessing import normalize
 
 import storage
-from storage.staging import gram_kernels, token_kernels, tokenize, vocabularies
 from storage.staging.scratch import save
-from storage.staging.tokenize import Counts, Documents
+from storage.staging.text import gram_kernels, token_kernels, tokenize, vocabularies
+from storage.staging.text.tokenize import Counts, Documents
 
 ANALYZE = CountVectorizer().build_analyzer()
 
@@ -390,11 +390,11 @@ def test_a_store_has_the_same_bytes_by_either_way(tmp_path, monkeypatch, rng, op
         chosen = rng.permutation(" ".join(words[: i + 3]).split())[: rng.integers(200)]
         path.write_text(" ".join(chosen), encoding="utf-8")
     monkeypatch.setattr("storage.staging.build.TEXT_PIECE", 3000)
-    monkeypatch.setattr("storage.staging.vectorize.MERGE_FAN_IN", 3)
+    monkeypatch.setattr("storage.staging.text.vectorize.MERGE_FAN_IN", 3)
     fast = storage.open(storage.stage(tmp_path / "texts", tmp_path / "fast.zarr", **options))
-    monkeypatch.setattr("storage.staging.vectorize.Documents", AnalyzedDocuments)
-    monkeypatch.setattr("storage.staging.vectorize.merge_files", merged_in_python)
-    monkeypatch.setattr("storage.staging.vectorize.find_columns", columns_in_python)
+    monkeypatch.setattr("storage.staging.text.vectorize.Documents", AnalyzedDocuments)
+    monkeypatch.setattr("storage.staging.text.vectorize.merge_files", merged_in_python)
+    monkeypatch.setattr("storage.staging.text.vectorize.find_columns", columns_in_python)
     slow = storage.open(storage.stage(tmp_path / "texts", tmp_path / "slow.zarr", **options))
     assert fast.X.shape[1] > 30
     assert sp.vstack([tile.load() for tile in fast.X.row_tiles]).nnz > 500

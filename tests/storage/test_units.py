@@ -13,7 +13,7 @@ import storage
 from flows import stages
 from flows.predict import predict
 from storage.errors import SourceError
-from storage.runs import Run
+from storage.runs.runs import Run
 from storage.staging import build, units
 
 ORACLES = {

@@ -12,7 +12,7 @@ import storage
 from bigfs import ANOVA
 from storage import atomic
 from storage.errors import SourceError
-from storage.runs import Run
+from storage.runs.runs import Run
 from tests.helpers.commands import fails
 from tests.storage.test_sources_anndata import write_anndata
 

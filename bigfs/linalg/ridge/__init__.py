@@ -28,8 +28,8 @@ from bigfs.linalg.ridge.plan import (
 from bigfs.linalg.ridge.primal import Primal, gram, take_over
 from bigfs.linalg.ridge.woodbury import Woodbury
 from bigfs.matrix import Block, Matrix
-from bigfs.matrix.column_strips import strip_width
-from bigfs.matrix.strips import strips
+from bigfs.matrix.kernels import strips
+from bigfs.matrix.panels import strip_width
 from bigfs.result import Status
 from bigfs.types import FloatArray
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg as la
 
-from bigfs.linalg.kernel import kernel
 from bigfs.linalg.ridge.operator import SampleOperator
+from bigfs.linalg.sample_kernel import kernel
 from bigfs.matrix import Matrix
 from bigfs.types import FloatArray
 from bigfs.validation import explain_singular

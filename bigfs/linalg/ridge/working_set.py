@@ -15,7 +15,7 @@ from bigfs.linalg.active_columns import ActiveColumns
 from bigfs.linalg.ridge import Prepared, Ridge, SampleOperator, Solution
 from bigfs.linalg.ridge.plan import CG_BYTES, ITERATIONS
 from bigfs.matrix import Matrix
-from bigfs.matrix.column_strips import ColumnStrips
+from bigfs.matrix.panels import ColumnStrips
 from bigfs.types import FloatArray, IntArray
 
 

@@ -1,0 +1,288 @@
+"""The quality of a selection, measured on samples that the method never saw.
+
+A linear model is trained on the chosen columns of the training rows and predicts the test rows.
+Its right answers are counted per split (a `FoldTally`) and summed over the splits.
+So folds are pooled and a killed evaluation can resume. `metrics` makes scores of the sums.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs import engine
+from bigfs.evaluation import large_model, metrics
+from bigfs.evaluation.linear_model import fits_in_memory
+from bigfs.evaluation.scoring import FittedModel, judge, judging_all, with_training_sample
+from bigfs.evaluation.splits import Split, target_kind, training_sample
+from bigfs.matrix import Block, Matrix
+from bigfs.result import ALL, Checkpoint, NotConverged
+from bigfs.types import FloatArray, IntArray
+
+Rankings = Mapping[str, Mapping[int, IntArray]]
+
+
+class Point(NamedTuple):
+    """A point of a curve: the scores with the best features of a method."""
+
+    method: str  # "all features" stands for no selection
+    n_features: int
+    scores: dict[str, float]  # by metric
+
+
+class FoldTally(NamedTuple):
+    """The counts of one split, with one entry per point of the curves.
+
+    Its fields are plain, so that a checkpoint can keep it.
+    """
+
+    methods: tuple[str, ...]
+    counts: tuple[int, ...]  # numbers of features
+    tallies: tuple[FloatArray, ...]
+    not_converged: int  # selections that ended before their tolerance
+
+
+class KnownTallies(Protocol):
+    """Tallies of sets of features that earlier evaluations on the same split have left, by name."""
+
+    def load(self) -> dict[str, FloatArray]: ...
+
+    def save(self, tallies: Mapping[str, FloatArray]) -> None: ...
+
+
+class Evaluation(NamedTuple):
+    """The points of the curves."""
+
+    points: list[Point]
+    not_converged: int  # selections behind them that ended before their tolerance
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+def measure(
+    splits: Sequence[Split],
+    rank: Callable[[int, Split], Rankings],
+    *,
+    with_all: bool | str = True,
+    with_auc: bool = False,
+    checkpoint: Checkpoint | None = None,
+    known: Callable[[int], KnownTallies | None] = lambda number: None,
+    fitted: FittedModel | None = None,
+) -> Evaluation:
+    """Score the features that `rank` chooses from each split's training rows on the split's test
+    rows.
+
+    Parameters
+    ----------
+    splits : sequence of Split
+        Folds, or one split with a test half.
+    rank : callable
+        ``rank(number, split)`` returns, for each method, the indices of its best m features for
+        several m. It must look at the split's training rows only.
+    with_all : bool or {"svm", "ridge", "sgd"}, default=True
+        Also score all features. A word says how their model is trained where they do not fit in
+        memory, see `bigfs.evaluation.large_model`.
+    with_auc : bool, default=False
+        Also measure the AUC, for classes.
+    checkpoint : Checkpoint, optional
+        Keeps the tally of each finished split. A split that is there already is not measured again.
+    known : callable, optional
+        ``known(number)`` returns the tallies that earlier evaluations have left on a split, or
+        None. No model is trained for them again, and the new ones are added.
+    fitted : FittedModel, optional
+        A model of the training rows of the only split. It is not fitted again.
+
+    Returns
+    -------
+    Evaluation
+        The splits pooled: right answers are added up before they become a score.
+    """
+    tallies = tally_folds(
+        splits,
+        rank,
+        with_all=with_all,
+        with_auc=with_auc,
+        checkpoint=checkpoint,
+        known=known,
+        fitted=fitted,
+    )
+    return Evaluation(
+        pool(tallies, target_kind(splits[0].y_test), with_auc),
+        sum(tally.not_converged for tally in tallies),
+    )
+
+
+def tally_folds(
+    splits: Sequence[Split],
+    rank: Callable[[int, Split], Rankings],
+    *,
+    with_all: bool | str = True,
+    with_auc: bool = False,
+    checkpoint: Checkpoint | None = None,
+    known: Callable[[int], KnownTallies | None] = lambda number: None,
+    fitted: FittedModel | None = None,
+    label: str = "evaluation folds",
+) -> list[FoldTally]:
+    """Return the tally of each split. The parameters are those of `measure`.
+
+    `label` names the step of the progress.
+    """
+    tallies = []
+    for number, split in enumerate(splits, 1):
+        name = f"evaluate fold {number} of {len(splits)}"
+        saved = checkpoint.load(name) if checkpoint is not None else None
+        if saved is not None:
+            tally = FoldTally(*saved[0])
+        else:
+            tally = tally_split(
+                split,
+                partial(rank, number, split),
+                with_all=with_all,
+                with_auc=with_auc,
+                known=known(number),
+                fitted=fitted,
+            )
+            if checkpoint is not None:
+                checkpoint.save(name, tally, [])
+        tallies.append(tally)
+        if len(splits) > 1:
+            engine.show_progress(label, number, len(splits))
+    return tallies
+
+
+def tally_split(
+    split: Split,
+    rank: Callable[[], Rankings],
+    *,
+    with_all: bool | str = True,
+    with_auc: bool = False,
+    known: KnownTallies | None = None,
+    fitted: FittedModel | None = None,
+) -> FoldTally:
+    """Count the right answers of a linear model on each set of features, one task per set.
+
+    It is trained on `training_sample` of the training rows.
+
+    Parameters
+    ----------
+    split : Split
+        Where to train and to test.
+    rank : callable
+        Returns for each method, for several m, the indices of its m features. A set that occurs
+        twice is fitted once. Where a method chooses the number by itself in each split, m only
+        names the point. The model on all features is fitted beside it.
+    with_all : bool or {"svm", "ridge", "sgd"}, default=True
+        Also fit on all features, in memory or by `bigfs.evaluation.large_model`.
+    with_auc : bool, default=False
+        Also sum the AUC, for classes.
+    known : KnownTallies or None, default=None
+        Tallies of earlier evaluations on this split, with the same `with_auc`. New ones are added.
+    fitted : FittedModel or None, default=None
+        A model that is not fitted again.
+
+    Returns
+    -------
+    FoldTally
+        The counts, and the number of selections that did not converge.
+    """
+    split, d = with_training_sample(split), split.X_train.shape[1]
+    tallies = {} if known is None else known.load()
+    name_of_all = _name_of(split, np.arange(d)) if with_all is True else f"{ALL} by {with_all}"
+    is_new = with_all is not False and name_of_all not in tallies
+    with judging_all(split, with_all, with_auc) if is_new else nullcontext() as judge_all:
+        rankings, not_converged = _rank(rank)
+        sets = {(name, m): np.sort(i) for name, best in rankings.items() for m, i in best.items()}
+        names = {point: _name_of(split, index) for point, index in sets.items()}
+        new = {
+            names[point]: index
+            for point, index in sets.items()
+            if names[point] not in {*tallies, name_of_all}
+        }
+        judgments = judge(split, list(new.values()), with_auc=with_auc, fitted=fitted)
+        added = {name: judgment.tally for name, judgment in zip(new, judgments, strict=True)}
+        if judge_all is not None:
+            added[name_of_all] = judge_all().tally
+    if known is not None and added:
+        known.save(added)
+    tallies |= added
+    if with_all:
+        names[ALL, d] = name_of_all
+    methods, sizes = zip(*names, strict=True)
+    return FoldTally(methods, sizes, tuple(tallies[name] for name in names.values()), not_converged)
+
+
+def _rank(rank: Callable[[], Rankings]) -> tuple[Rankings, int]:
+    """Return the rankings, and the number of selections behind them that did not converge."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", NotConverged)
+        rankings = rank()
+    for other in (w for w in caught if not issubclass(w.category, NotConverged)):
+        warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
+    return rankings, sum(issubclass(w.category, NotConverged) for w in caught)
+
+
+def _name_of(split: Split, index: IntArray) -> str:
+    """Return the name of a set of features: a hash of them, and how their model is trained."""
+    way = large_model.way_of_columns(split.X_train, split.y_train, index) or "in memory"
+    return f"{hashlib.sha256(index.astype('<i8').tobytes()).hexdigest()} {way}"
+
+
+def pool(tallies: Sequence[FoldTally], kind: str, with_auc: bool = False) -> list[Point]:
+    """Return the curves' points from the sums of the splits' tallies."""
+    first = tallies[0]
+    totals = [
+        np.sum([tally.tallies[i] for tally in tallies], axis=0) for i in range(len(first.methods))
+    ]
+    return [
+        Point(name, int(m), scores_of_tally(total, kind, with_auc))
+        for name, m, total in zip(first.methods, first.counts, totals, strict=True)
+    ]
+
+
+def scores_of_tally(total: FloatArray, kind: str, with_auc: bool = False) -> dict[str, float]:
+    """Return the scores of one tally, or of a sum of tallies, by metric."""
+    if not with_auc:
+        return metrics.scores_of(total, kind)
+    scores = metrics.scores_of(total[:-2].reshape(3, -1), kind)
+    return scores | {"auc": metrics.auc_of(total[-2:])}
+
+
+def way_of_all(X: Matrix, y: Any) -> bool | str:
+    """Return how all features can be scored, as `with_all` of `measure`.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The training rows.
+    y : ndarray or sparse array
+        Their targets.
+
+    Returns
+    -------
+    bool or str
+        True where a model fits in memory, a word of `large_model` where it is trained by tiles,
+        and False where all features are left out.
+    """
+    X, y = training_sample(X, y)
+    if fits_in_memory(X, y):
+        return True
+    return large_model.way_of(X, y) or False
+
+
+def is_non_negative(X: Matrix) -> bool:
+    """Return whether no value is below zero. It takes one pass over X at most."""
+    if X.stats.sums.min(initial=0) < 0:
+        return False
+    return all(X.map_columns(_non_negative) if X.column_tiles else X.map_rows(_non_negative))
+
+
+def _non_negative(block: Block, start: int, stop: int) -> bool:
+    return bool((block.data if sp.issparse(block) else block).min(initial=0) >= 0)

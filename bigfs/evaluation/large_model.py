@@ -1,0 +1,292 @@
+"""A linear model on features where the samples do not fit in one process.
+
+    svm    the machines of `bigfs.linalg.svm`, by tiles: the objective of `linear_model`, exactly,
+           for classes and for label sets
+    ridge  the ridge regression of `linear_model` on real targets, by `bigfs.linalg.ridge`
+    sgd    dask-ml passes the blocks of `Matrix.to_dask` to scikit-learn's `SGDClassifier` or
+           `SGDRegressor`
+
+The first two have n + d numbers of each machine in the driving process. The last has d of each
+class, label or target in one worker, so it takes more features. It is approximate: the hinge takes
+the place of its square, and where the rows are sorted by class it comes less close in the same
+passes.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs import engine
+from bigfs.evaluation import linear_model
+from bigfs.evaluation.linear_model import LinearModel
+from bigfs.evaluation.splits import labeled_rows, target_kind
+from bigfs.linalg.ridge import Ridge, centering
+from bigfs.linalg.svm import VECTORS_OF_FEATURES, VECTORS_OF_SAMPLES, fit_svm
+from bigfs.matrix import Block, Matrix
+from bigfs.result import scope
+from bigfs.types import BoolArray, FloatArray, IntArray
+
+SVM, RIDGE, SGD = "svm", "ridge", "sgd"
+PASSES = 8  # of the stochastic gradient descent
+SGD_VECTORS = 6  # per class: coefficients, their averages, and what a copy of them takes
+TOLERANCE, MAX_STEPS = 1e-4, 100  # of the exact machines
+EXACT_PASSES = 100  # that the exact machines take, roughly
+MOST_WORK = 5e10  # multiplications of the exact machines: a minute or two on two cores
+# numbers that a tile of rows may add to a sum: half of a store's tile
+MAX_SUMS = 1 << 20
+
+
+def way_of(X: Matrix, y: Any) -> str | None:
+    """Return how `fit` can train on all features in the memory of one large task.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The training rows.
+    y : ndarray or sparse array
+        Their targets: class codes, −1 if unlabeled, real values, or label sets.
+
+    Returns
+    -------
+    str or None
+        "svm" or "ridge" by the kind of target. "sgd" where only its model fits, or the exact one is
+        too much work, and dask-ml is installed. Else None.
+    """
+    d, n_models, room = X.shape[1], linear_model.n_machines(y), engine.task_memory()
+    exact = _exact_way(X, y)
+    if exact is not None and X.nnz * n_models * EXACT_PASSES <= MOST_WORK:
+        return exact
+    if engine.lazy_inputs(X.row_tiles):  # one task cannot wait for each block in turn
+        return None
+    if find_spec("dask_ml") is not None and 8 * SGD_VECTORS * d * n_models < room:
+        return SGD
+    return None
+
+
+def way_of_columns(X: Matrix, y: Any, index: IntArray) -> str | None:
+    """Return how `fit` has to train on chosen features, None where they fit in one task.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The training rows.
+    y : ndarray or sparse array
+        Their targets.
+    index : ndarray of int
+        The features.
+
+    Returns
+    -------
+    {"svm", "ridge"} or None
+        None where `linear_model` can fit the gathered columns.
+
+    Raises
+    ------
+    NotEnoughMemory
+        Neither the columns nor the vectors of an exact way fit.
+    """
+    if linear_model.fits_in_memory(X, y, index):
+        return None
+    way = _exact_way(X, y)
+    if way is None:
+        engine.require_memory(
+            linear_model.projected_memory(X, y, index),
+            f"a linear model on {len(index)} of the features",
+            int(engine.task_memory()),
+        )
+    return way
+
+
+def fit(X: Matrix, y: Any, way: str, index: IntArray | None = None) -> LinearModel:
+    """Train a linear model on all features, or on some in an exact way.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The training rows. Those without a target are left out.
+    y : ndarray or sparse array
+        Their targets.
+    way : {"svm", "ridge", "sgd"}
+        What `way_of` returned.
+    index : ndarray of int or None, default=None
+        The features that may have a weight, with "svm" and "ridge". None takes all.
+
+    Returns
+    -------
+    LinearModel
+        The fitted model of all columns.
+    """
+    is_labeled = labeled_rows(y)
+    if not is_labeled.all():
+        X, y = X.take_rows(is_labeled), y[is_labeled]
+    kind, none = target_kind(y), np.empty(0)
+    if kind == "real":
+        return _fit_real(X, y, way, index)
+    if kind == "multilabel":
+        Y, parts = sp.csc_array(y), []
+        for j in range(Y.shape[1]):
+            of_label = (Y[:, [j]].toarray().ravel() > 0).astype(np.int64)
+            with scope(f"label {j + 1}"):
+                parts.append(_fit_label(X, of_label, way, index))
+        coef, intercept = (np.concatenate(values) for values in zip(*parts, strict=True))
+        return LinearModel(kind, np.arange(Y.shape[1]), coef, intercept, none, none)
+    classes = np.unique(y)
+    if way == SVM:
+        coef, intercept = _fit_machines(X, np.searchsorted(classes, y), len(classes), index)
+    else:
+        coef, intercept = _descend_in_worker(X, y, classes, none)
+    return LinearModel(kind, classes, coef, intercept, none, none)
+
+
+def fit_columns(X: Matrix, y: Any, index: IntArray) -> LinearModel:
+    """Fit a linear model to columns of a matrix, in one task or, if they do not fit, by tiles.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The training rows.
+    y : ndarray or sparse array
+        Their targets.
+    index : ndarray of int of shape (m,)
+        The columns, increasing.
+
+    Returns
+    -------
+    LinearModel
+        The fitted model of these columns.
+
+    Raises
+    ------
+    NotEnoughMemory
+        As by `way_of_columns`.
+    """
+    way = way_of_columns(X, y, index)
+    if way is None:
+        return linear_model.fit_columns(X, y, index)
+    model = fit(X, y, way, index)
+    scale = model.scale[index] if len(model.scale) else model.scale
+    return model._replace(coef=model.coef[:, index], scale=scale)
+
+
+def decide(X: Matrix, model: LinearModel) -> FloatArray:
+    """Return the decision values or predicted values of rows, (n,) or (n, k), in one pass."""
+    coef = model.coef / model.scale if model.kind == "real" else model.coef
+    engine.require_memory(
+        8 * X.shape[0] * len(coef), f"{len(coef)} decision values of {X.shape[0]} samples each"
+    )
+    decision: FloatArray = X @ coef.T + model.intercept
+    return decision.ravel() if len(coef) == 1 and model.kind != "multilabel" else decision
+
+
+def _exact_way(X: Matrix, y: Any) -> str | None:
+    """Return the exact way for this kind of target, or None where its vectors do not fit."""
+    if _bytes_of_machines(*X.shape, 1) >= engine.task_memory():
+        return None
+    return RIDGE if target_kind(y) == "real" else SVM
+
+
+def _bytes_of_machines(n: int, d: int, r: int) -> int:
+    return 8 * r * (VECTORS_OF_SAMPLES * n + VECTORS_OF_FEATURES * d)
+
+
+def _weighted(X: Matrix, index: IntArray | None) -> BoolArray | None:
+    """Return the mask of the features that may have a weight, None for all."""
+    return None if index is None else np.isin(np.arange(X.shape[1]), index)
+
+
+def _fit_machines(
+    X: Matrix, codes: IntArray, n_classes: int, index: IntArray | None
+) -> tuple[FloatArray, FloatArray]:
+    """Train the machines, all at once or, if they do not fit together, one after the other."""
+    if n_classes == 2 or _bytes_of_machines(*X.shape, n_classes) < engine.task_memory():
+        targets = [(codes, n_classes)]
+    else:
+        targets = [((codes == k).astype(np.int64), 2) for k in range(n_classes)]
+    parts = []
+    for number, (target, count) in enumerate(targets, 1):
+        with scope(f"class {number}") if len(targets) > 1 else nullcontext():
+            result = fit_svm(
+                *(X, target, count),
+                C=1.0,
+                tol=TOLERANCE,
+                max_iter=MAX_STEPS,
+                name="SVM by tiles",
+                features=_weighted(X, index),
+                one_pass=bool(X.row_tiles) and X.shape[1] * count <= MAX_SUMS,
+            )
+        parts.append(result.value)
+    return np.concatenate([s.W.T for s in parts]), np.concatenate([s.b for s in parts])
+
+
+def _fit_label(
+    X: Matrix, codes: IntArray, way: str, index: IntArray | None
+) -> tuple[FloatArray, FloatArray]:
+    """Train the machine of a label. A label that all rows agree on needs none."""
+    if codes.min() == codes.max():
+        return np.zeros((1, X.shape[1])), np.array([1.0 if codes.all() else -1.0])
+    if way == SVM:
+        return _fit_machines(X, codes, 2, index)
+    return _descend_in_worker(X, codes, np.arange(2), np.empty(0))
+
+
+def _fit_real(X: Matrix, y: FloatArray, way: str, index: IntArray | None) -> LinearModel:
+    """Regress real targets on columns of unit variance, with a penalty of 1."""
+    n = X.shape[0]
+    scale = np.sqrt(np.where(X.deviations > 0, X.deviations / n, 1))
+    mean = np.array([y.mean()])
+    if way == RIDGE:
+        weighted = _weighted(X, index)
+        u = scale**2 if weighted is None else np.where(weighted, scale**2, np.inf)
+        solution = Ridge(X, centering(n), limit=int(engine.task_memory())).prepare(u)
+        W = solution.solve(y[:, None] - mean).W.T  # 1 × d, of the columns as they are
+        coef, intercept = W * scale, mean - W @ X.means
+    else:
+        coef, intercept = _descend_in_worker(X, y, np.empty(0, dtype=np.int64), scale)
+    no_classes = np.empty(0, dtype=np.int64)
+    return LinearModel("real", no_classes, coef, intercept, scale, mean)
+
+
+def _descend_in_worker(
+    X: Matrix, y: Any, classes: IntArray, scale: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    ((coef, intercept),) = engine.map_tiles(_descend, [X], y, classes, scale, local=X.local)
+    return coef, intercept
+
+
+def _descend(
+    X: Matrix, y: Any, classes: IntArray, scale: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Run the passes of stochastic gradient descent, one block in memory at a time.
+
+    Without classes it is a regression on the columns divided by `scale`.
+    """
+    from dask_ml.wrappers import Incremental
+    from sklearn.linear_model import SGDClassifier, SGDRegressor
+
+    n, d = X.shape
+    meta = sp.csr_array((0, d))
+    blocks = X.to_dask().map_blocks(_with_float64, scale, dtype=meta.dtype, meta=meta)
+    options = {"alpha": 1 / n, "average": n, "random_state": 0}
+    if len(classes):
+        machine, shift, unit = SGDClassifier(loss="hinge", **options), 0.0, 1.0
+        known = {"classes": classes}
+    else:  # the step lengths are those of targets of unit variance
+        machine, shift, unit, known = SGDRegressor(**options), y.mean(), y.std() or 1.0, {}
+        y = (y - shift) / unit
+    model = Incremental(machine, shuffle_blocks=True, random_state=0)
+    targets = engine.dask_vector(y, blocks.chunks[0])
+    with engine.in_this_process():
+        for _ in range(PASSES):
+            model.partial_fit(blocks, targets, **known)
+    fitted = model.estimator_
+    return np.atleast_2d(fitted.coef_) * unit, np.atleast_1d(fitted.intercept_) * unit + shift
+
+
+def _with_float64(block: Block, scale: FloatArray) -> sp.csr_array:
+    block = sp.csr_array(block, dtype=np.float64)
+    return sp.csr_array(block.multiply(1 / scale)) if len(scale) else block

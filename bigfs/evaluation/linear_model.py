@@ -1,0 +1,344 @@
+"""The linear models that judge a selection: fitted on gathered columns, kept as plain arrays.
+
+    classes       linear SVM
+    label sets    one linear SVM per label
+    real values   ridge regression on columns of unit variance
+
+A model is its arrays. scikit-learn's estimator is made of them again to predict, so a model that
+was saved predicts what it predicted before, to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.linear_model import Ridge
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import LabelBinarizer, StandardScaler
+from sklearn.svm import LinearSVC
+
+from bigfs import engine
+from bigfs.evaluation.splits import labeled_rows, target_kind
+from bigfs.linalg import dual_svm
+from bigfs.matrix import Block, Matrix
+from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
+
+# Columns from which a model is wide. Workers share the machines of a wide model, and liblinear
+# solves its dual. By scikit-learn's rule it does so only where there are fewer rows than columns:
+# on 48,542 rows of 103 classes, 47,236 columns took 156 s so, and 31 s by the dual.
+WIDE_FROM = 1000
+# bytes that liblinear takes: its float64 copy, its nodes and our copy, and of each sample the nodes
+# of its intercept, its target and its numbers in the solver (measured)
+BYTES_PER_VALUE, BYTES_PER_SAMPLE = 40, 140
+BYTES_PER_OWN_VALUE = 28  # of machines that are trained together: the values twice, and squares
+TOLERANCE = 1e-6  # their relative duality gap: as near to the optimum as liblinear comes
+
+Machine = tuple[FloatArray, FloatArray]  # coefficients (1, m) and intercept (1,)
+
+
+class LinearModel(NamedTuple):
+    """A fitted linear model of m columns.
+
+    Attributes
+    ----------
+    kind : {"class", "multilabel", "real"}
+        Kind of the target.
+    classes : ndarray of int of shape (n_classes,)
+        Codes of the classes or labels. Empty for real targets.
+    coef : ndarray of shape (k, m)
+        Coefficients of each class, label or target. Two classes have one row.
+    intercept : ndarray of shape (k,)
+        Intercepts.
+    scale : ndarray of shape (m,)
+        Standard deviation of each column for real targets, else empty.
+    target_mean : ndarray of shape (1,)
+        Mean of the real targets, which R² compares with, else empty.
+    """
+
+    kind: str
+    classes: IntArray
+    coef: FloatArray
+    intercept: FloatArray
+    scale: FloatArray
+    target_mean: FloatArray
+
+    def decision(self, Z: Any) -> FloatArray:
+        """Return the decision values or the predicted values, (n,) or (n, k)."""
+        estimator = self.estimator()
+        if self.kind == "class":
+            return np.asarray(estimator.decision_function(Z))
+        if self.kind == "real":
+            return np.asarray(estimator.predict(Z.astype(np.float64)))
+        return np.column_stack([part.decision_function(Z) for part in estimator.estimators_])
+
+    def predict(self, Z: Any) -> Any:
+        """Return the predicted codes, values, or indicator of label sets (csr)."""
+        return self.answer(self.decision(Z))
+
+    def answer(self, decision: FloatArray) -> Any:
+        """Return the predictions that follow from decision values."""
+        if self.kind == "real":
+            return decision
+        if self.kind == "multilabel":
+            return sp.csr_array(decision > 0, dtype=np.int8)
+        best = (decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(axis=1)
+        return self.classes[best]
+
+    def estimator(self, class_names: AnyArray | None = None) -> Any:
+        """Return scikit-learn's fitted estimator of these arrays.
+
+        `class_names` holds the names of all codes, which take the place of the codes.
+        """
+        names = self.classes if class_names is None else class_names[self.classes]
+        if self.kind == "class":
+            return _fitted_svm(names, self.coef, self.intercept)
+        if self.kind == "multilabel":
+            labels = OneVsRestClassifier(_svm())
+            labels.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(
+                sp.csr_matrix(np.eye(len(names), dtype=np.int8))
+            )
+            labels.estimators_ = [
+                _fitted_svm(np.array([0, 1]), self.coef[[j]], self.intercept[[j]])
+                for j in range(len(names))
+            ]
+            labels.n_features_in_ = self.coef.shape[1]
+            return labels
+        scaler, ridge = StandardScaler(with_mean=False), Ridge()
+        scaler.mean_, scaler.var_, scaler.scale_ = None, self.scale**2, self.scale
+        ridge.coef_, ridge.intercept_ = self.coef[0], float(self.intercept[0])
+        scaler.n_features_in_ = ridge.n_features_in_ = len(self.scale)
+        return make_pipeline(scaler, ridge)
+
+
+def fit(Z: Any, y: Any) -> LinearModel:
+    """Fit a linear model to gathered columns. Rows without a target are left out.
+
+    Parameters
+    ----------
+    Z : csr_array or ndarray of shape (n, m)
+        The columns.
+    y : ndarray or sparse array
+        Class codes, real values or label sets.
+
+    Returns
+    -------
+    LinearModel
+        The fitted model.
+    """
+    n_values = Z.nnz if sp.issparse(Z) else Z.size
+    engine.make_room(_training_memory(n_values, Z.shape[0], Z.shape[1], n_machines(y)))
+    is_labeled = labeled_rows(y)
+    if not is_labeled.all():
+        Z, y = Z[is_labeled], y[is_labeled]
+    kind, none = target_kind(y), np.empty(0)
+    if kind == "real":
+        pipeline = make_pipeline(StandardScaler(with_mean=False), Ridge())
+        scaler, ridge = pipeline.fit(Z.astype(np.float64), y)
+        coef, intercept = np.atleast_2d(ridge.coef_), np.atleast_1d(ridge.intercept_)
+        no_classes, mean = np.empty(0, dtype=np.int64), np.array([y.mean()])
+        return LinearModel(kind, no_classes, coef, intercept, scaler.scale_, mean)
+    if kind == "multilabel":
+        Y = sp.csc_array(y)
+        labels = (Y[:, [j]].toarray().ravel() > 0 for j in range(Y.shape[1]))
+        return _of_machines(kind, np.arange(Y.shape[1]), _fit_labels(Z, labels))
+    classes = np.unique(y)
+    if sp.issparse(Z) and len(classes) > 2:
+        return _of_machines(kind, classes, _fit_labels(Z, (y == code for code in classes)))
+    svm = _svm(Z).fit(_with_short_indices(Z), y)
+    return LinearModel(kind, svm.classes_, svm.coef_, svm.intercept_, none, none)
+
+
+def _of_machines(kind: str, classes: AnyArray, machines: Sequence[Machine]) -> LinearModel:
+    """Return the model of the machines of all classes or labels."""
+    coef, intercept = (np.concatenate(values) for values in zip(*machines, strict=True))
+    return LinearModel(kind, classes, coef, intercept, np.empty(0), np.empty(0))
+
+
+def n_machines(y: Any) -> int:
+    """Return how many machines, or ridge regressions, a target needs."""
+    if target_kind(y) == "class":
+        n_classes = len(_classes_of(y))
+        return 1 if n_classes == 2 else n_classes
+    return int(y.shape[1]) if y.ndim == 2 else 1
+
+
+def projected_memory(X: Matrix, y: Any, index: IntArray | None = None) -> int:
+    """Return the bytes that `fit` takes at most on columns of a matrix.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The samples.
+    y : ndarray or sparse array
+        Their targets.
+    index : ndarray of int or None, default=None
+        The columns. None takes all. Their non-zeros are counted only where n × m values would not
+        fit, as counting may cost a pass.
+
+    Returns
+    -------
+    int
+        The bytes.
+    """
+    n, m, r = X.shape[0], X.shape[1] if index is None else len(index), n_machines(y)
+    if index is None:
+        return _training_memory(X.nnz, n, m, r)
+    if (dense := _training_memory(n * m, n, m, r)) < engine.task_memory():
+        return dense
+    return _training_memory(int(X.stats.nnz[index].sum()), n, m, r)
+
+
+def _training_memory(n_values: int, n: int, m: int, r: int) -> int:
+    """Return the bytes of the larger one of the two ways to train r machines on n × m values."""
+    of_group = dual_svm.projected_memory(n, m, min(r, dual_svm.LANES)) if r > 1 else 0
+    together = n_values * BYTES_PER_OWN_VALUE + of_group
+    one_by_one = n_values * BYTES_PER_VALUE + n * BYTES_PER_SAMPLE
+    return max(together, one_by_one) + m * 64
+
+
+def fits_in_memory(X: Matrix, y: Any, index: IntArray | None = None) -> bool:
+    """Return whether `fit` on columns of a matrix, or on all, fits in one task."""
+    return projected_memory(X, y, index) < engine.task_memory()
+
+
+def fit_columns(X: Matrix, y: Any, index: IntArray) -> LinearModel:
+    """Fit a linear model to columns of a matrix, in one task."""
+    held = X.holding(np.unique(index))
+    (model,) = engine.map_tiles(_gather_and_fit, [index], held, y, local=X.local)
+    return model
+
+
+def _gather_and_fit(index: IntArray, X: Matrix, y: Any) -> LinearModel:
+    return fit(X.columns(index).tocsr(), y)
+
+
+# --- one model in several tasks -------------------------------------------------------------------
+
+
+def lazy_machines(X: Matrix, y: Any, index: IntArray) -> list[Any]:
+    """Return tasks that share out the classes of a wide model on columns of a matrix.
+
+    `join_machines` makes the model of what they return. There is a task per worker but one, which
+    other sets of features keep busy, so two workers share no model, and at most one per group of
+    machines that are trained together. There is none where one task trains the model.
+    """
+    if X.local or target_kind(y) != "class":
+        return []
+    classes = _classes_of(y)
+    n_tasks = min(engine.n_workers() - 1, -(-len(classes) // dual_svm.LANES))
+    if len(index) < WIDE_FROM or n_tasks < 2:
+        return []
+    return engine.lazy_tiles(_gather_and_fit_classes, np.array_split(classes, n_tasks), index, X, y)
+
+
+def join_machines(y: AnyArray, machines: Sequence[list[Machine]]) -> LinearModel:
+    """Return the model of the machines of all classes, from groups of them in their order."""
+    return _of_machines("class", _classes_of(y), list(chain.from_iterable(machines)))
+
+
+def _gather_and_fit_classes(
+    classes: IntArray, index: IntArray, X: Matrix, y: AnyArray
+) -> list[Machine]:
+    Z, is_labeled = X.columns(index).tocsr(), labeled_rows(y)
+    engine.make_room(_training_memory(Z.nnz, Z.shape[0], Z.shape[1], len(classes)))
+    if not is_labeled.all():
+        Z, y = Z[is_labeled], y[is_labeled]
+    return _fit_labels(Z, (y == code for code in classes))
+
+
+def _classes_of(y: AnyArray) -> IntArray:
+    classes: IntArray = np.unique(y[labeled_rows(y)])
+    return classes
+
+
+# --- predicting -----------------------------------------------------------------------------------
+
+
+def predict_rows(X: Matrix, model: LinearModel, index: IntArray) -> Any:
+    """Predict the rows of a matrix, tile by tile, from the columns `index`."""
+    if X.row_tiles:
+        parts = X.map_rows(_predict_block, model, index, label="predict")
+    else:
+        parts = [model.predict(X.columns(index).tocsr())]
+    if model.kind == "multilabel":
+        return sp.vstack(parts, format="csr")
+    return np.concatenate(parts)
+
+
+def decide_rows(X: Matrix, model: LinearModel, index: IntArray) -> FloatArray:
+    """Return the decision values of the rows of a matrix, tile by tile. They are dense."""
+    if X.row_tiles:
+        return np.concatenate(X.map_rows(_decide_block, model, index, label="predict"))
+    return model.decision(X.columns(index).tocsr())
+
+
+def _decide_block(
+    block: Block, start: int, stop: int, model: LinearModel, index: IntArray
+) -> FloatArray:
+    return model.decision(sp.csr_array(block[:, index]))
+
+
+def _predict_block(block: Block, start: int, stop: int, model: LinearModel, index: IntArray) -> Any:
+    return model.predict(sp.csr_array(block[:, index]))
+
+
+# --- training -------------------------------------------------------------------------------------
+
+
+def _fit_labels(Z: Any, labels: Iterable[BoolArray]) -> list[Machine]:
+    """Fit the machine of each label, groups of them together."""
+    Z, labels = _with_short_indices(Z), iter(labels)
+    machines = []
+    while group := list(islice(labels, dual_svm.LANES)):
+        machines += _fit_group(Z, np.column_stack(group))
+    return machines
+
+
+def _fit_group(Z: Any, labels: BoolArray) -> list[Machine]:
+    """Fit the machines of some labels. A label that all rows agree on needs none.
+
+    Machines on sparse columns are trained together. liblinear trains those that do not converge so,
+    because columns are badly scaled, and those on dense columns.
+    """
+    constant = np.where(labels[0], 1.0, -1.0)
+    machines = [(np.zeros((1, Z.shape[1])), constant[[k]]) for k in range(len(constant))]
+    varying = np.flatnonzero((labels != labels[0]).any(axis=0))
+    if sp.issparse(Z) and len(varying):
+        Z = Z if Z.dtype == np.float32 else Z.astype(np.float64)
+        U, gap = dual_svm.train(Z, labels[:, varying], tol=TOLERANCE)
+        converged = gap <= TOLERANCE
+        for k, u in zip(varying[converged], U.T[converged], strict=True):
+            machines[k] = u[None, :-1], u[-1:]
+        varying = varying[~converged]
+    if len(varying):
+        Z = Z.astype(np.float64)  # liblinear takes no other, so they are converted once
+        for k in varying:
+            svm = _svm(Z).fit(Z, labels[:, k])
+            machines[k] = svm.coef_, svm.intercept_
+    return machines
+
+
+def _with_short_indices(Z: Any) -> Any:
+    """Return a sparse array with indices of 32 bits. liblinear takes no others."""
+    if not sp.issparse(Z) or Z.indices.dtype == np.int32 or Z.nnz > np.iinfo(np.int32).max:
+        return Z
+    indices, indptr = Z.indices.astype(np.int32), Z.indptr.astype(np.int32)
+    return sp.csr_array((Z.data, indices, indptr), shape=Z.shape)
+
+
+def _svm(Z: Any = None) -> LinearSVC:
+    """Return an unfitted SVM, by the faster of liblinear's two ways for these columns."""
+    is_wide = sp.issparse(Z) and Z.shape[1] >= WIDE_FROM
+    return LinearSVC(dual=True if is_wide else "auto", random_state=0, max_iter=10_000)
+
+
+def _fitted_svm(classes: AnyArray, coef: FloatArray, intercept: FloatArray) -> LinearSVC:
+    svm = _svm()
+    svm.classes_, svm.coef_, svm.intercept_ = classes, coef, intercept
+    svm.n_features_in_, svm.n_iter_ = coef.shape[1], 0
+    return svm

@@ -1,0 +1,131 @@
+"""Properties of a selection: the classes of its features, their variance and their redundancy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs import engine
+from bigfs.evaluation.splits import labeled_rows
+from bigfs.linalg.rounding import near_zero, unless_rounding
+from bigfs.matrix import Centered, Matrix, gram
+from bigfs.types import FloatArray, IntArray
+
+
+def class_profile(X: Matrix, y: Any, index: IntArray, n_classes: int) -> FloatArray:
+    """Return the distance of each class's (or label's) mean of a feature from the mean of all.
+
+    Parameters
+    ----------
+    X : Matrix
+        The samples.
+    y : ndarray or sparse array
+        Class codes, −1 for unlabeled, or an (n, c) indicator of label sets.
+    index : ndarray
+        The features.
+    n_classes : int
+        Number of classes or labels, c.
+
+    Returns
+    -------
+    ndarray of shape (len(index), c)
+        The distances, in units of the feature's standard deviation.
+    """
+    Z = X.columns(index).tocsc().astype(np.float64)
+    is_labeled = labeled_rows(y)
+    Z, y = near_zero(Z[is_labeled])[0], y[is_labeled]
+    Y = (
+        sp.csr_array(y, dtype=np.float64)
+        if y.ndim == 2
+        else sp.csr_array((np.ones(len(y)), (np.arange(len(y)), y)), (len(y), n_classes))
+    )
+    sizes = np.maximum(np.asarray(Y.sum(axis=0)).ravel(), 1)
+    means = (Z.T @ Y).toarray() / sizes
+    overall = Z.sum(axis=0) / Z.shape[0]
+    squares = Z.power(2).sum(axis=0) / Z.shape[0]
+    variance = unless_rounding(squares - overall**2, squares)
+    return np.asarray(
+        (means - overall[:, None]) / np.sqrt(np.where(variance > 0, variance, 1))[:, None]
+    )
+
+
+def class_strength(scores: FloatArray, profile: FloatArray) -> FloatArray:
+    """Return how typical features are of each class: score × distance above the mean.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (m,)
+        The scores. An infinite one counts as the largest finite one.
+    profile : ndarray of shape (m, c)
+        The distances of `class_profile`. Negative ones count as zero.
+
+    Returns
+    -------
+    ndarray of shape (m, c)
+        The products.
+    """
+    is_finite = np.isfinite(scores)
+    largest = scores[is_finite].max(initial=1.0)
+    return np.where(is_finite, scores, largest)[:, None] * np.maximum(profile, 0)
+
+
+def explained_variance(X: Any, index: IntArray) -> float:
+    """Return the share of the variance that the chosen features explain together.
+
+    It is 1 − ‖Xc − Xc[:, index] W‖² / ‖Xc‖² with W the least-squares regression of every feature on
+    the chosen ones.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix or Matrix of shape (n, d)
+        The samples.
+    index : ndarray of shape (m,)
+        The chosen features. An orthonormal basis of their columns (n × m) is dense in memory.
+
+    Returns
+    -------
+    float
+        Between 0, for no feature or constant ones, and 1. It is 1 where X does not vary at all.
+    """
+    X = X if isinstance(X, Matrix) else Matrix.from_array(X)
+    total = float(X.deviations.sum())
+    if total <= 0:
+        return 1.0
+    engine.require_memory(
+        24 * X.shape[0] * len(index) + 8 * X.shape[1] * len(index),
+        f"the variance that {len(index)} features explain",
+    )
+    Z = X.columns(index).toarray().astype(np.float64) - X.means[index]
+    U, s, _ = np.linalg.svd(Z, full_matrices=False)
+    U = U[:, s > 1e-10 * s.max(initial=0)]
+    return float(np.sum((Centered(X, X.means).rmatmul(U)) ** 2)) / total
+
+
+def redundancy_rate(Z: Any) -> float:
+    """Return the mean absolute correlation of the pairs of columns of Z.
+
+    This is the redundancy rate of Zhao, Wang and Liu (AAAI 2010), without the sign. Constant
+    columns correlate with nothing.
+
+    Parameters
+    ----------
+    Z : array-like or sparse matrix of shape (n, m)
+        The columns. Their correlations (m × m) are formed.
+
+    Returns
+    -------
+    float
+        0 for no redundancy, 1 for columns that are all the same up to scale and shift.
+    """
+    Z = sp.csc_array(Z, dtype=np.float64) if sp.issparse(Z) else np.asarray(Z, dtype=np.float64)
+    m = Z.shape[1]
+    if m < 2:
+        return 0.0
+    engine.require_memory(4 * 8 * m * m, f"the {m} × {m} correlations")
+    C = gram(Z, np.asarray(Z.mean(axis=0)).ravel())
+    deviation = np.sqrt(np.maximum(np.diag(C), 0))
+    deviation[deviation == 0] = np.inf  # a constant column
+    correlation = np.abs(C / deviation[:, None] / deviation)
+    return float((correlation.sum() - np.trace(correlation)) / (m * (m - 1)))

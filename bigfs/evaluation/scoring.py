@@ -1,0 +1,253 @@
+"""How well a linear model on some features predicts the test rows of a split.
+
+The models are those of `linear_model`. One task fits a model and judges it, and tasks share the
+classes of a wide one. Columns that do not fit in one task are trained on by `large_model`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bigfs import engine
+from bigfs.evaluation import large_model, linear_model, metrics
+from bigfs.evaluation.linear_model import LinearModel
+from bigfs.evaluation.splits import Split, labeled_rows, training_sample
+from bigfs.types import AnyArray, FloatArray, IntArray
+
+
+class Judgment(NamedTuple):
+    """What a model on one set of features answers on the test rows of one split."""
+
+    tally: FloatArray  # adds up over splits; with the AUC, its two sums follow the counts
+    losses: AnyArray  # of each test row with a target, as in `metrics.losses_of`
+
+
+Waiting = Callable[[], Judgment]
+
+
+class FittedModel(NamedTuple):
+    """The model of some features that is fitted beside the evaluation."""
+
+    features: IntArray  # in increasing order
+    get: Callable[[], LinearModel]  # waits for it
+
+
+def with_training_sample(split: Split) -> Split:
+    """Return a split whose training rows are those that train a model."""
+    X, y = training_sample(split.X_train, split.y_train)
+    return split._replace(X_train=X, y_train=y)
+
+
+def judge(
+    split: Split,
+    sets: Sequence[IntArray],
+    *,
+    with_auc: bool = False,
+    fitted: FittedModel | None = None,
+) -> list[Judgment]:
+    """Judge a linear model on each set of features, one task per set.
+
+    Parameters
+    ----------
+    split : Split
+        Where to train and to test.
+    sets : sequence of ndarray
+        Indices of the features of each set, in increasing order. A set that occurs twice is fitted
+        once.
+    with_auc : bool, default=False
+        Also sum the AUC, for classes.
+    fitted : FittedModel or None, default=None
+        A model that is not fitted again.
+
+    Returns
+    -------
+    list of Judgment
+        The judgment of each set.
+
+    Raises
+    ------
+    NotEnoughMemory
+        A model on one of the sets fits neither in one task nor by tiles.
+    """
+    distinct = {index.tobytes(): index for index in sets}
+    by_set = {
+        key: judge_streamed(split, way, index, with_auc=with_auc)
+        for key, index in distinct.items()
+        if (way := large_model.way_of_columns(split.X_train, split.y_train, index)) is not None
+    }
+    distinct = {key: index for key, index in distinct.items() if key not in by_set}
+    given = None if fitted is None else distinct.pop(fitted.features.tobytes(), None)
+    largest_first = dict(sorted(distinct.items(), key=lambda item: -len(item[1])))
+    with _judging(split, list(largest_first.values()), with_auc, "evaluate") as judged:
+        if fitted is not None and given is not None:
+            by_set[given.tobytes()] = _judge_fitted(split, fitted, with_auc)
+        by_set |= dict(zip(largest_first, judged(), strict=True))
+    return [by_set[index.tobytes()] for index in sets]
+
+
+@contextlib.contextmanager
+def _judging(
+    split: Split, sets: Sequence[IntArray], with_auc: bool, label: str
+) -> Iterator[Callable[[], list[Judgment]]]:
+    """Judge models, one task per set, beside the block. Yields a function that waits for them."""
+    if not sets:
+        yield list
+        return
+    local, split = split.X_train.local, _holding(split, sets)
+    machines = [linear_model.lazy_machines(split.X_train, split.y_train, index) for index in sets]
+    with engine.started_tiles(
+        _judge,
+        sets,
+        split,
+        with_auc,
+        each=[machines],
+        local=local,
+        label=label,
+        progress_tasks=list(chain.from_iterable(machines)),
+    ) as judged:
+        yield judged
+
+
+def _judge_fitted(split: Split, fitted: FittedModel, with_auc: bool) -> Judgment:
+    local, split = split.X_train.local, _holding(split, [fitted.features])
+    (judgment,) = engine.map_tiles(
+        _judge, [fitted.features], split, with_auc, each=[[fitted.get()]], local=local
+    )
+    return judgment
+
+
+def _holding(split: Split, sets: Sequence[IntArray]) -> Split:
+    """Return a split whose columns in these sets a task can read."""
+    needed = np.unique(np.concatenate(sets))
+    return split._replace(
+        X_train=split.X_train.holding(needed), X_test=split.X_test.holding(needed)
+    )
+
+
+@contextlib.contextmanager
+def judging_all(split: Split, way: bool | str, with_auc: bool) -> Iterator[Waiting]:
+    """Judge a linear model on all features beside what the block does, where it fits in memory.
+
+    Parameters
+    ----------
+    split : Split
+        Where to train and to test.
+    way : True or {"svm", "ridge", "sgd"}
+        True where the model fits in memory. Else how to train it after the block, see
+        `large_model`.
+    with_auc : bool
+        Also sum the AUC, for classes.
+
+    Yields
+    ------
+    callable
+        Waits for the judgment and returns it.
+    """
+    if isinstance(way, str):
+        yield partial(judge_streamed, split, way, with_auc=with_auc)
+        return
+    every = np.arange(split.X_train.shape[1])
+    with _judging(split, [every], with_auc, "evaluate all") as judged:
+        yield lambda: judged()[0]
+
+
+def judge_streamed(
+    split: Split, way: str, index: IntArray | None = None, *, with_auc: bool = False
+) -> Judgment:
+    """Judge a linear model on all features, or on some of them, that do not fit in memory.
+
+    Parameters
+    ----------
+    split : Split
+        Where to train and to test.
+    way : {"svm", "ridge", "sgd"}
+        How to train, see `large_model`.
+    index : ndarray of int or None, default=None
+        The features, with an exact way. None takes all.
+    with_auc : bool, default=False
+        Also sum the AUC.
+
+    Returns
+    -------
+    Judgment
+        As of a set of features.
+    """
+    model = large_model.fit(split.X_train, split.y_train, way, index)
+    is_labeled = labeled_rows(split.y_test)
+    decision = large_model.decide(split.X_test, model)[is_labeled]
+    return _judgment(model, decision, split, split.y_test[is_labeled], with_auc)
+
+
+def _judge(
+    index: IntArray,
+    fit: LinearModel | list[list[linear_model.Machine]],
+    split: Split,
+    with_auc: bool,
+) -> Judgment:
+    """Fit a model on these columns of the training rows, and predict the test rows.
+
+    `fit` is the model, or the machines of its classes, in groups, where other tasks have fitted
+    them. It is empty where nothing is fitted yet.
+    """
+    if isinstance(fit, LinearModel):
+        model = fit
+    elif fit:
+        model = linear_model.join_machines(split.y_train, fit)
+    else:
+        model = linear_model.fit(split.X_train.columns(index).tocsr(), split.y_train)
+    is_labeled = labeled_rows(split.y_test)
+    Z, y = split.X_test.columns(index).tocsr()[is_labeled], split.y_test[is_labeled]
+    return _judgment(model, model.decision(Z), split, y, with_auc)
+
+
+def _judgment(
+    model: LinearModel, decision: FloatArray, split: Split, y: Any, with_auc: bool
+) -> Judgment:
+    """Return the judgment of a model by its decision values of the test rows with a target."""
+    predicted, n_classes = model.answer(decision), 0
+    if model.kind == "class":
+        n_classes = 1 + int(max(split.y_train.max(), split.y_test.max()))
+    tally = _count(model, predicted, y, n_classes)
+    if with_auc:
+        tally = np.concatenate([tally.ravel(), metrics.sum_auc(decision, y, model.classes)])
+    return Judgment(tally, metrics.losses_of(predicted, y, model.kind))
+
+
+def score_predictions(model: LinearModel, predicted: Any, y: Any) -> dict[str, float]:
+    """Return the scores of a model's predictions, by metric. Rows without a target do not count.
+
+    Parameters
+    ----------
+    model : LinearModel
+        The model.
+    predicted : ndarray or sparse array
+        Its predictions.
+    y : ndarray or sparse array
+        The targets, in the same codes.
+
+    Returns
+    -------
+    dict of {str: float}
+        The scores that follow from the predictions alone, so without the AUC.
+    """
+    is_labeled = labeled_rows(y)
+    predicted, y = predicted[is_labeled], y[is_labeled]
+    n_classes = 0
+    if model.kind == "class":
+        n_classes = 1 + int(max(predicted.max(initial=-1), y.max(initial=-1)))
+    return metrics.scores_of(_count(model, predicted, y, n_classes), model.kind)
+
+
+def _count(model: LinearModel, predicted: Any, y: Any, n_classes: int) -> FloatArray:
+    """Return the counts of a model's predictions, as numbers that add up over splits."""
+    if model.kind == "multilabel":
+        return metrics.count_labels(predicted, y)
+    if model.kind == "real":
+        return metrics.sum_residuals(predicted, y, float(model.target_mean[0]))
+    return metrics.count_classes(predicted, y, n_classes)

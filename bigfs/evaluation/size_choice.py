@@ -1,0 +1,112 @@
+"""The number of features, chosen by folds of the training samples.
+
+    m* = min { m : mean_k s(m, k) ≥ mean_k s(m°, k) − std_k s(m°, k) / √K },  m° = argmax mean_k s
+
+s(m, k) is the score of a linear model on the best m features that a method chooses from the
+training rows of fold k, measured on the fold's other rows. This is the rule of one standard error
+of Breiman et al., "Classification and Regression Trees", 1984, section 3.4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bigfs.evaluation.curves import FoldTally, Rankings, scores_of_tally, tally_folds
+from bigfs.evaluation.splits import Split, target_kind
+from bigfs.result import Checkpoint
+from bigfs.types import AnyArray, FloatArray
+
+STEPS = (1, 2, 5)
+
+
+class SizeChoice(NamedTuple):
+    """The number of features, and the scores behind it."""
+
+    n_features: int
+    sizes: list[int]
+    scores: FloatArray  # (n_sizes, n_folds)
+    not_converged: int  # selections that ended before their tolerance
+
+
+def default_sizes(d: int, largest: int, least: int = 1) -> list[int]:
+    """Return 1, 2, 5, 10, 20, 50, … from `least` up to all d features, or `largest` of more."""
+    largest = max(min(d, largest), least)
+    series = [step * 10**power for power in range(len(str(largest))) for step in STEPS]
+    return sorted({least, *(m for m in series if least < m < largest), largest})
+
+
+def choose_size(
+    splits: Sequence[Split],
+    rank: Callable[[int, Split], Rankings],
+    metric: str,
+    checkpoint: Checkpoint | None = None,
+) -> SizeChoice:
+    """Return the smallest number of features within one standard error of the best.
+
+    Parameters
+    ----------
+    splits : sequence of Split
+        Folds of the training samples.
+    rank : callable
+        As in `bigfs.evaluation.measure`, for one method. It returns the sets of all sizes.
+    metric : str
+        Metric of `bigfs.evaluation.metrics` that decides.
+    checkpoint : Checkpoint, optional
+        Keeps the scores of each finished fold.
+
+    Returns
+    -------
+    SizeChoice
+        The number, and the score of each size in each fold.
+    """
+    with_auc = metric == "auc"
+    tallies = tally_folds(
+        splits,
+        rank,
+        with_all=False,
+        with_auc=with_auc,
+        checkpoint=checkpoint,
+        label="folds for the number of features",
+    )
+    kind = target_kind(splits[0].y_test)
+    sizes = [int(m) for m in tallies[0].counts]
+    scores = np.transpose([_scores(tally, kind, metric, with_auc) for tally in tallies])
+    return SizeChoice(
+        smallest_within_one_error(sizes, scores),
+        sizes,
+        scores,
+        sum(tally.not_converged for tally in tallies),
+    )
+
+
+def _scores(tally: FoldTally, kind: str, metric: str, with_auc: bool) -> list[float]:
+    return [scores_of_tally(total, kind, with_auc)[metric] for total in tally.tallies]
+
+
+def smallest_within_one_error(sizes: Sequence[int] | AnyArray, scores: AnyArray) -> int:
+    """Return the smallest size whose mean score is within one standard error of the best mean.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Numbers of features, increasing.
+    scores : ndarray of shape (n_sizes, n_folds)
+        Scores, of which larger ones are better. A fold that could not be measured is NaN for each
+        size and does not count.
+
+    Returns
+    -------
+    int
+        The size.
+    """
+    scores = scores[:, ~np.isnan(scores).any(axis=0)]
+    n_folds = scores.shape[1]
+    if not n_folds:
+        raise ValueError("no fold could be scored: choose another metric, or give more samples")
+    means = scores.mean(axis=1)
+    best = int(np.argmax(means))
+    error = scores[best].std(ddof=min(1, n_folds - 1)) / np.sqrt(n_folds)
+    return int(sizes[int(np.flatnonzero(means >= means[best] - error)[0])])

@@ -1,0 +1,263 @@
+"""Hypergraphs of the samples: incidence H, weights w, and products with the Laplacian L_H(w).
+
+    L_H(w) = I − D_v^-½ H diag(w) D_e⁻¹ Hᵀ D_v^-½          JHLSR eq. 14, corrected
+        (docs/methods/jhlsr.md)
+
+H is n × e with H[i, e] = 1 if sample i is in hyperedge e. Here D_v and D_e are the **unweighted**
+row and column sums of H. So L_H is linear in w, and positive semi-definite for 0 ≤ w ≤ 1.
+`bigfs.graph.hypergraph.smoothness` has the degrees weighted by w as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator
+
+from bigfs.graph import Neighbors
+from bigfs.graph.hypergraph.members import Members, in_halves
+from bigfs.graph.kernels import hyperedges as kernels
+from bigfs.types import AnyArray
+
+SAMPLES_AT_ONCE = 8192  # whose rows of a strip stay in the cache
+
+
+@dataclass(frozen=True)
+class Hypergraph:
+    """The incidence H and the weights w of a hypergraph. `Hypergraph.of` checks them."""
+
+    H: sp.csr_array  # n × e, zeros and ones, in int8
+    w: AnyArray  # (e,)
+
+    @classmethod
+    def of(cls, H: Any, w: Any = None) -> Hypergraph:
+        """Make a hypergraph from a sparse or dense incidence.
+
+        Parameters
+        ----------
+        H : array-like or sparse matrix of shape (n, e)
+            Incidence. A non-zero is a membership.
+        w : array-like of shape (e,) or None, default=None
+            Weights of the hyperedges. None is all ones.
+
+        Returns
+        -------
+        Hypergraph
+            The hypergraph.
+
+        Raises
+        ------
+        ValueError
+            A hyperedge has no samples, or the weights have another length, are negative or are not
+            finite.
+        """
+        H = sp.csr_array(H)
+        if not H.data.all():
+            H = H.copy()
+            H.eliminate_zeros()
+        narrow = np.int32 if max(H.nnz, *H.shape) < 2**31 else np.int64
+        indices, indptr = (a.astype(narrow, copy=False) for a in (H.indices, H.indptr))
+        H = sp.csr_array((np.ones(H.nnz, np.int8), indices, indptr), shape=H.shape)
+        w = np.ones(H.shape[1]) if w is None else np.asarray(w, dtype=np.float64)
+        if w.shape != (H.shape[1],) or not np.all(np.isfinite(w)) or np.any(w < 0):
+            raise ValueError(
+                f"w must hold {H.shape[1]} finite weights ≥ 0, one per hyperedge; got shape "
+                f"{w.shape} with minimum {w.min(initial=0)}"
+            )
+        if H.shape[1] == 0 or not kernels.edge_sizes(H.indices, H.shape[1]).all():
+            raise ValueError(
+                "H needs a hyperedge, and every hyperedge a sample: drop the empty columns of H"
+            )
+        return cls(H, w)
+
+    @classmethod
+    def of_samples(cls, n: int, starts: AnyArray, samples: AnyArray, w: Any = None) -> Hypergraph:
+        """Make a hypergraph of n samples from the samples of all hyperedges.
+
+        `starts` (e + 1,) has where those of each hyperedge begin.
+        """
+        own, edges = kernels.transpose(starts, samples, n)
+        ones = np.ones(len(edges), np.int8)
+        return cls.of(sp.csr_array((ones, edges, own), shape=(n, len(starts) - 1)), w)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of samples and hyperedges."""
+        return self.H.shape
+
+    @cached_property
+    def vertex_degrees(self) -> AnyArray:
+        """The diagonal of D_v (n): the number of hyperedges of each sample."""
+        return np.diff(self.H.indptr).astype(np.float64)
+
+    @cached_property
+    def edge_degrees(self) -> AnyArray:
+        """The diagonal δ of D_e (e): the number of samples of each hyperedge."""
+        return kernels.edge_sizes(self.H.indices, self.H.shape[1]).astype(np.float64)
+
+    @cached_property
+    def root(self) -> AnyArray:
+        """The diagonal of D_v^-½ (n), 0 for a sample in no hyperedge."""
+        degree = self.vertex_degrees
+        return np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
+
+    @cached_property
+    def members(self) -> Members:
+        """The samples of the distinct hyperedges.
+
+        Neighboring penalties often give a sample the same hyperedge.
+        """
+        return Members.of(self.H)
+
+    @cached_property
+    def memberships(self) -> tuple[AnyArray, AnyArray]:
+        """The distinct hyperedges of each sample: where they begin (n + 1,), and their numbers."""
+        members = self.members
+        if len(members.sizes) == self.shape[1]:  # they are in the order of the columns of H
+            starts, edges = self.H.indptr, self.H.indices
+            return starts.astype(np.int64), edges.astype(np.int32, copy=False)
+        return kernels.transpose(members.starts, members.samples, self.shape[0])
+
+    def edge_rows(self, root: AnyArray, weights: AnyArray, V: AnyArray) -> AnyArray:
+        """Return diag(weights) Hᵀ diag(root) V (e' × r) of the distinct hyperedges, for V (n × r).
+
+        V is in C order. Two threads take half of the hyperedges each where that pays.
+        """
+        starts, samples = self.members.starts, self.members.samples
+        Z = np.empty((len(weights), V.shape[1]))
+
+        def fill(part: slice) -> None:
+            own = starts[part.start : part.stop + 1]
+            kernels.edge_rows(own, samples, root, weights[part], V, Z[part])
+
+        in_halves(fill, starts, V.shape[1])
+        return Z
+
+    def subtract_edge_rows(self, root: AnyArray, m: AnyArray, Z: AnyArray, V: AnyArray) -> None:
+        """Replace V (n × r) by diag(m)V − diag(root) H Z, for Z (e' × r).
+
+        V is in C order. Two threads take half of the samples each where that pays.
+        """
+        starts, edges = self.memberships
+
+        def replace(part: slice) -> None:
+            own = starts[part.start : part.stop + 1]
+            kernels.subtract_edge_rows(own, edges, root[part], m[part], Z, V[part])
+
+        in_halves(replace, starts, V.shape[1])
+
+    def edge_row_products(self, root: AnyArray, Z: AnyArray, V: AnyArray) -> AnyArray:
+        """Return the products (n,) of the rows of V and of diag(root) H Z, for Z (e' × r)."""
+        starts, edges = self.memberships
+        products = np.empty(len(V))
+
+        def multiply(part: slice) -> None:
+            for first in range(part.start, part.stop, SAMPLES_AT_ONCE):
+                rows = slice(first, min(first + SAMPLES_AT_ONCE, part.stop))
+                own, none = starts[rows.start : rows.stop + 1], np.zeros(rows.stop - rows.start)
+                HZ = np.zeros((len(none), V.shape[1]))
+                kernels.subtract_edge_rows(own, edges, -root[rows], none, Z, HZ)
+                products[rows] = np.einsum("vr,vr->v", V[rows], HZ)
+
+        in_halves(multiply, starts, V.shape[1])
+        return products
+
+    @cached_property
+    def _float(self) -> sp.csr_array:
+        return self.H.astype(np.float64)
+
+    @cached_property
+    def _transposed(self) -> sp.csr_array:
+        return sp.csr_array(self._float.T)
+
+    def similarity(self, w: AnyArray | None = None) -> LinearOperator:
+        """Return D_v^-½ H diag(w) D_e⁻¹ Hᵀ D_v^-½ = I − L_H(w) as an operator."""
+        weights = (self.w if w is None else w) / self.edge_degrees
+
+        def times(V: AnyArray) -> AnyArray:
+            columns = V.reshape(V.shape[0], -1)
+            inner = weights[:, None] * (self._transposed @ (self.root[:, None] * columns))
+            return np.asarray(self.root[:, None] * (self._float @ inner)).reshape(V.shape)
+
+        n = self.H.shape[0]
+        return LinearOperator(
+            (n, n), dtype=np.float64, matvec=times, matmat=times, rmatvec=times, rmatmat=times
+        )
+
+    def laplacian(self, w: AnyArray | None = None) -> LinearOperator:
+        """Return L_H(w) (n × n) as an operator. It is never formed."""
+        similarity = self.similarity(w)
+
+        def times(V: AnyArray) -> AnyArray:
+            return np.asarray(V - similarity @ V)
+
+        return LinearOperator(
+            similarity.shape,
+            dtype=np.float64,
+            matvec=times,
+            matmat=times,
+            rmatvec=times,
+            rmatmat=times,
+        )
+
+    def sparse_laplacian(self, w: AnyArray | None = None) -> sp.csr_array:
+        """Form L_H(w). Every two samples of a hyperedge are a non-zero.
+
+        For small data and tests.
+        """
+        G = sp.diags_array(self.root) @ self.H
+        weights = (self.w if w is None else w) / self.edge_degrees
+        return sp.csr_array(sp.eye_array(self.H.shape[0]) - G @ sp.diags_array(weights) @ G.T)
+
+    def edge_energies(self, P: AnyArray) -> AnyArray:
+        """Return q (e) for P (n × r): q_e = ‖(Pᵀ D_v^-½ H)_e‖² / δ_e.
+
+        Then tr(Pᵀ L_H(w) P) = ‖P‖² − wᵀq.
+        """
+        inner = self._transposed @ (self.root[:, None] * P.reshape(P.shape[0], -1))
+        return np.asarray((inner**2).sum(axis=1) / self.edge_degrees)
+
+
+# --- hyperedges ---------------------------------------------------------------------------------
+
+
+def label_hyperedges(codes: AnyArray) -> Hypergraph:
+    """Make one hyperedge per class, of its samples. A sample of code −1 is in no hyperedge."""
+    codes = np.asarray(codes)
+    labeled = np.flatnonzero(codes >= 0)
+    classes, column = np.unique(codes[labeled], return_inverse=True)
+    return Hypergraph.of(
+        sp.csr_array((np.ones(len(labeled)), (labeled, column)), shape=(len(codes), len(classes)))
+    )
+
+
+def neighbor_hyperedges(neighbors: Neighbors) -> Hypergraph:
+    """Make one hyperedge per sample with neighbors, of itself and its k nearest, and per bridge."""
+    n, k = neighbors.index.shape
+    heads = np.flatnonzero(np.any(neighbors.index >= 0, axis=1))
+    rows = np.empty((len(heads), k + 1), dtype=np.int32)
+    rows[:, 0], rows[:, 1:] = heads, neighbors.index[heads]
+    sizes = np.count_nonzero(rows >= 0, axis=1)
+    samples = rows[rows >= 0]
+    if neighbors.bridges is not None:
+        sizes = np.append(sizes, np.full(len(neighbors.bridges.samples), 2))
+        samples = np.append(samples, neighbors.bridges.samples)
+    return Hypergraph.of_samples(n, np.concatenate([[0], np.cumsum(sizes)]), samples)
+
+
+def edge_hyperedges(neighbors: Neighbors) -> Hypergraph:
+    """Make one hyperedge of two samples per edge of the kNN graph, symmetrized by OR."""
+    i, rank = np.nonzero(neighbors.index >= 0)
+    edges = np.unique(np.sort(np.column_stack([i, neighbors.index[i, rank]]), axis=1), axis=0)
+    if not len(edges):
+        raise ValueError("no two samples share a feature, so the graph has no edges: check X")
+    numbers = np.arange(len(edges))
+    H = sp.csr_array(
+        (np.ones(2 * len(edges)), (edges.T.ravel(), np.tile(numbers, 2))),
+        shape=(len(neighbors.index), len(edges)),
+    )
+    return Hypergraph.of(H)

@@ -1,0 +1,222 @@
+"""ℓ1 hyperedges: a sample with those that a lasso regresses it on [JHLSR, section 3.2]."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import lars_path_gram, lasso_path
+from threadpoolctl import threadpool_limits
+
+from bigfs import engine
+from bigfs.graph import Neighbors
+from bigfs.graph.hypergraph.hypergraph import Hypergraph
+from bigfs.graph.row_blocks import RowBlock, gather_rows, neighborhood_blocks
+from bigfs.matrix import Matrix
+from bigfs.types import AnyArray, FloatArray
+
+# Lasso penalties, as shares of the smallest penalty that empties the model (JHLSR, section 3.2).
+PENALTIES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+ZERO = 1e-10  # share of the largest coefficient of a path, below which one is zero
+END = 1e-6  # how far the last knot of a path may be above the smallest penalty, relative
+GAP = 1e-10  # of a lasso by coordinate descent, relative
+DENSE_SHARE = 0.5  # of non-zeros, above which rows are multiplied as a dense array
+
+
+def lasso_hyperedges(
+    X: Matrix, candidates: Neighbors | None, penalties: tuple[float, ...] = PENALTIES
+) -> Hypergraph:
+    """Make ℓ1 hyperedges: regress each sample on its candidates, once per penalty (JHLSR eq. 13).
+
+        min_β ½‖x_i − Σ_j β_j x_j‖² + ρ λ_i ‖β‖₁      λ_i = max_j |x_jᵀx_i|, which empties the model
+
+    One LARS path per sample gives all penalties ρ. A hyperedge consists of the sample and the
+    candidates with non-zero coefficients. Its weight is w_e = Σ_{j∈e} exp(−‖x_i − x_j‖²/σ²), where
+    σ is the mean distance to a member. The weights are scaled to sum to 1. A sample that is
+    orthogonal to all its candidates, such as an empty row, has no hyperedge.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The samples, with the layout by rows. They are neither centered nor scaled.
+    candidates : Neighbors or None
+        Candidates of each sample, such as `knn(X, 50)`. A member of the full model that is not
+        among them is missed. None takes all n − 1 other samples, with n × n in memory.
+    penalties : tuple of float, default=(0.1, …, 0.9)
+        Penalties ρ, each in (0, 1).
+
+    Returns
+    -------
+    Hypergraph
+        The hyperedges with their weights.
+
+    Raises
+    ------
+    ValueError
+        A penalty is outside (0, 1), the candidates are for another number of samples, or no sample
+        has a hyperedge.
+    NotEnoughMemory
+        There are no candidates, and n × n does not fit.
+    """
+    n = X.shape[0]
+    if not penalties or not all(0 < rho < 1 for rho in penalties):
+        raise ValueError(
+            f"penalties must lie strictly between 0 and 1, as shares of the penalty that "
+            f"empties the model; got {penalties}"
+        )
+    if candidates is not None and len(candidates.index) != n:
+        raise ValueError(
+            f"X has {n} samples, but the candidates were computed for "
+            f"{len(candidates.index)}: compute them on the same data"
+        )
+    k = n - 1 if candidates is None else candidates.index.shape[1]
+    blocks, all_blocks = neighborhood_blocks(X, k)
+    index = [None if candidates is None else candidates.index[b.start : b.stop] for b in blocks]
+    parts = engine.map_tiles(
+        _hyperedges,
+        blocks,
+        all_blocks,
+        sorted(penalties, reverse=True),
+        each=[index],
+        local=X.local,
+        label="hyperedges",
+    )
+    X.passes += len(blocks)
+    columns = list(zip(*parts, strict=True))
+    del parts  # of each column, the parts and the whole exist at once, and no more
+    squares, members, sizes = (np.concatenate(columns.pop()) for _ in range(3))
+    if not len(sizes):
+        raise ValueError("no two samples share a feature, so there are no hyperedges: check X")
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    w = _first_weights(sp.csr_array((squares, members, starts), shape=(len(sizes), n)))
+    del squares
+    return Hypergraph.of_samples(n, starts, members, w / w.sum())
+
+
+def _first_weights(by_edge: sp.csr_array) -> FloatArray:
+    """Return w_e (e) from ‖x_i − x_j‖² of the members (e × n), −1 for x_i. They are overwritten."""
+    squares = by_edge.data
+    distances = squares[squares >= 0]
+    sigma = np.sqrt(distances, out=distances).mean()
+    del distances
+    heat = np.maximum(squares, 0, out=squares)
+    if sigma > 0:
+        heat /= -(sigma**2)
+    np.exp(heat, out=heat)
+    return np.asarray(by_edge @ np.ones(by_edge.shape[1]))
+
+
+# --- tasks --------------------------------------------------------------------------------------
+
+
+def _hyperedges(
+    block: RowBlock, index: AnyArray | None, all_blocks: list[RowBlock], penalties: list[float]
+) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """Return the hyperedges of the samples of a block.
+
+    Returns
+    -------
+    sizes : ndarray of int64
+        Number of members of each hyperedge.
+    members : ndarray of int32
+        The members of all hyperedges, one after the other.
+    squares : ndarray of float64
+        ‖x_i − x_j‖² of each member j, −1 for the sample i itself.
+    """
+    numbers = np.arange(block.start, block.stop)
+    if index is None:
+        problems = _problems_with_all(numbers, all_blocks)
+    else:
+        problems = _problems(index, numbers, all_blocks)
+    sizes = [0]
+    members = [np.empty(0, dtype=np.int32)]
+    squares = [np.empty(0)]
+    with threadpool_limits(1, user_api="blas"):  # it rounds by its number of threads
+        for i, others, K in problems:
+            G, b, norm = K[:-1, :-1], K[:-1, -1], K[-1, -1]
+            for support in lasso_supports(G, b, penalties):
+                sizes.append(len(support) + 1)
+                members.append(np.append(others[support], i).astype(np.int32))
+                squares.append(
+                    np.append(np.maximum(G[support, support] + norm - 2 * b[support], 0), -1.0)
+                )
+    return np.array(sizes[1:], dtype=np.int64), np.concatenate(members), np.concatenate(squares)
+
+
+# A sample, its candidates in increasing order, and the Gram matrix of both, the sample last.
+LassoProblem = tuple[int, AnyArray, AnyArray]
+
+
+def _problems(
+    index: AnyArray, numbers: AnyArray, all_blocks: list[RowBlock]
+) -> Iterator[LassoProblem]:
+    """Yield the regression of each sample on its candidates."""
+    needed = np.unique(np.concatenate([numbers, index[index >= 0]]))
+    C = gather_rows(all_blocks, needed)
+    for i, row in zip(numbers, index, strict=True):
+        others = np.sort(row[row >= 0])
+        yield i, others, _gram(C[np.searchsorted(needed, np.append(others, i))])
+
+
+def _gram(rows: sp.csr_array) -> AnyArray:
+    """Return the Gram matrix of some rows. BLAS is faster where few of the numbers are zero."""
+    if rows.nnz <= DENSE_SHARE * rows.shape[0] * rows.shape[1]:
+        return (rows @ rows.T).toarray()
+    dense = rows.toarray()
+    return np.asarray(dense @ dense.T)
+
+
+def _problems_with_all(numbers: AnyArray, all_blocks: list[RowBlock]) -> Iterator[LassoProblem]:
+    """Yield the regression of each sample on all others, from one n × n Gram matrix."""
+    C = gather_rows(all_blocks, None)
+    K = (C @ C.T).toarray()
+    for i in numbers:
+        others = np.delete(np.arange(len(K)), i)
+        samples = np.append(others, i)
+        yield i, others, K[np.ix_(samples, samples)]
+
+
+def lasso_supports(G: AnyArray, b: AnyArray, penalties: list[float]) -> list[AnyArray]:
+    """Return the support of the lasso at each relative penalty (decreasing), from one LARS path."""
+    largest = np.abs(b).max(initial=0.0)
+    if largest == 0:
+        return []
+    # LARS compares with absolute numbers, and the supports do not depend on the scale
+    unit = 2.0 ** -np.round(np.log2(largest))
+    G, b, largest = G * unit, b * unit, largest * unit
+    with warnings.catch_warnings():
+        # LARS keeps one of several equal candidates and warns. That still solves the lasso. It also
+        # warns where rounding ends the path too early, which the last knot shows.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        knots, _, path = lars_path_gram(
+            Xy=b, Gram=G, n_samples=1, method="lasso", alpha_min=penalties[-1] * largest
+        )
+    if knots[-1] > penalties[-1] * largest * (1 + END):
+        return _supports_by_descent(G, b, [rho * largest for rho in penalties])
+    # LARS leaves a rounding error in place of the zero of some coefficients that it drops
+    is_in = np.abs(path) > ZERO * np.abs(path).max()
+    supports = []
+    for rho in penalties:
+        # the first knot at or below the penalty
+        knot = min(np.searchsorted(-knots, -rho * largest), len(knots) - 1)
+        # between two knots the coefficients are linear, so their support is that of either end
+        crossed = is_in[:, knot] | is_in[:, knot - 1]
+        supports.append(np.flatnonzero(crossed if knots[knot] < rho * largest else is_in[:, knot]))
+    return supports
+
+
+def _supports_by_descent(G: AnyArray, b: AnyArray, penalties: list[float]) -> list[AnyArray]:
+    """Return the support of the lasso at each penalty, by coordinate descent.
+
+    It works on X and y with XᵀX = G and Xᵀy = b.
+    """
+    squares, V = np.linalg.eigh(G)
+    kept = squares > ZERO * squares[-1]
+    roots = np.sqrt(squares[kept])
+    X, y = roots[:, None] * V[:, kept].T, (V[:, kept].T @ b) / roots
+    _, path, _ = lasso_path(X, y, alphas=np.divide(penalties, len(y)), tol=GAP, max_iter=100_000)
+    is_in = np.abs(path) > ZERO * np.abs(path).max()
+    return [np.flatnonzero(column) for column in is_in.T]

@@ -1,0 +1,1 @@
+"""Sparse coding: features that explain the codes of the samples."""

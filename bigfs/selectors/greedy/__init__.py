@@ -1,0 +1,1 @@
+"""Greedy searches: each feature by what it adds to those chosen."""

@@ -1,0 +1,1 @@
+"""SMR: weights that are low-rank images."""

@@ -1,0 +1,1 @@
+"""Regressions with a row-sparse penalty, followed until enough features have a weight."""

@@ -1,0 +1,312 @@
+"""Sparse linear classifiers as selectors: the multi-task lasso and the ℓ1 SVM.
+
+    MultiTaskLasso    min  1/2n ‖Y − XW − 1bᵀ‖² + α Σ_j ‖w_j‖₂
+    L1SVM             min  Σ_jk |w_jk| + C Σ_ik max(0, 1 − y_ik(w_k·x_i + b_k))²
+
+Y (n × c) indicates the classes, and y_ik = 2Y_ik − 1. `bigfs.lasso.path` solves them at falling
+penalties until m features have a weight, or at a given penalty.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+from threadpoolctl import threadpool_limits
+
+from bigfs.embedding.responses import one_hot
+from bigfs.lasso.losses import LeastSquares, Loss, SquaredHinge
+from bigfs.lasso.path import LassoPath, PathState, measure
+from bigfs.linalg.prox import row_norms
+from bigfs.matrix import Matrix
+from bigfs.result import Result, iterate
+from bigfs.selectors.base.estimator import Cost, Selector, at_least_two
+from bigfs.selectors.svm.svm import labeled_part
+from bigfs.types import FloatArray
+
+PATH_CONSTRAINTS: dict[str, list[Any]] = {
+    "tol": [Interval(Real, 0, 1, closed="neither")],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+}
+
+
+class SparseRegression(Selector):
+    """Base of the selectors by the weights of a sparse regression."""
+
+    _needs_one_scale = True
+    _nested = False  # the penalty follows from the number of features
+    _target = "y"  # name of the targets, for errors
+    tol: float
+    max_iter: int
+
+    def _solve(
+        self, loss: Loss, groups: list[slice], lam: float | None
+    ) -> tuple[LassoPath, PathState]:
+        """Run the path to its end. Set `coef_`, `n_iter_` and `result_`."""
+        X = loss.X
+        before = X.passes
+        loss.varies[self._constraints.forbidden] = False  # they get no weight
+        path = LassoPath(
+            loss,
+            groups,
+            tol=self.tol,
+            m=self._count(X.shape[1]),
+            lam=lam,
+            target=self._target,
+        )
+        # BLAS rounds by its number of threads; the answer must not
+        with threadpool_limits(1, user_api="blas"):
+            result: Result[PathState] = iterate(
+                path.step,
+                path.start(),
+                measure=measure,
+                stop="missing",
+                tol=0,
+                max_iter=self.max_iter,
+                name=type(self).__name__,
+                ends=path.ends,
+            )
+        state = result.value
+        result.stats.update(passes=X.passes - before, gathered=len(loss.columns.features))
+        self.result_, self.n_iter_ = result, len(result.history)
+        self.coef_: FloatArray = np.zeros((X.shape[1], state.W.shape[1]))
+        self.coef_[state.features] = state.W
+        return path, state
+
+
+class MultiTaskLasso(SparseRegression):
+    """Rank features by their weights in a row-sparse regression on the classes.
+
+    Unlabeled samples are left out.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
+    alpha : "auto" or float, default="auto"
+        Penalty, as in scikit-learn. "auto" takes the largest of a grid at which
+        `n_features_to_select` features have a weight.
+    tol : float, default=1e-3
+        Relative duality gap of each solution.
+    max_iter : int, default=200
+        Maximum number of passes over X.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        Norm of each feature's weights, where it is positive. A feature of zero weight has a score
+        in [−1, 0], by how strongly the residual correlates with it.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    classes_ : ndarray of shape (n_classes,)
+        The class labels.
+    coef_ : ndarray of shape (n_features, n_classes)
+        Weights W.
+    alpha_ : float
+        Penalty of the weights.
+    n_iter_ : int
+        Number of steps.
+    result_ : bigfs.result.Result
+        Status and history. Each record of the history has the "penalty" relative to the one that
+        empties the model, the number of features with a weight, the objective, the relative duality
+        gap over all features, and how many features are "missing". The stats have the passes over
+        X and the number of gathered columns.
+
+    See Also
+    --------
+    L1SVM : A weight of its own for each class, with the squared hinge loss.
+    RLSR : The square of the same penalty, with unlabeled samples.
+
+    Notes
+    -----
+    The problem is that of `sklearn.linear_model.MultiTaskLasso` on the indicators Y of the classes,
+    with an intercept::
+
+        min 1/2n ‖Y − XW − 1bᵀ‖² + α Σ_j ‖w_j‖₂
+
+    The grid falls by a factor of 0.8 from the penalty that empties the model to its 1000th part.
+    Each step solves the problem on gathered columns and checks all features in one pass. With
+    fewer than `n_features_to_select` features at the end of the grid, the features without a weight
+    follow by their scores, and the status is GRID_END.
+
+    References
+    ----------
+    .. [1] G. Obozinski, B. Taskar and M. I. Jordan, "Joint covariate selection and joint subspace
+       selection for multiple classification problems", Statistics and Computing, 2010.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import MultiTaskLasso
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = MultiTaskLasso(n_features_to_select=2).fit(X, y)
+    >>> selector.selected_
+    array([2, 1])
+    >>> selector.result_.status.name
+    'CONVERGED'
+    """
+
+    _cost = Cost("1 per penalty", "(8 n + 3 d) c + columns")
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **Selector._parameter_constraints,
+        "alpha": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+        **PATH_CONSTRAINTS,
+    }
+
+    def __init__(
+        self,
+        *,
+        n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
+        alpha: float | str = "auto",
+        tol: float = 1e-3,
+        max_iter: int = 200,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
+        self.alpha = alpha
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def _fit(self, X: Matrix, y: Any) -> None:
+        self.classes_, codes = at_least_two(y)
+        X, codes = labeled_part(X, codes)
+        n, c = X.shape[0], len(self.classes_)
+        Y = one_hot(codes, c)
+        lam = None if isinstance(self.alpha, str) else n * self.alpha
+        path, state = self._solve(LeastSquares(X, Y - Y.mean(axis=0)), [slice(0, c)], lam)
+        self.alpha_ = state.rho * state.largest / n
+        self.scores_ = path.scores(state, row_norms(state.W))
+
+
+class L1SVM(SparseRegression):
+    """Rank features by their weights in a sparse linear SVM, one class against the rest.
+
+    Unlabeled samples are left out.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
+    C : "auto" or float, default="auto"
+        Weight of the losses against the penalty. "auto" takes the smallest of a grid at which
+        `n_features_to_select` features have a weight.
+    tol : float, default=1e-2
+        Relative duality gap of each solution.
+    max_iter : int, default=200
+        Maximum number of passes over X.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        Norm of each feature's weights over the classes, where it is positive. A feature of zero
+        weight has a score in [−1, 0], by how strongly the residual correlates with it.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    classes_ : ndarray of shape (n_classes,)
+        The class labels.
+    coef_ : ndarray of shape (n_features, n_machines)
+        Weights of the machine of each class against the rest. Two classes have one machine.
+    C_ : float
+        Weight of the losses.
+    n_iter_ : int
+        Number of steps.
+    result_ : bigfs.result.Result
+        Status and history. Each record of the history has the "penalty" relative to the one that
+        empties the model, the number of features with a weight, the objective, the relative duality
+        gap over all features, and how many features are "missing". The stats have the passes over
+        X and the number of gathered columns.
+
+    See Also
+    --------
+    L2SVM : All features keep a weight.
+    MultiTaskLasso : Weights of a feature that are zero in all classes together.
+
+    Notes
+    -----
+    The problem is that of `sklearn.svm.LinearSVC` with `penalty="l1"`, but for the intercept, which
+    is not penalized here::
+
+        min Σ_jk |w_jk| + C Σ_ik max(0, 1 − y_ik(w_k·x_i + b_k))²
+
+    The grid of 1/C falls by a factor of 0.8 from the value that empties the model to its 1000th
+    part. Each step solves the problem on gathered columns and checks all features in one pass.
+
+    References
+    ----------
+    .. [1] R.-E. Fan, K.-W. Chang, C.-J. Hsieh, X.-R. Wang and C.-J. Lin, "LIBLINEAR: a library for
+       large linear classification", Journal of Machine Learning Research, 2008.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import L1SVM
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = L1SVM(n_features_to_select=2).fit(X, y)
+    >>> selector.selected_
+    array([2, 1])
+    >>> selector.result_.status.name
+    'CONVERGED'
+    """
+
+    _cost = Cost("1 per penalty", "(8 n + 3 d) c + columns")
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **Selector._parameter_constraints,
+        "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+        **PATH_CONSTRAINTS,
+    }
+
+    def __init__(
+        self,
+        *,
+        n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
+        C: float | str = "auto",
+        tol: float = 1e-2,
+        max_iter: int = 200,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
+        self.C = C
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def _fit(self, X: Matrix, y: Any) -> None:
+        self.classes_, codes = at_least_two(y)
+        X, codes = labeled_part(X, codes)
+        Y = 2 * one_hot(codes, len(self.classes_)) - 1
+        if len(self.classes_) == 2:
+            Y = Y[:, 1:]
+        lam = None if isinstance(self.C, str) else 1 / (2 * self.C)
+        each = [slice(k, k + 1) for k in range(Y.shape[1])]
+        path, state = self._solve(SquaredHinge(X, Y), each, lam)
+        self.C_ = 1 / (2 * state.rho * state.largest)
+        self.scores_ = path.scores(state, row_norms(state.W))

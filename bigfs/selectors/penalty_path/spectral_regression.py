@@ -1,0 +1,291 @@
+"""Spectral regression: features that explain the clusters of a kNN graph, unsupervised.
+
+    L y_k = λ_k D y_k,  y_kᵀD y_k = 1,  k = 1 … K                     the spectral embedding T = [y]
+
+    MCFS    min  1/2n ‖T − XW − 1bᵀ‖² + Σ_k α_k Σ_j |w_jk|       score max_k |w_jk|
+    MRSF    min  1/2n ‖T − XW − 1bᵀ‖² + α Σ_j ‖w_j‖₂             score ‖w_j‖
+
+The penalties of MCFS are the same share ρ of those that empty the lassos: α_k = ρ α_max,k. So each
+eigenvector has its features. They are found by scaling each eigenvector to the same α_max.
+
+T leaves out the trivial eigenvector. The vectors that separate components of the graph come first.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from bigfs.graph import Metric
+from bigfs.lasso.losses import LeastSquares
+from bigfs.linalg.prox import row_norms
+from bigfs.matrix import Matrix
+from bigfs.selectors.base.estimator import Cost, Selector
+from bigfs.selectors.base.sample_graph import GRAPH_CONSTRAINTS, SampleGraph, sample_graph
+from bigfs.selectors.penalty_path.lasso import PATH_CONSTRAINTS, SparseRegression
+from bigfs.types import FloatArray
+
+
+class SpectralRegression(SparseRegression):
+    """Base of the regressions on a spectral embedding."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **Selector._parameter_constraints,
+        "alpha": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        **GRAPH_CONSTRAINTS,
+        **PATH_CONSTRAINTS,
+    }
+    _supervised = False
+    _ignores_y = True
+    _target = "the graph's embedding"
+    _shares_support: ClassVar[bool]  # whether a feature's weights are zero in all targets together
+
+    def __init__(
+        self,
+        *,
+        n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
+        alpha: float | str = "auto",
+        n_components: int | None = None,
+        n_neighbors: int = 5,
+        metric: Metric = "cosine",
+        graph: Any = None,
+        tol: float = 1e-3,
+        max_iter: int = 200,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
+        self.alpha = alpha
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+        self.graph = graph
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def _fit(self, X: Matrix, y: Any) -> None:
+        n, allowed = X.shape[0], self._allowed(X)
+        graph = sample_graph(allowed, self.graph, self.n_neighbors, self.metric)
+        T = spectral_targets(graph, self.n_components or graph.default_width(allowed.shape[1]))
+        r = T.shape[1]
+        groups = [slice(0, r)] if self._shares_support else [slice(k, k + 1) for k in range(r)]
+        scale, before = np.ones(r), X.passes
+        lam = None if isinstance(self.alpha, str) else n * self.alpha
+        if lam is None and not self._shares_support:
+            scale = self._largest_penalties(X, T)
+        path, state = self._solve(LeastSquares(X, T / scale), groups, lam)
+        self.result_.stats.update(graph.stats, passes=X.passes - before)
+        self.coef_ *= scale
+        W = state.W * scale
+        alphas = state.rho * state.largest / n * scale
+        self.alpha_ = float(alphas[0]) if self._shares_support else alphas
+        weights = row_norms(W) if self._shares_support else np.abs(W).max(axis=1)
+        self.scores_ = path.scores(state, weights)
+
+    def _largest_penalties(self, X: Matrix, T: FloatArray) -> FloatArray:
+        """Return λ_max,k, at which the lasso of each eigenvector is empty. Reads X once."""
+        correlations = np.abs(X.T @ T)
+        correlations[self._constraints.forbidden] = 0
+        largest = correlations.max(axis=0)
+        return np.where(largest > 0, largest, 1.0)
+
+
+def spectral_targets(graph: SampleGraph, r: int) -> FloatArray:
+    """Return T (n × r), the centered generalized eigenvectors of the graph.
+
+    A sample that is set aside has zero before the centering.
+    """
+    root = np.sqrt(graph.parts.degree)[:, None]
+    U = graph.embedding(r).value.vectors
+    T: FloatArray = np.divide(U, root, out=np.zeros_like(U), where=root > 0)
+    return T - T.mean(axis=0)
+
+
+class MCFS(SpectralRegression):
+    """Choose features that explain the clusters of the samples, by one lasso per eigenvector.
+
+    Multi-cluster feature selection [1]_ is unsupervised.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
+    alpha : "auto" or float, default="auto"
+        Penalty of all lassos, as in `sklearn.linear_model.Lasso`. "auto" takes the same share of
+        the penalty that empties each lasso, the largest of a grid at which `n_features_to_select`
+        features have a weight.
+    n_components : int or None, default=None
+        Number of eigenvectors. The number of clusters is a good one. None takes 10, or fewer where
+        X has few samples.
+    n_neighbors : int, default=5
+        Number of neighbors of each sample in the kNN graph.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        Distance of the kNN graph. The edges have cosine weights for "cosine" and heat weights for
+        "euclidean".
+    graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
+        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
+    tol : float, default=1e-3
+        Relative duality gap of each solution.
+    max_iter : int, default=200
+        Maximum number of passes over X.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        Largest absolute weight of each feature, where it is positive. A feature of zero weight has
+        a score in [−1, 0], by how strongly a residual correlates with it.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    coef_ : ndarray of shape (n_features, n_components)
+        Weights W.
+    alpha_ : ndarray of shape (n_components,)
+        Penalty of each lasso.
+    n_iter_ : int
+        Number of steps.
+    result_ : bigfs.result.Result
+        Status and history. Each record of the history has the "penalty" relative to the one that
+        empties the model, the number of features with a weight, the objective, the relative duality
+        gap over all features, and how many features are "missing". The stats have the passes over
+        X, the number of gathered columns, and what the graph and its embedding are.
+
+    See Also
+    --------
+    MRSF : Weights of a feature that are zero for all eigenvectors together.
+    SparGE : With `embedding="lpp"`, exactly m features together.
+
+    Notes
+    -----
+    With the affinity A of the graph, its degrees D and L = D − A, the targets are the leading
+    non-trivial solutions of L y = λ D y, and the weights solve a lasso for each of
+    them, with an intercept. The paper gives each lasso the same number of features. Here each has
+    the same share of the penalty that empties it.
+
+    A new kNN graph, or one of `Neighbors`, is joined where it falls apart: the nearest samples of
+    its components get an edge. Components of a given affinity are left as they are. Those of at
+    most `n_neighbors` samples are set aside, and the vectors that separate the others come first.
+
+    References
+    ----------
+    .. [1] D. Cai, C. Zhang and X. He, "Unsupervised feature selection for multi-cluster data", KDD
+       2010.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import MCFS
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> selector = MCFS(n_features_to_select=2, n_components=2, metric="euclidean").fit(X)
+    >>> selector.selected_
+    array([2, 0])
+    >>> selector.result_.status.name
+    'CONVERGED'
+    """
+
+    _cost = Cost("graph + 1 per penalty", "(8 n + 3 d) r + columns")
+    _shares_support = False
+
+
+class MRSF(SpectralRegression):
+    """Choose features that explain the clusters of the samples, by a row-sparse regression.
+
+    Minimum-redundancy spectral feature selection [1]_ is unsupervised.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
+    alpha : "auto" or float, default="auto"
+        Penalty, as in `sklearn.linear_model.MultiTaskLasso`. "auto" takes the largest of a grid at
+        which `n_features_to_select` features have a weight.
+    n_components : int or None, default=None
+        Number of eigenvectors. The number of clusters is a good one. None takes 10, or fewer where
+        X has few samples.
+    n_neighbors : int, default=5
+        Number of neighbors of each sample in the kNN graph.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        Distance of the kNN graph. The edges have cosine weights for "cosine" and heat weights for
+        "euclidean".
+    graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
+        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
+    tol : float, default=1e-3
+        Relative duality gap of each solution.
+    max_iter : int, default=200
+        Maximum number of passes over X.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        Norm of each feature's weights, where it is positive. A feature of zero weight has a score
+        in [−1, 0], by how strongly the residual correlates with it.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    coef_ : ndarray of shape (n_features, n_components)
+        Weights W.
+    alpha_ : float
+        Penalty of the weights.
+    n_iter_ : int
+        Number of steps.
+    result_ : bigfs.result.Result
+        Status and history. Each record of the history has the "penalty" relative to the one that
+        empties the model, the number of features with a weight, the objective, the relative duality
+        gap over all features, and how many features are "missing". The stats have the passes over
+        X, the number of gathered columns, and what the graph and its embedding are.
+
+    See Also
+    --------
+    MCFS : A lasso per eigenvector.
+    MultiTaskLasso : The same regression on the classes.
+
+    Notes
+    -----
+    The targets are those of `MCFS`. The weights minimize::
+
+        1/2n ‖T − XW − 1bᵀ‖² + α Σ_j ‖w_j‖₂
+
+    References
+    ----------
+    .. [1] Z. Zhao, L. Wang and H. Liu, "Efficient spectral feature selection with minimum
+       redundancy", AAAI 2010.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import MRSF
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> selector = MRSF(n_features_to_select=2, n_components=2, metric="euclidean").fit(X)
+    >>> selector.selected_
+    array([2, 0])
+    >>> selector.result_.status.name
+    'CONVERGED'
+    """
+
+    _cost = Cost("graph + 1 per penalty", "(8 n + 3 d) r + columns")
+    _shares_support = True

@@ -1,0 +1,277 @@
+"""Row-sparse regressions that differ in their targets.
+
+    DLSR    min  ‖XW + 1bᵀ − Y − B ⊙ M‖² + γ Σ_j ‖w_j‖,  M ≥ 0       B = 1 where Y = 1, else −1
+    SPFS    min  ½‖XcW − Φ‖² + λ Σ_j ‖w_j‖                            ΦΦᵀ: a similarity
+
+In DLSR the targets Y ∈ {0, 1} are dragged apart: a sample beyond its target costs nothing. With
+f = 2(xW + b) − 1 the loss of an entry is ¼ max(0, 1 − y f)², so the problem is that of
+`bigfs.lasso.losses.SquaredHinge` with λ = γ and the weights 2W.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from bigfs.embedding.factors import gaussian_factor, same_class_factor
+from bigfs.embedding.responses import one_hot
+from bigfs.lasso.losses import LeastSquares, SquaredHinge
+from bigfs.linalg.prox import row_norms
+from bigfs.matrix import Matrix
+from bigfs.selectors.base.estimator import Cost, Selector, at_least_two
+from bigfs.selectors.penalty_path.lasso import PATH_CONSTRAINTS, SparseRegression
+from bigfs.selectors.svm.svm import labeled_part
+
+PENALTY: list[Any] = [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})]
+
+
+class DLSR(SparseRegression):
+    """Rank features by a row-sparse regression whose class targets are dragged apart.
+
+    It is discriminative least squares regression for feature selection [1]_. Unlabeled samples
+    store are left out.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
+    gamma : "auto" or float, default="auto"
+        Weight γ of the penalty. "auto" takes the largest of a grid at which `n_features_to_select`
+        features have a weight.
+    tol : float, default=1e-2
+        Relative duality gap of each solution.
+    max_iter : int, default=200
+        Maximum number of passes over X.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        Norm of each feature's weights, where it is positive. A feature of zero weight has a score
+        in [−1, 0], by how strongly the residual correlates with it.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    classes_ : ndarray of shape (n_classes,)
+        The class labels.
+    coef_ : ndarray of shape (n_features, n_classes)
+        Weights W.
+    gamma_ : float
+        Weight γ of the penalty.
+    n_iter_ : int
+        Number of steps.
+    result_ : bigfs.result.Result
+        Status and history. Each record of the history has the "penalty" relative to the one that
+        empties the model, the number of features with a weight, the objective, the relative duality
+        gap over all features, and how many features are "missing". The stats have the passes over
+        X and the number of gathered columns.
+
+    See Also
+    --------
+    L1SVM : The same loss, with a weight of its own for each class.
+    MultiTaskLasso : The same penalty, with targets that stay.
+
+    Notes
+    -----
+    The problem, with Y the indicators of the classes and B = 1 where Y = 1, else −1::
+
+        min ‖XW + 1bᵀ − Y − B ⊙ M‖² + γ Σ_j ‖w_j‖,    M ≥ 0
+
+    It is jointly convex, and its loss is a squared hinge. The grid falls by a factor of 0.8 from
+    the penalty that empties the model to its 1000th part.
+
+    References
+    ----------
+    .. [1] S. Xiang, F. Nie, G. Meng, C. Pan and C. Zhang, "Discriminative least squares regression
+       for multiclass classification and feature selection", IEEE Transactions on Neural Networks
+       and Learning Systems, 2012.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import DLSR
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = DLSR(n_features_to_select=2).fit(X, y)
+    >>> selector.selected_
+    array([2, 1])
+    >>> selector.result_.status.name
+    'CONVERGED'
+    """
+
+    _cost = Cost("1 per penalty", "(8 n + 3 d) c + columns")
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **Selector._parameter_constraints,
+        "gamma": PENALTY,
+        **PATH_CONSTRAINTS,
+    }
+
+    def __init__(
+        self,
+        *,
+        n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
+        gamma: float | str = "auto",
+        tol: float = 1e-2,
+        max_iter: int = 200,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
+        self.gamma = gamma
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def _fit(self, X: Matrix, y: Any) -> None:
+        self.classes_, codes = at_least_two(y)
+        X, codes = labeled_part(X, codes)
+        c = len(self.classes_)
+        lam = None if isinstance(self.gamma, str) else self.gamma
+        loss = SquaredHinge(X, 2 * one_hot(codes, c) - 1)
+        path, state = self._solve(loss, [slice(0, c)], lam)
+        self.coef_ /= 2
+        self.gamma_ = state.rho * state.largest
+        self.scores_ = path.scores(state, row_norms(state.W) / 2)
+
+
+class SPFS(SparseRegression):
+    """Choose features that preserve the similarity of the samples, by a row-sparse regression.
+
+    The similarity [1]_ is that of the classes, or a Gaussian kernel where y is None. Unlabeled
+    samples of a store are left out.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
+    alpha : "auto" or float, default="auto"
+        Penalty, as in `sklearn.linear_model.MultiTaskLasso`. "auto" takes the largest of a grid at
+        which `n_features_to_select` features have a weight.
+    n_components : int, default=100
+        Number of landmarks of the Gaussian kernel's factor. Only without labels.
+    random_state : int, default=0
+        Seed of the landmarks.
+    tol : float, default=1e-3
+        Relative duality gap of each solution.
+    max_iter : int, default=200
+        Maximum number of passes over X.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        Norm of each feature's weights, where it is positive. A feature of zero weight has a score
+        in [−1, 0], by how strongly the residual correlates with it.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    coef_ : ndarray of shape (n_features, n_targets)
+        Weights W. The targets are the classes, or the components of the kernel's factor.
+    alpha_ : float
+        Penalty of the weights.
+    n_iter_ : int
+        Number of steps.
+    result_ : bigfs.result.Result
+        Status and history. Each record of the history has the "penalty" relative to the one that
+        empties the model, the number of features with a weight, the objective, the relative duality
+        gap over all features, and how many features are "missing". The stats have the passes over
+        X and the number of gathered columns.
+
+    See Also
+    --------
+    MultiTaskLasso : The same regression on classes whose weight grows with their size.
+    JHLSR : The same regression, smooth over a hypergraph that it learns.
+
+    Notes
+    -----
+    With Φ a factor of the similarity, ΦΦᵀ = K, and K = 1/n_c between samples of the same class c::
+
+        min 1/2n ‖Φ − XW − 1bᵀ‖² + α Σ_j ‖w_j‖
+
+    A rotation of Φ does not change the norms. The Gaussian kernel has the mean distance of two
+    landmarks for its width, and its factor is that of Nyström's method.
+
+    References
+    ----------
+    .. [1] Z. Zhao, L. Wang, H. Liu and J. Ye, "On similarity preserving feature selection", IEEE
+       Transactions on Knowledge and Data Engineering, 2013.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import SPFS
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = SPFS(n_features_to_select=2).fit(X, y)
+    >>> selector.selected_
+    array([2, 1])
+    >>> SPFS(n_features_to_select=2).fit(X).selected_
+    array([2, 1])
+    """
+
+    _cost = Cost("1 per penalty", "(8 n + 3 d) r + columns")
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **Selector._parameter_constraints,
+        "alpha": PENALTY,
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "random_state": [Interval(Integral, 0, None, closed="left")],
+        **PATH_CONSTRAINTS,
+    }
+    _supervised = False  # y may be missing
+
+    def __init__(
+        self,
+        *,
+        n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
+        alpha: float | str = "auto",
+        n_components: int = 100,
+        random_state: int = 0,
+        tol: float = 1e-3,
+        max_iter: int = 200,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
+        self.alpha = alpha
+        self.n_components = n_components
+        self.random_state = random_state
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def _fit(self, X: Matrix, y: Any) -> None:
+        if y is None:
+            self._target = "the kernel of the samples"
+            Phi = gaussian_factor(self._allowed(X), self.n_components, seed=self.random_state)
+        else:
+            self._target = "y"
+            classes, codes = at_least_two(y)
+            X, codes = labeled_part(X, codes)
+            Phi = same_class_factor(codes, len(classes)).toarray()
+        n, r = Phi.shape
+        lam = None if isinstance(self.alpha, str) else n * self.alpha
+        loss = LeastSquares(X, Phi - Phi.mean(axis=0))
+        path, state = self._solve(loss, [slice(0, r)], lam)
+        self.alpha_ = state.rho * state.largest / n
+        self.scores_ = path.scores(state, np.asarray(row_norms(state.W)))

@@ -1,0 +1,1 @@
+"""Weights that are zero in whole rows, by reweighted ridge regressions."""

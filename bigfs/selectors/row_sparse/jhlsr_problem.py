@@ -1,0 +1,326 @@
+"""The problem of JHLSR: its step, its certificate, and the working set of features.
+
+The certificate, at (S, w) with V = AᵀΦ − (AᵀA + μL_H(w))XS, is the violation of stationarity: the
+larger of that of S, and of what the linear model in w promises as a share of the objective:
+
+    Σ_j ‖s_j‖ ‖2x_jᵀV − λ s_j/√(‖s_j‖² + ε)‖ / λ Σ‖s_j‖,      (⟨∇_w, w⟩ − min ∇_w) / objective
+
+With an intercept, P = XS + 1bᵀ takes the place of XS. The best b for S and w leaves a problem of S
+with M − M11ᵀM/1ᵀM1 in the place of M = AᵀA + μL_H(w), and T − M1(1ᵀT)/1ᵀM1 in that of T = AᵀΦ. With
+x̄ = XᵀM1/1ᵀM1 and t̄ = Tᵀ1/1ᵀM1 it is b = t̄ − Sᵀx̄. The b of a round is the best for the w before, and
+the violation is also what b may still gain, as a share of the objective.
+
+A feature becomes inactive when ‖s_j‖ falls below √ε/2, and returns if 2‖x_jᵀV‖ > λ, with the norm
+that it would have if it alone returned.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs import engine
+from bigfs.constraints import NO_CONSTRAINTS
+from bigfs.graph.hypergraph.smoothness import Smoothness, WeightStep, choose_weights
+from bigfs.linalg.prox import row_norms
+from bigfs.linalg.ridge import SampleOperator, weighted_squares
+from bigfs.linalg.ridge.cg import STRIP, subtract_product
+from bigfs.linalg.ridge.working_set import WorkingSet
+from bigfs.matrix import Matrix
+from bigfs.matrix.panels import ColumnStrips, strip_width
+from bigfs.result import Record
+from bigfs.selectors.row_sparse.jhlsr_operator import HypergraphOperator
+from bigfs.selectors.row_sparse.rows import RowSparseProblem, inactive_scores
+from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
+
+EPSILON = 1e-14  # ε: √ε = 1e−7 is where a row counts as zero
+
+
+class JHLSRState(NamedTuple):
+    """The solution after some rounds, with its certificate."""
+
+    u: AnyArray  # (d,): infinite where a feature is inactive
+    S: AnyArray  # d × r
+    product: AnyArray  # d × r: Xᵀ(AᵀA + μL_H(w))XS, of the active features
+    w: AnyArray  # (e,)
+    objective: float
+    violation: float  # of stationarity, on the working set
+    gap: float  # of stationarity, on all features; infinite until the inactive ones were checked
+    residual: float  # of the ridge solve, relative
+    means: AnyArray = np.empty(0)  # (d,): x̄, of the active features. Empty without an intercept
+    target_means: AnyArray = np.empty(0)  # (r,): t̄
+
+    @property
+    def intercept(self) -> FloatArray:
+        """The best intercept for S and w (r,)."""
+        b: FloatArray = self.target_means - self.means @ self.S
+        return b
+
+
+class JHLSRProblem(RowSparseProblem):
+    """The data, the step and the certificate."""
+
+    def __init__(
+        self,
+        X: Matrix,
+        T: Any,
+        labeled: AnyArray,
+        smoothness: Smoothness,
+        weights: tuple[float, float, float],
+        learn_w: bool,
+        tol: float,
+        forbidden: IntArray = NO_CONSTRAINTS.forbidden,
+        target: str = "y",
+        fit_intercept: bool = False,
+    ) -> None:
+        super().__init__(X, forbidden, target)
+        self.T, self.labeled, self.smoothness = T, labeled, smoothness
+        height = max(T.shape[0], len(smoothness.hypergraph.members.sizes))
+        self.width = strip_width(height, T.shape[1])
+        # d × r, by strips of columns of the same width
+        self.XtT = ColumnStrips.of(transposed_times(X, T), self.width)
+        self.mu, self.lam, self.gamma = weights
+        self.learn_w, self.tol, self.fit_intercept = learn_w, tol, fit_intercept
+        self.T_sums = np.asarray(T.sum(axis=0)).ravel()  # (r,)
+        first_w = smoothness.hypergraph.w
+        self.fixed_operator = None if learn_w else self.sample_operator(first_w)
+        self.fixed_centered: HypergraphOperator | None = None
+
+    def __enter__(self) -> Self:
+        """Return the problem. Its temporary file is deleted when the block ends."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.XtT.__exit__(*error)
+
+    def sample_operator(self, w: AnyArray) -> HypergraphOperator:
+        """Return AᵀA + μL_H(w)."""
+        return HypergraphOperator.of(self.smoothness, self.labeled, self.mu, w)
+
+    def solved_operator(self, w: AnyArray) -> HypergraphOperator:
+        """Return the operator of the ridge system of S, with a free intercept if there is one."""
+        M = self.fixed_operator or self.sample_operator(w)
+        if not self.fit_intercept:
+            return M
+        centered = self.fixed_centered or M.centered(M.times_ones())
+        self.fixed_centered = centered if self.fixed_operator else None
+        return centered
+
+    def start(self) -> JHLSRState:
+        """Return the state at u = λ and the hypergraph's own weights."""
+        d = self.X.shape[1]
+        u = np.where(self.candidates, self.lam, np.inf)
+        S, w = np.zeros((d, self.T.shape[1])), self.smoothness.hypergraph.w
+        state = JHLSRState(u, S, np.zeros_like(S), w, np.inf, np.inf, np.inf, 0.0)
+        if not self.fit_intercept:
+            return state
+        M1 = (self.fixed_operator or self.sample_operator(w)).times_ones()
+        return self.with_intercept(state, M1, self.X.T @ M1 / M1.sum(), self.T_sums)
+
+    def with_intercept(
+        self, state: JHLSRState, M1: FloatArray, means: FloatArray, V_sums: FloatArray
+    ) -> JHLSRState:
+        """Return the state with x̄ and t̄, and with the product of the centered M."""
+        subtract_product(state.product, means[:, None], (self.T_sums - V_sums)[None])
+        return state._replace(means=means, target_means=self.T_sums / M1.sum())
+
+    def add_intercept(self, state: JHLSRState, P: ColumnStrips) -> None:
+        """Add the best intercept for the S and the w of a state to P = XS."""
+        b = state.intercept
+        P.replace(lambda columns, P_s: np.add(P_s, b[columns], out=P_s))
+
+    def response(
+        self, state: JHLSRState, start: int, stop: int, rows: Any = slice(None)
+    ) -> FloatArray:
+        """Return rows of XᵀT, or of what takes its place with an intercept, in [start, stop)."""
+        XtT: FloatArray = self.XtT.rows(start, stop)[rows]
+        if not self.fit_intercept:
+            return XtT
+        return XtT - np.outer(state.means[start:stop][rows], self.T_sums)
+
+    def step(self, state: JHLSRState, working_set: WorkingSet) -> JHLSRState:
+        """Run one round."""
+        S, residual = self.solve(state, working_set)
+        return self.complete(state, S, residual, working_set)
+
+    def complete(
+        self, state: JHLSRState, S: AnyArray, residual: float, working_set: WorkingSet
+    ) -> JHLSRState:
+        """Return the state that follows with the new S."""
+        if self.width < self.T.shape[1]:
+            engine.trim_memory()  # what the solve has left
+        with working_set.times_by_strips(S, self.width) as P:
+            return self.complete_round(state, S, P, working_set)._replace(residual=residual)
+
+    def complete_round(
+        self, state: JHLSRState, S: AnyArray, P: ColumnStrips, working_set: WorkingSet
+    ) -> JHLSRState:
+        """Choose w and u for the new S, with P = XS, and measure the violation."""
+        norms = row_norms(S)
+        self.require_weight(norms)
+        if self.fit_intercept:
+            self.add_intercept(state._replace(S=S), P)
+        smooth_norms = np.sqrt(norms**2 + EPSILON)
+        loss = sum(self.loss(columns, P_s) for columns, P_s in P)
+        penalty = self.lam * smooth_norms.sum()
+        w, smoothness, promise = self.weight_step(P, state.w, float(loss + penalty))
+        objective = float(loss + self.mu * smoothness + penalty + self.gamma * w @ w)
+        M = self.fixed_operator or self.sample_operator(w)
+        if not P.whole:
+            engine.trim_memory()  # what the steps of w have left
+        P.replace(lambda columns, P_s: self.residual(columns, M, P_s))
+        V = P  # V = T − M P at the new w, which takes the place of P
+        XtV = working_set.transposed_times(V)
+        means = state.means
+        if self.fit_intercept:
+            M1, V_sums = M.times_ones(), np.concatenate([V_s.sum(axis=0) for _, V_s in V])
+            promise = max(promise, float(V_sums @ V_sums / M1.sum()))  # what b may gain
+            if self.learn_w:
+                means = working_set.transposed_times(M1[:, None])[:, 0] / M1.sum()
+        violation = max(self.violation(S, norms, smooth_norms, XtV), promise / objective)
+        active = np.isfinite(state.u) & (norms >= np.sqrt(EPSILON) / 2)
+        u = np.where(active, self.lam / (2 * smooth_norms), np.inf)
+        gap, known = np.inf, working_set.index
+        if violation <= self.tol:
+            XtV, known = self.all_rows(XtV, u, V), None
+            if self.fit_intercept and self.learn_w:
+                means = self.X.T @ M1 / M1.sum()
+            violators = self.kkt_violators(u, XtV)
+            u[violators] = self.lam / (2 * self.norms_alone(violators, XtV))
+            gap = np.inf if violators.any() else violation
+        if not np.isfinite(u).any():
+            raise ValueError(
+                f"lam={self.lam:g} leaves every row of weights below {EPSILON**0.5:.0e}: choose a "
+                f"smaller one, or scale X to values near 1"
+            )
+        state = JHLSRState(u, S, self.product(XtV, known), w, objective, violation, gap, 0.0)
+        return self.with_intercept(state, M1, means, V_sums) if self.fit_intercept else state
+
+    def product(self, XtV: AnyArray, known: IntArray | None) -> AnyArray:
+        """Return XᵀMXS in the memory of XᵀV, of whose rows some are known, or all."""
+        is_known = np.full(len(XtV), known is None)
+        if known is not None:
+            is_known[known] = True
+        for first in range(0, len(XtV), STRIP):
+            rows = first + np.flatnonzero(is_known[first : first + STRIP])
+            XtT = self.XtT.rows(first, min(first + STRIP, len(XtV)))
+            XtV[rows] = XtT[rows - first] - XtV[rows]
+        return XtV
+
+    def solve(self, state: JHLSRState, working_set: WorkingSet) -> tuple[AnyArray, float]:
+        """Return the next S and the relative residual of its ridge system."""
+        M = self.solved_operator(state.w)
+        solution = working_set.solve_rhs(
+            *(M, state.u, lambda rows: self.response(state, 0, len(state.u), rows)),
+            *(state.S, state.product),
+        )
+        return solution.W, solution.residual
+
+    def target(self, columns: slice) -> FloatArray:
+        """Return columns of T (n × width), as an array of their own."""
+        T = self.T[:, columns]
+        return np.asarray(T.toarray() if sp.issparse(T) else T.copy())
+
+    def loss(self, columns: slice, P_s: FloatArray) -> float:
+        """Return the part of ‖AP − Φ‖² in some columns."""
+        difference = self.target(columns)
+        difference -= P_s
+        return float(self.labeled @ np.einsum("vr,vr->v", difference, difference))
+
+    def residual(self, columns: slice, M: SampleOperator, P_s: FloatArray) -> FloatArray:
+        """Return columns of V = T − M P (n × width), in the memory of those of P."""
+        MP = M.apply(P_s, overwrite=True)
+        return np.subtract(self.target(columns), MP, out=MP)
+
+    def weight_step(self, P: ColumnStrips, w: AnyArray, rest: float) -> WeightStep:
+        """Return the next w, where the other terms of the objective are `rest`."""
+        if not self.learn_w:
+            return WeightStep(w, self.smoothness.trace(P, w).value, 0.0)
+        return choose_weights(self.smoothness, P, w, self.mu, self.gamma, self.tol * rest / 2)
+
+    def violation(
+        self, S: AnyArray, norms: AnyArray, smooth_norms: AnyArray, XtV: AnyArray
+    ) -> float:
+        """Return the violation of stationarity, relative to the penalty's slope."""
+        scale, total = self.lam * norms.sum(), 0.0
+        for first in range(0, len(S), STRIP):
+            rows = slice(first, first + STRIP)
+            residual = 2 * XtV[rows] - self.lam * S[rows] / smooth_norms[rows, None]
+            total += float(norms[rows] @ row_norms(residual))
+        return float(total / scale) if scale > 0 else 0.0
+
+    def all_rows(self, XtV: AnyArray, u: AnyArray, V: ColumnStrips) -> AnyArray:
+        """Return XᵀV with the rows of inactive features too.
+
+        It takes a pass over X, unless all features are active.
+        """
+        if not np.any(np.isinf(u) & self.candidates):
+            return XtV
+        return np.asarray(self.X.T @ V)
+
+    def kkt_violators(self, u: AnyArray, XtV: AnyArray) -> BoolArray:
+        """Return the mask of the inactive features that should not be at zero."""
+        violators: BoolArray = np.isinf(u) & (2 * self.pulls(XtV) > (1 + self.tol) * self.lam)
+        return violators
+
+    def norms_alone(self, features: BoolArray, XtV: AnyArray) -> FloatArray:
+        """Return the norms of the rows of inactive features, if each alone became active.
+
+        Such a row minimizes ‖x_j‖²‖s‖² − 2⟨s, x_jᵀV⟩ + λ‖s‖, where diag(AᵀA + μ) weighs ‖x_j‖².
+        """
+        excess = 2 * row_norms(XtV[features]) - self.lam
+        norms: FloatArray = excess / (2 * self.squares[features])
+        return norms
+
+    @cached_property
+    def squares(self) -> FloatArray:
+        """The diagonal of Xᵀ(AᵀA + μI)X (d,). One pass."""
+        return weighted_squares(self.X, self.labeled + self.mu)
+
+    def scores(self, state: JHLSRState, working_set: WorkingSet) -> FloatArray:
+        """Return the score of each feature.
+
+        The product of a converged run has all rows. Otherwise it takes a round's passes over X.
+        """
+        if np.isfinite(state.gap):
+            XtV = self.response(state, 0, len(state.S)) - state.product
+        else:
+            M = self.fixed_operator or self.sample_operator(state.w)
+            with working_set.times_by_strips(state.S, self.width) as P:
+                if self.fit_intercept:
+                    self.add_intercept(state, P)
+                P.replace(lambda columns, P_s: self.residual(columns, M, P_s))
+                XtV = np.asarray(self.X.T @ P)
+        norms = np.where(np.isfinite(state.u), row_norms(state.S), 0.0)
+        return inactive_scores(norms, self.pulls(XtV))
+
+
+def transposed_times(X: Matrix, T: Any) -> FloatArray:
+    """Return XᵀT (d × r) for a dense or a sparse T (n × r). One pass."""
+    if not sp.issparse(T):
+        return np.asarray(X.T @ T)
+    T = sp.csr_array(T)
+    if X.column_tiles:
+        return np.concatenate(X.map_columns(_transposed_times, T))
+    each = [[T[t.start : t.stop] for t in X.row_tiles]]
+    return np.asarray(X.reduce_rows(_transposed_times, each=each))
+
+
+def _transposed_times(block: Any, start: int, stop: int, T: sp.csr_array) -> FloatArray:
+    product = block.T @ T
+    return np.asarray(product.toarray() if sp.issparse(product) else product, dtype=np.float64)
+
+
+def measure(state: JHLSRState) -> Record:
+    """Return the record of a state in the history."""
+    return {
+        "objective": state.objective,
+        "features": float(np.count_nonzero(np.isfinite(state.u))),
+        "hyperedges": float(np.count_nonzero(state.w)),
+        "violation": state.violation,
+        "gap": state.gap,
+        "residual": state.residual,
+    }

@@ -1,0 +1,166 @@
+"""The sums over the samples that a round of SRLSR needs, in one pass and without Y, XW or V.
+
+Y is a function of the solution (W, b): a labeled row is one-hot, and an unlabeled row is the
+projection of Wᵀx_i + b on the simplex. So a task makes the rows of Y and of V = Y − XW − 1bᵀ that
+it needs, and nothing of n × c exists.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from bigfs import engine
+from bigfs.matrix import Matrix, tiles
+from bigfs.matrix.kernels import add_products, n_sums, strips, times
+from bigfs.matrix.tiles import OnBlock
+from bigfs.types import FloatArray, IntArray
+
+Factor = Literal["Y", "V"]
+N_SUMS = 6  # rows of sums that `_complete` adds to
+
+
+class LabelSums(NamedTuple):
+    """Sums over the samples at one (W, b)."""
+
+    Y: FloatArray  # (c,) Σ y_i
+    V: FloatArray  # (c,) Σ v_i
+    labeled_V: FloatArray  # (c,) Σ v_i over the labeled samples
+    V_norm2: float  # ‖V‖²
+    labeled_VY: float  # Σ ⟨v_i, y_i⟩ over the labeled samples
+    least_V: float  # Σ min_k v_ik over the unlabeled samples
+    product: FloatArray  # d × c: XᵀY, or XᵀV
+
+
+def sum_samples(
+    X: Matrix, codes: IntArray, W: FloatArray, b: FloatArray, factor: Factor = "Y"
+) -> LabelSums:
+    """Return the sums at (W, b). One pass over the tiles of rows.
+
+    A matrix that has only the layout by columns forms XW (n × c), in two passes.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The samples.
+    codes : ndarray of shape (n,)
+        The class of each sample, −1 for an unlabeled one.
+    W : ndarray of shape (d, c)
+        Weights.
+    b : ndarray of shape (c,)
+        Intercept.
+    factor : {"Y", "V"}, default="Y"
+        What Xᵀ is multiplied with.
+
+    Returns
+    -------
+    LabelSums
+        The sums, with the product.
+    """
+    c = W.shape[1]
+    if X.row_tiles:
+        each = [[codes[t.start : t.stop] for t in X.row_tiles]]
+        total = X.reduce_row_groups(_sums_of_tile, n_sums(W.nbytes), W, b, factor, each=each)
+        sums, product = total[:N_SUMS], total[N_SUMS:]
+    else:
+        engine.require_memory(24 * len(codes) * c, "X W by columns")
+        sums = np.zeros((N_SUMS, c))
+        product = np.asarray(X.T @ _rows(X @ W, b, codes, sums)[factor])
+    V_norm2, labeled_VY, least_V = (float(x) for x in sums[3:].sum(axis=1))
+    Y, V, labeled_V = sums[:3]
+    return LabelSums(Y, V, labeled_V, V_norm2, labeled_VY, least_V, product)
+
+
+def complete_labels(X: Matrix, codes: IntArray, W: FloatArray, b: FloatArray) -> FloatArray:
+    """Return the labels Y at (W, b), n × c. One pass, with little more in memory than Y."""
+    if not X.row_tiles:
+        return _rows(X @ W, b, codes, np.zeros((N_SUMS, len(b))))["Y"]
+    Y = np.empty((len(codes), len(b)))
+    for batch in tiles.batches(X.row_tiles):
+        some = X.row_tiles[batch]
+        each = [[codes[t.start : t.stop] for t in some]]
+        parts = engine.map_tiles(OnBlock(_labels_of_tile), some, W, b, each=each, local=X.local)
+        for tile, part in zip(some, parts, strict=True):
+            Y[tile.start : tile.stop] = part
+    X.passes += 1
+    return Y
+
+
+def _labels_of_tile(
+    block: Any, start: int, stop: int, codes: IntArray, W: FloatArray, b: FloatArray
+) -> FloatArray:
+    """Return the labels of the samples of a tile."""
+    return _rows(np.asarray(block @ W), b, codes, np.zeros((N_SUMS, len(b))))["Y"]
+
+
+def _sums_of_tile(
+    block: Any,
+    start: int,
+    stop: int,
+    codes: IntArray,
+    W: FloatArray,
+    b: FloatArray,
+    factor: Factor,
+    total: FloatArray | None,
+) -> FloatArray:
+    """Add the sums, and below them blockᵀY or blockᵀV."""
+    if total is None:
+        total = np.zeros((N_SUMS + len(W), len(b)))
+    for rows, Z in strips(block):
+        made = _rows(times(Z, W), b, codes[rows], total[:N_SUMS])
+        add_products(Z, made[factor], total[N_SUMS:])
+    return total
+
+
+def _rows(
+    XW: FloatArray, b: FloatArray, codes: IntArray, sums: FloatArray
+) -> dict[Factor, FloatArray]:
+    """Return rows of Y and V, and add their sums."""
+    F = np.asarray(XW, dtype=np.float64) + b
+    Y = np.empty_like(F)
+    _complete(F, codes, Y, sums)
+    return {"Y": Y, "V": F}
+
+
+@njit(nogil=True, cache=True)
+def _complete(F: FloatArray, codes: IntArray, Y: FloatArray, sums: FloatArray) -> None:
+    """Write the rows of Y, replace F by V = Y − F, and add their sums.
+
+    The projection on the simplex is (f − τ)₊. Its τ comes from the entries that are not yet known
+    to be zero, until no more of them fall below it [Michelot 1986].
+    """
+    c = F.shape[1]
+    for i in range(len(F)):
+        f, y = F[i], Y[i]
+        if codes[i] >= 0:
+            y[:] = 0.0
+            y[codes[i]] = 1.0
+        else:
+            largest = f.max()  # 1 does not vanish next to large values
+            tau, size = (f.sum() - c * largest - 1.0) / c, c
+            while True:
+                count, total = 0, 0.0
+                for k in range(c):
+                    if f[k] - largest > tau:
+                        count += 1
+                        total += f[k] - largest
+                if count == size:
+                    break
+                tau, size = (total - 1.0) / count, count
+            for k in range(c):
+                y[k] = max(f[k] - largest - tau, 0.0)
+        least = np.inf
+        for k in range(c):
+            v = y[k] - f[k]
+            f[k] = v
+            least = min(least, v)
+            sums[0, k] += y[k]
+            sums[1, k] += v
+            sums[3, k] += v * v
+            if codes[i] >= 0:
+                sums[2, k] += v
+                sums[4, k] += v * y[k]
+        if codes[i] < 0:
+            sums[5, 0] += least

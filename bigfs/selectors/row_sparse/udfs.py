@@ -1,0 +1,356 @@
+"""UDFS: unsupervised discriminative feature selection with the ℓ2,1 norm.
+
+[Yang, Shen, Ma, Huang, Zhou, IJCAI 2011]
+
+    min  tr(WᵀXᵀMXW) + γ Σ_j ‖w_j‖,    WᵀW = I                                        [eq. 13]
+
+M (n × n, sparse) sums the local discriminants of the neighborhoods (`graph.neighborhoods`), times
+λ. A round, with P = XᵀMX + γ diag(1/2θ), and θ = 1 at first:
+
+    W = the r vectors of least tr(WᵀPW) in the span of [W, P⁻¹W]
+    θ_j = ‖w_j‖
+
+A solve with P is a weighted ridge solve. The objective falls in every round after the first. The
+problem is not convex. The certificate is the violation of stationarity, with Λ = Wᵀ(G + γ/2 Ŵ),
+G = XᵀMXW and ŵ_j = w_j/‖w_j‖:
+
+    Σ_j ‖w_j‖ ‖g_j + γ/2 ŵ_j − w_jᵀΛ‖ / Σ_j ‖w_j‖ (‖g_j‖ + γ/2)
+
+A feature whose θ is negligible leaves the working set, and returns if ‖g_j‖ > γ/2.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils._param_validation import Interval, StrOptions
+from threadpoolctl import threadpool_limits
+
+from bigfs.constraints import NO_CONSTRAINTS
+from bigfs.graph import Metric, Neighbors, knn
+from bigfs.graph.discriminant import LocalDiscriminant, local_discriminant
+from bigfs.linalg.prox import row_norms
+from bigfs.linalg.ridge import SampleOperator
+from bigfs.linalg.ridge.working_set import WorkingSet
+from bigfs.matrix import Matrix
+from bigfs.result import iterate
+from bigfs.selectors.base.estimator import Cost, Selector
+from bigfs.selectors.row_sparse.rows import (
+    RIDGE_CONSTRAINTS,
+    RowSparseProblem,
+    inactive_scores,
+    measure,
+    return_violators,
+    ridge_options,
+    without_negligible,
+)
+from bigfs.selectors.scores.graph_forms import graph_forms
+from bigfs.types import FloatArray, IntArray
+
+DEFAULT_COMPONENTS = 10
+DEPENDENT = 1e-10  # a direction whose share outside the span of W is below this adds nothing
+
+
+# --- problem and step -----------------------------------------------------------------------------
+
+
+class UDFSState(NamedTuple):
+    """The solution after some rounds, with its certificate."""
+
+    theta: FloatArray  # (d,): 0 where a feature is inactive
+    W: FloatArray  # d × r, orthonormal, for the scaled features
+    MXW: FloatArray  # n × r
+    objective: float
+    violation: float
+    residual: float  # of the ridge solve, relative
+
+
+class UDFSProblem(RowSparseProblem):
+    """The data, the local discriminant, the step, and the working set of features."""
+
+    def __init__(
+        self,
+        X: Matrix,
+        discriminant: LocalDiscriminant,
+        r: int,
+        gamma: float,
+        tol: float,
+        standardize: bool,
+        ridge: dict[str, Any],
+        forbidden: IntArray = NO_CONSTRAINTS.forbidden,
+    ) -> None:
+        super().__init__(X, forbidden)
+        self.r, self.tol = r, tol
+        m, F, _ = discriminant
+        self.M = SampleOperator(m=m, F=F)
+        # m holds the row sums of FFᵀ, so M is the Laplacian of FFᵀ
+        forms = graph_forms(X, sp.csr_array(F @ F.T), label="UDFS")
+        variances = X.deviations / X.shape[0]
+        varies = self.candidates & (X.deviations > 0)
+        if not varies.any():
+            raise ValueError(
+                "every feature of X is constant, so every weight is zero: give other features"
+            )
+        self.scale = np.zeros(X.shape[1])  # 0 drops a constant feature
+        self.scale[varies] = 1 / np.sqrt(variances[varies]) if standardize else 1.0
+        self.energies = forms.fLf * self.scale**2
+        mean = float(self.energies[varies].mean())
+        self.gamma = gamma * (mean if mean > 0 else 1.0)
+        self.working_set = WorkingSet(X, targets=r, **ridge)
+
+    def start(self) -> UDFSState:
+        """Return the state whose columns pick the features of least x_jᵀMx_j."""
+        varies = self.scale > 0
+        order = np.argsort(np.where(varies, self.energies, np.inf), kind="stable")
+        if varies.sum() < self.r:
+            raise ValueError(
+                f"n_components={self.r} but only {varies.sum()} features vary: choose fewer"
+            )
+        W = np.zeros((self.X.shape[1], self.r))
+        W[order[: self.r], np.arange(self.r)] = 1
+        none = np.zeros((self.X.shape[0], self.r))
+        return UDFSState(varies.astype(np.float64), W, none, np.inf, np.inf, 0.0)
+
+    def step(self, state: UDFSState) -> UDFSState:
+        """Run one round."""
+        scale = self.scale[:, None]
+        active = state.theta > 0
+        D = np.divide(self.gamma / 2, state.theta, out=np.zeros_like(state.theta), where=active)
+        u = np.divide(D, self.scale**2, out=np.full_like(D, np.inf), where=active)
+        rhs = np.divide(state.W, scale, out=np.zeros_like(state.W), where=active[:, None])
+        solution = self.working_set.solve_rhs(self.M, u, rhs)
+        V = np.divide(solution.W, scale, out=np.zeros_like(state.W), where=active[:, None])
+        basis = joint_basis(state.W, V)
+        XB = self.working_set.times(scale * basis)
+        MXB = self.M.apply(XB)
+        H = XB.T @ MXB + basis.T @ (D[:, None] * basis)
+        Q = np.linalg.eigh((H + H.T) / 2)[1][:, : self.r]
+        W, MXW = basis @ Q, MXB @ Q
+        theta = row_norms(W)
+        objective = float(np.vdot(XB @ Q, MXW) + self.gamma * theta.sum())
+        violation = self.violation(W, theta, scale * self.working_set.transposed_times(MXW))
+        theta = without_negligible(theta)
+        W[theta == 0] = 0
+        if violation <= self.tol:
+            excess = 2 * self.scale * self.pulls(self.X.T @ MXW) / self.gamma - 1
+            theta, violation = return_violators(theta, violation, excess, self.tol)
+        return UDFSState(theta, W, MXW, objective, violation, solution.residual)
+
+    def violation(self, W: FloatArray, theta: FloatArray, G: FloatArray) -> float:
+        """Return the violation of stationarity over the working set, relative."""
+        sizes = np.maximum(theta, np.finfo(float).tiny)[:, None]
+        slope = G + self.gamma / 2 * W / sizes
+        Lam = W.T @ slope
+        R = row_norms(slope - W @ (Lam + Lam.T) / 2)
+        return float(theta @ R / (theta @ (row_norms(G) + self.gamma / 2)))
+
+    def scores(self, state: UDFSState) -> FloatArray:
+        """Return the score of each feature. A constant one has −1."""
+        return inactive_scores(state.theta, self.scale * self.pulls(self.X.T @ state.MXW))
+
+
+def joint_basis(W: FloatArray, V: FloatArray) -> FloatArray:
+    """Return an orthonormal basis (d × r to 2r) of the span of W and V.
+
+    Directions of V that lie in the span of W, up to rounding, are left out.
+    """
+    W = np.linalg.qr(W)[0]
+    V = V / np.maximum(np.linalg.norm(V, axis=0), np.finfo(float).tiny)
+    for _ in range(2):
+        V = V - W @ (W.T @ V)
+    U, s, _ = np.linalg.svd(V, full_matrices=False)
+    return np.column_stack([W, U[:, s > DEPENDENT]])
+
+
+# --- estimator ------------------------------------------------------------------------------------
+
+
+class UDFS(Selector):
+    """Choose features in which near samples are close to, and yet apart from, one another.
+
+    Unsupervised discriminative feature selection with the ℓ2,1 norm [1]_ looks for few features
+    that span a subspace in which each neighborhood of samples is discriminated. It is for fewer
+    features than samples: on text its choice is no better than chance.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
+    gamma : float, default=0.1
+        Weight γ of the penalty, in units of the mean of x_jᵀMx_j over the features. A larger value
+        leaves fewer features with a weight, `n_components` of them at last.
+    reg : float, default=1.0
+        Weight λ within a neighborhood, in units of the neighborhoods' mean variance in a direction.
+    n_components : int or None, default=None
+        Dimension of the subspace. None takes 10, or fewer where X is small.
+    n_neighbors : int, default=5
+        Number of neighbors of each sample.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        Distance of the neighbors.
+    graph : Neighbors or None, default=None
+        Neighbors to use instead of new ones.
+    standardize : bool, default=True
+        Whether W weighs the features at unit variance. Otherwise features of little variance win,
+        because W has unit columns.
+    solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
+        Solver of the ridge problem of each round. "auto" takes the one of least projected time
+        among those that fit in memory.
+    solver_tol : float, default=1e-6
+        Relative residual at which the solver "cg" stops in each round.
+    solver_max_iter : int, default=100
+        Maximum number of iterations of "cg" in each round.
+    tol : float, default=1e-2
+        Relative violation of stationarity at which to stop.
+    max_iter : int, default=200
+        Maximum number of rounds.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        Norm of each feature's weights, where it is positive. A feature of zero weight has a score
+        in [−1, 0], by how strongly the objective pulls at it.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    coef_ : ndarray of shape (n_features, n_components)
+        Weights of the features of X: X @ coef_ is in the subspace. The columns of W, which weighs
+        the features at unit variance with `standardize`, are orthonormal.
+    n_iter_ : int
+        Number of rounds.
+    result_ : bigfs.result.Result
+        Status and history. Each record of the history has the objective, the number of features,
+        the violation and the residual of the ridge solve. The stats have γ, λ, the plans of the
+        ridge solves and the passes over X.
+
+    See Also
+    --------
+    NDFS : Clusters in place of neighborhoods.
+    LaplacianScore : Near samples, one feature at a time.
+
+    Notes
+    -----
+    With X̃_i the centered neighborhood of sample i, S_i its place among the samples and H the
+    centering::
+
+        min tr(WᵀXᵀMXW) + γ Σ_j ‖w_j‖,    WᵀW = I
+        M = λ Σ_i S_i H (X̃_i X̃_iᵀ + λI)⁻¹ H S_iᵀ
+
+    References
+    ----------
+    .. [1] Y. Yang, H. T. Shen, Z. Ma, Z. Huang and X. Zhou, "ℓ2,1-norm regularized discriminative
+       feature selection for unsupervised learning", IJCAI 2011.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import UDFS
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> selector = UDFS(n_features_to_select=2, n_components=1, metric="euclidean").fit(X)
+    >>> selector.selected_
+    array([2, 3])
+    >>> selector.result_.status.name
+    'CONVERGED'
+    """
+
+    _cost = Cost("graph + 2 per CG step", "(n + d) r + columns")
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **Selector._parameter_constraints,
+        "gamma": [Interval(Real, 0, None, closed="neither")],
+        "reg": [Interval(Real, 0, None, closed="neither")],
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "metric": [StrOptions({"cosine", "euclidean"})],
+        "graph": [Neighbors, None],
+        "standardize": ["boolean"],
+        **RIDGE_CONSTRAINTS,
+    }
+    _supervised = False
+    _ignores_y = True
+
+    def __init__(
+        self,
+        *,
+        n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
+        gamma: float = 0.1,
+        reg: float = 1.0,
+        n_components: int | None = None,
+        n_neighbors: int = 5,
+        metric: Metric = "cosine",
+        graph: Any = None,
+        standardize: bool = True,
+        solver: str = "auto",
+        solver_tol: float = 1e-6,
+        solver_max_iter: int = 100,
+        tol: float = 1e-2,
+        max_iter: int = 200,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
+        self.gamma = gamma
+        self.reg = reg
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+        self.graph = graph
+        self.standardize = standardize
+        self.solver = solver
+        self.solver_tol = solver_tol
+        self.solver_max_iter = solver_max_iter
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def _fit(self, X: Matrix, y: Any) -> None:
+        n, before = X.shape[0], X.passes
+        allowed = self._allowed(X)
+        neighbors = self.graph or knn(
+            allowed, min(self.n_neighbors, n - 1), metric=self.metric, method="auto"
+        )
+        if len(neighbors.index) != n:
+            raise ValueError(
+                f"graph has {len(neighbors.index)} samples, but X has {n}: "
+                f"give the graph of the samples of X"
+            )
+        r = self.n_components or max(1, min(DEFAULT_COMPONENTS, allowed.shape[1] // 2))
+        # BLAS rounds by its number of threads; the answer must not
+        with threadpool_limits(1, user_api="blas"):
+            discriminant = local_discriminant(allowed, neighbors, self.reg)
+            problem = UDFSProblem(
+                *(X, discriminant, r, self.gamma, self.tol, self.standardize),
+                ridge_options(self),
+                self._constraints.forbidden,
+            )
+            self.result_ = iterate(
+                problem.step,
+                problem.start(),
+                measure=measure,
+                stop="violation",
+                tol=self.tol,
+                max_iter=self.max_iter,
+                name="UDFS",
+            )
+        state = self.result_.value
+        self.n_iter_ = len(self.result_.history)
+        self.scores_ = problem.scores(state)
+        self.coef_ = problem.scale[:, None] * state.W
+        self.result_.stats.update(
+            plans=problem.working_set.plans,
+            passes=X.passes - before,
+            gamma=problem.gamma,
+            lam=discriminant.lam,
+        )

@@ -1,0 +1,1 @@
+"""Scores of one feature at a time, in closed form."""

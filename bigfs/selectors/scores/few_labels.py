@@ -1,0 +1,329 @@
+"""Scores of one feature at a time from a few labels and the kNN graph: LSDF and sSelect.
+
+LSDF [Zhao, Lu, He 2008]. Between classes, samples of different classes are joined with weight 1.
+Within, samples of one class are joined with weight γ, and neighbors of which one is unlabeled with
+weight 1. With the Laplacians L_b and L_w of both graphs, and f the column of a feature:
+
+    score = fᵀL_b f / fᵀL_w f
+
+    fᵀL_b f = n_l Σ_i f_i² − (Σ_i f_i)² − Σ_c s_c,   s_c = n_c Σ_{i∈c} f_i² − (Σ_{i∈c} f_i)²
+    fᵀL_w f = γ Σ_c s_c + fᵀ(D_u − A_u)f             i: labeled, A_u: edges with an unlabeled end
+
+sSelect [Zhao, Liu 2007]. With A, D and L of the kNN graph and g = f − (fᵀD1/1ᵀD1)1:
+
+    score = λ gᵀAg / gᵀDg + (1 − λ) NMI(sign(g), y)
+
+which is 1 − s of the printed s = λ gᵀLg/gᵀDg + (1 − λ)(1 − NMI), so larger is better.
+"""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from bigfs.graph import Metric, Weights
+from bigfs.linalg.rounding import near_zero, unless_rounding
+from bigfs.matrix import Matrix
+from bigfs.result import Result, Status
+from bigfs.selectors.base.estimator import Cost, Labels, at_least_two, map_all_columns
+from bigfs.selectors.scores.classes import ratio
+from bigfs.selectors.scores.graph_forms import Forms, GraphSelector, graph_forms
+from bigfs.selectors.scores.sums import class_indicator, class_sums, weighted_sums
+from bigfs.types import AnyArray, FloatArray
+
+
+class LSDF(GraphSelector):
+    """Score each feature by its spread between classes over that within classes and neighborhoods.
+
+    Locality sensitive discriminant features [1]_ is semi-supervised: labels say what to tell apart,
+    and neighbors without labels should agree. An unlabeled sample has the class −1.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
+    gamma : float, default=100.0
+        Weight γ of a pair of one class, where a pair of neighbors has weight 1.
+    n_neighbors : int, default=5
+        Number of neighbors of each sample in the kNN graph.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        Distance of the kNN graph.
+    graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
+        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
+        Its edges count as 1.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        Score of each feature. Larger is better. It is infinite for a feature that differs between
+        classes only.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    result_ : bigfs.result.Result
+        Status of the run. The score is a closed form, so nothing has to converge.
+
+    See Also
+    --------
+    SSelect : Agreement with the labels and smoothness over the same graph.
+    Fisher : The classes alone.
+    SRLSR : Choose features together from few labels.
+
+    Notes
+    -----
+    With the Laplacians L_b of the pairs of different classes and L_w of the pairs of one class
+    (weight γ) and of the neighbors of which at least one is unlabeled (weight 1)::
+
+        fᵀL_b f / fᵀL_w f
+
+    The pairs of classes come from sums per class, so no n × n matrix but the kNN graph is made.
+    After the graph, one pass over X is made, and one for the classes.
+
+    References
+    ----------
+    .. [1] Zhao, Lu and He, "Locality sensitive semi-supervised feature selection", Neurocomputing
+       71, 2008.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import LSDF
+    >>> X, y = load_iris(return_X_y=True)
+    >>> few = np.where(np.arange(150) % 10, -1, y)
+    >>> LSDF(n_features_to_select=2, metric="euclidean").fit(X, few).selected_
+    array([2, 3])
+    """
+
+    _cost = Cost("graph + 1", "n k + d c")
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **GraphSelector._parameter_constraints,
+        "gamma": [Interval(Real, 0, None, closed="neither")],
+    }
+    _semi_supervised = True
+
+    def __init__(
+        self,
+        *,
+        n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
+        gamma: float = 100.0,
+        n_neighbors: int = 5,
+        metric: Metric = "cosine",
+        graph: Any = None,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
+        self.gamma = gamma
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+        self.graph = graph
+
+    def _fit(self, X: Matrix, y: Labels) -> None:
+        classes, codes = at_least_two(y)
+        _ = X.stats  # checks the magnitudes
+        Y = class_indicator(codes, len(classes))
+        neighbors = np.zeros(X.shape[1])
+        status, stats = Status.EXACT, {}
+        if not y.is_labeled.all():
+            graph = self._graph(X, "binary")
+            status, stats = graph.status, graph.stats
+            A = _edges_with_an_unlabeled_end(graph.A, y)
+            forms = graph_forms(X, A, label="LSDF")
+            neighbors = forms.fLf
+        sums = np.concatenate(map_all_columns(X, _near_class_sums, Y, label="LSDF"))
+        sums, squares = np.split(sums, 2, axis=1)
+        between, within = _pair_sums(sums, squares, np.asarray(Y.sum(axis=0)).ravel())
+        self.scores_ = ratio(between, self.gamma * within + neighbors)
+        self.result_ = Result(self.scores_, status, stats=stats)
+
+
+class SSelect(GraphSelector):
+    """Score each feature by its smoothness over the kNN graph and its agreement with the labels.
+
+    sSelect [1]_ is semi-supervised. It takes the sign of the centered feature as a clustering of
+    the samples. An unlabeled sample has the class −1.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
+    lam : float, default=0.5
+        Weight λ of the smoothness, between 0 and 1. The agreement has the weight 1 − λ.
+    n_neighbors : int, default=5
+        Number of neighbors of each sample in the kNN graph.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        Distance of the kNN graph.
+    weights : {"binary", "cosine", "heat"}, default="heat"
+        Weights of the graph's edges: 1, 1 − distance (for the cosine metric only), or
+        exp(−distance²/2t²) with t the mean distance to a neighbor.
+    graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
+        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        1 − s of each feature, with s the score of [1]_. Larger is better. The smoothness of a
+        feature that is constant over the graph is −1.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    result_ : bigfs.result.Result
+        Status of the run. The score is a closed form, so nothing has to converge.
+
+    See Also
+    --------
+    LSDF : Differences between and within classes and neighborhoods.
+    LaplacianScore : The smoothness alone.
+
+    Notes
+    -----
+    With the affinity A of the graph, its degrees D, and g the feature's column centered with the
+    weights D::
+
+        λ gᵀAg / gᵀDg + (1 − λ) NMI(sign(g), y)
+
+    NMI is the mutual information of the sign and the class over the labeled samples, divided by the
+    geometric mean of their entropies. A sample with g = 0 has the negative sign. After the graph,
+    two passes over X are made.
+
+    References
+    ----------
+    .. [1] Zhao and Liu, "Semi-supervised feature selection via spectral analysis", SDM 2007.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import SSelect
+    >>> X, y = load_iris(return_X_y=True)
+    >>> few = np.where(np.arange(150) % 10, -1, y)
+    >>> SSelect(n_features_to_select=2, metric="euclidean").fit(X, few).selected_
+    array([2, 3])
+    """
+
+    _cost = Cost("graph + 2", "n k + d")
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **GraphSelector._parameter_constraints,
+        "lam": [Interval(Real, 0, 1, closed="both")],
+        "weights": [StrOptions({"binary", "cosine", "heat"})],
+    }
+    _semi_supervised = True
+
+    def __init__(
+        self,
+        *,
+        n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
+        lam: float = 0.5,
+        n_neighbors: int = 5,
+        metric: Metric = "cosine",
+        weights: Weights = "heat",
+        graph: Any = None,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
+        self.lam = lam
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+        self.weights = weights
+        self.graph = graph
+
+    def _fit(self, X: Matrix, y: Labels) -> None:
+        classes, codes = at_least_two(y)
+        Y = class_indicator(codes, len(classes))
+        graph = self._graph(X, self.weights)
+        forms = graph_forms(X, graph.A, label="sSelect")
+        mu = _means(forms)
+        positive = np.concatenate(map_all_columns(X, _counts_above, Y, mu, label="sSelect"))
+        sizes = np.asarray(Y.sum(axis=0)).ravel()
+        agreement = normalized_information(np.stack([positive, sizes - positive], axis=1))
+        self.scores_ = self.lam * forms.smoothness() + (1 - self.lam) * agreement
+        self.result_ = Result(self.scores_, graph.status, stats=graph.stats)
+
+
+def _edges_with_an_unlabeled_end(A: sp.csr_array, y: Labels) -> sp.csr_array:
+    """Return the edges of a graph with weight 1, without those between labeled samples."""
+    edges = sp.coo_array(A)
+    i, j = edges.coords
+    kept = (edges.data != 0) & ~(y.is_labeled[i] & y.is_labeled[j])
+    return sp.csr_array((np.ones(int(kept.sum())), (i[kept], j[kept])), shape=A.shape)
+
+
+def _pair_sums(
+    sums: FloatArray, squares: FloatArray, sizes: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return Σ (x_i − x_k)² over the pairs of different classes, and over those of one class."""
+    within = unless_rounding(sizes * squares - sums**2, sizes * squares)
+    everything = sizes.sum() * squares.sum(axis=1)
+    pairs = everything - sums.sum(axis=1) ** 2
+    total = within.sum(axis=1)
+    return unless_rounding(pairs - total, everything), total
+
+
+def _near_class_sums(block: Any, start: int, stop: int, Y: sp.csr_array) -> FloatArray:
+    """Return the sums per class of columns near zero and of their squares."""
+    near, _, _ = near_zero(block)
+    return class_sums(near, start, stop, Y, Y)
+
+
+def _means(forms: Forms) -> FloatArray:
+    """Return μ = fᵀD1/1ᵀD1 of each column, and 0 for a graph without edges."""
+    return forms.fD1 / forms.volume if forms.volume else np.zeros_like(forms.fD1)
+
+
+def _counts_above(block: Any, start: int, stop: int, Y: sp.csr_array, mu: FloatArray) -> FloatArray:
+    """Return how many samples of each class have a value above the column's mean (width × c)."""
+    Z = sp.csc_array(sp.coo_array(block), dtype=np.float64)
+    Z.sum_duplicates()
+    means = mu[start:stop]
+    above = Z.data > np.repeat(means, np.diff(Z.indptr))
+    indicator = sp.csc_array((above.astype(np.float64), Z.indices, Z.indptr), shape=Z.shape)
+    counts = weighted_sums(indicator, Y)
+    there = sp.csc_array((np.ones(Z.nnz), Z.indices, Z.indptr), shape=Z.shape)
+    zeros = np.asarray(Y.sum(axis=0)).ravel() - weighted_sums(there, Y)
+    return np.where(means[:, None] < 0, counts + zeros, counts)
+
+
+def normalized_information(counts: AnyArray) -> FloatArray:
+    """Return I(a; b)/√(H(a)H(b)) of tables of counts (tables × a × b), and 0 without entropy."""
+    p = counts / counts.sum(axis=(1, 2), keepdims=True)
+    rows, columns = p.sum(axis=2), p.sum(axis=1)
+    independent = rows[:, :, None] * columns[:, None, :]
+    ratios = np.divide(p, independent, out=np.ones_like(p), where=p > 0)
+    information = np.maximum((p * np.log(ratios)).sum(axis=(1, 2)), 0)
+    root = np.sqrt(_entropy(rows) * _entropy(columns))
+    return np.divide(information, root, out=np.zeros_like(root), where=root > 0)
+
+
+def _entropy(p: FloatArray) -> FloatArray:
+    logs = np.log(p, out=np.zeros_like(p), where=p > 0)
+    return np.maximum(-(p * logs).sum(axis=1), 0)

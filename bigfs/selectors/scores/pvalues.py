@@ -1,0 +1,130 @@
+"""P-values of scores of one feature at a time, and choices by them.
+
+    k_best       the m best scores
+    percentile   scores above the (100 − param) % percentile
+    fpr          p_j < param
+    fwe          p_j < param / d                                       (Bonferroni)
+    fdr          p_j ≤ p_(k),  k = max { i : p_(i) ≤ param · i / d }   (Benjamini and Hochberg)
+
+p_(1) ≤ p_(2) ≤ … are the p-values in order. These are the modes of scikit-learn's
+`GenericUnivariateSelect`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from bigfs.selectors.base.estimator import Selector
+from bigfs.types import BoolArray, FloatArray
+
+MODES = {"k_best", "percentile", "fpr", "fdr", "fwe"}
+DEFAULTS = {"percentile": 10.0, "fpr": 0.05, "fdr": 0.05, "fwe": 0.05}
+
+
+class SignificanceSelector(Selector):
+    """Chooses by the m best scores, or by the p-values.
+
+    A subclass writes `_p_values`, besides what `Selector` asks for.
+
+    Attributes
+    ----------
+    pvalues_ : ndarray of shape (n_features,)
+        P-value of each feature.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **Selector._parameter_constraints,
+        "mode": [StrOptions(MODES)],
+        "param": [Interval(Real, 0, None, closed="left"), None],
+    }
+
+    pvalues_: FloatArray
+
+    def __init__(
+        self,
+        *,
+        n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
+        mode: str = "k_best",
+        param: float | None = None,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
+        self.mode = mode
+        self.param = param
+
+    @abstractmethod
+    def _p_values(self) -> FloatArray:
+        """Return the p-value of each feature, from the scores."""
+
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        if self.mode == "k_best" and self.param is not None:
+            raise ValueError(
+                f"param={self.param} belongs to another mode: k_best takes n_features_to_select"
+            )
+        if self.mode != "k_best" and self.n_features_to_select is not None:
+            raise ValueError(
+                f"mode={self.mode!r} chooses the number of features by itself: leave out "
+                f"n_features_to_select={self.n_features_to_select}"
+            )
+        largest = 100 if self.mode == "percentile" else 1
+        if self.param is not None and self.param > largest:
+            raise ValueError(f"param must be at most {largest} for {self.mode}; got {self.param}")
+
+    def _count(self, d: int, available: str = "X has only {} features") -> int:
+        if self.mode == "k_best":
+            return super()._count(d, available)
+        return self._constraints.require(d - len(self._constraints.forbidden), d)
+
+    def _choose(self) -> Self:
+        self.pvalues_ = self._p_values()
+        if self.mode == "k_best":
+            return super()._choose()
+        if self.mode != "percentile" and np.isnan(self.pvalues_).all():
+            raise ValueError(
+                f"mode={self.mode!r} needs p-values, and those need more samples than classes: "
+                "give more samples, or use mode='k_best'"
+            )
+        value = DEFAULTS[self.mode] if self.param is None else float(self.param)
+        tested = np.delete(np.arange(len(self.scores_)), self._constraints.forbidden)
+        self.support_ = np.zeros(len(self.scores_), dtype=bool)
+        if self.mode == "percentile":
+            self.support_[tested] = above_percentile(self.scores_[tested], value)
+        else:
+            self.support_[tested] = significant(self.pvalues_[tested], self.mode, value)
+        self.support_[self._constraints.kept] = True
+        best_first = self._constraints.order(self.scores_)
+        self.selected_ = best_first[self.support_[best_first]]
+        return self
+
+
+def significant(p: FloatArray, mode: str, level: float) -> BoolArray:
+    """Return the mask of the features that a level of "fpr", "fwe" or "fdr" accepts."""
+    if mode == "fpr":
+        return p < level
+    if mode == "fwe":
+        return p < level / len(p)
+    ordered = np.sort(p)
+    accepted = ordered[ordered <= level / len(p) * np.arange(1, len(p) + 1)]
+    return p <= accepted[-1] if len(accepted) else np.zeros(len(p), dtype=bool)
+
+
+def above_percentile(scores: FloatArray, percentile: float) -> BoolArray:
+    """Return the mask of the best percents of the scores. Equal ones are taken by their index."""
+    if percentile == 100:
+        return np.ones(len(scores), dtype=bool)
+    # infinite scores are the largest numbers, as an interpolation between them would be NaN
+    finite = np.nan_to_num(scores, posinf=np.finfo(scores.dtype).max)
+    threshold = np.percentile(finite, 100 - percentile)
+    mask = finite > threshold
+    ties = np.flatnonzero(finite == threshold)
+    mask[ties[: max(int(len(scores) * percentile / 100) - int(mask.sum()), 0)]] = True
+    return np.asarray(mask, dtype=bool)

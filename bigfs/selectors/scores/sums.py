@@ -1,0 +1,279 @@
+"""Scores that are sums over the samples: weights of the samples, and samples that come in parts."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable
+from copy import copy
+from typing import Any, Protocol, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from bigfs import engine
+from bigfs.linalg.rounding import far_from_zero, variance_or_zero
+from bigfs.matrix import Matrix
+from bigfs.result import Result, Status
+from bigfs.selectors.base.estimator import (
+    MANY,
+    UNLABELED,
+    Labels,
+    Selector,
+    is_dask,
+    with_minus_one,
+)
+from bigfs.types import FloatArray, IntArray
+
+FITTED = ("scores_", "pvalues_", "selected_", "support_", "result_")
+
+
+class Totals(Protocol):
+    """The sums that a score follows from."""
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether a score follows from them."""
+
+    def plus(self, other: Any) -> Totals:
+        """Return the sums of these samples and others."""
+
+
+class WeightedSelector(Selector):
+    """Scores each column from sums, in which a sample may have a weight."""
+
+    _largest_tried = MANY
+    _totals: Any = None  # of the samples of `partial_fit`
+
+    def __init__(
+        self,
+        *,
+        n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
+
+    @engine.one_blas_thread()
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Score the features of X and keep the best.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples, also as a data frame of pandas or Dask. The matrix of a store is
+            `storage.open(uri).X`. X is never changed.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
+            Target, as the method takes it. Class labels with a `Matrix` are class numbers, and −1
+            is unlabeled.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Frequency weights: a sample of weight w counts as w equal samples, and one of weight 0
+            as none. None weighs each by 1.
+
+        Returns
+        -------
+        Self
+            The fitted selector.
+
+        Raises
+        ------
+        ValueError
+            X holds NaN or infinity, X and y have different lengths, y has fewer than two classes,
+            more features are asked for than X has, or a weight is negative.
+        NotEnoughMemory
+            The projected memory of the run is above the limit.
+        """
+        self._totals = None  # of `partial_fit`, which starts anew
+        if sample_weight is None:
+            return super().fit(X, y)
+        self._validate_params()
+        matrix, y = self._as_matrix(X, y)
+        self._count(matrix.shape[1])
+        used, weights = _weighed(matrix, y, sample_weight)
+        n_groups = len(used.classes) if isinstance(used, Labels) else 2
+        if weights.sum() <= n_groups and hasattr(self, "_p_values"):
+            warnings.warn(
+                f"sample_weight sums to {weights.sum():g}, so it counts as so few samples, and "
+                "there is no p-value: multiply it until it sums to the number of samples",
+                stacklevel=2,
+            )
+        self._fit(matrix, used, weights)
+        self._describe_target(y)
+        return self._choose()
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Add samples to those of earlier calls, and choose by all of them.
+
+        The scores are sums over the samples, so they are those of one `fit` on all samples. `fit`
+        itself forgets earlier samples and leaves none for later calls. While the samples so far
+        have no score, because they have a single class or a constant target, nothing is chosen yet.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Two samples or more, as in `fit`.
+        y : array-like of shape (n_samples,), default=None
+            Their target, as in `fit`. Further classes may come with each call.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Frequency weights. None weighs each by 1.
+
+        Returns
+        -------
+        Self
+            The selector, fitted to all samples so far.
+
+        Raises
+        ------
+        ValueError
+            As in `fit`. Also, X has other features than those before, or y several labels per
+            sample.
+        """
+        self._validate_params()
+        earlier = self._totals
+        if earlier is not None:
+            if isinstance(X, Matrix) or is_dask(X):
+                self._check_width(X)
+            else:
+                validate_data(self, X, reset=False, skip_check_array=True)
+        matrix, y = self._as_matrix(X, y)
+        if isinstance(y, Labels):
+            y = _as_before(y, () if earlier is None else earlier.classes)
+        self._count(matrix.shape[1])
+        ones = np.ones(matrix.shape[0])
+        totals = self._sum(
+            matrix, *_weighed(matrix, y, ones if sample_weight is None else sample_weight)
+        )
+        self._totals = totals if earlier is None else earlier.plus(totals)
+        if not self._totals.has_scores:
+            for name in FITTED:  # of an earlier fit
+                self.__dict__.pop(name, None)
+            return self
+        self._score_totals(self._totals)
+        self.result_ = Result(self.scores_, Status.EXACT)
+        return self._choose()
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether features are chosen. `partial_fit` may still wait for a second class."""
+        return hasattr(self, "support_")
+
+    @abstractmethod
+    def _fit(self, X: Matrix, y: Any, weights: FloatArray | None = None) -> None:
+        """Compute the scores. None in place of the weights means that all are one."""
+
+    @abstractmethod
+    def _sum(self, X: Matrix, y: Any, weights: FloatArray | None) -> Totals:
+        """Return the sums of some samples."""
+
+    @abstractmethod
+    def _score_totals(self, totals: Any) -> None:
+        """Set `scores_` from the sums."""
+
+
+def _as_before(labels: Labels, seen: Any) -> Labels:
+    """Return the labels of some more samples, in which −1 means what it means in all of them."""
+    names, before = ({str(c).removesuffix(".0") for c in cs} for cs in (labels.classes, seen))
+    is_class, was_class = (names | before) <= {"-1", "1", "+1"}, "-1" in before
+    if was_class and not is_class:
+        raise ValueError(
+            "y holds other classes than -1 and 1, which were those of the samples before, so -1 "
+            "would be unlabeled: give the class -1 another name"
+        )
+    has_minus_one = "-1" in names | before or not labels.is_labeled.all()
+    return with_minus_one(labels, is_class) if has_minus_one else labels
+
+
+def _weighed(X: Matrix, y: Any, sample_weight: Any) -> tuple[Any, FloatArray]:
+    """Return y, with the labels of the samples that have a weight, and the checked weights."""
+    weights = _check_sample_weight(
+        sample_weight, np.empty(X.shape[0]), dtype=np.float64, ensure_non_negative=True
+    )
+    return (with_weight(y, weights) if isinstance(y, Labels) else y), weights
+
+
+def with_weight(labels: Labels, weights: FloatArray) -> Labels:
+    """Return the labels of the samples that have a weight, with the classes among them."""
+    is_used = labels.is_labeled & (weights > 0)
+    present, numbers = np.unique(labels.codes[is_used], return_inverse=True)
+    codes = np.full(len(weights), UNLABELED, dtype=np.int64)
+    codes[is_used] = numbers
+    return Labels(labels.classes[present], codes)
+
+
+def class_indicator(codes: IntArray, c: int, weights: FloatArray | None = None) -> sp.csr_array:
+    """Return the weight of each sample at its class (n × c), without those of code −1.
+
+    It is sparse, because n × c numbers do not fit where there are many samples and classes.
+    """
+    rows = np.flatnonzero(codes >= 0)
+    values = np.ones(len(rows)) if weights is None else weights[rows]
+    return sp.csr_array((values, (rows, codes[rows])), shape=(len(codes), c))
+
+
+def column_sums(
+    X: Matrix,
+    Y: Any,
+    S: Any,
+    sums_of: Callable[..., FloatArray] | None = None,
+    shift: FloatArray | None = None,
+) -> FloatArray:
+    """Return the sums of each column weighted by Y, and of its squares weighted by S. One pass.
+
+    Y and S are dense, or csr arrays. A shift (d,) is subtracted from the columns first.
+    """
+    sums_of = sums_of or class_sums
+    if X.column_tiles:
+        return np.concatenate(X.map_columns(sums_of, Y, S, shift))
+    rows = [slice(tile.start, tile.stop) for tile in X.row_tiles]
+    each = [[Y[r] for r in rows], [S[r] for r in rows]]
+    return np.asarray(X.reduce_rows(sums_of, shift, each=each))
+
+
+def shift_far_columns(
+    X: Matrix, Y: Any, S: Any, sums: FloatArray, total: FloatArray, weight: float
+) -> FloatArray:
+    """Replace the `column_sums` of the columns far from zero by those of x − s. Return s (d,).
+
+    `total` (d,) are Σx over samples of this weight, whose squares are in `sums`. s is the mean of a
+    column far from zero, and 0 of another. The columns far from zero are read once more, and the
+    sums of a constant one become zero.
+    """
+    shift = np.zeros(len(sums))
+    far = np.flatnonzero(far_from_zero(total, sums[:, -S.shape[1] :].sum(axis=1), weight))
+    if len(far):
+        shift[far] = total[far] / weight
+        taken = copy(X.take_columns(far))  # some columns are not counted as a pass
+        near = column_sums(taken, Y, S, shift=shift[far])
+        squares = near[:, -S.shape[1] :].sum(axis=1)  # x − s has a mean of zero but for rounding
+        near[variance_or_zero(squares / weight, shift[far], X.shape[0]) == 0] = 0
+        sums[far] = near
+    return shift
+
+
+def class_sums(
+    block: Any, start: int, stop: int, Y: Any, S: Any, shift: FloatArray | None = None
+) -> FloatArray:
+    """Return the sums of each column weighted by Y, and of its squares weighted by S.
+
+    A shift is subtracted from the columns first. Unlabeled rows are zero in Y and S and do not
+    count.
+    """
+    block = block.astype(np.float64)
+    if shift is not None:  # the columns are far from zero, so a sparse block is all but dense
+        own = shift if len(shift) == block.shape[1] else shift[start:stop]
+        block = (block.toarray() if sp.issparse(block) else block) - own
+    # `require_magnitude` refuses values that are too large
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        squared = block.multiply(block) if sp.issparse(block) else block * block
+        squares = np.nan_to_num(weighted_sums(squared, S), nan=np.inf, posinf=np.inf)  # 0 · ∞
+        return np.column_stack([weighted_sums(block, Y), squares])
+
+
+def weighted_sums(block: Any, Y: Any) -> FloatArray:
+    """Return blockᵀY, dense."""
+    if sp.issparse(Y) and not sp.issparse(block):
+        Y = Y.toarray()
+    product = block.T @ Y
+    return np.asarray(product.toarray() if sp.issparse(product) else product)

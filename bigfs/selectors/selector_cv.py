@@ -1,0 +1,365 @@
+"""A selector whose number of features is chosen by cross-validation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.utils import column_or_1d
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bigfs import engine
+from bigfs.constraints import resolve
+from bigfs.evaluation import large_model, linear_model
+from bigfs.evaluation.curves import Rankings
+from bigfs.evaluation.metrics import METRICS, auc_of, require_metrics, sum_auc
+from bigfs.evaluation.scoring import score_predictions
+from bigfs.evaluation.size_choice import choose_size, default_sizes
+from bigfs.evaluation.splits import Split, labeled_rows, stratified_folds, target_kind
+from bigfs.matrix import Matrix
+from bigfs.result import scope
+from bigfs.selectors.base.estimator import (
+    ARRAY_CHECKS,
+    Labels,
+    Selector,
+    is_dask,
+    is_minus_one,
+    is_real,
+    labels_of,
+    with_minus_one,
+)
+from bigfs.selectors.sparge.sparge import SparGE
+from bigfs.types import AnyArray, FloatArray
+from bigfs.validation import require_readable
+
+EVERY_METRIC = {name for names in METRICS.values() for name in names}
+
+
+class SelectorCV(Selector):
+    """Choose the features of a selector, and their number by cross-validation.
+
+    In each fold the selector ranks the features by the fold's training samples. A linear model on
+    the best m of them predicts the other samples, for each m of `sizes`. The number is the smallest
+    whose mean score is within one standard error of the best [1]_. The selector then chooses so
+    many features from all samples, and a linear model is fitted to them.
+
+    Parameters
+    ----------
+    selector : Selector or None, default=None
+        Any selector of this package that keeps features. Its `n_features_to_select` is set here.
+        None takes `SparGE()`.
+    sizes : array-like of int or None, default=None
+        Numbers of features to try. None takes 1, 2, 5, 10, 20, 50, … up to all features. Of more
+        it ends at 50,000 for scores of one feature at a time, at 2,000 for `SparGE`, and at 500
+        for the other methods, whose work grows with the number.
+    cv : int, default=5
+        Number of folds, shuffled with a fixed seed and stratified where y holds classes.
+    metric : str or None, default=None
+        Score to choose by and to return from `score`: "accuracy", "balanced_accuracy", "micro_f1",
+        "macro_f1" or "auc" for classes, "micro_f1" or "macro_f1" for label sets, "r2" for real
+        targets. None takes the first of these.
+
+    Attributes
+    ----------
+    n_features_ : int
+        The chosen number of features.
+    cv_results_ : dict of {str: ndarray}
+        For each size, its "n_features", "mean_test_score", "std_test_score" (with one degree of
+        freedom less) and "split0_test_score", "split1_test_score", ….
+    selector_ : Selector
+        The selector, fitted on all samples with the chosen number.
+    model_ : bigfs.evaluation.linear_model.LinearModel
+        The linear model on the chosen features, in their original order.
+    classes_ : ndarray of shape (n_classes,) or None
+        The classes, or None where y holds real targets or label sets.
+    scores_ : ndarray of shape (n_features,)
+        Scores of the fitted selector.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    result_ : bigfs.result.Result
+        Status and history of the fitted selector.
+
+    See Also
+    --------
+    SparGECV : SparGE with its penalty chosen by cross-validation.
+
+    Notes
+    -----
+    The scores in `cv_results_` choose the number, so the best of them is a little optimistic. The
+    score on samples that `fit` did not see is honest. So is `cross_val_score`, which chooses the
+    number again inside each fold.
+
+    A fold fits the selector once, at the largest size: its best m features stand for a choice of m.
+    The folds cost as much as `cv` fits.
+
+    References
+    ----------
+    .. [1] L. Breiman, J. H. Friedman, R. A. Olshen and C. J. Stone, "Classification and Regression
+       Trees", Wadsworth, 1984, section 3.4.3.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import ANOVA, SelectorCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = SelectorCV(ANOVA()).fit(X[::2], y[::2])
+    >>> selector.n_features_, selector.selected_
+    (2, array([2, 3]))
+    >>> round(selector.score(X[1::2], y[1::2]), 2)
+    0.89
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "selector": [Selector, None],
+        "sizes": ["array-like", None],
+        "cv": [Interval(Integral, 2, None, closed="left")],
+        "metric": [StrOptions(EVERY_METRIC), None],
+    }
+
+    def __init__(
+        self,
+        selector: Selector | None = None,
+        *,
+        sizes: Sequence[int] | None = None,
+        cv: int = 5,
+        metric: str | None = None,
+    ) -> None:
+        self.selector = selector
+        self.sizes = sizes
+        self.cv = cv
+        self.metric = metric
+
+    @engine.one_blas_thread()
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Choose the number of features, and the features.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples, as in the `fit` of the selector.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels), default=None
+            Classes, real targets, or an indicator of label sets, as in the `fit` of the selector.
+            It is required. An unsupervised selector does not see it.
+
+        Returns
+        -------
+        Self
+            The fitted selector.
+
+        Raises
+        ------
+        ValueError
+            As in the `fit` of the selector. Also, a size is not a number of features of X, the
+            metric does not suit y, or there are fewer than two classes with two samples.
+        """
+        self._validate_params()
+        self._fit(*self._as_matrix(X, y))
+        return self
+
+    def _fit(self, X: Matrix, y: Any) -> None:
+        template = self._template()
+        codes = y.codes if isinstance(y, Labels) else y
+        sizes = self._sizes(X)
+        (self._metric, *_) = require_metrics(
+            target_kind(codes), [] if self.metric is None else [self.metric]
+        )
+
+        def rank(number: int, split: Split) -> Rankings:
+            with scope(f"fold {number}"):
+                path = _fitted(template, sizes[-1], split.X_train, split.y_train).selected_
+            return {"": {m: path[:m] for m in sizes}}
+
+        folds = stratified_folds(X, codes, self.cv)
+        choice = choose_size(folds, rank, self._metric)
+        self.n_features_ = choice.n_features
+        self.cv_results_ = {
+            "n_features": np.array(choice.sizes),
+            "mean_test_score": choice.scores.mean(axis=1),
+            "std_test_score": choice.scores.std(axis=1, ddof=1),
+            **{f"split{k}_test_score": fold for k, fold in enumerate(choice.scores.T)},
+        }
+        self.selector_ = _fitted(template, choice.n_features, X, codes)
+        self.classes_ = y.classes if isinstance(y, Labels) else None
+        for name in ("scores_", "selected_", "support_", "result_"):
+            setattr(self, name, getattr(self.selector_, name))
+        self.model_ = large_model.fit_columns(X, codes, np.flatnonzero(self.support_))
+
+    def predict(self, X: Any) -> Any:
+        """Predict samples by the linear model on the chosen features.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples with the features seen during `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or csr_array of shape (n_samples, n_labels)
+            The classes or real values, or an indicator of label sets.
+
+        Raises
+        ------
+        ValueError
+            X does not have the features seen during `fit`.
+        """
+        matrix = self._samples(X)
+        predicted = linear_model.predict_rows(matrix, self.model_, np.flatnonzero(self.support_))
+        return predicted if self.classes_ is None else self.classes_[predicted]
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the score of the predictions: the `metric`, or its default.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples, which `fit` should not have seen.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Their targets. Unlabeled samples do not count. A class that `fit` did not see counts as
+            predicted wrongly.
+
+        Returns
+        -------
+        float
+            The score.
+
+        Raises
+        ------
+        ValueError
+            X does not have the features seen during `fit`, or y is not of the kind of its targets.
+        """
+        matrix, index = self._samples(X), np.flatnonzero(self.support_)
+        codes = self._codes(y)
+        if self._metric != "auc":
+            predicted = linear_model.predict_rows(matrix, self.model_, index)
+            return score_predictions(self.model_, predicted, codes)[self._metric]
+        known = labeled_rows(codes)
+        decision = linear_model.decide_rows(matrix, self.model_, index)
+        return auc_of(sum_auc(decision[known], codes[known], self.model_.classes))
+
+    def cross_val_score(self, X: Any, y: Any, *, cv: int = 5) -> FloatArray:
+        """Score the whole choice by folds: number and features are chosen again in each.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples, as in `fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Targets, as in `fit`.
+        cv : int, default=5
+            Number of folds, shuffled with a fixed seed and stratified where y holds classes.
+
+        Returns
+        -------
+        ndarray of shape (cv,)
+            The score of each fold, by a fit that did not see its samples. This selector itself is
+            not changed.
+
+        Raises
+        ------
+        ValueError
+            As in `fit`.
+        """
+        self._validate_params()
+        matrix, target = clone(self)._as_matrix(X, y)
+        codes = target.codes if isinstance(target, Labels) else target
+        folds, scores = stratified_folds(matrix, codes, cv), []
+        for number, fold in enumerate(folds, 1):
+            with scope(f"evaluation fold {number}"):
+                fitted = clone(self).fit(fold.X_train, fold.y_train)
+            scores.append(fitted.score(*fold[2:]))
+            engine.show_progress("evaluation folds", number, len(folds))
+        return np.array(scores)
+
+    def _facts(self) -> dict[str, Any]:
+        """Return the facts on the card, with the choice of the number."""
+        tried = self.cv_results_["n_features"]
+        score = self.cv_results_["mean_test_score"][list(tried).index(self.n_features_)]
+        is_largest = self.n_features_ == tried[-1] < self.n_features_in_
+        choice = {
+            "numbers of features tried": ", ".join(f"{m:,}" for m in tried),
+            "note": "the chosen number is the largest that was tried" if is_largest else None,
+            f"{self._metric.replace('_', ' ')} in the folds that chose it": f"{score:.4f}",
+        }
+        return choice | super()._facts()
+
+    def _template(self) -> Selector:
+        """Return an unfitted copy of the selector."""
+        selector = SparGE() if self.selector is None else clone(self.selector)
+        selector._validate_params()
+        return selector
+
+    def _sizes(self, X: Matrix) -> list[int]:
+        """Return the sizes in increasing order, or refuse them."""
+        template, d = self._template(), X.shape[1]
+        kept, forbidden = resolve(template.keep, template.forbid, d, X.feature_names)
+        least, largest = max(len(kept), 1), d - len(forbidden)
+        if self.sizes is None:
+            return default_sizes(largest, template._largest_tried, least)
+        sizes = np.unique(np.asarray(self.sizes).ravel())
+        is_whole = np.issubdtype(sizes.dtype, np.integer)
+        if not len(sizes) or not is_whole or sizes[0] < least or sizes[-1] > largest:
+            raise ValueError(
+                f"sizes must be whole numbers from {least} to {largest}, the number of features; "
+                f"got {self.sizes}"
+            )
+        return [int(m) for m in sizes]
+
+    def _samples(self, X: Any) -> Matrix:
+        """Return samples to predict as a matrix."""
+        check_is_fitted(self)
+        require_readable(X)
+        if isinstance(X, Matrix) or is_dask(X):
+            self._check_width(X)
+            return X if isinstance(X, Matrix) else Matrix.from_dask(X)
+        checks = ARRAY_CHECKS | {"ensure_min_samples": 1}
+        return Matrix.from_array(validate_data(self, X, reset=False, **checks))
+
+    def _check_y(self, y: Any) -> Any:
+        """Return `Labels`, real targets (n,) or label sets (csr, n × c)."""
+        selector = self._template()
+        if y.ndim == 2 and y.shape[1] > 1:
+            if type_of_target(y) != "multilabel-indicator":
+                raise ValueError(
+                    "y must hold one target per sample, or an indicator of label sets; got several "
+                    "real targets"
+                )
+            return sp.csr_array(y, dtype=np.int8)
+        y = column_or_1d(y.toarray() if sp.issparse(y) else y, warn=True)
+        if is_real(y, getattr(selector, "target", "auto")):
+            return y.astype(np.float64)
+        if selector._supervised:  # it may take whole numbers for real targets
+            checked = selector._check_y(y)
+            if isinstance(checked, Labels) or np.ndim(checked) == 1:
+                return checked
+        return labels_of(y)
+
+    def _codes(self, y: Any) -> Any:
+        """Return targets in the codes of the model. Classes that it does not know come after."""
+        target = self._check_y(y if sp.issparse(y) else np.asarray(y))
+        if isinstance(target, Labels) is (self.classes_ is None):
+            raise ValueError("y must be of the kind of the targets that fit has seen")
+        if not isinstance(target, Labels) or self.classes_ is None:
+            return target
+        is_class = bool(is_minus_one(np.asarray(self.classes_)).any())
+        target = with_minus_one(target, is_class)  # as it was in `fit`
+        unknown = np.setdiff1d(target.classes, self.classes_)
+        numbers = {c: i for i, c in enumerate([*self.classes_, *unknown])}
+        codes = np.array([numbers[c] for c in target.classes], dtype=np.int64)
+        return np.where(target.is_labeled, codes[target.codes], target.codes)
+
+
+def _fitted(template: Selector, m: int, X: Matrix, y: AnyArray) -> Selector:
+    """Return a copy of the selector that is fitted with m features."""
+    return clone(template).set_params(n_features_to_select=m).fit(X, y)

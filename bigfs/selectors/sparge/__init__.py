@@ -1,0 +1,1 @@
+"""SparGE: m features together, with bounds of how good they can be."""

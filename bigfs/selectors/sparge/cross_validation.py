@@ -1,0 +1,418 @@
+"""SparGE with γ chosen by cross-validation.
+
+    loss(γ) = mean over folds of  min_γ' ‖T_out − 1b − (X_out − 1μᵀ) W‖² / ‖T_out − 1b‖²
+
+With the squared hinge loss, that loss takes the place of the squared norms.
+
+SparGE chooses m features at γ without the fold's samples. W is a ridge on them, with whichever
+penalty γ' of the grid serves it best, so that the choice of features is judged and not the
+shrinkage. μ and b are the means of X and T over the training samples.
+
+A fold is a weight of 0 or 1 per sample (ω of `cutting_plane.columns`). The whole grid is solved
+jointly: a pass over X serves every γ and every fold. Where the products of the gathered columns of
+all folds are large, each γ and fold is solved by itself, from the largest γ on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from sklearn.metrics import get_scorer, get_scorer_names
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.utils._param_validation import StrOptions
+
+from bigfs.cutting_plane.columns import Columns, GatheredColumns
+from bigfs.cutting_plane.loop import solve_jointly
+from bigfs.matrix import Matrix
+from bigfs.selectors.base.estimator import Cost
+from bigfs.selectors.sparge.fold_scores import held_out_loss, score_candidates, training_data
+from bigfs.selectors.sparge.sparge import SparGE, column_scale, share_of_samples
+from bigfs.types import FloatArray, IntArray
+
+FOLD_SETS = 10  # sets of m features that the penalties of a fold are taken to gather
+LARGE_FOLDS = 256 << 20  # bytes of the products of all folds from which one is solved at a time
+GRIDS = ("class_weight", "loss", "ranking")  # parameters that may be lists of values
+
+
+class EndOfGrid(UserWarning):
+    """Warning that the best penalty is at an end of the grid, so that one outside may be better."""
+
+
+class SparGECV(SparGE):
+    """Choose the features of `SparGE`, with its penalty γ chosen by cross-validation.
+
+    The loss of a γ is the share of the held-out embedding that a ridge on the m features chosen
+    without the held-out samples leaves unexplained. The ridge has the best penalty of the grid, so
+    the choice of features is judged and not the shrinkage.
+
+    All γ and folds share the passes over X, until about 300 features. From there on each is solved
+    by itself, so that the products of one are held. A small γ then takes most of the time, so the
+    search goes from the largest γ to the smallest. It ends with the first γ that is worse than a
+    larger one by more than a standard error.
+
+    Parameters
+    ----------
+    embedding : {"lda", "cca", "hsl", "sda", "lpp", "pca"}, default="lda"
+        What the features have to explain (Table 1 of [1]_). "lda" stands for the classes, "cca" for
+        real or multi-label targets, "hsl" for the hypergraph of the labels (of the neighborhoods
+        where y is None), "sda" for the classes and the kNN graph together, "lpp" for the kNN graph,
+        and "pca" for the variance. "lpp" and "pca" ignore y.
+    target : {"auto", "classes", "real"}, default="auto"
+        Kind of y for "cca" and "hsl". "auto" takes fractions for real, and whole numbers or
+        strings for classes. Say "real" for ages, counts and prices.
+        `result_.stats["target"]` says which kind was taken.
+    class_weight : "balanced", None or dict, default="balanced"
+        Weights of the classes for "lda". "balanced" gives every class the same weight whatever its
+        size, as [1]_ does. None gives every sample the same weight. A dict gives each class its
+        weight by its label, or by its number where X is a `Matrix`. A class that is not in the
+        dict has weight 1.
+    loss : {"squared", "squared_hinge"}, default="squared"
+        Loss of the regression. "squared" is that of [1]_. "squared_hinge", for "lda", is that of
+        `sklearn.svm.LinearSVC`, one class against the rest, with an intercept that is not
+        penalized and C = 1/2γ. Its class weights are weights of the samples, as there.
+    n_features_to_select : int, float or None, default=None
+        The number m of features in each set and in the support. A float in (0, 1] is a share of the
+        features, and None keeps half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
+    gammas : array-like of float, default=(0.1, 0.3, 1.0, 3.0)
+        Penalties to try, in the units of the gamma of `SparGE`.
+    cv : int, cross-validation generator or iterable, default=3
+        Number of folds, shuffled with a fixed seed and stratified where y holds classes, or what
+        else `sklearn.model_selection.check_cv` takes.
+    scoring : str, callable or None, default=None
+        What decides, for "lda": a score of scikit-learn, such as "accuracy" or "f1_macro", of a
+        linear SVM on the chosen columns. `class_weight`, `loss` and `ranking` may then be lists of
+        values, which are tried in every combination with `gammas`. None takes the held-out loss,
+        or "accuracy" where one of these is a list.
+    n_components : int or None, default=None
+        Width r of the embedding. None takes the number of classes minus 1 for "sda", and 10 for
+        "pca", "lpp", and "hsl" without y, or fewer where X has few samples or its graph falls
+        apart. Class labels and targets fix the width of "lda", "cca" and "hsl".
+    n_neighbors : int, default=5
+        Number of neighbors of each sample in the kNN graph of "lpp", "sda", and "hsl" without y.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        Distance of the kNN graph. The edges have cosine weights for "cosine" and heat weights for
+        "euclidean".
+    graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
+        Affinity, or neighbors, to use for "lpp" and "sda" instead of a new kNN graph.
+    weighting : {"uniform", "degree"}, default="uniform"
+        Weights of the samples in the regression for "lpp" and "sda". "uniform" is Table 1 of [1]_.
+        "degree" weighs sample i by √D_ii ("lpp") or √(1 + βD_ii) ("sda"), as their generalized
+        eigenproblems do. "uniform" did as well or better on COIL20.
+    beta : float, default=1.0
+        Weight of the graph against the classes, for "sda".
+    ranking : {"elimination", "weights", "svm"}, default="elimination"
+        How the union of the sets becomes exactly m features. "elimination" removes the feature of
+        least exact cost to the objective, one by one. "weights" takes the largest row norms of the
+        relaxation, as [1]_ does, which counts twice what two features share. "svm", for "lda",
+        makes sets of 4m features, eliminates to 4m, and then removes a tenth of them per round by
+        their weights in a linear SVM with C = 1/2γ, as `SVMRFE` does on all features.
+    solver : {"auto", "newton", "simplex", "apg"}, default="auto"
+        Solver of the restricted master. "apg" is the one of [1]_. All give the same answer to
+        within the tolerance.
+    tol : float, default=0.01
+        Relative gap between the bounds of the relaxation at which the cuts stop.
+    max_iter : int, default=50
+        Maximum number of cuts.
+
+    Attributes
+    ----------
+    gamma_ : float
+        The chosen γ: the largest whose mean loss is within one standard error of the least, because
+        a larger γ is cheaper. With a score it is that of the best mean, the largest of equal ones.
+    losses_ : ndarray of shape (n_gammas, n_folds)
+        Share of the held-out embedding that the chosen features leave unexplained. NaN where a γ
+        was not tried, and absent where a score decides.
+    best_params_ : dict
+        The chosen "class_weight", "loss", "ranking" and "gamma".
+    best_score_ : float
+        Their mean score over the folds. Without `scoring` a score is minus the loss.
+    cv_results_ : dict
+        The combinations ("params") with "mean_test_score", "std_test_score" and
+        "split0_test_score", …, as in `sklearn.model_selection.GridSearchCV`.
+    scores_ : ndarray of shape (n_features,)
+        What the objective lost when the feature was removed (`ranking="elimination"`), the norm of
+        its row in `coef_` ("weights"), or the share of the SVM's features that it is better than or
+        equal to ("svm"). Zero outside the union of the sets. With "elimination" and "svm" the best
+        k < m features are the choice of k, because the sets are nested.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    coef_ : ndarray of shape (n_union, n_components)
+        Weights W of the relaxation on the features `union_`.
+    union_ : ndarray of shape (n_union,)
+        Indices of the features in any set.
+    sets_ : sequence of ndarray of shape (n_selected,)
+        The sets of m features in the order of the cuts, each best first.
+    eta_ : ndarray of shape (n_sets,)
+        Weights of the sets, on the simplex.
+    n_iter_ : int
+        Number of cuts.
+    result_ : bigfs.result.Result
+        Status and history. Each record of the history has the bounds "upper" and "lower" of the
+        relaxation, and "gap". With `ranking="elimination"` the stats have "objective", the value of
+        the chosen features, and "objective_gap", how far above the best m features it is at most.
+
+    See Also
+    --------
+    SparGE : The same method with a fixed gamma.
+
+    Notes
+    -----
+    A warning (`EndOfGrid`) says when the best of three or more γ is the least or the largest. The
+    unit of γ is the variance of all features together, so standardized data with few samples ask
+    for a grid that reaches down to about 1/d, such as ``10.0 ** np.arange(-4, 2)``.
+
+    The embedding T is that of all samples of `fit`. The grid costs the passes of its slowest
+    member, and the fit at the chosen γ costs its own.
+
+    References
+    ----------
+    .. [1] M. Chen, I. W. Tsang, M. Tan and T.-J. Cham, "A unified feature selection framework for
+       graph embedding on high dimensional data", IEEE Transactions on Knowledge and Data
+       Engineering, 2015.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import SparGECV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = SparGECV(n_features_to_select=2, gammas=[0.1, 1.0]).fit(X, y)
+    >>> selector.gamma_
+    1.0
+    >>> selector.selected_
+    array([2, 1])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **{
+            name: allowed
+            for name, allowed in SparGE._parameter_constraints.items()
+            if name != "gamma"
+        },
+        **{name: [*SparGE._parameter_constraints[name], list] for name in GRIDS},
+        "gammas": ["array-like"],
+        "scoring": [StrOptions(set(get_scorer_names())), callable, None],
+        "cv": ["cv_object"],
+    }
+
+    @property
+    def _cost(self) -> Cost:  # type: ignore[override]
+        return Cost("1 per cut, twice", "folds (n + d) r + columns")
+
+    def __init__(
+        self,
+        *,
+        embedding: str = "lda",
+        target: str = "auto",
+        class_weight: Any = "balanced",
+        loss: str = "squared",
+        n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
+        gammas: Sequence[float] = (0.1, 0.3, 1.0, 3.0),
+        cv: Any = 3,
+        scoring: Any = None,
+        n_components: int | None = None,
+        n_neighbors: int = 5,
+        metric: Literal["cosine", "euclidean"] = "cosine",
+        graph: Any = None,
+        weighting: str = "uniform",
+        beta: float = 1.0,
+        ranking: str = "elimination",
+        solver: str = "auto",
+        tol: float = 0.01,
+        max_iter: int = 50,
+    ) -> None:
+        self.embedding = embedding
+        self.target = target
+        self.class_weight = class_weight
+        self.loss = loss
+        self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
+        self.gammas = gammas
+        self.cv = cv
+        self.scoring = scoring
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+        self.graph = graph
+        self.weighting = weighting
+        self.beta = beta
+        self.ranking = ranking
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+
+    _in_tiles = False  # the folds weigh the samples of one response
+
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        if self.scoring is not None and self.embedding != "lda":
+            raise ValueError(f"scoring needs embedding='lda'; got embedding={self.embedding!r}")
+        for name in GRIDS:
+            if getattr(self, name) == []:
+                raise ValueError(f"{name} must hold one or more values; got []")
+        gammas = np.asarray(self.gammas).ravel()
+        if not len(gammas) or not np.issubdtype(gammas.dtype, np.number) or not gammas.min() > 0:
+            raise ValueError(f"gammas must hold one or more positive numbers; got {self.gammas}")
+
+    def _resolve(self, X: Matrix, y: Any) -> SparGE:
+        """Return the SparGE of the best score, if a score decides and not the held-out loss."""
+        grids = {name: getattr(self, name) for name in GRIDS}
+        if self.scoring is None and not any(isinstance(values, list) for values in grids.values()):
+            return self
+        values = [v if isinstance(v, list) else [v] for v in grids.values()]
+        gammas = np.sort(np.asarray(self.gammas, dtype=np.float64).ravel())[::-1]
+        grid = [
+            {**dict(zip(GRIDS, one, strict=True)), "gamma": float(gamma)}
+            for *one, gamma in itertools.product(*values, gammas)
+        ]
+        shared = {
+            name: value
+            for name, value in self.get_params(deep=False).items()
+            if name in SparGE._parameter_constraints and name not in GRIDS
+        }
+        candidates = [SparGE(**shared, **parameters) for parameters in grid]
+        for candidate in candidates:
+            candidate._validate_params()
+            candidate._in_tiles, candidate._constraints = False, self._constraints
+        T = np.zeros((int(y.is_labeled.sum()), 1))
+        folds = list(self._folds(T, y))
+        scores = score_candidates(candidates, X, y, folds, get_scorer(self.scoring or "accuracy"))
+        best = int(np.argmax(scores.mean(axis=1)))
+        self._record(grid, scores, best)
+        self._warn_at_an_end(self.gamma_, gammas)
+        return candidates[best]
+
+    def _record(self, grid: list[dict[str, Any]], scores: FloatArray, best: int) -> None:
+        """Keep the scores (one row per combination) and the choice."""
+        means = scores.mean(axis=1)
+        self.cv_results_ = {
+            "params": grid,
+            "mean_test_score": means,
+            "std_test_score": scores.std(axis=1),
+            **{f"split{k}_test_score": column for k, column in enumerate(scores.T)},
+        }
+        self.best_params_, self.best_score_ = grid[best], float(means[best])
+        self.gamma_ = float(grid[best]["gamma"])
+
+    def _warn_at_an_end(self, gamma: float, gammas: FloatArray) -> None:
+        """Warn if the best of three penalties or more is the least or the largest."""
+        if len(gammas) > 2 and gamma in (gammas.min(), gammas.max()):
+            end = "least" if gamma == gammas.min() else "largest"
+            warnings.warn(
+                f"gamma={gamma:g} is the {end} of gammas={sorted(gammas.tolist())} and the best: "
+                f"add {'smaller' if end == 'least' else 'larger'} ones",
+                EndOfGrid,
+                stacklevel=2,
+            )
+
+    def _gamma(self, data: Columns, y: Any) -> float:
+        assert isinstance(data, GatheredColumns)
+        m = self._set_size(data.X.shape[1])
+        gammas = np.asarray(self.gammas, dtype=np.float64).ravel()
+        folds = list(self._folds(data.T, y))
+        n_columns = min(FOLD_SETS * m, data.X.shape[1])
+        if 8 * len(folds) * n_columns**2 > LARGE_FOLDS:
+            self.losses_ = self._losses_in_turn(data, folds, m, gammas)
+        else:
+            self.losses_ = self._losses(
+                data, folds, m, gammas, gammas.tolist(), f"SparGE folds of {m}"
+            )
+        least, threshold = _least_loss(self.losses_)
+        self._warn_at_an_end(gammas[least], gammas)
+        largest = float(gammas[self.losses_.mean(axis=1) <= threshold].max())
+        fixed = {name: getattr(self, name) for name in GRIDS}
+        grid = [{**fixed, "gamma": float(gamma)} for gamma in gammas]
+        self._record(grid, -self.losses_, gammas.tolist().index(largest))
+        return self.gamma_ * column_scale(data.X, forbidden=self._constraints.forbidden)
+
+    def _losses_in_turn(
+        self,
+        data: GatheredColumns,
+        folds: Sequence[tuple[IntArray, IntArray]],
+        m: int,
+        gammas: FloatArray,
+    ) -> FloatArray:
+        """Return the held-out losses, one γ and fold after the other, from the largest γ on.
+
+        The search ends with the first γ that is worse than a larger one by more than a standard
+        error. The losses of the γ after it are NaN.
+        """
+        losses = np.full((len(gammas), len(folds)), np.nan)
+        for i in np.argsort(-gammas, kind="stable").tolist():
+            gamma = float(gammas[i])
+            for k, fold in enumerate(folds):
+                name = f"SparGE fold {k + 1} of {m}, gamma {gamma}"
+                losses[i, k] = self._losses(data, [fold], m, gammas, [gamma], name).item()
+            if losses[i].mean() > _least_loss(losses)[1]:
+                break
+        return losses
+
+    def _losses(
+        self,
+        data: GatheredColumns,
+        folds: Sequence[tuple[IntArray, IntArray]],
+        m: int,
+        gammas: FloatArray,
+        tried: Sequence[float],
+        name: str,
+    ) -> FloatArray:
+        """Return the held-out loss of the tried penalties in some folds, from one joint run."""
+        is_hinge = self.loss == "squared_hinge"
+        trained = [training_data(data, train, is_hinge) for train, _ in folds]
+        forbidden = self._constraints.forbidden
+        units = [column_scale(data.X, share_of_samples(fold), forbidden) for fold in trained]
+        problems = [
+            self._relaxation(fold, m, gamma * of_fold)
+            for gamma in tried
+            for fold, of_fold in zip(trained, units, strict=True)
+        ]
+        results = solve_jointly(
+            problems, solver=self.solver, tol=self.tol, max_iter=self.max_iter, name=name
+        )
+        losses = [
+            held_out_loss(problem, result.value, data, gammas * of_fold)
+            for problem, result, of_fold in zip(problems, results, units * len(tried), strict=True)
+        ]
+        return np.reshape(losses, (len(tried), len(folds)))
+
+    def _folds(self, T: FloatArray, y: Any) -> Any:
+        """Return the pairs of training and test samples, stratified where there are classes."""
+        classes = None
+        if self.embedding == "lda":
+            classes = y.codes[y.is_labeled]
+        elif self.embedding == "sda":
+            classes = y.codes
+        if isinstance(self.cv, Integral):
+            splitter = KFold if classes is None else StratifiedKFold
+            return splitter(int(self.cv), shuffle=True, random_state=0).split(T, classes)
+        is_class = classes is not None
+        return check_cv(self.cv, classes, classifier=is_class).split(T, classes)
+
+
+def _least_loss(losses: FloatArray) -> tuple[int, float]:
+    """Return the position of the γ of least mean loss, and that loss plus its standard error.
+
+    The losses are n_gammas × n_folds, and NaN where a γ was not tried.
+    """
+    n_folds = losses.shape[1]
+    means = losses.mean(axis=1)
+    least = int(np.nanargmin(means))
+    error = losses[least].std(ddof=min(1, n_folds - 1)) / np.sqrt(n_folds)
+    return least, float(means[least] + error)

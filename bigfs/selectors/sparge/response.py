@@ -1,0 +1,248 @@
+"""The regression of SparGE: the samples, and the embedding of them that the features explain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import compute_class_weight
+
+from bigfs.cutting_plane.columns import Columns, GatheredColumns
+from bigfs.cutting_plane.tiled_columns import FactoredResponse, StreamedColumns, TiledColumns
+from bigfs.embedding import responses
+from bigfs.embedding.spectral import default_width, hypergraph_embedding, hypergraph_parts
+from bigfs.graph.hypergraph.hypergraph import neighbor_hyperedges
+from bigfs.linalg.prox import row_norms
+from bigfs.matrix import Matrix
+from bigfs.matrix.gathering import ENTRY_BYTES
+from bigfs.matrix.kernels import SUMS_BYTES
+from bigfs.selectors.base.estimator import Labels, MatrixInput, at_least_two, is_real, labels_of
+from bigfs.selectors.base.sample_graph import embedding_stats, joined_neighbors, sample_graph
+from bigfs.types import AnyArray, FloatArray, IntArray
+
+LARGE_RESPONSE = 32 << 20  # bytes of T from which it is made tile by tile
+LARGE_GATHERED = 256 << 20  # bytes of the gathered columns from which they stay in the tiles
+GATHERED_SETS = 8  # sets of m features that a cutting plane gathers, about
+COLUMNS_AT_ONCE = 1 << 20
+
+
+class Response(NamedTuple):
+    """What the features explain."""
+
+    X: Matrix  # the samples that take part
+    T: FloatArray  # n × r
+    omega: FloatArray | None = None  # weights ω of the residuals; None: all are one
+    stats: Mapping[str, Any] = MappingProxyType({})  # of the result
+
+
+class GraphEmbedding(MatrixInput):
+    """Makes the regression of a graph embedding from its parameters."""
+
+    embedding: str
+    target: str
+    class_weight: Any
+    loss: str
+    n_components: int | None
+    n_neighbors: int
+    metric: Literal["cosine", "euclidean"]
+    graph: Any
+    weighting: str
+    beta: float
+    tol: float
+
+    _needs_one_scale = True
+    _in_tiles = True  # a large response is made tile by tile
+
+    @property
+    def _supervised(self) -> bool:  # type: ignore[override]  # elsewhere a constant of the class
+        return self.embedding in ("lda", "cca", "sda")
+
+    @property
+    def _semi_supervised(self) -> bool:  # type: ignore[override]
+        return self.embedding == "sda"
+
+    @property
+    def _takes_real(self) -> bool:  # type: ignore[override]
+        return self.embedding in ("cca", "hsl")
+
+    @property
+    def _ignores_y(self) -> bool:  # type: ignore[override]
+        return self.embedding in ("lpp", "pca")
+
+    def _data(self, X: Matrix, y: Any) -> Columns:
+        """Return the data of the regression, without any column yet."""
+        if (factored := self._factored_response(X, y)) is not None:
+            return TiledColumns(*factored)
+        X, T, omega, stats = self._response(X, y)
+        if not T.any():
+            raise ValueError(
+                f"the embedding {self.embedding!r} is empty, because nothing "
+                f"separates the samples: check X and y"
+            )
+        data: Columns
+        if self._is_large(X, T.shape[1]):
+            response = FactoredResponse(T, None, np.zeros(T.shape[1]), float(np.vdot(T, T)))
+            data = TiledColumns(X, response, omega)
+        elif self._gathers_too_much(X):
+            data = StreamedColumns(X, T, omega)
+        else:
+            data = GatheredColumns(X.gathered_if_small(), T, omega)
+        data.response_stats = stats
+        return data
+
+    def _gathers_too_much(self, X: Matrix) -> bool:
+        """Return whether the columns that a cutting plane may gather are too large for one process.
+
+        They are taken to be the `GATHERED_SETS` · m columns of most non-zeros. A matrix in memory
+        has room for a part of it.
+        """
+        has_tiles = self._in_tiles and not X.local and X.row_tiles and X.column_tiles
+        if self.loss != "squared" or not has_tiles:
+            return False
+        size, most = GATHERED_SETS * self._count(X.shape[1]), np.empty(0, dtype=np.int64)
+        for first in range(0, X.shape[1], COLUMNS_AT_ONCE):
+            counts = X.stats.nnz[first : first + COLUMNS_AT_ONCE]
+            most = np.append(most, counts[counts > (most.min() if len(most) == size else 0)])
+            if len(most) > size:
+                most = np.partition(most, len(most) - size)[-size:]
+        return ENTRY_BYTES * int(most.sum()) > LARGE_GATHERED
+
+    def _is_large(self, X: Matrix, r: int) -> bool:
+        """Return whether the response is too large to be whole in one process.
+
+        The rule uses the shape alone, so that the answer does not depend on the memory limit.
+        """
+        n, d = X.shape
+        has_room = 8 * d * r <= SUMS_BYTES // 2
+        if self.loss != "squared":
+            return False
+        return self._in_tiles and bool(X.row_tiles) and has_room and 8 * n * r > LARGE_RESPONSE
+
+    def _factored_response(self, X: Matrix, y: Any) -> tuple[Matrix, FactoredResponse] | None:
+        """Return the samples that take part, and T of large lda and cca as factors, else None."""
+        if self.embedding == "lda":
+            classes, codes = at_least_two(y)
+            n, c = int(y.is_labeled.sum()), len(classes)
+            if not self._is_large(X, c - 1):
+                return None
+            labeled_X = X
+            if n < X.shape[0]:
+                labeled_X, codes = X.take_rows(y.is_labeled), codes[y.is_labeled]
+            C = responses.lda_factor(codes, c, self._class_weights(classes, codes))
+            norm2 = float(np.bincount(codes, minlength=c) @ row_norms(C) ** 2)
+            codes = codes.astype(np.min_scalar_type(c - 1))  # they travel with every pass
+            return labeled_X, FactoredResponse(codes, C, np.zeros(c - 1), norm2)
+        if self.embedding == "cca" and sp.issparse(y) and self._is_large(X, y.shape[1]):
+            C, shift = responses.cca_factor(y)
+            return X, FactoredResponse(_compact(y), C, shift, float(C.shape[1]))
+        return None
+
+    def _response(self, X: Matrix, y: Any) -> Response:
+        """Return the samples that take part, and what the features explain."""
+        if self.loss == "squared_hinge":
+            return self._hinge_response(X, y)
+        if self.embedding == "lda":
+            classes, codes = at_least_two(y)
+            labeled_X = X if y.is_labeled.all() else X.take_rows(y.is_labeled)
+            codes = codes[y.is_labeled]
+            weights = self._class_weights(classes, codes)
+            return Response(labeled_X, responses.lda(codes, len(classes), weights))
+        if self._takes_real and y is not None:
+            if isinstance(y, Labels):
+                codes = y.codes[y.is_labeled]
+                X = X if y.is_labeled.all() else X.take_rows(y.is_labeled)
+                y = responses.one_hot(codes, len(y.classes))
+            Y = y.toarray() if sp.issparse(y) else y
+            T = responses.cca(Y) if self.embedding == "cca" else responses.hsl_labels(Y)
+            return Response(X, T)
+        allowed = self._allowed(X)
+        if self.embedding == "pca":
+            r = self.n_components or default_width(*allowed.shape)
+            return Response(X, responses.pca(allowed, r, tol=self.tol / 4))
+        if self.embedding == "hsl":
+            return self._hypergraph_response(X)
+        graph = sample_graph(allowed, self.graph, self.n_neighbors, self.metric)
+        degree = np.asarray(graph.A.sum(axis=1)).ravel()
+        if self.embedding == "lpp":
+            r = self.n_components or graph.default_width(allowed.shape[1])
+            omega = np.sqrt(degree) if self.weighting == "degree" else None
+            return Response(X, graph.embedding(r).value.vectors, omega, graph.stats)
+        classes, codes = at_least_two(y)
+        r = self.n_components or len(classes) - 1
+        T = responses.sda(graph.A, codes, len(classes), r, self.beta)
+        omega = np.sqrt(1 + self.beta * degree) if self.weighting == "degree" else None
+        return Response(X, T, omega, graph.stats)
+
+    def _hypergraph_response(self, X: Matrix) -> Response:
+        """Return the leading eigenvectors of the hypergraph of the neighborhoods."""
+        allowed = self._allowed(X)
+        neighbors, stats = joined_neighbors(allowed, None, self.n_neighbors, self.metric)
+        hypergraph = neighbor_hyperedges(neighbors)
+        parts = hypergraph_parts(hypergraph, neighbors.index.shape[1])
+        r = self.n_components or default_width(*allowed.shape, parts.n_set_aside)
+        result = hypergraph_embedding(hypergraph, r, parts)
+        return Response(X, result.value.vectors, stats=stats | embedding_stats(result))
+
+    def _hinge_response(self, X: Matrix, y: Labels) -> Response:
+        """Return the labeled samples, diag(ω)Y with Y in ±1, and the weights ω of the samples."""
+        classes, codes = at_least_two(y)
+        codes = codes[y.is_labeled]
+        positive = np.arange(1, 2) if len(classes) == 2 else np.arange(len(classes))
+        Y = np.where(codes[:, None] == positive, 1.0, -1.0)
+        labeled_X = X if y.is_labeled.all() else X.take_rows(y.is_labeled)
+        weights = self._sample_weights(y)
+        if weights is None:
+            return Response(labeled_X, Y)
+        omega = np.sqrt(weights)
+        return Response(labeled_X, omega[:, None] * Y, omega)
+
+    def _sample_weights(self, y: Labels) -> FloatArray | None:
+        """Return the weight of each labeled sample, or None if all weigh the same."""
+        if self.class_weight is None:
+            return None
+        classes, codes = at_least_two(y)
+        codes = codes[y.is_labeled]
+        weights = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
+        return self._positive(weights)[codes]
+
+    def _positive(self, weights: FloatArray) -> FloatArray:
+        if not (weights > 0).all() or not np.isfinite(weights).all():
+            raise ValueError(f"class_weight must hold positive numbers; got {self.class_weight}")
+        return weights
+
+    def _class_weights(self, classes: AnyArray, codes: IntArray) -> FloatArray | None:
+        """Return the weight of each class, or None if the classes weigh the same."""
+        if self.class_weight == "balanced":
+            return None
+        return self._positive(
+            compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
+        )
+
+    def _check_y(self, y: Any) -> Any:
+        """Return `Labels`, or the target matrix Y (n × q) of cca and hsl.
+
+        Y holds real targets and indicators as they are.
+        """
+        if not self._takes_real:
+            return super()._check_y(y)
+        if sp.issparse(y) and self.embedding == "cca":
+            return sp.csr_array(y)
+        y = y.toarray() if sp.issparse(y) else np.asarray(y)
+        y = y if y.ndim == 2 and y.shape[1] > 1 else y.ravel()
+        if y.ndim == 2 or is_real(y, self.target):
+            return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        return at_least_two(labels_of(y))
+
+
+def _compact(Y: sp.csr_array) -> sp.csr_array:
+    """Return Y with indices of 32 bits, and whole numbers of 8 bits where its values are such."""
+    with np.errstate(invalid="ignore"):  # of values that 8 bits do not hold
+        small = Y.data.astype(np.int8)
+    data = small if np.array_equal(small, Y.data) else Y.data
+    indices, indptr = Y.indices, Y.indptr
+    if Y.nnz <= np.iinfo(np.int32).max:
+        indices, indptr = indices.astype(np.int32), indptr.astype(np.int32)
+    return sp.csr_array((data, indices, indptr), shape=Y.shape)

@@ -1,0 +1,497 @@
+"""SparGE: sparse graph embedding by a cutting plane [Chen, Tsang, Tan, Cham, IEEE TKDE 2015].
+
+    min_p min_W  ½‖Xc diag(p) W − T‖² + γ/2 ‖W‖²,    p ∈ {0,1}^d, 1ᵀp = m              [eq. 6]
+
+T is the response of the graph embedding (`embedding.responses`). `cutting_plane.loop` solves the
+convex relaxation. Backward elimination on eq. 6 itself (`cutting_plane.elimination`), which is not
+in the paper, reduces the union of its sets to exactly m features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from threadpoolctl import threadpool_limits
+
+from bigfs import engine
+from bigfs.constraints import NO_CONSTRAINTS
+from bigfs.cutting_plane.columns import Columns, GatheredColumns
+from bigfs.cutting_plane.hinge import HingeRelaxation
+from bigfs.cutting_plane.loop import cutting_plane, solve_jointly
+from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
+from bigfs.graph import Neighbors
+from bigfs.linalg.prox import row_norms
+from bigfs.matrix import Matrix
+from bigfs.result import Result
+from bigfs.selectors.base.estimator import TARGETS, Cost, Labels, Selector
+from bigfs.selectors.sparge.response import GraphEmbedding
+from bigfs.selectors.svm.svm import eliminate_by_svm, elimination_sizes
+from bigfs.types import FloatArray, IntArray
+
+GENERAL: dict[str, tuple[str, ...]] = {  # what embeddings other than lda may have
+    "class_weight": ("balanced",),
+    "loss": ("squared",),
+    "ranking": ("elimination", "weights"),
+}
+# The unit of gamma in Σs²/Σs: of 0.3, 1, 2, 4 and 8 it has the best mean accuracy in inner folds
+# (benchmarks/papers/choice.py).
+WEIGHTED_MEANS = 2.0
+SVM_CANDIDATES = 4  # times m: the size of the sets, and what the SVM starts from
+SVM_STEP = 0.1  # share of the features that a round of the SVM removes
+SVM_TOL, SVM_MAX_ITER = 1e-6, 100  # of the machines of a round
+COLUMNS_AT_ONCE = 1 << 20  # whose sums of squares are centered at a time
+TIE_BREAK = 1e-12  # by which equal costs of elimination are set apart, relative and per rank
+
+
+class SparGE(GraphEmbedding, Selector):
+    """Choose the features that together explain a graph embedding of the samples best.
+
+    Sparse graph embedding [1]_ regresses an embedding T of the samples on exactly m features. A
+    cutting plane solves its convex relaxation, and each cut reads the data once.
+
+    Parameters
+    ----------
+    embedding : {"lda", "cca", "hsl", "sda", "lpp", "pca"}, default="lda"
+        What the features have to explain (Table 1 of [1]_). "lda" stands for the classes, "cca" for
+        real or multi-label targets, "hsl" for the hypergraph of the labels (of the neighborhoods
+        where y is None), "sda" for the classes and the kNN graph together, "lpp" for the kNN graph,
+        and "pca" for the variance. "lpp" and "pca" ignore y.
+    target : {"auto", "classes", "real"}, default="auto"
+        Kind of y for "cca" and "hsl". "auto" takes fractions for real, and whole numbers or
+        strings for classes. Say "real" for ages, counts and prices.
+        `result_.stats["target"]` says which kind was taken.
+    class_weight : "balanced", None or dict, default="balanced"
+        Weights of the classes for "lda". "balanced" gives every class the same weight whatever its
+        size, as [1]_ does. None gives every sample the same weight. A dict gives each class its
+        weight by its label, or by its number where X is a `Matrix`. A class that is not in the
+        dict has weight 1.
+    loss : {"squared", "squared_hinge"}, default="squared"
+        Loss of the regression. "squared" is that of [1]_. "squared_hinge", for "lda", is that of
+        `sklearn.svm.LinearSVC`, one class against the rest, with an intercept that is not
+        penalized and C = 1/2γ. Its class weights are weights of the samples, as there.
+    n_features_to_select : int, float or None, default=None
+        The number m of features in each set and in the support. A float in (0, 1] is a share of the
+        features, and None keeps half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names. Every set holds them, so the bounds are
+        those of the problem with these features fixed.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
+    gamma : float, default=1.0
+        Ridge penalty γ, in units of the samples' mean squared distance to their mean, or of
+        2Σs²/Σs with s the centered columns' sums of squares, whichever is less. The second is less
+        where the features are many and the samples few. The same value means the same at any scale
+        of the data. A larger value needs fewer cuts.
+    n_components : int or None, default=None
+        Width r of the embedding. None takes the number of classes minus 1 for "sda", and 10 for
+        "pca", "lpp", and "hsl" without y, or fewer where X has few samples or its graph falls
+        apart. Class labels and targets fix the width of "lda", "cca" and "hsl".
+    n_neighbors : int, default=5
+        Number of neighbors of each sample in the kNN graph of "lpp", "sda", and "hsl" without y.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        Distance of the kNN graph. The edges have cosine weights for "cosine" and heat weights for
+        "euclidean".
+    graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
+        Affinity, or neighbors, to use for "lpp" and "sda" instead of a new kNN graph.
+    weighting : {"uniform", "degree"}, default="uniform"
+        Weights of the samples in the regression for "lpp" and "sda". "uniform" is Table 1 of [1]_.
+        "degree" weighs sample i by √D_ii ("lpp") or √(1 + βD_ii) ("sda"), as their generalized
+        eigenproblems do. "uniform" did as well or better on COIL20.
+    beta : float, default=1.0
+        Weight of the graph against the classes, for "sda".
+    ranking : {"elimination", "weights", "svm"}, default="elimination"
+        How the union of the sets becomes exactly m features. "elimination" removes the feature of
+        least exact cost to the objective, one by one. "weights" takes the largest row norms of the
+        relaxation, as [1]_ does, which counts twice what two features share. "svm", for "lda",
+        makes sets of 4m features, eliminates to 4m, and then removes a tenth of them per round by
+        their weights in a linear SVM with C = 1/2γ, as `SVMRFE` does on all features. There the
+        class weights are weights of the samples.
+    solver : {"auto", "newton", "simplex", "apg"}, default="auto"
+        Solver of the restricted master. "apg" is the one of [1]_. All give the same answer to
+        within the tolerance.
+    tol : float, default=0.01
+        Relative gap between the bounds of the relaxation at which the cuts stop.
+    max_iter : int, default=50
+        Maximum number of cuts.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        What the objective lost when the feature was removed (`ranking="elimination"`), the norm of
+        its row in `coef_` ("weights"), or the share of the SVM's features that it is better than or
+        equal to ("svm"). Zero outside the union of the sets. With "elimination" and "svm" the sets
+        are nested: the best k < m features are a good choice of k, but a fit for k may differ.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    coef_ : ndarray of shape (n_union, n_components)
+        Weights W of the relaxation on the features `union_`.
+    union_ : ndarray of shape (n_union,)
+        Indices of the features in any set.
+    sets_ : sequence of ndarray of shape (n_selected,)
+        The sets of m features in the order of the cuts, each best first.
+    eta_ : ndarray of shape (n_sets,)
+        Weights of the sets, on the simplex.
+    n_iter_ : int
+        Number of cuts.
+    result_ : bigfs.result.Result
+        Status and history. Each record of the history has the bounds "upper" and "lower" of the
+        relaxation, and "gap". With `ranking="elimination"` the stats have "objective", the value of
+        the chosen features, and "objective_gap", how far above the best m features it is at most.
+
+    See Also
+    --------
+    SparGECV : Choose gamma by cross-validation.
+    SRLSR : Choose features by a sparse classifier, with few labels.
+    LaplacianScore : Score features of a kNN graph one at a time.
+
+    Notes
+    -----
+    The problem is eq. 6 of [1]_, with Xc the centered data and p the choice of features::
+
+        min_p min_W  ½‖Xc diag(p) W − T‖² + γ/2 ‖W‖²,    p ∈ {0, 1}^d, 1ᵀp = m
+
+    A new kNN graph is made by `bigfs.graph.knn` with `method="auto"`: it is approximate where the
+    exact one is predicted to take more than ten minutes of one core.
+
+    X is never centered in place. κ cuts need κ + 1 passes over X, and the columns of at most m κ
+    features are held in memory.
+
+    References
+    ----------
+    .. [1] M. Chen, I. W. Tsang, M. Tan and T.-J. Cham, "A unified feature selection framework for
+       graph embedding on high dimensional data", IEEE Transactions on Knowledge and Data
+       Engineering, 2015.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import SparGE
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = SparGE(n_features_to_select=2).fit(X, y)
+    >>> selector.selected_
+    array([2, 1])
+    >>> selector.transform(X).shape
+    (150, 2)
+    >>> selector.result_.converged
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "embedding": [StrOptions({"lda", "cca", "hsl", "sda", "lpp", "pca"})],
+        "target": [StrOptions(TARGETS)],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "loss": [StrOptions({"squared", "squared_hinge"})],
+        **Selector._parameter_constraints,
+        "gamma": [Interval(Real, 0, None, closed="neither")],
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "metric": [StrOptions({"cosine", "euclidean"})],
+        "graph": [HasMethods("tocsr"), Neighbors, None],
+        "weighting": [StrOptions({"uniform", "degree"})],
+        "beta": [Interval(Real, 0, None, closed="neither")],
+        "ranking": [StrOptions({"elimination", "weights", "svm"})],
+        "solver": [StrOptions({"auto", "newton", "simplex", "apg"})],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        *,
+        embedding: str = "lda",
+        target: str = "auto",
+        class_weight: Any = "balanced",
+        loss: str = "squared",
+        n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
+        gamma: float = 1.0,
+        n_components: int | None = None,
+        n_neighbors: int = 5,
+        metric: Literal["cosine", "euclidean"] = "cosine",
+        graph: Any = None,
+        weighting: str = "uniform",
+        beta: float = 1.0,
+        ranking: str = "elimination",
+        solver: str = "auto",
+        tol: float = 0.01,
+        max_iter: int = 50,
+    ) -> None:
+        self.embedding = embedding
+        self.target = target
+        self.class_weight = class_weight
+        self.loss = loss
+        self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
+        self.gamma = gamma
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+        self.graph = graph
+        self.weighting = weighting
+        self.beta = beta
+        self.ranking = ranking
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+
+    _nested = False  # `fit_path` chooses each number
+    _largest_tried = 2000  # the products of four times as many columns take 512 MB
+
+    @property
+    def _cost(self) -> Cost:  # type: ignore[override]
+        first = {"lpp": "graph + ", "sda": "graph + ", "pca": "2 per subspace step + "}
+        return Cost(first.get(self.embedding, "") + "1 per cut", "(n + d) r + columns")
+
+    def _fit(self, X: Matrix, y: Any) -> None:
+        # BLAS rounds by its number of threads; the answer must not
+        with threadpool_limits(1, user_api="blas"):
+            chosen = self._resolve(X, y)
+            problem = chosen._problem(chosen._data(X, y), y)
+            problem.data.X.release_stats()
+            result = cutting_plane(
+                problem, solver=self.solver, tol=self.tol, max_iter=self.max_iter
+            )
+            chosen._select(problem, result, y)
+            self._adopt(chosen)
+
+    @engine.one_blas_thread()
+    def fit_path(self, X: Any, y: Any, sizes: Sequence[int]) -> dict[int, Self]:
+        """Fit several numbers of features in one run.
+
+        Each result equals that of `fit`, and X is read as often as the slowest one needs. The
+        embedding, the gathered columns and their products are shared. One fit at the largest size
+        is cheaper still: its sets are nested, so `selected_[:k]` is a good choice of k features.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, Dask array or Matrix of shape (n_samples, n_features)
+            Samples, as in `fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), or None
+            Labels or targets, as in `fit`.
+        sizes : sequence of int or float
+            Numbers of features, each in place of `n_features_to_select`.
+
+        Returns
+        -------
+        dict of {int or float: SparGE}
+            A fitted copy of this selector for each size. The stats of each one count the passes of
+            all.
+
+        Raises
+        ------
+        ValueError
+            As in `fit`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from bigfs import SparGE
+        >>> X, y = load_iris(return_X_y=True)
+        >>> path = SparGE().fit_path(X, y, sizes=[1, 2])
+        >>> path[2].selected_
+        array([2, 1])
+        """
+        template, sizes = clone(self), list(dict.fromkeys(sizes))
+        matrix, y = template._as_matrix(X, y)
+        with threadpool_limits(1, user_api="blas"):
+            path = {m: template._with_n_features(m) for m in sizes}
+            chosen = {m: path[m]._resolve(matrix, y) for m in sizes}
+            data: dict[str, Columns] = {}  # by what the regression depends on
+            for one in chosen.values():
+                key = repr((one.class_weight, one.loss))
+                data[key] = data.get(key) or one._data(matrix, y)
+            problems = [
+                one._problem(data[repr((one.class_weight, one.loss))], y) for one in chosen.values()
+            ]
+            for problem in problems:
+                problem.data.X.release_stats()
+            results = solve_jointly(
+                problems,
+                solver=self.solver,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                name="SparGE path",
+            )
+            for m, problem, result in zip(sizes, problems, results, strict=True):
+                chosen[m]._select(problem, result, y)
+                chosen[m]._describe_target(y)
+                path[m]._adopt(chosen[m])
+                path[m]._choose()
+        return path
+
+    def _with_n_features(self, m: int) -> Self:
+        """Return a copy that keeps m features."""
+        selector = copy(self).set_params(n_features_to_select=m)
+        selector._validate_params()
+        return selector
+
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        for name, general in GENERAL.items():
+            value = getattr(self, name)
+            if self.embedding != "lda" and value not in general:
+                raise ValueError(
+                    f"{name}={value!r} needs embedding='lda'; got embedding={self.embedding!r}"
+                )
+        if self.target != "auto" and not self._takes_real:
+            raise ValueError(
+                f"target={self.target!r} needs embedding='cca' or 'hsl'; got "
+                f"embedding={self.embedding!r}"
+            )
+
+    # --- the problem ---
+
+    def _resolve(self, X: Matrix, y: Any) -> SparGE:
+        """Return the selector whose parameters are used. A subclass may choose them."""
+        return self
+
+    def _adopt(self, other: SparGE) -> None:
+        """Take over what another selector has fitted."""
+        if other is not self:
+            fitted = {k: v for k, v in vars(other).items() if k.endswith("_") and k[0] != "_"}
+            self.__dict__.update(fitted)
+
+    def _problem(self, data: Columns, y: Any) -> Relaxation:
+        """Return the relaxation, whose sets have m features, or as many as the SVM starts from."""
+        size, gamma = self._set_size(data.X.shape[1]), self._gamma(data, y)
+        return self._relaxation(data, size, gamma)
+
+    def _relaxation(self, data: Columns, m: int, gamma: float) -> Relaxation:
+        """Return the relaxation for sets of m features and the penalty γ (unscaled)."""
+        if self.loss == "squared":
+            return Relaxation(data, m, gamma, self._constraints)
+        assert isinstance(data, GatheredColumns)
+        return HingeRelaxation(data, m, gamma, self._constraints)
+
+    def _set_size(self, d: int) -> int:
+        m = self._count(d)
+        if self.ranking != "svm":
+            return m
+        return min(SVM_CANDIDATES * m, d - len(self._constraints.forbidden))
+
+    def _gamma(self, data: Columns, y: Any) -> float:
+        """Return γ, which is given in units of `column_scale`."""
+        forbidden = self._constraints.forbidden
+        return self.gamma * column_scale(data.X, share_of_samples(data), forbidden)
+
+    def _select(self, problem: Relaxation, result: Result[CuttingPlaneState], y: Any) -> None:
+        """Score the features by a nested order, from the weighted union of the relaxation."""
+        state = result.value
+        self.sets_, self.eta_ = state.sets, state.eta
+        self.union_, self.coef_ = state.features, state.W
+        self.scores_ = np.zeros(problem.data.X.shape[1])
+        self.result_, self.n_iter_ = result, len(result.history)
+        result.stats.update(
+            passes=problem.data.passes,
+            cuts=self.n_iter_,
+            gathered=len(problem.data.features),
+            gamma=problem.gamma,
+            **problem.data.response_stats,
+        )
+        if self.ranking == "weights":
+            self.scores_[state.features] = row_norms(state.W)
+            return
+        features, elimination = problem.eliminate_to_m(state)
+        if self.ranking == "svm":
+            self._rank_by_svm(problem, features[elimination.order[: problem.m]], y)
+            return
+        # A feature may have cost more than one removed after it, but must not score more. The kept
+        # ones were removed last, whatever they cost.
+        parts = np.split(elimination.costs, [len(self._constraints.kept)])
+        costs = np.concatenate([np.minimum.accumulate(part) for part in parts])
+        self.scores_[features[elimination.order]] = costs * (1 - TIE_BREAK * np.arange(len(costs)))
+        objective = elimination.objectives[problem.m]
+        gap = (objective - state.lower) / objective
+        result.stats.update(objective=objective, objective_gap=gap)
+
+    def _rank_by_svm(self, problem: Relaxation, candidates: IntArray, y: Labels) -> None:
+        """Score the candidates by recursive elimination with linear SVMs on their columns alone."""
+        codes = y.codes[y.is_labeled]
+        m = self._count(problem.data.X.shape[1])
+        name = f"{type(self).__name__} machines of {m}"
+        order = svm_order(
+            problem.data.X,
+            codes,
+            np.sort(candidates),
+            m,
+            1 / (2 * problem.gamma),
+            name,
+            self._constraints.kept,
+            self._sample_weights(y),
+        )
+        self.scores_[order] = np.arange(1, len(order) + 1) / len(order)
+        self.result_.stats.update(passes=problem.data.passes)
+
+
+def svm_order(
+    X: Matrix,
+    codes: IntArray,
+    candidates: IntArray,
+    m: int,
+    C: float,
+    name: str,
+    kept: IntArray,
+    sample_weight: FloatArray | None,
+) -> IntArray:
+    """Return the candidates in the order of their elimination by way of m, the best last.
+
+    The kept ones are removed after all others.
+    """
+    result = eliminate_by_svm(
+        X,
+        codes,
+        int(codes.max()) + 1,
+        candidates,
+        elimination_sizes(len(candidates), m, SVM_STEP),
+        svm={
+            "C": C,
+            "tol": SVM_TOL,
+            "max_iter": SVM_MAX_ITER,
+            "sample_weight": sample_weight,
+        },
+        name=name,
+        removed_last=kept,
+    )
+    return np.append(result.value.removed, result.value.kept)
+
+
+def share_of_samples(data: Columns) -> float:
+    """Return the share of the samples whose weight is not zero."""
+    return float(np.count_nonzero(data.omega) / len(data.omega))
+
+
+def column_scale(
+    X: Matrix, share: float = 1.0, forbidden: IntArray = NO_CONSTRAINTS.forbidden
+) -> float:
+    """Return the smaller of Σs/n and 2Σs²/Σs, of the centered columns' sums of squares s.
+
+    The first is the samples' mean squared distance to their mean. The second is twice the mean of s
+    weighted by s, which does not grow with the number of features. A share of the samples has that
+    share of the sums. Where all samples are the same, s are the sums of squares before centering,
+    and the unit is 1 if those are zero. The forbidden features do not count.
+    """
+    n, d = X.shape
+    parts: list[Any] = [
+        slice(first, first + COLUMNS_AT_ONCE) for first in range(0, d, COLUMNS_AT_ONCE)
+    ]
+    if len(forbidden):
+        parts = [np.setdiff1d(np.arange(d)[part], forbidden) for part in parts]
+    for squares in (X.deviations, X.stats.sums_of_squares):
+        if total := sum(float(squares[part].sum()) for part in parts):
+            weighted = sum(float(squares[part] @ (squares[part] / total)) for part in parts)
+            return min(total / n, WEIGHTED_MEANS * share * weighted)
+    return 1.0

@@ -1,0 +1,1 @@
+"""Linear SVMs: their weights, and elimination by them."""

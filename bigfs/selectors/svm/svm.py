@@ -1,0 +1,430 @@
+"""Linear SVMs as selectors: the weights of one machine, or recursive elimination by them.
+
+    min  ½‖W‖² + ½‖b‖² + C Σ_ik max(0, 1 − y_ik(w_k·x_i + b_k))²,    y_ik = 1 in class k, else −1
+
+`L2SVM` ranks features by ‖w_j‖. `SVMRFE` removes the features of least ‖w_j‖², trains on the others
+and repeats [Guyon, Weston, Barnhill, Vapnik, Machine Learning 2002].
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from sklearn.utils._param_validation import Interval
+
+from bigfs.constraints import NO_CONSTRAINTS
+from bigfs.linalg.active_columns import ActiveColumns
+from bigfs.linalg.prox import row_norms
+from bigfs.linalg.svm import fit_svm
+from bigfs.matrix import Matrix
+from bigfs.result import Record, Result, Status, iterate
+from bigfs.selectors.base.estimator import Cost, Selector, at_least_two
+from bigfs.types import FloatArray, IntArray
+
+TIE = 1e-9  # share of the largest weight below which the difference of two weights is rounding
+
+SVM_CONSTRAINTS: dict[str, list[Any]] = {
+    **Selector._parameter_constraints,
+    "C": [Interval(Real, 0, None, closed="neither")],
+    "tol": [Interval(Real, 0, None, closed="neither")],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+}
+
+
+class L2SVM(Selector):
+    """Rank features by their weights in a linear SVM with the squared hinge loss.
+
+    Unlabeled samples are left out.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
+    C : float, default=1.0
+        Weight of the losses against the penalty ½‖w‖².
+    tol : float, default=1e-4
+        Relative duality gap at which to stop.
+    max_iter : int, default=100
+        Maximum number of Newton steps.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        Norm of each feature's weights over the classes. Larger is better.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first. Equal scores are ordered by index.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    classes_ : ndarray of shape (n_classes,)
+        The class labels.
+    coef_ : ndarray of shape (n_features, n_machines)
+        Weights of the machine of each class against the rest. Two classes have one machine.
+    intercept_ : ndarray of shape (n_machines,)
+        Intercepts.
+    n_iter_ : int
+        Number of Newton steps.
+    result_ : bigfs.result.Result
+        Status and history. Each record of the history has the objective of all machines and the
+        largest gap. The stats have the passes over X.
+
+    See Also
+    --------
+    SVMRFE : Remove features and train again.
+    RLSR : A row-sparse classifier by least squares.
+
+    Notes
+    -----
+    The machines are those of `sklearn.svm.LinearSVC`, whose intercept is penalized like a weight.
+    The gradient bounds the distance to the optimum exactly: the duality gap is half of its squared
+    norm. A step [1]_ reads X once, and twice per iteration of its conjugate gradients. All classes
+    share the passes. Where there are fewer samples than features, and few of them, the machines are
+    trained by the kernel of the samples [2]_, and X is read twice in all.
+
+    References
+    ----------
+    .. [1] S. S. Keerthi and D. DeCoste, "A modified finite Newton method for fast solution of large
+       scale linear SVMs", Journal of Machine Learning Research, 2005.
+    .. [2] O. Chapelle, "Training a support vector machine in the primal", Neural Computation, 2007.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import L2SVM
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = L2SVM(n_features_to_select=2).fit(X, y)
+    >>> selector.selected_
+    array([3, 2])
+    >>> selector.result_.status.name
+    'CONVERGED'
+    """
+
+    _needs_one_scale = True
+    _cost = Cost("1 per step, 2 per CG step", "(12 n + 9 d) c")
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = SVM_CONSTRAINTS
+
+    def __init__(
+        self,
+        *,
+        n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
+        C: float = 1.0,
+        tol: float = 1e-4,
+        max_iter: int = 100,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
+        self.C = C
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def _fit(self, X: Matrix, y: Any) -> None:
+        self.classes_, codes = at_least_two(y)
+        X, codes = labeled_part(X, codes)
+        before = X.passes
+        X.stats  # noqa: B018, refuses values whose products overflow
+        features = None
+        if len(forbidden := self._constraints.forbidden):
+            features = ~np.isin(np.arange(X.shape[1]), forbidden)
+        self.result_ = fit_svm(
+            X,
+            codes,
+            len(self.classes_),
+            features=features,
+            C=self.C,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            name=type(self).__name__,
+        )
+        state = self.result_.value
+        self.n_iter_ = len(self.result_.history)
+        self.coef_, self.intercept_ = state.W, state.b
+        self.scores_ = row_norms(state.W)
+        self.result_.stats["passes"] = X.passes - before
+
+
+class RFEState(NamedTuple):
+    """The features that are left after some rounds, with their machines."""
+
+    kept: IntArray  # increasing
+    removed: IntArray  # worst first
+    W: FloatArray  # kept × r
+    b: FloatArray  # (r,)
+    objective: float
+    gap: float
+
+
+class RFEProblem:
+    """The samples, and one round of the elimination."""
+
+    def __init__(
+        self,
+        X: Matrix,
+        codes: IntArray,
+        n_classes: int,
+        sizes: list[int],
+        svm: dict[str, Any],
+        removed_last: IntArray,
+    ) -> None:
+        self.removed_last = removed_last
+        self.codes, self.n_classes, self.svm = codes, n_classes, svm
+        self.following = dict(zip(sizes, sizes[1:], strict=False))
+        self.d = X.shape[1]
+        self.columns = ActiveColumns(X)
+
+    def start(self, features: IntArray) -> RFEState:
+        """Train on the features that the elimination starts from, in increasing order."""
+        r = 1 if self.n_classes == 2 else self.n_classes
+        return self.train(features, features[:0], np.zeros((len(features), r)), np.zeros(r))
+
+    def step(self, state: RFEState) -> RFEState:
+        """Remove the features of least weight and train on the others."""
+        weights = row_norms(state.W) ** 2
+        # a later feature leaves first where weights are equal but for rounding
+        weights = np.round(weights / max(weights.max(), np.finfo(float).tiny) / TIE)
+        order = np.lexsort((-state.kept, weights, np.isin(state.kept, self.removed_last)))
+        n_left = self.following.get(len(order), 1)
+        left = np.sort(order[len(order) - n_left :])
+        removed = np.append(state.removed, state.kept[order[: len(order) - n_left]])
+        return self.train(state.kept[left], removed, state.W[left], state.b)
+
+    def train(self, kept: IntArray, removed: IntArray, W: FloatArray, b: FloatArray) -> RFEState:
+        """Return the machines on the features `kept`, from the weights W of them."""
+        self.columns.select(kept)
+        gathered = self.columns.index is not None
+        features = np.zeros(self.d, dtype=bool)
+        features[kept] = True
+        if not gathered:
+            all_W = np.zeros((self.d, W.shape[1]))
+            all_W[kept], W = W, all_W
+        state = fit_svm(
+            self.columns.X,
+            self.codes,
+            self.n_classes,
+            start=(W, b),
+            features=None if gathered else features,
+            **self.svm,
+        ).value
+        W = state.W if gathered else state.W[kept]
+        return RFEState(
+            kept, removed, W, state.b, float(state.objective.sum()), float(state.gap.max())
+        )
+
+
+def measure(state: RFEState) -> Record:
+    """Return the record of a state in the history."""
+    return {"features": float(len(state.kept)), "objective": state.objective, "gap": state.gap}
+
+
+class SVMRFE(Selector):
+    """Remove the features of least weight in a linear SVM, train on the others, and repeat.
+
+    It is recursive feature elimination [1]_. Unlabeled samples are left out.
+
+    Parameters
+    ----------
+    n_features_to_select : int, float or None, default=None
+        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
+        half of them.
+    keep : array-like of int or str, default=None
+        Features that must be chosen, as indices or names.
+    forbid : array-like of int or str, default=None
+        Features that must not be chosen, as indices or names.
+    step : int or float, default=0.1
+        Number of features to remove per round. A float in (0, 1) is a share of the features that
+        are left.
+    C : float, default=1.0
+        Weight of the losses against the penalty ½‖w‖².
+    tol : float, default=1e-4
+        Relative duality gap at which the training of a round stops.
+    max_iter : int, default=100
+        Maximum number of Newton steps per round.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (n_features,)
+        Share of the features that a feature is better than or equal to, in (0, 1]. The last feature
+        to be left has 1. A forbidden feature has 0 and does not count.
+    selected_ : ndarray of shape (n_selected,)
+        Indices of the chosen features, best first.
+    support_ : ndarray of shape (n_features,)
+        Mask of the chosen features.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X is a data frame whose column names are strings.
+    classes_ : ndarray of shape (n_classes,)
+        The class labels.
+    ranking_ : ndarray of shape (n_features,)
+        Rank of each feature, from 1 for the best.
+    n_iter_ : int
+        Number of rounds.
+    result_ : bigfs.result.Result
+        Status and history. Each record of the history has the number of features that are left,
+        the objective of their machines, and the largest relative duality gap among those. The stats
+        have the passes over X.
+
+    See Also
+    --------
+    L2SVM : The weights of one machine.
+    SparGE : Choose features together, with a bound on what the choice loses.
+
+    Notes
+    -----
+    A feature's criterion is Σ_k w_jk² over the machines of the classes, as in
+    `sklearn.feature_selection.RFE` with `LinearSVC`. A round starts from the weights of the last
+    one. While the columns that are left do not fit in a quarter of the memory limit, it trains by
+    passes over X; then they are gathered, and X is not read again. The elimination meets
+    `n_features_to_select` exactly and goes on to one feature, so that the best k features are the
+    choice of k.
+
+    References
+    ----------
+    .. [1] I. Guyon, J. Weston, S. Barnhill and V. Vapnik, "Gene selection for cancer classification
+       using support vector machines", Machine Learning, 2002.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import SVMRFE
+    >>> X, y = load_iris(return_X_y=True)
+    >>> selector = SVMRFE(n_features_to_select=2, step=1).fit(X, y)
+    >>> selector.selected_
+    array([3, 1])
+    >>> selector.ranking_
+    array([4, 2, 3, 1])
+    """
+
+    _needs_one_scale = True
+    _cost = Cost("as l2-svm, then 0", "(12 n + 9 d) c + columns")
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SVM_CONSTRAINTS,
+        "step": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Real, 0, 1, closed="neither"),
+        ],
+    }
+
+    def __init__(
+        self,
+        *,
+        n_features_to_select: int | float | None = None,
+        keep: Any = None,
+        forbid: Any = None,
+        step: int | float = 0.1,
+        C: float = 1.0,
+        tol: float = 1e-4,
+        max_iter: int = 100,
+    ) -> None:
+        self.n_features_to_select = n_features_to_select
+        self.keep = keep
+        self.forbid = forbid
+        self.step = step
+        self.C = C
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def _fit(self, X: Matrix, y: Any) -> None:
+        self.classes_, codes = at_least_two(y)
+        X, codes = labeled_part(X, codes)
+        before, d = X.passes, X.shape[1]
+        kept, forbidden = self._constraints
+        allowed = np.delete(np.arange(d), forbidden)
+        self.result_ = eliminate_by_svm(
+            X,
+            codes,
+            len(self.classes_),
+            allowed,
+            elimination_sizes(len(allowed), self._count(d), self.step),
+            svm={"C": self.C, "tol": self.tol, "max_iter": self.max_iter},
+            name=type(self).__name__,
+            removed_last=kept,
+        )
+        state = self.result_.value
+        self.n_iter_ = len(self.result_.history)
+        order = np.concatenate([forbidden[::-1], state.removed, state.kept])
+        self.ranking_ = np.empty(d, dtype=np.int64)
+        self.ranking_[order] = np.arange(d, 0, -1)
+        self.scores_ = np.maximum(len(allowed) + 1 - self.ranking_, 0) / len(allowed)
+        self.result_.stats["passes"] = X.passes - before
+
+
+def eliminate_by_svm(
+    X: Matrix,
+    codes: IntArray,
+    n_classes: int,
+    features: IntArray,
+    sizes: list[int],
+    *,
+    svm: dict[str, Any],
+    name: str,
+    removed_last: IntArray = NO_CONSTRAINTS.kept,
+) -> Result[RFEState]:
+    """Remove features round after round, from those given to the last of `sizes`.
+
+    Parameters
+    ----------
+    X : Matrix of shape (n, d)
+        The samples.
+    codes : ndarray of shape (n,)
+        Class numbers.
+    n_classes : int
+        Number of classes.
+    features : ndarray of int
+        The features to start from, increasing.
+    sizes : list of int
+        The numbers of features that are left, from all of `features` to the last.
+    svm : dict
+        The C, tol, max_iter and sample_weight of the machines.
+    name : str
+        Name of the run.
+    removed_last : ndarray of int, default=empty
+        Features that stay until no others are left.
+
+    Returns
+    -------
+    Result of RFEState
+        The last round.
+    """
+    first_svm = {**svm, "name": f"{name}, first machines"}
+    problem = RFEProblem(X, codes, n_classes, sizes, first_svm, removed_last)
+    start = problem.start(features)  # a loop of its own, with checkpoints
+    problem.svm["name"] = name
+    return iterate(
+        problem.step,
+        start,
+        measure=measure,
+        stop="features",
+        tol=sizes[-1],
+        max_iter=len(sizes),
+        name=name,
+        reached=Status.FINISHED,
+    )
+
+
+def elimination_sizes(d: int, m: int, step: int | float) -> list[int]:
+    """Return the numbers of features that are left after each round, from d by way of m to 1."""
+    sizes = [d]
+    while sizes[-1] > 1:
+        size = sizes[-1]
+        removed = step if isinstance(step, Integral) else max(int(step * size), 1)
+        sizes.append(max(size - int(removed), m if size > m else 1))
+    return sizes
+
+
+def labeled_part(X: Matrix, codes: IntArray) -> tuple[Matrix, IntArray]:
+    """Return the labeled samples and their class numbers."""
+    is_labeled = codes >= 0
+    return (X, codes) if is_labeled.all() else (X.take_rows(is_labeled), codes[is_labeled])

@@ -1,0 +1,1 @@
+"""Public corpora by name, and files behind URLs."""

@@ -1,0 +1,175 @@
+"""Sources behind URLs: fetched once to the folder of downloads, by requests or by fsspec.
+
+A copy belongs to one version of the file. If the remote one changes, it is fetched again. A file is
+read by ranges of bytes, so a broken fetch goes on where it stopped. A copy is made because staging
+reads a source several times, from several processes.
+
+Keys and options come from the environment, as fsspec and its packages read them
+(``AWS_ACCESS_KEY_ID``, ``FSSPEC_S3_ENDPOINT_URL`` …), and never from the URL, which logs and runs
+show.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import fsspec
+from filelock import FileLock
+from fsspec.registry import known_implementations
+
+from storage import atomic
+from storage.downloads import catalog
+from storage.errors import SourceError, redacted
+
+RANGE = 8 << 20  # bytes of a file that are asked for at a time
+WEB = ("http://", "https://")
+# protocols of servers. Others read files of this machine, which have paths, or URLs inside theirs
+SERVERS = {"http", "https", "ftp", "sftp", "ssh", "smb", "webhdfs", "hdfs", "memory"}
+SERVERS |= {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "adl", "az", "oci", "oss", "r2", "tos"}
+SERVERS |= {"hf", "dbfs", "gdrive", "dropbox", "box", "lakefs", "github", "wandb", "webdav"}
+
+
+def require_no_secret(url: str) -> None:
+    """Refuse a URL with a user's name or a password.
+
+    Raises
+    ------
+    SourceError
+        It has one. The message does not repeat it.
+    """
+    parts = urlsplit(url)
+    if "@" in parts.netloc:
+        raise SourceError(
+            f"the URL of {parts.netloc.rpartition('@')[2]}{parts.path} holds credentials, which "
+            f"logs and runs would show: leave them out, and give them by the environment"
+        )
+
+
+def is_remote(source: str) -> bool:
+    """Return whether a source is a URL of a server, and no file of this machine."""
+    return "::" not in source and source.partition("://")[0] in SERVERS and "://" in source
+
+
+def split_options(source: str) -> tuple[str, str]:
+    """Return a URL, and the options that follow it after a #, which is no part of what is asked."""
+    url, _, options = source.rpartition("#")
+    return (url, options) if "=" in options and url else (source, "")
+
+
+def require_there(url: str) -> None:
+    """Refuse a URL behind which there is nothing. Only its version is asked for.
+
+    Raises
+    ------
+    SourceError
+        As of `fetch`.
+    """
+    require_no_secret(url)
+    _version_of(url)
+
+
+def fetch(url: str) -> Path:
+    """Return the copy of a file or folder behind a URL, and make it if it is not there.
+
+    Parameters
+    ----------
+    url : str
+        A URL such as ``s3://bucket/key``. Its package must be installed.
+
+    Returns
+    -------
+    Path
+        The copy, in `storage.downloads.catalog.data_folder`.
+
+    Raises
+    ------
+    SourceError
+        The protocol is unknown, its package is missing, or nothing can be read there.
+    """
+    require_no_secret(url)
+    if url.startswith(WEB):
+        return catalog.download(url)
+    name = catalog.file_name(url)
+    fs, path, is_folder, version = _version_of(url)
+    folder = catalog.copy_folder(url, version)
+    folder.mkdir(parents=True, exist_ok=True)
+    atomic.require_lock_file(folder / ".lock")
+    target, part = folder / name, folder / f".{name}.part"
+    with atomic.naming_full_disk(folder), FileLock(folder / ".lock"):
+        if not target.exists():
+            try:
+                if is_folder:
+                    _discard(part)
+                    fs.get(path, str(part), recursive=True)
+                else:
+                    _fetch_ranges(fs, path, part)
+                fs.invalidate_cache()
+                is_same = _version(fs, path, is_folder) == version
+            except (OSError, ValueError) as error:
+                if atomic.is_full(error):
+                    raise
+                raise SourceError(catalog.unreadable(url, error)) from error
+            if not is_same:
+                _discard(part)
+                raise SourceError(f"{redacted(url)} changed while it was read: repeat the command")
+            atomic.publish(part, target)
+    return target
+
+
+def _version_of(url: str) -> tuple[Any, str, bool, Any]:
+    """Return the file system of a URL, the path in it, whether it is a folder, and its version."""
+    try:
+        if url.startswith(WEB):
+            return None, url, False, catalog.version_of(url)
+        fs, path = _filesystem(url.partition("://")[0], url)
+        is_folder = fs.isdir(path)
+        return fs, path, is_folder, _version(fs, path, is_folder)
+    except SourceError:
+        raise
+    except (OSError, ValueError, NotImplementedError) as error:
+        raise SourceError(catalog.unreadable(url, error)) from error
+
+
+def _version(fs: Any, path: str, is_folder: bool) -> Any:
+    """Return what changes when a file changes, or any file of a folder."""
+    return [fs.ukey(name) for name in fs.find(path)] if is_folder else fs.ukey(path)
+
+
+def _fetch_ranges(fs: Any, path: str, part: Path) -> None:
+    """Append the rest of a file to what an interrupted fetch left of the same version."""
+    size = fs.size(path)
+    if size is None:  # nobody knows where it ends
+        _discard(part)
+        fs.get(path, str(part))
+        return
+    with open(part, "ab") as out:
+        if out.tell() > size:
+            out.truncate(0)
+        while out.tell() < size:
+            start = out.tell()
+            block = fs.cat_file(path, start=start, end=min(start + RANGE, size))
+            if not block:
+                raise OSError(f"it ended after {start} of {size} bytes")
+            out.write(block)
+
+
+def _filesystem(protocol: str, url: str) -> tuple[Any, str]:
+    try:
+        fs, path = fsspec.url_to_fs(url)
+    except ImportError as error:
+        advice = known_implementations.get(protocol, {}).get("err", f"install {error.name}")
+        raise SourceError(f"{protocol}:// needs a package that is not there: {advice}") from error
+    except ValueError as error:
+        raise SourceError(f"{redacted(url)}: fsspec knows no protocol {protocol!r}") from error
+    return fs, path
+
+
+def _discard(part: Path) -> None:
+    """Delete what an interrupted fetch left."""
+    if part.is_dir():
+        shutil.rmtree(part)
+    else:
+        part.unlink(missing_ok=True)

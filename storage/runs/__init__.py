@@ -1,0 +1,5 @@
+"""Runs on disk: the record, the state to resume from, the model, the tables."""
+
+from storage.runs.runs import Run
+
+__all__ = ["Run"]

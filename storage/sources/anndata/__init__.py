@@ -1,0 +1,1 @@
+"""The matrix, labels and names of a file that anndata wrote."""

@@ -1,0 +1,1 @@
+"""MATLAB files, which a process of its own reads."""

@@ -1,0 +1,309 @@
+"""JSON Lines: one object per line, with a text field or with features as {column: value}.
+
+A file is cut by byte ranges and read in parallel. A piece holds the lines that begin in it. A
+compressed file is decompressed to scratch first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn, Self
+
+import numpy as np
+import orjson
+import scipy.sparse as sp
+
+from storage.errors import SourceError
+from storage.sources import gate
+from storage.sources import labels as label_rules
+from storage.sources.base import (
+    Document,
+    MatrixSource,
+    Rows,
+    TextSource,
+    byte_ranges,
+    shorten,
+    shorten_names,
+)
+from storage.sources.tables.records import ByteRangeFile
+
+LINE_LIMIT = 1 << 28  # bytes; a longer line means that the file has no lines
+WITH_FEATURES = re.compile(rb'(?<!\\)"features"\s*:\s*\{')
+
+
+class JsonLinesFile(ByteRangeFile):
+    """A file of JSON objects, cut by bytes. Errors name the line.
+
+    Attributes
+    ----------
+    flat : bool
+        Whether the fields are mostly texts and whole numbers, which orjson reads faster.
+    """
+
+    flat: ClassVar[bool] = False
+
+    def pieces(self, size: int) -> list[tuple[int, int]]:
+        return byte_ranges(self.length(), size)
+
+    def unpacked(self, scratch: Path) -> Self:
+        ready = super().unpacked(scratch)
+        for role, name in ready.named.items():
+            ready._require_field(role, name)
+        return ready
+
+    def _require_field(self, role: str, name: str) -> None:
+        """Refuse the name of a field that no record has. Most files show it in their first line."""
+        quoted, fields = json.dumps(name, ensure_ascii=False).encode(), None
+        with open(self.plain, "rb") as file:
+            while line := file.readline(self._line_limit):
+                is_there = quoted in line
+                if fields and not is_there and b"\\u" not in line and b"\\/" not in line:
+                    continue
+                try:
+                    record = orjson.loads(line)
+                except orjson.JSONDecodeError:
+                    if is_there:
+                        return  # reading the line names what is wrong
+                    continue
+                if name in record:
+                    return
+                fields = fields or list(record)
+        raise SourceError(
+            f"{self.path} has no field {name!r}; its first line has "
+            f"{shorten_names(fields or [])}: name one of them with {role}=, or leave {role}= out"
+        )
+
+    @property
+    def _line_limit(self) -> int:
+        if self.room is None:
+            return LINE_LIMIT
+        return min(LINE_LIMIT, self.room // self.expansion + 1)
+
+    def objects(self, piece: tuple[int, int]) -> Iterator[tuple[dict[str, Any], LinePosition]]:
+        """Yield the object of each line that begins in a byte range, and its place for messages."""
+        start, stop = piece
+        with open(self.plain, "rb") as file:
+            if start:
+                file.seek(start - 1)
+                while (rest := file.readline(1 << 16)) and not rest.endswith(b"\n"):
+                    pass
+            offset = file.tell()
+            while offset < stop and (line := file.readline(self._line_limit)):
+                place = LinePosition(self, offset)
+                self.require_room(len(line), place)
+                if not line.isspace():
+                    yield self._parse(line, place), place
+                offset += len(line)
+
+    def _parse(self, line: bytes, place: LinePosition) -> dict[str, Any]:
+        if len(line) >= LINE_LIMIT:
+            raise SourceError(
+                f"{place}: the line is longer than {LINE_LIMIT >> 20} MiB: "
+                f"write one object per line"
+            )
+        try:
+            record = _parse_flat(line) if self.flat else None
+            if record is None:
+                record = json.loads(
+                    line, parse_constant=_no_constant, object_pairs_hook=_without_repeats
+                )
+        except RecursionError:
+            raise SourceError(f"{place}: the object is nested too deeply") from None
+        except ValueError as error:
+            raise SourceError(f"{place} is not JSON: {error}") from None
+        if not isinstance(record, dict):
+            raise SourceError(f"{place} holds {type(record).__name__}, not an object with fields")
+        return record
+
+    def field(self, record: dict[str, Any], name: str, option: str, place: LinePosition) -> Any:
+        """Return a field of a record, which must be there."""
+        if name not in record:
+            raise SourceError(
+                f"{place} has no field {name!r}, only "
+                f"{', '.join(map(repr, record)) or 'none'}: name it with {option}="
+            )
+        return record[name]
+
+
+class LinePosition:
+    """The file and the number of a line. Lines are counted only when a message needs the number."""
+
+    def __init__(self, source: JsonLinesFile, offset: int) -> None:
+        self.source, self.offset = source, offset
+
+    def __str__(self) -> str:
+        before, left = 0, self.offset
+        with open(self.source.plain, "rb") as file:
+            while left and (chunk := file.read(min(left, 1 << 22))):
+                before, left = before + chunk.count(b"\n"), left - len(chunk)
+        return f"{self.source.path}, line {before + 1}"
+
+
+def _parse_flat(line: bytes) -> dict[str, Any] | None:
+    """Parse a line with orjson, or return None where `json` might find something else in it.
+
+    orjson keeps the last of several fields with one name, reads whole numbers of more than 64 bits
+    as floats, and refuses some of what `json` reads. Every field has one colon outside the texts,
+    so the colons show repeats, unless one is written as an escape.
+    """
+    try:
+        found = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(found, dict) or b"\\u003" in line:
+        return None
+    colons = len(found)
+    for name, value in found.items():
+        colons += name.count(":")
+        if isinstance(value, str):
+            colons += value.count(":")
+        elif not (value is None or isinstance(value, int)):
+            return None
+    return found if line.count(b":") == colons else None
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    named = dict(pairs)
+    if len(named) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(
+            f"the name "
+            f"{next(name for name in names if names.count(name) > 1)!a} comes "
+            f"twice in one object"
+        )
+    return named
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number; leave out the field or write null")
+
+
+class JsonLines(JsonLinesFile, TextSource):
+    """Documents: ``{"text": …, "label": …}`` per line.
+
+    Takes the options of `storage.sources.tables.records`.
+    """
+
+    format = "jsonl"
+    flat = True
+
+    @classmethod
+    def sniff(cls, path: Path, head: bytes) -> bool:
+        return (first := _first(head)) is not None and not isinstance(first.get("features"), dict)
+
+    def read(self, piece: tuple[int, int]) -> Iterator[Document]:
+        for record, place in self.objects(piece):
+            text = self.field(record, self.text, "text", place)
+            yield self.document(
+                text, record.get(self.label), record.get(self.split), record.get(self.name), place
+            )
+
+
+class JsonFeatures(JsonLinesFile, MatrixSource):
+    """Rows: ``{"features": {"3": 0.5, "17": 1}, "label": …}`` per line, columns from 0.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    features : str, default="features"
+        Name of the field with the row, which every record must have.
+    label, split, name : str or None, default=None
+        Names of the fields with the label, "train" or "test", and the sample's name. None takes
+        "label", "split" and "id" where there is such a field.
+    n_features : int or None, default=None
+        d. None takes one more than the largest column.
+    unlabeled : str or None, default=None
+        A label that also means "none".
+    """
+
+    format = "jsonl-features"
+    expansion = 32  # measured: 31 for columns of six digits, since names and columns are objects
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        features: str = "features",
+        label: str | None = None,
+        split: str | None = None,
+        name: str | None = None,
+        n_features: int | str | None = None,
+        unlabeled: str | None = None,
+    ) -> None:
+        super().__init__(
+            path, text=features, label=label, split=split, name=name, unlabeled=unlabeled
+        )
+        self.n_features = None if n_features is None else int(n_features)
+
+    @classmethod
+    def sniff(cls, path: Path, head: bytes) -> bool:
+        return (first := _first(head)) is not None and isinstance(first.get("features"), dict)
+
+    def read(self, piece: tuple[int, int]) -> Rows:
+        columns: list[int] = []
+        values: list[float] = []
+        indptr, row_labels, splits, names = [0], [], [], []
+        for record, place in self.objects(piece):
+            row = self.field(record, self.text, "features", place)
+            if not isinstance(row, dict):
+                raise SourceError(
+                    f"{place}: {self.text} is {type(row).__name__}, but must be {{column: value}}"
+                )
+            for column, value in row.items():
+                columns.append(self._column(column, place))
+                values.append(self._value(value, column, place))
+            if len(set(columns[indptr[-1] :])) < len(row):
+                raise SourceError(f"{place}: two names mean the same column, such as '1' and '01'")
+            indptr.append(len(columns))
+            row_labels.append(self.read_label(record.get(self.label), place))
+            splits.append(self.read_split(record.get(self.split), place))
+            names.append(self.read_name(record.get(self.name)))
+        width = max(self.n_features or 0, max(columns, default=-1) + 1)
+        X = sp.csr_array(
+            (values, np.array(columns, dtype=np.int32), indptr), shape=(len(indptr) - 1, width)
+        )
+        X.sort_indices()
+        return Rows(
+            X,
+            label_rules.pack_labels(row_labels, self.path),
+            np.array(splits, dtype=str) if splits and None not in splits else None,
+            np.array(names) if any(names) else None,
+        )
+
+    def _column(self, column: str, place: LinePosition) -> int:
+        if not (column.isascii() and column.isdigit() and len(column) < 19):
+            raise SourceError(f"{place}: {column!r} is not a column number (from 0)")
+        return gate.require_index(int(column), place, self.n_features)
+
+    def _value(self, value: Any, column: str, place: LinePosition) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise SourceError(
+                f"{place}: the value of column {column} is {shorten(value)}, not a finite number"
+            )
+        if not abs(value) <= sys.float_info.max or not gate.value_fits_float32(float(value)):
+            raise SourceError(
+                f"{place}: the value of column {column} is {shorten(value)}: {gate.MUST_FIT}"
+            )
+        return float(value)
+
+
+def _first(head: bytes) -> dict[str, Any] | None:
+    """Return the object on the first line, or None.
+
+    A line that is longer than the head has features if the head shows some.
+    """
+    line, newline, _ = head.lstrip().partition(b"\n")
+    if not line.startswith(b"{"):
+        return None
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        if newline:
+            return None
+        return {"features": {}} if WITH_FEATURES.search(line) else {}
+    return record if isinstance(record, dict) else None

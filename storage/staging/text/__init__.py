@@ -1,0 +1,1 @@
+"""Terms of documents: split, counted, merged, weighed."""

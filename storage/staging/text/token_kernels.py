@@ -1,0 +1,262 @@
+"""The compiled kernels that find the tokens of documents.
+
+A document is read in three steps. It is folded: lower-cased, with a zero byte for each character
+that is no word character. Its tokens are found by a loop without branches, which would be predicted
+wrong at the end of most tokens. Then each token is looked up in a table.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from bigfs.types import AnyArray
+
+PRIME = np.uint64(0x9E3779B97F4A7C15)
+ZERO, ONE, EIGHT, HALF = np.uint64(0), np.uint64(1), np.uint64(8), np.uint64(32)
+LOW = np.uint64(0xFFFFFFFF)
+LONG = np.uint64(1 << 63)  # marks a token that its mark does not hold whole
+SHORT = 7  # bytes of a token that a mark holds
+FIRST_TERMS = 1 << 11  # room for terms at first
+N_KEYS = 1 << 8  # random numbers that a hash takes
+LAST_KEY = N_KEYS - 1
+
+
+@njit(cache=True, nogil=True)
+def read_documents(
+    raw: AnyArray,
+    bounds: AnyArray,
+    folded: AnyArray,
+    keys: AnyArray,
+    low: AnyArray,
+    begins: AnyArray,
+    stops: AnyArray,
+    tails: AnyArray,
+    slots: AnyArray,
+    starts: AnyArray,
+    terms: AnyArray,
+    tokens: AnyArray,
+    ends: AnyArray,
+    state: AnyArray,
+) -> Any:
+    """Number the tokens of documents, up to one that may have more terms than the table has room.
+
+    `tokenize.read_tokens` says what the arrays hold. `low`, `begins`, `stops` and
+    `tails` have room for the longest document. `state` is (the document to read next, number of
+    stop words, of distinct tokens, of tokens), and goes on from there.
+
+    Returns
+    -------
+    int
+        The room that the table needs to go on, or 0 at the end.
+    """
+    for document in range(state[0], len(bounds) - 1):
+        length = fold(raw, bounds[document], bounds[document + 1], folded, low)
+        found = find_tokens(low, length, begins, stops, tails)
+        if state[2] + found >= len(starts):
+            return state[2] + found
+        texts, place = (low, begins, stops, tails, found), (state[1], state[2], state[3])
+        state[2], state[3] = number_tokens(texts, keys, (slots, starts, terms), tokens, place)
+        if document == 0:
+            state[1], state[3] = state[2], 0
+        else:
+            ends[document - 1] = state[3]
+        state[0] = document + 1
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def fold(raw: AnyArray, i: int, stop: int, folded: AnyArray, low: AnyArray) -> Any:
+    """Write ``raw[i:stop]`` in lower case to `low`, with zeros between words and at the end.
+
+    Returns the number of bytes.
+    """
+    end = np.int64(0)  # for a constant, `encode` would be compiled too
+    while i < stop:
+        c = np.int64(raw[i])
+        if c < 0x80:
+            low[end] = folded[c]
+            i += 1
+            end += 1
+        else:
+            i, c = character(raw, i)
+            end = encode(np.int64(folded[c]), low, end)
+    low[end] = 0
+    return end + 1
+
+
+@njit(cache=True, nogil=True)
+def find_tokens(
+    low: AnyArray, length: int, begins: AnyArray, ends: AnyArray, tails: AnyArray
+) -> int:
+    """Find the words of two bytes or more in a folded document.
+
+    Writes where each begins and ends. The eight bytes up to its end go to `tails`. Returns the
+    number of words.
+    """
+    found, begin, tail = 0, 0, ZERO
+    for i in range(length):
+        c = low[i]
+        begins[found], ends[found], tails[found] = begin, i, tail
+        found += (c == 0) & (i - begin >= 2)
+        begin = i + 1 if c == 0 else begin
+        tail = tail << EIGHT | np.uint64(c)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def number_tokens(
+    texts: Any, keys: AnyArray, table: Any, tokens: AnyArray, place: Any
+) -> tuple[int, int]:
+    """Number the words that `find_tokens` found. The table must have room for all.
+
+    `table` is (slots, starts, terms). A slot holds a token's mark, or 0, and its number. The mark
+    of a token of up to SHORT bytes is the token itself. That of another is its hash, and tokens
+    with the same mark are told apart by their bytes. `place` is (number of stop words, of distinct
+    tokens, of tokens). Returns the last two.
+    """
+    low, begins, ends, tails, found = texts
+    slots, starts, terms = table
+    n_stops, size, n_tokens = place
+    mask = np.uint64(len(slots) - 1)
+    for word in range(found):
+        begin, end = begins[word], ends[word]
+        length = end - begin
+        if low[begin] >= 0x80 and length == character_length(low[begin]):
+            continue  # one character
+        if length <= SHORT:
+            mark = tails[word] & (ONE << np.uint64(8 * length)) - ONE
+            slot = home_of(mark, keys) & mask
+            while slots[slot, 0] != mark and slots[slot, 0] != ZERO:
+                slot = (slot + ONE) & mask
+        else:
+            mark = LONG | hash_bytes(low, begin, end, keys)
+            slot = mark & mask
+            while slots[slot, 0] != ZERO:
+                if slots[slot, 0] == mark:
+                    first = starts[np.int64(slots[slot, 1])]
+                    k = 0
+                    if starts[np.int64(slots[slot, 1]) + 1] - first == length:
+                        while k < length and terms[first + k] == low[begin + k]:
+                            k += 1
+                    if k == length:
+                        break
+                slot = (slot + ONE) & mask
+        if slots[slot, 0] == ZERO:
+            slots[slot, 0], slots[slot, 1] = mark, np.uint64(size)
+            first = starts[size]
+            for k in range(length):
+                terms[first + k] = low[begin + k]
+            size += 1
+            starts[size] = first + length
+        token = np.int64(slots[slot, 1])
+        if token >= n_stops:
+            tokens[n_tokens] = token
+            n_tokens += 1
+    return size, n_tokens
+
+
+@njit(cache=True, nogil=True)
+def home_of(mark: Any, keys: AnyArray) -> Any:
+    """Return the hash of the token with a mark, whose lower bits are the slot to begin at."""
+    if mark & LONG:
+        return mark
+    return mixed((mark >> HALF) * keys[0] + (mark & LOW) * keys[1])
+
+
+@njit(cache=True, nogil=True)
+def hash_bytes(low: AnyArray, begin: int, end: int, keys: AnyArray) -> Any:
+    """Return the hash of a token of any length."""
+    code = ZERO
+    for k in range(end - begin):
+        code += np.uint64(low[begin + k]) * keys[k & LAST_KEY]
+        if k & LAST_KEY == LAST_KEY:
+            code = mixed(code)  # the keys come again
+    return mixed(code)
+
+
+@njit(cache=True, nogil=True)
+def mixed(code: Any) -> Any:
+    """Return a hash whose lower bits depend on all bits. Different hashes stay different."""
+    code = (code ^ code >> HALF) * PRIME
+    return code ^ code >> HALF
+
+
+@njit(cache=True, nogil=True)
+def placed(slots: AnyArray, out: AnyArray, keys: AnyArray) -> AnyArray:
+    """Put the tokens of a table into an empty larger one, and return that."""
+    mask = np.uint64(len(out) - 1)
+    for i in range(len(slots)):
+        if slots[i, 0] != ZERO:
+            slot = home_of(slots[i, 0], keys) & mask
+            while out[slot, 0] != ZERO:
+                slot = (slot + ONE) & mask
+            out[slot, 0], out[slot, 1] = slots[i, 0], slots[i, 1]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def character_length(byte: int) -> int:
+    """Return the number of bytes of the multi-byte character that begins with a byte."""
+    return 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+
+
+@njit(cache=True, nogil=True)
+def longer(values: AnyArray, length: int) -> AnyArray:
+    """Return a copy of a larger length. The new elements are not set."""
+    out = np.empty(length, dtype=values.dtype)
+    for i in range(len(values)):  # compiles much faster than a slice
+        out[i] = values[i]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def character(raw: AnyArray, i: int) -> Any:
+    """Return where the multi-byte character at `i` ends, and its code point."""
+    byte = np.int64(raw[i])
+    second = np.int64(raw[i + 1]) & 0x3F
+    if byte < 0xE0:
+        return i + 2, (byte & 0x1F) << 6 | second
+    third = np.int64(raw[i + 2]) & 0x3F
+    if byte < 0xF0:
+        return i + 3, (byte & 0x0F) << 12 | second << 6 | third
+    fourth = np.int64(raw[i + 3]) & 0x3F
+    return i + 4, (byte & 0x07) << 18 | second << 12 | third << 6 | fourth
+
+
+@njit(cache=True, nogil=True)
+def encode(c: Any, out: AnyArray, end: Any) -> Any:
+    """Write a code point in UTF-8 at `end`. Return its own end."""
+    if c < 0x80:
+        out[end] = c
+        return end + 1
+    if c < 0x800:
+        out[end] = 0xC0 | c >> 6
+        out[end + 1] = 0x80 | c & 0x3F
+        return end + 2
+    if c < 0x10000:
+        out[end] = 0xE0 | c >> 12
+        out[end + 1] = 0x80 | c >> 6 & 0x3F
+        out[end + 2] = 0x80 | c & 0x3F
+        return end + 3
+    out[end] = 0xF0 | c >> 18
+    out[end + 1] = 0x80 | c >> 12 & 0x3F
+    out[end + 2] = 0x80 | c >> 6 & 0x3F
+    out[end + 3] = 0x80 | c & 0x3F
+    return end + 4
+
+
+@njit(cache=True, nogil=True)
+def sort_keys(terms: AnyArray, starts: AnyArray) -> AnyArray:
+    """Return the first eight bytes of each term as a number. Shorter terms are padded by zeros."""
+    keys = np.empty(len(starts) - 1, dtype=np.uint64)
+    for j in range(len(keys)):
+        key = np.uint64(0)
+        for k in range(8):
+            key <<= np.uint64(8)
+            if starts[j] + k < starts[j + 1]:
+                key |= np.uint64(terms[starts[j] + k])
+        keys[j] = key
+    return keys

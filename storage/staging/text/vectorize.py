@@ -1,0 +1,251 @@
+"""Text to tf-idf rows in blocks, equal to scikit-learn's TfidfVectorizer on the whole corpus.
+
+    count   per piece: count tokens on a worker, spill the counts and a sorted vocabulary
+    merge   merge the sorted vocabularies as streams, keeping terms of min_df to max_df training
+            documents
+    weigh   per piece: (1 + ln tf) · idf, unit rows in float64, spilled as float32
+
+With a split, the document frequencies come from the training documents alone, and with them the
+vocabulary and idf = ln((1 + n) / (1 + df)) + 1. The corpus or two vocabularies are never held in
+memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigfs import engine
+from bigfs.types import AnyArray
+from storage.errors import SourceError
+from storage.messages import strip
+from storage.sources.base import Document, Label, TextSource, seen_by_workers
+from storage.staging.labels import save_labels
+from storage.staging.scratch import LabelKind, Spill, open_array, save, save_names, spill
+from storage.staging.text.gram_kernels import unit_rows, weigh_rows
+from storage.staging.text.tokenize import Documents
+from storage.staging.text.vocabularies import find_columns, merge_files
+from storage.staging.text.weighting import Weighting
+
+MERGE_FAN_IN = 128  # vocabularies, and so open files, per merge
+
+
+class Reader(Protocol):
+    """What reads the documents of a piece: a `TextSource`."""
+
+    def read(self, piece: Any) -> Iterator[Document]: ...
+
+
+class CountedBlock(NamedTuple):
+    """Term counts of one split of one piece. The counts lie on scratch."""
+
+    path: str
+    split: str | None
+    rows: int
+    labels: LabelKind | None
+
+
+class Vocabulary(NamedTuple):
+    """The columns: their number, the sorted file of terms (None if hashed), and the idf on scratch.
+
+    `terms` has one term per line. `idf` is the path that `open_array` takes.
+    """
+
+    size: int
+    terms: str | None
+    idf: str
+
+
+def vectorize(
+    source: TextSource, pieces: Sequence[Any], weighting: Weighting, scratch: Path
+) -> tuple[list[Spill], Vocabulary]:
+    """Return spilled tf-idf blocks in the order of the pieces, and their vocabulary.
+
+    Raises
+    ------
+    SourceError
+        No term occurs in `min_df` to `max_df` documents.
+    """
+    counted = count(source, pieces, weighting, scratch)
+    vocabulary = learn_vocabulary(counted, weighting, scratch)
+    if not vocabulary.size:
+        at_most = weighting.max_df != 1.0
+        raise SourceError(
+            f"{source.path}: no term occurs in {weighting.min_df} "
+            + (f"to {weighting.max_df} documents: " if at_most else "documents: ")
+            + ("lower min_df, raise max_df" if at_most else "lower min_df")
+            + " or add documents"
+        )
+    return weigh(counted, vocabulary, weighting.sublinear_tf), vocabulary
+
+
+def weigh(
+    counted: Sequence[CountedBlock], vocabulary: Vocabulary, sublinear_tf: bool
+) -> list[Spill]:
+    return engine.map_tiles(weigh_block, counted, vocabulary, sublinear_tf, label="weigh terms")
+
+
+# --- count ----------------------------------------------------------------------------------------
+
+
+def count(
+    source: Reader, pieces: Sequence[Any], weighting: Weighting, scratch: Path
+) -> list[CountedBlock]:
+    """Count the terms of each piece on the workers."""
+    targets = [str(scratch / f"count-{i:06d}") for i in range(len(pieces))]
+    stop_words = engine.shared_operand(weighting.listed_stop_words())
+    blocks = engine.map_tiles(
+        *(_count, pieces, source, weighting, stop_words), each=[targets], label="count terms"
+    )
+    return [block for piece in blocks for block in piece]
+
+
+def _count(
+    piece: Any,
+    target: str,
+    source: Reader,
+    weighting: Weighting,
+    stop_words: tuple[str, ...],
+) -> list[CountedBlock]:
+    by_split: dict[str | None, _Half] = {}
+    with seen_by_workers(getattr(source, "path", "the source")):
+        for text, label, split, name in source.read(piece):
+            if split not in by_split:
+                by_split[split] = _Half(Documents(weighting.ngram_range, stop_words), [], [])
+            half = by_split[split]
+            half.documents.add(strip(text, weighting.remove or ()))
+            half.labels.append(label)
+            half.names.append(name)
+    return [
+        _count_documents(f"{target}-{split}", split, half, weighting)
+        for split, half in by_split.items()
+    ]
+
+
+class _Half(NamedTuple):
+    """The documents of one split of a piece."""
+
+    documents: Documents
+    labels: list[Label]
+    names: list[str]
+
+
+def _count_documents(
+    path: str, split: str | None, half: _Half, weighting: Weighting
+) -> CountedBlock:
+    rows = len(half.documents)
+    lines, indptr, indices, counts, df = counted = half.documents.counted()
+    if weighting.hashing:
+        from sklearn.utils import murmurhash3_32
+
+        hashed = [murmurhash3_32(t, positive=True) % weighting.hashing for t in counted.terms()]
+        present, position = np.unique(np.array(hashed, dtype=np.int64), return_inverse=True)
+        X = sp.csr_array((counts, position[indices], indptr), shape=(rows, len(present)))
+        X.sum_duplicates()
+        indptr, indices, counts = X.indptr, X.indices.astype(np.int32), X.data
+        df = np.bincount(indices, minlength=len(present)).astype(np.int32)
+        save(path, hashed=present)
+    else:
+        Path(f"{path}.terms").write_bytes(lines.data)
+    save(path, counts=counts, indices=indices, indptr=indptr, df=df)
+    save_names(path, half.names)
+    return CountedBlock(path, split, rows, save_labels(path, half.labels))
+
+
+# --- merge ----------------------------------------------------------------------------------------
+
+
+def learn_vocabulary(
+    counted: Sequence[CountedBlock], weighting: Weighting, scratch: Path
+) -> Vocabulary:
+    """Return the terms of the training documents that are neither too rare nor too frequent."""
+    training = [part for part in counted if part.split != "test"] or counted
+    n = sum(part.rows for part in training)
+    least, most = (
+        df if isinstance(df, int) else df * n for df in (weighting.min_df, weighting.max_df)
+    )
+    merge = _hashed_merge(weighting.hashing) if weighting.hashing else _merge
+    return merge(counted, {part.path for part in training}, n, (least, most), scratch)
+
+
+def _merge(
+    counted: Sequence[CountedBlock],
+    training: set[str],
+    n: int,
+    kept: tuple[float, float],
+    scratch: Path,
+) -> Vocabulary:
+    """Merge the vocabularies, and keep the terms of `kept` of n training documents.
+
+    `kept` is the least and the greatest number of documents. At most MERGE_FAN_IN files are open
+    at a time.
+    """
+    parts = [(part.path, part.path in training) for part in counted]
+    for level in itertools.count():
+        if len(parts) <= MERGE_FAN_IN:
+            break
+        groups = [parts[i : i + MERGE_FAN_IN] for i in range(0, len(parts), MERGE_FAN_IN)]
+        targets = [str(scratch / f"merged-{level}-{i}") for i in range(len(groups))]
+        engine.map_tiles(_merge_group, groups, each=[targets], label="merge terms")
+        parts = [(path, True) for path in targets]
+    df = merge_files(parts, scratch / "vocabulary.terms", max(kept[0], 1), kept[1])
+    return Vocabulary(len(df), str(scratch / "vocabulary.terms"), _save_idf(df, n, scratch))
+
+
+def _merge_group(parts: list[tuple[str, bool]], target: str) -> None:
+    save(target, df=merge_files(parts, Path(f"{target}.terms"), 0))
+
+
+def _hashed_merge(size: int) -> Callable[..., Vocabulary]:
+    def merge(
+        counted: Sequence[CountedBlock],
+        training: set[str],
+        n: int,
+        kept: tuple[float, float],
+        scratch: Path,
+    ) -> Vocabulary:
+        df = np.zeros(size, dtype=np.int64)
+        for part in counted:
+            if part.path in training:
+                df[open_array(part.path, "hashed")] += open_array(part.path, "df")
+        return Vocabulary(size, None, _save_idf(df, n, scratch))
+
+    return merge
+
+
+def _save_idf(df: AnyArray, n: int, scratch: Path) -> str:
+    idf = np.log((1.0 + n) / (1.0 + df)) + 1.0
+    save(str(scratch / "vocabulary"), idf=idf)
+    return str(scratch / "vocabulary")
+
+
+# --- weigh ----------------------------------------------------------------------------------------
+
+
+def weigh_block(part: CountedBlock, vocabulary: Vocabulary, sublinear_tf: bool) -> Spill:
+    """Weigh the counts of a block, and spill its rows."""
+    indptr, indices, counts = (
+        np.asarray(open_array(part.path, name)) for name in ("indptr", "indices", "counts")
+    )
+    tf = np.arange(counts.max(initial=0) + 1, dtype=np.float64)
+    weight = np.log(np.maximum(tf, 1)) + 1.0 if sublinear_tf else tf
+    idf = np.asarray(open_array(vocabulary.idf, "idf"))
+    lengths, columns, values = weigh_rows(
+        indptr, indices, counts, _columns_of(part, vocabulary), weight, idf
+    )
+    unit_rows(lengths, values)
+    X = sp.csr_array((values, columns, lengths), shape=(part.rows, vocabulary.size))
+    return spill(part.path, X, part.split, part.labels, named=True)
+
+
+def _columns_of(part: CountedBlock, vocabulary: Vocabulary) -> AnyArray:
+    """Return the column of each term of a block, −1 for terms outside the vocabulary."""
+    if vocabulary.terms is None:
+        return np.array(open_array(part.path, "hashed"))
+    lines = np.fromfile(f"{part.path}.terms", dtype=np.uint8)
+    return find_columns(lines, len(open_array(part.path, "df")), vocabulary.terms)
