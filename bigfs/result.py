@@ -30,11 +30,12 @@ class Status(StrEnum):
     Attributes
     ----------
     CONVERGED : str
-        The run reached its tolerance.
+        A certificate of the result, such as a gap or a residual, reached the tolerance.
     EXACT : str
         The solution has a closed form.
     FINISHED : str
-        The run made all its steps. No certificate says how good the result is.
+        The run ended by its own rule: it made all its steps, or a step changed little. No
+        certificate says how good the result is.
     MAX_ITER : str
         The run stopped at its iteration limit.
     GRID_END : str
@@ -62,7 +63,7 @@ class Status(StrEnum):
 
     CONVERGED = "converged to the requested tolerance"
     EXACT = "solved in closed form, without iterations"
-    FINISHED = "made all its steps; there is no certificate"
+    FINISHED = "ended by its own rule; no certificate says how good the result is"
     MAX_ITER = "stopped at the iteration limit: raise max_iter or tol"
     GRID_END = (
         "stopped at the least penalty with too few features of a weight: choose fewer features"
@@ -337,7 +338,8 @@ def iterate(
         The error that a step raises where it does not fit in memory. After the first step this
         error ends the run at the last state. With None it is raised.
     reached : Status, default=Status.CONVERGED
-        Status of a run that ends at `tol`. A loop that counts its steps down gives FINISHED.
+        Status of a run that ends at `tol`. A loop that counts its steps down, or ends where a step
+        changes little, gives FINISHED.
     ends : callable, default=lambda state: None
         Function from a state to the status with which the run ends there before its tolerance, or
         to None.

@@ -56,7 +56,7 @@ def test_weights_are_a_fixed_point_of_the_printed_rounds(data):
     last = selector.result_.history[-1]
     assert last["objective"] == pytest.approx(objective)
     assert last["violation"] <= 1e-5
-    assert selector.result_.status is Status.CONVERGED
+    assert selector.result_.status is Status.FINISHED
     out = selector.scores_ <= 0
     pull = Z.T @ expit(-Z @ w)
     expected = (pull - lam) / (lam + np.abs(pull).max())

@@ -33,7 +33,7 @@ from bigfs import engine
 from bigfs.embedding.responses import one_hot
 from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import PEAK_ENTRY_BYTES
-from bigfs.result import Record, iterate
+from bigfs.result import Record, Status, iterate
 from bigfs.selectors.base.estimator import Cost, Selector, at_least_two
 from bigfs.selectors.images.grams import GramSource, ImageLayout, SampleGrams, covariance_grams
 from bigfs.selectors.images.systems import GramSystems, ImageSystems, KernelSystems
@@ -194,8 +194,8 @@ class SMR(Selector):
 
         min_{U, V, b}  Σ_r Σ_i (tr(U_rᵀ X_i V_r) + b_r − y_ir)² + α‖P‖₂,ₚᵖ,    p_r = vec(U_r V_rᵀ)
 
-    The penalty is smoothed by ζ. The objective never rises, but the problem is not convex: a run
-    that converged is at a stationary point.
+    The penalty is smoothed by ζ. The objective never rises, but the problem is not convex, and the
+    paper's rule to stop is no certificate: a run ends with the status FINISHED.
 
     References
     ----------
@@ -273,6 +273,7 @@ class SMR(Selector):
                 tol=self.tol,
                 max_iter=self.max_iter,
                 name="SMR",
+                reached=Status.FINISHED,
             )
         self.n_iter_ = len(self.result_.history)
         self.result_.stats.update(zeta=problem.zeta, route=systems.route)

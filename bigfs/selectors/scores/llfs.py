@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 from bigfs import engine
 from bigfs.graph import Metric
 from bigfs.matrix import Block, Matrix
-from bigfs.result import Record, iterate
+from bigfs.result import Record, Status, iterate
 from bigfs.selectors.base.estimator import Cost, Labels, Selector, at_least_two, map_all_columns
 from bigfs.selectors.svm.svm import labeled_part
 from bigfs.types import BoolArray, FloatArray, IntArray
@@ -326,7 +326,7 @@ class LLFS(Selector):
     >>> selector.selected_
     array([3, 2])
     >>> selector.result_.status.name
-    'CONVERGED'
+    'FINISHED'
     """
 
     _cost = Cost("3", "2 k rows per anchor")
@@ -397,6 +397,7 @@ class LLFS(Selector):
                 tol=self.tol,
                 max_iter=self.max_iter,
                 name="LLFS",
+                reached=Status.FINISHED,
             )
             self.scores_ = problem.scores(self.result_.value)
         self.n_iter_ = len(self.result_.history)
