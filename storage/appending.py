@@ -239,10 +239,7 @@ def _renumbered(old: Sequence[Segment], new: Sequence[Segment], halves: bool) ->
 
 
 def _merged_target(corpus: Corpus, source: Source, spills: Sequence[Spill]) -> Target:
-    """Return the target of the new samples in the codes of the store.
-
-    A class that the store does not know gets the next code.
-    """
+    """Return the target of the new samples in the codes of the store."""
     kind = corpus.manifest.target
     # whole numbers may be real targets, but 1.5 is no class
     expected = source.target or (kind if kind != "class" else None)

@@ -124,13 +124,7 @@ def _key() -> str:
 
 @contextlib.contextmanager
 def write(file: Path) -> Iterator[Path]:
-    """Write a file whole or not at all. Yields the path to write to.
-
-    Raises
-    ------
-    RunError
-        The disk is full, or the folder can't be written.
-    """
+    """Write a file whole or not at all. Yields the path to write to."""
     part = _part(file, _key())
     with explain_write_errors(file):
         _delete_abandoned(file.parent)
@@ -148,16 +142,7 @@ def write(file: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def write_together(folder: Path) -> Iterator[Callable[[str], Path]]:
-    """Write several files of a folder: all of them appear, or none.
-
-    Yields a function that takes the name of a file and returns the path to write to. A file of one
-    name commits the others. `complete` gives them their names, now or at the next opening.
-
-    Raises
-    ------
-    RunError
-        The disk is full, or the folder can't be written.
-    """
+    """Write several files of a folder: all of them appear, or none."""
     key, parts = _key(), dict[str, Path]()
     commit = folder / f".{key}{COMMIT}"
     try:
@@ -224,10 +209,7 @@ def _delete_abandoned(folder: Path) -> None:
 
 @contextlib.contextmanager
 def workplace(target: Path, home: Path | None = None) -> Iterator[Path]:
-    """Make a marked folder for the block, beside a target or in `home`.
-
-    Its lock says that its process lives. An exchange that was interrupted in it is put right.
-    """
+    """Make a marked folder for the block, beside a target or in `home`."""
     work = (home or target.parent) / f".{target.name}.{_key()}{WORK}"
     try:
         mark(work)
@@ -238,10 +220,7 @@ def workplace(target: Path, home: Path | None = None) -> Iterator[Path]:
 
 
 def publish(new: Path, target: Path, work: Path | None = None) -> None:
-    """Give a finished file or folder its name. A folder of that name goes to the workplace first.
-
-    If anything fails, the old one has its name, and `new` its place.
-    """
+    """Give a finished file or folder its name. A folder of that name goes to the workplace first."""
     sync_tree(new) if new.is_dir() else sync(new)
     try:
         if work is not None and os.path.lexists(target):
@@ -257,13 +236,7 @@ def publish(new: Path, target: Path, work: Path | None = None) -> None:
 
 
 def recover(target: Place) -> None:
-    """Give a folder its name back if an exchange was interrupted between its two renames.
-
-    Raises
-    ------
-    StoreError
-        This user may not write there, or another process does not finish its exchange.
-    """
+    """Give a folder its name back if an exchange was interrupted between its two renames."""
     path = Path(os.path.realpath(target))
     if os.path.lexists(path):
         return
@@ -330,32 +303,7 @@ def building(
     wait: float = -1,
     scratch: Place | None = None,
 ) -> Iterator[tuple[str, Path]]:
-    """Hold the name of a store while it is built, and publish the store if the block ends well.
-
-    Parameters
-    ----------
-    uri : str
-        The store.
-    exists : callable
-        Returns whether a finished store is at a place.
-    wait : float, default=-1
-        Seconds to wait while another process builds the same store; -1 waits as long as it takes.
-    scratch : str or path, default=None
-        The folder for scratch files. None takes the store's own folder.
-
-    Yields
-    ------
-    target : str
-        An empty place to build the store in.
-    spills : Path
-        A folder for scratch files.
-
-    Raises
-    ------
-    StoreError
-        Another process builds the store, a disk is full, or something that the program did not make
-        is in the way.
-    """
+    """Hold the name of a store while it is built, and publish the store if the block ends well."""
     local = "://" not in uri
     if local:
         target = Path(os.path.realpath(uri))
@@ -392,12 +340,7 @@ def building(
 
 @contextlib.contextmanager
 def _claimed(uri: str, exists: Callable[[str], bool], key: str, dead: set[str]) -> Iterator[None]:
-    """Hold a store's name in an object store, which cannot rename.
-
-    The store is built at its name, with our marker until it is finished. The marker is put only
-    where none is, so that of two machines one gets the name. `dead` holds the keys of processes of
-    this machine that have ended.
-    """
+    """Hold a store's name in an object store, which cannot rename."""
     if exists(uri):  # another process finished it while this one waited
         yield
         return
@@ -441,16 +384,7 @@ def _require_abandoned(uri: str, dead: set[str]) -> None:
 
 @contextlib.contextmanager
 def lock(path: Path, wait: float = -1, name: str = "") -> Iterator[None]:
-    """Hold the lock of a path against other processes. Its lock file stays beside the path.
-
-    A message calls the path by `name`.
-
-    Raises
-    ------
-    StoreError
-        Another process holds it for longer than `wait` seconds, or something else has the name of
-        the lock file.
-    """
+    """Hold the lock of a path against other processes. Its lock file stays beside the path."""
     file = path.with_name(f".{path.name}.lock")
     require_lock_file(file)
     try:
@@ -463,13 +397,7 @@ def lock(path: Path, wait: float = -1, name: str = "") -> Iterator[None]:
 
 
 def require_lock_file(path: Place) -> None:
-    """Refuse to lock a file with content, because locking may empty it.
-
-    Raises
-    ------
-    StoreError
-        Something other than a lock file has that name.
-    """
+    """Refuse to lock a file with content, because locking may empty it."""
     if os.path.lexists(path) and (
         os.path.islink(path) or not os.path.isfile(path) or os.path.getsize(path)
     ):
@@ -480,13 +408,7 @@ def require_lock_file(path: Place) -> None:
 
 
 def mark(folder: Place) -> None:
-    """Make a folder and mark it as ours, unless it is ours already. It may be a URL.
-
-    Raises
-    ------
-    StoreError
-        The folder holds something that the program did not make, or the name is a file's.
-    """
+    """Make a folder and mark it as ours, unless it is ours already. It may be a URL."""
     if is_marked(folder):
         return
     if _exists(folder) and not _is_empty(folder):
@@ -524,16 +446,7 @@ def unmark(folder: Place) -> None:
 
 
 def delete_marked(folder: Place) -> None:
-    """Delete a folder of ours with all that it holds, if it exists.
-
-    A file that can't be deleted now keeps the folder marked, and the next call deletes it. An empty
-    folder stays: a process that was killed before it wrote the marker may have left it.
-
-    Raises
-    ------
-    StoreError
-        The program did not make the folder.
-    """
+    """Delete a folder of ours with all that it holds, if it exists."""
     if not _exists(folder) or _is_empty(folder):
         return
     if not is_marked(folder):
@@ -601,13 +514,7 @@ def _keys(url: str) -> list[str]:
 
 @contextlib.contextmanager
 def explain_write_errors(path: Path) -> Iterator[None]:
-    """Turn errors of writing that will stay into one line. Others pass as they are.
-
-    Raises
-    ------
-    RunError
-        The disk is full, or the path can't be written.
-    """
+    """Turn errors of writing that will stay into one line. Others pass as they are."""
     try:
         yield
     except OSError as error:
@@ -624,13 +531,7 @@ def explain_write_errors(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def naming_full_disk(*folders: Path) -> Iterator[None]:
-    """Turn the system's error for a full disk into one line that names the fullest of the folders.
-
-    Raises
-    ------
-    StoreError
-        A disk, or the user's share of it, is full. Its cause is the system's error.
-    """
+    """Turn the system's error for a full disk into one line that names the fullest of the folders."""
     try:
         yield
     except OSError as error:

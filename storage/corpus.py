@@ -62,13 +62,7 @@ class CorpusView(Protocol):
 
 
 def require_staged(corpus: CorpusView) -> Corpus:
-    """Return a corpus that lies in a store of ours.
-
-    Raises
-    ------
-    StoreError
-        It lies in a store of another program.
-    """
+    """Return a corpus that lies in a store of ours."""
     if not isinstance(corpus, Corpus):
         raise StoreError(
             f"{corpus.uri} is an AnnData store, and this step needs a staged "

@@ -42,20 +42,12 @@ NO_ACCESS = {  # of botocore.exceptions, raised before anything is asked
 
 
 def redacted(text: str) -> str:
-    """Return a text without the queries, user names and passwords of the URLs in it.
-
-    Presigned URLs, signatures of Azure and tokens are queries. Every place that shows a source, or
-    an error that may quote one, shows this.
-    """
+    """Return a text without the queries, user names and passwords of the URLs in it."""
     return URL.sub(lambda url: f"{url[1]}{url[2]}{'?…' if url[3] else ''}", text)
 
 
 def is_permanent(error: BaseException) -> bool:
-    """Return whether a client of a server failed in a way that asking again does not mend.
-
-    The server refused (401, 403, 404 …), or there are no credentials to ask with. It knows the
-    errors of requests, aiohttp and botocore.
-    """
+    """Return whether a client of a server failed in a way that asking again does not mend."""
     response = getattr(error, "response", None)
     if isinstance(response, Mapping):  # of botocore
         if any(word in str(response.get("Error", {}).get("Code")) for word in BUSY):
@@ -130,13 +122,7 @@ class RunError(ValueError):
 
 @contextlib.contextmanager
 def explain_read_errors(file: Path) -> Iterator[None]:
-    """Name the file if reading it inside the block fails.
-
-    Raises
-    ------
-    RunError
-        The file is missing or damaged.
-    """
+    """Name the file if reading it inside the block fails."""
     try:
         yield
     except FileNotFoundError as error:

@@ -23,15 +23,7 @@ SETTINGS = ("weight", "scale", "sublinear_tf")
 
 @dataclass(frozen=True)
 class Units:
-    """How the values of a matrix become those of its store.
-
-    Attributes
-    ----------
-    settings : dict
-        ``{"weight": "tfidf", "sublinear_tf": True}``, or ``{"scale": "standard"}`` or "max".
-    factors : ndarray of shape (d,)
-        The idf of each column, or what it is divided by.
-    """
+    """How the values of a matrix become those of its store."""
 
     settings: dict[str, Any]
     factors: FloatArray
@@ -57,18 +49,7 @@ class Units:
         return (normalize(rows) if self.is_tfidf else rows).astype(np.float32)
 
     def pick(self, X: sp.csr_array, index: IntArray, columns: IntArray) -> sp.csr_array:
-        """Return the chosen columns of rows of a source in the units of the store.
-
-        Parameters
-        ----------
-        X : csr_array of shape (k, d)
-            The rows.
-        index : ndarray of int
-            Where the chosen columns are in X. With tf-idf the columns of X are those of the store,
-            because a row is divided by its norm.
-        columns : ndarray of int
-            The chosen columns of the store.
-        """
+        """Return the chosen columns of rows of a source in the units of the store."""
         if self.is_tfidf:
             return self.apply(X)[:, index]
         return Units(self.settings, self.factors[columns]).apply(sp.csr_array(X[:, index]))
@@ -93,13 +74,7 @@ class Units:
 
 
 def require_counts(X: sp.csr_array, place: str) -> None:
-    """Refuse negative values, which are no counts.
-
-    Raises
-    ------
-    SourceError
-        A value is negative.
-    """
+    """Refuse negative values, which are no counts."""
     if X.nnz and X.data.min() < 0:
         raise SourceError(
             f"{place} holds the value {X.data.min():g}, and weight='tfidf' is for counts: leave it "

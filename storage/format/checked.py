@@ -9,12 +9,7 @@ from zarr.abc.store import Store
 
 
 class CheckedStore(Store):
-    """Hand the documents of another store on. A subclass checks them in `get` or `set`.
-
-    Zarr reads and writes in several ways: whole, in ranges, many at once, and from 3.3 on also
-    without its event loop. Its own `WrapperStore` hands each of them on, past `get` and `set`. This
-    class implements only what a store must. Zarr makes the rest of it, or does without.
-    """
+    """Hand the documents of another store on. A subclass checks them in `get` or `set`."""
 
     supports_writes = True
     supports_deletes = True

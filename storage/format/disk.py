@@ -20,20 +20,7 @@ from bigfs.types import AnyArray
 
 
 def save(path: str | os.PathLike[str], values: AnyArray) -> None:
-    """Write an array as a .npy file.
-
-    Parameters
-    ----------
-    path : str or path
-        The file.
-    values : ndarray
-        The array.
-
-    Raises
-    ------
-    OSError
-        The system's error, with its errno.
-    """
+    """Write an array as a .npy file."""
     with open(path, "wb") as file:
         np.lib.format.write_array(_Plain(file), np.asarray(values), allow_pickle=False)
 
@@ -46,75 +33,21 @@ class _Plain:
 
 
 def load(path: str | os.PathLike[str]) -> AnyArray:
-    """Read a .npy file whole.
-
-    Parameters
-    ----------
-    path : str or path
-        The file.
-
-    Returns
-    -------
-    ndarray
-        The array.
-
-    Raises
-    ------
-    ValueError
-        The file is no .npy file, is cut off, or holds objects.
-    """
+    """Read a .npy file whole."""
     with open(path, "rb") as file:
         values: AnyArray = np.lib.format.read_array(file, allow_pickle=False)
     return values
 
 
 def map_file(path: str | os.PathLike[str]) -> np.memmap[Any, Any]:
-    """Map a .npy file for reading.
-
-    Parameters
-    ----------
-    path : str or path
-        The file.
-
-    Returns
-    -------
-    memmap
-        The array, read-only.
-
-    Raises
-    ------
-    ValueError
-        The file is no .npy file, is cut off, or holds objects.
-    """
+    """Map a .npy file for reading."""
     return np.lib.format.open_memmap(path, "r")
 
 
 def allocate(
     path: str | os.PathLike[str], dtype: Any, shape: tuple[int, ...], *, fortran_order: bool = False
 ) -> np.memmap[Any, Any]:
-    """Make a mapped .npy file with its space on the disk allocated.
-
-    Parameters
-    ----------
-    path : str or path
-        The file.
-    dtype : dtype
-        Type of the values.
-    shape : tuple of int
-        Shape of the array.
-    fortran_order : bool, default=False
-        Whether the array is stored by columns.
-
-    Returns
-    -------
-    memmap
-        The array of zeros, for reading and writing.
-
-    Raises
-    ------
-    OSError
-        As the system raises it, with its number.
-    """
+    """Make a mapped .npy file with its space on the disk allocated."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     if size > shutil.disk_usage(Path(path).parent).free:
         raise OSError(errno.ENOSPC, f"{size} bytes are needed", str(path))

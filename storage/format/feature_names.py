@@ -12,10 +12,7 @@ from storage.format.tiles import StoreRef
 
 
 class FeatureNames(Sequence[str]):
-    """The d feature names, read as they are asked for, or the column numbers without names.
-
-    An integer index gives a str. A slice or an array of indices gives an array of str.
-    """
+    """The d feature names, read as they are asked for, or the column numbers without names."""
 
     def __init__(self, store: StoreRef, size: int, named: bool) -> None:
         self.store, self.size, self.named = store, size, named

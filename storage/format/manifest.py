@@ -112,10 +112,7 @@ def get(uri: str, name: str) -> bytes:
 
 
 def exists(uri: str) -> bool:
-    """Return whether a finished store is there, damaged or not.
-
-    A store without a name gets it back if the process that exchanged it was killed.
-    """
+    """Return whether a finished store is there, damaged or not."""
     if "://" not in uri:
         atomic.recover(uri)
     try:
@@ -129,10 +126,7 @@ def exists(uri: str) -> bool:
 
 
 def _clients_errors() -> tuple[type[Exception], ...]:
-    """Return the errors of clients of object stores that are no OSError.
-
-    They mean that a server does not answer, or that credentials are missing.
-    """
+    """Return the errors of clients of object stores that are no OSError."""
     kinds = {"botocore.exceptions": "BotoCoreError", "aiohttp": "ClientError"}
     return tuple(
         getattr(sys.modules[module], name)
@@ -147,10 +141,7 @@ def digest(document: bytes) -> str:
 
 
 def checksum(key: str, document: Any) -> str:
-    """Return the checksum of a document, given as bytes or as a buffer of Zarr's.
-
-    A chunk ends with its own CRC-32C, which its codec verifies. Other documents are hashed.
-    """
+    """Return the checksum of a document, given as bytes or as a buffer of Zarr's."""
     part = document if key.endswith("zarr.json") else document[-4:]
     part = part if isinstance(part, bytes) else part.to_bytes()
     return digest(part) if key.endswith("zarr.json") else part.hex()
@@ -160,15 +151,7 @@ def checksum(key: str, document: Any) -> str:
 
 
 def manifest_of(uri: str) -> Manifest:
-    """Read the manifest of a finished store.
-
-    Raises
-    ------
-    StoreError
-        Nothing is there, or no store, or one of a newer version.
-    Damaged
-        The manifest is not what was written.
-    """
+    """Read the manifest of a finished store."""
     body = sealed(uri)
     if "segments" not in body:
         raise StoreError(
@@ -243,22 +226,7 @@ def checksums_of(uri: str, content: str) -> dict[str, str]:
 
 
 def lost_document(uri: str, content: str, what: str) -> StoreError:
-    """Return the error for a changed document: the store was removed, was replaced or is damaged.
-
-    Parameters
-    ----------
-    uri : str
-        The store.
-    content : str
-        The hash of its content when it was opened.
-    what : str
-        The document and its fault.
-
-    Returns
-    -------
-    StoreError
-        To be raised.
-    """
+    """Return the error for a changed document: the store was removed, was replaced or is damaged."""
     if not exists(uri):
         return StoreError(
             f"{uri} was removed while it was in use: stage it again and repeat the command"

@@ -57,10 +57,7 @@ class RowTile:
 
 @dataclass(frozen=True)
 class ColumnTile:
-    """Columns [start, stop) of some segments, one below the other.
-
-    `lengths` holds the number of rows per segment.
-    """
+    """Columns [start, stop) of some segments, one below the other."""
 
     store: StoreRef
     segments: tuple[str, ...]

@@ -42,23 +42,7 @@ SOURCE_FIELDS = {
 
 
 def parse(document: bytes) -> dict[str, Any]:
-    """Return the object of a JSON document.
-
-    Parameters
-    ----------
-    document : bytes
-        The document.
-
-    Returns
-    -------
-    dict
-        Its fields.
-
-    Raises
-    ------
-    ValueError
-        The document is not JSON, is nested too deeply, or holds no object.
-    """
+    """Return the object of a JSON document."""
     try:
         value = json.loads(document)
     except RecursionError:
@@ -69,18 +53,7 @@ def parse(document: bytes) -> dict[str, Any]:
 
 
 def require_manifest(body: dict[str, Any]) -> None:
-    """Refuse a manifest with contradicting fields, or with types that bigfs does not write.
-
-    Parameters
-    ----------
-    body : dict
-        The fields of the manifest.
-
-    Raises
-    ------
-    ValueError
-        The message names the field.
-    """
+    """Refuse a manifest with contradicting fields, or with types that bigfs does not write."""
     n, d = _require(body, "shape", _are_counts, length=2)
     _require(body, "nnz", lambda value: _are_counts([value]))
     _require(body, "target", lambda value: value in TARGETS)
@@ -138,10 +111,7 @@ def _are_bounds(value: Any, end: int) -> bool:
 
 
 def _are_segments(value: Any, n: int) -> bool:
-    """Return whether segments follow one another over all rows.
-
-    The name of a segment must be its number, because it becomes part of a path.
-    """
+    """Return whether segments follow one another over all rows."""
     if not isinstance(value, list | tuple) or not value:
         return False
     row = 0
@@ -163,38 +133,14 @@ def _are_segments(value: Any, n: int) -> bool:
 
 
 def require_checksums(listed: dict[str, Any]) -> None:
-    """Refuse a list of checksums with a key that leads out of its store.
-
-    Parameters
-    ----------
-    listed : dict
-        The checksum of each document, by its key.
-
-    Raises
-    ------
-    ValueError
-        The message names the key.
-    """
+    """Refuse a list of checksums with a key that leads out of its store."""
     for key, value in listed.items():
         if not isinstance(value, str) or key.startswith("/") or ".." in PurePosixPath(key).parts:
             raise ValueError(f"the checksum of {key!r} is wrong")
 
 
 def require_codecs(key: str, document: Any) -> None:
-    """Refuse Zarr metadata that name a codec which may run code.
-
-    Parameters
-    ----------
-    key : str
-        The name of the document in its store. Documents other than metadata pass.
-    document : Buffer
-        The document, as Zarr has it.
-
-    Raises
-    ------
-    ValueError
-        The message names the document and the codec.
-    """
+    """Refuse Zarr metadata that name a codec which may run code."""
     if key.rpartition("/")[2] not in ("zarr.json", ".zarray", ".zmetadata"):
         return
     for codec in _codecs(parse(document.to_bytes())):

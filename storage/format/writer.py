@@ -186,13 +186,7 @@ def publish(writer: Writer, manifest: Manifest) -> Manifest:
 
 
 def seal(writer: Writer, body: dict[str, Any]) -> str:
-    """Write the checksums, then `body` with their hash as its `content`. Returns the hash.
-
-    Raises
-    ------
-    StoreError
-        A document has no checksum, or was not written. Nothing makes the store exist then.
-    """
+    """Write the checksums, then `body` with their hash as its `content`. Returns the hash."""
     uri, checksums = writer.uri, writer.checksums
     _delete_remains(uri, checksums)
     checksums.pop(MANIFEST, None)  # Zarr made the root group; its document is replaced below

@@ -81,13 +81,7 @@ class _Metadata(BaseModel):
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """Read and check the run.json of a run directory.
-
-    Raises
-    ------
-    RunError
-        There is no run, its run.json is damaged, or a newer version wrote it.
-    """
+    """Read and check the run.json of a run directory."""
     file = path / "run.json"
     try:
         text = file.read_text(encoding="utf-8")

@@ -30,17 +30,7 @@ WEIGHTING = {"min_df", "max_df", "sublinear_tf", "hashing", "ngram_range", "stop
 
 @dataclass(frozen=True)
 class TextUnits:
-    """How documents become tf-idf rows.
-
-    Attributes
-    ----------
-    settings : dict
-        Settings of the vectorizer, as `storage.stage` takes them.
-    terms : bytes or None
-        The vocabulary, in UTF-8, with one sorted term per line. None for hashed columns.
-    idf : ndarray of shape (d,)
-        Inverse document frequency of each column.
-    """
+    """How documents become tf-idf rows."""
 
     settings: dict[str, Any]
     terms: bytes | None
@@ -52,16 +42,7 @@ class TextUnits:
         return tuple(self.settings.get("remove") or ())
 
     def vectorizer(self) -> Any:
-        """Return scikit-learn's `TfidfVectorizer` with this vocabulary and idf.
-
-        It takes texts without the parts that `remove` names.
-
-        Raises
-        ------
-        ValueError
-            The columns are hashed, or the text was counted in a way that scikit-learn's vectorizer
-            would not repeat.
-        """
+        """Return scikit-learn's `TfidfVectorizer` with this vocabulary and idf."""
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         if self.terms is None:
@@ -220,13 +201,7 @@ class Model:
 
 
 def read_model(file: Path) -> Model:
-    """Read a model that `Run.write_model` wrote.
-
-    Raises
-    ------
-    RunError
-        The file is missing, damaged, or of a newer version.
-    """
+    """Read a model that `Run.write_model` wrote."""
     if not file.exists():
         raise RunError(
             f"{file.parent} has no model: it was made by an older bigfs, or there was nothing to "

@@ -309,19 +309,7 @@ class Run:
 
 
 def require_out(out: str | Path) -> None:
-    """Refuse a directory that a run cannot have, before any work.
-
-    Parameters
-    ----------
-    out : str or Path
-        The run's directory.
-
-    Raises
-    ------
-    RunError
-        Something other than a run has the name, the run there holds files that the program did not
-        write, or its folder can't be written.
-    """
+    """Refuse a directory that a run cannot have, before any work."""
     final = _final(out)
     with atomic.explain_write_errors(final):
         recover(final)
@@ -343,13 +331,7 @@ def require_out(out: str | Path) -> None:
 
 
 def recover(out: str | Path) -> None:
-    """Put right what a process left half-way that was killed while it changed a finished run.
-
-    Parameters
-    ----------
-    out : str or Path
-        The run's directory.
-    """
+    """Put right what a process left half-way that was killed while it changed a finished run."""
     final = _final(out)
     _complete(final)
     atomic.sweep(final)

@@ -21,27 +21,13 @@ from storage.errors import DAMAGED, RunError
 
 
 class Tallies:
-    """Tallies of the sets of features that were judged on one split.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder beside the store.
-    key : str
-        What the tallies depend on, other than the features.
-    """
+    """Tallies of the sets of features that were judged on one split."""
 
     def __init__(self, folder: Path, key: str) -> None:
         self.folder, self.key = folder, key
 
     def load(self) -> dict[str, FloatArray]:
-        """Return the tallies by the names of their sets.
-
-        Raises
-        ------
-        RunError
-            A file is damaged.
-        """
+        """Return the tallies by the names of their sets."""
         tallies: dict[str, FloatArray] = {}
         for file in sorted(self.folder.glob(f"{self.key}-*.npz")):
             try:
@@ -55,13 +41,7 @@ class Tallies:
         return tallies
 
     def save(self, tallies: Mapping[str, FloatArray]) -> None:
-        """Add tallies, all of one shape, at least one.
-
-        Raises
-        ------
-        RunError
-            The disk is full, or the folder can't be written.
-        """
+        """Add tallies, all of one shape, at least one."""
         file = self.folder / f"{self.key}-{uuid.uuid4().hex[:16]}.npz"
         with atomic.explain_write_errors(self.folder):
             self.folder.mkdir(exist_ok=True)
@@ -70,20 +50,7 @@ class Tallies:
 
 
 def tallies_of(store: str, key: str) -> Tallies | None:
-    """Return the tallies beside a store, or None if nothing can be kept there.
-
-    Parameters
-    ----------
-    store : str
-        The store. Nothing is kept beside one behind a URL, or in a folder that cannot be written.
-    key : str
-        What the tallies depend on, other than the features.
-
-    Returns
-    -------
-    Tallies or None
-        The tallies.
-    """
+    """Return the tallies beside a store, or None if nothing can be kept there."""
     folder = Path(f"{store.removesuffix('.zarr')}.tallies")
     if "://" in store or not os.access(folder if folder.exists() else folder.parent, os.W_OK):
         return None

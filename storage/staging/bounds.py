@@ -41,10 +41,7 @@ def row_bounds(
 
 
 def bounds(counts: Iterable[AnyArray], tile: int) -> tuple[int, ...]:
-    """Cut rows (or columns) into runs of about `tile` non-zeros.
-
-    `counts` yields the non-zeros per row, in parts.
-    """
+    """Cut rows (or columns) into runs of about `tile` non-zeros."""
     cuts, row, total = [0], 0, 0
     for part in counts:
         ends = total + np.cumsum(part, dtype=np.int64)

@@ -37,13 +37,7 @@ MATRIX_BASE, TEXT_BASE = 230_000_000, 345_000_000
 
 
 def working_memory(what: str, source: Source, limit: int | str | None) -> int:
-    """Return the bytes that a process may use beside the libraries.
-
-    Raises
-    ------
-    NotEnoughMemory
-        The limit is less than the libraries and the smallest piece take.
-    """
+    """Return the bytes that a process may use beside the libraries."""
     limit = limit or (DEFAULT_LIMIT if engine.client() is None else engine.memory_limit())
     base = TEXT_BASE if isinstance(source, TextSource) else MATRIX_BASE
     engine.require_memory(base + (64 << 20), what, limit)
@@ -204,10 +198,7 @@ def write_segments(
     chunks: int,
     scratch: Path,
 ) -> None:
-    """Write every segment by columns, and its statistics.
-
-    Statistics per class are left out where they would be larger than the matrix.
-    """
+    """Write every segment by columns, and its statistics."""
     for segment, mine in by_segment(segments, spills):
         transpose.write_columns(
             writer, segment.name, mine, (segment.stop - segment.start, d), chunks, scratch

@@ -21,11 +21,7 @@ from storage.staging.scratch import LabelKind, Spill, open_array, save
 
 
 class Target(NamedTuple):
-    """The target of all samples.
-
-    `kind` is "class", "real" or "multilabel", or None without labels. `codes` maps the text of a
-    label to its code, an index of `class_names`.
-    """
+    """The target of all samples."""
 
     kind: str | None
     codes: Mapping[str, int] = {}
@@ -50,19 +46,7 @@ def save_labels(path: str, y: Any) -> LabelKind | None:
 
 
 def distinct_labels(labels: Any) -> tuple[AnyArray, NDArray[np.int32], bool, bool]:
-    """Return the distinct labels, the code of each row, and what the labels are.
-
-    Returns
-    -------
-    classes : ndarray
-        The distinct labels, as numbers or as text.
-    codes : ndarray of int32
-        The index in `classes` per row, −1 where it is unlabeled.
-    texts : bool
-        Whether some labels are text.
-    whole : bool
-        Whether all numbers are whole.
-    """
+    """Return the distinct labels, the code of each row, and what the labels are."""
     if isinstance(labels, list | np.ma.MaskedArray):
         return _distinct_listed(labels if isinstance(labels, list) else labels.tolist())
     labels = np.asarray(labels)
@@ -90,18 +74,7 @@ def _distinct_listed(labels: list[Any]) -> tuple[AnyArray, NDArray[np.int32], bo
 def decide_target(
     spills: Sequence[Spill], *, kind: str | None = None, class_names: Sequence[str] | None = None
 ) -> Target:
-    """Return the target that fits the labels of all blocks.
-
-    Parameters
-    ----------
-    spills : sequence of Spill
-        The blocks.
-    kind : str or None, default=None
-        The target that the source states. None takes "multilabel" if a block has label sets,
-        "real" if a number is not whole, else "class".
-    class_names : sequence of str or None, default=None
-        The names of the classes 0 … c − 1, if the source has them.
-    """
+    """Return the target that fits the labels of all blocks."""
     blocks = [s for s in spills if s.rows]
     kinds = [s.labels for s in blocks if s.labels is not None]
     if not kinds:
@@ -136,10 +109,7 @@ def common_target(
 
 
 def target_values(block: Spill, target: Target) -> AnyArray:
-    """Return the codes of a block's rows, −1 where unlabeled, or their values if targets are real.
-
-    Rows with label sets have several codes, one set after the other.
-    """
+    """Return the codes of a block's rows, −1 where unlabeled, or their values if targets are real."""
     return encode(open_array(block.path, "classes"), open_array(block.path, "codes"), target)
 
 
@@ -161,10 +131,7 @@ def encode(classes: AnyArray, codes: AnyArray, target: Target) -> AnyArray:
 
 
 def label_sets(block: Spill, target: Target) -> sp.csr_array:
-    """Return the label sets of a block's rows, rows × c, with a one for each label.
-
-    A block in which no row has several labels was saved as single labels.
-    """
+    """Return the label sets of a block's rows, rows × c, with a one for each label."""
     code = target_values(block, target)
     sizes = (
         open_array(block.path, "set_sizes")

@@ -19,11 +19,7 @@ from storage.staging.units import unit_settings
 
 
 class Plan(NamedTuple):
-    """A source, its staging settings and its store.
-
-    `fingerprint` is that of the source when the plan was made. `key` stands for the source and the
-    settings.
-    """
+    """A source, its staging settings and its store."""
 
     source: Source
     fingerprint: str
@@ -102,15 +98,7 @@ def default_store(source: Source, key: str) -> Path:
 
 
 def is_staged(plan: Plan) -> bool:
-    """Return whether the store of a plan is there already.
-
-    Raises
-    ------
-    StoreError
-        Its name is taken by a file, or by the store of another plan.
-    Damaged
-        Its manifest or its list of checksums is not what was written.
-    """
+    """Return whether the store of a plan is there already."""
     if not manifests.exists(plan.uri):
         if "://" not in plan.uri and os.path.exists(plan.uri):
             raise StoreError(

@@ -19,31 +19,24 @@ from storage.format import disk
 
 
 class LabelKind(NamedTuple):
-    """Kind of the labels of one block: whether some are text, all numbers whole, and some sets.
+    """Kind of the labels of one block: whether some are text, all numbers whole, and some sets."""
 
-    The files beside the block hold `classes` (the distinct labels, numbers or text) and `codes`
-    (the index of each row's label, −1 if unlabeled). With label sets, `set_sizes` holds the number
-    of labels per row, and `codes` one set after the other.
-    """
-
+    # beside the block lie `classes` (the distinct labels), `codes` (the index of each row's label,
+    # −1 if unlabeled), and with sets `set_sizes` (labels per row; codes are one set after the other)
     texts: bool
     whole: bool
     sets: bool
 
 
 class Spill(NamedTuple):
-    """One block of rows of one split on scratch.
+    """One block of rows of one split on scratch."""
 
-    `path` is the beginning of its files' names. `present` counts the columns that occur. Labels and
-    names lie beside it.
-    """
-
-    path: str
+    path: str  # how the names of its files begin
     split: str | None
     rows: int
     nnz: int
     width: int
-    present: int
+    present: int  # columns that occur
     labels: LabelKind | None = None
     named: bool = False
 
@@ -73,10 +66,7 @@ def spill(
     labels: LabelKind | None = None,
     named: bool = False,
 ) -> Spill:
-    """Write a block by row and by column, without explicit zeros.
-
-    Its labels and names are written before.
-    """
+    """Write a block by row and by column, without explicit zeros."""
     if X.nnz and not X.data.all():
         X = X.copy()
         X.eliminate_zeros()
@@ -100,10 +90,7 @@ def lengths_of(spills: Sequence[Spill]) -> Iterator[AnyArray]:
 def open_columns(
     path: str, present: int, nnz: int
 ) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
-    """Map what `sort_by_column` returned: columns, starts, rows and values.
-
-    They share one file, because a task opens the file of every block.
-    """
+    """Map what `sort_by_column` returned: columns, starts, rows and values."""
     raw = np.memmap(f"{path}.columns", mode="r")
     cuts = np.cumsum([0, 8 * (present + 1), 4 * present, 4 * nnz, 4 * nnz])
     starts, columns, rows, values = (raw[a:b] for a, b in itertools.pairwise(cuts.tolist()))
@@ -116,10 +103,7 @@ def open_columns(
 
 
 def sort_by_column(X: sp.csr_array) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
-    """Return the columns that occur, the start of each, and the rows and values of all entries.
-
-    Entries are sorted by column, and by row within a column.
-    """
+    """Return the columns that occur, the start of each, and the rows and values of all entries."""
     # much wider than it has entries: sorting them is cheaper than counting per column
     if X.shape[1] > 8 * X.nnz + (1 << 16):
         keys = (X.indices.astype(np.int64) << 32) | np.arange(X.nnz)

@@ -112,10 +112,7 @@ def write_sets(writer: Writer, n: int, sets: Parts, class_names: Sequence[str]) 
 
 
 def running_indptr(lengths: Iterable[AnyArray], total: int = 0) -> Iterator[AnyArray]:
-    """Yield an indptr in parts, from the lengths of the rows.
-
-    `total` counts the entries of the rows before these. Without any, the indptr begins with 0.
-    """
+    """Yield an indptr in parts, from the lengths of the rows."""
     if not total:
         yield np.zeros(1, dtype=np.int64)
     for part in lengths:
@@ -135,10 +132,7 @@ def write_features(
     terms: str | None,
     columns: dict[str, AnyArray],
 ) -> bool:
-    """Write the feature names (from `names`, or from the file `terms`, one per line) and columns.
-
-    Returns whether names were written.
-    """
+    """Write the feature names (from `names`, or from the file `terms`, one per line) and columns."""
     if names is None and not columns:
         return False
     writer.group(

@@ -45,10 +45,7 @@ class BlockColumns(NamedTuple):
 
 
 def entry_ranges(length: int, chunk: int, chunks: int, before: int = 0) -> list[EntryRange]:
-    """Cut the entries [before, length) into ranges of `chunks` chunks.
-
-    Only the first range may begin inside a chunk.
-    """
+    """Cut the entries [before, length) into ranges of `chunks` chunks."""
     starts = range(before // chunk * chunk, length, chunk * chunks)
     return [EntryRange(max(a, before), min(a + chunk * chunks, length)) for a in starts]
 
@@ -112,16 +109,12 @@ def _write_rows(task: EntryRange, slices: list[tuple[str, int, int]], uri: str) 
 
 @dataclass(frozen=True)
 class ColumnSpan:
-    """The columns [start, stop) that hold the entries of a range.
-
-    The first `skip` entries of column `start` come before the range. Counted from its beginning,
-    the last column has `take` entries up to the end of the range.
-    """
+    """The columns [start, stop) that hold the entries of a range."""
 
     start: int
     stop: int
-    skip: int
-    take: int
+    skip: int  # entries of the first column that come before the range
+    take: int  # entries of the last column, from its beginning to the end of the range
 
 
 def write_columns(
@@ -171,12 +164,7 @@ def read_listing(listing: str) -> list[BlockColumns]:
 def _running_counts(
     blocks: Sequence[BlockColumns], d: int, edges: AnyArray, columns: AnyArray, starts: AnyArray
 ) -> Iterator[AnyArray]:
-    """Yield the indptr of all blocks together, in parts.
-
-    Writes to `columns` the column of each entry in `edges` (increasing), and to `starts` where that
-    column starts. Holds MAX_COLUMNS_HELD columns at a time, because one entry far to the right
-    makes d large.
-    """
+    """Yield the indptr of all blocks together, in parts."""
     yield np.zeros(1, dtype=np.int64)
     total = 0
     for first in range(0, d, MAX_COLUMNS_HELD):
@@ -218,10 +206,7 @@ def _write_columns(
 def gather_columns(
     span: ColumnSpan, blocks: Sequence[BlockColumns], present: AnyArray, cursor: AnyArray, size: int
 ) -> tuple[AnyArray, AnyArray]:
-    """Return the rows and values of the `size` entries in a span, sorted by column.
-
-    `present` and `cursor` are the columns that have entries and where each starts.
-    """
+    """Return the rows and values of the `size` entries in a span, sorted by column."""
     rows, values = np.empty(size, np.int32), np.empty(size, np.float32)
     for columns, counts, block_rows, block_values, first_row in clipped_blocks(span, blocks):
         kernels.scatter(
@@ -238,10 +223,7 @@ def gather_columns(
 
 
 def _occupied_columns(indptr: Any, span: ColumnSpan) -> tuple[AnyArray, AnyArray]:
-    """Return the columns of a span that have entries, relative to its start, and where each starts.
-
-    Holds MAX_COLUMNS_HELD columns of `indptr` at a time.
-    """
+    """Return the columns of a span that have entries, relative to its start, and where each starts."""
     present, starts = [], []
     for first in range(span.start, span.stop, MAX_COLUMNS_HELD):
         part = np.asarray(indptr[first : min(first + MAX_COLUMNS_HELD, span.stop) + 1])
@@ -254,22 +236,7 @@ def _occupied_columns(indptr: Any, span: ColumnSpan) -> tuple[AnyArray, AnyArray
 def clipped_blocks(
     span: ColumnSpan, blocks: Sequence[BlockColumns]
 ) -> Iterator[tuple[AnyArray, AnyArray, AnyArray, AnyArray, int]]:
-    """Yield the entries of each block that lie in a span.
-
-    The entries of a column lie in row order, block after block. So `span.skip` drops the head of
-    the first column over as many blocks as it takes, and `span.take` ends the last column.
-
-    Yields
-    ------
-    columns : ndarray
-        The columns that have entries, relative to `span.start`.
-    counts : ndarray
-        The entries per column.
-    rows, values : ndarray
-        The entries, sorted by column. Rows are relative to the block.
-    first_row : int
-        The first row of the block.
-    """
+    """Yield the entries of each block that lie in a span."""
     skip, take = span.skip, span.take
     last = span.stop - span.start - 1
     if last == 0:
@@ -299,11 +266,7 @@ def clipped_blocks(
 def write_statistics(
     writer: Writer, segment: manifest.Segment, d: int, classes: int, scratch: Path
 ) -> None:
-    """Write Σ x and Σ x² of each column of a segment whose columns are written.
-
-    With `classes`, also writes the sums and the number of non-zeros per class. Each column is
-    summed in row order, so the tiling does not matter.
-    """
+    """Write Σ x and Σ x² of each column of a segment whose columns are written."""
     path, width = f"uns/statistics/{segment.name}", statistics_width(d, classes)
     writer.group(path, "dict")
     for name in ("sums", "squares"):
@@ -357,10 +320,7 @@ def _write_sums(
 def sum_columns(
     span: ColumnSpan, blocks: Sequence[BlockColumns], codes: AnyArray | None, classes: int
 ) -> tuple[AnyArray, AnyArray, tuple[AnyArray, ...]]:
-    """Return Σ x and Σ x² of each column of a span, and (Σ x, Σ x², non-zeros) by class.
-
-    `codes` holds the class of each row of the segment. Without it the last are zero.
-    """
+    """Return Σ x and Σ x² of each column of a span, and (Σ x, Σ x², non-zeros) by class."""
     width = span.stop - span.start
     sums, squares = np.zeros(width), np.zeros(width)
     by_class: tuple[AnyArray, ...] = (

@@ -28,13 +28,7 @@ VALUES = ("data", "indices", "lengths")
 def unit_settings(
     weight: str | None, scale: str | None, sublinear_tf: bool, is_text: bool, place: str
 ) -> dict[str, Any]:
-    """Return the settings of the units of a source, none for its own values.
-
-    Raises
-    ------
-    SourceError
-        A word is unknown, both are given, or text is to be scaled.
-    """
+    """Return the settings of the units of a source, none for its own values."""
     for name, value, known in (("weight", weight, (TFIDF,)), ("scale", scale, SCALES)):
         if value is not None and value not in known:
             raise SourceError(f"{name} must be {' or '.join(known)}; got {value!r}")
@@ -52,21 +46,7 @@ def unit_settings(
 def put_in_units(
     spills: Sequence[Spill], settings: dict[str, Any], d: int, scratch: Path, place: str
 ) -> tuple[list[Spill], Units]:
-    """Return the blocks in the units of `settings`, and the units.
-
-    Parameters
-    ----------
-    spills : sequence of Spill
-        The blocks. Those that are not test rows decide the units, or all if there are no others.
-    settings : dict
-        Settings of the units.
-    d : int
-        Number of columns.
-    scratch : Path
-        Folder for the factors of the columns.
-    place : str
-        The source, for messages.
-    """
+    """Return the blocks in the units of `settings`, and the units."""
     training = [s for s in spills if s.split != "test"] or list(spills)
     n = sum(s.rows for s in training)
     if "weight" in settings:

@@ -30,18 +30,7 @@ from storage.staging.transpose import (
 
 @contextlib.contextmanager
 def compiling_kernels(weighting: Weighting) -> Iterator[None]:
-    """Compile the kernels of text on the workers while the block runs. It ends when they are.
-
-    Parameters
-    ----------
-    weighting : Weighting
-        Settings of the terms, which decide what kernels are needed.
-
-    Yields
-    ------
-    None
-        Nothing. Without workers, a kernel is compiled when it is called.
-    """
+    """Compile the kernels of text on the workers while the block runs. It ends when they are."""
     if engine.client() is None:
         yield
         return

@@ -57,15 +57,7 @@ class Counts(NamedTuple):
 
 
 class Documents:
-    """A buffer of documents in UTF-8.
-
-    Parameters
-    ----------
-    ngram_range : tuple of int, default=(1, 1)
-        Least and greatest number of tokens of a term.
-    stop_words : collection of str, default=()
-        Tokens that are left out.
-    """
+    """A buffer of documents in UTF-8."""
 
     def __init__(
         self, ngram_range: tuple[int, int] = (1, 1), stop_words: Collection[str] = ()
@@ -113,28 +105,7 @@ class Documents:
 def read_tokens(
     raw: AnyArray, bounds: AnyArray
 ) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray, int]:
-    """Number the tokens of documents.
-
-    A token is a longest run of at least two word characters. Tokens are numbered in the order of
-    their first appearance. The first document holds the stop words, which are left out of the
-    others.
-
-    Parameters
-    ----------
-    raw : ndarray of uint8
-        Valid UTF-8, with document i in ``raw[bounds[i]:bounds[i + 1]]``.
-    bounds : ndarray of int64
-        Where the documents begin and end.
-
-    Returns
-    -------
-    terms, starts : ndarray
-        Token j is ``terms[starts[j]:starts[j + 1]]``.
-    tokens, ends : ndarray
-        The number of each token of the documents but the first, and where each of these ends.
-    n_stops : int
-        Number of tokens that are stop words. They have the lowest numbers.
-    """
+    """Number the tokens of documents."""
     low = np.empty(int(np.diff(bounds).max()) // 2 * 3 + 8, dtype=np.uint8)  # 2 bytes may become 3
     most = len(low) // 3 + 2  # two bytes and what ends them
     begins, stops, tails = (np.empty(most, dtype) for dtype in (np.int64, np.int64, np.uint64))
@@ -167,11 +138,7 @@ def inverse(order: AnyArray, size: int) -> AnyArray:
 
 
 def count_tokens(tokens: AnyArray, ends: AnyArray, size: int) -> tuple[AnyArray, ...]:
-    """Count the tokens of each document. Return (indptr, indices, counts).
-
-    The entries of a row are in the order of their first appearance. `size` is the number of
-    distinct tokens.
-    """
+    """Count the tokens of each document. Return (indptr, indices, counts)."""
     entry_of = np.full(size, gram_kernels.FREE, dtype=np.int32)
     indices, counts = np.empty((2, len(tokens)), dtype=np.int32)
     indptr = np.zeros(len(ends) + 1, dtype=np.int64)
@@ -182,10 +149,7 @@ def count_tokens(tokens: AnyArray, ends: AnyArray, size: int) -> tuple[AnyArray,
 def sort_columns(
     indptr: AnyArray, indices: AnyArray, counts: AnyArray, rank: AnyArray, size: int
 ) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """Number the columns by `rank` and sort them in each row. Return (indices, counts, df).
-
-    `size` is the number of ranks. `indices` and `counts` are overwritten.
-    """
+    """Number the columns by `rank` and sort them in each row. Return (indices, counts, df)."""
     df, cursor = np.zeros(size, dtype=np.int32), np.empty(size, dtype=np.int64)
     rows, values = np.empty((2, len(indices)), dtype=np.int32)
     gram_kernels.sort_columns(indptr[:-1].copy(), indices, counts, rank, df, cursor, rows, values)
@@ -193,10 +157,7 @@ def sort_columns(
 
 
 def sorted_tokens(terms: AnyArray, starts: AnyArray) -> AnyArray:
-    """Return the order that sorts the tokens.
-
-    They are sorted by their first eight bytes, and tokens that share these by all bytes.
-    """
+    """Return the order that sorts the tokens."""
     keys = token_kernels.sort_keys(terms, starts)
     order = np.argsort(keys)
     keys = keys[order]

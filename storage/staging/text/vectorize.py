@@ -51,10 +51,7 @@ class CountedBlock(NamedTuple):
 
 
 class Vocabulary(NamedTuple):
-    """The columns: their number, the sorted file of terms (None if hashed), and the idf on scratch.
-
-    `terms` has one term per line. `idf` is the path that `open_array` takes.
-    """
+    """The columns: their number, the sorted file of terms (None if hashed), and the idf on scratch."""
 
     size: int
     terms: str | None
@@ -64,13 +61,7 @@ class Vocabulary(NamedTuple):
 def vectorize(
     source: TextSource, pieces: Sequence[Any], weighting: Weighting, scratch: Path
 ) -> tuple[list[Spill], Vocabulary]:
-    """Return spilled tf-idf blocks in the order of the pieces, and their vocabulary.
-
-    Raises
-    ------
-    SourceError
-        No term occurs in `min_df` to `max_df` documents.
-    """
+    """Return spilled tf-idf blocks in the order of the pieces, and their vocabulary."""
     counted = count(source, pieces, weighting, scratch)
     vocabulary = learn_vocabulary(counted, weighting, scratch)
     if not vocabulary.size:
@@ -180,11 +171,7 @@ def _merge(
     kept: tuple[float, float],
     scratch: Path,
 ) -> Vocabulary:
-    """Merge the vocabularies, and keep the terms of `kept` of n training documents.
-
-    `kept` is the least and the greatest number of documents. At most MERGE_FAN_IN files are open
-    at a time.
-    """
+    """Merge the vocabularies, and keep the terms of `kept` of n training documents."""
     parts = [(part.path, part.path in training) for part in counted]
     for level in itertools.count():
         if len(parts) <= MERGE_FAN_IN:

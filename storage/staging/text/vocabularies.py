@@ -24,24 +24,7 @@ KEY = 8  # bytes that a key reads, maybe beyond the last newline
 def merge_files(
     parts: Sequence[tuple[str, bool]], terms: Path, least: float, most: float = np.inf
 ) -> IntArray:
-    """Write the sorted terms of some vocabularies that occur in `least` to `most` documents.
-
-    Parameters
-    ----------
-    parts : sequence of (str, bool)
-        Path of each vocabulary, and whether its documents count.
-    terms : Path
-        The file to write.
-    least : float
-        Least number of documents.
-    most : float, default=inf
-        Greatest number of documents.
-
-    Returns
-    -------
-    ndarray of shape (n_terms,)
-        Number of documents with each term, mapped from a file beside that of the terms.
-    """
+    """Write the sorted terms of some vocabularies that occur in `least` to `most` documents."""
     found = terms.with_suffix(".found")
     with contextlib.ExitStack() as stack, open(terms, "wb") as out, open(found, "wb") as df:
         files = [stack.enter_context(open(f"{path}.terms", "rb")) for path, _ in parts]
@@ -63,10 +46,7 @@ def merge_files(
 
 
 class Streams:
-    """The next lines of some vocabularies, with their document frequencies.
-
-    Vocabulary k continues with ``lines[at[k]:stop[k]]`` and ``df[df_at[k]:]``.
-    """
+    """The next lines of some vocabularies, with their document frequencies."""
 
     def __init__(self, files: Sequence[IO[bytes]], df: Sequence[tuple[AnyArray, bool]]) -> None:
         self.files, self.all_df = files, df
@@ -108,22 +88,7 @@ class Streams:
 
 
 def find_columns(lines: AnyArray, size: int, vocabulary: str) -> IntArray:
-    """Look up sorted terms in a vocabulary.
-
-    Parameters
-    ----------
-    lines : ndarray of shape (n_bytes,)
-        The terms, each followed by a newline.
-    size : int
-        Number of terms.
-    vocabulary : str
-        File of the vocabulary.
-
-    Returns
-    -------
-    ndarray of shape (size,)
-        Position of each term in the vocabulary, or −1.
-    """
+    """Look up sorted terms in a vocabulary."""
     found = np.full(size, -1, dtype=np.int64)
     at, term, first = 0, 0, 0
     with open(vocabulary, "rb") as file:

@@ -29,11 +29,7 @@ DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Weighting:
-    """Settings of tf-idf.
-
-    `hashing` is the number of hashed columns. None learns a vocabulary. `stop_words` is "english",
-    a sorted tuple of words or None. `remove` names parts of messages, see `storage.messages`.
-    """
+    """Settings of tf-idf."""
 
     min_df: int | float = 2
     sublinear_tf: bool = True
@@ -45,11 +41,7 @@ class Weighting:
 
     @property
     def growth(self) -> int:
-        """The memory of counting and weighing these terms, as a multiple of that of tokens.
-
-        Measured on tokens of two letters: 1.1 times for pairs of tokens, 4.3 for one to five of
-        them, 11 for one to ten and 32 for one to twenty.
-        """
+        """The memory of counting and weighing these terms, as a multiple of that of tokens."""
         largest = self.ngram_range[1]
         return largest + largest**2 // 16
 
@@ -92,13 +84,7 @@ def make_weighting(
     stop_words: str | os.PathLike[str] | Iterable[str] | None = None,
     remove: str | Iterable[str] | None = None,
 ) -> Weighting:
-    """Check the settings that `storage.stage` takes, and read the file of stop words.
-
-    Raises
-    ------
-    SourceError
-        A setting has a wrong value, or the file cannot be read.
-    """
+    """Check the settings that `storage.stage` takes, and read the file of stop words."""
     is_share = isinstance(max_df, float) and 0 < max_df <= 1
     if not is_share and not (_is_whole(max_df) and max_df >= 1):
         raise SourceError(
