@@ -18,22 +18,7 @@ WIDTH, HEIGHT = 240, 48  # of a curve, in pixels
 
 
 def card(title: str, facts: Mapping[str, Any], *parts: str) -> str:
-    """Return a card of facts.
-
-    Parameters
-    ----------
-    title : str
-        The heading.
-    facts : mapping
-        Values by their names. A value of None is left out.
-    *parts : str
-        HTML that follows the facts, such as a `table` or a `curve`.
-
-    Returns
-    -------
-    str
-        The card as HTML. Titles and facts are escaped.
-    """
+    """Return a card of facts."""
     rows = "".join(
         f'<tr><th style="{CELL}; font-weight: normal; opacity: 0.65">{escape(name)}</th>'
         f'<td style="{CELL}">{escape(readable(value))}</td></tr>'
@@ -63,10 +48,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def curve(label: str, values: Sequence[float]) -> str:
-    """Return a line through positive values on a logarithmic scale, as an SVG.
-
-    It is empty with fewer than two values that can be drawn.
-    """
+    """Return a line through positive values on a logarithmic scale, as an SVG. It is empty with
+    fewer than two values that can be drawn."""
     heights = np.asarray(values, dtype=np.float64)
     heights = heights[np.isfinite(heights) & (heights > 0)]
     if len(heights) < 2:

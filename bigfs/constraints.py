@@ -29,10 +29,8 @@ class Constraints(NamedTuple):
         return Constraints(kept, forbidden)
 
     def order(self, scores: FloatArray) -> IntArray:
-        """Return the features, the kept ones first and then by score, without forbidden ones.
-
-        Equal scores are ordered by index.
-        """
+        """Return the features, the kept ones first and then by score, without forbidden ones. Equal
+        scores are ordered by index."""
         rank = np.ones(len(scores), dtype=np.int8)
         rank[self.kept], rank[self.forbidden] = 0, 2
         return np.lexsort((-scores, rank))[: len(scores) - len(self.forbidden)]
@@ -74,27 +72,7 @@ NO_CONSTRAINTS = Constraints(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.i
 
 
 def resolve(keep: Any, forbid: Any, d: int, names: Any) -> Constraints:
-    """Return the constraints for d features with these names.
-
-    Parameters
-    ----------
-    keep, forbid : array-like of int or str, or None
-        Indices or names.
-    d : int
-        Number of features.
-    names : sequence of str or None
-        Their names, which may be read as they are asked for.
-
-    Returns
-    -------
-    Constraints
-        The indices.
-
-    Raises
-    ------
-    ValueError
-        A feature does not exist, has no name of its own, or is both kept and forbidden.
-    """
+    """Return the constraints for d features with these names."""
     if keep is None and forbid is None:
         return NO_CONSTRAINTS
     kept, forbidden = (

@@ -186,12 +186,7 @@ class Result(Generic[State]):
 
 
 class Checkpoint(Protocol):
-    """Storage of the states of a run's loops between their steps.
-
-    A loop is identified by its name, with the names of the enclosing `scope` blocks before it, and
-    a number after it where an `observed` block runs several loops of that name. A state is a
-    NamedTuple, and `load` returns its fields in order. `storage` has a checkpoint on disk.
-    """
+    """Storage of the states of a run's loops between their steps."""
 
     def load(self, name: str) -> tuple[tuple[Any, ...], list[Record]] | None: ...
 
@@ -262,37 +257,8 @@ def observed(
 
 @contextlib.contextmanager
 def scope(name: str) -> Iterator[None]:
-    """Put a name before those of the loops in a block, such as that of a fold.
-
-    Fits of one kind on different samples are then told apart by the checkpoint.
-
-    Parameters
-    ----------
-    name : str
-        The name. Scopes may lie in each other.
-
-    Yields
-    ------
-    None
-        Nothing. The block runs in the scope.
-
-    See Also
-    --------
-    observed : Watches the loops of a block.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from bigfs import SparGE
-    >>> from bigfs.result import observed, scope
-    >>> X, y = load_iris(return_X_y=True)
-    >>> class Names:
-    ...     def load(self, name): print("from", name)
-    ...     def save(self, name, state, history): pass
-    >>> with observed(checkpoint=Names()), scope("fold 1"):
-    ...     selector = SparGE(n_features_to_select=2).fit(X, y)
-    from fold 1 SparGE
-    """
+    """Put a name before those of the loops in a block, such as that of a fold. Fits of one kind on
+    different samples are then told apart by the checkpoint."""
     token = _scope.set((*_scope.get(), name))
     try:
         yield
@@ -395,10 +361,8 @@ def iterate(
 
 
 def _describe_gap(history: list[Record], stop: str) -> str:
-    """Describe how far the run is from its tolerance.
-
-    It is the number `stop`, or the violation while that is unknown.
-    """
+    """Describe how far the run is from its tolerance. It is the number `stop`, or the violation
+    while that is unknown."""
     record = history[-1] if history else {}
     for name in (stop, "violation"):
         if np.isfinite(record.get(name, np.inf)):

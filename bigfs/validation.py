@@ -29,18 +29,7 @@ UNREAD = {
 
 
 def require_readable(X: Any) -> None:
-    """Refuse what would be loaded whole, or can't be read at all, with what to give instead.
-
-    Parameters
-    ----------
-    X : object
-        The samples.
-
-    Raises
-    ------
-    TypeError
-        X is of another library that reads lazily.
-    """
+    """Refuse what would be loaded whole, or can't be read at all, with what to give instead."""
     if isinstance(X, np.ndarray) or sp.issparse(X) or hasattr(type(X), "iloc"):
         return  # anndata has views of its own of what is in memory
     kind = type(X)
@@ -61,24 +50,7 @@ def _is_lazy_xarray(X: Any) -> bool:
 
 
 def canonical(X: Any) -> Any:
-    """Return a sparse matrix with sorted indices and without duplicate entries.
-
-    Parameters
-    ----------
-    X : sparse array or matrix
-        Duplicate entries are summed, as SciPy defines them. `X` is never changed.
-
-    Returns
-    -------
-    csr_array or csc_array
-        A csc input stays csc, and every other format becomes csr. It is `X` itself if that is
-        canonical already.
-
-    Raises
-    ------
-    ValueError
-        The index arrays contradict one another or the shape.
-    """
+    """Return a sparse matrix with sorted indices and without duplicate entries."""
     if isinstance(X, sp.csr_array | sp.csc_array):
         Z = X
     else:
@@ -92,20 +64,7 @@ def canonical(X: Any) -> Any:
 
 
 def require_finite(values: Any, name: str) -> None:
-    """Refuse NaN and infinity.
-
-    Parameters
-    ----------
-    values : ndarray
-        The numbers, or the stored entries of a sparse matrix (`X.data`).
-    name : str
-        What holds them, for the message.
-
-    Raises
-    ------
-    ValueError
-        The message says whether it is NaN or infinity.
-    """
+    """Refuse NaN and infinity."""
     values = np.asarray(values)
     # a finite sum has finite terms, and needs no mask
     with np.errstate(over="ignore", invalid="ignore"):
@@ -118,23 +77,7 @@ def require_finite(values: Any, name: str) -> None:
 
 
 def check_block(block: Any) -> Any:
-    """Check a block of X and return it in canonical form, in single or double precision.
-
-    Parameters
-    ----------
-    block : ndarray, sparse array or matrix
-        The block. It is never changed.
-
-    Returns
-    -------
-    ndarray, csr_array or csc_array
-        The block, which is `block` itself if nothing has to change.
-
-    Raises
-    ------
-    ValueError
-        The block holds NaN, infinity, or something that is not a real number.
-    """
+    """Check a block of X and return it in canonical form, in single or double precision."""
     block = canonical(block) if sp.issparse(block) else np.asarray(block)
     if block.dtype.kind not in "biuf":
         raise ValueError(f"X must hold real numbers; got {block.dtype}: convert X first")
@@ -150,20 +93,7 @@ SMALLEST = 1e-60
 
 
 def require_magnitude(sums_of_squares: Any, nnz: Any) -> None:
-    """Refuse values whose products leave the range of double precision.
-
-    Parameters
-    ----------
-    sums_of_squares : ndarray of shape (d,)
-        Sum of squares of each column.
-    nnz : ndarray of shape (d,)
-        Number of non-zeros of each column.
-
-    Raises
-    ------
-    ValueError
-        The largest column norm is above 1e60, or below 1e-60 without being zero.
-    """
+    """Refuse values whose products leave the range of double precision."""
     largest = float(np.sqrt(np.max(sums_of_squares, initial=0.0)))
     if np.any(nnz) and not SMALLEST <= largest <= LARGEST:
         size = "large" if largest > LARGEST else "small"
@@ -175,23 +105,7 @@ def require_magnitude(sums_of_squares: Any, nnz: Any) -> None:
 
 @contextlib.contextmanager
 def explain_singular(what: str) -> Iterator[None]:
-    """Give advice if a matrix has no factorization in double precision.
-
-    Parameters
-    ----------
-    what : str
-        The system that is solved in the block, for the message.
-
-    Yields
-    ------
-    None
-        Nothing.
-
-    Raises
-    ------
-    ValueError
-        The block raised NumPy's `LinAlgError`.
-    """
+    """Give advice if a matrix has no factorization in double precision."""
     try:
         yield
     except np.linalg.LinAlgError as error:

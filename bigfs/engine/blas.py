@@ -13,11 +13,7 @@ from threadpoolctl import ThreadpoolController
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Let BLAS use one thread while the block runs, so that its answer has the same bits anywhere.
-
-    Workers have one thread of BLAS from their start. This is for the process that drives them, or
-    works alone.
-    """
+    """Let BLAS use one thread in the block, so that its answer has the same bits anywhere."""
     with _controller(len(sys.modules)).limit(limits=1, user_api="blas"):
         yield
 

@@ -18,18 +18,7 @@ _limit: ContextVar[int | None] = ContextVar("limit", default=None)
 
 @contextlib.contextmanager
 def limit_memory(limit: int) -> Iterator[None]:
-    """Set the memory limit of this process inside a block.
-
-    Parameters
-    ----------
-    limit : int
-        Bytes. `memory_limit` returns them inside the block.
-
-    Yields
-    ------
-    None
-        Nothing. The block runs with the limit.
-    """
+    """Set the memory limit of this process inside a block."""
     token = _limit.set(limit)
     try:
         yield
@@ -43,10 +32,8 @@ def given_limit() -> int | None:
 
 
 def worker_limit() -> float | None:
-    """Return the memory limit of this Dask worker in bytes, infinity if it has none.
-
-    None if this process is not a worker but the driver.
-    """
+    """Return the memory limit of this Dask worker in bytes, infinity if it has none. None if this
+    process is not a worker but the driver."""
     if "distributed" in sys.modules:
         from distributed import get_worker
 
@@ -56,11 +43,7 @@ def worker_limit() -> float | None:
 
 
 def process_memory() -> int:
-    """Return the number of bytes that a task of this process may use, if no limit was given.
-
-    A worker's limit is divided by its threads, each of which runs a task. Elsewhere it is the limit
-    of the control group or of the shell (`ulimit`), or the memory of the machine.
-    """
+    """Return the number of bytes that a task of this process may use, if no limit was given."""
     from distributed import get_worker, system
 
     limit = worker_limit()

@@ -18,10 +18,8 @@ _cache: dict[tuple[Any, ...], tuple[Any, int]] = {}  # key: (value, bytes)
 def load(tile: Any) -> Any:
     """Return the block of a tile, from the cache of this process if it is there.
 
-    The block is cached while there is room, so a corpus that fits is read once. The blocks beyond
-    that are read each time. Cached blocks stay, because a cyclic scan would evict each one just
-    before it is needed again. The block of a tile that is not `verified` is checked after each
-    read. The tiles of a store are verified.
+    Blocks are cached while there is room, and stay: a cyclic scan would evict each one just before
+    it is needed again. A block whose tile is not `verified` is checked after each read.
     """
     if not hasattr(tile, "load"):
         return tile  # the array itself
@@ -42,10 +40,8 @@ def get_cached(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
 
 
 def _keep(key: tuple[Any, ...], value: Any) -> Any:
-    """Cache a value if there is room, and return it.
-
-    Values of other corpora, whose keys have a different first part, are evicted for it.
-    """
+    """Cache a value if there is room, and return it. Values of other corpora, whose keys have a
+    different first part, are evicted for it."""
     size = nbytes(value)
     # copies of the dict: the task of another thread may clear the cache meanwhile
     for stale in [k for k in list(_cache) if k[0] != key[0]]:

@@ -216,17 +216,7 @@ WORKERS_IMPORT = ["distributed", "numba", "scipy.sparse", "bigfs.matrix", "bigfs
 
 
 def prepare_workers(*modules: str) -> None:
-    """Start the process that the workers of local clusters are forked from, if none runs.
-
-    It imports their libraries once, beside what this process does meanwhile. Before Python 3.11.1
-    other users of the machine could connect to such a process, so there, and on other systems than
-    Linux, nothing is started and every worker imports for itself.
-
-    Parameters
-    ----------
-    *modules : str
-        Names of modules that the tasks of the first cluster need beside those of `Matrix`.
-    """
+    """Start the process that the workers of local clusters are forked from, if none runs."""
     if not CAN_FORK:
         return
     forkserver.set_forkserver_preload([*WORKERS_IMPORT, *modules])
@@ -269,9 +259,7 @@ def _forked_workers() -> Iterator[None]:
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
     """Block Ctrl-C for the threads that start in the block, and for the processes that they start.
-
-    This process receives it and ends them.
-    """
+    This process receives it and ends them."""
     before = os.environ.get("PYTHONWARNINGS")
     os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (before, NO_LEAK_WARNING)))
     try:
@@ -289,18 +277,7 @@ def _interrupts_blocked() -> Iterator[None]:
 
 
 def require_size(memory_limit: str | int) -> None:
-    """Refuse a worker's memory limit that is not a size or is less than its libraries take.
-
-    Parameters
-    ----------
-    memory_limit : str or int
-        The limit, as Dask writes it.
-
-    Raises
-    ------
-    ValueError
-        The limit cannot be used.
-    """
+    """Refuse a worker's memory limit that is not a size or is less than its libraries take."""
     if memory_limit == "auto":
         return
     try:
@@ -333,11 +310,9 @@ def _settings(memory_limit: str | int) -> dict[str, Any]:
 
 
 def _connect(address: Any, **options: Any) -> Any:
-    """Connect a `distributed.Client`. A client that fails to connect is closed at once.
-
-    distributed leaves it to the garbage collector. If that runs while the next client starts, it
-    waits forever for the lock that this start holds.
-    """
+    """Connect a `distributed.Client`. A client that fails to connect is closed at once."""
+    # distributed leaves it to the garbage collector. If that runs while the next client starts, it
+    # waits forever for the lock that this start holds.
     from distributed import Client
 
     class SafeClient(Client):
@@ -353,10 +328,8 @@ def _connect(address: Any, **options: Any) -> Any:
 
 
 def _security(security: Any) -> Any:
-    """Return the security settings for `distributed`.
-
-    A folder of certificates becomes mutual TLS that refuses every other connection.
-    """
+    """Return the security settings for `distributed`. A folder of certificates becomes mutual TLS
+    that refuses every other connection."""
     if not isinstance(security, str | os.PathLike):
         return security
     from cryptography import x509
@@ -454,10 +427,8 @@ def client() -> Any:
 
 
 def _default_client() -> Any:
-    """Return the default client of `distributed` if it is synchronous and runs.
-
-    None inside a task of a worker, because waiting there would block the worker's thread.
-    """
+    """Return the default client of `distributed` if it is synchronous and runs. None inside a task
+    of a worker, because waiting there would block the worker's thread."""
     from distributed import default_client, get_worker
 
     with contextlib.suppress(ValueError):  # "no worker found"
@@ -482,11 +453,7 @@ def addresses() -> list[str]:
 
 
 def describe_workers(client: Any) -> dict[str, Any]:
-    """Return what the scheduler knows of each worker, by address.
-
-    `Client.scheduler_info` returns what the client remembers, and a timer of the client replaces
-    that by a description without workers every other second.
-    """
+    """Return what the scheduler knows of each worker, by address."""
     return dict(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
 
 

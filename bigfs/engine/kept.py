@@ -12,18 +12,7 @@ ATTEMPTS = 4  # at a pass whose operands are lost with a worker
 
 
 class KeptOperands:
-    """Operands with one value per tile that travel to the workers once, not with every pass.
-
-    A task gets the key of its value. A worker that ends takes its values with it. `while_lost`
-    repeats what needed them, and they are sent again for it.
-
-    Parameters
-    ----------
-    values : sequence
-        One value per tile. They stay in this process too.
-    local : bool, default=False
-        Whether the tasks run in this process.
-    """
+    """Operands with one value per tile that travel to the workers once, not with every pass."""
 
     def __init__(self, values: Sequence[Any], local: bool = False) -> None:
         self.values, self.local = list(values), local
@@ -31,13 +20,7 @@ class KeptOperands:
         self._futures: list[Any] = []
 
     def at_workers(self) -> list[Any]:
-        """Return the keys of the values, after those that no worker holds were sent.
-
-        Returns
-        -------
-        list
-            One key per tile, or the values themselves where no cluster runs.
-        """
+        """Return the keys of the values, after those that no worker holds were sent."""
         current = client()
         if self.local or current is None:
             return self.values
@@ -70,25 +53,7 @@ class KeptOperands:
 
 
 def while_lost(compute: Callable[[], Any], operands: Sequence[Any]) -> Any:
-    """Return what `compute` returns. Repeat it where kept operands were lost with a worker.
-
-    Parameters
-    ----------
-    compute : callable
-        Called without arguments.
-    operands : sequence
-        The operands that it uses. Those that are not `KeptOperands` are not looked at.
-
-    Returns
-    -------
-    object
-        The result.
-
-    Raises
-    ------
-    ClusterLost
-        The cluster is lost, or the operands were lost every time.
-    """
+    """Return what `compute` returns. Repeat it where kept operands were lost with a worker."""
     kept = [operand for operand in operands if isinstance(operand, KeptOperands)]
     for _ in range(ATTEMPTS - 1 if kept else 0):
         try:

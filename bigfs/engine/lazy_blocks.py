@@ -12,17 +12,7 @@ from dask.delayed import Delayed
 
 
 class OwnTasks:
-    """The tasks that one block needs and no other. Dask does not look into it.
-
-    Parameters
-    ----------
-    key : object
-        Key of the block.
-    graph : dict
-        The tasks by their keys.
-    input_keys : tuple
-        Keys of the values that the tasks take from elsewhere.
-    """
+    """The tasks that one block needs and no other. Dask does not look into it."""
 
     def __init__(self, key: Any, graph: dict[Any, Any], input_keys: tuple[Any, ...]) -> None:
         self.key, self.graph, self.input_keys = key, graph, input_keys
@@ -30,11 +20,7 @@ class OwnTasks:
 
 @dataclass(frozen=True)
 class LazyBlock:
-    """Key of a block of a Dask collection.
-
-    `inputs` are lazy values that other blocks need too, or that a cluster holds. In a task they are
-    the values. There are none where each block is read or computed by itself.
-    """
+    """Key of a block of a Dask collection."""
 
     tasks: OwnTasks
     inputs: tuple[Any, ...]
@@ -46,18 +32,7 @@ class LazyBlock:
 
 
 def lazy_blocks(parts: Sequence[Delayed]) -> list[LazyBlock]:
-    """Return a key for each block of a Dask collection.
-
-    Parameters
-    ----------
-    parts : sequence of Delayed
-        The blocks.
-
-    Returns
-    -------
-    list of LazyBlock
-        Their keys. A task that gets one computes its block by itself, so no block waits for a task.
-    """
+    """Return a key for each block of a Dask collection."""
     graph: dict[Any, Any] = {}
     for unseen in {id(part.dask): part.dask for part in parts}.values():
         graph |= dict(unseen)
@@ -116,10 +91,8 @@ def _users(blocks: Sequence[Any], needs: dict[Any, set[Any]]) -> dict[Any, int]:
 
 
 def lazy_inputs(*operands: Any) -> list[Delayed]:
-    """Return the lazy values that operands hold, each once.
-
-    A task that gets the operands waits for all of them, and has all of them in memory.
-    """
+    """Return the lazy values that operands hold, each once. A task that gets the operands waits for
+    all of them, and has all of them in memory."""
     inputs: dict[Any, Delayed] = {}
     waiting = list(operands)
     while waiting:

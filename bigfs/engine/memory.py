@@ -27,9 +27,7 @@ class NotEnoughMemory(MemoryError):
 
 class MemoryInUse(Exception):
     """A step fits in its limit, but not beside what runs at the same time. Raised before it runs.
-
-    It is no `MemoryError`: nothing is refused for good.
-    """
+    It is no `MemoryError`: nothing is refused for good."""
 
 
 PLANNED = 10**9  # bytes of the process that every choice of a way assumes, however many it has
@@ -38,25 +36,14 @@ _holder: ContextVar[MemoryShare | None] = ContextVar("holder", default=None)
 
 
 class SharedMemory:
-    """The memory of this process, for parts of the work that run at once in threads.
-
-    Each part holds the most that one of its steps has projected, until the part ends. The limit is
-    the same for all of them as for a part alone, so that none of them decides otherwise.
-    """
+    """The memory of this process, for parts of the work that run at once in threads."""
 
     def __init__(self) -> None:
         self._lock, self._held = threading.Lock(), dict[MemoryShare, int]()
 
     @contextlib.contextmanager
     def share(self) -> Iterator[None]:
-        """Let `require_memory` hold what it is asked for until the block ends.
-
-        Yields
-        ------
-        None
-            Nothing. In the block, `require_memory` raises `MemoryInUse` where a step does not fit
-            beside the other parts.
-        """
+        """Let `require_memory` hold what it is asked for until the block ends."""
         mine = MemoryShare(self)
         token = _holder.set(mine)
         try:
@@ -86,12 +73,7 @@ class MemoryShare:
 
 
 def memory_limit() -> int:
-    """Return the number of bytes that one process may use.
-
-    Inside `limit_memory` it is that limit. On a Dask cluster it is the smallest limit of a worker,
-    divided by its threads, each of which runs a task. Otherwise it is the limit of the control
-    group, or the memory of the machine. It does not depend on what is free.
-    """
+    """Return the number of bytes that one process may use."""
     if (limit := given_limit()) is not None:
         return limit
     if client() is not None:
@@ -105,20 +87,12 @@ def memory_limit() -> int:
 
 
 def planned_memory() -> int:
-    """Return the number of bytes by which to choose between two ways of computing the same.
-
-    It is 1 GB on every machine, so that the choice, and with it the last bit of the answer, does
-    not depend on the machine. A smaller `memory_limit` holds where the process has less.
-    """
+    """Return the number of bytes by which to choose between two ways of computing the same."""
     return min(memory_limit(), PLANNED)
 
 
 def task_memory() -> float:
-    """Return the number of bytes that one large task may take.
-
-    It is half of `memory_limit`. On a cluster it is not more than what the libraries of a worker
-    leave below the share of its limit at which it starts to release memory.
-    """
+    """Return the number of bytes that one large task may take."""
     limit = memory_limit()
     if given_limit() is None and client() is not None:
         return max(min(limit / 2, RELIEF_ABOVE * limit - LIBRARIES), 0)
@@ -126,11 +100,7 @@ def task_memory() -> float:
 
 
 def require_memory(projected: int, what: str, limit: int | str | None = None) -> None:
-    """Raise `NotEnoughMemory`, with both numbers, if `projected` bytes do not fit in `limit`.
-
-    `what` names the step in the message. Without a limit, `memory_limit()` holds. Inside
-    `SharedMemory.share` a step that does not fit beside the others raises `MemoryInUse`.
-    """
+    """Raise `NotEnoughMemory`, with both numbers, if `projected` bytes do not fit in `limit`."""
     allowed = memory_limit() if limit is None else parse_bytes(limit)
     if projected > allowed:
         raise NotEnoughMemory(
@@ -143,11 +113,8 @@ def require_memory(projected: int, what: str, limit: int | str | None = None) ->
 
 
 def lazy_zeros(shape: tuple[int, ...], dtype: Any = np.float64) -> AnyArray:
-    """Return zeros of which only the rows that are written take memory.
-
-    `numpy.zeros` asks Linux for pages of 2 MiB. A row of a few kilobytes that is written then takes
-    many others with it.
-    """
+    """Return zeros of which only the rows that are written take memory. `numpy.zeros` asks Linux
+    for pages of 2 MiB. A row of a few kilobytes that is written then takes many others with it."""
     if not hasattr(mmap, "MADV_NOHUGEPAGE"):
         return np.zeros(shape, dtype)
     size = max(math.prod(shape) * np.dtype(dtype).itemsize, 1)

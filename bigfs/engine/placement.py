@@ -14,12 +14,7 @@ from bigfs.engine.lazy_blocks import lazy_inputs
 
 
 def preferred_workers(tiles: Sequence[Any]) -> list[list[str]]:
-    """Return the workers that each task prefers.
-
-    A tile prefers the same worker in every pass, because that worker may have it cached. A lazy
-    block prefers the workers that hold it, or hold what it is computed from. An array, such as the
-    index of some columns, is in no cache and prefers none.
-    """
+    """Return the workers that each task prefers."""
     if all(isinstance(tile, np.ndarray) for tile in tiles):
         return [[] for _ in tiles]
     workers, held = addresses(), _held_keys(tiles)

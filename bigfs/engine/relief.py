@@ -19,10 +19,8 @@ RELIEF_ABOVE = 0.75
 
 
 def release_memory() -> None:
-    """Release memory if this worker is near its limit. Runs after each task.
-
-    Freed memory goes back to the system first. If that does not suffice, the cache is cleared.
-    """
+    """Release memory if this worker is near its limit. Runs after each task. Freed memory goes back
+    to the system first. If that does not suffice, the cache is cleared."""
     limit = worker_limit()
     if limit is None:
         return
@@ -41,11 +39,7 @@ def make_room(size: int) -> None:
 
 
 def memory_relief_plugin() -> Any:
-    """Return a worker plugin that returns freed memory to the system every second.
-
-    A paused worker runs no task that would do it. The plugin also keeps the errors of bigfs's tasks
-    out of the worker's log.
-    """
+    """Return a worker plugin that returns freed memory to the system every second."""
     from distributed import WorkerPlugin
     from tornado.ioloop import PeriodicCallback
 
@@ -69,18 +63,14 @@ def memory_relief_plugin() -> Any:
 
 
 def _should_log(record: logging.LogRecord) -> bool:
-    """Return whether a worker should log a record.
-
-    An error of a bigfs task is left out, because the driver receives it and reports it in one line.
-    """
+    """Return whether a worker should log a record. An error of a bigfs task is left out, because
+    the driver receives it and reports it in one line."""
     return not (str(record.msg).startswith("Compute Failed") and "bigfs" in str(record.args))
 
 
 def trim_memory() -> None:
-    """Return freed memory to the system.
-
-    glibc holds freed memory for later. Other allocators decide for themselves.
-    """
+    """Return freed memory to the system. glibc holds freed memory for later. Other allocators
+    decide for themselves."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
 

@@ -15,11 +15,7 @@ from bigfs.types import FloatArray
 
 @dataclass(frozen=True)
 class ScratchFile:
-    """Key of a temporary file of float64 numbers.
-
-    It is small, so tasks get it in place of the numbers. It lies in the folder that the environment
-    variable TMPDIR names, or in the system's own. `remove` deletes it.
-    """
+    """Key of a temporary file of float64 numbers."""
 
     path: str
 

@@ -27,25 +27,7 @@ LOOK_SECONDS = 5.0
 
 @contextlib.contextmanager
 def watch(client: Any, futures: Sequence[Any]) -> Iterator[None]:
-    """Watch the cluster from a thread while the block waits for `futures`, and warn when none ends.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The client of the futures.
-    futures : sequence of distributed.Future
-        What the block waits for.
-
-    Yields
-    ------
-    None
-        Nothing. The block waits.
-
-    Raises
-    ------
-    NotEnoughMemory
-        All workers stayed paused, so the futures were canceled.
-    """
+    """Warn from a thread while the block waits for `futures` and none ends."""
     ended, standstill = threading.Event(), queue.SimpleQueue[str]()
     watcher = threading.Thread(
         target=_watch, args=(client, futures, ended, standstill), daemon=True, name="bigfs-silence"
@@ -102,20 +84,7 @@ def _is_still(workers: dict[str, Any]) -> bool:
 
 
 def describe(workers: dict[str, Any], assigned: dict[str, Any]) -> str:
-    """Return what each worker does, in one line.
-
-    Parameters
-    ----------
-    workers : dict of str to dict
-        The workers as the scheduler describes them, by address.
-    assigned : dict of str to sequence of str
-        Keys of the tasks that each worker has to run.
-
-    Returns
-    -------
-    str
-        One clause per worker, in the order of the addresses, and advice if any is paused.
-    """
+    """Return what each worker does, in one line."""
     if not workers:
         return "the cluster has no workers"
     clauses, paused = [], False

@@ -52,40 +52,15 @@ def map_tiles(
     label: str | None = None,
     progress_tasks: Sequence[Delayed] = (),
 ) -> list[Any]:
-    """Return ``[fn(tile, *each_i, *shared) for tile in tiles]``, computed by one task per tile.
-
-    Parameters
-    ----------
-    fn : callable
-        Function of a tile. It must pickle.
-    tiles : sequence of tiles
-        Tiles, each a key or an array.
-    *shared : object
-        Operands that are the same for every tile.
-    each : sequence of sequence, default=()
-        Operands with one value per tile, in the order of the tiles.
-    local : bool, default=False
-        Whether to run in this process even inside a cluster, because the tiles hold their arrays.
-    label : str or None, default=None
-        Name of the step in the progress display. None shows no progress.
-    progress_tasks : sequence of Delayed, default=()
-        Lazy tasks that the operands depend on. The progress counts them too.
-
-    Returns
-    -------
-    list
-        The results in the order of the tiles.
-    """
+    """Return ``[fn(tile, *each_i, *shared) for tile in tiles]``, computed by one task per tile."""
     if not progress_tasks and _runs_plainly(tiles, shared, each, local):
         return list(_run_now(fn, tiles, shared, each, label))
     return _collect(_tasks(fn, tiles, shared, each, local), local, label, progress_tasks)
 
 
 def _runs_plainly(tiles: Sequence[Any], shared: Any, each: Any, local: bool) -> bool:
-    """Return whether a map needs no task graph: it is serial, and nothing is lazy.
-
-    Arrays in memory are often so small that planning a graph takes longer than computing.
-    """
+    """Return whether a map needs no task graph: it is serial, and nothing is lazy. Arrays in memory
+    are often so small that planning a graph takes longer than computing."""
     if local:  # the tiles hold their arrays
         return not any(isinstance(o, Delayed) for operands in (shared, *each) for o in operands)
     return client() is None and not lazy_inputs(tiles, shared, each)
@@ -110,10 +85,8 @@ def lazy_tiles(
     each: Sequence[Sequence[Any]] = (),
     local: bool = False,
 ) -> list[Delayed]:
-    """Return the tasks of `map_tiles` without running them.
-
-    They are the operands (`each`) of a later map, which runs each of them once.
-    """
+    """Return the tasks of `map_tiles` without running them. They are the operands (`each`) of a
+    later map, which runs each of them once."""
     return _tasks(fn, tiles, shared, each, local)
 
 
@@ -127,20 +100,8 @@ def started_tiles(
     label: str | None = None,
     progress_tasks: Sequence[Delayed] = (),
 ) -> Iterator[Callable[[], list[Any]]]:
-    """Start the tasks of `map_tiles`, which run on the cluster beside what the block does.
-
-    The tasks of the block go before them. They are canceled if the block fails.
-
-    Parameters
-    ----------
-    fn, tiles, *shared, each, local, label, progress_tasks : object
-        As for `map_tiles`.
-
-    Yields
-    ------
-    callable
-        Waits for the results and returns them. Without a cluster it computes them then.
-    """
+    """Start the tasks of `map_tiles`, which run on the cluster beside what the block does. The
+    tasks of the block go before them. They are canceled if the block fails."""
     if local or client() is None:
         yield lambda: map_tiles(
             fn, tiles, *shared, each=each, local=local, label=label, progress_tasks=progress_tasks
@@ -162,18 +123,7 @@ def shared_operand(operand: Any) -> Delayed:
 
 @contextlib.contextmanager
 def beside(fn: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
-    """Call a function that waits for the workers in a thread, beside what the block does.
-
-    Parameters
-    ----------
-    fn : callable
-        Function without parameters, such as one that maps tiles. It must not use BLAS.
-
-    Yields
-    ------
-    callable
-        Returns the result. Without a cluster it calls `fn` then.
-    """
+    """Call a function that waits for the workers in a thread, beside what the block does."""
     if client() is None:
         yield fn
         return
@@ -197,22 +147,7 @@ def in_this_process() -> Iterator[None]:
 
 
 def dask_array(sizes: Sequence[int], tasks: Sequence[tuple[Any, ...]], meta: Any) -> Any:
-    """Return a lazy Dask array of blocks, one below the other.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Number of rows of each block.
-    tasks : sequence of tuple
-        Function and arguments that make each block. They must pickle.
-    meta : ndarray or sparse array of shape (0, d)
-        Type and dtype of the blocks.
-
-    Returns
-    -------
-    dask.array.Array
-        The array. Nothing is computed yet.
-    """
+    """Return a lazy Dask array of blocks, one below the other."""
     import dask.array as da
 
     return da.concatenate(
@@ -240,24 +175,8 @@ def reduce_tiles(
     local: bool = False,
     label: str | None = None,
 ) -> Any:
-    """Combine the results of `map_tiles` into one value, in a tree of fixed shape.
-
-    At most arity · log(n) results exist at a time.
-
-    Parameters
-    ----------
-    fn, tiles, *shared, each, local, label : object
-        As for `map_tiles`.
-    combine : callable or None, default=None
-        Function of a list of at most `arity` parts that returns one. None sums them.
-    arity : int, default=TREE_ARITY
-        Parts that are combined at a time.
-
-    Returns
-    -------
-    object
-        The last part.
-    """
+    """Combine the results of `map_tiles` into one value, in a tree of fixed shape. At most arity ·
+    log(n) results exist at a time."""
     combine = combine or add
     if _runs_plainly(tiles, shared, each, local):
         return _fold(_run_now(fn, tiles, shared, each, label), len(tiles), combine, arity)
@@ -293,13 +212,7 @@ def reduce_groups(
     local: bool = False,
     label: str | None = None,
 ) -> Any:
-    """Sum a function over the tiles by at most `n_groups` tasks, each with consecutive tiles.
-
-    `fn` has a last argument: its result for the tile before, or None for the first tile of a group.
-    It returns the sum with its own. A task loads one tile at a time. Where tiles wait for lazy
-    values, such as blocks that a cluster holds, a task has one tile, and the sum goes from task to
-    task.
-    """
+    """Sum a function over the tiles by at most `n_groups` tasks, each with consecutive tiles."""
     size = -(-len(tiles) // n_groups)
     groups = [range(a, min(a + size, len(tiles))) for a in range(0, len(tiles), size)]
     arity = 2  # a task holds as many large parts, and their sum
@@ -345,10 +258,8 @@ def _same(part: Any) -> Any:
 
 
 def add(parts: list[Any]) -> Any:
-    """Sum arrays in order, in float64.
-
-    They are aligned first, because NumPy rounds unaligned ones differently.
-    """
+    """Sum arrays in order, in float64. They are aligned first, because NumPy rounds unaligned ones
+    differently."""
     dtype = np.result_type(parts[0], np.float64)
     if len(parts) == 1:  # the sum may be large, and nobody else has it
         return np.asarray(parts[0], dtype=dtype)
@@ -380,10 +291,8 @@ def _tasks(
 
 
 class _Task:
-    """Call `fn` with aligned arrays and one thread of BLAS, which would round differently.
-
-    Arrays that traveled between processes may be unaligned.
-    """
+    """Call `fn` with aligned arrays and one thread of BLAS, which would round differently. Arrays
+    that traveled between processes may be unaligned."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
@@ -444,11 +353,8 @@ def _wait(ends: list[Any], futures: list[Any], label: str | None) -> list[Any]:
 
 
 def _cancel(futures: Sequence[Any]) -> None:
-    """Cancel tasks, and wait for those that run.
-
-    Dask cannot stop a running task, and it may write a file. Whoever deletes the files of a failed
-    step must not do so before.
-    """
+    """Cancel tasks, and wait for those that run. Dask cannot stop a running task, and it may write
+    a file. Whoever deletes the files of a failed step must not do so before."""
     keys, end = [future.key for future in futures], time.monotonic() + CANCEL_SECONDS
     # if the cluster is lost, the caller's error says so
     with contextlib.suppress(OSError, TimeoutError, RuntimeError):
@@ -486,10 +392,8 @@ _progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 @contextlib.contextmanager
 def progress(show: Progress) -> Iterator[None]:
-    """Call `show(label, done, total)` after each task of a labeled map while the block runs.
-
-    The function of an enclosing `progress` is called too.
-    """
+    """Call `show(label, done, total)` after each task of a labeled map while the block runs. The
+    function of an enclosing `progress` is called too."""
     outer = _progress.get()
 
     def show_both(label: str, done: int, total: int) -> None:

@@ -11,37 +11,18 @@ RESET = Path("/proc/self/clear_refs")  # Linux: writing 5 sets VmHWM to the curr
 
 
 def processor_time() -> dict[str, float]:
-    """Return the processor seconds of this process ("driver") and each worker, by its address.
-
-    All threads count. A worker that was started again counts from its new start.
-    """
+    """Return the processor seconds of this process ("driver") and each worker, by its address. All
+    threads count. A worker that was started again counts from its new start."""
     return {"driver": time.process_time()} | _on_workers(time.process_time)
 
 
 def processor_time_since(before: dict[str, float]) -> float:
-    """Return the processor seconds of all processes since an earlier `processor_time`.
-
-    Parameters
-    ----------
-    before : dict of {str: float}
-        The earlier times. The time of a worker that died since then is lost.
-
-    Returns
-    -------
-    float
-        The sum over this process and the workers.
-    """
+    """Return the processor seconds of all processes since an earlier `processor_time`."""
     return sum(now - before.get(name, 0.0) for name, now in processor_time().items())
 
 
 def reset_peak_memory() -> bool:
-    """Let `peak_memory` start again, in this process and each worker.
-
-    Returns
-    -------
-    bool
-        False where the system cannot do so. Then the peaks are those since the processes' start.
-    """
+    """Let `peak_memory` start again, in this process and each worker."""
     return all([_reset_peak(), *_on_workers(_reset_peak).values()])
 
 

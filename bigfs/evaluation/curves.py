@@ -38,10 +38,8 @@ class Point(NamedTuple):
 
 
 class FoldTally(NamedTuple):
-    """The counts of one split, with one entry per point of the curves.
-
-    Its fields are plain, so that a checkpoint can keep it.
-    """
+    """The counts of one split, with one entry per point of the curves. Its fields are plain, so
+    that a checkpoint can keep it."""
 
     methods: tuple[str, ...]
     counts: tuple[int, ...]  # numbers of features
@@ -131,10 +129,8 @@ def tally_folds(
     fitted: FittedModel | None = None,
     label: str = "evaluation folds",
 ) -> list[FoldTally]:
-    """Return the tally of each split. The parameters are those of `measure`.
-
-    `label` names the step of the progress.
-    """
+    """Return the tally of each split. The parameters are those of `measure`. `label` names the step
+    of the progress."""
     tallies = []
     for number, split in enumerate(splits, 1):
         name = f"evaluate fold {number} of {len(splits)}"
@@ -167,32 +163,8 @@ def tally_split(
     known: KnownTallies | None = None,
     fitted: FittedModel | None = None,
 ) -> FoldTally:
-    """Count the right answers of a linear model on each set of features, one task per set.
-
-    It is trained on `training_sample` of the training rows.
-
-    Parameters
-    ----------
-    split : Split
-        Where to train and to test.
-    rank : callable
-        Returns for each method, for several m, the indices of its m features. A set that occurs
-        twice is fitted once. Where a method chooses the number by itself in each split, m only
-        names the point. The model on all features is fitted beside it.
-    with_all : bool or {"svm", "ridge", "sgd"}, default=True
-        Also fit on all features, in memory or by `bigfs.evaluation.large_model`.
-    with_auc : bool, default=False
-        Also sum the AUC, for classes.
-    known : KnownTallies or None, default=None
-        Tallies of earlier evaluations on this split, with the same `with_auc`. New ones are added.
-    fitted : FittedModel or None, default=None
-        A model that is not fitted again.
-
-    Returns
-    -------
-    FoldTally
-        The counts, and the number of selections that did not converge.
-    """
+    """Count the right answers of a linear model on each set of features, one task per set. It is
+    trained on `training_sample` of the training rows."""
     split, d = with_training_sample(split), split.X_train.shape[1]
     tallies = {} if known is None else known.load()
     name_of_all = _name_of(split, np.arange(d)) if with_all is True else f"{ALL} by {with_all}"
@@ -256,21 +228,7 @@ def scores_of_tally(total: FloatArray, kind: str, with_auc: bool = False) -> dic
 
 
 def way_of_all(X: Matrix, y: Any) -> bool | str:
-    """Return how all features can be scored, as `with_all` of `measure`.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The training rows.
-    y : ndarray or sparse array
-        Their targets.
-
-    Returns
-    -------
-    bool or str
-        True where a model fits in memory, a word of `large_model` where it is trained by tiles,
-        and False where all features are left out.
-    """
+    """Return how all features can be scored, as `with_all` of `measure`."""
     X, y = training_sample(X, y)
     if fits_in_memory(X, y):
         return True

@@ -42,21 +42,7 @@ MAX_SUMS = 1 << 20
 
 
 def way_of(X: Matrix, y: Any) -> str | None:
-    """Return how `fit` can train on all features in the memory of one large task.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The training rows.
-    y : ndarray or sparse array
-        Their targets: class codes, −1 if unlabeled, real values, or label sets.
-
-    Returns
-    -------
-    str or None
-        "svm" or "ridge" by the kind of target. "sgd" where only its model fits, or the exact one is
-        too much work, and dask-ml is installed. Else None.
-    """
+    """Return how `fit` can train on all features in the memory of one large task."""
     d, n_models, room = X.shape[1], linear_model.n_machines(y), engine.task_memory()
     exact = _exact_way(X, y)
     if exact is not None and X.nnz * n_models * EXACT_PASSES <= MOST_WORK:
@@ -69,27 +55,7 @@ def way_of(X: Matrix, y: Any) -> str | None:
 
 
 def way_of_columns(X: Matrix, y: Any, index: IntArray) -> str | None:
-    """Return how `fit` has to train on chosen features, None where they fit in one task.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The training rows.
-    y : ndarray or sparse array
-        Their targets.
-    index : ndarray of int
-        The features.
-
-    Returns
-    -------
-    {"svm", "ridge"} or None
-        None where `linear_model` can fit the gathered columns.
-
-    Raises
-    ------
-    NotEnoughMemory
-        Neither the columns nor the vectors of an exact way fit.
-    """
+    """Return how `fit` has to train on chosen features, None where they fit in one task."""
     if linear_model.fits_in_memory(X, y, index):
         return None
     way = _exact_way(X, y)
@@ -103,24 +69,7 @@ def way_of_columns(X: Matrix, y: Any, index: IntArray) -> str | None:
 
 
 def fit(X: Matrix, y: Any, way: str, index: IntArray | None = None) -> LinearModel:
-    """Train a linear model on all features, or on some in an exact way.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The training rows. Those without a target are left out.
-    y : ndarray or sparse array
-        Their targets.
-    way : {"svm", "ridge", "sgd"}
-        What `way_of` returned.
-    index : ndarray of int or None, default=None
-        The features that may have a weight, with "svm" and "ridge". None takes all.
-
-    Returns
-    -------
-    LinearModel
-        The fitted model of all columns.
-    """
+    """Train a linear model on all features, or on some in an exact way."""
     is_labeled = labeled_rows(y)
     if not is_labeled.all():
         X, y = X.take_rows(is_labeled), y[is_labeled]
@@ -144,27 +93,7 @@ def fit(X: Matrix, y: Any, way: str, index: IntArray | None = None) -> LinearMod
 
 
 def fit_columns(X: Matrix, y: Any, index: IntArray) -> LinearModel:
-    """Fit a linear model to columns of a matrix, in one task or, if they do not fit, by tiles.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The training rows.
-    y : ndarray or sparse array
-        Their targets.
-    index : ndarray of int of shape (m,)
-        The columns, increasing.
-
-    Returns
-    -------
-    LinearModel
-        The fitted model of these columns.
-
-    Raises
-    ------
-    NotEnoughMemory
-        As by `way_of_columns`.
-    """
+    """Fit a linear model to columns of a matrix, in one task or, if they do not fit, by tiles."""
     way = way_of_columns(X, y, index)
     if way is None:
         return linear_model.fit_columns(X, y, index)
@@ -261,10 +190,8 @@ def _descend_in_worker(
 def _descend(
     X: Matrix, y: Any, classes: IntArray, scale: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Run the passes of stochastic gradient descent, one block in memory at a time.
-
-    Without classes it is a regression on the columns divided by `scale`.
-    """
+    """Run the passes of stochastic gradient descent, one block in memory at a time. Without classes
+    it is a regression on the columns divided by `scale`."""
     from dask_ml.wrappers import Incremental
     from sklearn.linear_model import SGDClassifier, SGDRegressor
 

@@ -42,30 +42,14 @@ Machine = tuple[FloatArray, FloatArray]  # coefficients (1, m) and intercept (1,
 
 
 class LinearModel(NamedTuple):
-    """A fitted linear model of m columns.
+    """A fitted linear model of m columns."""
 
-    Attributes
-    ----------
-    kind : {"class", "multilabel", "real"}
-        Kind of the target.
-    classes : ndarray of int of shape (n_classes,)
-        Codes of the classes or labels. Empty for real targets.
-    coef : ndarray of shape (k, m)
-        Coefficients of each class, label or target. Two classes have one row.
-    intercept : ndarray of shape (k,)
-        Intercepts.
-    scale : ndarray of shape (m,)
-        Standard deviation of each column for real targets, else empty.
-    target_mean : ndarray of shape (1,)
-        Mean of the real targets, which R² compares with, else empty.
-    """
-
-    kind: str
-    classes: IntArray
-    coef: FloatArray
-    intercept: FloatArray
-    scale: FloatArray
-    target_mean: FloatArray
+    kind: str  # kind of the target
+    classes: IntArray  # (n_classes,): codes of the classes or labels
+    coef: FloatArray  # (k, m): coefficients of each class, label or target
+    intercept: FloatArray  # (k,): intercepts
+    scale: FloatArray  # (m,): standard deviation of each column for real targets, else empty
+    target_mean: FloatArray  # (1,): mean of the real targets, which R² compares with, else empty
 
     def decision(self, Z: Any) -> FloatArray:
         """Return the decision values or the predicted values, (n,) or (n, k)."""
@@ -90,10 +74,8 @@ class LinearModel(NamedTuple):
         return self.classes[best]
 
     def estimator(self, class_names: AnyArray | None = None) -> Any:
-        """Return scikit-learn's fitted estimator of these arrays.
-
-        `class_names` holds the names of all codes, which take the place of the codes.
-        """
+        """Return scikit-learn's fitted estimator of these arrays. `class_names` holds the names of
+        all codes, which take the place of the codes."""
         names = self.classes if class_names is None else class_names[self.classes]
         if self.kind == "class":
             return _fitted_svm(names, self.coef, self.intercept)
@@ -116,20 +98,7 @@ class LinearModel(NamedTuple):
 
 
 def fit(Z: Any, y: Any) -> LinearModel:
-    """Fit a linear model to gathered columns. Rows without a target are left out.
-
-    Parameters
-    ----------
-    Z : csr_array or ndarray of shape (n, m)
-        The columns.
-    y : ndarray or sparse array
-        Class codes, real values or label sets.
-
-    Returns
-    -------
-    LinearModel
-        The fitted model.
-    """
+    """Fit a linear model to gathered columns. Rows without a target are left out."""
     n_values = Z.nnz if sp.issparse(Z) else Z.size
     engine.make_room(_training_memory(n_values, Z.shape[0], Z.shape[1], n_machines(y)))
     is_labeled = labeled_rows(y)
@@ -168,23 +137,7 @@ def n_machines(y: Any) -> int:
 
 
 def projected_memory(X: Matrix, y: Any, index: IntArray | None = None) -> int:
-    """Return the bytes that `fit` takes at most on columns of a matrix.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples.
-    y : ndarray or sparse array
-        Their targets.
-    index : ndarray of int or None, default=None
-        The columns. None takes all. Their non-zeros are counted only where n × m values would not
-        fit, as counting may cost a pass.
-
-    Returns
-    -------
-    int
-        The bytes.
-    """
+    """Return the bytes that `fit` takes at most on columns of a matrix."""
     n, m, r = X.shape[0], X.shape[1] if index is None else len(index), n_machines(y)
     if index is None:
         return _training_memory(X.nnz, n, m, r)
@@ -221,12 +174,7 @@ def _gather_and_fit(index: IntArray, X: Matrix, y: Any) -> LinearModel:
 
 
 def lazy_machines(X: Matrix, y: Any, index: IntArray) -> list[Any]:
-    """Return tasks that share out the classes of a wide model on columns of a matrix.
-
-    `join_machines` makes the model of what they return. There is a task per worker but one, which
-    other sets of features keep busy, so two workers share no model, and at most one per group of
-    machines that are trained together. There is none where one task trains the model.
-    """
+    """Return tasks that share out the classes of a wide model on columns of a matrix."""
     if X.local or target_kind(y) != "class":
         return []
     classes = _classes_of(y)
@@ -300,11 +248,7 @@ def _fit_labels(Z: Any, labels: Iterable[BoolArray]) -> list[Machine]:
 
 
 def _fit_group(Z: Any, labels: BoolArray) -> list[Machine]:
-    """Fit the machines of some labels. A label that all rows agree on needs none.
-
-    Machines on sparse columns are trained together. liblinear trains those that do not converge so,
-    because columns are badly scaled, and those on dense columns.
-    """
+    """Fit the machines of some labels. A label that all rows agree on needs none."""
     constant = np.where(labels[0], 1.0, -1.0)
     machines = [(np.zeros((1, Z.shape[1])), constant[[k]]) for k in range(len(constant))]
     varying = np.flatnonzero((labels != labels[0]).any(axis=0))

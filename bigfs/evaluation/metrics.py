@@ -45,13 +45,7 @@ TARGETS = {
 
 
 def require_metrics(kind: str, metrics: Sequence[str]) -> tuple[str, ...]:
-    """Return the metrics of a kind of target: the given ones, or the default without any.
-
-    Raises
-    ------
-    ValueError
-        A metric does not exist, or does not suit the kind of target.
-    """
+    """Return the metrics of a kind of target: the given ones, or the default without any."""
     if unknown := [name for name in metrics if name not in METRICS[kind]]:
         raise ValueError(
             f"{unknown[0]} is no metric of {TARGETS[kind]}; these are {', '.join(METRICS[kind])}"
@@ -82,23 +76,7 @@ def sum_residuals(predicted: FloatArray, y: FloatArray, mean: float) -> FloatArr
 
 
 def losses_of(predicted: Any, y: Any, kind: str) -> AnyArray:
-    """Return the loss of each sample, by which two methods are compared sample by sample.
-
-    Parameters
-    ----------
-    predicted : ndarray or sparse array
-        Predicted class codes, real values, or an (n, c) indicator of label sets.
-    y : ndarray or sparse array
-        The targets, in the same form.
-    kind : {"class", "multilabel", "real"}
-        Kind of the target.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        0 or 1 for classes, the number of wrong labels for label sets, the squared residual for real
-        targets.
-    """
+    """Return the loss of each sample, by which two methods are compared sample by sample."""
     if kind == "multilabel":
         wrong = sp.csr_array(predicted, dtype=bool) != sp.csr_array(y, dtype=bool)
         return np.asarray(wrong.sum(axis=1)).ravel().astype(np.int32)
@@ -120,10 +98,8 @@ def sum_auc(decision: FloatArray, y: IntArray, classes: IntArray) -> FloatArray:
 
 
 def scores_of(total: FloatArray, kind: str) -> dict[str, float]:
-    """Return the scores of summed counts (3 × c), or of summed squares for real targets.
-
-    Those of classes are NaN where no test sample has a label.
-    """
+    """Return the scores of summed counts (3 × c), or of summed squares for real targets. Those of
+    classes are NaN where no test sample has a label."""
     if kind == "real":
         return {"r2": float(1 - total[0] / total[1]) if total[1] > 0 else 0.0}
     right, missed = total[0], total[2]

@@ -15,24 +15,7 @@ from bigfs.types import FloatArray, IntArray
 
 
 def class_profile(X: Matrix, y: Any, index: IntArray, n_classes: int) -> FloatArray:
-    """Return the distance of each class's (or label's) mean of a feature from the mean of all.
-
-    Parameters
-    ----------
-    X : Matrix
-        The samples.
-    y : ndarray or sparse array
-        Class codes, −1 for unlabeled, or an (n, c) indicator of label sets.
-    index : ndarray
-        The features.
-    n_classes : int
-        Number of classes or labels, c.
-
-    Returns
-    -------
-    ndarray of shape (len(index), c)
-        The distances, in units of the feature's standard deviation.
-    """
+    """Return the distance of each class's (or label's) mean of a feature from the mean of all."""
     Z = X.columns(index).tocsc().astype(np.float64)
     is_labeled = labeled_rows(y)
     Z, y = near_zero(Z[is_labeled])[0], y[is_labeled]
@@ -52,43 +35,14 @@ def class_profile(X: Matrix, y: Any, index: IntArray, n_classes: int) -> FloatAr
 
 
 def class_strength(scores: FloatArray, profile: FloatArray) -> FloatArray:
-    """Return how typical features are of each class: score × distance above the mean.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (m,)
-        The scores. An infinite one counts as the largest finite one.
-    profile : ndarray of shape (m, c)
-        The distances of `class_profile`. Negative ones count as zero.
-
-    Returns
-    -------
-    ndarray of shape (m, c)
-        The products.
-    """
+    """Return how typical features are of each class: score × distance above the mean."""
     is_finite = np.isfinite(scores)
     largest = scores[is_finite].max(initial=1.0)
     return np.where(is_finite, scores, largest)[:, None] * np.maximum(profile, 0)
 
 
 def explained_variance(X: Any, index: IntArray) -> float:
-    """Return the share of the variance that the chosen features explain together.
-
-    It is 1 − ‖Xc − Xc[:, index] W‖² / ‖Xc‖² with W the least-squares regression of every feature on
-    the chosen ones.
-
-    Parameters
-    ----------
-    X : array-like, sparse matrix or Matrix of shape (n, d)
-        The samples.
-    index : ndarray of shape (m,)
-        The chosen features. An orthonormal basis of their columns (n × m) is dense in memory.
-
-    Returns
-    -------
-    float
-        Between 0, for no feature or constant ones, and 1. It is 1 where X does not vary at all.
-    """
+    """Return 1 − ‖Xc − Xc[:, index] W‖² / ‖Xc‖², W the regression of X on the chosen features."""
     X = X if isinstance(X, Matrix) else Matrix.from_array(X)
     total = float(X.deviations.sum())
     if total <= 0:
@@ -104,21 +58,7 @@ def explained_variance(X: Any, index: IntArray) -> float:
 
 
 def redundancy_rate(Z: Any) -> float:
-    """Return the mean absolute correlation of the pairs of columns of Z.
-
-    This is the redundancy rate of Zhao, Wang and Liu (AAAI 2010), without the sign. Constant
-    columns correlate with nothing.
-
-    Parameters
-    ----------
-    Z : array-like or sparse matrix of shape (n, m)
-        The columns. Their correlations (m × m) are formed.
-
-    Returns
-    -------
-    float
-        0 for no redundancy, 1 for columns that are all the same up to scale and shift.
-    """
+    """Return the mean |correlation| of pairs of columns of Z (Zhao, Wang and Liu, AAAI 2010)."""
     Z = sp.csc_array(Z, dtype=np.float64) if sp.issparse(Z) else np.asarray(Z, dtype=np.float64)
     m = Z.shape[1]
     if m < 2:

@@ -51,30 +51,7 @@ def judge(
     with_auc: bool = False,
     fitted: FittedModel | None = None,
 ) -> list[Judgment]:
-    """Judge a linear model on each set of features, one task per set.
-
-    Parameters
-    ----------
-    split : Split
-        Where to train and to test.
-    sets : sequence of ndarray
-        Indices of the features of each set, in increasing order. A set that occurs twice is fitted
-        once.
-    with_auc : bool, default=False
-        Also sum the AUC, for classes.
-    fitted : FittedModel or None, default=None
-        A model that is not fitted again.
-
-    Returns
-    -------
-    list of Judgment
-        The judgment of each set.
-
-    Raises
-    ------
-    NotEnoughMemory
-        A model on one of the sets fits neither in one task nor by tiles.
-    """
+    """Judge a linear model on each set of features, one task per set."""
     distinct = {index.tobytes(): index for index in sets}
     by_set = {
         key: judge_streamed(split, way, index, with_auc=with_auc)
@@ -132,23 +109,7 @@ def _holding(split: Split, sets: Sequence[IntArray]) -> Split:
 
 @contextlib.contextmanager
 def judging_all(split: Split, way: bool | str, with_auc: bool) -> Iterator[Waiting]:
-    """Judge a linear model on all features beside what the block does, where it fits in memory.
-
-    Parameters
-    ----------
-    split : Split
-        Where to train and to test.
-    way : True or {"svm", "ridge", "sgd"}
-        True where the model fits in memory. Else how to train it after the block, see
-        `large_model`.
-    with_auc : bool
-        Also sum the AUC, for classes.
-
-    Yields
-    ------
-    callable
-        Waits for the judgment and returns it.
-    """
+    """Judge a linear model on all features beside what the block does, where it fits in memory."""
     if isinstance(way, str):
         yield partial(judge_streamed, split, way, with_auc=with_auc)
         return
@@ -160,24 +121,7 @@ def judging_all(split: Split, way: bool | str, with_auc: bool) -> Iterator[Waiti
 def judge_streamed(
     split: Split, way: str, index: IntArray | None = None, *, with_auc: bool = False
 ) -> Judgment:
-    """Judge a linear model on all features, or on some of them, that do not fit in memory.
-
-    Parameters
-    ----------
-    split : Split
-        Where to train and to test.
-    way : {"svm", "ridge", "sgd"}
-        How to train, see `large_model`.
-    index : ndarray of int or None, default=None
-        The features, with an exact way. None takes all.
-    with_auc : bool, default=False
-        Also sum the AUC.
-
-    Returns
-    -------
-    Judgment
-        As of a set of features.
-    """
+    """Judge a linear model on all features, or on some of them, that do not fit in memory."""
     model = large_model.fit(split.X_train, split.y_train, way, index)
     is_labeled = labeled_rows(split.y_test)
     decision = large_model.decide(split.X_test, model)[is_labeled]
@@ -190,11 +134,7 @@ def _judge(
     split: Split,
     with_auc: bool,
 ) -> Judgment:
-    """Fit a model on these columns of the training rows, and predict the test rows.
-
-    `fit` is the model, or the machines of its classes, in groups, where other tasks have fitted
-    them. It is empty where nothing is fitted yet.
-    """
+    """Fit a model on these columns of the training rows, and predict the test rows."""
     if isinstance(fit, LinearModel):
         model = fit
     elif fit:
@@ -220,22 +160,7 @@ def _judgment(
 
 
 def score_predictions(model: LinearModel, predicted: Any, y: Any) -> dict[str, float]:
-    """Return the scores of a model's predictions, by metric. Rows without a target do not count.
-
-    Parameters
-    ----------
-    model : LinearModel
-        The model.
-    predicted : ndarray or sparse array
-        Its predictions.
-    y : ndarray or sparse array
-        The targets, in the same codes.
-
-    Returns
-    -------
-    dict of {str: float}
-        The scores that follow from the predictions alone, so without the AUC.
-    """
+    """Return the scores of a model's predictions, by metric. Rows without a target do not count."""
     is_labeled = labeled_rows(y)
     predicted, y = predicted[is_labeled], y[is_labeled]
     n_classes = 0

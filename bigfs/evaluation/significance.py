@@ -25,21 +25,11 @@ from bigfs.types import AnyArray, FloatArray
 
 
 class PairedTest(NamedTuple):
-    """Two methods on the same samples.
+    """Two methods on the same samples."""
 
-    Attributes
-    ----------
-    wins : int
-        Samples on which the first method has the smaller loss.
-    defeats : int
-        Samples on which it has the larger loss.
-    p_value : float
-        Two-sided p-value of the sign test, 1 without a discordant sample.
-    """
-
-    wins: int
-    defeats: int
-    p_value: float
+    wins: int  # samples on which the first method has the smaller loss
+    defeats: int  # samples on which it has the larger loss
+    p_value: float  # two-sided p-value of the sign test, 1 without a discordant sample
 
     @property
     def discordant(self) -> int:
@@ -48,23 +38,7 @@ class PairedTest(NamedTuple):
 
 
 def paired_test(losses: Any, others: Any) -> PairedTest:
-    """Test whether two methods have the same losses, by the exact sign test.
-
-    Parameters
-    ----------
-    losses, others : array-like of shape (n,)
-        Loss of each sample with the first and with the second method.
-
-    Returns
-    -------
-    PairedTest
-        The wins and defeats of the first method, and the p-value.
-
-    Raises
-    ------
-    ValueError
-        The methods have different numbers of samples.
-    """
+    """Test whether two methods have the same losses, by the exact sign test."""
     losses, others = np.asarray(losses), np.asarray(others)
     if losses.shape != others.shape:
         raise ValueError(
@@ -76,24 +50,7 @@ def paired_test(losses: Any, others: Any) -> PairedTest:
 
 
 def corrected_t_test(differences: Any, test_ratio: float) -> float:
-    """Test whether two methods have the same mean score, by the corrected resampled t-test.
-
-    Parameters
-    ----------
-    differences : array-like of shape (J,)
-        Difference of the two methods' scores in each of J ≥ 2 folds.
-    test_ratio : float
-        Number of test samples by the number of training samples of a fold.
-
-    Returns
-    -------
-    float
-        Two-sided p-value. Where all differences are equal it is 1 if they are 0, and 0 otherwise.
-
-    References
-    ----------
-    C. Nadeau and Y. Bengio, "Inference for the generalization error", Machine Learning 52, 2003.
-    """
+    """Test whether two methods have the same mean score, by the corrected resampled t-test."""
     d = np.asarray(differences, dtype=np.float64)
     mean, variance = d.mean(), d.var(ddof=1)
     if np.ptp(d) == 0:
@@ -103,21 +60,7 @@ def corrected_t_test(differences: Any, test_ratio: float) -> float:
 
 
 def holm(p_values: Sequence[float]) -> FloatArray:
-    """Adjust the p-values of one family of tests by Holm's method.
-
-    The adjusted value of the k-th smallest of K is the largest of (K − i + 1) p_i over i ≤ k, at
-    most 1. Rejecting below α keeps the chance of any false rejection at α or less.
-
-    Parameters
-    ----------
-    p_values : sequence of float
-        The p-values.
-
-    Returns
-    -------
-    ndarray of shape (len(p_values),)
-        The adjusted p-values in the same order.
-    """
+    """Adjust the p-values of one family of tests by Holm's method."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     adjusted = np.empty(len(p))
@@ -133,42 +76,14 @@ def jaccard(chosen: AnyArray, others: AnyArray) -> float:
 
 
 class ChoiceStability(NamedTuple):
-    """How alike the choices of one method from several samples are.
-
-    Attributes
-    ----------
-    phi : float
-        Φ of Nogueira, Sechidis and Brown (2018), which for choices of one size is the mean of
-        Kuncheva's index (2007) over all pairs. It is 1 for the same choice each time and 0 in the
-        mean for random choices.
-    overlap : float
-        Mean Jaccard index of all pairs.
-    """
+    """How alike the choices of one method from several samples are."""
 
     phi: float
-    overlap: float
+    overlap: float  # mean Jaccard index of all pairs
 
 
 def choice_stability(choices: Sequence[AnyArray], d: int) -> ChoiceStability:
-    """Measure how alike several choices among d features are.
-
-    Parameters
-    ----------
-    choices : sequence of ndarray
-        The indices of the chosen features, two choices at least.
-    d : int
-        Number of features.
-
-    Returns
-    -------
-    ChoiceStability
-        Φ and the mean overlap.
-
-    References
-    ----------
-    S. Nogueira, K. Sechidis and G. Brown, "On the stability of feature selection algorithms",
-    Journal of Machine Learning Research 18, 2018.
-    """
+    """Measure how alike several choices among d features are."""
     counts = np.bincount(np.concatenate(choices), minlength=d)
     mean_size = float(np.mean([len(choice) for choice in choices]))
     phi = stability_index(counts / len(choices), mean_size, len(choices))

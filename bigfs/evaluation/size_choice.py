@@ -44,24 +44,7 @@ def choose_size(
     metric: str,
     checkpoint: Checkpoint | None = None,
 ) -> SizeChoice:
-    """Return the smallest number of features within one standard error of the best.
-
-    Parameters
-    ----------
-    splits : sequence of Split
-        Folds of the training samples.
-    rank : callable
-        As in `bigfs.evaluation.measure`, for one method. It returns the sets of all sizes.
-    metric : str
-        Metric of `bigfs.evaluation.metrics` that decides.
-    checkpoint : Checkpoint, optional
-        Keeps the scores of each finished fold.
-
-    Returns
-    -------
-    SizeChoice
-        The number, and the score of each size in each fold.
-    """
+    """Return the smallest number of features within one standard error of the best."""
     with_auc = metric == "auc"
     tallies = tally_folds(
         splits,
@@ -87,21 +70,7 @@ def _scores(tally: FoldTally, kind: str, metric: str, with_auc: bool) -> list[fl
 
 
 def smallest_within_one_error(sizes: Sequence[int] | AnyArray, scores: AnyArray) -> int:
-    """Return the smallest size whose mean score is within one standard error of the best mean.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Numbers of features, increasing.
-    scores : ndarray of shape (n_sizes, n_folds)
-        Scores, of which larger ones are better. A fold that could not be measured is NaN for each
-        size and does not count.
-
-    Returns
-    -------
-    int
-        The size.
-    """
+    """Return the smallest size whose mean score is within one standard error of the best mean."""
     scores = scores[:, ~np.isnan(scores).any(axis=0)]
     n_folds = scores.shape[1]
     if not n_folds:

@@ -28,11 +28,7 @@ MOST_TRAINING = 5_000_000
 
 
 class Split(NamedTuple):
-    """Training and test rows as matrices with their targets.
-
-    The matrices hold keys, so a split travels to other processes. Unlabeled training rows serve
-    semi-supervised methods. The model that is scored ignores them.
-    """
+    """Training and test rows as matrices with their targets."""
 
     X_train: Matrix
     y_train: Any
@@ -41,28 +37,15 @@ class Split(NamedTuple):
 
 
 def target_kind(y: Any) -> str:
-    """Return the kind of a target.
-
-    Parameters
-    ----------
-    y : ndarray or sparse array
-        Class codes (integers), real values (floats), or an (n, c) indicator of label sets.
-
-    Returns
-    -------
-    str
-        "class", "real" or "multilabel".
-    """
+    """Return the kind of a target."""
     if y.ndim == 2:
         return "multilabel"
     return "real" if np.issubdtype(y.dtype, np.floating) else "class"
 
 
 def labeled_rows(y: Any) -> BoolArray:
-    """Return the mask of rows with a target.
-
-    A row of label sets always has a target, which may be the empty set.
-    """
+    """Return the mask of rows with a target. A row of label sets always has a target, which may be
+    the empty set."""
     kind = target_kind(y)
     if kind == "multilabel":
         return np.ones(y.shape[0], dtype=bool)
@@ -70,10 +53,8 @@ def labeled_rows(y: Any) -> BoolArray:
 
 
 def testable_rows(y: Any) -> Index:
-    """Return the rows that folds can test.
-
-    They have a target, and their class has at least two samples.
-    """
+    """Return the rows that folds can test. They have a target, and their class has at least two
+    samples."""
     rows = np.flatnonzero(labeled_rows(y))
     if target_kind(y) != "class":
         return rows
@@ -97,34 +78,7 @@ def most_folds(y: Any) -> int:
 
 
 def stratified_folds(X: Matrix, y: Any, n_splits: int = 5, seed: int = 0) -> list[Split]:
-    """Make folds for a corpus without test rows.
-
-    Classes are stratified. A class with fewer samples than folds is tested in as many folds as it
-    has samples. Unlabeled samples, and the only sample of a class, are never tested and stay in the
-    training rows of every fold. Label sets and real values are split at random.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples. No row is read.
-    y : ndarray or sparse array
-        Their targets.
-    n_splits : int, default=5
-        Number of folds. There are fewer if there are fewer samples.
-    seed : int, default=0
-        Seed of the shuffling.
-
-    Returns
-    -------
-    list of Split
-        One split per fold.
-
-    Raises
-    ------
-    ValueError
-        Nothing can be predicted, because there are fewer than two classes of two samples, or
-        because the target is constant.
-    """
+    """Make folds for a corpus without test rows."""
     rows = _require_testable(y)
     if target_kind(y) == "class":
         folds: Any = StratifiedKFold(min(n_splits, most_folds(y)), shuffle=True, random_state=seed)
@@ -143,33 +97,8 @@ def stratified_folds(X: Matrix, y: Any, n_splits: int = 5, seed: int = 0) -> lis
 
 
 def held_out_split(X: Matrix, y: Any, test_size: float, seed: int = 0) -> Split:
-    """Hold out a share of the samples of a corpus without test rows.
-
-    Classes are stratified. Unlabeled samples, and the only sample of a class, stay in the training
-    rows.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples. No row is read.
-    y : ndarray or sparse array
-        Their targets.
-    test_size : float
-        Share of the samples that can be tested, between 0 and 1.
-    seed : int, default=0
-        Seed of the shuffling.
-
-    Returns
-    -------
-    Split
-        The split.
-
-    Raises
-    ------
-    ValueError
-        Nothing can be predicted, as in `stratified_folds`, or one of the parts has fewer samples
-        than there are classes.
-    """
+    """Hold out a share of the samples of a corpus without test rows. Classes are stratified.
+    Unlabeled samples, and the only sample of a class, stay in the training rows."""
     rows = _require_testable(y)
     is_class = target_kind(y) == "class"
     splitter = StratifiedShuffleSplit if is_class else ShuffleSplit
@@ -187,23 +116,7 @@ def held_out_split(X: Matrix, y: Any, test_size: float, seed: int = 0) -> Split:
 
 def training_sample(X: Matrix, y: Any) -> tuple[Matrix, Any]:
     """Return the rows that train a model: all, or a sample where rows times classes are too many.
-
-    Each class gives its share, and one row at least.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The training rows. None is read.
-    y : ndarray or sparse array
-        Their targets.
-
-    Returns
-    -------
-    X : Matrix
-        The rows.
-    y : ndarray or sparse array
-        Their targets.
-    """
+    Each class gives its share, and one row at least."""
     kind, rows = target_kind(y), np.flatnonzero(labeled_rows(y))
     groups = y[rows] if kind == "class" else np.zeros(len(rows), dtype=np.int64)
     n_models = y.shape[1] if kind == "multilabel" else len(np.unique(groups))
@@ -217,24 +130,7 @@ def training_sample(X: Matrix, y: Any) -> tuple[Matrix, Any]:
 def draw_subsamples(
     groups: AnyArray, n_subsamples: int, train_size: float, seed: int
 ) -> Iterator[IntArray]:
-    """Draw rows without replacement, with a share of each group.
-
-    Parameters
-    ----------
-    groups : ndarray of shape (n,)
-        The group of each row.
-    n_subsamples : int
-        Number of draws.
-    train_size : float
-        Share of each group in a draw. A group gives one row at least.
-    seed : int
-        Seed of the draws.
-
-    Yields
-    ------
-    ndarray
-        The rows of a draw in increasing order.
-    """
+    """Draw rows without replacement, with a share of each group."""
     rng = np.random.default_rng(seed)
     members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
     for _ in range(n_subsamples):

@@ -29,30 +29,7 @@ class ClassBlock(RowBlock):
 
 
 def neighbors_by_class(X: Matrix, codes: IntArray, k: int, metric: str) -> IntArray:
-    """Find the k nearest rows of each class, for every labeled row.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples, with the layout by rows.
-    codes : ndarray of shape (n,)
-        Class numbers 0 … c − 1, and −1 for an unlabeled row.
-    k : int
-        Number of neighbors per class.
-    metric : {"cosine", "euclidean"}
-        Metric of the distances. "cosine" finds only rows of positive cosine.
-
-    Returns
-    -------
-    ndarray of int64 of shape (n, c, k)
-        Row numbers, nearest first, equal distances by lower row number. −1 where there are fewer
-        than k, and for unlabeled rows. No row is its own neighbor.
-
-    Raises
-    ------
-    NotEnoughMemory
-        The n × c × k result, or the blocks, do not fit in memory.
-    """
+    """Find the k nearest rows of each class, for every labeled row."""
     n, c = X.shape[0], int(codes.max()) + 1
     engine.require_memory(
         n * c * k * 40, f"a graph of {n} × {k} neighbors in each of {c} classes in memory"

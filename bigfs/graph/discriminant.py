@@ -33,22 +33,7 @@ class LocalDiscriminant(NamedTuple):
 
 
 def local_discriminant(X: Matrix, neighbors: Neighbors, reg: float) -> LocalDiscriminant:
-    """Return λ times the sum of the neighborhoods' discriminants.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples, with the layout by rows.
-    neighbors : Neighbors
-        The k neighbors of each sample.
-    reg : float
-        λ as a share of the mean eigenvalue of a neighborhood's H K_i H.
-
-    Returns
-    -------
-    LocalDiscriminant
-        The matrix as m and F, and λ.
-    """
+    """Return λ times the sum of the neighborhoods' discriminants."""
     n, k = neighbors.index.shape
     blocks, all_blocks = neighborhood_blocks(X, k)
     engine.require_memory(
@@ -76,10 +61,8 @@ def local_discriminant(X: Matrix, neighbors: Neighbors, reg: float) -> LocalDisc
 def _spectra(
     block: RowBlock, index: AnyArray, all_blocks: list[RowBlock]
 ) -> tuple[AnyArray, FloatArray, FloatArray]:
-    """Return the members of each neighborhood, and the eigenvalues and vectors of H K_i H.
-
-    The last vector is 1 at unit length. A missing member is −1 and has zeros.
-    """
+    """Return the members of each neighborhood, and the eigenvalues and vectors of H K_i H. The last
+    vector is 1 at unit length. A missing member is −1 and has zeros."""
     n, k = index.shape
     numbers = np.arange(block.start, block.stop)
     needed = np.unique(np.concatenate([numbers, index[index >= 0]]))

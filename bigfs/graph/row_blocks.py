@@ -34,10 +34,8 @@ GRAM_BYTES = 32  # per pair of a sample's candidates: their Gram matrix and what
 
 @dataclass(frozen=True)
 class RowBlock:
-    """The rows [start, stop) of a matrix.
-
-    `parts` holds (tile, first, last) for each tile with some of them, in rows of the tile.
-    """
+    """The rows [start, stop) of a matrix. `parts` holds (tile, first, last) for each tile with some
+    of them, in rows of the tile."""
 
     start: int
     stop: int
@@ -49,18 +47,7 @@ class RowBlock:
         return loaded[0] if len(loaded) == 1 else stack_rows(loaded)
 
     def pieces(self, cache: bool = True) -> Iterator[tuple[int, sp.csr_array]]:
-        """Yield the number of the first row and the rows of each tile's part.
-
-        Parameters
-        ----------
-        cache : bool, default=True
-            Whether what is read may stay in the cache of this process, because it is read again.
-
-        Yields
-        ------
-        tuple of int and csr_array
-            The number of the first row in the whole matrix, and the rows.
-        """
+        """Yield the number of the first row and the rows of each tile's part."""
         start = self.start
         for tile, first, last in self.parts:
             yield start, as_kernel_csr(_load(tile, first, last, cache))
@@ -68,11 +55,7 @@ class RowBlock:
 
 
 def row_blocks(X: Matrix, size: int) -> list[RowBlock]:
-    """Cut the rows of X into blocks of `size` rows.
-
-    Where tiles wait for lazy values, such as blocks that a cluster holds, no block has rows of two
-    tiles: a task would wait for the values of both.
-    """
+    """Cut the rows of X into blocks of `size` rows."""
     if not X.row_tiles:
         raise ValueError(
             "neighbors need rows, but the matrix has only the layout by columns: "
@@ -102,11 +85,7 @@ def row_alignment(cost: GraphCost) -> int:
 
 
 def block_size(n: int, list_bytes: int, cost: GraphCost) -> int:
-    """Return the number of rows per block.
-
-    Two blocks with their lists (`list_bytes` bytes per row) fit in memory, and 32 bits number the
-    values of a block. Every worker gets some blocks, where there are enough rows to align them.
-    """
+    """Return the number of rows per block."""
     row_bytes, aligned = cost.row_bytes + list_bytes, row_alignment(cost)
     least = min(aligned, n)
     engine.require_memory(
@@ -120,11 +99,7 @@ def block_size(n: int, list_bytes: int, cost: GraphCost) -> int:
 
 
 def require_whole(X: Matrix, what: str) -> None:
-    """Raise `NotEnoughMemory` where a task that needs many rows waits for all of X, too large.
-
-    A task loads the rows of a store, or of a Dask array whose blocks are computed each by itself,
-    one block at a time. It waits for all blocks that a cluster holds or that depend on each other.
-    """
+    """Raise `NotEnoughMemory` where a task that needs many rows waits for all of X, too large."""
     if engine.lazy_inputs(X.row_tiles):
         (n, d), is_sparse = X.shape, sp.issparse(X.meta)
         engine.require_memory(

@@ -17,29 +17,7 @@ def all_pairs(
     compare: Callable[..., Any],
     *operands: Any,
 ) -> tuple[list[Any], list[Any]]:
-    """Return the tasks that compare all pairs of blocks, without running them.
-
-    Parameters
-    ----------
-    X : Matrix
-        The matrix of the blocks. Its passes are counted.
-    blocks : sequence of RowBlock
-        The blocks.
-    lists : list of Delayed
-        The lists that each block starts with.
-    compare : callable
-        Called as ``compare(pair, lists_a, lists_b, *operands)``. It returns the lists of both.
-    *operands : object
-        Operands of each comparison. They travel once per round, or once in all as an
-        `engine.shared_operand`.
-
-    Returns
-    -------
-    lists : list of Delayed
-        The lists of each block after it was compared with all others.
-    tasks : list of Delayed
-        Every task on which they depend.
-    """
+    """Return the tasks that compare all pairs of blocks, without running them."""
     lists, tasks = list(lists), list(lists)
     for pairs in round_robin(len(blocks)):
         block_pairs = [(blocks[i], blocks[j]) for i, j in pairs]
@@ -55,10 +33,8 @@ def all_pairs(
 
 
 def round_robin(b: int) -> list[list[tuple[int, int]]]:
-    """Return the b(b−1)/2 pairs i < j in rounds, as a round-robin tournament does.
-
-    In each round every number is in one pair. If b is odd, one number is in none.
-    """
+    """Return the b(b−1)/2 pairs i < j in rounds, as a round-robin tournament does. In each round
+    every number is in one pair. If b is odd, one number is in none."""
     ring = list(range(b + b % 2))
     half = len(ring) // 2
     rounds = []

@@ -103,9 +103,7 @@ def _join(
     X: Matrix, parent: IntArray, largest: int, asking: IntArray, cosine: bool
 ) -> list[tuple[float, int, int]]:
     """Join the components and return the pairs of samples that do, with their keys, by key.
-
-    `largest` is a sample of the component that never asks.
-    """
+    `largest` is a sample of the component that never asks."""
     blocks = row_blocks(X, block_size(X.shape[0], 24, predict(X)))
     key, nearest = np.full(len(asking), -np.inf), asking.copy()  # itself: to be searched
     pairs = []

@@ -23,30 +23,7 @@ DENSE_ABOVE = 0.3  # share of non-zeros above which a dense array is smaller and
 
 
 class ActiveColumns:
-    """The active columns of X: gathered if they fit in memory, else taken from its tiles.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples.
-    limit : int or None, default=None
-        Bytes to plan for. None takes `engine.planned_memory()`.
-    room : float, default=inf
-        Bytes that gathered columns may take together with what each active feature takes.
-    feature_bytes : int, default=0
-        Bytes that each active feature takes beside its column.
-
-    Attributes
-    ----------
-    full : Matrix of shape (n, d)
-        The samples.
-    X : Matrix
-        The active columns, or all of them.
-    index : ndarray of shape (n_active,) or None
-        Numbers of the columns in X, increasing. None if X holds all of them.
-    gathered : bool
-        Whether X is in memory because its columns were gathered.
-    """
+    """The active columns of X: gathered if they fit in memory, else taken from its tiles."""
 
     def __init__(
         self,
@@ -92,10 +69,8 @@ class ActiveColumns:
         )
 
     def stays_full(self, active: IntArray) -> bool:
-        """Return whether these columns are served by the full matrix.
-
-        It is so where they do not fit and are all of them, or part of an array in memory.
-        """
+        """Return whether these columns are served by the full matrix. It is so where they do not
+        fit and are all of them, or part of an array in memory."""
         every = self.full.local or len(active) == self.full.shape[1]
         return every and not self.fits(active)
 
@@ -122,10 +97,8 @@ class ActiveColumns:
         self.index, self.X, self._block, self.gathered = None, self.full, None, False
 
     def _gather(self, active: IntArray) -> Any:
-        """Return these columns as a csr array, or as a dense one where that is smaller.
-
-        What was gathered before is freed first, unless they are part of it.
-        """
+        """Return these columns as a csr array, or as a dense one where that is smaller. What was
+        gathered before is freed first, unless they are part of it."""
         held, block = self.index if self.gathered else None, self._block
         self._release()
         if held is not None and np.isin(active, held, assume_unique=True).all():

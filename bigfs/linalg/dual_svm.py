@@ -43,26 +43,7 @@ def projected_memory(n: int, d: int, r: int) -> int:
 
 
 def train(X: sp.csr_array, labels: BoolArray, *, C: float = 1.0, tol: float = 1e-6) -> DualMachines:
-    """Train a machine per label.
-
-    Parameters
-    ----------
-    X : csr_array of shape (n, d)
-        The samples, with values of floating point.
-    labels : ndarray of bool of shape (n, r)
-        The samples of each machine's class. r is at most `LANES` where memory counts.
-    C : float, default=1.0
-        Weight of the losses.
-    tol : float, default=1e-6
-        Relative duality gap below which a machine rests. At this default, the predictions on 20
-        Newsgroups are those of the optimum but for 0 to 5 in 7,532, with LIBLINEAR 0 to 3.
-
-    Returns
-    -------
-    DualMachines
-        The machines. A gap above `tol`, or NaN, says that a machine has not converged. It was given
-        up where its gap fell behind a steady fall to `tol` in `MAX_SWEEPS`.
-    """
+    """Train a machine per label."""
     n, d = X.shape
     rows = X.data, X.indices, X.indptr
     norms = X.power(2, dtype=np.float64).sum(axis=1)

@@ -37,30 +37,7 @@ def largest_eigenvectors(
     max_iter: int,
     seed: int,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the largest eigenvalues of N, decreasing, and their vectors, which are rows.
-
-    Parameters
-    ----------
-    multiply : callable
-        Function from V (n × m) to N V.
-    n : int
-        Number of rows of N, more than `basis_size(count)`.
-    count : int
-        Number of eigenvalues.
-    tol : float
-        Largest ‖N v − λ v‖ of a vector.
-    max_iter : int
-        Maximum number of times that the basis is filled. The best vectors by then are returned.
-    seed : int
-        Seed of the first vector.
-
-    Returns
-    -------
-    values : ndarray of shape (count,)
-        The eigenvalues.
-    vectors : ndarray of shape (count, n)
-        Their vectors, orthonormal.
-    """
+    """Return the largest eigenvalues of N, decreasing, and their vectors, which are rows."""
     # rows of V: solved and checked at present, in the basis at a restart, and in a full basis
     solved, kept, size = 0, 0, basis_size(count)
     values: FloatArray = np.empty(0)
@@ -113,11 +90,7 @@ def basis_size(count: int) -> int:
 
 
 def _make_orthonormal(V: FloatArray, j: int, rng: np.random.Generator) -> tuple[FloatArray, float]:
-    """Replace row j of V by what is orthogonal to the rows before, at unit length.
-
-    Return its products with them (j), and the length of what was left of it. If the row is in
-    their span, another one replaces it, and the length is zero but for rounding.
-    """
+    """Replace row j of V by what is orthogonal to the rows before, at unit length."""
     v, products, rest = V[j], np.zeros(j), 1.0
     for _ in range(MAX_ROUNDS):
         before = float(np.linalg.norm(v))

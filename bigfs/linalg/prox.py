@@ -23,9 +23,9 @@ def project_simplex(V: FloatArray) -> FloatArray:
 def shrink_squared_sum(u: FloatArray, s: float) -> FloatArray:
     """Return the factors in [0, 1] by which the prox of (s/2)(Σ_t ‖Ωᵗ‖)² shrinks its blocks.
 
-    `u` holds the norms of the blocks. SparGE, Alg. 3, corrected: with u sorted descending,
-    ρ = max{t : u_(t) − s/(1+ts) Σ_{i≤t} u_(i) > 0} and ς = s/(1+ρs) Σ_{i≤ρ} u_(i).
-    Block t shrinks by (1 − ς/u_t)₊.
+    SparGE, Alg. 3, corrected: with the norms u of the blocks sorted descending,
+    ρ = max{t : u_(t) − s/(1+ts) Σ_{i≤t} u_(i) > 0} and ς = s/(1+ρs) Σ_{i≤ρ} u_(i). Block t shrinks
+    by (1 − ς/u_t)₊.
     """
     descending = -np.sort(-u)
     sums = np.cumsum(descending)

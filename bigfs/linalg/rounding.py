@@ -38,12 +38,7 @@ def far_from_zero(sums: Any, squares: Any, n: float) -> BoolArray:
 
 
 def near_zero(block: Any, included: BoolArray | None = None) -> tuple[Any, IntArray, FloatArray]:
-    """Subtract their mean from the columns that are far from zero. A constant one becomes zero.
-
-    The block (n × u) holds all samples of u columns, dense or sparse, and no entry of a row that is
-    not included. Return it, the positions of the columns that were far from zero, and their means.
-    The block comes back as it is where there are none. It is never changed.
-    """
+    """Subtract their mean from the columns that are far from zero. A constant one becomes zero."""
     n = block.shape[0] if included is None else int(included.sum())
     Z = sp.csc_array(block) if sp.issparse(block) else block
     sums, squares = _sums(Z)

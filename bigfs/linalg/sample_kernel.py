@@ -15,10 +15,8 @@ DENSE_COLUMNS = 256  # columns that are made dense at a time
 
 
 def kernel(X: Matrix, phi: FloatArray) -> FloatArray:
-    """Return X diag(φ) Xᵀ, dense n × n, summed over tiles of columns. Reads X once.
-
-    A matrix in memory that has only the layout by rows is copied by columns.
-    """
+    """Return X diag(φ) Xᵀ, dense n × n, summed over tiles of columns. Reads X once. A matrix in
+    memory that has only the layout by rows is copied by columns."""
     n, d = X.shape
     K = np.zeros((n, n))
     by_columns = X if X.column_tiles or not X.local else Matrix.from_array(X.columns(np.arange(d)))

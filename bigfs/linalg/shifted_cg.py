@@ -37,31 +37,7 @@ def solve_shifted(
     tol: float = 1e-9,
     max_iter: int = 1000,
 ) -> ShiftedSolution:
-    """Solve T diag(σ) + αLT = E for T (n × m).
-
-    Parameters
-    ----------
-    L : csr_array of shape (n, n)
-        Symmetric positive semi-definite matrix.
-    alpha : float
-        Weight α ≥ 0 of L.
-    sigmas : ndarray of shape (m,)
-        Positive shifts.
-    E : ndarray of shape (n, m)
-        Right-hand sides.
-    start : ndarray of shape (n, m) or None, default=None
-        First iterate. None is zero.
-    tol : float, default=1e-9
-        Tolerance of ‖TΣ + αLT − E‖_F / ‖E‖_F. A column stops at its share, tol‖E‖_F/√m, so that
-        small right-hand sides cost little.
-    max_iter : int, default=1000
-        Maximum number of iterations. The solution has the residual that was reached.
-
-    Returns
-    -------
-    ShiftedSolution
-        T, the number of iterations and the residual.
-    """
+    """Solve T diag(σ) + αLT = E for T (n × m)."""
     norm = float(np.linalg.norm(E))
     if norm == 0:
         return ShiftedSolution(np.zeros_like(E), 0, 0.0)
@@ -96,10 +72,8 @@ def _solve_group(
     target: float,
     max_iter: int,
 ) -> tuple[FloatArray, int, float]:
-    """Run CG on one group.
-
-    The residual is computed from its definition at the end, not taken from the recurrence.
-    """
+    """Run CG on one group. The residual is computed from its definition at the end, not taken from
+    the recurrence."""
     diagonal = sigmas + alpha * L.diagonal()[:, None]
     T = start.copy()
     R = E - _product(L, alpha, sigmas, T)

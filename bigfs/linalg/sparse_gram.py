@@ -27,13 +27,7 @@ def sparse_gram(
     out: FloatArray | None = None,
     new: IntArray | None = None,
 ) -> FloatArray:
-    """Return ZᵀZ_new, dense, for Z by columns. Add it to `out` if that is given.
-
-    If the columns of Z_new are those of Z at the positions `new`, which increase, a product of two
-    of them is made once: `mirror` writes the other half. Each entry is summed sample after sample.
-    Its bits therefore do not depend on the other columns of the call, nor on which of the two
-    columns is in Z.
-    """
+    """Return ZᵀZ_new, dense, for Z by columns. Add it to `out` if that is given."""
     # the kernels need the samples of a column, and the columns of a row, in increasing order
     Z = Z if Z.has_sorted_indices else Z.sorted_indices()
     rows = Z_new.tocsr()
@@ -104,11 +98,7 @@ def _gram_by_strips(
     step: int,
     out: FloatArray,
 ) -> None:
-    """Do what `_gram_by_entries` does, to the bit, with a strip of Z_new's rows dense at a time.
-
-    Four entries of a column are added at once, one after the other, so that a row of `out` is read
-    and written once for them.
-    """
+    """Do what `_gram_by_entries` does, to the bit, with a strip of Z_new's rows dense at a time."""
     n, next_entry = len(row_indptr) - 1, indptr[:-1].copy()  # of each column of Z
     strip = np.empty((STRIP_ROWS, out.shape[1]), row_values.dtype)
     for begin in range(0, n, STRIP_ROWS):

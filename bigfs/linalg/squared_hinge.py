@@ -16,30 +16,14 @@ LINE_SEARCH_STEPS = 60  # halvings in double precision; Newton's steps in betwee
 
 @dataclass
 class Machines:
-    """r machines on the same samples, trained by Newton steps.
+    """r machines on the same samples, trained by Newton steps."""
 
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples.
-    Y : ndarray of int8 of shape (n, r)
-        1 for the samples of a machine's class and −1 for the others.
-    C : float
-        Weight of the losses.
-    tol : float
-        Relative duality gap below which a machine rests.
-    features : ndarray of shape (d,) or None, default=None
-        Mask of the features that may have a weight. None means all.
-    sample_weight : ndarray of shape (n,) or None, default=None
-        Weights s of the samples. None means that all are 1.
-    """
-
-    X: Matrix
-    Y: AnyArray
-    C: float
-    tol: float
-    features: BoolArray | None = None
-    sample_weight: FloatArray | None = None
+    X: Matrix  # (n, d): the samples
+    Y: AnyArray  # (n, r): 1 for the samples of a machine's class and −1 for the others
+    C: float  # weight of the losses
+    tol: float  # relative duality gap below which a machine rests
+    features: BoolArray | None = None  # (d,): mask of the features that may have a weight
+    sample_weight: FloatArray | None = None  # (n,): weights s of the samples
 
     @property
     def s(self) -> FloatArray | None:
@@ -77,12 +61,7 @@ def line_search(
     C: float,
     s: FloatArray | None = None,
 ) -> FloatArray:
-    """Return the t (r,) of least P(U + tS) for each machine.
-
-    a and b (r,) are the dots of S with U and with itself, and F + t XS are the decision values. The
-    slope of P along S increases and is linear between the points where a sample's loss sets in.
-    Newton's method finds its root inside a bracket.
-    """
+    """Return the t (r,) of least P(U + tS) for each machine."""
     low, high, t = np.zeros(len(a)), np.full(len(a), np.inf), np.ones(len(a))
     for _ in range(LINE_SEARCH_STEPS):
         slack: FloatArray = np.maximum(1 - Y * (F + t * XS), 0)

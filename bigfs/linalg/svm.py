@@ -55,10 +55,8 @@ class SVMState(NamedTuple):
 
 @dataclass
 class SVMProblem(Machines):
-    """Any number of samples, by conjugate gradients.
-
-    `one_pass` says whether an iteration of conjugate gradients reads the rows only.
-    """
+    """Any number of samples, by conjugate gradients. `one_pass` says whether an iteration of
+    conjugate gradients reads the rows only."""
 
     one_pass: bool = False
 
@@ -153,43 +151,7 @@ def fit_svm(
     one_pass: bool = False,
     sample_weight: FloatArray | None = None,
 ) -> Result[SVMState]:
-    """Train a machine per class against the rest, or one for two classes.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples.
-    codes : ndarray of shape (n,)
-        Class numbers.
-    n_classes : int
-        Number of classes.
-    C : float
-        Weight of the losses.
-    tol : float
-        Relative duality gap at which to stop.
-    max_iter : int
-        Maximum number of Newton steps.
-    name : str
-        Name of the run.
-    start : tuple of ndarray or None, default=None
-        First W (d × r) and b (r,). None is zero.
-    features : ndarray of shape (d,) or None, default=None
-        Mask of the features that may have a weight. None means all.
-    one_pass : bool, default=False
-        Whether an iteration of conjugate gradients reads the rows only.
-    sample_weight : ndarray of shape (n,) or None, default=None
-        Weight of the loss of each sample. None means that all are 1.
-
-    Returns
-    -------
-    Result of SVMState
-        The machines. For two classes r = 1, and the machine separates class 1 from class 0.
-
-    Raises
-    ------
-    NotEnoughMemory
-        The vectors of all machines do not fit in one process.
-    """
+    """Train a machine per class against the rest, or one for two classes."""
     n, d = X.shape
     positive = np.arange(1, 2) if n_classes == 2 else np.arange(n_classes)
     r = len(positive)

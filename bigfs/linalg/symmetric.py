@@ -14,17 +14,7 @@ PANEL_ROWS = 256
 
 
 class SymmetricPanels:
-    """A symmetric matrix in panels of rows, each of which ends at the diagonal.
-
-    Panel k holds the rows from kP to (k + 1)P, P being `PANEL_ROWS`, and the columns before
-    (k + 1)P. That is a quarter of the bytes of a square in double precision. Products are made in
-    double precision, a panel at a time.
-
-    Parameters
-    ----------
-    panels : list of ndarray of float32
-        The panels, in their order.
-    """
+    """A symmetric matrix in panels of rows, each of which ends at the diagonal."""
 
     def __init__(self, panels: list[AnyArray]) -> None:
         self._panels = panels
@@ -85,9 +75,7 @@ class SymmetricPanels:
 
     def widened(self, positions: IntArray, size: int) -> SymmetricPanels:
         """Return a matrix of `size` rows that holds this one at `positions` and is zero elsewhere.
-
-        This one is empty then: each of its panels is freed once its rows are moved.
-        """
+        This one is empty then: each of its panels is freed once its rows are moved."""
         panels = []
         for start, stop in reversed(_bounds(size)):
             first, last = np.searchsorted(positions, [start, stop])

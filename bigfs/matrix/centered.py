@@ -34,10 +34,8 @@ class Centered:
 
 
 def gram(Z: Any, mu: AnyArray) -> AnyArray:
-    """ZcᵀZc = ZᵀZ − n μμᵀ, dense u × u, for gathered columns Z (n × u) with means μ.
-
-    Columns far from zero are centered first.
-    """
+    """ZcᵀZc = ZᵀZ − n μμᵀ, dense u × u, for gathered columns Z (n × u) with means μ. Columns far
+    from zero are centered first."""
     Z, far, _ = near_zero(Z.astype(np.float64))
     mu = np.array(mu)
     mu[far] = 0

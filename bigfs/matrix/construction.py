@@ -35,13 +35,7 @@ def array_layouts(X: Any, tile_rows: int | None, tile_columns: int | None) -> di
 
 
 def dask_layout(X: Any) -> dict[str, Any]:
-    """Return the parts of a `Matrix` for a Dask array or data frame. The blocks stay lazy.
-
-    Raises
-    ------
-    ValueError
-        X does not have two dimensions, or the sizes of several chunks of columns are unknown.
-    """
+    """Return the parts of a `Matrix` for a Dask array or data frame. The blocks stay lazy."""
     names = None
     if not hasattr(X, "chunks"):  # a data frame
         names = np.array([str(name) for name in X.columns], dtype=object)

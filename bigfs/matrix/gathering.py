@@ -59,15 +59,8 @@ def read_here(X: Tiled) -> list[BlockTile]:
 
 
 def gather_in_place(X: Tiled, index: IntArray, entries: int) -> sp.csr_array:
-    """Return a matrix of the shape of X with the values of some columns alone, in memory.
-
-    `entries` is how many non-zeros they have.
-
-    Raises
-    ------
-    NotEnoughMemory
-        The columns do not fit in this process.
-    """
+    """Return a matrix of the shape of X with the values of some columns alone, in memory. `entries`
+    is how many non-zeros they have."""
     engine.require_memory(
         PEAK_ENTRY_BYTES * entries,
         f"{len(index)} gathered columns of {X.shape[0]} samples",
@@ -108,17 +101,7 @@ def _columns_of_rows(X: Tiled, index: IntArray) -> sp.csc_array:
 
 
 def numbers_of(index: Any, size: int, noun: str, *, increasing: bool) -> IntArray:
-    """Return the numbers of rows or columns, the noun, from a mask, a slice or numbers.
-
-    Raises
-    ------
-    IndexError
-        A mask does not have the size, or a number is out of range.
-    TypeError
-        `index` is something else, such as a single number.
-    ValueError
-        The numbers should be strictly increasing, and are not.
-    """
+    """Return the numbers of rows or columns, the noun, from a mask, a slice or numbers."""
     if isinstance(index, slice):
         index = np.arange(size)[index]
     index = np.asarray(index)

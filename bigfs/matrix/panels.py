@@ -24,9 +24,7 @@ CACHE_LINE = 8  # numbers that the processor fetches together
 
 def strip_width(n: int, r: int, limit: int | None = None) -> int:
     """Return how many of r columns with n rows make a strip: all where they fit, and 1 at least.
-
-    Strips that are wider than a line of the cache take whole lines.
-    """
+    Strips that are wider than a line of the cache take whole lines."""
     limit = engine.planned_memory() if limit is None else limit
     width = max(1, min(r, int(STRIP_SHARE * limit / (8 * STRIP_ARRAYS * max(n, 1)))))
     return width if width == r or width < CACHE_LINE else width - width % CACHE_LINE
@@ -69,27 +67,8 @@ class StripFile:
 
 
 class ColumnStrips:
-    """An n × r array by strips of its columns.
-
-    One strip of all columns stays in memory. Several lie in a temporary file, which is deleted when
-    the block of a `with` statement ends.
-
-    Parameters
-    ----------
-    n, r : int
-        Shape of the array.
-    width : int
-        Columns per strip.
-
-    Attributes
-    ----------
-    slices : tuple of slice
-        The columns of each strip.
-    whole : bool
-        Whether all columns are one strip.
-    file : StripFile or None
-        Key of the file. None where all columns are one strip.
-    """
+    """An n × r array by strips of its columns. One strip of all columns stays in memory. Several
+    lie in a temporary file, which is deleted when the block of a `with` statement ends."""
 
     def __init__(self, n: int, r: int, width: int) -> None:
         self.shape = (n, r)

@@ -28,11 +28,7 @@ def times(X: Tiled, W: AnyArray) -> AnyArray:
 
 
 def times_by_strips(X: Tiled, W: AnyArray, width: int) -> ColumnStrips:
-    """X @ W by strips of `width` columns, for a dense d × r `W`.
-
-    Tasks write their rows to the file of the strips, in one pass. It takes a pass per strip where
-    there are no tiles of rows, or where a worker does not see the file.
-    """
+    """X @ W by strips of `width` columns, for a dense d × r `W`."""
     with ExitStack() as until_filled:  # a pass that fails leaves no file
         product = until_filled.enter_context(ColumnStrips(X.shape[0], W.shape[1], width))
         if is_by_rows(X, product):

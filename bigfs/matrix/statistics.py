@@ -25,9 +25,7 @@ class Stats(NamedTuple):
 
 class ClassStats(NamedTuple):
     """Σ x, Σ x² and number of non-zeros of each column in each class, each of shape (d, c).
-
-    `minima` (d,) are the smallest values of the columns, or None where they are not known.
-    """
+    `minima` (d,) are the smallest values of the columns, or None where they are not known."""
 
     sums: AnyArray
     sums_of_squares: AnyArray
@@ -51,10 +49,8 @@ def far_columns(stats: Stats, n: int) -> IntArray:
 
 
 def compute_deviations(stats: Stats, n: int, far: IntArray, taken: Tiled | None) -> FloatArray:
-    """Return Σ(x − x̄)² of each column, and 0 for a constant one.
-
-    `taken` holds the columns `far`, which are read once. Without any nothing is read.
-    """
+    """Return Σ(x − x̄)² of each column, and 0 for a constant one. `taken` holds the columns `far`,
+    which are read once. Without any nothing is read."""
     means = stats.sums / n
     deviations = stats.sums_of_squares - stats.sums**2 / n
     if taken is not None:
@@ -73,11 +69,7 @@ def shifted_sums(X: Tiled, shift: FloatArray) -> FloatArray:
 
 
 def scale_hint(deviations: FloatArray, stats: Stats, names: Any = None) -> str | None:
-    """Return a sentence on the columns whose scale is far above the others', None without any.
-
-    The scale of a column is √(Σ(x − x̄)² / number of non-zeros): its standard deviation where no
-    value is zero, so that a rare word has the scale of a frequent one.
-    """
+    """Return a sentence on the columns whose scale is far above the others', None without any."""
     scales = np.sqrt(deviations / np.maximum(stats.nnz, 1))
     varies = scales > 0
     middle = float(np.median(scales[varies])) if varies.any() else 0.0

@@ -26,10 +26,8 @@ TILES_PER_BATCH = 8
 
 @dataclass(frozen=True)
 class BlockTile:
-    """A tile that holds its block, an array in memory.
-
-    `verified` says that the block is known to be finite and canonical.
-    """
+    """A tile that holds its block, an array in memory. `verified` says that the block is known to
+    be finite and canonical."""
 
     start: int
     stop: int
@@ -54,10 +52,8 @@ class DaskTile:
 
 @dataclass(frozen=True)
 class RowSet:
-    """Increasing row numbers, as one bit per row where that is smaller than the numbers.
-
-    Every task on a tile of columns carries the rows of the whole matrix.
-    """
+    """Increasing row numbers, as one bit per row where that is smaller than the numbers. Every task
+    on a tile of columns carries the rows of the whole matrix."""
 
     values: AnyArray
     is_packed: bool
@@ -110,10 +106,8 @@ class ColumnSubsetTile:
 
 
 def block_tiles(X: Any, axis: int, size: int | None) -> list[BlockTile]:
-    """Cut an array that was checked along an axis into tiles of `size` rows or columns.
-
-    One tile holds the array itself, because a slice of a sparse one is a copy.
-    """
+    """Cut an array that was checked along an axis into tiles of `size` rows or columns. One tile
+    holds the array itself, because a slice of a sparse one is a copy."""
     length = X.shape[axis]
     if 0 < length <= (size or length):
         return [BlockTile(0, length, X, verified=True)]
@@ -123,11 +117,8 @@ def block_tiles(X: Any, axis: int, size: int | None) -> list[BlockTile]:
 
 
 def batches(tiles: Sequence[Any]) -> list[slice]:
-    """Cut a sequence of tiles into batches.
-
-    Gathered columns wait in the memory of the workers until the driver has them. A batch bounds
-    how many wait.
-    """
+    """Cut a sequence of tiles into batches. Gathered columns wait in the memory of the workers
+    until the driver has them. A batch bounds how many wait."""
     return [slice(a, a + TILES_PER_BATCH) for a in range(0, len(tiles), TILES_PER_BATCH)]
 
 
@@ -161,10 +152,8 @@ def take_columns(block: Block, start: int, stop: int, index: AnyArray) -> Block:
 
 
 def read_columns(tile: Any, index: AnyArray) -> sp.csc_array:
-    """Return columns of a tile of columns.
-
-    Only their bytes are read, if the tile can do that and is not cached anyway.
-    """
+    """Return columns of a tile of columns. Only their bytes are read, if the tile can do that and
+    is not cached anyway."""
     if hasattr(tile, "columns") and not engine.is_cached(tile):
         return (
             tile.columns(index)

@@ -16,13 +16,7 @@ NARROW = 6  # inches below which thousands are written as 1k
 
 
 def axes_or_new(ax: Axes | None) -> Axes:
-    """Return the axes, or those of a new figure of pyplot.
-
-    Raises
-    ------
-    ImportError
-        Matplotlib is not installed.
-    """
+    """Return the axes, or those of a new figure of pyplot."""
     if ax is not None:
         return ax
     try:

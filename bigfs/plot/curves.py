@@ -212,21 +212,7 @@ def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, str]]) -> None:
 
 
 def spread(at: FloatArray, gap: float) -> FloatArray:
-    """Move positions apart as little as it takes for the labels not to overlap.
-
-    Parameters
-    ----------
-    at : ndarray of shape (n,)
-        The positions, between 0 and 1.
-    gap : float
-        Least distance of two labels. n − 1 of them must fit between 0 and 1.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        The positions of the labels between 0 and 1, in the same order. This is the least-squares
-        solution: labels that touch are centered on the mean of their positions.
-    """
+    """Move positions apart as little as it takes for the labels not to overlap."""
     order = np.argsort(at, kind="stable")
     # of the positions less their place in the stack, which must not decrease: pooled neighbors
     groups: list[list[float]] = []  # mean, size

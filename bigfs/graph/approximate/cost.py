@@ -53,30 +53,22 @@ def multiply_adds(counts: AnyArray) -> float:
 
 
 def exact_seconds(counts: AnyArray, n: int) -> float:
-    """Return the seconds of the exact graph on one core.
-
-    A dense line costs as much as a posting list of the share `exact.DENSE_SHARE` of the rows.
-    """
+    """Return the seconds of the exact graph on one core. A dense line costs as much as a posting
+    list of the share `exact.DENSE_SHARE` of the rows."""
     work = np.minimum(counts**2, counts * n * exact.DENSE_SHARE).sum() / 2
     return float(work * MULTIPLY_ADD + n * (n - 1) / 2 * PAIR)
 
 
 def column_costs(counts: AnyArray, n: int) -> AnyArray:
-    """Return the multiply-adds of each column in eight bits.
-
-    A dense line costs as much as a posting list of the share `sketch.DENSE_SHARE` of the rows.
-    """
+    """Return the multiply-adds of each column in eight bits. A dense line costs as much as a
+    posting list of the share `sketch.DENSE_SHARE` of the rows."""
     return np.asarray(np.minimum(counts**2, counts * n * sketch.DENSE_SHARE) / 2)
 
 
 def approximate_cost(
     counts: AnyArray, screen: AnyArray, n: int, n_passing: float, candidates: int
 ) -> tuple[float, float]:
-    """Predict the multiply-adds and the seconds of the approximate graph.
-
-    Screened columns are multiplied for every pair of rows, the others only for the `n_passing`
-    pairs per row that pass the screen.
-    """
+    """Predict the multiply-adds and the seconds of the approximate graph."""
     others = n_passing * counts[~screen].sum()
     pairs = column_costs(counts[screen], n).sum() * SKETCH_MULTIPLY_ADD
     pairs += n * (n - 1) / 2 * SKETCH_PAIR

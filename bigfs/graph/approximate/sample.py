@@ -117,11 +117,7 @@ def measure_neighbors(
     rank: int,
     cosine: bool,
 ) -> MeasuredNeighbors:
-    """Compute the exact neighbors of each measured row, and its candidates with every column.
-
-    The candidates are those it would have if every column were screened with the threshold of rank
-    `rank`. Reads X once, and the rows of the neighbors again.
-    """
+    """Compute the exact neighbors of each measured row, and its candidates with every column."""
     X.passes += 1
     all_columns = np.ones(X.shape[1], bool)
     numbers = sample.numbers[sample.measured]
@@ -180,10 +176,8 @@ def _search(
     candidates: int,
     cosine: bool,
 ) -> tuple[AnyArray, NeighborLists]:
-    """Search some blocks for the candidates and the neighbors of the measured rows.
-
-    The lists have room for one more, because a row may meet itself.
-    """
+    """Search some blocks for the candidates and the neighbors of the measured rows. The lists have
+    room for one more, because a row may meet itself."""
     n, d = measured_rows.shape
     A = exact.kernel_block(measured_rows, SAMPLE_ROW_ID)
     unscreened = sketch.unscreened_index(np.ones(d, bool))
@@ -205,10 +199,8 @@ def _merge(parts: list[tuple[AnyArray, NeighborLists]]) -> tuple[AnyArray, Neigh
 
 
 def _pair_codes(index: AnyArray, numbers: AnyArray) -> AnyArray:
-    """Return (position of the measured row << 32) + neighbor for each entry of its lists.
-
-    The row itself and missing neighbors are left out.
-    """
+    """Return (position of the measured row << 32) + neighbor for each entry of its lists. The row
+    itself and missing neighbors are left out."""
     is_neighbor = (index != numbers[:, None]) & (index != exact.NO_NEIGHBOR)
     is_neighbor &= np.cumsum(is_neighbor, axis=1) < index.shape[1]
     return ((np.arange(len(numbers))[:, None] << 32) + index)[is_neighbor]

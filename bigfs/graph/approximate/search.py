@@ -84,15 +84,7 @@ def choose_screen(
     recall: float,
     candidates: int,
 ) -> ScreenPlan:
-    """Return the cheapest screen that reaches the recall on the sample by a standard error more.
-
-    Raises
-    ------
-    ValueError
-        The recall is outside (0, 1], or there are fewer candidates than neighbors.
-    RecallMissed
-        No screen reaches the recall.
-    """
+    """Return the cheapest screen that reaches the recall on the sample by a standard error more."""
     if not 0 < recall <= 1 or candidates < k:
         raise ValueError(
             f"recall must be in (0, 1] and candidates at least k={k}; got "
@@ -150,12 +142,7 @@ def _suffices(n_found: AnyArray, n_true: AnyArray, recall: float) -> bool:
 
 
 def column_shares(X: Matrix) -> AnyArray:
-    """Return the share of the cost of all columns at which each column enters the screen, (d,).
-
-    The column with the largest worth per cost enters first. The cost of a column is the number of
-    its multiply-adds. Its worth is (Σx²)², about the variance over random pairs of what a product
-    loses without the column.
-    """
+    """Return the share of the cost of all columns at which each column enters the screen, (d,)."""
     cost = column_costs(X.stats.nnz.astype(np.float64), X.shape[0])
     worth = np.divide(X.stats.sums_of_squares**2, cost, out=np.zeros_like(cost), where=cost > 0)
     # in single precision, because the last bits of Σx² depend on the tiles
@@ -219,10 +206,8 @@ def _compare(
 def _sketch_of(
     block: RowBlock, unscreened: AnyArray, residual_cosine: float, search_id: str
 ) -> Sketch:
-    """Return the sketch of a block, cached for the rest of its search while there is room.
-
-    The rows that it is made of are not cached, so they do not take that room.
-    """
+    """Return the sketch of a block, cached for the rest of its search while there is room. The rows
+    that it is made of are not cached, so they do not take that room."""
 
     def make() -> Sketch:
         pieces = block.pieces(cache=False)

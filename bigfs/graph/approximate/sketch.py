@@ -41,39 +41,13 @@ REJECT_ALL_CODE = np.iinfo(np.int64).max  # a list of this code rejects every ca
 
 
 def unscreened_index(screen: AnyArray) -> AnyArray:
-    """Number the columns outside a screen.
-
-    Parameters
-    ----------
-    screen : ndarray of bool of shape (d,)
-        Mask of the screened columns. Other columns beyond `MAX_UNSCREENED` are added to it.
-
-    Returns
-    -------
-    ndarray of int32 of shape (d,)
-        The number of each column among the others, −1 for a screened column.
-    """
+    """Number the columns outside a screen."""
     screen = screen | (np.cumsum(~screen) > MAX_UNSCREENED)
     return np.where(screen, -1, np.cumsum(~screen) - 1).astype(np.int32)
 
 
 def sketch_rows(block: KernelBlock, unscreened: AnyArray, residual_cosine: float) -> Sketch:
-    """Return a block in eight bits, rounded towards zero.
-
-    Parameters
-    ----------
-    block : KernelBlock
-        The rows.
-    unscreened : ndarray of int32 of shape (d,)
-        Numbers of the other columns, from `unscreened_index`.
-    residual_cosine : float
-        Cosine that two neighbors are expected to have over the other columns.
-
-    Returns
-    -------
-    Sketch
-        The rows in eight bits.
-    """
+    """Return a block in eight bits, rounded towards zero."""
     unit = np.sqrt(block.squares) / LEVELS
     column_type = np.uint16 if len(unscreened) <= MAX_NARROW_COLUMNS else np.int32
     column_buffer = np.empty(len(block.indices), column_type)
@@ -135,31 +109,7 @@ def sample_thresholds(
     ranks: list[int],
     cosine: bool,
 ) -> tuple[AnyArray, AnyArray]:
-    """Return each row's threshold per rank, and how many sampled rows reach it.
-
-    The threshold of rank r is the r-th largest score over the screen that the row has with the
-    sampled rows. A row is not compared with itself.
-
-    Parameters
-    ----------
-    A : Sketch
-        The rows.
-    numbers : ndarray of int
-        Their numbers in the whole matrix.
-    sample : Sketch
-        The sampled rows.
-    sample_numbers : ndarray of int
-        Their numbers in the whole matrix, increasing.
-    ranks : list of int
-        The ranks.
-    cosine : bool
-        Whether the metric is the cosine.
-
-    Returns
-    -------
-    thresholds, n_reaching : ndarray of int32 of shape (rows, len(ranks))
-        The thresholds, and the numbers of sampled rows that reach them.
-    """
+    """Return each row's threshold per rank, and how many sampled rows reach it."""
     position = np.searchsorted(sample_numbers, numbers)
     is_sampled = sample_numbers[np.minimum(position, len(sample_numbers) - 1)] == numbers
     itself = np.where(is_sampled, position, -1)

@@ -35,26 +35,7 @@ class Hypergraph:
 
     @classmethod
     def of(cls, H: Any, w: Any = None) -> Hypergraph:
-        """Make a hypergraph from a sparse or dense incidence.
-
-        Parameters
-        ----------
-        H : array-like or sparse matrix of shape (n, e)
-            Incidence. A non-zero is a membership.
-        w : array-like of shape (e,) or None, default=None
-            Weights of the hyperedges. None is all ones.
-
-        Returns
-        -------
-        Hypergraph
-            The hypergraph.
-
-        Raises
-        ------
-        ValueError
-            A hyperedge has no samples, or the weights have another length, are negative or are not
-            finite.
-        """
+        """Make a hypergraph from a sparse or dense incidence."""
         H = sp.csr_array(H)
         if not H.data.all():
             H = H.copy()
@@ -76,10 +57,8 @@ class Hypergraph:
 
     @classmethod
     def of_samples(cls, n: int, starts: AnyArray, samples: AnyArray, w: Any = None) -> Hypergraph:
-        """Make a hypergraph of n samples from the samples of all hyperedges.
-
-        `starts` (e + 1,) has where those of each hyperedge begin.
-        """
+        """Make a hypergraph of n samples from the samples of all hyperedges. `starts` (e + 1,) has
+        where those of each hyperedge begin."""
         own, edges = kernels.transpose(starts, samples, n)
         ones = np.ones(len(edges), np.int8)
         return cls.of(sp.csr_array((ones, edges, own), shape=(n, len(starts) - 1)), w)
@@ -107,10 +86,8 @@ class Hypergraph:
 
     @cached_property
     def members(self) -> Members:
-        """The samples of the distinct hyperedges.
-
-        Neighboring penalties often give a sample the same hyperedge.
-        """
+        """The samples of the distinct hyperedges. Neighboring penalties often give a sample the
+        same hyperedge."""
         return Members.of(self.H)
 
     @cached_property
@@ -124,9 +101,7 @@ class Hypergraph:
 
     def edge_rows(self, root: AnyArray, weights: AnyArray, V: AnyArray) -> AnyArray:
         """Return diag(weights) Hᵀ diag(root) V (e' × r) of the distinct hyperedges, for V (n × r).
-
-        V is in C order. Two threads take half of the hyperedges each where that pays.
-        """
+        V is in C order. Two threads take half of the hyperedges each where that pays."""
         starts, samples = self.members.starts, self.members.samples
         Z = np.empty((len(weights), V.shape[1]))
 
@@ -138,10 +113,8 @@ class Hypergraph:
         return Z
 
     def subtract_edge_rows(self, root: AnyArray, m: AnyArray, Z: AnyArray, V: AnyArray) -> None:
-        """Replace V (n × r) by diag(m)V − diag(root) H Z, for Z (e' × r).
-
-        V is in C order. Two threads take half of the samples each where that pays.
-        """
+        """Replace V (n × r) by diag(m)V − diag(root) H Z, for Z (e' × r). V is in C order. Two
+        threads take half of the samples each where that pays."""
         starts, edges = self.memberships
 
         def replace(part: slice) -> None:
@@ -205,19 +178,14 @@ class Hypergraph:
         )
 
     def sparse_laplacian(self, w: AnyArray | None = None) -> sp.csr_array:
-        """Form L_H(w). Every two samples of a hyperedge are a non-zero.
-
-        For small data and tests.
-        """
+        """Form L_H(w), where every two samples of a hyperedge are a non-zero."""
         G = sp.diags_array(self.root) @ self.H
         weights = (self.w if w is None else w) / self.edge_degrees
         return sp.csr_array(sp.eye_array(self.H.shape[0]) - G @ sp.diags_array(weights) @ G.T)
 
     def edge_energies(self, P: AnyArray) -> AnyArray:
-        """Return q (e) for P (n × r): q_e = ‖(Pᵀ D_v^-½ H)_e‖² / δ_e.
-
-        Then tr(Pᵀ L_H(w) P) = ‖P‖² − wᵀq.
-        """
+        """Return q (e) for P (n × r): q_e = ‖(Pᵀ D_v^-½ H)_e‖² / δ_e. Then tr(Pᵀ L_H(w) P) = ‖P‖² −
+        wᵀq."""
         inner = self._transposed @ (self.root[:, None] * P.reshape(P.shape[0], -1))
         return np.asarray((inner**2).sum(axis=1) / self.edge_degrees)
 

@@ -31,35 +31,11 @@ def lasso_hyperedges(
 ) -> Hypergraph:
     """Make ℓ1 hyperedges: regress each sample on its candidates, once per penalty (JHLSR eq. 13).
 
-        min_β ½‖x_i − Σ_j β_j x_j‖² + ρ λ_i ‖β‖₁      λ_i = max_j |x_jᵀx_i|, which empties the model
+        min_β ½‖x_i − Σ_j β_j x_j‖² + ρ λ_i ‖β‖₁,   λ_i = max_j |x_jᵀx_i|, which empties the model
 
-    One LARS path per sample gives all penalties ρ. A hyperedge consists of the sample and the
-    candidates with non-zero coefficients. Its weight is w_e = Σ_{j∈e} exp(−‖x_i − x_j‖²/σ²), where
-    σ is the mean distance to a member. The weights are scaled to sum to 1. A sample that is
-    orthogonal to all its candidates, such as an empty row, has no hyperedge.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples, with the layout by rows. They are neither centered nor scaled.
-    candidates : Neighbors or None
-        Candidates of each sample, such as `knn(X, 50)`. A member of the full model that is not
-        among them is missed. None takes all n − 1 other samples, with n × n in memory.
-    penalties : tuple of float, default=(0.1, …, 0.9)
-        Penalties ρ, each in (0, 1).
-
-    Returns
-    -------
-    Hypergraph
-        The hyperedges with their weights.
-
-    Raises
-    ------
-    ValueError
-        A penalty is outside (0, 1), the candidates are for another number of samples, or no sample
-        has a hyperedge.
-    NotEnoughMemory
-        There are no candidates, and n × n does not fit.
+    One LARS path per sample gives all penalties ρ. A hyperedge is the sample and the candidates
+    with non-zero coefficients, and weighs Σ_{j∈e} exp(−‖x_i − x_j‖²/σ²), where σ is the mean
+    distance to a member. The weights are scaled to sum to 1.
     """
     n = X.shape[0]
     if not penalties or not all(0 < rho < 1 for rho in penalties):
@@ -115,17 +91,7 @@ def _first_weights(by_edge: sp.csr_array) -> FloatArray:
 def _hyperedges(
     block: RowBlock, index: AnyArray | None, all_blocks: list[RowBlock], penalties: list[float]
 ) -> tuple[AnyArray, AnyArray, AnyArray]:
-    """Return the hyperedges of the samples of a block.
-
-    Returns
-    -------
-    sizes : ndarray of int64
-        Number of members of each hyperedge.
-    members : ndarray of int32
-        The members of all hyperedges, one after the other.
-    squares : ndarray of float64
-        ‖x_i − x_j‖² of each member j, −1 for the sample i itself.
-    """
+    """Return the hyperedges of the samples of a block."""
     numbers = np.arange(block.start, block.stop)
     if index is None:
         problems = _problems_with_all(numbers, all_blocks)
@@ -209,10 +175,8 @@ def lasso_supports(G: AnyArray, b: AnyArray, penalties: list[float]) -> list[Any
 
 
 def _supports_by_descent(G: AnyArray, b: AnyArray, penalties: list[float]) -> list[AnyArray]:
-    """Return the support of the lasso at each penalty, by coordinate descent.
-
-    It works on X and y with XᵀX = G and Xᵀy = b.
-    """
+    """Return the support of the lasso at each penalty, by coordinate descent. It works on X and y
+    with XᵀX = G and Xᵀy = b."""
     squares, V = np.linalg.eigh(G)
     kept = squares > ZERO * squares[-1]
     roots = np.sqrt(squares[kept])

@@ -27,9 +27,7 @@ class Members(NamedTuple):
     @classmethod
     def of(cls, H: sp.csr_array) -> Members:
         """Take the distinct columns of an incidence H (n × e), in the order of their first ones.
-
-        Where few of them repeat another, all are taken, because H then has them by sample too.
-        """
+        Where few of them repeat another, all are taken, because H then has them by sample too."""
         n, e = H.shape
         starts, samples = kernels.transpose(H.indptr, H.indices, e)
         keys = np.random.default_rng(0).integers(0, 2**64, n, dtype=np.uint64)
@@ -77,18 +75,7 @@ class Members(NamedTuple):
 
 
 def in_halves(fn: Callable[[slice], None], starts: IntArray, columns: int) -> None:
-    """Call a function for two halves of hyperedges, or of samples, in two threads if that pays.
-
-    Parameters
-    ----------
-    fn : callable
-        Function of a range of hyperedges. It releases the lock of Python, and what it writes for
-        one hyperedge depends on no other.
-    starts : ndarray of shape (e + 1,)
-        Where the samples of each hyperedge begin. The halves have as many samples.
-    columns : int
-        Multiply-adds for one of these samples.
-    """
+    """Call a function for two halves of hyperedges, or of samples, in two threads if that pays."""
     size = int(starts[-1])
     middle = int(np.searchsorted(starts, size / 2))
     halves = slice(0, middle), slice(middle, len(starts) - 1)

@@ -65,12 +65,7 @@ class StripSums:
 
 
 class PairSums:
-    """The products of P for each two samples of a hyperedge.
-
-    Where they do not fit in their share of the memory, they lie in a temporary file, which is
-    deleted when the block of a `with` statement ends. Those of some hyperedges are in memory then.
-    Making them takes each strip of P once, or once per such part.
-    """
+    """The products of P for each two samples of a hyperedge."""
 
     def __init__(self, members: Members, P: ColumnStrips) -> None:
         self.members = members

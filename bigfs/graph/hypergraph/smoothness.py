@@ -47,10 +47,8 @@ class Trace(NamedTuple):
 
 @dataclass(frozen=True)
 class Smoothness:
-    """tr(Pᵀ L_H(w) P) with weighted or with incidence degrees.
-
-    Hyperedges of the same samples have the same r_e, which is computed once.
-    """
+    """tr(Pᵀ L_H(w) P) with weighted or with incidence degrees. Hyperedges of the same samples have
+    the same r_e, which is computed once."""
 
     hypergraph: Hypergraph
     degrees: Degrees = "weighted"
@@ -76,10 +74,8 @@ class Smoothness:
         return Trace(norm2 - float(w @ q), gradient, root)
 
     def least_degrees(self, root: FloatArray) -> FloatArray:
-        """Return the least degree of the samples of each hyperedge (e), at most 1.
-
-        Isolated samples do not count.
-        """
+        """Return the least degree of the samples of each hyperedge (e), at most 1. Isolated samples
+        do not count."""
         return 1 / np.maximum(self.hypergraph.members.edge_maxima(root) ** 2, 1.0)
 
 
@@ -101,10 +97,9 @@ def choose_weights(
 ) -> WeightStep:
     """Lower μ tr(Pᵀ L_H(w) P) + γ‖w‖² over the simplex, from w, for P (n × r).
 
-    With incidence degrees it is a quadratic function, whose minimum is the projection of μq/2γ on
-    the simplex. With weighted degrees it is not convex, and only the ratios of the weights around a
-    sample matter, not their size. The curvature in w_k is thus about 1/b_k², where b_k ≥ w_k is the
-    least degree of the samples of k. So a step is one of the gradient, projected in the metric
+    With incidence degrees it is quadratic: its minimum projects μq/2γ on the simplex. With weighted
+    degrees it is not convex, and its curvature in w_k is about 1/b_k², where b_k ≥ w_k is the least
+    degree of the samples of k. So a step is one of the gradient, projected in the metric
     diag(b w)⁻¹, with Barzilai and Borwein's length and a line search. The steps end when the linear
     model promises at most `promise`.
     """
@@ -154,18 +149,14 @@ def choose_weights(
 
 
 def _reach(w: FloatArray, b: FloatArray) -> FloatArray:
-    """Return how far the weights may move in proportion to themselves.
-
-    A weight of zero moves too, by a share of the least degree that it adds to.
-    """
+    """Return how far the weights may move in proportion to themselves. A weight of zero moves too,
+    by a share of the least degree that it adds to."""
     return w + LEAST_SHARE * b
 
 
 def _promise(gradient: FloatArray, w: FloatArray, reach: FloatArray) -> float:
     """Return what the linear model gains if each weight may shrink to zero, or grow by its reach.
-
-    The slopes count from their weighted mean, because the weights keep their sum.
-    """
+    The slopes count from their weighted mean, because the weights keep their sum."""
     slopes = gradient - gradient @ w
     return float(w @ np.maximum(slopes, 0) + reach @ np.maximum(-slopes, 0))
 

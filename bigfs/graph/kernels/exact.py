@@ -182,10 +182,8 @@ def invert(
     n_columns: int,
     max_postings: float,
 ) -> InvertedStrip:
-    """Store the rows [low, high) of a csr matrix by term.
-
-    A term with more than `max_postings` entries gets a dense line.
-    """
+    """Store the rows [low, high) of a csr matrix by term. A term with more than `max_postings`
+    entries gets a dense line."""
     count = np.zeros(n_columns, np.int64)
     for p in range(indptr[low], indptr[high]):
         count[indices[p]] += 1
@@ -226,10 +224,8 @@ def _scan_strip(
     cosine: bool,
     same: bool,
 ) -> None:
-    """Compare every row of A with the strip [low, high) of B.
-
-    If A and B are the same block, each pair i < j is offered once.
-    """
+    """Compare every row of A with the strip [low, high) of B. If A and B are the same block, each
+    pair i < j is offered once."""
     indptr, indices, data = A.indptr, A.indices, A.data
     start, line, lines, rows, values = strip
     width = high - low
@@ -263,10 +259,8 @@ def _scan_strip_outside(
     b: SearchState,
     cosine: bool,
 ) -> None:
-    """Offer to each row of A the rows of another group in the strip that begins at row `low`.
-
-    The products are summed as in `_scan_strip`, so a pair has the same key in both.
-    """
+    """Offer to each row of A the rows of another group in the strip that begins at row `low`. The
+    products are summed as in `_scan_strip`, so a pair has the same key in both."""
     indptr, indices, data = A.indptr, A.indices, A.data
     start, line, lines, rows, values = strip
     width = len(groups_b)
@@ -369,11 +363,8 @@ def _next_marked(eights: AnyArray, e: int) -> int:
 
 @_jit
 def _key(product: float, square_a: float, square_b: float, cosine: bool) -> float:
-    """Return 1 − cosine, or the squared Euclidean distance, of two rows.
-
-    The root of the product of the squares, not the product of their roots, puts a duplicate at
-    exactly 0.
-    """
+    """Return 1 − cosine, or the squared Euclidean distance, of two rows. The root of the product of
+    the squares, not the product of their roots, puts a duplicate at exactly 0."""
     if cosine:
         both = square_a * square_b
         norms = np.sqrt(both) if both > MIN_SQUARED_NORM else np.sqrt(square_a) * np.sqrt(square_b)
@@ -394,11 +385,9 @@ def _thresholds(worst_keys: AnyArray, cosine: bool) -> AnyArray:
 
 @_jit
 def _insert(keys: AnyArray, ids: AnyArray, i: int, new_key: float, number: int) -> bool:
-    """Insert a neighbor into the sorted list of row i. Return whether it entered.
-
-    Numba orders variables by their names. With `neighbors` in place of `ids` this function is not
-    inlined, and the kernel takes three times as long while the lists fill.
-    """
+    """Insert a neighbor into the sorted list of row i. Return whether it entered."""
+    # Numba orders variables by their names. With `neighbors` in place of `ids` this function is not
+    # inlined, and the kernel takes three times as long while the lists fill.
     m = keys.shape[1] - 1
     if new_key > keys[i, m] or (new_key == keys[i, m] and number >= ids[i, m]):
         return False
@@ -425,10 +414,8 @@ def _merge(part: NeighborLists, merged: NeighborLists) -> None:
 def rerank(
     A: KernelBlock, candidates: AnyArray, B: KernelBlock, lists: NeighborLists, cosine: bool
 ) -> None:
-    """Offer to each row of A those of its candidates that lie in B.
-
-    `candidates` has the shape (rows, c), with increasing row numbers of the whole matrix.
-    """
+    """Offer to each row of A those of its candidates that lie in B. `candidates` has the shape
+    (rows, c), with increasing row numbers of the whole matrix."""
     row = np.zeros(A.n_columns, A.data.dtype)  # the current row of A, dense
     bounds = np.array([B.first, B.first + len(B.squares)])
     for i in range(candidates.shape[0]):

@@ -25,10 +25,8 @@ def edge_sizes(indices: AnyArray, n_edges: int) -> IntArray:
 
 @_jit
 def transpose(indptr: AnyArray, indices: AnyArray, n_edges: int) -> tuple[IntArray, AnyArray]:
-    """Return where the hyperedges begin, and their samples, from the hyperedges of each sample.
-
-    Or where the samples begin, and their hyperedges, from the samples of each hyperedge.
-    """
+    """Return where the hyperedges begin, and their samples, from the hyperedges of each sample. Or
+    where the samples begin, and their hyperedges, from the samples of each hyperedge."""
     starts = np.zeros(n_edges + 1, dtype=np.int64)
     starts[1:] = np.cumsum(edge_sizes(indices, n_edges))
     samples = np.empty(len(indices), dtype=np.int32)
@@ -96,10 +94,8 @@ def edge_rows(
     V: FloatArray,
     Z: FloatArray,
 ) -> None:
-    """Make Z = diag(weights) Hᵀ D_v^-½ V (e × r), for V (n × r).
-
-    Eight columns, a line of the cache, are summed at a time.
-    """
+    """Make Z = diag(weights) Hᵀ D_v^-½ V (e × r), for V (n × r). Eight columns, a line of the
+    cache, are summed at a time."""
     whole = V.shape[1] - V.shape[1] % 8
     rest = np.empty(V.shape[1] - whole)
     for k in range(len(weights)):
@@ -139,10 +135,8 @@ def subtract_edge_rows(
     Z: FloatArray,
     V: FloatArray,
 ) -> None:
-    """Replace V by diag(m)V − D_v^-½ H Z, for the hyperedges of each sample and Z (e × r).
-
-    Eight columns, a line of the cache, are summed at a time.
-    """
+    """Replace V by diag(m)V − D_v^-½ H Z, for the hyperedges of each sample and Z (e × r). Eight
+    columns, a line of the cache, are summed at a time."""
     whole = V.shape[1] - V.shape[1] % 8
     rest = np.empty(V.shape[1] - whole)
     for v in range(len(m)):
@@ -179,11 +173,7 @@ def subtract_edge_rows(
 def add_pair_products(
     starts: IntArray, samples: AnyArray, P: FloatArray, products: FloatArray
 ) -> None:
-    """Add ⟨P_u, P_v⟩ of each two samples of a hyperedge, for a strip of the columns of P (n × s).
-
-    The pairs of the k-th hyperedge follow those of the one before it: the second sample with the
-    first one, the third sample with the first two, and so on.
-    """
+    """Add ⟨P_u, P_v⟩ of each two samples of a hyperedge, for a strip of columns of P (n × s)."""
     size = 0
     for k in range(len(starts) - 1):
         size = max(size, starts[k + 1] - starts[k])
@@ -213,11 +203,7 @@ def add_pair_sums(
     squares: FloatArray,
     of_sample: FloatArray,
 ) -> None:
-    """Make ‖r_e‖² (e) and add to g_v from the products of pairs, for some hyperedges.
-
-    `of_sample` has a_v, a_v‖P_v‖² and g_v of each sample (n × 3), where a_v = d_v^-½. They lie side
-    by side because the samples of a hyperedge are anywhere.
-    """
+    """Make ‖r_e‖² (e) and add to g_v from the products of pairs, for some hyperedges."""
     size = 0
     for k in range(len(weights)):
         size = max(size, starts[k + 1] - starts[k])

@@ -45,11 +45,7 @@ _jit = numba.njit(nogil=True, cache=True)
 
 
 class Sketch(NamedTuple):
-    """Rows in eight bits, in quanta of ‖x‖/181.
-
-    The screened columns are a csr matrix. The other columns are packed, with one uint32 per entry:
-    256 times the column's number among the others, plus the value as uint8.
-    """
+    """Rows in eight bits, in quanta of ‖x‖/181."""
 
     indptr: AnyArray  # (rows + 1,) int64
     indices: AnyArray  # column numbers, uint16 if they fit, else int32
@@ -103,21 +99,7 @@ def quantize(
     unscreened: AnyArray,
     column_buffer: AnyArray,
 ) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray, AnyArray, AnyArray]:
-    """Divide the rows of a csr matrix by their quanta and split them by kind of column.
-
-    Entries that become zero are left out. `column_buffer` gives the type of the column numbers and
-    has room for all of them.
-
-    Returns
-    -------
-    indptr, indices, data
-        The screened columns as a csr matrix of int8.
-    other_indptr, packed
-        The other columns, where an entry has its column's number among them times 256, plus its
-        value as uint8.
-    other_squares
-        Each row's squared norm over the other columns, in quanta.
-    """
+    """Divide the rows of a csr matrix by their quanta and split them by kind of column."""
     n_rows = len(unit)
     starts = np.zeros(len(indptr), np.int64)
     values = np.empty(len(indices), np.int8)
@@ -162,9 +144,7 @@ def compare_with_strip(
     same: bool,
 ) -> None:
     """Compare every row of A with the strip B. If they are `same`, each pair i < j is taken once.
-
-    Passing pairs wait and are completed together.
-    """
+    Passing pairs wait and are completed together."""
     width = len(B.unit)
     last = len(A.unit) - 1
     first = 0
@@ -201,11 +181,7 @@ def compare_with_strip(
 def _complete(
     waiting: AnyArray, A: Sketch, B: Sketch, codes_a: AnyArray, codes_b: AnyArray, cosine: bool
 ) -> None:
-    """Add the other columns of the waiting pairs and offer the pairs to both lists.
-
-    A pair is (row of B, row of A, sum with the residual estimate). The pairs are taken in the order
-    of B's rows. So each row of B is read once, and the rows of A are few enough for the cache.
-    """
+    """Add the other columns of the waiting pairs and offer the pairs to both lists."""
     start, pairs = _group_by_row(waiting, len(B.unit))
     row = np.zeros(A.n_unscreened, np.int32)  # the current row of B, dense
     other_indptr, packed = A.other_indptr, A.packed
@@ -252,11 +228,7 @@ def _group_by_row(waiting: AnyArray, n_rows: int) -> tuple[AnyArray, AnyArray]:
 def _buffers(
     A: Sketch, B: Sketch
 ) -> tuple[AnyArray, AnyArray, tuple[AnyArray, AnyArray, AnyArray, AnyArray]]:
-    """Return the buffers of a comparison: sums and distances of a strip, and a row's terms.
-
-    The terms are the bounds of the posting lists, their factors, the numbers of the dense lines,
-    and their factors.
-    """
+    """Return the buffers of a comparison: sums and distances of a strip, and a row's terms."""
     width = len(B.unit)
     longest = 0
     for i in range(len(A.unit)):
@@ -284,13 +256,7 @@ def _add_products(
     first: Int,
     same: bool,
 ) -> None:
-    """Set the sums of row i with a strip, from the strip's row `first` on.
-
-    A sum is the product over the screened columns plus the residual estimate. Sums of integers do
-    not depend on their order, so posting lists come first, then dense lines, four at a time. If the
-    strip holds the same rows (`same`), row i is the first that is left of its posting lists, which
-    start at `begin`.
-    """
+    """Set the sums of row i with a strip, from the strip's row `first` on."""
     start, line, lines, rows, values = strip
     list_bounds, list_factors, line_numbers, line_factors = terms
     n_lists = 0
@@ -347,10 +313,8 @@ def _mark(may_pass: AnyArray, scores: AnyArray, threshold: Int, thresholds: AnyA
 
 @_jit
 def find_marked(may_pass: AnyArray, marked_eights: AnyArray, hits: AnyArray) -> Int:
-    """Write the positions where `may_pass` is non-zero to `hits` and return their number.
-
-    Scans 64, then 8, then 1 byte at a time without unpredictable branches.
-    """
+    """Write the positions where `may_pass` is non-zero to `hits` and return their number. Scans 64,
+    then 8, then 1 byte at a time without unpredictable branches."""
     eights = may_pass.view(np.uint64)
     groups = len(may_pass) // 64
     part0, part1, part2, part3, part4, part5, part6, part7 = [
@@ -428,11 +392,7 @@ def distances_of_pairs(
 def sample_thresholds(
     A: Sketch, itself: AnyArray, sample: Sketch, strip: InvertedStrip, ranks: AnyArray, cosine: bool
 ) -> tuple[AnyArray, AnyArray]:
-    """Return each row's threshold per rank, and how many sampled rows reach it.
-
-    The threshold of rank r is the r-th largest score with the sampled rows. `itself` has the
-    position of each row in the sample, or −1. A row is not compared with itself.
-    """
+    """Return each row's threshold per rank, and how many sampled rows reach it."""
     if cosine:
         low, high = 1, UNREACHABLE_SUM
     else:
@@ -463,10 +423,8 @@ def sample_thresholds(
 
 @_jit
 def _rank_score(scores: AnyArray, rank: Int, low: Int, high: Int, guess: Int) -> Int:
-    """Return the largest value that `rank` of the scores reach, or `low` if fewer reach it.
-
-    The search starts at a guess. Its steps double until they enclose the value, then halve.
-    """
+    """Return the largest value that `rank` of the scores reach, or `low` if fewer reach it. The
+    search starts at a guess. Its steps double until they enclose the value, then halve."""
     step = 16
     middle = min(max(guess, low + 1), high - 1)
     while high - low > 1:
@@ -494,17 +452,8 @@ def _count_reaching(scores: AnyArray, threshold: Int) -> Int:
 def split_products(
     A: Sketch, B: Sketch, screen: AnyArray
 ) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
-    """Return the products of each row of A with the same row of B, split by a mask of columns.
-
-    A and B must have all their columns screened.
-
-    Returns
-    -------
-    screened_products, other_products
-        Products over the columns of the mask, and over the others.
-    other_squares_a, other_squares_b
-        Squared norms of the rows of A and B over the other columns.
-    """
+    """Return the products of each row of A with the same row of B, split by a mask of columns. A
+    and B must have all their columns screened."""
     n_rows = len(A.unit)
     products = np.zeros((2, n_rows), np.int32)
     other_squares_a = np.zeros(n_rows)

@@ -35,45 +35,7 @@ from bigfs.types import FloatArray
 
 
 class Ridge:
-    """Solve ridge systems with one X and one M, for any number of weights u.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples.
-    M : SampleOperator or None, default=None
-        M from `identity`, `centering` or `diagonal`, or a hypergraph operator. None is the
-        identity.
-    solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
-        Solver. "auto" takes the fastest that fits in 1 GB, by the costs of `project_costs`,
-        however much the process has.
-    targets : int, default=1
-        Number r of right-hand sides to expect.
-    tol : float, default=1e-10
-        Relative residual at which CG stops. The direct solvers reach rounding.
-    max_iter : int, default=500
-        Maximum number of CG iterations per solve. Reaching it is not an error, because
-        `Solution.residuals` has what was reached.
-    limit : int or None, default=None
-        Bytes that one process may use. None takes `engine.memory_limit()`.
-    iterations : int, default=50
-        CG iterations that the plan expects. A loop that starts each solve at its last solution
-        knows better than the default.
-    reduction : float, default=0.0
-        Share of its first residual at which CG stops too. A loop that starts each solve at its last
-        solution needs no more than to come nearer.
-
-    Attributes
-    ----------
-    plan : RidgePlan
-        The chosen solver, the projected costs of all solvers, and the reason.
-
-    Raises
-    ------
-    NotEnoughMemory
-        The requested solver, or every solver, is projected to exceed `limit`. Raised before any
-        work.
-    """
+    """Solve ridge systems with one X and one M, for any number of weights u."""
 
     def __init__(
         self,
@@ -130,12 +92,7 @@ class Ridge:
         return self._gram
 
     def reuse_gram(self, known: FloatArray | None, known_index: Any, index: Any) -> None:
-        """Take over the Gram matrix of another ridge, if it covers the columns of this one.
-
-        `known_index` and `index` are the increasing column numbers of the two in the full matrix.
-        None stands for all columns, and nothing is reused then. The other ridge must not be used
-        afterwards, because its array has become that of this one.
-        """
+        """Take over the Gram matrix of another ridge, if it covers the columns of this one."""
         if (
             known is not None
             and known_index is not None
@@ -155,11 +112,7 @@ class Ridge:
         return self._squares if same else None
 
     def reuse_squares(self, known: FloatArray | None, known_index: Any, index: Any) -> None:
-        """Take over the squares of another ridge, if it covers the columns of this one.
-
-        `known_index` and `index` are the increasing column numbers of the two in the full matrix.
-        None stands for all columns.
-        """
+        """Take over the squares of another ridge, if it covers the columns of this one."""
         if known is None:
             return
         if known_index is None:
@@ -176,10 +129,8 @@ class Ridge:
 
     @property
     def squares(self) -> FloatArray:
-        """The diagonal of Xᵀdiag(m)X, less that of the centering. Computed once.
-
-        CG's preconditioner needs it.
-        """
+        """The diagonal of Xᵀdiag(m)X, less that of the centering. Computed once. CG's
+        preconditioner needs it."""
         if self._squares is None:
             if self.M.m is None:
                 self._squares = self.X.stats.sums_of_squares
@@ -197,11 +148,7 @@ class Prepared:
         self.cg, self.direct = cg, direct
 
     def solve(self, T: FloatArray, start: FloatArray | None = None) -> Solution:
-        """Return W = (XᵀMX + diag u)⁻¹ XᵀT for T of shape (n, r).
-
-        CG begins at `start`, of shape (d, r). A direct solver does not use it. It takes one step
-        of refinement and reports the residual before that step.
-        """
+        """Return W = (XᵀMX + diag u)⁻¹ XᵀT for T of shape (n, r)."""
         return self.solve_rhs(self.cg.X.T @ T, start)
 
     def solve_rhs(
@@ -211,12 +158,7 @@ class Prepared:
         start_product: FloatArray | None = None,
         overwrite: bool = False,
     ) -> Solution:
-        """Return (XᵀMX + diag u)⁻¹ rhs for a rhs of shape (d, r), as `solve` does for XᵀT.
-
-        The rhs may be a function that makes it, which CG then does not hold. `start_product` is
-        XᵀMX `start`, which saves the first pass of CG. With `overwrite` CG may write over the start
-        and its product.
-        """
+        """Return (XᵀMX + diag u)⁻¹ rhs for a rhs of shape (d, r), as `solve` does for XᵀT."""
         if self.direct is None:
             return self.cg.solve(rhs, start, start_product, overwrite)
         rhs = rhs() if callable(rhs) else rhs

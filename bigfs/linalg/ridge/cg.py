@@ -38,10 +38,8 @@ class Solution(NamedTuple):
 
 
 class CG:
-    """Solve (XᵀMX + diag u) W = rhs for Z = u^½ W.
-
-    In this variable the matrix is I plus a part whose eigenvalues decay fast.
-    """
+    """Solve (XᵀMX + diag u) W = rhs for Z = u^½ W. In this variable the matrix is I plus a part
+    whose eigenvalues decay fast."""
 
     def __init__(
         self,
@@ -62,10 +60,7 @@ class CG:
         self.jacobi = 1 / (1 + squares[:, None] * self.s**2)
 
     def gram_times(self, W: FloatArray) -> FloatArray:
-        """Return XᵀMX W.
-
-        Reads X once for the identity and the centering, and twice for others.
-        """
+        """Return XᵀMX W. Reads X once for the identity and the centering, and twice for others."""
         if self.M.m is not None:
             return self._gram_times_by_strips(W)
         product = np.asarray(self.X.gram_times(W))
@@ -97,12 +92,7 @@ class CG:
         start_product: FloatArray | None = None,
         overwrite: bool = False,
     ) -> Solution:
-        """Solve for rhs of shape (d, r), from `start` of the same shape or from zero.
-
-        The rhs may be a function that makes it. It is called before and after the iterations, so
-        that the rhs is not held meanwhile. `start_product` is XᵀMX `start`, if that is known. With
-        `overwrite` the start and its product become the solution, so that no copy of them is held.
-        """
+        """Solve for rhs of shape (d, r), from `start` of the same shape or from zero."""
         active, given = self.s > 0, rhs
         rhs = given() if callable(given) else given
         size = np.linalg.norm(self.s * rhs, axis=0)
@@ -162,26 +152,11 @@ def block_cg(
 ) -> Result[FloatArray]:
     """Solve operator(Z) = B (d × r) for all columns in one shared Krylov space, in place.
 
-    `Z` has the start and `R` its residual B − operator(Z). Both hold those of the solution in the
-    end. Beside them two arrays of their size exist while the operator runs.
-
-    A column is solved at a residual of `tol` relative to B, whose norms are `size`, or of
-    `reduction` relative to the residual that it starts with. Each step lowers ½⟨Z, AZ⟩ − ⟨Z, B⟩, so
-    an early stop still improves on the start. The search directions are made orthonormal and
-    dependent ones are dropped, so columns that coincide or have converged do no harm. The loop does
-    not use `result.iterate`, because it is one solve inside a step.
-
-    The updated R drifts from the residual of Z. `set_residual(Z, R)` writes the true one. It is
-    called before the loop ends, which goes on while that residual is too large and still halves.
-
-    Returns
-    -------
-    Result
-        The relative residual of each column (r,). The stats have the number of "iterations".
-
-    References
-    ----------
-    Ji and Li, "A breakdown-free block conjugate gradient method", BIT 57, 2017.
+    `Z` has the start and `R` its residual B − operator(Z). A column is solved at a residual of
+    `tol` relative to B, whose norms are `size`, or of `reduction` relative to its first residual.
+    The search directions are made orthonormal and dependent ones are dropped, so columns that
+    coincide or have converged do no harm. The updated R drifts: `set_residual(Z, R)` writes the
+    true one before the loop ends, which goes on while that is too large and still halves.
     """
     size = np.where(size > 0, size, 1.0)
     residuals = np.linalg.norm(R, axis=0) / size
@@ -228,10 +203,8 @@ def block_cg(
 
 
 def _orthonormal(Y: FloatArray) -> FloatArray:
-    """Return an orthonormal basis (d × k) of the column space of Y, whose memory it takes.
-
-    It comes from the r × r Gram matrix. The second round adds accuracy.
-    """
+    """Return an orthonormal basis (d × k) of the column space of Y, whose memory it takes. It comes
+    from the r × r Gram matrix. The second round adds accuracy."""
     for share in (RANK_TOL, 0.0):
         values, vectors = np.linalg.eigh(Y.T @ Y)
         large = values > share * values[-1]

@@ -18,21 +18,11 @@ from bigfs.types import AnyArray
 
 @dataclass(frozen=True)
 class SampleOperator:
-    """The operator M = diag(m) − F Fᵀ on vectors with one entry per sample.
+    """The operator M = diag(m) − F Fᵀ on vectors with one entry per sample."""
 
-    Parameters
-    ----------
-    m : ndarray of shape (n,) or None, default=None
-        Diagonal, not negative. None is all ones.
-    F : ndarray or sparse array of shape (n, e) or None, default=None
-        Factor of the second term. None is no second term. M must be positive semi-definite.
-    projection : bool, default=False
-        Whether M² = M. Then M is its own root.
-    """
-
-    m: AnyArray | None = None
-    F: Any = None
-    projection: bool = False
+    m: AnyArray | None = None  # (n,): diagonal, not negative
+    F: Any = None  # (n, e): factor of the second term
+    projection: bool = False  # whether M² = M
 
     @property
     def entries(self) -> int:
@@ -61,11 +51,8 @@ class SampleOperator:
         )
 
     def root(self, n: int) -> Root:
-        """Return C with M = CCᵀ.
-
-        It is M itself if M is a projection, and a diagonal if there is no F. Otherwise it is a
-        pivoted Cholesky factor, which allows a singular M.
-        """
+        """Return C with M = CCᵀ. It is M itself if M is a projection, and a diagonal if there is no
+        F. Otherwise it is a pivoted Cholesky factor, which allows a singular M."""
         if self.entries == 0 or self.projection:
             scale = None if self.m is None else np.sqrt(self.m)
             return Root(self if self.projection else SampleOperator(scale))

@@ -57,32 +57,7 @@ def project_costs(
     forms_products: bool = True,
     width: int | None = None,
 ) -> dict[str, SolverCost]:
-    """Project the cost of each solver.
-
-    Parameters
-    ----------
-    n, d : int
-        Shape of X.
-    counts : ndarray of shape (d,)
-        Number of non-zeros per column.
-    r : int
-        Number of right-hand sides.
-    e : int, default=0
-        Number of non-zeros of F.
-    root : bool, default=False
-        Whether Woodbury has to factor M.
-    iterations : int, default=50
-        Iterations of CG to expect.
-    forms_products : bool, default=True
-        Whether CG forms X P (n × r).
-    width : int or None, default=None
-        Columns of X P that CG forms at a time. None is all of them.
-
-    Returns
-    -------
-    dict
-        The cost by the name of the solver.
-    """
+    """Project the cost of each solver."""
     nnz = float(counts.sum())
     # multiply-adds of XXᵀ; those of XᵀX are nnz²/n or more
     overlap = float(np.sum(counts.astype(float) ** 2))
@@ -111,16 +86,7 @@ def project_costs(
 def choose_solver(
     costs: dict[str, SolverCost], solver: str = "auto", limit: int | None = None
 ) -> RidgePlan:
-    """Return a plan with the fastest solver, or with the requested one.
-
-    The fastest is that of the solvers that fit in 1 GB, or in `limit` bytes where that is less, so
-    that more memory does not change the answer.
-
-    Raises
-    ------
-    NotEnoughMemory
-        The requested solver, or every solver, exceeds the limit.
-    """
+    """Return a plan with the fastest solver, or with the requested one."""
     if solver not in (*SOLVERS, "auto"):
         raise ValueError(f"solver must be one of {', '.join(SOLVERS)} or auto; got {solver!r}")
     limit = engine.memory_limit() if limit is None else limit

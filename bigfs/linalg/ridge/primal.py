@@ -21,11 +21,7 @@ STRIP_SHARE = 0.05  # of the planned memory, for what is made a strip at a time
 
 
 def gram(X: Matrix, M: SampleOperator) -> FloatArray:
-    """Return XᵀMX, dense d × d: Σ blockᵀ diag(m) block over tiles of rows, less (FᵀX)ᵀ(FᵀX).
-
-    Reads X once, and once more if M has an F. The columns of an F that has many more than d are
-    taken in strips, with a pass for each.
-    """
+    """Return XᵀMX, dense d × d: Σ blockᵀ diag(m) block over tiles of rows, less (FᵀX)ᵀ(FᵀX)."""
     n, d = X.shape
     m = np.ones(n) if M.m is None else M.m
     threads = None if X.local else 1
@@ -42,10 +38,8 @@ def gram(X: Matrix, M: SampleOperator) -> FloatArray:
 
 
 def _sum_over_tiles(X: Matrix, fn: Any, each: Any, *shared: Any) -> Any:
-    """Return the sum of d × d parts in the order of the tiles, few of which exist at a time.
-
-    `each` has a row per sample, of which a tile gets its own. The sum belongs to the caller.
-    """
+    """Return the sum of d × d parts in the order of the tiles, few of which exist at a time. `each`
+    has a row per sample, of which a tile gets its own. The sum belongs to the caller."""
     tiles, d = X.row_tiles or X.require_row_tiles(), X.shape[1]
     fitting = engine.memory_limit() // (8 * max(d, 1) ** 2) - 1
     at_once = max(1, min(engine.n_workers(), fitting))
@@ -89,8 +83,7 @@ def _rows_at_a_time(d: int) -> Iterator[slice]:
 class Primal:
     """Cholesky factor of XᵀMX + diag u over the active features, those with finite u.
 
-    What is factored is A = u^-½ XᵀMX u^-½ + 1, which stays well scaled however far apart the
-    weights are. Its lower triangle alone is held, in LAPACK's rectangular full packed format.
+    It factors A = u^-½ XᵀMX u^-½ + 1, which stays well scaled however far apart the weights are.
     """
 
     def __init__(self, G: FloatArray, u: FloatArray) -> None:
@@ -129,11 +122,7 @@ class Primal:
 
 @njit(nogil=True, cache=True)
 def _pack(G: FloatArray, active: IntArray, s: FloatArray, packed: FloatArray) -> None:
-    """Write the lower triangle of A in LAPACK's rectangular full packed format.
-
-    It has ⌈n/2⌉ columns of n rows, or n + 1 for an even n. The first half of the columns of A begin
-    at their diagonal. The others lie above it, as rows.
-    """
+    """Write the lower triangle of A in LAPACK's rectangular full packed format."""
     n = len(active)
     half, even = (n + 1) // 2, 1 - n % 2
     height = n + even

@@ -20,25 +20,8 @@ from bigfs.types import FloatArray, IntArray
 
 
 class WorkingSet:
-    """Solve ridge systems over the active features, those with finite u.
-
-    Their columns are gathered in memory if they fit. Each set of features has a plan of its own.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The samples.
-    room : float, default=inf
-        Bytes that gathered columns may take together with the solver of their features.
-    **ridge : object
-        Parameters of `Ridge`.
-
-    Attributes
-    ----------
-    plans : list of dict
-        One entry per working set so far: the number of "features", whether they were "gathered",
-        and the "plan".
-    """
+    """Solve ridge systems over the active features, those with finite u. Their columns are gathered
+    in memory if they fit. Each set of features has a plan of its own."""
 
     def __init__(self, X: Matrix, room: float = np.inf, **ridge: Any) -> None:
         feature_bytes = CG_BYTES * ridge.get("targets", 1)
@@ -52,10 +35,8 @@ class WorkingSet:
     def solve(
         self, M: SampleOperator, u: FloatArray, T: FloatArray, start: FloatArray | None = None
     ) -> Solution:
-        """Return W = (XᵀMX + diag u)⁻¹ XᵀT for u of shape (d,).
-
-        A weight inf drops its feature, and its row of W is zero.
-        """
+        """Return W = (XᵀMX + diag u)⁻¹ XᵀT for u of shape (d,). A weight inf drops its feature, and
+        its row of W is zero."""
         return self._solve(M, u, start, lambda prepared, rows, Z: prepared.solve(T, Z))
 
     def solve_rhs(
@@ -66,11 +47,7 @@ class WorkingSet:
         start: FloatArray | None = None,
         start_product: FloatArray | None = None,
     ) -> Solution:
-        """Return (XᵀMX + diag u)⁻¹ rhs for u of shape (d,) and rhs of shape (d, r).
-
-        A function in place of the rhs returns its rows at the numbers that it is given.
-        `start_product` is XᵀMX `start` (d × r), which saves the first pass of CG.
-        """
+        """Return (XᵀMX + diag u)⁻¹ rhs for u of shape (d,) and rhs of shape (d, r)."""
 
         def solve(prepared: Prepared, rows: Any, Z: FloatArray | None) -> Solution:
             known = None if start_product is None else start_product[rows]
