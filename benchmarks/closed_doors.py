@@ -47,7 +47,7 @@ FLAGS += ["--disable-component-update", "--disable-sync"]
 PAGE = """<!doctype html><iframe name="sink"></iframe><script>
 const told = {};
 const limited = (promise) => Promise.race([promise, new Promise((_, fail) => setTimeout(() => fail("no answer"), 5000))]);
-async function attempt(name, make) { try { told[name] = await limited(make()); } catch (error) { told[name] = "refused: " + error; } }
+async function attempt(name, make) { try { told[name] = await with_memory_limit(make()); } catch (error) { told[name] = "refused: " + error; } }
 const read = async (answer) => answer.type + " " + answer.status + " " + (await answer.text()).slice(0, 40);
 const socket = (url) => new Promise((done, fail) => {
   const opened = new WebSocket(url, ["prefect"]);

@@ -550,7 +550,7 @@ def plain_text(kind: str) -> bool:
 def texts_of(path: Path, scratch: Path) -> Any:
     from storage import sources
 
-    source = sources.find(path).unpacked(scratch)
+    source = sources.find(path).prepare(scratch)
     return [(d.text, d.label) for piece in source.pieces(1 << 20) for d in source.read(piece)]  # type: ignore[attr-defined]  # a source of documents
 
 

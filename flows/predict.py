@@ -251,7 +251,7 @@ def _predict_source(
         new, old = ("text", "a matrix") if is_text else ("a matrix", "text")
         raise SourceError(f"{data} is {new}, but the model was made of {old}")
     with engine.limit_memory(room):
-        ready = source.unpacked(scratch).limited(room)
+        ready = source.prepare(scratch).with_memory_limit(room)
     if model.text is not None:
         assert isinstance(ready, TextSource)
         parts = _predict_texts(model.text, model.linear, model.columns, ready, scratch, room)
@@ -267,7 +267,7 @@ def _predict_source(
             index = _by_name(model, ready.feature_names, data)
             if model.units is not None and model.units.is_tfidf:
                 _require_same_columns(model, index, ready, data)
-        pieces = ready.pieces(min(build.MATRIX_PIECE, room // ready.expansion))
+        pieces = ready.pieces(min(build.MATRIX_PIECE, room // ready.memory_per_byte))
         parts = engine.map_tiles(
             *(_predict_piece, pieces, ready, model.linear, index, model.columns),
             *(engine.shared_operand(model.units),),
@@ -325,8 +325,8 @@ def _predict_texts(
     if text.terms is not None:
         Path(f"{path}.terms").write_bytes(text.terms)
     weighting = Weighting.from_settings(text.settings)
-    source = source.enlarged(weighting.growth)
-    pieces = source.pieces(min(build.TEXT_PIECE, room // source.expansion))
+    source = source.with_term_memory(weighting.growth)
+    pieces = source.pieces(min(build.TEXT_PIECE, room // source.memory_per_byte))
     vocabulary = Vocabulary(len(text.idf), f"{path}.terms" if text.terms else None, path)
     spills = weigh(
         count(_Unlabeled(source), pieces, weighting, scratch), vocabulary, weighting.sublinear_tf

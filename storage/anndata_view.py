@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, IntArray
 from storage.errors import StoreError
-from storage.sources.anndata.source import AnnData
+from storage.sources.anndata import AnnData
 from storage.staging import labels, scratch
 from storage.staging.bounds import TILE_NNZ, bounds
 from storage.write_back import write_selector
@@ -64,7 +64,7 @@ class AnnDataStore:
                 f"{uri} has chunks of {largest >> 20} MB, too large to read by "
                 f"rows where they lie: stage it"
             )
-        self.source = source.unpacked(Path())
+        self.source = source.prepare(Path())
         self.shape = (len(self.indptr) - 1, int(self.source.n_features or 0))
         self.labels, self.split, self.names = self.source.annotations(0, self.shape[0])
 

@@ -144,7 +144,7 @@ def _grow(
 ) -> None:
     old = corpus.manifest
     with engine.limit_memory(room):
-        ready = source.unpacked(scratch).limited(room)
+        ready = source.prepare(scratch).with_memory_limit(room)
     spills = _read_blocks(ready, corpus, scratch, room)
     if corpus.splits:
         spills = [s if s.split else s._replace(split=split) for s in spills]
@@ -204,7 +204,7 @@ def _read_blocks(source: Source, corpus: Corpus, scratch: Path, room: int) -> li
         raise SourceError(f"{source.path} is {new}, but the store was staged from {old}")
     if isinstance(source, MatrixSource):
         spills = build.read_blocks(
-            source, source.pieces(min(build.MATRIX_PIECE, room // source.expansion)), scratch
+            source, source.pieces(min(build.MATRIX_PIECE, room // source.memory_per_byte)), scratch
         )
         widest = max((s.width for s in spills), default=0)
         if widest > d:
@@ -221,9 +221,12 @@ def _read_blocks(source: Source, corpus: Corpus, scratch: Path, room: int) -> li
         Path(terms).write_text(
             "".join(f"{term}\n" for term in corpus.feature_names[:]), encoding="utf-8", newline=""
         )
-    source = source.enlarged(weighting.growth)
+    source = source.with_term_memory(weighting.growth)
     counted = count(
-        source, source.pieces(min(build.TEXT_PIECE, room // source.expansion)), weighting, scratch
+        source,
+        source.pieces(min(build.TEXT_PIECE, room // source.memory_per_byte)),
+        weighting,
+        scratch,
     )
     return weigh(counted, Vocabulary(d, terms, str(scratch / "vocabulary")), weighting.sublinear_tf)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from bigfs.types import AnyArray
 from storage.errors import SourceError
-from storage.sources.anndata.hdf5 import need_h5py
+from storage.sources.hdf5 import need_h5py
 
 MARK = "bigfs"  # an attribute of the root: bigfs replaces only what it wrote
 

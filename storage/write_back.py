@@ -28,8 +28,8 @@ from bigfs.types import AnyArray, IntArray
 from storage import atomic
 from storage.errors import SourceError
 from storage.format import manifest
-from storage.sources.anndata.hdf5 import need_h5py
-from storage.sources.anndata.source import AnnData
+from storage.sources.anndata import AnnData
+from storage.sources.hdf5 import need_h5py
 
 PREFIX = "bigfs_"
 WRITTEN = ("var", "uns")  # the elements that a selection is written into

@@ -10,17 +10,17 @@ from urllib.parse import parse_qsl
 
 from storage.downloads import catalog, remote
 from storage.errors import SourceError, redacted
-from storage.sources.anndata.source import AnnData
+from storage.sources.anndata import AnnData
 from storage.sources.arrays import Npy, Npz
 from storage.sources.base import MatrixSource, Source, head
-from storage.sources.joined import Joined, Topics
-from storage.sources.matlab.matlab import Mat
+from storage.sources.matlab import Mat
 from storage.sources.matrixmarket import MatrixMarket
+from storage.sources.rcv1 import Joined, Topics
 from storage.sources.svmlight.source import Svmlight
 from storage.sources.synthetic.source import PREFIX, Synthetic
 from storage.sources.tables.jsonl import JsonFeatures, JsonLines
+from storage.sources.tables.numeric import CsvFeatures, ParquetFeatures
 from storage.sources.tables.tables import Csv, Parquet, Table
-from storage.sources.tables.wide import CsvFeatures, ParquetFeatures
 from storage.sources.text import Text
 
 KINDS: list[type[Source]] = [  # in the order in which they are tried

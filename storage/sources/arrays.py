@@ -25,23 +25,23 @@ import numpy as np
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
 from storage.format import disk
-from storage.sources import gate
+from storage.sources import checks
 from storage.sources import labels as label_rules
 from storage.sources.base import MatrixSource, Rows, open_decompressed, source_errors
-from storage.sources.spool import (
+from storage.sources.scratch_matrix import (
     CHUNK,
-    Spool,
+    ScratchMatrix,
     Triplets,
     csc_triplets,
-    dense_spool,
+    dense_scratch_matrix,
     save_labels,
     save_triplets,
-    sparse_spool,
+    sparse_scratch_matrix,
 )
 
 
-class SpooledMatrix(MatrixSource):
-    """A matrix that `unpacked` lays out on scratch. Pieces are row ranges of it."""
+class SavedMatrix(MatrixSource):
+    """A matrix that `prepare` lays out on scratch. Pieces are row ranges of it."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class SpooledMatrix(MatrixSource):
     ) -> None:
         self.path, self.labels, self.unlabeled = path, labels, unlabeled
         self.sample_shape = image_shape(sample_shape)
-        self.spool: Spool | None = None
+        self.scratch_matrix: ScratchMatrix | None = None
 
     def settings(self) -> tuple[Any, ...]:
         return self.unlabeled, self.sample_shape
@@ -63,41 +63,47 @@ class SpooledMatrix(MatrixSource):
         return fingerprint_of(self.format, identity_of(files), self.settings())
 
     @abstractmethod
-    def make_spool(self, folder: Path) -> Spool:
+    def make_scratch_matrix(self, folder: Path) -> ScratchMatrix:
         """Lay out the matrix in `folder`, with its own labels if it has any."""
 
-    def unpacked(self, scratch: Path) -> Self:
+    def prepare(self, scratch: Path) -> Self:
         ready = copy.copy(self)
         folder = Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}"
         shutil.rmtree(folder, ignore_errors=True)  # left by a killed run
         with source_errors(f"{self.path} cannot be read as {self.format}"):
-            spool = self.make_spool(folder)
-        if 0 in spool.shape:
+            scratch_matrix = self.make_scratch_matrix(folder)
+        if 0 in scratch_matrix.shape:
             raise SourceError(
-                f"{self.path} holds a matrix of {spool.shape[0]} × {spool.shape[1]}: "
+                f"{self.path} holds a matrix of {scratch_matrix.shape[0]} × {scratch_matrix.shape[1]}: "
                 f"there is nothing to select from"
             )
         if self.labels is not None:
-            save_labels(spool, label_rules.read_labels(self.labels, spool.shape[0], self.unlabeled))
-        if ready.sample_shape is not None and np.prod(ready.sample_shape) != spool.shape[1]:
+            save_labels(
+                scratch_matrix,
+                label_rules.read_labels(self.labels, scratch_matrix.shape[0], self.unlabeled),
+            )
+        if (
+            ready.sample_shape is not None
+            and np.prod(ready.sample_shape) != scratch_matrix.shape[1]
+        ):
             raise SourceError(
-                f"{self.path} has {spool.shape[1]} features per row, which is not an "
+                f"{self.path} has {scratch_matrix.shape[1]} features per row, which is not an "
                 f"image of {self.sample_shape}"
             )
-        ready.spool, ready.n_features = spool, spool.shape[1]
+        ready.scratch_matrix, ready.n_features = scratch_matrix, scratch_matrix.shape[1]
         return ready
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
-        return self._ready_spool.pieces(size)
+        return self._ready_scratch_matrix.pieces(size)
 
     def read(self, piece: tuple[int, int]) -> Rows:
-        return self._ready_spool.read(piece)
+        return self._ready_scratch_matrix.read(piece)
 
     @property
-    def _ready_spool(self) -> Spool:
-        if self.spool is None:
-            raise ValueError(f"{self.path} is read through unpacked(scratch)")
-        return self.spool
+    def _ready_scratch_matrix(self) -> ScratchMatrix:
+        if self.scratch_matrix is None:
+            raise ValueError(f"{self.path} is read through prepare(scratch)")
+        return self.scratch_matrix
 
 
 def image_shape(text: str | tuple[int, int] | None) -> tuple[int, int] | None:
@@ -114,7 +120,7 @@ def image_shape(text: str | tuple[int, int] | None) -> tuple[int, int] | None:
     return int(sides[0]), int(sides[1])
 
 
-class Npy(SpooledMatrix):
+class Npy(SavedMatrix):
     """A NumPy array of n × d, or a stack of images n × M × N, each flattened columns first."""
 
     format = "npy"
@@ -123,26 +129,26 @@ class Npy(SpooledMatrix):
     def sniff(cls, path: Path, head: bytes) -> bool:
         return head.startswith(b"\x93NUMPY")
 
-    def make_spool(self, folder: Path) -> Spool:
+    def make_scratch_matrix(self, folder: Path) -> ScratchMatrix:
         folder.mkdir(parents=True, exist_ok=True)
         # workers see scratch, but maybe not the source
         with open_decompressed(self.path) as packed, open(folder / "X.npy", "wb") as out:
             shutil.copyfileobj(packed, out, 1 << 22)
-        return self._dense_spool(folder)
+        return self._dense_scratch_matrix(folder)
 
-    def _dense_spool(self, folder: Path) -> Spool:
-        spool = dense_spool(folder, self.path)
-        X = spool.array("X")
+    def _dense_scratch_matrix(self, folder: Path) -> ScratchMatrix:
+        scratch_matrix = dense_scratch_matrix(folder, self.path)
+        X = scratch_matrix.array("X")
         if X.ndim == 3:
             shape = (int(X.shape[1]), int(X.shape[2]))
             if self.sample_shape not in (None, shape):
                 raise SourceError(f"{self.path} holds images of {shape}, not {self.sample_shape}")
-        return spool
+        return scratch_matrix
 
-    def unpacked(self, scratch: Path) -> Self:
-        ready = super().unpacked(scratch)
-        spool = ready._ready_spool
-        if spool.has("X") and (X := spool.array("X")).ndim == 3:
+    def prepare(self, scratch: Path) -> Self:
+        ready = super().prepare(scratch)
+        scratch_matrix = ready._ready_scratch_matrix
+        if scratch_matrix.has("X") and (X := scratch_matrix.array("X")).ndim == 3:
             ready.sample_shape = (int(X.shape[1]), int(X.shape[2]))
         return ready
 
@@ -165,7 +171,7 @@ class Npz(Npy):
             names = set(archive.namelist())
         return "X.npy" in names or {"format.npy", "shape.npy"} <= names
 
-    def make_spool(self, folder: Path) -> Spool:
+    def make_scratch_matrix(self, folder: Path) -> ScratchMatrix:
         folder.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(self.path) as archive:
             names = set(archive.namelist())
@@ -179,9 +185,9 @@ class Npz(Npy):
                 ):
                     shutil.copyfileobj(packed, out, 1 << 22)
         if "X.npy" in names:
-            spool = self._dense_spool(folder)
+            scratch_matrix = self._dense_scratch_matrix(folder)
         elif {"format.npy", "shape.npy", "data.npy"} <= names:
-            spool = self._sparse(folder)
+            scratch_matrix = self._sparse(folder)
         else:
             raise SourceError(
                 f"{self.path} holds {', '.join(map(ascii, sorted(names)))}: it must hold a sparse "
@@ -190,11 +196,12 @@ class Npz(Npy):
         if (folder / "own_y.npy").exists():
             y = disk.load(folder / "own_y.npy")
             save_labels(
-                spool, label_rules.as_label_array(y, spool.shape[0], self.unlabeled, self.path)
+                scratch_matrix,
+                label_rules.as_label_array(y, scratch_matrix.shape[0], self.unlabeled, self.path),
             )
-        return spool
+        return scratch_matrix
 
-    def _sparse(self, folder: Path) -> Spool:
+    def _sparse(self, folder: Path) -> ScratchMatrix:
         def array(name: str) -> Any:
             return disk.map_file(folder / f"{name}.npy")
 
@@ -203,7 +210,7 @@ class Npz(Npy):
         if kind not in ("csr", "csc", "coo"):
             raise SourceError(f"{self.path} holds a {kind} matrix: save X.tocsr() instead")
         n, d = (int(side) for side in array("shape"))
-        gate.require_shape(n, d, self.path)
+        checks.require_shape(n, d, self.path)
         names = ("data", "row", "col") if kind == "coo" else ("data", "indices", "indptr")
         if missing := [name for name in names if not (folder / f"{name}.npy").exists()]:
             raise SourceError(
@@ -217,9 +224,9 @@ class Npz(Npy):
                     f"{self.path} is broken: {name} has the shape {part.shape}, not {(stored,)}"
                 )
         if kind == "csr":
-            return sparse_spool(folder, self.path, (n, d))
+            return sparse_scratch_matrix(folder, self.path, (n, d))
         if kind == "csc":
-            gate.require_indptr(parts["indptr"], d, stored, self.path)
+            checks.require_indptr(parts["indptr"], d, stored, self.path)
         entries = (
             (lambda: _coo(parts))
             if kind == "coo"

@@ -33,7 +33,7 @@ import scipy.sparse as sp
 from bigfs.engine import format_bytes, require_memory
 from bigfs.types import AnyArray
 from storage.errors import SourceError, StoreError
-from storage.sources.matlab import matfile
+from storage.sources import matfile
 
 # a class, a real target, a set of classes, or None if unlabeled
 Label = str | int | float | tuple[str | int, ...] | None
@@ -120,9 +120,9 @@ class Source(ABC):
         (M, N) if a row is an image.
     planted : ndarray of int or None
         Indices of the informative features of a generated corpus.
-    expansion : int
+    memory_per_byte : int
         Bytes of memory per byte of input while it is read.
-    room : int or None
+    memory_limit : int or None
         Bytes that a process may use beside its libraries. None does not limit it.
     label_columns : sequence of str or None
         Columns that could hold the labels, if the source has some and the user named none.
@@ -136,8 +136,8 @@ class Source(ABC):
     feature_names: Sequence[str] | None = None
     sample_shape: tuple[int, int] | None = None
     planted: AnyArray | None = None
-    expansion: int = 20
-    room: int | None = None
+    memory_per_byte: int = 20
+    memory_limit: int | None = None
     label_columns: Sequence[str] | None = None
 
     @classmethod
@@ -161,7 +161,7 @@ class Source(ABC):
         source.path = os.path.abspath(self.path)
         return source
 
-    def unpacked(self, scratch: Path) -> Self:
+    def prepare(self, scratch: Path) -> Self:
         """Return the same source, ready for `pieces`.
 
         A source that can't be cut as it is, such as a compressed file, is written to `scratch`.
@@ -178,10 +178,10 @@ class Source(ABC):
             The folder or file is empty.
         """
 
-    def limited(self, room: int) -> Self:
-        """Return the same source with at most `room` bytes per process."""
+    def with_memory_limit(self, room: int) -> Self:
+        """Return the same source with at most `memory_limit` bytes per process."""
         source = copy.copy(self)
-        source.room = room
+        source.memory_limit = room
         return source
 
     def weight(self, piece: Any) -> int:
@@ -201,13 +201,13 @@ class Source(ABC):
         Raises
         ------
         NotEnoughMemory
-            Reading it takes more than `room`.
+            Reading it takes more than `memory_limit`.
         """
-        if self.room is not None and size * self.expansion > self.room:
+        if self.memory_limit is not None and size * self.memory_per_byte > self.memory_limit:
             require_memory(
-                size * self.expansion,
+                size * self.memory_per_byte,
                 f"{place}: a record of {format_bytes(size)} cannot be cut and",
-                self.room,
+                self.memory_limit,
             )
 
 
@@ -229,12 +229,12 @@ class TextSource(Source):
     """A source of documents, which `storage.staging.text.vectorize` turns into rows."""
 
     # measured: 18 if all words differ, 28 for words of two letters
-    expansion = 32
+    memory_per_byte = 32
 
-    def enlarged(self, growth: int) -> Self:
+    def with_term_memory(self, growth: int) -> Self:
         """Return the same source, of which a byte takes `growth` times the memory."""
         source = copy.copy(self)
-        source.expansion = self.expansion * growth
+        source.memory_per_byte = self.memory_per_byte * growth
         return source
 
     @abstractmethod

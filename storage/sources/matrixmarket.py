@@ -11,10 +11,16 @@ from typing import Any
 import numpy as np
 
 from storage.errors import SourceError
-from storage.sources import gate
-from storage.sources.arrays import SpooledMatrix
+from storage.sources import checks
+from storage.sources.arrays import SavedMatrix
 from storage.sources.base import open_decompressed
-from storage.sources.spool import CHUNK, Spool, Triplets, dense_spool, save_triplets
+from storage.sources.scratch_matrix import (
+    CHUNK,
+    ScratchMatrix,
+    Triplets,
+    dense_scratch_matrix,
+    save_triplets,
+)
 
 GRAMMAR: dict[str, Any] = {
     "sep": r"\s+",
@@ -25,7 +31,7 @@ GRAMMAR: dict[str, Any] = {
 }
 
 
-class MatrixMarket(SpooledMatrix):
+class MatrixMarket(SavedMatrix):
     """A general matrix of real numbers, integers or a pattern, as coordinates or as an array.
 
     It is read in chunks, whatever the order of its entries. It takes the options of
@@ -38,7 +44,7 @@ class MatrixMarket(SpooledMatrix):
     def sniff(cls, path: Path, head: bytes) -> bool:
         return head[:14].lower() == b"%%matrixmarket"
 
-    def make_spool(self, folder: Path) -> Spool:
+    def make_scratch_matrix(self, folder: Path) -> ScratchMatrix:
         layout, field, symmetry, shape, nnz, start = self._header()
         if field not in ("real", "integer", "pattern") or symmetry != "general":
             raise SourceError(
@@ -54,7 +60,7 @@ class MatrixMarket(SpooledMatrix):
                 np.lib.format.write_array_header_1_0(out, header)
                 for table in self._tables(["value"], start, nnz):
                     out.write(table["value"].to_numpy(dtype="<f8").tobytes())
-            return dense_spool(folder, self.path)
+            return dense_scratch_matrix(folder, self.path)
 
         def entries() -> Iterator[Triplets]:
             for table in self._tables(
@@ -116,5 +122,5 @@ class MatrixMarket(SpooledMatrix):
                 f"expected"
             )
         n, d, *nnz = (int(s) for s in sizes)
-        gate.require_shape(n, d, self.path)
+        checks.require_shape(n, d, self.path)
         return words[2], words[3], words[4], (n, d), nnz[0] if nnz else n * d, count

@@ -93,7 +93,7 @@ class Text(TextSource):
             ),
         )
 
-    def unpacked(self, scratch: Path) -> Text:
+    def prepare(self, scratch: Path) -> Text:
         if os.path.isdir(self.path) or not is_compressed(self.path):
             return self
         decompress(self.path, scratch / "documents.tar")
@@ -166,8 +166,8 @@ class Text(TextSource):
         return names, sizes, offsets
 
     def _require_list(self, size: int) -> None:
-        if self.room is not None:
-            require_memory(size, f"the list of documents of {self.path}", self.room)
+        if self.memory_limit is not None:
+            require_memory(size, f"the list of documents of {self.path}", self.memory_limit)
 
     def _members(self) -> Iterator[tuple[str, int, int, str]]:
         """Yield (name, size, offset, target of a hard link) of every file that is not hidden."""

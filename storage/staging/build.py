@@ -16,7 +16,7 @@ from storage.errors import SourceError
 from storage.format import manifest as manifests
 from storage.format.manifest import Manifest, Segment
 from storage.format.writer import Writer, publish
-from storage.sources import gate
+from storage.sources import checks
 from storage.sources.base import MatrixSource, Rows, Source, TextSource, seen_by_workers, take_rows
 from storage.staging import labels, tables, transpose
 from storage.staging.bounds import TILE_NNZ, bounds, by_segment, row_bounds
@@ -54,13 +54,13 @@ def build(plan: Plan, uri: str, scratch: Path, room: int) -> Manifest:
     is_text = isinstance(plan.source, TextSource)
     compiling = compiling_kernels(plan.weighting) if is_text else contextlib.nullcontext()
     with compiling, engine.limit_memory(room):
-        source = plan.source.unpacked(scratch).limited(room)
+        source = plan.source.prepare(scratch).with_memory_limit(room)
     vocabulary, units = None, None
     if isinstance(source, TextSource):
-        source = source.enlarged(plan.weighting.growth)
+        source = source.with_term_memory(plan.weighting.growth)
         spills, vocabulary = vectorize(
             source,
-            source.pieces(min(TEXT_PIECE, room // source.expansion)),
+            source.pieces(min(TEXT_PIECE, room // source.memory_per_byte)),
             plan.weighting,
             scratch,
         )
@@ -68,7 +68,7 @@ def build(plan: Plan, uri: str, scratch: Path, room: int) -> Manifest:
     else:
         assert isinstance(source, MatrixSource)
         spills = read_blocks(
-            source, source.pieces(min(MATRIX_PIECE, room // source.expansion)), scratch
+            source, source.pieces(min(MATRIX_PIECE, room // source.memory_per_byte)), scratch
         )
         d = width_of(source, spills)
         what = (
@@ -82,7 +82,7 @@ def build(plan: Plan, uri: str, scratch: Path, room: int) -> Manifest:
     n, nnz = sum(s.rows for s in spills), sum(s.nnz for s in spills)
     if not n or not d:
         raise SourceError(f"{source.path} holds no values: {n} samples, {d} features")
-    gate.require_shape(n, d, source.path)
+    checks.require_shape(n, d, source.path)
     tile = (
         TILE_NNZ
         if plan.settings["tile_rows"] is None
@@ -155,7 +155,7 @@ def _read_piece(piece: Any, path: str, source: MatrixSource) -> list[Spill]:
     with seen_by_workers(source.path):
         rows = source.read(piece)
     # our own formats refuse such values earlier and name the line
-    gate.require_values(rows.X, lambda row: f"{source.path}: row {row} of the part {piece}")
+    checks.require_values(rows.X, lambda row: f"{source.path}: row {row} of the part {piece}")
     parts: list[tuple[str, str | None, Rows]] = [(path, None, rows)]
     if rows.split is not None:
         chosen = {split: np.flatnonzero(rows.split == split) for split in ("train", "test")}

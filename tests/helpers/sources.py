@@ -17,7 +17,7 @@ SIZES = [1, 200, 10**9]  # bytes a piece: one row or so, a few, all
 
 def rows_of(source, scratch, size=10**9):
     """All rows of a source read piece by piece, as a worker would: dense X, y, split, names."""
-    ready = source.unpacked(scratch)
+    ready = source.prepare(scratch)
     parts = [pickle.loads(pickle.dumps(ready)).read(piece) for piece in ready.pieces(size)]  # noqa: S301, as a worker gets it
     parts = [part for part in parts if part.X.shape[0]]  # no line begins in a very small piece
     width = ready.n_features or max(part.X.shape[1] for part in parts)
@@ -32,7 +32,7 @@ def rows_of(source, scratch, size=10**9):
 
 
 def documents_of(source, scratch, size=10**9):
-    ready = source.unpacked(scratch)
+    ready = source.prepare(scratch)
     return [
         document
         for piece in ready.pieces(size)
@@ -42,7 +42,7 @@ def documents_of(source, scratch, size=10**9):
 
 def consumed(path, scratch, size=10**9, **options):
     """Everything a source gives, read and thrown away."""
-    ready = sources.find(path, **options).unpacked(scratch)
+    ready = sources.find(path, **options).prepare(scratch)
     for piece in ready.pieces(size):
         part = ready.read(piece)
         if not hasattr(part, "X"):

@@ -54,7 +54,7 @@ def test_what_anndata_writes_is_read_as_it_was(folder, file):
         assert labels_of(y) == cells.OBS["cell_type"]
         assert split.tolist() == cells.OBS["split"]
         assert names.tolist() == cells.CELLS
-    assert sources.find(path).unpacked(folder / "s").feature_names == cells.GENES
+    assert sources.find(path).prepare(folder / "s").feature_names == cells.GENES
     for layer, factor in (("csc", 2), ("dense", 3)):
         X, *_ = rows_of(sources.find(path, layer=layer), folder / layer, 200)
         np.testing.assert_array_equal(X, factor * cells.X)

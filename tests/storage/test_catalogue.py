@@ -100,7 +100,7 @@ def test_fetched_once_verified_and_joined(site, tmp_path):
     assert corpus.X.shape == (5, 6)  # as wide as the entry says: the files end at column 4
     assert corpus.y.tolist() == [0, 1, 0, 1, 0]
     assert [path for path, _ in site.requests] == ["/tiny.svm", "/tiny.t.svm"]
-    rows = [sources.find("tiny").unpacked(tmp_path / "scratch")]
+    rows = [sources.find("tiny").prepare(tmp_path / "scratch")]
     pieces = rows[0].pieces(10**6)
     assert [set(rows[0].read(piece).split) for piece in pieces] == [{"train"}, {"test"}]
     assert len(site.requests) == 2  # nothing is fetched twice
@@ -329,7 +329,7 @@ def test_rcv1_takes_its_topics_from_their_own_file(site, monkeypatch, tmp_path):
     monkeypatch.setitem(
         ENTRIES, "topical", Entry("three rows", (3, 5), 3, files, topics="topics.gz")
     )
-    source = sources.find("topical").unpacked(tmp_path)
+    source = sources.find("topical").prepare(tmp_path)
     found = source.read(source.pieces(10**6)[0])
     assert found.y == [("E11", "ECAT"), ("M11",), ("ECAT",)]
     assert found.names.tolist() == ["2286", "2287", "2288"]
@@ -340,8 +340,8 @@ def test_rcv1_takes_its_topics_from_their_own_file(site, monkeypatch, tmp_path):
     site.files["/topics.gz"] = (gzip.compress(b"E11 2286 1\n"), '"2"')
     (tmp_path / "data" / "topical" / "topics.gz").unlink()
     (tmp_path / "data" / "topical" / "registry.txt").unlink()
-    sources.joined._read_topics.cache_clear()
-    source = sources.find("topical").unpacked(tmp_path)
+    sources.rcv1._read_topics.cache_clear()
+    source = sources.find("topical").prepare(tmp_path)
     with pytest.raises(SourceError, match="no topic for document 2287"):
         source.read(source.pieces(10**6)[0])
 
@@ -403,7 +403,7 @@ def test_real_files_are_what_their_entries_say(real_data, monkeypatch, tmp_path,
     (tmp_path / "data" / name).mkdir(parents=True)
     (tmp_path / "data" / name / entry.files[0].name).symlink_to(real_data / entry.files[0].name)
     monkeypatch.setenv(catalog.FOLDER, str(tmp_path / "data"))
-    source = sources.find(name).unpacked(tmp_path)
+    source = sources.find(name).prepare(tmp_path)
     rows = [source.read(piece) for piece in source.pieces(10**6)]
     assert (sum(part.X.shape[0] for part in rows), rows[0].X.shape[1]) == entry.shape
     assert len(np.unique(np.concatenate([part.y for part in rows]))) == entry.classes

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import storage
 from bigfs.engine import NotEnoughMemory
 from storage import sources
-from storage.sources.matlab import matfile
+from storage.sources import matfile
 from tests.helpers.sources import refused, rows_of
 
 
@@ -127,4 +127,4 @@ def test_names_that_do_not_fit_are_refused_and_others_ignored(tmp_path):
     write_old(tmp_path / "b.mat", X, np.array([1, 2, 2, 1]), list("ab"), ["one", "two"])
     refused(tmp_path / "b.mat", "has 2 feature_names for 3 columns", tmp_path / "b")
     scipy.io.savemat(tmp_path / "c.mat", {"X": X, "feature_names": np.eye(2)})
-    assert sources.find(tmp_path / "c.mat").unpacked(tmp_path / "c").feature_names is None
+    assert sources.find(tmp_path / "c.mat").prepare(tmp_path / "c").feature_names is None

@@ -14,7 +14,7 @@ import storage
 from storage import sources
 from storage.errors import SourceError
 from storage.sources import labels
-from storage.sources.joined import Joined
+from storage.sources.rcv1 import Joined
 from tests.helpers.sources import documents_of, refused, rows_of
 
 FRAME = pd.DataFrame({"text": ["one two", "two three"], "label": ["a", "b"]})
@@ -54,7 +54,7 @@ def test_relative_path_is_read_from_another_folder(name, tmp_path, monkeypatch):
         folder.mkdir()
     monkeypatch.chdir(home)
     WRITERS[name](home / name)
-    source = sources.find(name).unpacked(scratch)
+    source = sources.find(name).prepare(scratch)
     shipped = pickle.dumps((source, source.pieces(10**9)))
     monkeypatch.chdir(elsewhere)
     source, pieces = pickle.loads(shipped)  # noqa: S301, as a worker gets it
@@ -83,9 +83,7 @@ def test_options_may_follow_the_path(tmp_path):
     assert (found.text, found.label) == ("x", None)
     path = tmp_path / "X.svm"
     path.write_text("1 1:2\n")
-    assert (
-        sources.find(f"{path}?zero_based=true&n_features=9").unpacked(tmp_path).zero_based is True
-    )
+    assert sources.find(f"{path}?zero_based=true&n_features=9").prepare(tmp_path).zero_based is True
     assert rows_of(sources.find(f"{path}?zero_based=true&n_features=9"), tmp_path)[0].tolist() == [
         [0, 2, *[0] * 7]
     ]

@@ -75,7 +75,7 @@ def test_anndata(tmp_path, matrix, kind, container):
         np.testing.assert_array_equal(X, matrix.toarray())
         assert y.tolist() == [i % 3 for i in range(23)]
         assert names.tolist() == [f"obs{i}" for i in range(23)]
-    source = sources.find(path, label="cell").unpacked(tmp_path)
+    source = sources.find(path, label="cell").prepare(tmp_path)
     assert source.feature_names == [f"var{j}" for j in range(17)]
     assert rows_of(source, tmp_path, 200)[1].tolist() == ["", *["B", "T"] * 11]
     refused(
@@ -100,7 +100,7 @@ def test_a_staged_store_is_a_source_itself(tmp_path):
     np.testing.assert_array_equal(X, expected.X.toarray()[order])
     assert y.tolist() == [source.class_names[c] for c in expected.y[order]]
     assert split.tolist() == expected.split[order].tolist()
-    assert again.unpacked(tmp_path).feature_names == list(source.feature_names)
+    assert again.prepare(tmp_path).feature_names == list(source.feature_names)
 
 
 @pytest.mark.filterwarnings("ignore:The data type .* does not have a Zarr V3 specification")

@@ -257,10 +257,10 @@ def test_a_source_of_others_holds_them_to_the_memory(tmp_path, name):
 def test_a_long_list_of_members_is_refused_by_memory(tmp_path):
     path = write_tar(tmp_path / "a.tar")
     source = sources.find(path)
-    source.room = 1000
+    source.memory_limit = 1000
     with pytest.raises(NotEnoughMemory, match=r"the list of documents of .*a\.tar needs"):
         source.pieces(10**6)
-    source.room = 10**6
+    source.memory_limit = 10**6
     assert len(source.pieces(10**6)) == 1
 
 
@@ -315,7 +315,7 @@ def test_a_worker_refuses_a_line_beyond_its_memory(tmp_path, line):
     """The bound goes with the source to the worker."""
     (tmp_path / "a.jsonl").write_text(line % "x" + line % ("word " * 1000))
     source = sources.find(tmp_path / "a.jsonl")
-    source.room = 4000 * source.expansion
+    source.memory_limit = 4000 * source.memory_per_byte
     ready = pickle.loads(pickle.dumps(source))  # noqa: S301, as a worker gets it
     with pytest.raises(NotEnoughMemory, match=r"a\.jsonl, line 2: a record of .* cannot be cut"):
         list(ready.read((0, 10**6)))

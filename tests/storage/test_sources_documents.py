@@ -100,10 +100,10 @@ def test_large_row_groups_are_cut(tmp_path, monkeypatch):
             tmp_path / "d" / f"{name}.parquet",
         )
     source = sources.find(tmp_path / "d")
-    assert len(source.unpacked(tmp_path / "scratch").pieces(1)) == 2
+    assert len(source.prepare(tmp_path / "scratch").pieces(1)) == 2
     monkeypatch.setattr("storage.sources.tables.tables.MAX_GROUP_BYTES", 1 << 14)
     monkeypatch.setattr("storage.sources.tables.tables.BATCH_BYTES", 1 << 13)
-    ready = source.unpacked(tmp_path / "scratch")
+    ready = source.prepare(tmp_path / "scratch")
     assert max(group.size for group in ready.pieces(1)) <= 1 << 14
     found = documents_of(source, tmp_path / "scratch")
     assert [d.text for d in found] == texts

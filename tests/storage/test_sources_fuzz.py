@@ -81,7 +81,7 @@ def test_any_bytes_are_features_or_refused(tmp_path, lines, size):
     path.write_bytes(b"\n".join(lines))
 
     def read(size):
-        source = sources.find(path, format="jsonl-features", n_features=100).unpacked(tmp_path)
+        source = sources.find(path, format="jsonl-features", n_features=100).prepare(tmp_path)
         return np.vstack([source.read(piece).X.toarray() for piece in source.pieces(size)]).tolist()
 
     outcome = whole_or_refused(read, size)

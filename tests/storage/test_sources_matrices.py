@@ -22,7 +22,7 @@ def test_matrices_come_back(tmp_path, matrix, kind, size):
     if kind in ("dense.npz", "mat", "dense.mat"):
         np.testing.assert_array_equal(y, np.arange(23) % 3)
     if size == 1:
-        assert len(source.unpacked(tmp_path / "scratch").pieces(size)) == 23
+        assert len(source.prepare(tmp_path / "scratch").pieces(size)) == 23
 
 
 def test_what_has_no_labels_takes_a_file_of_them(tmp_path, matrix):
@@ -35,13 +35,13 @@ def test_what_has_no_labels_takes_a_file_of_them(tmp_path, matrix):
     assert y.tolist() == list(range(23))
     (tmp_path / "few.txt").write_text("1\n2\n")
     with pytest.raises(SourceError, match=r"few\.txt has 2 labels for 23 rows"):
-        sources.find(tmp_path / "X.npz", labels=str(tmp_path / "few.txt")).unpacked(tmp_path)
+        sources.find(tmp_path / "X.npz", labels=str(tmp_path / "few.txt")).prepare(tmp_path)
 
 
 def test_a_stack_of_images_is_flattened_columns_first(tmp_path, rng):
     stack = rng.integers(0, 255, (9, 4, 3), dtype=np.uint8)
     np.save(tmp_path / "images.npy", stack)
-    source = sources.find(tmp_path / "images.npy").unpacked(tmp_path)
+    source = sources.find(tmp_path / "images.npy").prepare(tmp_path)
     assert source.sample_shape == (4, 3)
     X, *_ = rows_of(source.__class__(str(tmp_path / "images.npy")), tmp_path, 30)
     for image, row in zip(stack, X, strict=True):
@@ -76,7 +76,7 @@ def test_real_matlab_files(real_data, tmp_path):
     X, y, *_ = rows_of(sources.find(real_data / "colon.mat"), tmp_path, 10**5)
     assert X.shape == (62, 2000)
     assert set(y.tolist()) == {-1, 1}  # two classes: −1 is one of them
-    source = sources.find(real_data / "COIL20.mat", sample_shape="32x32").unpacked(tmp_path)
+    source = sources.find(real_data / "COIL20.mat", sample_shape="32x32").prepare(tmp_path)
     assert (source.n_features, source.sample_shape) == (1024, (32, 32))
     assert len(np.unique(rows_of(sources.find(real_data / "PCMAC.mat"), tmp_path)[1])) == 2
 

@@ -130,7 +130,7 @@ def test_a_codec_that_may_run_code_is_refused_by_name(codec_pipeline, tmp_path, 
         {2: ".zarray", 3: "zarr.json"}[zarr_format],
     )
     source = sources.find(path)
-    assert source.unpacked(tmp_path).read((0, 3)).X.nnz == 3
+    assert source.prepare(tmp_path).read((0, 3)).X.nnz == 3
     document = json.loads((path / "X" / name).read_text())
     if zarr_format == 2:
         document |= {

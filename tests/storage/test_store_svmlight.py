@@ -28,7 +28,7 @@ def lines(rng):
 
 
 def read(path, size=1 << 30, **options):
-    source = Svmlight(str(path), **options).unpacked(path.parent)
+    source = Svmlight(str(path), **options).prepare(path.parent)
     parts = [source.read(piece) for piece in source.pieces(size)]
     width = max(part.X.shape[1] for part in parts)
     X = sp.vstack(

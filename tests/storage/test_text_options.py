@@ -94,13 +94,13 @@ def test_pieces_are_smaller_for_more_ngrams(tmp_path, records, monkeypatch):
     asked = []
 
     def cut(source, size):
-        asked.append((size, source.expansion))
+        asked.append((size, source.memory_per_byte))
         return byte_ranges(source.length(), 700)
 
     monkeypatch.setattr(JsonLines, "pieces", cut)
     pieces = storage.open(storage.stage(path, tmp_path / "pieces.zarr", **options))
     assert pieces.spec["content"] == whole.spec["content"]
-    expansion = 6 * JsonLines.expansion
+    expansion = 6 * JsonLines.memory_per_byte
     assert asked == [((512_000_000 - build.TEXT_BASE) // expansion, expansion)]
 
 

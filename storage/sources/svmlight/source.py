@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
-from storage.sources import gate
+from storage.sources import checks
 from storage.sources import labels as label_rules
 from storage.sources.base import MatrixSource, Rows, byte_ranges, decompress, head, is_compressed
 
@@ -28,7 +28,7 @@ MESSAGES = (
     "an entry must be index:value with a whole index",
     "indices must increase along a line",
     "a value must be a finite number",
-    gate.MUST_FIT,
+    checks.MUST_FIT,
     "indices begin at 1: say zero_based=True if this file counts from 0",
 )
 
@@ -91,7 +91,7 @@ class Svmlight(MatrixSource):
             self.unlabeled,
         )
 
-    def unpacked(self, scratch: Path) -> Svmlight:
+    def prepare(self, scratch: Path) -> Svmlight:
         plain = self.path
         if is_compressed(self.path):
             plain = str(scratch / "plain.svm")
@@ -123,7 +123,7 @@ class Svmlight(MatrixSource):
             raise SourceError(self._error_message(code, start, raw, where))
         for entry, begin in unsure:  # too close to the middle between two float32 numbers
             value = float(_number_at(raw, begin))
-            if not gate.value_fits_float32(value):
+            if not checks.value_fits_float32(value):
                 raise SourceError(self._error_message(5, start, raw, begin))
             values[entry] = value
         numbers = {
@@ -155,7 +155,11 @@ class Svmlight(MatrixSource):
                 return start, b""
             raw = file.read(stop - start)
             if not raw.endswith(b"\n"):
-                rest = file.readline(-1 if self.room is None else self.room // self.expansion + 1)
+                rest = file.readline(
+                    -1
+                    if self.memory_limit is None
+                    else self.memory_limit // self.memory_per_byte + 1
+                )
                 self.require_room(len(rest), f"{self.path}, the line at byte {stop}")
                 raw += rest
             return start, raw

@@ -18,7 +18,7 @@ import orjson
 import scipy.sparse as sp
 
 from storage.errors import SourceError
-from storage.sources import gate
+from storage.sources import checks
 from storage.sources import labels as label_rules
 from storage.sources.base import (
     Document,
@@ -49,8 +49,8 @@ class JsonLinesFile(ByteRangeFile):
     def pieces(self, size: int) -> list[tuple[int, int]]:
         return byte_ranges(self.length(), size)
 
-    def unpacked(self, scratch: Path) -> Self:
-        ready = super().unpacked(scratch)
+    def prepare(self, scratch: Path) -> Self:
+        ready = super().prepare(scratch)
         for role, name in ready.named.items():
             ready._require_field(role, name)
         return ready
@@ -79,9 +79,9 @@ class JsonLinesFile(ByteRangeFile):
 
     @property
     def _line_limit(self) -> int:
-        if self.room is None:
+        if self.memory_limit is None:
             return LINE_LIMIT
-        return min(LINE_LIMIT, self.room // self.expansion + 1)
+        return min(LINE_LIMIT, self.memory_limit // self.memory_per_byte + 1)
 
     def objects(self, piece: tuple[int, int]) -> Iterator[tuple[dict[str, Any], LinePosition]]:
         """Yield the object of each line that begins in a byte range, and its place for messages."""
@@ -222,7 +222,9 @@ class JsonFeatures(JsonLinesFile, MatrixSource):
     """
 
     format = "jsonl-features"
-    expansion = 32  # measured: 31 for columns of six digits, since names and columns are objects
+    memory_per_byte = (
+        32  # measured: 31 for columns of six digits, since names and columns are objects
+    )
 
     def __init__(
         self,
@@ -278,16 +280,16 @@ class JsonFeatures(JsonLinesFile, MatrixSource):
     def _column(self, column: str, place: LinePosition) -> int:
         if not (column.isascii() and column.isdigit() and len(column) < 19):
             raise SourceError(f"{place}: {column!r} is not a column number (from 0)")
-        return gate.require_index(int(column), place, self.n_features)
+        return checks.require_index(int(column), place, self.n_features)
 
     def _value(self, value: Any, column: str, place: LinePosition) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise SourceError(
                 f"{place}: the value of column {column} is {shorten(value)}, not a finite number"
             )
-        if not abs(value) <= sys.float_info.max or not gate.value_fits_float32(float(value)):
+        if not abs(value) <= sys.float_info.max or not checks.value_fits_float32(float(value)):
             raise SourceError(
-                f"{place}: the value of column {column} is {shorten(value)}: {gate.MUST_FIT}"
+                f"{place}: the value of column {column} is {shorten(value)}: {checks.MUST_FIT}"
             )
         return float(value)
 

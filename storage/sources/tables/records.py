@@ -60,7 +60,7 @@ class RecordFile(Source):
         settings = {
             k: v
             for k, v in vars(self).items()
-            if k not in ("path", "plain", "folder", "room", "expansion", "named")
+            if k not in ("path", "plain", "folder", "memory_limit", "memory_per_byte", "named")
         }
         settings["unlabelled"] = settings.pop("unlabeled")  # as earlier versions hashed it
         return fingerprint_of(self.format, identity_of(self.files()), sorted(settings.items()))
@@ -70,7 +70,7 @@ class RecordFile(Source):
         source.plain = source.path
         return source
 
-    def unpacked(self, scratch: Path) -> Self:
+    def prepare(self, scratch: Path) -> Self:
         ready = copy.copy(self)
         if Path(self.path).is_file() and is_compressed(self.path):
             ready.plain = str(Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}.plain")

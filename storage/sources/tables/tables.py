@@ -279,7 +279,7 @@ class ParquetFiles(Table):
         path = Path(self.path)
         return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
 
-    def unpacked(self, scratch: Path) -> Self:
+    def prepare(self, scratch: Path) -> Self:
         """Rewrite files with large row groups in small ones.
 
         A row group is the smallest part that can be read alone, and some writers put a whole file

@@ -1,4 +1,4 @@
-"""Matrices in MATLAB files. `storage.sources.matlab.matfile` reads those before version 7.3."""
+"""Matrices in MATLAB files. `storage.sources.matfile` reads those before version 7.3."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ from bigfs import engine
 from bigfs.engine import NotEnoughMemory, format_bytes, require_memory
 from storage.errors import SourceError
 from storage.format import disk
-from storage.sources import gate
+from storage.sources import checks, matfile
 from storage.sources import labels as label_rules
-from storage.sources.anndata.hdf5 import open_hdf5
-from storage.sources.arrays import SpooledMatrix
-from storage.sources.matlab import matfile
-from storage.sources.spool import (
+from storage.sources.arrays import SavedMatrix
+from storage.sources.hdf5 import open_hdf5
+from storage.sources.scratch_matrix import (
     CHUNK,
-    Spool,
+    ScratchMatrix,
     csc_triplets,
-    dense_spool,
+    dense_scratch_matrix,
     save_labels,
     save_triplets,
-    sparse_spool,
+    sparse_scratch_matrix,
 )
 
 
-class Mat(SpooledMatrix):
+class Mat(SavedMatrix):
     """A MATLAB file with a matrix of samples × features and a vector of labels.
 
     Parameters
@@ -70,7 +69,7 @@ class Mat(SpooledMatrix):
     def sniff(cls, path: Path, head: bytes) -> bool:
         return head.startswith(b"MATLAB ")
 
-    def make_spool(self, folder: Path) -> Spool:
+    def make_scratch_matrix(self, folder: Path) -> ScratchMatrix:
         with open(self.path, "rb") as file:
             if file.read(10) == b"MATLAB 7.3":
                 return self._hdf5(folder)
@@ -85,16 +84,16 @@ class Mat(SpooledMatrix):
             ) from None
         x, y = self._names(reply["variables"])
         require_memory(matfile.projected(self.path, *reply["variables"][x]), what, room)
-        spool = (
-            sparse_spool(folder, self.path, tuple(reply["shape"]))
+        scratch_matrix = (
+            sparse_scratch_matrix(folder, self.path, tuple(reply["shape"]))
             if "shape" in reply
-            else dense_spool(folder, self.path)
+            else dense_scratch_matrix(folder, self.path)
         )
-        return self._with_labels(spool, disk.load(folder / "own_y.npy") if y else None)
+        return self._with_labels(scratch_matrix, disk.load(folder / "own_y.npy") if y else None)
 
-    def unpacked(self, scratch: Path) -> Self:
-        ready = super().unpacked(scratch)
-        names = _names_of(ready._ready_spool.folder, "feature_names")
+    def prepare(self, scratch: Path) -> Self:
+        ready = super().prepare(scratch)
+        names = _names_of(ready._ready_scratch_matrix.folder, "feature_names")
         if names is not None and len(names) != ready.n_features:
             raise SourceError(
                 f"{self.path} has {len(names)} feature_names for {ready.n_features} columns"
@@ -102,11 +101,11 @@ class Mat(SpooledMatrix):
         ready.feature_names = names
         return ready
 
-    def _with_labels(self, spool: Spool, y: Any) -> Spool:
+    def _with_labels(self, scratch_matrix: ScratchMatrix, y: Any) -> ScratchMatrix:
         if y is not None:
-            y = label_rules.as_label_array(y, spool.shape[0], self.unlabeled, self.path)
-            y = self._by_name(y, _names_of(spool.folder, "class_names"))
-        return save_labels(spool, y)
+            y = label_rules.as_label_array(y, scratch_matrix.shape[0], self.unlabeled, self.path)
+            y = self._by_name(y, _names_of(scratch_matrix.folder, "class_names"))
+        return save_labels(scratch_matrix, y)
 
     def _by_name(self, y: Any, names: list[str] | None) -> Any:
         """Return whole labels as the names of their classes, "" where there is none."""
@@ -136,32 +135,32 @@ class Mat(SpooledMatrix):
             )
         return x, y
 
-    def _hdf5(self, folder: Path) -> Spool:
+    def _hdf5(self, folder: Path) -> ScratchMatrix:
         """Read MATLAB 7.3, which stores arrays transposed and sparse ones as csc (ir, jc, data)."""
         with open_hdf5(self.path) as file:
             x, y = self._names(set(file) - {"#refs#"})
             if not hasattr(file[x], "shape"):
-                spool = self._hdf5_sparse(folder, file[x])
+                scratch_matrix = self._hdf5_sparse(folder, file[x])
             else:
                 X = file[x]
                 d, n = X.shape
-                gate.require_shape(n, d, self.path)
+                checks.require_shape(n, d, self.path)
                 folder.mkdir(parents=True, exist_ok=True)
                 out = disk.allocate(folder / "X.npy", X.dtype, (n, d))
                 step = max(1, CHUNK // d)
                 for start in range(0, n, step):
                     out[start : start + step] = X[:, start : start + step].T
                 out.flush()
-                spool = dense_spool(folder, self.path)
+                scratch_matrix = dense_scratch_matrix(folder, self.path)
             for name in matfile.NAMES:
                 if name in file and name not in (x, y):
-                    disk.save(Path(spool.folder) / f"{name}.npy", _cells(file, file[name]))
-            return self._with_labels(spool, file[y][:] if y else None)
+                    disk.save(Path(scratch_matrix.folder) / f"{name}.npy", _cells(file, file[name]))
+            return self._with_labels(scratch_matrix, file[y][:] if y else None)
 
-    def _hdf5_sparse(self, folder: Path, X: Any) -> Spool:
-        n, d = gate.require_shape(int(X.attrs["MATLAB_sparse"]), len(X["jc"]) - 1, self.path)
-        gate.require_room(d + 1, self.path)
-        indptr = gate.require_indptr(X["jc"][:], d, len(X["data"]), self.path)
+    def _hdf5_sparse(self, folder: Path, X: Any) -> ScratchMatrix:
+        n, d = checks.require_shape(int(X.attrs["MATLAB_sparse"]), len(X["jc"]) - 1, self.path)
+        checks.require_room(d + 1, self.path)
+        indptr = checks.require_indptr(X["jc"][:], d, len(X["data"]), self.path)
         return save_triplets(
             folder,
             self.path,

@@ -22,13 +22,13 @@ from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
 from storage.format import validation
 from storage.format.checked import CheckedStore
-from storage.sources import gate
+from storage.sources import checks
 from storage.sources import labels as label_rules
-from storage.sources.anndata.columns import read_column
-from storage.sources.anndata.hdf5 import open_hdf5
+from storage.sources.anndata_columns import read_column
 from storage.sources.base import MatrixSource, Rows
-from storage.sources.spool import (
-    Spool,
+from storage.sources.hdf5 import open_hdf5
+from storage.sources.scratch_matrix import (
+    ScratchMatrix,
     check_rows,
     csc_triplets,
     flatten_rows,
@@ -84,7 +84,7 @@ class AnnData(MatrixSource):
             split,
             unlabeled,
         )
-        self.spool: Spool | None = None
+        self.scratch_matrix: ScratchMatrix | None = None
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
@@ -104,7 +104,7 @@ class AnnData(MatrixSource):
             self.format, identity_of(files), self.layer, self.label, self.split, self.unlabeled
         )
 
-    def unpacked(self, scratch: Path) -> Self:
+    def prepare(self, scratch: Path) -> Self:
         """Read the shape and the names, and transpose a csc matrix on scratch."""
         ready = copy.copy(self)
         with self._file() as file:
@@ -121,7 +121,7 @@ class AnnData(MatrixSource):
             if kind == "csc_matrix":
                 folder = Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}"
                 indptr = self._indptr(X, d)
-                ready.spool = save_triplets(
+                ready.scratch_matrix = save_triplets(
                     folder,
                     self.path,
                     lambda: csc_triplets(X["data"], X["indices"], indptr),
@@ -134,7 +134,7 @@ class AnnData(MatrixSource):
 
     def _indptr(self, X: Any, size: int) -> AnyArray:
         """Return the indptr of a sparse matrix, checked against its indices and values."""
-        gate.require_room(size + 1, self.path)
+        checks.require_room(size + 1, self.path)
         if (
             X["indptr"].shape != (size + 1,)
             or X["data"].shape != X["indices"].shape
@@ -144,7 +144,7 @@ class AnnData(MatrixSource):
                 f"{self.path} is broken: the lengths of data, indices and "
                 f"indptr do not match its shape"
             )
-        return gate.require_indptr(X["indptr"][:], size, X["data"].shape[0], self.path)
+        return checks.require_indptr(X["indptr"][:], size, X["data"].shape[0], self.path)
 
     def read_feature_names(self) -> AnyArray:
         """Read the names of the features alone.
@@ -163,8 +163,8 @@ class AnnData(MatrixSource):
             return self._read_index(file, "var", None)
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
-        if self.spool:
-            return self.spool.pieces(size)
+        if self.scratch_matrix:
+            return self.scratch_matrix.pieces(size)
         with self._file() as file:
             X, kind, (n, d) = self._matrix(file)
             return row_ranges(
@@ -178,10 +178,10 @@ class AnnData(MatrixSource):
         """Read rows [start, stop) of the matrix."""
         with self._file() as file:
             X, kind, (_, d) = self._matrix(file)
-            if self.spool:
-                rows = self.spool.read((start, stop)).X
+            if self.scratch_matrix:
+                rows = self.scratch_matrix.read((start, stop)).X
             elif kind == "array":
-                gate.require_room(3 * (stop - start) * d, self.path)
+                checks.require_room(3 * (stop - start) * d, self.path)
                 rows = flatten_rows(np.asarray(X[start:stop]), self.path)
             else:
                 rows = self._csr(X, start, stop, d)
@@ -276,7 +276,7 @@ class AnnData(MatrixSource):
             raise SourceError(
                 f"{self.path} is broken: {where} is a {kind} without {', '.join(missing)}"
             )
-        return X, kind, gate.require_shape(*shape, self.path)
+        return X, kind, checks.require_shape(*shape, self.path)
 
     def _index(
         self, file: Any, frame: str, length: int, start: int = 0, stop: int | None = None

@@ -55,13 +55,13 @@ def options(**more):
 
 
 def read_all(path, scratch, settings):
-    source = find(path, **settings).unpacked(scratch)
+    source = find(path, **settings).prepare(scratch)
     return [source.read(piece) for piece in source.pieces(1 << 20)]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".csv.gz", ".parquet"])
 def test_columns_are_those_of_pandas_whatever_the_pieces(frame, tmp_path, suffix):
-    source = find(write(frame, tmp_path / f"table{suffix}"), **options()).unpacked(tmp_path)
+    source = find(write(frame, tmp_path / f"table{suffix}"), **options()).prepare(tmp_path)
     want = expected(frame)
     assert list(source.feature_names) == list(want.columns)
     for size in (1 << 20, 300):
@@ -144,11 +144,11 @@ def test_bad_options_are_refused_by_name(frame, tmp_path, more, message):
 
 
 def test_many_categories_are_refused(frame, tmp_path, monkeypatch):
-    monkeypatch.setattr("storage.sources.tables.wide.MAX_CATEGORIES", 59)
+    monkeypatch.setattr("storage.sources.tables.numeric.MAX_CATEGORIES", 59)
     path = write(frame, tmp_path / "table.csv")
     source = find(path, columns="id,age", categories="id", name="batch", label="group")
     with pytest.raises(SourceError, match="'id' holds more than 59 categories"):
-        source.unpacked(tmp_path)
+        source.prepare(tmp_path)
 
 
 def test_a_format_that_needs_columns_says_so(frame, tmp_path):
@@ -180,7 +180,7 @@ def test_a_wide_table_is_surveyed_in_small_batches(tmp_path):
     pa.parquet.write_table(table, tmp_path / "t.parquet")
     source = find(tmp_path / "t.parquet", columns="*", missing="mean")
     assert source.batch_rows == (4 << 20) // (8 * 3000)
-    assert source.unpacked(tmp_path).batch_rows == source.batch_rows
+    assert source.prepare(tmp_path).batch_rows == source.batch_rows
 
 
 def test_columns_far_larger_than_the_others_are_named(frame, tmp_path):

@@ -16,7 +16,7 @@ import storage
 from bigfs.engine import NotEnoughMemory
 from storage import sources
 from storage.errors import SourceError
-from storage.sources import gate
+from storage.sources import checks
 from storage.sources.base import Rows
 from storage.staging import build, transpose
 from storage.staging import scratch as scratch_files
@@ -367,8 +367,8 @@ def test_matrix_market_refuses_rows_that_memory_does_not_hold(tmp_path, allow_me
 
 def test_stated_width_that_the_entries_pass_is_refused(tmp_path):
     class Narrow(sources.Svmlight):
-        def unpacked(self, scratch):
-            ready = super().unpacked(scratch)
+        def prepare(self, scratch):
+            ready = super().prepare(scratch)
             ready.read, ready.n_features = ready.read, 3  # the reader does not know
             return ready
 
@@ -569,7 +569,7 @@ def test_hdf5_with_values_in_other_files_is_refused(tmp_path):
 
 def test_gate_knows_what_float32_holds():
     values = np.array([0.0, -0.0, 1e-46, 1.5e-45, 3.4028235e38, 3.5e38, np.nan, np.inf])
-    assert gate.fits_float32(values).tolist() == [
+    assert checks.fits_float32(values).tolist() == [
         True,
         True,
         False,
@@ -579,4 +579,4 @@ def test_gate_knows_what_float32_holds():
         False,
         False,
     ]
-    assert gate.fits_float32(np.array([2**63], dtype=np.uint64)).all()
+    assert checks.fits_float32(np.array([2**63], dtype=np.uint64)).all()

@@ -8,7 +8,7 @@ import numpy as np
 
 from bigfs.types import AnyArray
 from storage.errors import SourceError
-from storage.sources import gate
+from storage.sources import checks
 
 NULLABLE = ("nullable-string-array", "nullable-integer", "nullable-boolean")
 
@@ -59,7 +59,7 @@ def _read_array(array: Any, place: str, n: int | None, start: int, stop: int | N
         raise SourceError(f"{place} is broken: it has the shape {array.shape}, not ({n or 'n'},)")
     if array.dtype.kind in "biuf":
         return np.asarray(array[start:stop])
-    gate.require_room(array.shape[0] if stop is None else stop - start, place)
+    checks.require_room(array.shape[0] if stop is None else stop - start, place)
     if hasattr(array, "asstr"):  # h5py
         try:
             array = array.asstr()

@@ -18,14 +18,14 @@ import scipy.sparse as sp
 from bigfs.types import AnyArray
 from storage.errors import SourceError
 from storage.format import disk
-from storage.sources import gate
+from storage.sources import checks
 from storage.sources.base import Rows
 
 CHUNK = 1 << 20  # entries that a transpose holds at a time
 Triplets = tuple[AnyArray, AnyArray, AnyArray]  # row, column, value
 
 
-class Spool(NamedTuple):
+class ScratchMatrix(NamedTuple):
     """A matrix on scratch, of shape (n, d).
 
     Its folder holds X.npy (n × d, or n images) or data.npy, indices.npy and indptr.npy, and the
@@ -97,9 +97,11 @@ def make_csr(
         raise SourceError(
             f"{origin} is broken: its indptr does not match its {len(data)} stored values"
         )
-    columns = gate.require_indices(np.asarray(indices), shape[1], origin, "column").astype(np.int32)
+    columns = checks.require_indices(np.asarray(indices), shape[1], origin, "column").astype(
+        np.int32
+    )
     X = sp.csr_array(
-        (data.astype(gate.real_type(data.dtype, origin)), columns, indptr - indptr[0]), shape
+        (data.astype(checks.real_type(data.dtype, origin)), columns, indptr - indptr[0]), shape
     )
     X.sum_duplicates()
     return X
@@ -109,48 +111,50 @@ def flatten_rows(block: AnyArray, origin: str) -> sp.csr_array:
     """Return the rows of a dense block. Images are flattened columns first, as in MATLAB."""
     if block.ndim == 3:
         block = block.transpose(0, 2, 1).reshape(len(block), -1)
-    return sp.csr_array(np.asarray(block, dtype=gate.real_type(block.dtype, origin)))
+    return sp.csr_array(np.asarray(block, dtype=checks.real_type(block.dtype, origin)))
 
 
 def check_rows(X: sp.csr_array, origin: str, start: int) -> sp.csr_array:
     """Return rows as floats that all fit in a store. The first one is row `start` of the source."""
-    return gate.require_values(
-        X.astype(gate.real_type(X.dtype, origin), copy=False),
+    return checks.require_values(
+        X.astype(checks.real_type(X.dtype, origin), copy=False),
         lambda row: f"{origin}: row {start + row}",
     )
 
 
-def dense_spool(folder: Path, origin: str) -> Spool:
-    """Return the spool of the array X.npy in a folder."""
+def dense_scratch_matrix(folder: Path, origin: str) -> ScratchMatrix:
+    """Return the scratch_matrix of the array X.npy in a folder."""
     X = disk.map_file(folder / "X.npy")
     if X.ndim not in (2, 3):
         raise SourceError(
             f"{origin} has {X.ndim} dimensions: a matrix must have 2, a stack of images 3"
         )
-    gate.real_type(X.dtype, origin)
-    return Spool(str(folder), origin, gate.require_shape(len(X), math.prod(X.shape[1:]), origin))
+    checks.real_type(X.dtype, origin)
+    return ScratchMatrix(
+        str(folder), origin, checks.require_shape(len(X), math.prod(X.shape[1:]), origin)
+    )
 
 
-def sparse_spool(folder: Path, origin: str, shape: tuple[int, int]) -> Spool:
-    """Return the spool of the csr arrays data.npy, indices.npy and indptr.npy in a folder."""
-    spool = Spool(str(folder), origin, gate.require_shape(*shape, origin))
-    stored = len(spool.array("data"))
-    gate.real_type(spool.array("data").dtype, origin)
-    if len(spool.array("indices")) != stored:
+def sparse_scratch_matrix(folder: Path, origin: str, shape: tuple[int, int]) -> ScratchMatrix:
+    """Return the scratch_matrix of the csr arrays data.npy, indices.npy and indptr.npy in a folder."""
+    scratch_matrix = ScratchMatrix(str(folder), origin, checks.require_shape(*shape, origin))
+    stored = len(scratch_matrix.array("data"))
+    checks.real_type(scratch_matrix.array("data").dtype, origin)
+    if len(scratch_matrix.array("indices")) != stored:
         raise SourceError(
-            f"{origin} is broken: it has {stored} values and {len(spool.array('indices'))} indices"
+            f"{origin} is broken: it has {stored} values and {len(scratch_matrix.array('indices'))} indices"
         )
-    gate.require_indptr(spool.array("indptr"), shape[0], stored, origin)
-    return spool
+    checks.require_indptr(scratch_matrix.array("indptr"), shape[0], stored, origin)
+    return scratch_matrix
 
 
-def save_labels(spool: Spool, y: AnyArray | None) -> Spool:
+def save_labels(scratch_matrix: ScratchMatrix, y: AnyArray | None) -> ScratchMatrix:
     """Save labels, as `storage.sources.labels.as_label_array` gives them, beside the matrix."""
     if y is not None:
-        _save(Path(spool.folder), y=np.ma.getdata(y))
+        _save(Path(scratch_matrix.folder), y=np.ma.getdata(y))
         if isinstance(y, np.ma.MaskedArray):
-            _save(Path(spool.folder), unlabeled=np.ma.getmaskarray(y))
-    return spool
+            _save(Path(scratch_matrix.folder), unlabeled=np.ma.getmaskarray(y))
+    return scratch_matrix
 
 
 def _save(folder: Path, **arrays: AnyArray) -> None:
@@ -165,19 +169,19 @@ def save_triplets(
     entries: Callable[[], Iterable[Triplets]],
     shape: tuple[int, int],
     dtype: Any,
-) -> Spool:
+) -> ScratchMatrix:
     """Write csr on scratch from entries in any order.
 
     `entries` is called twice. Memory holds n counts and one chunk of entries.
     """
-    n, d = gate.require_shape(*shape, origin)
-    gate.real_type(np.dtype(dtype), origin)
-    gate.require_room(4 * n, origin)
+    n, d = checks.require_shape(*shape, origin)
+    checks.real_type(np.dtype(dtype), origin)
+    checks.require_room(4 * n, origin)
     folder.mkdir(parents=True, exist_ok=True)
     count = np.zeros(n + 1, np.int64)
     for row, column, _ in entries():
-        gate.require_indices(column, d, origin, "column")
-        count[1:] += np.bincount(gate.require_indices(row, n, origin, "row"), minlength=n)
+        checks.require_indices(column, d, origin, "column")
+        count[1:] += np.bincount(checks.require_indices(row, n, origin, "row"), minlength=n)
     indptr = np.cumsum(count)
     _save(folder, indptr=indptr)
     data = disk.allocate(folder / "data.npy", dtype, (int(indptr[-1]),))
@@ -191,7 +195,7 @@ def save_triplets(
         free += np.bincount(row, minlength=n)
     data.flush()
     indices.flush()
-    return Spool(str(folder), origin, (n, d))
+    return ScratchMatrix(str(folder), origin, (n, d))
 
 
 def csc_triplets(data: Any, indices: Any, indptr: AnyArray) -> Iterator[Triplets]:

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from bigfs.types import FloatArray, IntArray
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
-from storage.sources import gate
+from storage.sources import checks
 from storage.sources import labels as label_rules
 from storage.sources.base import MatrixSource, Rows, shorten, shorten_names
 from storage.sources.tables.tables import BATCH_BYTES, CsvFile, ParquetFiles, Table
@@ -43,7 +43,7 @@ class Column(NamedTuple):
     fill: float = 0.0  # in place of a missing number
 
 
-class WideTable(Table, MatrixSource):
+class NumericTable(Table, MatrixSource):
     """A table whose columns are features.
 
     Parameters
@@ -68,7 +68,7 @@ class WideTable(Table, MatrixSource):
         A label that also means "none".
     """
 
-    expansion = 32
+    memory_per_byte = 32
     layout: tuple[Column, ...] = ()
 
     def __init__(
@@ -130,9 +130,9 @@ class WideTable(Table, MatrixSource):
 
     # --- the reading before -----------------------------------------------------------------------
 
-    def unpacked(self, scratch: Path) -> Self:
+    def prepare(self, scratch: Path) -> Self:
         """Find the categories and the means."""
-        ready = copy.copy(super().unpacked(scratch))
+        ready = copy.copy(super().prepare(scratch))
         features = ready._features(ready.column_names())
         categories: dict[str, set[str]] = {
             name: set() for name in ready._match(ready.categories, features, "categories")
@@ -164,7 +164,7 @@ class WideTable(Table, MatrixSource):
                 values = tuple(sorted(categories[name]))
                 layout.append(Column(name, len(names), values))
                 names += [f"{name}={value}" for value in values]
-        gate.require_shape(0, len(names), self.path)
+        checks.require_shape(0, len(names), self.path)
         ready.layout, ready.feature_names, ready.n_features = tuple(layout), names, len(names)
         return ready
 
@@ -228,7 +228,7 @@ class WideTable(Table, MatrixSource):
         )
         X.indices = X.indices.astype(np.int32)
         X.sort_indices()
-        return gate.require_values(X, lambda row: f"{where} {first + row} (from 0)")
+        return checks.require_values(X, lambda row: f"{where} {first + row} (from 0)")
 
     def _numbers(self, values: Any, name: str, where: str) -> FloatArray:
         """Return a column as numbers, NaN where they are missing."""
@@ -311,10 +311,10 @@ class WideTable(Table, MatrixSource):
         return values
 
 
-class CsvFeatures(WideTable, CsvFile):
+class CsvFeatures(NumericTable, CsvFile):
     """Numbers and categories in comma- or tab-separated values.
 
-    It takes the options of `WideTable` and one more.
+    It takes the options of `NumericTable` and one more.
 
     Parameters
     ----------
@@ -352,8 +352,8 @@ class CsvFeatures(WideTable, CsvFile):
         self.set_delimiter(delimiter)
 
 
-class ParquetFeatures(WideTable, ParquetFiles):
-    """Numbers and categories in Parquet. It takes the options of `WideTable`."""
+class ParquetFeatures(NumericTable, ParquetFiles):
+    """Numbers and categories in Parquet. It takes the options of `NumericTable`."""
 
     format = "parquet-features"
 

@@ -48,18 +48,18 @@ class Joined(MatrixSource):
         source.parts = [(part.absolute(), split) for part, split in self.parts]
         return source
 
-    def unpacked(self, scratch: Path) -> Self:
+    def prepare(self, scratch: Path) -> Self:
         ready = copy.copy(self)
         ready.parts = []
         for k, (part, split) in enumerate(self.parts):
             folder = Path(scratch) / f"part-{k}"  # two parts may unpack under one name
             folder.mkdir(parents=True, exist_ok=True)
-            ready.parts.append((part.unpacked(folder), split))
+            ready.parts.append((part.prepare(folder), split))
         return ready
 
-    def limited(self, room: int) -> Self:
-        source = super().limited(room)
-        source.parts = [(part.limited(room), split) for part, split in self.parts]
+    def with_memory_limit(self, room: int) -> Self:
+        source = super().with_memory_limit(room)
+        source.parts = [(part.with_memory_limit(room), split) for part, split in self.parts]
         return source
 
     def pieces(self, size: int) -> list[tuple[int, Any]]:
@@ -99,17 +99,17 @@ class Topics(MatrixSource):
         source.rows, source.qrels = self.rows.absolute(), os.path.abspath(self.qrels)
         return source
 
-    def unpacked(self, scratch: Path) -> Self:
+    def prepare(self, scratch: Path) -> Self:
         ready = copy.copy(self)
-        ready.rows = self.rows.unpacked(scratch)
+        ready.rows = self.rows.prepare(scratch)
         # workers see scratch, but maybe not the source
         ready.qrels = str(Path(scratch) / f"topics-{self.fingerprint()}")
         shutil.copyfile(self.qrels, ready.qrels)
         return ready
 
-    def limited(self, room: int) -> Self:
-        source = super().limited(room)
-        source.rows = self.rows.limited(room)
+    def with_memory_limit(self, room: int) -> Self:
+        source = super().with_memory_limit(room)
+        source.rows = self.rows.with_memory_limit(room)
         return source
 
     def pieces(self, size: int) -> list[Any]:

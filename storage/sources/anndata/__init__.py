@@ -1,1 +1,0 @@
-"""The matrix, labels and names of a file that anndata wrote."""

@@ -1,1 +1,0 @@
-"""MATLAB files, which a process of its own reads."""
