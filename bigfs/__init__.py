@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bigfs import plot as plot  # a module, which `__getattr__` imports
     from bigfs.engine import cluster
-    from bigfs.engine.progress import progress
+    from bigfs.engine.display import progress
     from bigfs.matrix import Matrix
     from bigfs.selectors import (
         ANOVA,
@@ -65,7 +65,7 @@ _MODULES = {
     "cluster": "engine",
     "Matrix": "matrix",
     "SelectorCV": "selectors.selector_cv",
-    "progress": "engine.progress",
+    "progress": "engine.display",
     "stability": "selectors.stability",
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from bigfs.engine.progress import progress
+from bigfs.engine.display import progress
 from flows.options import Engine
 
 

@@ -6,14 +6,14 @@ import pytest
 
 import bigfs
 from bigfs import engine
-from bigfs.engine import progress
+from bigfs.engine import display
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that the test sets."""
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
     return now
 
 

@@ -297,7 +297,9 @@ def test_laplacian_score_of_rows_takes_as_many_columns_as_fit(sample, monkeypatc
     X, _ = sample
     rows = da.from_array(X, chunks=(10, 7))
     expected = LaplacianScore().fit(rows)
-    monkeypatch.setattr("bigfs.selectors.base.engine.planned_memory", lambda: 12 * 20 * 20)
+    monkeypatch.setattr(
+        "bigfs.selectors.base.estimator.engine.planned_memory", lambda: 12 * 20 * 20
+    )
     matrix = Matrix.from_dask(rows)
     before = matrix.passes
     np.testing.assert_array_equal(LaplacianScore().fit(matrix).scores_, expected.scores_)

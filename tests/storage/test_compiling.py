@@ -11,8 +11,8 @@ PROGRAM = """
 import sys
 from pathlib import Path
 import storage
-from storage.staging import compiling
-from storage.staging.weighting import Weighting
+from storage.staging.text import compiling
+from storage.staging.text.weighting import Weighting
 
 folder, source = Path(sys.argv[1]), sys.argv[2]
 kernels = lambda: {file.name.split("-")[0] for file in folder.rglob("*.nbi")}
