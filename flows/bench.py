@@ -32,7 +32,7 @@ from flows.choosing import Chosen, choose
 from flows.outcomes import Outcome, Sets, read_outcome, write_outcome
 from flows.reuse import content_key, digest
 from storage import atomic
-from storage.runs.checkpoints import Checkpoint, plain
+from storage.runs.checkpoints import Checkpoint, to_json_types
 
 HALF = 0.5  # share of the training samples in a subsample, as in stability selection
 
@@ -207,7 +207,7 @@ class Bench:
             chosen.sets,
             scored.points,
             scored.losses,
-            plain(figures),
+            to_json_types(figures),
             scored.by_split,
             [part.sets for part in again],
         )

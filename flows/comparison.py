@@ -45,7 +45,7 @@ from flows.standings import (
 from flows.summary import provenance
 from flows.time_limit import TooLate, time_limit
 from storage import atomic
-from storage.runs.checkpoints import plain
+from storage.runs.checkpoints import to_json_types
 from storage.runs.metadata import strict_json
 from storage.runs.runs import RunError, write_csv
 
@@ -355,7 +355,7 @@ def facts_of(corpus: Any) -> dict[str, Any]:
 
 def write_files(folder: Path, comparison: Mapping[str, Any]) -> None:
     """Write compare.csv, compare.md, report.html and compare.json, each whole or not at all."""
-    about = plain(dict(comparison))
+    about = to_json_types(dict(comparison))
     header, rows = csv_rows(about)
     title = f"Feature selection on {about['corpus']['name']}"
     with atomic.write(folder / "compare.csv") as part:

@@ -11,7 +11,7 @@ import numpy as np
 from bigfs.types import AnyArray, FloatArray, IntArray
 from storage import atomic
 from storage.errors import DAMAGED, RunError
-from storage.runs.checkpoints import plain
+from storage.runs.checkpoints import to_json_types
 
 Sets = dict[int, IntArray]  # the chosen features by their number, best first
 
@@ -33,7 +33,7 @@ def write_outcome(file: Path, outcome: Outcome, key: str) -> None:
     about = {
         "key": key,
         "method": outcome.method,
-        "points": plain(outcome.points),
+        "points": to_json_types(outcome.points),
         "figures": outcome.figures,
         "sizes": list(outcome.sets),
         "parts": len(outcome.again),

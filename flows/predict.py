@@ -28,13 +28,13 @@ from storage.errors import SourceError
 from storage.format import manifest
 from storage.runs.models import Model, TextUnits
 from storage.runs.runs import Run, write_csv
+from storage.scaling import Scaling, require_counts, scaling_of
 from storage.sources import find
 from storage.sources.base import Document, MatrixSource, TextSource, seen_by_workers
 from storage.staging import build
-from storage.staging.scratch import Spill, open_array, save
+from storage.staging.scratch import RowBlock, open_array, save
 from storage.staging.text.vectorize import Vocabulary, count, weigh
 from storage.staging.text.weighting import Weighting
-from storage.units import Units, require_counts, units_of
 
 HEADER = ("sample", "prediction")
 CSV, PARQUET, ABOUT = ".csv", ".parquet", "predictions"
@@ -78,7 +78,7 @@ def fit_model(corpus: Any, train: Any, selected: IntArray) -> Model:
         n_features=corpus.X.shape[1],
         class_names=list(corpus.class_names),
         text=_text_units(corpus),
-        units=units_of(corpus),
+        units=scaling_of(corpus),
     )
 
 
@@ -191,7 +191,7 @@ def _is_anndata_store(data: str) -> bool:
 def _columns_in(model: Model, corpus: Any, run: str) -> IntArray:
     """Return where the columns of the model lie in a corpus: at the same place, or by name."""
     d, columns = corpus.X.shape[1], model.columns
-    if not _same_units(model.units, units_of(corpus)):
+    if not _same_units(model.units, scaling_of(corpus)):
         raise ValueError(
             f"{corpus.uri} does not have the weight or the scale of {run}: predict from the source "
             f"itself, bigfs predict {run} SOURCE OUT"
@@ -206,7 +206,7 @@ def _columns_in(model: Model, corpus: Any, run: str) -> IntArray:
     return _by_name(model, corpus.feature_names[:], str(corpus.uri))
 
 
-def _same_units(ours: Units | None, theirs: Units | None) -> bool:
+def _same_units(ours: Scaling | None, theirs: Scaling | None) -> bool:
     if ours is None or theirs is None:
         return ours is theirs
     return ours.settings == theirs.settings and np.array_equal(ours.factors, theirs.factors)
@@ -284,7 +284,7 @@ def _predict_piece(
     linear: LinearModel,
     index: IntArray,
     columns: IntArray,
-    units: Units | None,
+    units: Scaling | None,
 ) -> tuple[Any, Any]:
     with seen_by_workers(source.path):
         rows = source.read(piece)
@@ -346,7 +346,7 @@ class _Unlabeled:
 
 
 def _predict_spill(
-    block: Spill, linear: LinearModel, columns: IntArray, d: int
+    block: RowBlock, linear: LinearModel, columns: IntArray, d: int
 ) -> tuple[AnyArray, Any]:
     indptr = np.concatenate([[0], np.cumsum(open_array(block.path, "lengths"))])
     data, indices = open_array(block.path, "data"), open_array(block.path, "indices")

@@ -17,7 +17,7 @@ from flows.job import Job, Request
 from flows.locks import exclusive, inform
 from flows.options import Engine
 from storage.errors import StoreError, is_permanent, redacted
-from storage.runs.checkpoints import plain
+from storage.runs.checkpoints import to_json_types
 from storage.runs.runs import Run, RunError, recover, require_out
 
 Call = Callable[..., Any]  # `call(step, request, ...)` returns `step(request, ...)`
@@ -167,7 +167,7 @@ def require_own(job: Job) -> None:
     parameters, names = run.metadata["parameters"], ("method", "features", "parameters", "metric")
     held = {name: parameters[name] for name in names if name in parameters}
     is_corpus = job.store == parameters["store"] or run.metadata.get("corpus") in (None, job.corpus)
-    if job.fresh or (is_corpus and held == plain(job.question)):
+    if job.fresh or (is_corpus and held == to_json_types(job.question)):
         return
     source = run.metadata.get("corpus", {}).get("source", parameters["store"])
     raise RunError(

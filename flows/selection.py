@@ -12,7 +12,7 @@ from bigfs.linalg.rounding import variance_or_zero
 from bigfs.selectors.registry import METHODS
 from bigfs.selectors.scores.pvalues import SignificanceSelector
 from bigfs.synonyms import canonical_name
-from storage.units import units_of
+from storage.scaling import scaling_of
 
 AUTO: Final = "auto"  # the number of features, to be chosen by folds of the training samples
 SIGNIFICANCE: Final = ("percentile", "fpr", "fdr", "fwe")  # modes that choose the number
@@ -220,7 +220,7 @@ def scale_hint(corpus: Any, train: Any) -> str | None:
     Distances, penalties and the model that judges follow such columns, whatever they say.
     """
     source = corpus.spec.get("source") or {}
-    if source.get("format") not in TABLES or units_of(corpus) is not None:
+    if source.get("format") not in TABLES or scaling_of(corpus) is not None:
         return None
     n, stats = train.X.shape[0], train.X.stats
     variances = stats.sums_of_squares / n - (stats.sums / n) ** 2

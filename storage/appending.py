@@ -26,16 +26,16 @@ from storage.format import manifest
 from storage.format.manifest import ROW_CHUNK, STRING_CHUNK, Segment
 from storage.format.writer import Writer, is_remains, publish
 from storage.opening import open as open_corpus
+from storage.scaling import scaling_of
 from storage.sources import find
 from storage.sources.base import MatrixSource, Source, TextSource
 from storage.staging import build, labels, tables, transpose
 from storage.staging.bounds import row_bounds
 from storage.staging.labels import Target
-from storage.staging.scratch import Spill, lengths_of, save
+from storage.staging.scale_blocks import rewrite
+from storage.staging.scratch import RowBlock, lengths_of, save
 from storage.staging.text.vectorize import Vocabulary, count, weigh
 from storage.staging.text.weighting import Weighting
-from storage.staging.units import rewrite
-from storage.units import units_of
 
 REWRITTEN = ("obs/", "obsm/", "uns/class_names/", "uns/checksums/")  # one value per sample
 
@@ -193,7 +193,7 @@ def _grow(
     publish(writer, grown)
 
 
-def _read_blocks(source: Source, corpus: Corpus, scratch: Path, room: int) -> list[Spill]:
+def _read_blocks(source: Source, corpus: Corpus, scratch: Path, room: int) -> list[RowBlock]:
     """Read the source into spilled blocks with the columns of the store."""
     settings, d = corpus.manifest.settings, corpus.manifest.shape[1]
     new, old = (
@@ -211,7 +211,7 @@ def _read_blocks(source: Source, corpus: Corpus, scratch: Path, room: int) -> li
             raise SourceError(
                 f"{source.path} has {widest} columns and the store has {d}: stage all samples again"
             )
-        units = units_of(corpus)
+        units = scaling_of(corpus)
         return spills if units is None else rewrite(spills, units, scratch, source.path)
     assert isinstance(source, TextSource)
     weighting = Weighting.from_settings(settings)
@@ -241,7 +241,7 @@ def _renumbered(old: Sequence[Segment], new: Sequence[Segment], halves: bool) ->
     ]
 
 
-def _merged_target(corpus: Corpus, source: Source, spills: Sequence[Spill]) -> Target:
+def _merged_target(corpus: Corpus, source: Source, spills: Sequence[RowBlock]) -> Target:
     """Return the target of the new samples in the codes of the store."""
     kind = corpus.manifest.target
     # whole numbers may be real targets, but 1.5 is no class
@@ -274,7 +274,7 @@ def _stored_targets(corpus: Corpus, target: Target) -> Iterator[Any]:
             yield store.read("obs/label/codes" if target.kind == "class" else "obs/label", a, b)
 
 
-def _sample_names(corpus: Corpus, spills: Sequence[Spill], n: int) -> tables.Parts | None:
+def _sample_names(corpus: Corpus, spills: Sequence[RowBlock], n: int) -> tables.Parts | None:
     """Return the names of all samples in parts, or None if the store has none."""
     if not corpus.manifest.named[0]:
         return None

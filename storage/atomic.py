@@ -220,7 +220,7 @@ def workplace(target: Path, home: Path | None = None) -> Iterator[Path]:
 
 
 def publish(new: Path, target: Path, work: Path | None = None) -> None:
-    """Give a finished file or folder its name. A folder of that name goes to the workplace first."""
+    """Give a finished file or folder its name. A folder there goes to the workplace first."""
     sync_tree(new) if new.is_dir() else sync(new)
     try:
         if work is not None and os.path.lexists(target):
@@ -531,7 +531,7 @@ def explain_write_errors(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def naming_full_disk(*folders: Path) -> Iterator[None]:
-    """Turn the system's error for a full disk into one line that names the fullest of the folders."""
+    """Turn the system's error for a full disk into a line that names the fullest of the folders."""
     try:
         yield
     except OSError as error:

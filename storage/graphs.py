@@ -32,7 +32,7 @@ from storage.corpus import Corpus, CorpusView, require_staged
 from storage.errors import Damaged, StoreError
 from storage.fingerprint import fingerprint_of
 from storage.format import manifest, verified
-from storage.format.writer import Writer, fill, open_unpublished, seal
+from storage.format.writer import Writer, open_unpublished, seal, write_chunks
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ def open_graph(uri: str) -> Graph:
     True
     >>> folder.cleanup()
     """
-    body = manifest.sealed(uri)
+    body = manifest.read_root(uri)
     if "graph" not in body:
         raise StoreError(f"{uri} holds no graph: run `bigfs graph` on its store first")
     info, shape = body["graph"], body.get("shape")
@@ -288,7 +288,9 @@ class ChunkSink:
     def __call__(
         self, start: int, stop: int, index: AnyArray, distance: AnyArray
     ) -> dict[str, str]:
-        return fill(self.uri, "index", start, index) | fill(self.uri, "distance", start, distance)
+        return write_chunks(self.uri, "index", start, index) | write_chunks(
+            self.uri, "distance", start, distance
+        )
 
 
 def _create(
@@ -337,5 +339,5 @@ def _write(target: str, corpus: Corpus, settings: dict[str, Any]) -> None:
     if len(bridges.distance):
         for path, values in (("bridges", bridges.samples), ("bridge_distance", bridges.distance)):
             _create(writer, path, values.shape, values.dtype, 0, len(values))
-            writer.checksums.update(fill(target, path, 0, values))
+            writer.checksums.update(write_chunks(target, path, 0, values))
     seal(writer, {"version": manifest.VERSION, "shape": shape, "graph": info, "store": corpus.uri})

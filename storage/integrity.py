@@ -117,7 +117,7 @@ def _check_documents(keys: list[str], store: StoreRef) -> list[str]:
     problems = []
     for key in keys:
         try:
-            document = manifests.get(store.uri, key)
+            document = manifests.read_document(store.uri, key)
         except FileNotFoundError:
             problems.append(f"{verified.document_name(key)} is missing")
             continue

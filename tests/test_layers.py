@@ -42,7 +42,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"errors"},
         {"fingerprint"},
         {"atomic"},
-        {"format", "units", "messages"},
+        {"format", "scaling", "messages"},
         {"downloads", "runs"},
         {"sources"},
         {"write_back", "selected_file", "prune"},

@@ -98,14 +98,14 @@ def store_at(uri: str, *, read_only: bool = False) -> Store:
     )
 
 
-def put(uri: str, name: str, document: bytes) -> None:
+def write_document(uri: str, name: str, document: bytes) -> None:
     """Write a document of a store."""
     atomic.before("write", f"{uri}/{name}")
     with fsspec.open(f"{uri}/{name}", "wb") as file:
         file.write(document)
 
 
-def get(uri: str, name: str) -> bytes:
+def read_document(uri: str, name: str) -> bytes:
     """Read a document of a store."""
     with fsspec.open(f"{uri}/{name}", "rb") as file:
         return file.read()
@@ -116,7 +116,7 @@ def exists(uri: str) -> bool:
     if "://" not in uri:
         atomic.recover(uri)
     try:
-        return b'"bigfs"' in get(uri, MANIFEST)
+        return b'"bigfs"' in read_document(uri, MANIFEST)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except _clients_errors() as error:
@@ -152,7 +152,7 @@ def checksum(key: str, document: Any) -> str:
 
 def manifest_of(uri: str) -> Manifest:
     """Read the manifest of a finished store."""
-    body = sealed(uri)
+    body = read_root(uri)
     if "segments" not in body:
         raise StoreError(
             f"{uri} holds a graph, not a corpus: give the store that it was computed from"
@@ -169,7 +169,7 @@ def manifest_of(uri: str) -> Manifest:
     return Manifest(segments=segments, **fields)
 
 
-def sealed(uri: str) -> dict[str, Any]:
+def read_root(uri: str) -> dict[str, Any]:
     """Read what `seal` wrote. Raises the errors of `manifest_of`."""
     if not exists(uri):
         fs, path = fsspec.core.url_to_fs(uri)
@@ -180,7 +180,7 @@ def sealed(uri: str) -> dict[str, Any]:
         )
         raise StoreError(f"{uri} {what}")
     try:
-        document = validation.parse(get(uri, MANIFEST))
+        document = validation.parse(read_document(uri, MANIFEST))
         metadata = document["attributes"]["bigfs"]
         body, expected, version = (
             metadata["manifest"],
@@ -210,7 +210,7 @@ def canonical(document: dict[str, Any]) -> bytes:
 def checksums_of(uri: str, content: str) -> dict[str, str]:
     """Read the checksum of every document, by its key."""
     try:
-        raw = get(uri, f"{CHECKSUMS}/c/0")
+        raw = read_document(uri, f"{CHECKSUMS}/c/0")
     except FileNotFoundError:
         raise lost_document(uri, content, f"array {CHECKSUMS} is missing") from None
     if digest(raw) != content:
@@ -226,11 +226,11 @@ def checksums_of(uri: str, content: str) -> dict[str, str]:
 
 
 def lost_document(uri: str, content: str, what: str) -> StoreError:
-    """Return the error for a changed document: the store was removed, was replaced or is damaged."""
+    """Return the error for a changed document: its store was removed, was replaced or is damaged."""
     if not exists(uri):
         return StoreError(
             f"{uri} was removed while it was in use: stage it again and repeat the command"
         )
-    if sealed(uri).get("content") != content:
+    if read_root(uri).get("content") != content:
         return StoreError(f"{uri} was replaced while it was in use: repeat the command")
     return Damaged(f"{uri}: {what}: restore it or stage again")

@@ -28,8 +28,8 @@ from storage.format.manifest import (
     canonical,
     checksum,
     digest,
-    put,
     store_at,
+    write_document,
 )
 
 CHUNKS_HELD = 8  # by a stream of numbers
@@ -83,7 +83,7 @@ class Writer:
         compressors: Any = None,
         sparse: bool = False,
     ) -> None:
-        """Create an array that `fill` fills. `sparse` says that it holds mostly zeros."""
+        """Create an array that `write_chunks` fills. `sparse` says that it holds mostly zeros."""
         name, level, shuffle = CODEC.get(np.dtype(dtype).kind, ("zstd", 3, "shuffle"))
         if sparse:
             shuffle = "noshuffle"
@@ -142,7 +142,7 @@ class Writer:
         target = open_unpublished(self.uri, path)
         held = target.chunks[0] * (1 if target.dtype.kind in "OUST" else CHUNKS_HELD)
         for first, values in _regroup(parts, start, held):
-            self.checksums.update(fill(self.uri, path, first, values))
+            self.checksums.update(write_chunks(self.uri, path, first, values))
 
 
 def _regroup(parts: Iterable[AnyArray], start: int, size: int) -> Iterator[tuple[int, AnyArray]]:
@@ -161,7 +161,7 @@ def _regroup(parts: Iterable[AnyArray], start: int, size: int) -> Iterator[tuple
         yield first, np.concatenate(held)
 
 
-def fill(uri: str, path: str, start: int, values: AnyArray) -> dict[str, str]:
+def write_chunks(uri: str, path: str, start: int, values: AnyArray) -> dict[str, str]:
     """Write whole chunks of an array from `start` on. Returns their checksums."""
     recorder = ChecksumRecorder(store_at(uri))
     target = zarr.open_array(recorder, path=path, mode="r+", zarr_format=3)
@@ -194,13 +194,13 @@ def seal(writer: Writer, body: dict[str, Any]) -> str:
     length = len(_listed(checksums | {array_key: digest(b"")}))
     writer.create(CHECKSUMS, length, np.uint8, chunk=length, compressors=())
     listed = _listed(checksums)
-    fill(uri, CHECKSUMS, 0, np.frombuffer(listed, dtype=np.uint8))
+    write_chunks(uri, CHECKSUMS, 0, np.frombuffer(listed, dtype=np.uint8))
     _require_all_listed(uri, {*checksums, f"{CHECKSUMS}/c/0"})
     metadata: dict[str, Any] = {"manifest": body | {"content": digest(listed)}}
     attributes = {"encoding-type": "anndata", "encoding-version": "0.1.0", "bigfs": metadata}
     document: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
     metadata["checksum"] = digest(canonical(document))
-    put(uri, MANIFEST, canonical(document))
+    write_document(uri, MANIFEST, canonical(document))
     return digest(listed)
 
 

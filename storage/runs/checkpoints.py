@@ -52,7 +52,7 @@ class Checkpoint:
             np.savez(
                 file,
                 allow_pickle=False,
-                form=json.dumps({"fields": fields, "history": plain(history)}),
+                form=json.dumps({"fields": fields, "history": to_json_types(history)}),
                 **flat,
             )
 
@@ -94,12 +94,12 @@ def _unflatten(flat: dict[str, Any], key: str, form: Any) -> Any:
     return flat[key] if kind == "array" else flat[key].item()
 
 
-def plain(value: Any) -> Any:
+def to_json_types(value: Any) -> Any:
     """Return a value with NumPy's numbers and arrays as Python's, for JSON."""
     if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): to_json_types(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
+        return [to_json_types(v) for v in value]
     if isinstance(value, np.ndarray):
         return value.tolist()
     return value.item() if isinstance(value, np.generic) else value

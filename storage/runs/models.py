@@ -20,7 +20,7 @@ from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, IntArray
 from storage.errors import RunError, explain_read_errors
 from storage.messages import strip
-from storage.units import Units
+from storage.scaling import Scaling
 
 VERSION = 2  # of a model with units; one without has version 1, which older versions read
 LINEAR = ("classes", "coef", "intercept", "scale", "target_mean")
@@ -84,7 +84,7 @@ class Model:
         Names of the classes by their codes. Empty for real targets.
     text : TextUnits or None
         How documents become rows. None for a corpus that is not text.
-    units : Units or None
+    units : Scaling or None
         How the rows of a source become those of the store. None if they are the same.
     """
 
@@ -94,7 +94,7 @@ class Model:
     n_features: int
     class_names: list[str]
     text: TextUnits | None
-    units: Units | None = None
+    units: Scaling | None = None
 
     def predict(self, X: Any) -> Any:
         """Predict the target of samples.
@@ -218,7 +218,7 @@ def read_model(file: Path) -> Model:
                 text = TextUnits(text, terms, arrays["idf"])
             units = None
             if "units" in header:
-                units = Units(header["units"], arrays["factors"])
+                units = Scaling(header["units"], arrays["factors"])
             columns, names = arrays["columns"], list(header["names"])
             if linear.coef.shape[1:] != columns.shape or len(names) != len(columns):
                 raise ValueError("its columns and coefficients do not fit together")

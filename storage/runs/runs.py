@@ -30,7 +30,7 @@ import numpy as np
 from storage import atomic
 from storage.errors import RunError, explain_read_errors
 from storage.format import disk
-from storage.runs.checkpoints import Checkpoint, plain
+from storage.runs.checkpoints import Checkpoint, to_json_types
 from storage.runs.metadata import VERSION, read_metadata, read_parameters, strict_json
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Run:
         """
         require_out(out)
         final = _final(out)
-        path, metadata = _work(final), {"version": VERSION, "parameters": plain(parameters)}
+        path, metadata = _work(final), {"version": VERSION, "parameters": to_json_types(parameters)}
         with atomic.explain_write_errors(final):
             recover(final)
             if atomic.is_marked(path) and read_parameters(path) != metadata["parameters"]:
@@ -190,7 +190,7 @@ class Run:
 
     def update_metadata(self, **figures: Any) -> None:
         """Add entries to run.json. It is written whole or not at all."""
-        self.metadata |= plain(figures)
+        self.metadata |= to_json_types(figures)
         if self._place is None:
             self.write_text("run.json", self._json())
 
@@ -273,7 +273,7 @@ class Run:
         States are found again only with the same `identity`.
         """
         key = hashlib.sha256(
-            json.dumps(plain(list(identity)), sort_keys=True).encode()
+            json.dumps(to_json_types(list(identity)), sort_keys=True).encode()
         ).hexdigest()[:12]
         return Checkpoint(self.path / "checkpoints", key)
 

@@ -8,18 +8,18 @@ import numpy as np
 
 from bigfs.types import AnyArray
 from storage.format.manifest import Segment
-from storage.staging.scratch import Spill, lengths_of
+from storage.staging.scratch import RowBlock, lengths_of
 
 TILE_NNZ = 1 << 21  # non-zeros per tile: half a second to a second of work
 
 
 def by_segment(
-    segments: Sequence[Segment], spills: Sequence[Spill]
-) -> Iterator[tuple[Segment, list[Spill]]]:
+    segments: Sequence[Segment], spills: Sequence[RowBlock]
+) -> Iterator[tuple[Segment, list[RowBlock]]]:
     """Yield each segment with its blocks."""
     rest = list(spills)
     for segment in segments:
-        blocks: list[Spill] = []
+        blocks: list[RowBlock] = []
         rows = 0
         while rows < segment.stop - segment.start:
             blocks.append(rest.pop(0))
@@ -28,7 +28,7 @@ def by_segment(
 
 
 def row_bounds(
-    segments: Sequence[Segment], spills: Sequence[Spill], tile_rows: int | None
+    segments: Sequence[Segment], spills: Sequence[RowBlock], tile_rows: int | None
 ) -> tuple[int, ...]:
     """Return where row tiles begin and end. None crosses a segment."""
     cuts: list[int] = [segments[0].start]

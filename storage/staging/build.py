@@ -16,16 +16,16 @@ from storage.errors import SourceError
 from storage.format import manifest as manifests
 from storage.format.manifest import Manifest, Segment
 from storage.format.writer import Writer, publish
+from storage.scaling import SETTINGS, Scaling
 from storage.sources import checks
 from storage.sources.base import MatrixSource, Rows, Source, TextSource, seen_by_workers, take_rows
 from storage.staging import labels, tables, transpose
 from storage.staging.bounds import TILE_NNZ, bounds, by_segment, row_bounds
 from storage.staging.plan import Plan
-from storage.staging.scratch import Spill, open_array, save_names, spill
+from storage.staging.scale_blocks import put_in_units
+from storage.staging.scratch import RowBlock, open_array, save_names, write_block
 from storage.staging.text.compiling import compiling_kernels
 from storage.staging.text.vectorize import Vocabulary, vectorize
-from storage.staging.units import put_in_units
-from storage.units import SETTINGS, Units
 
 DEFAULT_LIMIT = "512MB"  # of a process, if nobody says
 TEXT_PIECE = 4 << 20  # bytes of text per task
@@ -133,14 +133,14 @@ def require_same(source: Source, fingerprint: str) -> None:
         )
 
 
-def read_blocks(source: MatrixSource, pieces: Sequence[Any], scratch: Path) -> list[Spill]:
+def read_blocks(source: MatrixSource, pieces: Sequence[Any], scratch: Path) -> list[RowBlock]:
     """Read the pieces of a source on the workers and spill their rows."""
     paths = [str(scratch / f"rows-{i:06d}") for i in range(len(pieces))]
     spills = engine.map_tiles(_read_piece, pieces, source, each=[paths], label="read")
     return [spill for piece in spills for spill in piece]
 
 
-def width_of(source: MatrixSource, spills: Sequence[Spill]) -> int:
+def width_of(source: MatrixSource, spills: Sequence[RowBlock]) -> int:
     """Return d: as the source states it, else the width of the widest block."""
     widest = max((s.width for s in spills), default=0)
     if source.n_features is not None and widest > source.n_features:
@@ -151,7 +151,7 @@ def width_of(source: MatrixSource, spills: Sequence[Spill]) -> int:
     return source.n_features or widest
 
 
-def _read_piece(piece: Any, path: str, source: MatrixSource) -> list[Spill]:
+def _read_piece(piece: Any, path: str, source: MatrixSource) -> list[RowBlock]:
     with seen_by_workers(source.path):
         rows = source.read(piece)
     # our own formats refuse such values earlier and name the line
@@ -165,17 +165,17 @@ def _read_piece(piece: Any, path: str, source: MatrixSource) -> list[Spill]:
             if len(index)
         ]
     return [
-        spill(to, part.X, split, labels.save_labels(to, part.y), save_names(to, part.names))
+        write_block(to, part.X, split, labels.save_labels(to, part.y), save_names(to, part.names))
         for to, split, part in parts
     ]
 
 
-def order_by_split(spills: Sequence[Spill]) -> tuple[list[Segment], list[Spill]]:
+def order_by_split(spills: Sequence[RowBlock]) -> tuple[list[Segment], list[RowBlock]]:
     """Return the segments, training rows first, and the blocks in that order."""
     halves = {"train", "test"} & {s.split for s in spills}
     splits = ["train", "test"] if halves else [None]
     segments: list[Segment] = []
-    ordered: list[Spill] = []
+    ordered: list[RowBlock] = []
     start = 0
     for split in splits:
         chosen = [s for s in spills if s.split == split or (split == "train" and s.split is None)]
@@ -192,7 +192,7 @@ def order_by_split(spills: Sequence[Spill]) -> tuple[list[Segment], list[Spill]]
 def write_segments(
     writer: Writer,
     segments: Sequence[Segment],
-    spills: Sequence[Spill],
+    spills: Sequence[RowBlock],
     d: int,
     classes: int,
     chunks: int,
@@ -213,7 +213,7 @@ def write_segments(
 
 
 def write_features(
-    writer: Writer, source: Source, vocabulary: Vocabulary | None, units: Units | None, d: int
+    writer: Writer, source: Source, vocabulary: Vocabulary | None, units: Scaling | None, d: int
 ) -> bool:
     """Write the names of the features, and their idf or scale. Returns whether there are names."""
     if vocabulary is not None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bigfs.types import AnyArray
 from storage.errors import SourceError
 from storage.sources.labels import label_text, parse_number
-from storage.staging.scratch import LabelKind, Spill, open_array, save
+from storage.staging.scratch import LabelKind, RowBlock, open_array, save
 
 
 class Target(NamedTuple):
@@ -72,7 +72,7 @@ def _distinct_listed(labels: list[Any]) -> tuple[AnyArray, NDArray[np.int32], bo
 
 
 def decide_target(
-    spills: Sequence[Spill], *, kind: str | None = None, class_names: Sequence[str] | None = None
+    spills: Sequence[RowBlock], *, kind: str | None = None, class_names: Sequence[str] | None = None
 ) -> Target:
     """Return the target that fits the labels of all blocks."""
     blocks = [s for s in spills if s.rows]
@@ -108,8 +108,8 @@ def common_target(
     return Target("multilabel" if sets else "class", {key: i for i, key in enumerate(keys)}, names)
 
 
-def target_values(block: Spill, target: Target) -> AnyArray:
-    """Return the codes of a block's rows, −1 where unlabeled, or their values if targets are real."""
+def target_values(block: RowBlock, target: Target) -> AnyArray:
+    """Return the codes of a block's rows, −1 where unlabeled, or the values of real targets."""
     return encode(open_array(block.path, "classes"), open_array(block.path, "codes"), target)
 
 
@@ -130,7 +130,7 @@ def encode(classes: AnyArray, codes: AnyArray, target: Target) -> AnyArray:
     return np.array([*(target.codes[text] for text in texts), -1], dtype=np.int64)[codes]
 
 
-def label_sets(block: Spill, target: Target) -> sp.csr_array:
+def label_sets(block: RowBlock, target: Target) -> sp.csr_array:
     """Return the label sets of a block's rows, rows × c, with a one for each label."""
     code = target_values(block, target)
     sizes = (

@@ -14,8 +14,8 @@ from storage.fingerprint import fingerprint_of
 from storage.format import manifest as manifests
 from storage.sources import find
 from storage.sources.base import Source, TextSource
+from storage.staging.scale_blocks import unit_settings
 from storage.staging.text.weighting import Weighting, make_weighting
-from storage.staging.units import unit_settings
 
 
 class Plan(NamedTuple):

@@ -22,13 +22,13 @@ class LabelKind(NamedTuple):
     """Kind of the labels of one block: whether some are text, all numbers whole, and some sets."""
 
     # beside the block lie `classes` (the distinct labels), `codes` (the index of each row's label,
-    # −1 if unlabeled), and with sets `set_sizes` (labels per row; codes are one set after the other)
+    # −1 if unlabeled), and with sets `set_sizes` (labels per row; codes one set after the other)
     texts: bool
     whole: bool
     sets: bool
 
 
-class Spill(NamedTuple):
+class RowBlock(NamedTuple):
     """One block of rows of one split on scratch."""
 
     path: str  # how the names of its files begin
@@ -59,13 +59,13 @@ def open_array(path: str, name: str) -> AnyArray:
     return disk.map_file(f"{path}.{name}.npy")
 
 
-def spill(
+def write_block(
     path: str,
     X: sp.csr_array,
     split: str | None,
     labels: LabelKind | None = None,
     named: bool = False,
-) -> Spill:
+) -> RowBlock:
     """Write a block by row and by column, without explicit zeros."""
     if X.nnz and not X.data.all():
         X = X.copy()
@@ -79,10 +79,10 @@ def spill(
     with open(f"{path}.columns", "wb") as out:
         for part in (starts, columns, rows, values):
             out.write(np.ascontiguousarray(part).data)
-    return Spill(path, split, X.shape[0], len(data), width, len(columns), labels, named)
+    return RowBlock(path, split, X.shape[0], len(data), width, len(columns), labels, named)
 
 
-def lengths_of(spills: Sequence[Spill]) -> Iterator[AnyArray]:
+def lengths_of(spills: Sequence[RowBlock]) -> Iterator[AnyArray]:
     """Yield the non-zeros per row, block after block."""
     return (open_array(s.path, "lengths") for s in spills if s.rows)
 

@@ -15,7 +15,7 @@ from storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK, STRING_CHUNK, Segme
 from storage.format.writer import Writer
 from storage.staging import labels
 from storage.staging.labels import Target
-from storage.staging.scratch import Spill, open_array
+from storage.staging.scratch import RowBlock, open_array
 
 Parts = Callable[[], Iterable[Any]]  # gives a fresh iterator over the parts of a column
 
@@ -47,13 +47,13 @@ def write_samples(
         write_categories(writer, "obs/split", n, code, halves)
 
 
-def y_of(spills: Sequence[Spill], target: Target) -> Iterator[Any]:
+def y_of(spills: Sequence[RowBlock], target: Target) -> Iterator[Any]:
     """Yield the targets of the rows, block after block."""
     values = labels.label_sets if target.kind == "multilabel" else labels.target_values
     return (values(s, target) for s in spills if s.rows)
 
 
-def names_of(spills: Sequence[Spill]) -> Parts | None:
+def names_of(spills: Sequence[RowBlock]) -> Parts | None:
     """Return the names of the samples in parts, or None if some have none."""
     if not all(s.named for s in spills if s.rows):
         return None
@@ -132,7 +132,7 @@ def write_features(
     terms: str | None,
     columns: dict[str, AnyArray],
 ) -> bool:
-    """Write the feature names (from `names`, or from the file `terms`, one per line) and columns."""
+    """Write the feature names (of `names`, or of the lines of the file `terms`) and columns."""
     if names is None and not columns:
         return False
     writer.group(

@@ -18,9 +18,9 @@ from bigfs import engine
 from bigfs.types import AnyArray
 from storage.format import manifest
 from storage.format.manifest import COLUMN_CHUNK, ROW_CHUNK
-from storage.format.writer import Writer, fill, open_unpublished
+from storage.format.writer import Writer, open_unpublished, write_chunks
 from storage.staging import kernels
-from storage.staging.scratch import Spill, lengths_of, open_array, open_columns
+from storage.staging.scratch import RowBlock, lengths_of, open_array, open_columns
 from storage.staging.tables import running_indptr
 
 NO_LIMIT = 1 << 62
@@ -59,7 +59,7 @@ def _collect_checksums(writer: Writer, written: list[dict[str, str]]) -> None:
 
 
 def write_rows(
-    writer: Writer, spills: Sequence[Spill], shape: tuple[int, int], chunks: int
+    writer: Writer, spills: Sequence[RowBlock], shape: tuple[int, int], chunks: int
 ) -> None:
     """Write X in CSR from blocks in row order."""
     nnz = sum(s.nnz for s in spills)
@@ -70,7 +70,7 @@ def write_rows(
     writer.stream("X/indptr", shape[0] + 1, np.int64, running_indptr(lengths_of(spills)), ROW_CHUNK)
 
 
-def fill_rows(writer: Writer, spills: Sequence[Spill], before: int, chunks: int) -> None:
+def fill_rows(writer: Writer, spills: Sequence[RowBlock], before: int, chunks: int) -> None:
     """Write the entries of the blocks after the first `before` entries, which are there already."""
     ends = before + np.cumsum([s.nnz for s in spills])
     tasks = entry_ranges(int(ends[-1]), writer.chunk, chunks, before)
@@ -80,7 +80,7 @@ def fill_rows(writer: Writer, spills: Sequence[Spill], before: int, chunks: int)
 
 
 def _overlapping_slices(
-    spills: Sequence[Spill], ends: AnyArray, task: EntryRange
+    spills: Sequence[RowBlock], ends: AnyArray, task: EntryRange
 ) -> list[tuple[str, int, int]]:
     """Return (path, start, stop) of the entries of each block that lie in the range."""
     first = int(np.searchsorted(ends, task.start, side="right"))
@@ -100,7 +100,7 @@ def _write_rows(task: EntryRange, slices: list[tuple[str, int, int]], uri: str) 
         values = np.concatenate(
             [open_array(path, name)[start:stop] for path, start, stop in slices]
         )
-        checksums |= fill(uri, f"X/{name}", task.start, values)
+        checksums |= write_chunks(uri, f"X/{name}", task.start, values)
     return checksums
 
 
@@ -120,7 +120,7 @@ class ColumnSpan:
 def write_columns(
     writer: Writer,
     name: str,
-    spills: Sequence[Spill],
+    spills: Sequence[RowBlock],
     shape: tuple[int, int],
     chunks: int,
     scratch: Path,
@@ -198,7 +198,7 @@ def _write_columns(
     rows, values = gather_columns(
         span, read_listing(listing), present, cursor, task.stop - task.start
     )
-    return fill(uri, f"{path}/data", task.start, values) | fill(
+    return write_chunks(uri, f"{path}/data", task.start, values) | write_chunks(
         uri, f"{path}/indices", task.start, rows
     )
 
@@ -223,7 +223,7 @@ def gather_columns(
 
 
 def _occupied_columns(indptr: Any, span: ColumnSpan) -> tuple[AnyArray, AnyArray]:
-    """Return the columns of a span that have entries, relative to its start, and where each starts."""
+    """Return the columns of a span with entries, relative to its start, and where each starts."""
     present, starts = [], []
     for first in range(span.start, span.stop, MAX_COLUMNS_HELD):
         part = np.asarray(indptr[first : min(first + MAX_COLUMNS_HELD, span.stop) + 1])
@@ -306,12 +306,12 @@ def _write_sums(
     span = ColumnSpan(task.start, task.stop, 0, NO_LIMIT)
     sums, squares, by_class = sum_columns(span, read_listing(listing), codes, classes)
     path = f"uns/statistics/{segment.name}"
-    checksums = fill(uri, f"{path}/sums", task.start, sums) | fill(
+    checksums = write_chunks(uri, f"{path}/sums", task.start, sums) | write_chunks(
         uri, f"{path}/squares", task.start, squares
     )
     if classes:
         for name, table in zip(("sums", "squares", "counts"), by_class, strict=True):
-            checksums |= fill(
+            checksums |= write_chunks(
                 uri, f"{path}/classes/{name}", task.start * classes, table.reshape(-1)
             )
     return checksums

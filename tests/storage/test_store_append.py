@@ -230,13 +230,13 @@ def test_the_source_that_a_store_was_staged_from_is_not_appended_to_it(store, tm
 def test_what_a_worker_left_that_died_is_not_published(tmp_path, monkeypatch):
     """Dask does its task again, and Zarr's unfinished file stays."""
 
-    def fill(uri, path, start, values, fill=writer.fill):
+    def fill(uri, path, start, values, write_chunks=writer.write_chunks):
         if path != manifest.CHECKSUMS:  # the driver writes these
             (Path(uri) / path / "c").mkdir(exist_ok=True)
             (Path(uri) / path / "c" / f"{start}.0123abcd.partial").write_bytes(b"half")
-        return fill(uri, path, start, values)
+        return write_chunks(uri, path, start, values)
 
-    monkeypatch.setattr(writer, "fill", fill)
+    monkeypatch.setattr(writer, "write_chunks", fill)
     source = write_svmlight(tmp_path / "1", 50, 1, n_classes=2, d=50)
     uri = storage.stage(source, tmp_path / "a.zarr")
     assert list(Path(uri).rglob("*.partial")) == []

@@ -95,7 +95,7 @@ def test_a_store_is_sealed_only_with_a_checksum_of_every_document(tmp_path, faul
     build.group("uns", "dict")
     build.write("uns/numbers", np.arange(5))
     if fault == "unlisted":  # as a Zarr that writes past our store would
-        writer.fill(build.uri, "uns/numbers", 0, np.arange(5))
+        writer.write_chunks(build.uri, "uns/numbers", 0, np.arange(5))
         del build.checksums["uns/numbers/c/0"]
     else:
         Path(build.uri, "uns/numbers/c/0").unlink()
@@ -270,7 +270,7 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     write_svmlight(tmp_path / "a.svm", 50)
-    monkeypatch.setattr(writer, "fill", full)
+    monkeypatch.setattr(writer, "write_chunks", full)
     with pytest.raises(StoreError, match=r"the disk of .* is full"):
         storage.stage(tmp_path / "a.svm", tmp_path / "a.zarr")
     assert names_in(tmp_path) == ["a.svm"]

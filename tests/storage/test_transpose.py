@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from storage.staging import transpose
-from storage.staging.scratch import spill
+from storage.staging.scratch import write_block
 from storage.staging.transpose import BlockColumns, ColumnSpan
 
 
@@ -15,7 +15,7 @@ def spilled(X, sizes, folder):
     """Some rows of X after the other as blocks on scratch."""
     blocks, first = [], 0
     for i, size in enumerate(sizes):
-        part = spill(str(folder / f"block-{i}"), sp.csr_array(X[first : first + size]), None)
+        part = write_block(str(folder / f"block-{i}"), sp.csr_array(X[first : first + size]), None)
         blocks.append(BlockColumns(part.path, part.present, part.nnz, first))
         first += size
     return [block for block in blocks if block.nnz]

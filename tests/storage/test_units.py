@@ -14,7 +14,7 @@ from flows import stages
 from flows.predict import predict
 from storage.errors import SourceError
 from storage.runs.runs import Run
-from storage.staging import build, units
+from storage.staging import build, scale_blocks
 
 ORACLES = {
     "tfidf": ({"weight": "tfidf"}, TfidfTransformer(sublinear_tf=True)),
@@ -43,7 +43,7 @@ def write(path, X, y):
 def test_store_holds_what_scikit_learn_gives(name, piece, counts, tmp_path, monkeypatch):
     X, y = counts
     monkeypatch.setattr(build, "MATRIX_PIECE", piece)
-    monkeypatch.setattr(units, "GROUP", 2)
+    monkeypatch.setattr(scale_blocks, "GROUP", 2)
     settings, oracle = ORACLES[name]
     source = write(tmp_path / "X.svm", X, y)
     corpus = storage.open(storage.stage(source, tmp_path / "X.zarr", n_features=9, **settings))

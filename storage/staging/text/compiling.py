@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from bigfs import engine
-from storage.staging.scratch import Spill, save
+from storage.staging.scratch import RowBlock, save
 from storage.staging.text import token_kernels
 from storage.staging.text.tokenize import Documents, empty_slots, hash_keys
 from storage.staging.text.vectorize import CountedBlock, learn_vocabulary, weigh_block
@@ -63,7 +63,7 @@ def transpose_word(weighting: Weighting) -> None:
         sum_columns(span, blocks, np.zeros(1, dtype=np.int8), 1)
 
 
-def weigh_word(folder: Path, weighting: Weighting) -> Spill:
+def weigh_word(folder: Path, weighting: Weighting) -> RowBlock:
     """Return the weights of a document of one word, from its counts."""
     part = CountedBlock(str(folder / "count"), None, 1, None)
     one, zero = np.ones(1, dtype=np.int32), np.zeros(1, dtype=np.int32)

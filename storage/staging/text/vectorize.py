@@ -26,7 +26,7 @@ from storage.errors import SourceError
 from storage.messages import strip
 from storage.sources.base import Document, Label, TextSource, seen_by_workers
 from storage.staging.labels import save_labels
-from storage.staging.scratch import LabelKind, Spill, open_array, save, save_names, spill
+from storage.staging.scratch import LabelKind, RowBlock, open_array, save, save_names, write_block
 from storage.staging.text.gram_kernels import unit_rows, weigh_rows
 from storage.staging.text.tokenize import Documents
 from storage.staging.text.vocabularies import find_columns, merge_files
@@ -51,7 +51,7 @@ class CountedBlock(NamedTuple):
 
 
 class Vocabulary(NamedTuple):
-    """The columns: their number, the sorted file of terms (None if hashed), and the idf on scratch."""
+    """Their number, the sorted file of terms (None if hashed), and the idf on scratch."""
 
     size: int
     terms: str | None
@@ -60,7 +60,7 @@ class Vocabulary(NamedTuple):
 
 def vectorize(
     source: TextSource, pieces: Sequence[Any], weighting: Weighting, scratch: Path
-) -> tuple[list[Spill], Vocabulary]:
+) -> tuple[list[RowBlock], Vocabulary]:
     """Return spilled tf-idf blocks in the order of the pieces, and their vocabulary."""
     counted = count(source, pieces, weighting, scratch)
     vocabulary = learn_vocabulary(counted, weighting, scratch)
@@ -77,7 +77,7 @@ def vectorize(
 
 def weigh(
     counted: Sequence[CountedBlock], vocabulary: Vocabulary, sublinear_tf: bool
-) -> list[Spill]:
+) -> list[RowBlock]:
     return engine.map_tiles(weigh_block, counted, vocabulary, sublinear_tf, label="weigh terms")
 
 
@@ -103,11 +103,13 @@ def _count(
     weighting: Weighting,
     stop_words: tuple[str, ...],
 ) -> list[CountedBlock]:
-    by_split: dict[str | None, _Half] = {}
+    by_split: dict[str | None, SplitDocuments] = {}
     with seen_by_workers(getattr(source, "path", "the source")):
         for text, label, split, name in source.read(piece):
             if split not in by_split:
-                by_split[split] = _Half(Documents(weighting.ngram_range, stop_words), [], [])
+                by_split[split] = SplitDocuments(
+                    Documents(weighting.ngram_range, stop_words), [], []
+                )
             half = by_split[split]
             half.documents.add(strip(text, weighting.remove or ()))
             half.labels.append(label)
@@ -118,7 +120,7 @@ def _count(
     ]
 
 
-class _Half(NamedTuple):
+class SplitDocuments(NamedTuple):
     """The documents of one split of a piece."""
 
     documents: Documents
@@ -127,7 +129,7 @@ class _Half(NamedTuple):
 
 
 def _count_documents(
-    path: str, split: str | None, half: _Half, weighting: Weighting
+    path: str, split: str | None, half: SplitDocuments, weighting: Weighting
 ) -> CountedBlock:
     rows = len(half.documents)
     lines, indptr, indices, counts, df = counted = half.documents.counted()
@@ -214,7 +216,7 @@ def _save_idf(df: AnyArray, n: int, scratch: Path) -> str:
 # --- weigh ----------------------------------------------------------------------------------------
 
 
-def weigh_block(part: CountedBlock, vocabulary: Vocabulary, sublinear_tf: bool) -> Spill:
+def weigh_block(part: CountedBlock, vocabulary: Vocabulary, sublinear_tf: bool) -> RowBlock:
     """Weigh the counts of a block, and spill its rows."""
     indptr, indices, counts = (
         np.asarray(open_array(part.path, name)) for name in ("indptr", "indices", "counts")
@@ -227,7 +229,7 @@ def weigh_block(part: CountedBlock, vocabulary: Vocabulary, sublinear_tf: bool) 
     )
     unit_rows(lengths, values)
     X = sp.csr_array((values, columns, lengths), shape=(part.rows, vocabulary.size))
-    return spill(part.path, X, part.split, part.labels, named=True)
+    return write_block(part.path, X, part.split, part.labels, named=True)
 
 
 def _columns_of(part: CountedBlock, vocabulary: Vocabulary) -> AnyArray:

@@ -17,8 +17,8 @@ import scipy.sparse as sp
 from bigfs import engine
 from bigfs.types import AnyArray, FloatArray
 from storage.errors import SourceError
-from storage.staging.scratch import Spill, open_array, open_columns, save, spill
-from storage.units import MAX, SCALES, TFIDF, Units, require_counts
+from storage.scaling import MAX, SCALES, TFIDF, Scaling, require_counts
+from storage.staging.scratch import RowBlock, open_array, open_columns, save, write_block
 
 GROUP = 64  # blocks whose columns are in the driving process at a time
 BESIDE = ("classes", "codes", "set_sizes", "names")  # files of a block that are not its values
@@ -44,8 +44,8 @@ def unit_settings(
 
 
 def put_in_units(
-    spills: Sequence[Spill], settings: dict[str, Any], d: int, scratch: Path, place: str
-) -> tuple[list[Spill], Units]:
+    spills: Sequence[RowBlock], settings: dict[str, Any], d: int, scratch: Path, place: str
+) -> tuple[list[RowBlock], Scaling]:
     """Return the blocks in the units of `settings`, and the units."""
     training = [s for s in spills if s.split != "test"] or list(spills)
     n = sum(s.rows for s in training)
@@ -62,19 +62,21 @@ def put_in_units(
         factors[factors <= 1e-12 * np.abs(means)] = 0  # rounding of a constant column
     if "scale" in settings:
         factors[factors == 0] = 1
-    units = Units(settings, factors)
+    units = Scaling(settings, factors)
     return rewrite(spills, units, scratch, place), units
 
 
-def rewrite(spills: Sequence[Spill], units: Units, scratch: Path, place: str) -> list[Spill]:
+def rewrite(
+    spills: Sequence[RowBlock], units: Scaling, scratch: Path, place: str
+) -> list[RowBlock]:
     """Write the blocks anew, in these units."""
     path = str(scratch / "units")
     save(path, factors=units.factors)
     return engine.map_tiles(_rewrite, spills, units.settings, path, place, label="weigh values")
 
 
-def _rewrite(block: Spill, settings: dict[str, Any], path: str, place: str) -> Spill:
-    units = Units(settings, np.asarray(open_array(path, "factors")))
+def _rewrite(block: RowBlock, settings: dict[str, Any], path: str, place: str) -> RowBlock:
+    units = Scaling(settings, np.asarray(open_array(path, "factors")))
     data, indices, lengths = (np.array(open_array(block.path, name)) for name in VALUES)
     indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     X = sp.csr_array((data, indices, indptr), shape=(block.rows, len(units.factors)))
@@ -86,14 +88,14 @@ def _rewrite(block: Spill, settings: dict[str, Any], path: str, place: str) -> S
             f"{target}.{name}.npy"
         ):
             os.link(f"{block.path}.{name}.npy", f"{target}.{name}.npy")
-    return spill(target, units.apply(X), block.split, block.labels, block.named)
+    return write_block(target, units.apply(X), block.split, block.labels, block.named)
 
 
 # --- sums of the columns --------------------------------------------------------------------------
 
 
 def _sums(
-    spills: Sequence[Spill],
+    spills: Sequence[RowBlock],
     d: int,
     part: Any,
     combine: Any = np.add,
@@ -108,27 +110,27 @@ def _sums(
     return total
 
 
-def _entries(block: Spill) -> Iterator[AnyArray]:
+def _entries(block: RowBlock) -> Iterator[AnyArray]:
     columns, starts, _, values = open_columns(block.path, block.present, block.nnz)
     yield from (np.array(columns), np.array(starts), values.astype(np.float64))
 
 
-def _count(block: Spill) -> tuple[AnyArray, AnyArray]:
+def _count(block: RowBlock) -> tuple[AnyArray, AnyArray]:
     columns, starts, _ = _entries(block)
     return columns, np.diff(starts)
 
 
-def _largest(block: Spill) -> tuple[AnyArray, AnyArray]:
+def _largest(block: RowBlock) -> tuple[AnyArray, AnyArray]:
     columns, starts, values = _entries(block)
     return columns, np.maximum.reduceat(np.abs(values), starts[:-1])
 
 
-def _sum(block: Spill) -> tuple[AnyArray, AnyArray]:
+def _sum(block: RowBlock) -> tuple[AnyArray, AnyArray]:
     columns, starts, values = _entries(block)
     return columns, np.add.reduceat(values, starts[:-1])
 
 
-def _squares(block: Spill, path: str) -> tuple[AnyArray, AnyArray]:
+def _squares(block: RowBlock, path: str) -> tuple[AnyArray, AnyArray]:
     columns, starts, values = _entries(block)
     deviations = values - np.repeat(open_array(path, "means")[columns], np.diff(starts))
     return columns, np.add.reduceat(deviations**2, starts[:-1])

@@ -1,4 +1,4 @@
-"""Units of a matrix: tf-idf of counts, or columns divided by their spread, by its training rows.
+"""Scaling of a matrix: tf-idf of counts, or columns divided by their spread, by its training rows.
 
 They keep zeros, so a sparse matrix stays sparse, and columns are not centered. The names and the
 values are those of scikit-learn's `TfidfTransformer`, `StandardScaler(with_mean=False)` and
@@ -22,7 +22,7 @@ SETTINGS = ("weight", "scale", "sublinear_tf")
 
 
 @dataclass(frozen=True)
-class Units:
+class Scaling:
     """How the values of a matrix become those of its store."""
 
     settings: dict[str, Any]
@@ -52,7 +52,7 @@ class Units:
         """Return the chosen columns of rows of a source in the units of the store."""
         if self.is_tfidf:
             return self.apply(X)[:, index]
-        return Units(self.settings, self.factors[columns]).apply(sp.csr_array(X[:, index]))
+        return Scaling(self.settings, self.factors[columns]).apply(sp.csr_array(X[:, index]))
 
     def transformer(self) -> Any:
         """Return scikit-learn's fitted transformer to these units."""
@@ -82,11 +82,11 @@ def require_counts(X: sp.csr_array, place: str) -> None:
         )
 
 
-def units_of(corpus: Any) -> Units | None:
+def scaling_of(corpus: Any) -> Scaling | None:
     """Return the units of a store, or None if it holds the values of its source, or text."""
     manifest = getattr(corpus, "manifest", None)
     settings = {} if manifest is None else manifest.settings
     if "min_df" in settings or not {"weight", "scale"} & set(settings):
         return None
     kept = {name: settings[name] for name in SETTINGS if name in settings}
-    return Units(kept, corpus.store.read("var/idf" if "weight" in kept else "var/scale"))
+    return Scaling(kept, corpus.store.read("var/idf" if "weight" in kept else "var/scale"))
