@@ -23,7 +23,7 @@ from sklearn.svm import LinearSVC
 
 import storage
 from flows import stages
-from flows.selection import AUTO
+from flows.evaluation.selection import AUTO
 
 METHODS = ("anova", "chi2", "sparge-lda")
 

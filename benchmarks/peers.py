@@ -21,11 +21,11 @@ import typer
 
 from bigfs.result import ALL
 from bigfs.selectors.registry import METHODS
-from flows.comparison import Comparison, compare, run_method
-from flows.comparison_report import picture
+from flows.comparison.compare import Comparison, compare, run_method
+from flows.comparison.report import picture
+from flows.comparison.standings import cost_rows, failure_lines, read_comparison, score_rows
+from flows.comparison.time_limit import TooLate
 from flows.options import Engine
-from flows.standings import cost_rows, failure_lines, read_comparison, score_rows
-from flows.time_limit import TooLate
 
 app = typer.Typer(add_completion=False)
 ROOT = Path(__file__).parents[1]

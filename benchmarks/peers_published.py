@@ -33,7 +33,7 @@ from bigfs import engine
 from bigfs.evaluation.significance import jaccard
 from bigfs.result import NotConverged
 from bigfs.selectors.registry import METHODS
-from flows import selection
+from flows.evaluation import selection
 
 app = typer.Typer(add_completion=False)
 HERE = Path(__file__).parent

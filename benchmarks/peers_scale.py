@@ -30,7 +30,7 @@ import storage
 from bigfs import engine
 from bigfs.result import NotConverged
 from bigfs.selectors.registry import METHODS
-from flows import selection
+from flows.evaluation import selection
 
 app = typer.Typer(add_completion=False)
 CORPORA = "news20,rcv1.binary,real-sim"

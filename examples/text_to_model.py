@@ -21,8 +21,8 @@ from skops.io import load
 import bigfs
 import storage
 from flows import stages
-from flows.export import export
-from flows.predict import predict
+from flows.use.export import export
+from flows.use.predict import predict
 from storage.runs.runs import Run
 
 home = Path(mkdtemp())

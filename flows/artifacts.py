@@ -27,8 +27,8 @@ from prefect.exceptions import PrefectException
 
 from bigfs import engine
 from bigfs.evaluation.metrics import METRIC_NAMES
-from flows.report import pictures
-from flows.summary import (
+from flows.report.page import pictures
+from flows.report.summary import (
     metric_names,
     metrics_of,
     n_features,

@@ -21,13 +21,14 @@ from prefect.tasks import exponential_backoff
 from pydantic import Field
 
 from bigfs.selectors.registry import METHODS
-from flows import artifacts, comparison, reuse, stages, steps
+from flows import artifacts, reuse, stages, steps
 from flows import run as runs
-from flows.comparison import Comparison
+from flows.comparison import compare as comparison
+from flows.comparison.compare import Comparison
 from flows.job import DAY, Job, Request
 from flows.locks import AlreadyRunning, exclusive
 from flows.options import Engine, Scoring
-from flows.serve_limits import require_allowed
+from flows.serving.serve_limits import require_allowed
 from storage.errors import redacted
 
 SKIPPED: State[Any] = Completed(
@@ -228,8 +229,8 @@ def evaluate(
 def compare(**given: Any) -> Any:
     """Compare methods on one corpus by their scores, costs and choices.
 
-    The parameters are the fields of `flows.comparison.Comparison`, which says more. A method that
-    fails or takes longer than `timeout` is a row that says so.
+    The parameters are the fields of `flows.comparison.compare.Comparison`, which says more. A
+    method that fails or takes longer than `timeout` is a row that says so.
 
     Returns
     -------

@@ -62,7 +62,8 @@ def run(
     loaded : str, default="Python, Dask"
         What the time before the first step went to, for the report.
     """
-    from flows import selection, steps  # scikit-learn, while the workers start
+    from flows import steps  # scikit-learn, while the workers start
+    from flows.evaluation import selection
 
     call, reads_store = call or try_again, is_store(job)
     selection.require_parameters(job.method, job.features, job.parameters)
@@ -179,7 +180,9 @@ def require_own(job: Job) -> None:
 def require_suitable(job: Job, scored: bool) -> None:
     """Refuse what does not suit the corpus, and say what is replaced."""
     import storage
-    from flows import evaluation, selection, steps
+    from flows import steps
+    from flows.evaluation import plan as evaluation
+    from flows.evaluation import selection
 
     recover(job.folder)
     corpus, choices = storage.open(str(job.store)), job.scoring.choices()

@@ -24,9 +24,11 @@ from bigfs.evaluation.curves import Point
 from bigfs.evaluation.quality import class_profile
 from bigfs.result import NotConverged, observed
 from bigfs.synonyms import canonical_name
-from flows import auto, curves, evaluation, predict, selection
+from flows.evaluation import auto, curves, selection
+from flows.evaluation import plan as evaluation
+from flows.report.summary import provenance
 from flows.reuse import source_hash
-from flows.summary import provenance
+from flows.use import predict
 from storage.runs.runs import Run
 from storage.write_back import write_var
 
@@ -51,7 +53,7 @@ def process_memory() -> dict[str, int]:
     peaks = engine.peak_memory()
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if "flows.server" in child.cmdline():
+            if "flows.serving.server" in child.cmdline():
                 peaks["prefect server"] = child.memory_info().rss
     return peaks
 
@@ -248,8 +250,8 @@ def evaluate(
     """Score a run, simple baselines and all features on samples that did not select features.
 
     These are the test samples of the corpus. Without any, features are selected again inside folds,
-    or without one held-out share (`flows.evaluation`). A killed evaluation resumes after its last
-    finished fold.
+    or without one held-out share (`flows.evaluation.plan`). A killed evaluation resumes after its
+    last finished fold.
 
     Parameters
     ----------
@@ -364,7 +366,10 @@ def finish(run: Run) -> Path:
 
 def report(run: Run) -> None:
     """Write the report of a run into its folder."""
-    from flows.report import corpus_facts, write_report  # loads matplotlib, of the extra `flows`
+    from flows.report.page import (  # loads matplotlib, of the extra `flows`
+        corpus_facts,
+        write_report,
+    )
 
     with abandon_on_error(run):
         write_report(run, corpus_facts(storage.open(run.metadata["parameters"]["store"])))

@@ -52,26 +52,13 @@ LAYERS: dict[str, list[set[str]]] = {
         {"appending", "graphs", "integrity"},
     ],
     "flows": [
-        {
-            "extras",
-            "light_sklearn",
-            "files",
-            "locks",
-            "outcomes",
-            "parquet",
-            "signals",
-            "summary",
-            "reuse",
-            "selection",
-            "time_limit",
-        },
-        {"evaluation", "choosing", "auto", "stability", "transform", "predict", "export"},
-        {"report", "curves"},
-        {"options", "server", "side_by_side", "tls"},
-        {"serve_limits", "stages", "artifacts", "job"},
-        {"bench", "steps"},
-        {"standings", "run"},
-        {"comparison_report"},
+        {"light_sklearn", "locks", "reuse", "cli.signals", "cli.extras"},
+        {"evaluation", "use.files", "use.parquet", "report.summary"},
+        {"use", "report", "tls"},
+        {"options"},
+        {"serving", "stages", "artifacts", "job"},
+        {"steps"},
+        {"run"},
         {"comparison"},
         {"prefect_flows"},
         {"pipeline", "sweep", "compare"},
@@ -93,7 +80,7 @@ ONE_DOOR = {
     },
     "prefect": {
         f"flows/{name}.py"
-        for name in ("prefect_flows", "sweep", "artifacts", "server", "cli/servers")
+        for name in ("prefect_flows", "sweep", "artifacts", "serving/server", "cli/servers")
     },
     "spams": {"bigfs/coding"},
 }

@@ -12,7 +12,7 @@ import yaml
 
 import bigfs
 import storage
-from flows.extras import PACKAGES as PACKAGES_OF_FLOWS
+from flows.cli.extras import PACKAGES as PACKAGES_OF_FLOWS
 from storage.format import manifest
 from storage.runs import runs
 from tests.helpers.listing import names_in

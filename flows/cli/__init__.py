@@ -18,8 +18,7 @@ from typer.exceptions import TyperException
 
 from bigfs import __version__
 from bigfs.engine import ClusterLost
-from flows import signals
-from flows.cli import comparisons, corpus, runs, servers
+from flows.cli import comparisons, corpus, runs, servers, signals
 from flows.cli.output import state
 from flows.job import plain_message
 

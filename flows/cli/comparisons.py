@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Column, Table
 
+from flows.cli.extras import require_flows
 from flows.cli.options import (
     Forbid,
     Json,
@@ -20,7 +21,6 @@ from flows.cli.options import (
 )
 from flows.cli.output import out_console, show_progress, state
 from flows.cli.servers import quiet_prefect, uses_prefect
-from flows.extras import require_flows
 from flows.options import Engine, Scoring, Staging
 
 COSTS = 5  # columns of the table of costs
@@ -134,7 +134,7 @@ def compare(
             compare_as_flow(**given)
         else:
             engine.prepare()
-            from flows import comparison
+            from flows.comparison import compare as comparison
 
             request = comparison.Comparison(**given)
             comparison.require_result(comparison.compare(request)[1], request)
@@ -155,7 +155,7 @@ def parse_grid(pairs: list[str] | None) -> dict[str, dict[str, list[Any]]] | Non
 
 def require_readable(source: str, out: str, staging: Staging) -> None:
     """Refuse an unreadable source or a folder of others before anything starts."""
-    from flows.standings import require_folder
+    from flows.comparison.standings import require_folder
     from storage.format import manifest
     from storage.sources import find
 
@@ -166,7 +166,7 @@ def require_readable(source: str, out: str, staging: Staging) -> None:
 
 def print_comparison(folder: str, as_json: bool) -> None:
     """Print the tables of a comparison, or compare.json."""
-    from flows.standings import (
+    from flows.comparison.standings import (
         cost_rows,
         explanation,
         failure_lines,

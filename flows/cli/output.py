@@ -81,7 +81,7 @@ def print_record(record: dict[str, Any], as_json: bool, text: str) -> None:
 
 
 def print_run(path: str, as_json: bool) -> None:
-    from flows.summary import metric_names, score_table, status_text
+    from flows.report.summary import metric_names, score_table, status_text
     from storage.runs.runs import Run
 
     run = Run.open(path)

@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from flows.cli.extras import require_flows
 from flows.cli.options import (
     Features,
     Fields,
@@ -37,7 +38,6 @@ from flows.cli.output import (
     state,
 )
 from flows.cli.servers import quiet_prefect, uses_prefect
-from flows.extras import require_flows
 from flows.job import Job
 from flows.options import Engine, Scoring
 
@@ -113,7 +113,8 @@ def select(
     """
     import storage
     from flows import run as runs
-    from flows import selection, stages
+    from flows import stages
+    from flows.evaluation import selection
     from storage.runs.runs import Run
     from storage.write_back import require_features
 
@@ -185,7 +186,7 @@ def transform(
     out: Annotated[str, typer.Argument(help="path of the .npz, .h5ad or .parquet file to write")],
 ) -> None:
     """Write the selected columns of a store, best first, with names, targets and splits."""
-    from flows.transform import transform as write_columns
+    from flows.use.transform import transform as write_columns
 
     with lock_with_message(out):
         path = write_columns(run, store, out)
@@ -209,7 +210,7 @@ def predict(
 ) -> None:
     """Predict samples with the model of a run, and score them where a store has their targets."""
     from bigfs.evaluation.metrics import METRIC_NAMES
-    from flows.predict import predict as predict_samples
+    from flows.use.predict import predict as predict_samples
 
     with lock_with_message(out), cluster_and_progress(engine, as_json):
         file, rows, scores = predict_samples(
@@ -228,7 +229,7 @@ def export(
     out: Annotated[str, typer.Argument(help="path of the .skops file to write")],
 ) -> None:
     """Write the model of a run as a scikit-learn pipeline that runs without bigfs."""
-    from flows.export import export as export_model
+    from flows.use.export import export as export_model
 
     with lock_with_message(out):
         path = export_model(run, out)
@@ -255,8 +256,8 @@ def stability(
     as_json: Json = False,
 ) -> None:
     """Count how often each feature is selected from random subsamples of the training samples."""
-    from flows import selection
-    from flows.stability import measure_stability
+    from flows.evaluation import selection
+    from flows.use.stability import measure_stability
 
     parameters = with_constraints(parse_parameters(set_), keep, forbid)
     selection.require_parameters(method, features, parameters)

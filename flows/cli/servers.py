@@ -15,12 +15,12 @@ import psutil
 import typer
 
 from bigfs.engine import quiet_dask
-from flows import signals
+from flows.cli import signals
+from flows.cli.extras import require_flows
 from flows.cli.options import Fields, expand_model_options
-from flows.extras import require_flows
-from flows.files import private_folder
 from flows.job import Job
-from flows.serve_limits import LIMITS_VARIABLE, ServeLimits
+from flows.serving.serve_limits import LIMITS_VARIABLE, ServeLimits
+from flows.use.files import private_folder
 
 
 def certificates(
@@ -70,8 +70,8 @@ def serve(
     from platformdirs import user_data_path
 
     from flows import run as runs
+    from flows.evaluation.selection import require_parameters
     from flows.reuse import source_name
-    from flows.selection import require_parameters
 
     require_flows("bigfs serve")
     require_parameters(job.method, job.features, job.parameters)
@@ -187,7 +187,7 @@ def _server(data: Path, port: int) -> Iterator[None]:
         yield
         return
     home = _set_home(data)
-    from flows.server import LOG, run_server, user_secret
+    from flows.serving.server import LOG, run_server, user_secret
 
     secret = os.environ.get("PREFECT_SERVER_API_AUTH_STRING")
     with run_server(home, port, secret=secret or user_secret(data)) as address:

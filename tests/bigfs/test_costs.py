@@ -7,8 +7,8 @@ import pytest
 import storage
 from bigfs.graph import knn
 from bigfs.selectors.registry import GROUPS, METHODS, groups_of
-from flows import selection
 from flows.cli.runs import SYMBOLS
+from flows.evaluation import selection
 from tests.helpers.stores import write_svmlight
 
 WORDS = {"anchor", "columns", "folds", "max", "or", "per", "rows"}

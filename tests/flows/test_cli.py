@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bigfs import __version__ as bigfs_version
-from flows.server import run_server
+from flows.serving.server import run_server
 from storage.runs.runs import Run
 from tests.helpers.commands import fails
 from tests.helpers.listing import names_in
@@ -261,7 +261,10 @@ def test_a_full_disk_is_said_and_leaves_no_run(bigfs, corpus, monkeypatch):
     [
         ("flows.cli", ("prefect", "zarr", "sklearn", "numba", "matplotlib")),
         # what `bigfs run` needs to find and print a result that is there
-        ("flows.cli, flows.reuse, flows.summary", ("prefect", "sklearn", "numba", "matplotlib")),
+        (
+            "flows.cli, flows.reuse, flows.report.summary",
+            ("prefect", "sklearn", "numba", "matplotlib"),
+        ),
     ],
 )
 def test_commands_without_work_load_no_heavy_library(modules, unwanted):
@@ -330,7 +333,8 @@ def test_a_home_without_a_data_folder_is_enough_for_prefect(tmp_path, monkeypatc
     from flows.cli.servers import _server
 
     monkeypatch.setattr(
-        "flows.server.run_server", lambda home, port, **how: contextlib.nullcontext("http://x/api")
+        "flows.serving.server.run_server",
+        lambda home, port, **how: contextlib.nullcontext("http://x/api"),
     )
     with _server(tmp_path / ".local" / "share" / "bigfs", 4200):
         home = tmp_path / ".local" / "share" / "bigfs" / "prefect"

@@ -88,7 +88,7 @@ def test_bad_parameters_are_refused_before_any_work(
 
 
 def test_a_good_value_of_a_named_parameter_is_not_refused():
-    from flows.selection import require_parameters
+    from flows.evaluation.selection import require_parameters
 
     require_parameters("sparge-lda", 3, {"embedding": "lda", "gamma": 0.5, "class_weight": None})
     require_parameters("jgsc", 3, {"n_features_to_select": 5})  # counts atoms there

@@ -12,14 +12,15 @@ import pytest
 import storage.graphs
 from bigfs import SparGE
 from bigfs.engine import ClusterLost
-from flows import bench, stages
 from flows import run as runs
+from flows import stages
 from flows.cli import comparisons
-from flows.comparison import Comparison, compare, require_result
+from flows.comparison import bench
+from flows.comparison.compare import Comparison, compare, require_result
+from flows.comparison.outcomes import read_outcome
+from flows.comparison.standings import require_folder
 from flows.options import Engine, Staging
-from flows.outcomes import read_outcome
 from flows.reuse import digest
-from flows.standings import require_folder
 from storage.errors import StoreError
 from storage.runs.runs import RunError
 from tests.helpers.commands import fails
@@ -258,7 +259,7 @@ def test_bad_choices_leave_nothing(corpus, home):
 
 @pytest.fixture
 def no_work(monkeypatch):
-    monkeypatch.setattr("flows.comparison.compare", lambda *_: pytest.fail("work began"))
+    monkeypatch.setattr("flows.comparison.compare.compare", lambda *_: pytest.fail("work began"))
 
 
 def test_a_folder_of_others_is_in_the_way(tmp_path):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from bigfs.result import ALL
-from flows.comparison_report import PHONE, picture, write_comparison
+from flows.comparison.report import PHONE, picture, write_comparison
 
 SIZES = [10, 50, 100]
 

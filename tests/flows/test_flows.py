@@ -17,10 +17,10 @@ import pytest
 import storage.graphs
 from flows import artifacts, locks, stages
 from flows import run as runs
+from flows.comparison.standings import read_comparison
 from flows.job import Job
 from flows.locks import AlreadyRunning, exclusive
 from flows.options import Engine, Scoring, Staging
-from flows.standings import read_comparison
 from storage.errors import StoreError
 from storage.runs.runs import Run
 from tests.helpers.processes import PREFECT_WARNS, write_corpus

@@ -20,7 +20,7 @@ import yaml
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from flows.standings import read_comparison
+from flows.comparison.standings import read_comparison
 from tests.helpers.processes import (
     CANARY,
     PREFECT_WARNS,

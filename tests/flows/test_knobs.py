@@ -7,7 +7,8 @@ import pytest
 
 import storage
 from bigfs import ANOVA, LaplacianScore
-from flows import selection, stages
+from flows import stages
+from flows.evaluation import selection
 from flows.job import Job
 from storage.runs.runs import Run
 from tests.helpers.commands import fails

@@ -11,7 +11,8 @@ import pytest
 
 import storage
 from bigfs import SparGE, engine
-from flows import report, stages
+from flows import stages
+from flows.report import page as report
 
 pytestmark = pytest.mark.process
 

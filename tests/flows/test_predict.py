@@ -14,10 +14,10 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.svm import LinearSVC
 
 import storage
-from flows import predict as predictions
 from flows import stages
-from flows.export import export
-from flows.predict import predict
+from flows.use import predict as predictions
+from flows.use.export import export
+from flows.use.predict import predict
 from storage import atomic
 from storage.errors import SourceError, StoreError
 from storage.runs.runs import Run, RunError

@@ -11,9 +11,9 @@ from sklearn.svm import LinearSVC
 import storage
 from bigfs.result import ALL
 from flows import reuse, stages
-from flows.evaluation import make_plan, require_choices
+from flows.evaluation.plan import make_plan, require_choices
+from flows.evaluation.selection import get_method
 from flows.options import Scoring
-from flows.selection import get_method
 from storage.runs.runs import Run
 from tests.helpers.commands import fails
 

@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from flows.options import Engine, Staging
-from flows.serve_limits import LIMITS_VARIABLE, ServeLimits, require_allowed
-from flows.server import SameOriginOnly, user_secret
+from flows.serving.serve_limits import LIMITS_VARIABLE, ServeLimits, require_allowed
+from flows.serving.server import SameOriginOnly, user_secret
 from tests.helpers.listing import names_in
 from tests.helpers.processes import environment, until
 
@@ -93,7 +93,7 @@ def test_server_whose_starter_dies_during_its_start_ends(tmp_path):
     env = environment(tmp_path / "home")
     env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), env["PYTHONPATH"]])
     with subprocess.Popen(
-        [sys.executable, "-m", "flows.server", "0"],
+        [sys.executable, "-m", "flows.serving.server", "0"],
         cwd=tmp_path,
         env=env,
         stdin=subprocess.PIPE,

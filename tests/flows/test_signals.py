@@ -14,7 +14,8 @@ import time
 import psutil
 import pytest
 
-from flows import signals, stages
+from flows import stages
+from flows.cli import signals
 from tests.helpers.processes import environment, give_database, until, write_corpus
 
 pytestmark = pytest.mark.process
@@ -166,7 +167,7 @@ def test_signal_that_is_ignored_stays_ignored():
 END_AT_ONCE = """
 import signal
 from bigfs import engine
-from flows import signals
+from flows.cli import signals
 if __name__ == "__main__":
     with engine.cluster(workers=1, memory_limit="600MB"):
         signals.note(signal.SIGTERM)

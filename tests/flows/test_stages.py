@@ -8,7 +8,8 @@ import pytest
 
 import storage
 from bigfs import SPEC
-from flows import selection, stages
+from flows import stages
+from flows.evaluation import selection
 from storage.errors import StoreError
 from storage.runs.runs import Run
 from tests.helpers.stores import write_svmlight
@@ -81,7 +82,7 @@ def test_evaluation_without_room_for_its_report_leaves_the_finished_run_as_it_wa
     path = stages.finish(run)
     before = {file.name: file.read_bytes() for file in path.iterdir()}
     with monkeypatch.context() as patched:
-        patched.setattr("flows.report.write_report", full_disk)
+        patched.setattr("flows.report.page.write_report", full_disk)
         with pytest.raises(OSError, match="No space left"):
             stages.evaluate_again(str(path))
     after = {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()}

@@ -3,8 +3,8 @@
 import storage
 from bigfs.selectors.registry import METHODS
 from bigfs.synonyms import SYNONYMS
+from flows.evaluation.selection import get_method
 from flows.job import Job
-from flows.selection import get_method
 from storage.runs.runs import Run
 from tests.helpers.processes import write_corpus
 

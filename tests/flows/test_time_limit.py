@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from flows.time_limit import time_limit
+from flows.comparison.time_limit import time_limit
 
 LONG = 30.0  # seconds
 

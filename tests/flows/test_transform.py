@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 import storage
 from flows import stages
-from flows.predict import predict
-from flows.transform import transform
+from flows.use.predict import predict
+from flows.use.transform import transform
 from storage.runs.runs import Run
 
 pytestmark = pytest.mark.slow
@@ -123,7 +123,7 @@ def test_h5ad_holds_label_sets_and_ranks(runs, tmp_path):
 
 @pytest.mark.parametrize("kind", ["class", "multilabel", "real"])
 def test_parquet_has_a_row_per_sample(runs, kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("flows.transform.ROWS", 7)
+    monkeypatch.setattr("flows.use.transform.ROWS", 7)
     corpus, run = runs[kind]
     for _ in range(2):
         file = transform(run, corpus.uri, tmp_path / "z.parquet")

@@ -11,7 +11,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 import storage
 from flows import stages
 from flows.options import Staging
-from flows.predict import predict
+from flows.use.predict import predict
 from storage import messages
 from storage.errors import SourceError
 from storage.runs.runs import Run

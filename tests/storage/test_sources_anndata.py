@@ -6,7 +6,7 @@ import zarr
 
 import storage
 from bigfs import ANOVA
-from flows import selection
+from flows.evaluation import selection
 from storage import sources
 from storage.errors import StoreError
 from tests.helpers.sources import SIZES, refused, rows_of

@@ -11,7 +11,7 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 import storage
 from flows import stages
-from flows.predict import predict
+from flows.use.predict import predict
 from storage.errors import SourceError
 from storage.runs.runs import Run
 from storage.staging import build, scale_blocks

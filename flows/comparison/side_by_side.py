@@ -12,7 +12,7 @@ from typing import TypeVar
 from threadpoolctl import threadpool_limits
 
 from bigfs.result import NotConverged
-from flows.time_limit import interrupt
+from flows.comparison.time_limit import interrupt
 
 Result = TypeVar("Result")
 

@@ -7,7 +7,7 @@ import os
 import zipfile
 from pathlib import Path
 
-from flows.files import with_suffix
+from flows.use.files import with_suffix
 from storage import atomic
 from storage.runs.runs import Run
 

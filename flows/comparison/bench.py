@@ -27,9 +27,10 @@ from bigfs.graph import Neighbors, knn
 from bigfs.matrix import Matrix
 from bigfs.result import ALL, Status
 from bigfs.types import AnyArray, FloatArray
-from flows import evaluation, selection
-from flows.choosing import Chosen, choose
-from flows.outcomes import Outcome, Sets, read_outcome, write_outcome
+from flows.comparison.outcomes import Outcome, read_outcome, write_outcome
+from flows.evaluation import plan as evaluation
+from flows.evaluation import selection
+from flows.evaluation.choosing import Chosen, Sets, choose
 from flows.reuse import content_key, digest
 from storage import atomic
 from storage.runs.checkpoints import Checkpoint, to_json_types

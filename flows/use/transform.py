@@ -19,8 +19,8 @@ import scipy.sparse as sp
 
 import storage
 from bigfs.evaluation.splits import target_kind
-from flows import parquet
-from flows.files import with_suffix
+from flows.use import parquet
+from flows.use.files import with_suffix
 from storage import atomic, selected_file
 from storage.runs.runs import Run
 

@@ -24,8 +24,8 @@ from bigfs.evaluation.significance import (
     paired_test,
 )
 from bigfs.result import ALL
-from flows.bench import Bench
-from flows.outcomes import Outcome
+from flows.comparison.bench import Bench
+from flows.comparison.outcomes import Outcome
 from storage import atomic
 from storage.runs.metadata import with_nan
 

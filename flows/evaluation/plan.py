@@ -27,7 +27,7 @@ from bigfs.evaluation.splits import (
     varies,
 )
 from bigfs.selectors.registry import Method
-from flows.selection import Features, require_target
+from flows.evaluation.selection import Features, require_target
 
 FOLDS = 5
 # passes over the stored values that one selection takes, roughly, if its work does not grow with

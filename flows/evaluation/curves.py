@@ -12,7 +12,8 @@ from bigfs.evaluation.curves import Point, measure, way_of_all
 from bigfs.evaluation.scoring import FittedModel
 from bigfs.evaluation.splits import Split
 from bigfs.result import observed
-from flows import auto, evaluation, selection
+from flows.evaluation import auto, selection
+from flows.evaluation import plan as evaluation
 from flows.reuse import content_key, source_hash
 from storage.runs.models import Model
 from storage.runs.runs import Run

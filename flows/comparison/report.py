@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from bigfs import plot
 from bigfs.evaluation.metrics import METRIC_NAMES
-from flows.report import STYLE, readable_bytes, readable_seconds, svg_of
-from flows.standings import cost_rows, explanation, failure_lines, score_rows
+from flows.comparison.standings import cost_rows, explanation, failure_lines, score_rows
+from flows.report.page import STYLE, readable_bytes, readable_seconds, svg_of
 
 # width, height (in inches) and share of the width for the labels
 DESKTOP, PHONE = (9.6, 5.2, 0.25), (4.6, 5.6, 0.38)

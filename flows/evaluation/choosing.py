@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, observed
-from flows import selection
-from flows.outcomes import Sets
+from bigfs.types import IntArray
+from flows.evaluation import selection
 from storage.runs.checkpoints import Checkpoint
+
+Sets = dict[int, IntArray]  # the chosen features by their number, best first
 
 
 class Chosen(NamedTuple):

@@ -10,7 +10,7 @@ from bigfs.evaluation.metrics import require_metrics
 from bigfs.evaluation.size_choice import SizeChoice, choose_size, default_sizes
 from bigfs.evaluation.splits import Split, stratified_folds, target_kind
 from bigfs.result import Checkpoint, observed
-from flows import selection
+from flows.evaluation import selection
 
 FOLDS = 5
 

@@ -11,8 +11,8 @@ import numpy as np
 
 import storage
 from bigfs.selectors.stability import Stability, stability
-from flows import selection
-from flows.files import with_suffix
+from flows.evaluation import selection
+from flows.use.files import with_suffix
 from storage import atomic
 from storage.runs.runs import write_csv
 

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigfs.types import AnyArray, FloatArray, IntArray
+from bigfs.types import AnyArray, FloatArray
+from flows.evaluation.choosing import Sets
 from storage import atomic
 from storage.errors import DAMAGED, RunError
 from storage.runs.checkpoints import to_json_types
-
-Sets = dict[int, IntArray]  # the chosen features by their number, best first
 
 
 class Outcome(NamedTuple):

@@ -20,8 +20,8 @@ from bigfs.evaluation.linear_model import LinearModel, predict_rows
 from bigfs.evaluation.scoring import score_predictions
 from bigfs.evaluation.splits import labeled_rows, training_sample
 from bigfs.types import AnyArray, IntArray
-from flows import parquet
-from flows.files import with_suffix
+from flows.use import parquet
+from flows.use.files import with_suffix
 from storage import atomic
 from storage.corpus import Corpus
 from storage.errors import SourceError

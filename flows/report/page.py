@@ -17,7 +17,7 @@ from bigfs.evaluation.metrics import METRIC_NAMES
 from bigfs.evaluation.quality import class_strength
 from bigfs.plot.axes import ACCENT, FILL, GRID, INK, MUTED, OTHERS
 from bigfs.result import ALL
-from flows.summary import gaps, metric_names, metrics_of, score_table
+from flows.report.summary import gaps, metric_names, metrics_of, score_table
 from storage.runs.runs import Run
 
 # The page names these colors, so that its dark theme can replace them.

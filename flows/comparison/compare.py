@@ -23,18 +23,12 @@ from bigfs.engine import ClusterLost
 from bigfs.evaluation.metrics import METRICS
 from bigfs.result import ALL
 from bigfs.synonyms import canonical_name
-from flows import evaluation, selection, steps
-from flows.bench import Bench
-from flows.comparison_report import write_comparison
-from flows.job import Request
-from flows.locks import exclusive
-from flows.options import Engine
-from flows.outcomes import Outcome
-from flows.report import corpus_facts
-from flows.reuse import source_name
-from flows.run import Call, is_store, store_of, try_again
-from flows.side_by_side import run_side_by_side
-from flows.standings import (
+from flows import steps
+from flows.comparison.bench import Bench
+from flows.comparison.outcomes import Outcome
+from flows.comparison.report import write_comparison
+from flows.comparison.side_by_side import run_side_by_side
+from flows.comparison.standings import (
     FORMAT,
     csv_rows,
     make_standings,
@@ -42,8 +36,16 @@ from flows.standings import (
     read_comparison,
     require_folder,
 )
-from flows.summary import provenance
-from flows.time_limit import TooLate, time_limit
+from flows.comparison.time_limit import TooLate, time_limit
+from flows.evaluation import plan as evaluation
+from flows.evaluation import selection
+from flows.job import Request
+from flows.locks import exclusive
+from flows.options import Engine
+from flows.report.page import corpus_facts
+from flows.report.summary import provenance
+from flows.reuse import source_name
+from flows.run import Call, is_store, store_of, try_again
 from storage import atomic
 from storage.runs.checkpoints import to_json_types
 from storage.runs.metadata import strict_json

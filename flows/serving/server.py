@@ -1,8 +1,8 @@
 """A Prefect server for one user: behind a secret, closed to other web sites, and ended with
 the process that started it.
 
-Run as ``python -m flows.server PORT``, it reads its secret from the environment and prints its
-port. Prefect checks the secret, but neither the Host nor the Origin of a request. `SameOriginOnly`
+Run as ``python -m flows.serving.server PORT``, it reads its secret from the environment and prints
+its port. Prefect checks the secret, but neither the Host nor the Origin of a request. `SameOriginOnly`
 checks these two.
 """
 
@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from flows.files import private_file
+from flows.use.files import private_file
 
 HOST = "127.0.0.1"
 USER = "bigfs"

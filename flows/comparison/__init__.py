@@ -1,0 +1,1 @@
+"""A comparison of methods: its runs, their results, the ranks and the report."""

@@ -1,0 +1,1 @@
+"""The page of a run, and the words on its scores and its status."""

@@ -1,0 +1,1 @@
+"""The server of `bigfs serve`, and the limits on its runs."""

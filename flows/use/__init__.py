@@ -1,0 +1,1 @@
+"""The model and the columns of a run at work."""
