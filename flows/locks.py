@@ -36,21 +36,6 @@ def exclusive(
     The lock files stay: if one were removed, a process that waits for it and one that comes later
     could both hold the lock. A path in a read-only folder needs no lock, because nothing is written
     there.
-
-    Parameters
-    ----------
-    paths : iterable of str
-        Stores, run directories or files: paths or fsspec URLs.
-    wait : bool
-        Whether to wait for a lock that another process holds.
-    say : callable, default=None
-        Called with a sentence that names the path if another process holds its lock. None prints
-        and logs it.
-
-    Raises
-    ------
-    AlreadyRunning
-        Another process holds a lock and `wait` is False.
     """
     with contextlib.ExitStack() as stack:
         files = {_lock_file(path): path for path in paths}

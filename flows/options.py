@@ -21,23 +21,7 @@ from storage.messages import read_parts
 
 
 def count_or_share(value: int | float | str) -> int | float:
-    """Read a number of documents, or the share of all documents.
-
-    Parameters
-    ----------
-    value : int, float or str
-        As written on the command line or in a form.
-
-    Returns
-    -------
-    int or float
-        A count from 1 on, or a share in (0, 1].
-
-    Raises
-    ------
-    ValueError
-        The value is neither.
-    """
+    """Read a number of documents, or the share of all documents."""
     try:
         number = (
             value
@@ -252,13 +236,7 @@ class Scoring(BaseModel):
         return value
 
     def choices(self) -> dict[str, Any]:
-        """Return what differs from the default, as `flows.stages.evaluate` takes it.
-
-        Returns
-        -------
-        dict
-            "metrics", "sizes", "baselines", "folds" and "test_size", as far as they are given.
-        """
+        """Return what differs from the default, as `flows.stages.evaluate` takes it."""
         given: dict[str, Any] = {}
         if self.metric is not None:
             given["metrics"] = _words(self.metric)
@@ -331,13 +309,7 @@ class Engine(BaseModel):
             )
 
     def cluster(self) -> AbstractContextManager[Any]:
-        """Start or reach the Dask cluster that these options name.
-
-        Returns
-        -------
-        context manager
-            As of `bigfs.engine.cluster`.
-        """
+        """Start or reach the Dask cluster that these options name."""
         return cluster(
             self.scheduler,
             workers=self.workers,

@@ -47,21 +47,7 @@ def run(
     scored: bool = True,
     loaded: str = "Python, Dask",
 ) -> str:
-    """Do the steps of a job whose results are not on disk. Returns the directory of the run.
-
-    Parameters
-    ----------
-    job : Job
-        What to do, as `prepare` returns it.
-    call : callable, default=None
-        Calls a step. None calls it in this process, and again after an error that may pass.
-    cluster : callable, default=Engine.cluster
-        Starts or reaches the cluster of an engine for a block.
-    scored : bool, default=True
-        Whether the selection is scored.
-    loaded : str, default="Python, Dask"
-        What the time before the first step went to, for the report.
-    """
+    """Do the steps of a job whose results are not on disk. Returns the directory of the run."""
     from flows import steps  # scikit-learn, while the workers start
     from flows.evaluation import selection
 
@@ -82,15 +68,7 @@ def run(
 
 
 def prepare(job: Job) -> Job:
-    """Return a job with its directory and its store, or refuse it before any work.
-
-    Raises
-    ------
-    RunError
-        Its directory holds something else, or the result of another question.
-    StoreError
-        The source can't be read.
-    """
+    """Return a job with its directory and its store, or refuse it before any work."""
     job = job.with_out()
     require_out(job.folder)
     job = job.model_copy(update={"store": store_of(job)})

@@ -181,17 +181,7 @@ def select(
 
 
 def write_into(run: Run, file: str | Path, *, highly_variable: bool = False) -> None:
-    """Write the selection of a run into an AnnData file.
-
-    Parameters
-    ----------
-    run : Run
-        A run with a selection.
-    file : str or Path
-        The AnnData file or folder with the features of the corpus.
-    highly_variable : bool, default=False
-        Whether to write ``var["highly_variable"]`` too.
-    """
+    """Write the selection of a run into an AnnData file."""
     request = run.metadata["parameters"]
     about = {
         "method": request["method"],
@@ -252,28 +242,6 @@ def evaluate(
     These are the test samples of the corpus. Without any, features are selected again inside folds,
     or without one held-out share (`flows.evaluation.plan`). A killed evaluation resumes after its
     last finished fold.
-
-    Parameters
-    ----------
-    run : Run
-        A run with a selection.
-    baselines : sequence of str, optional
-        Methods to compare with. The default is ANOVA and, if no feature is negative, χ².
-    metrics : sequence of str, default=()
-        Metrics of `bigfs.evaluation.metrics`. Without any, they are those of the kind of target.
-    sizes : sequence of int, optional
-        Numbers of features on the curves, beside that of the run. The default is a tenth, a
-        fifth and a half of it. Where the run has chosen its number by itself, larger ones are left
-        out.
-    folds : int, optional
-        Number of folds for a corpus without test samples.
-    test_size : float, optional
-        Share of the samples to hold out instead, for a corpus without test samples.
-
-    Returns
-    -------
-    list of Point
-        Empty if there is no target to predict.
     """
     with abandon_on_error(run), time_stage("evaluate") as record:
         corpus = storage.open(run.metadata["parameters"]["store"])
@@ -376,20 +344,7 @@ def report(run: Run) -> None:
 
 
 def evaluate_again(path: str, scoring: dict[str, Any] | None = None) -> Path:
-    """Write curves, figures and report of a finished run anew: all of them, or none if one fails.
-
-    Parameters
-    ----------
-    path : str
-        The run's directory.
-    scoring : dict, optional
-        Choices of `flows.options.Scoring`, which `evaluate` takes.
-
-    Returns
-    -------
-    Path
-        The run's directory.
-    """
+    """Write curves, figures and report of a finished run anew, all of them or none."""
     run = Run.open(path)
     with run.transaction():
         evaluate(run, **(scoring or {}))

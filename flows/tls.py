@@ -29,27 +29,6 @@ def make_certificates(
 
     The key of the authority is not kept. Share the certificate to let more machines in, and make
     new ones to lock a machine out.
-
-    Parameters
-    ----------
-    folder : str or pathlib.Path
-        Where to write. It is created with mode 700 if it does not exist.
-    hosts : sequence of str, default=("localhost", "127.0.0.1")
-        Names and addresses of the cluster's machines.
-    days : int, default=365
-        Number of days the certificates are valid.
-
-    Returns
-    -------
-    pathlib.Path
-        The folder.
-
-    Raises
-    ------
-    ValueError
-        The folder holds certificates already.
-    PermissionError
-        Other users can write to the folder.
     """
     folder = Path(folder)
     if (folder / "ca.pem").exists():

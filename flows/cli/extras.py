@@ -9,18 +9,7 @@ PACKAGES = ("prefect", "fastapi", "sqlalchemy", "jinja2", "matplotlib")
 
 
 def require_flows(command: str) -> None:
-    """Refuse a command whose packages are not installed, before any work.
-
-    Parameters
-    ----------
-    command : str
-        The command, for the message.
-
-    Raises
-    ------
-    ValueError
-        A package of the extra `flows` is missing.
-    """
+    """Refuse a command whose packages are not installed, before any work."""
     if missing := [name for name in PACKAGES if find_spec(name) is None]:
         raise ValueError(
             f"{command} needs the extra flows, of which {', '.join(missing)} is not installed: "

@@ -34,11 +34,6 @@ def handle_signals() -> Iterator[None]:
     status of the signal. SIGHUP stays ignored under `nohup`.
 
     A second signal exits at once, and so does a block that has not ended after `SECONDS`.
-
-    Raises
-    ------
-    SystemExit
-        With status 130 after SIGINT, 143 after SIGTERM and 129 after SIGHUP.
     """
     previous = {
         end: signal.signal(end, _handle_signal)
@@ -63,13 +58,7 @@ def handle_signals() -> Iterator[None]:
 
 
 def note(number: int) -> None:
-    """Remember a signal that another handler took.
-
-    Parameters
-    ----------
-    number : int
-        The signal's number.
-    """
+    """Remember a signal that another handler took."""
     if not _received:
         logging.disable()  # errors of interrupted work are expected
         _received.append(number)

@@ -48,42 +48,7 @@ class Scored(NamedTuple):
 
 
 class Bench:
-    """What the methods of a comparison share: samples, splits, sizes, metrics and graphs.
-
-    Parameters
-    ----------
-    store : str
-        Path or URL of a staged corpus.
-    folder : Path
-        The folder of the comparison.
-    methods : sequence of str
-        All methods of the comparison. The one with most work decides how they are measured.
-    sizes : sequence of int
-        Numbers of features.
-    metrics : sequence of str, default=()
-        Metrics, without any those of the kind of target.
-    folds : int or None, default=None
-        Number of folds for a corpus without test samples. None decides by the work of the heaviest
-        method.
-    test_size : float or None, default=None
-        Share of the samples to hold out instead of folds.
-    subsamples : int, default=0
-        Number of random halves of the training samples from which each method chooses again, for
-        the stability of its choice. With 0 the folds serve, where there are any.
-    constraints : mapping or None, default=None
-        Features that every method must choose ("keep") or not choose ("forbid"), as lists of
-        indices or names. The model on all features has no constraints.
-    parameters : mapping or None, default=None
-        Parameters of the methods, by the names in `methods`. A name is that of a method, alone or
-        before words that tell its parameters.
-
-    Raises
-    ------
-    ValueError
-        The corpus has nothing to predict, a metric does not suit its target, a size is above its
-        number of features or does not suit the constraints, or a corpus with test samples is to be
-        split.
-    """
+    """What the methods of a comparison share: samples, splits, sizes, metrics and graphs."""
 
     def __init__(
         self,
@@ -163,13 +128,6 @@ class Bench:
         """Choose by a method, score its choices, and keep the result.
 
         A killed or late run goes on from its last checkpoint.
-
-        Raises
-        ------
-        ValueError
-            The method cannot learn from the corpus.
-        MemoryError
-            Its projected memory is above the limit.
         """
         folder = self.folder / ".work" / self.key(method)
         atomic.mark(folder)

@@ -185,30 +185,7 @@ def compare(
     *,
     cluster: Callable[[Engine], AbstractContextManager[Any]] = Engine.cluster,
 ) -> tuple[str, dict[str, str]]:
-    """Stage the source, run the methods and write the files.
-
-    Parameters
-    ----------
-    request : Comparison
-        What is compared.
-    call : callable, default=`flows.run.try_again`
-        Calls the staging, and each method.
-    cluster : callable, default=Engine.cluster
-        Starts or reaches the cluster of an engine for a block.
-
-    Returns
-    -------
-    str
-        Directory of the comparison.
-    dict
-        The reasons of the methods that failed.
-
-    Raises
-    ------
-    ValueError
-        A method or a parameter does not exist, or the corpus has nothing to predict or fewer
-        features than the largest size.
-    """
+    """Stage the source, run the methods and write the files."""
     reads_store, request = is_store(request), prepare(request)
     folder = Path(request.folder)
     with exclusive([request.folder], wait=request.waits), cluster(request.engine):

@@ -46,13 +46,7 @@ def write_outcome(file: Path, outcome: Outcome, key: str) -> None:
 
 
 def read_outcome(file: Path) -> tuple[Outcome, str]:
-    """Read the result of a method, and its key.
-
-    Raises
-    ------
-    RunError
-        The file is damaged.
-    """
+    """Read the result of a method, and its key."""
     try:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
             about = json.loads(str(arrays["about"]))

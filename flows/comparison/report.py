@@ -19,15 +19,7 @@ DESKTOP, PHONE = (9.6, 5.2, 0.25), (4.6, 5.6, 0.38)
 
 
 def write_comparison(file: Path, comparison: dict[str, Any]) -> None:
-    """Write the report of a comparison.
-
-    Parameters
-    ----------
-    file : Path
-        The HTML file.
-    comparison : dict
-        The content of compare.json.
-    """
+    """Write the report of a comparison."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -54,20 +46,7 @@ def write_comparison(file: Path, comparison: dict[str, Any]) -> None:
 
 
 def picture(comparison: dict[str, Any], layout: tuple[float, float, float] = DESKTOP) -> str:
-    """Return the curves of all methods as an SVG, each with its name at its end.
-
-    Parameters
-    ----------
-    comparison : dict
-        The content of compare.json.
-    layout : tuple of float, default=DESKTOP
-        Width and height in inches, and the share of the width that the names take.
-
-    Returns
-    -------
-    str
-        The SVG. Its colors are those of the page around it.
-    """
+    """Return the curves of all methods as an SVG, each with its name at its end."""
     width, height, share = layout
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width, height))

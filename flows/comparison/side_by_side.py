@@ -24,20 +24,6 @@ def run_side_by_side(
 
     A thread has the context of the caller: its cluster, its memory limit and its progress display.
     BLAS takes one thread, as it does where methods run one after another and the last bits matter.
-
-    Parameters
-    ----------
-    call : callable
-        Function of a name. It must not depend on the other calls.
-    names : sequence of str
-        The names.
-    at_once : int
-        Number of calls at once.
-
-    Returns
-    -------
-    dict
-        The results by name, in the order of the names. The first error of a call ends the others.
     """
     running: set[int] = set()
 

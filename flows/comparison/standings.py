@@ -61,24 +61,7 @@ COLUMNS = (
 def make_standings(
     bench: Bench, outcomes: Sequence[Outcome], failures: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Rank the methods of a comparison and test each against the best.
-
-    Parameters
-    ----------
-    bench : Bench
-        What the methods shared.
-    outcomes : sequence of Outcome
-        The methods that finished. That of all features is drawn but not ranked.
-    failures : mapping of {str: str}
-        The methods that did not finish, with the reason.
-
-    Returns
-    -------
-    dict
-        "metrics", "sizes", "best", "test" (how methods are paired), "repeats" (what the stability
-        is measured on), "rows" with the best method first and the failures last, and "all
-        features".
-    """
+    """Rank the methods of a comparison and test each against the best."""
     metric = bench.metrics[0]
     means = {
         o.method: float(np.mean([p[metric] for p in o.points])) for o in outcomes if o.method != ALL
@@ -292,13 +275,7 @@ def read_comparison(folder: str | Path) -> dict[str, Any]:
 
 
 def require_folder(folder: Path) -> None:
-    """Refuse a folder that holds something and that no comparison wrote.
-
-    Raises
-    ------
-    StoreError
-        The folder is of others.
-    """
+    """Refuse a folder that holds something and that no comparison wrote."""
     if not folder.exists():
         return
     if not folder.is_dir():

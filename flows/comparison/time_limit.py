@@ -20,21 +20,6 @@ def time_limit(seconds: float) -> Iterator[None]:
 
     In the main thread a signal ends even a call that waits. In another thread the error comes when
     the call that runs at that moment returns.
-
-    Parameters
-    ----------
-    seconds : float
-        Seconds that the block may take.
-
-    Yields
-    ------
-    None
-        Nothing.
-
-    Raises
-    ------
-    TooLate
-        The block is late.
     """
     is_main = threading.current_thread() is threading.main_thread()
     with _alarm(seconds) if is_main else _timer(seconds):
@@ -76,13 +61,5 @@ def _timer(seconds: float) -> Iterator[None]:
 
 
 def interrupt(thread: int, error: type[BaseException]) -> None:
-    """Raise an error in another thread, when the call that it runs returns.
-
-    Parameters
-    ----------
-    thread : int
-        Its number, as `threading.get_ident` returns it.
-    error : type
-        Class of the error.
-    """
+    """Raise an error in another thread, when the call that it runs returns."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))

@@ -24,36 +24,7 @@ def choose_number(
     checkpoint: Callable[..., Checkpoint],
     metric: str | None = None,
 ) -> SizeChoice:
-    """Choose the number of features of a method by folds of some training samples.
-
-    Parameters
-    ----------
-    corpus : storage.Corpus
-        The corpus of the samples.
-    X : Matrix
-        Training samples. Nothing else is looked at.
-    y : ndarray or sparse array
-        Their targets.
-    method : str
-        The method that ranks the features, once per fold.
-    parameters : dict
-        Its parameters.
-    checkpoint : callable
-        ``checkpoint()`` keeps the scores of the finished folds, and ``checkpoint(number)`` the
-        steps of one fold.
-    metric : str or None, default=None
-        Metric that decides. None takes the first one of the kind of target.
-
-    Returns
-    -------
-    SizeChoice
-        The smallest number within one standard error of the best.
-
-    Raises
-    ------
-    ValueError
-        There are fewer than two classes with two samples.
-    """
+    """Choose the number of features of a method by folds of some training samples."""
     kept, forbidden = selection.constraints_of(X, parameters)
     sizes = default_sizes(
         X.shape[1] - len(forbidden),

@@ -37,26 +37,6 @@ def choose(
 
     One fit serves all sizes where the method has `fit_path` or its choices are nested, which they
     are not with features to keep. Otherwise each size is fitted.
-
-    Parameters
-    ----------
-    selector : estimator
-        The method with its parameters, for the largest size.
-    method : str
-        Its name.
-    X : Matrix of shape (n, d)
-        The samples.
-    y : ndarray, sparse array or None
-        The target.
-    sizes : sequence of int
-        Numbers of features in increasing order.
-    keep : callable
-        ``keep(i)`` returns the checkpoint of the i-th fit.
-
-    Returns
-    -------
-    Chosen
-        The sets, and how the runs ended.
     """
     before, fitted = X.passes, {}
     with warnings.catch_warnings():

@@ -23,21 +23,7 @@ SHARES = (0.1, 0.2, 0.5, 1.0)  # of the number of features: the points of an acc
 
 
 class Choices:
-    """What the method of a run and its rivals choose by the training rows of a split.
-
-    Parameters
-    ----------
-    run : Run
-        A run with a selection.
-    corpus : Corpus
-        Its data.
-    names : sequence of str
-        The rivals.
-    counts : list of int
-        Numbers of features on the curves, increasing.
-    identity : list
-        What the checkpoints depend on.
-    """
+    """What the method of a run and its rivals choose by the training rows of a split."""
 
     def __init__(
         self, run: Run, corpus: Any, names: Sequence[str], counts: list[int], identity: list[Any]
@@ -113,28 +99,6 @@ def points(
     """Return the points of the curves.
 
     `plan.measured` gets the number of selections that did not converge.
-
-    Parameters
-    ----------
-    run : Run
-        A run with a selection.
-    corpus, train : object
-        Its data, and the part of it that features are chosen from.
-    plan : Plan
-        The splits and the metrics.
-    names : sequence of str
-        The methods to compare with.
-    sizes : sequence of int or None
-        Numbers of features beside that of the run. None takes `SHARES` of it.
-    of_plan : tuple
-        The folds and the share of the test samples that were asked for.
-    model : callable
-        Waits for the model of the run.
-
-    Returns
-    -------
-    list of Point
-        The scores of each method at each number of features.
     """
     m = len(run.selected)
     counts = sorted({m, *(sizes or (max(1, round(share * m)) for share in SHARES))})

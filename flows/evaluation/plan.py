@@ -72,33 +72,7 @@ def make_plan(
     test_size: float | None = None,
     selections: int = 1,
 ) -> Plan:
-    """Decide which samples a run is scored on.
-
-    Parameters
-    ----------
-    corpus : storage.Corpus
-        The whole corpus.
-    train : storage.Corpus
-        Its training part.
-    method : Method
-        Its predicted work decides between folds and one held-out share. Only counts enter the
-        prediction, so the same corpus is always measured in the same way.
-    folds : int, optional
-        Number of folds for a corpus without test samples. The default is 5, or one held-out fold
-        where they are too much work.
-    metrics : sequence of str, default=()
-        The metrics, without any those of the kind of target.
-    test_size : float, optional
-        Share of the samples to hold out instead of folds.
-    selections : int, default=1
-        Number of selections per fold.
-
-    Returns
-    -------
-    Plan
-        It has no splits if nothing can be predicted. Then `measured["how"]` is "not" and
-        `measured["why"]` gives the reason.
-    """
+    """Decide which samples a run is scored on."""
     plan = _choose_splits(corpus, train, method, folds, metrics, test_size, selections)
     if plan.splits:
         X, y = plan.splits[0].X_train, plan.splits[0].y_train
@@ -174,15 +148,7 @@ def require_choices(
     folds: int | None = None,
     test_size: float | None = None,
 ) -> None:
-    """Refuse choices of the scoring that do not suit a corpus, before any work.
-
-    Raises
-    ------
-    ValueError
-        A metric or a method does not suit the kind of target, a size is above the number of
-        features selected, there are fewer samples than folds, or a corpus with test samples is to
-        be split.
-    """
+    """Refuse choices of the scoring that do not suit a corpus, before any work."""
     if metrics:
         require_metrics(corpus.spec["target"] or "class", metrics)
     if (folds, test_size) != (None, None) and test_part(corpus) is not None:

@@ -90,23 +90,7 @@ def make_selector(method: str, features: Features, parameters: dict[str, Any]) -
 
 
 def require_parameters(method: str, features: Features, parameters: dict[str, Any]) -> None:
-    """Check a method, its number of features and its parameters without any data.
-
-    Parameters
-    ----------
-    method : str
-        A name of `bigfs methods`.
-    features : int or "auto"
-        The number of features to keep.
-    parameters : dict
-        Parameters of the method, by scikit-learn's names.
-
-    Raises
-    ------
-    ValueError
-        There is no such method or parameter, a value is out of its range, or two of them contradict
-        each other.
-    """
+    """Check a method, its number of features and its parameters without any data."""
     if not isinstance(features, str) and features < 1:
         raise ValueError(f"the number of features must be at least 1; got {features}")
     make_selector(method, features, parameters)._validate_params()

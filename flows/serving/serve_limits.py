@@ -26,20 +26,7 @@ class ServeLimits(BaseModel):
     process: int  # id of the serving process
 
     def require(self, engine: Engine, paths: Sequence[str | None]) -> None:
-        """Refuse a run that the deployment does not allow.
-
-        Parameters
-        ----------
-        engine : Engine
-            Where the run wants to work.
-        paths : sequence of str or None
-            The sources, stores and run directories that it names.
-
-        Raises
-        ------
-        PermissionError
-            A path lies outside the folder, or the cluster is another one.
-        """
+        """Refuse a run that the deployment does not allow."""
         for name in ("scheduler", "tls", "dashboard"):
             requested, allowed = getattr(engine, name), getattr(self.engine, name)
             if requested != allowed:
@@ -68,20 +55,7 @@ class ServeLimits(BaseModel):
 
 
 def require_allowed(engine: Engine, *paths: str | None) -> None:
-    """Check a run against the limits of `bigfs serve`, if it started this process.
-
-    Parameters
-    ----------
-    engine : Engine
-        Where the run wants to work.
-    *paths : str or None
-        The sources, stores and run directories that it names.
-
-    Raises
-    ------
-    PermissionError
-        The deployment does not allow it.
-    """
+    """Check a run against the limits of `bigfs serve`, if it started this process."""
     if LIMITS_VARIABLE in os.environ:
         limits = ServeLimits.model_validate_json(os.environ[LIMITS_VARIABLE])
         limits.require(engine, paths)

@@ -43,13 +43,6 @@ class SameOriginOnly:
 
     A page of another site can send requests to a server on this machine, and can give its own name
     this machine's address. The browser then says so in Origin or in Host.
-
-    Parameters
-    ----------
-    app : callable
-        The ASGI application to protect.
-    port : int
-        The port of the server.
     """
 
     def __init__(self, app: App, port: int) -> None:
@@ -107,27 +100,7 @@ def run_server(
     *,
     secret: str,
 ) -> Iterator[str]:
-    """Run a Prefect server for the block, and let this process and its children use it.
-
-    Parameters
-    ----------
-    home : pathlib.Path
-        Prefect's own folder, with its database.
-    port : int, default=0
-        The port on 127.0.0.1. 0 takes a free one.
-    secret : str
-        ``user:password``. It travels in the environment.
-
-    Yields
-    ------
-    str
-        The address of the API.
-
-    Raises
-    ------
-    OSError
-        The server does not start.
-    """
+    """Run a Prefect server for the block, and let this process and its children use it."""
     env = {
         **os.environ,
         "PREFECT_HOME": str(home),
@@ -218,18 +191,7 @@ def _end(server: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def user_secret(folder: Path) -> str:
-    """Return the secret of this user's servers: ``bigfs:…``, kept in a file of mode 600.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Where the file lies. It is created if it does not exist.
-
-    Returns
-    -------
-    str
-        User and password. A secret that others could read is replaced.
-    """
+    """Return the secret of this user's servers: ``bigfs:…``, kept in a file of mode 600."""
     file = folder / SECRET
     with contextlib.suppress(FileNotFoundError):
         status = file.stat()
@@ -239,13 +201,7 @@ def user_secret(folder: Path) -> str:
 
 
 def new_secret() -> str:
-    """Return a new random secret.
-
-    Returns
-    -------
-    str
-        User and password.
-    """
+    """Return a new random secret."""
     return f"{USER}:{secrets.token_urlsafe(24)}"
 
 

@@ -13,29 +13,7 @@ from storage.runs.runs import Run
 
 
 def export(run: str | Path, out: str | Path) -> Path:
-    """Write the model of a run as a scikit-learn pipeline in skops' format.
-
-    Parameters
-    ----------
-    run : str or Path
-        A run's directory.
-    out : str or Path
-        The file to write; `.skops` is added to a name without an ending. It is replaced only if it
-        is such a file.
-
-    Returns
-    -------
-    Path
-        The file. ``skops.io.load`` reads it where scikit-learn and skops are installed.
-
-    Raises
-    ------
-    RunError
-        The run has no model.
-    ValueError
-        skops is not installed, the columns are hashed, or `out` is another file or has another
-        ending.
-    """
+    """Write the model of a run as a scikit-learn pipeline in skops' format."""
     try:
         from skops import io
     except ImportError as error:

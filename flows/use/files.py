@@ -9,27 +9,7 @@ from pathlib import Path
 
 
 def with_suffix(file: str | Path, known: Sequence[str], default: str = "") -> Path:
-    """Return the file to write, whose ending says what to write.
-
-    Parameters
-    ----------
-    file : str or pathlib.Path
-        The file that the user named.
-    known : sequence of str
-        The endings, such as ".csv", that say something.
-    default : str, default=""
-        The ending that a name without one gets.
-
-    Returns
-    -------
-    pathlib.Path
-        The file.
-
-    Raises
-    ------
-    ValueError
-        The name has another ending.
-    """
+    """Return the file to write, whose ending says what to write."""
     file = Path(file)
     if not file.suffix:
         return Path(f"{file}{default}")
@@ -42,23 +22,7 @@ def with_suffix(file: str | Path, known: Sequence[str], default: str = "") -> Pa
 
 
 def private_folder(folder: Path) -> Path:
-    """Create a folder of mode 700, or check that nobody else can write to an existing one.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        The folder.
-
-    Returns
-    -------
-    pathlib.Path
-        The same folder.
-
-    Raises
-    ------
-    PermissionError
-        Other users can write to the folder, or own it.
-    """
+    """Create a folder of mode 700, or check that nobody else can write to an existing one."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.stat()
     if status.st_uid != os.getuid() or status.st_mode & 0o022:
@@ -73,23 +37,6 @@ def private_file(file: Path, content: bytes) -> Path:
     """Write a file of mode 600, whole or not at all.
 
     A file of that name is replaced, whatever its mode.
-
-    Parameters
-    ----------
-    file : pathlib.Path
-        The file.
-    content : bytes
-        Content of the file.
-
-    Returns
-    -------
-    pathlib.Path
-        The same file.
-
-    Raises
-    ------
-    PermissionError
-        Other users can write to the file's folder.
     """
     folder = private_folder(file.parent)
     # mode 600, and never an existing file

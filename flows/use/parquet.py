@@ -17,19 +17,7 @@ MARK = b"bigfs"  # a key of the file's metadata
 
 
 def write(file: Path, fields: Sequence[Any], batches: Iterator[Sequence[Any]], about: str) -> None:
-    """Write a Parquet file, whole or not at all.
-
-    Parameters
-    ----------
-    file : Path
-        The file, which `require_ours` accepts.
-    fields : sequence of pyarrow.Field
-        The columns.
-    batches : iterator
-        The columns' values for some rows at a time.
-    about : str
-        What the file holds. It is written into the metadata, where `require_ours` finds it.
-    """
+    """Write a Parquet file, whole or not at all."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -55,20 +55,6 @@ def fit_model(corpus: Any, train: Any, selected: IntArray) -> Model:
     """Fit the linear model on the selected columns of the training samples.
 
     Of many samples and classes, a part of the samples trains it: see `training_sample`.
-
-    Parameters
-    ----------
-    corpus : storage.corpus.CorpusView
-        The whole corpus.
-    train : storage.corpus.CorpusView
-        Its training part.
-    selected : ndarray of shape (m,)
-        The selected features.
-
-    Returns
-    -------
-    Model
-        The model that the evaluation scores with these features.
     """
     columns = np.sort(selected)
     return Model(
@@ -85,18 +71,7 @@ def fit_model(corpus: Any, train: Any, selected: IntArray) -> Model:
 def fitting_model(
     corpus: Any, train: Any, selected: IntArray
 ) -> AbstractContextManager[Callable[[], Model]]:
-    """Fit the model of `fit_model` once, beside what the block does where one task fits it.
-
-    Parameters
-    ----------
-    corpus, train, selected : object
-        As for `fit_model`.
-
-    Returns
-    -------
-    context manager
-        It yields a function that returns the model.
-    """
+    """Fit the model of `fit_model` once, beside what the block does where one task fits it."""
     X, y = training_sample(train.X, train.y)
     fit = cache(partial(fit_model, corpus, train, selected))
     by_tiles = large_model.way_of_columns(X, y, np.sort(selected)) is not None
@@ -127,39 +102,7 @@ def predict(
     format: str | None = None,
     memory_limit: int | str | None = None,
 ) -> Predictions:
-    """Predict the samples of a store or a source with the model of a run.
-
-    Parameters
-    ----------
-    run : str or Path
-        A run's directory.
-    data : str
-        A store, or a source, which is read in pieces and not staged.
-    out : str or Path
-        The file to write, with a row per sample: Parquet if its name ends in `.parquet`, CSV if it
-        ends in `.csv` or has no ending. One that this function wrote is replaced.
-    part : {"train", "test"} or None, default=None
-        Predict only this part of a store.
-    format : str or None, default=None
-        Format of a source. None guesses it.
-    memory_limit : int, str or None, default=None
-        Memory of one process that reads a source, as in `storage.stage`.
-
-    Returns
-    -------
-    Predictions
-        The file, the number of samples, and the scores if a store has their targets.
-
-    Raises
-    ------
-    RunError
-        The run has no model.
-    SourceError
-        The source is broken, or it is text and the model is not, or the other way round.
-    ValueError
-        The data do not have the features of the model, `out` is another file or has another
-        ending, or an option does not suit the data.
-    """
+    """Predict the samples of a store or a source with the model of a run."""
     model, file = Run.open(run).model(), with_suffix(out, (CSV, PARQUET))
     _require_table(file)
     if manifest.exists(manifest.absolute(data)) or _is_anndata_store(data):

@@ -29,36 +29,7 @@ def measure_stability(
     subsamples: int = 50,
     share: float = 0.5,
 ) -> Stability:
-    """Write how often each feature of a store is chosen from subsamples of the training samples.
-
-    Parameters
-    ----------
-    store : str
-        A staged corpus.
-    out : str or Path
-        The CSV file to write: the features that were chosen at least once, most often first. One
-        that this function wrote is replaced.
-    method : str
-        A name of `bigfs methods`.
-    features : int
-        Number of features to choose from each subsample.
-    parameters : dict or None, default=None
-        Parameters of the method.
-    subsamples : int, default=50
-        Number of subsamples.
-    share : float, default=0.5
-        Share of the training samples in each.
-
-    Returns
-    -------
-    Stability
-        The frequencies of all features, and their index.
-
-    Raises
-    ------
-    ValueError
-        The method does not suit the store, or `out` is another file or has another ending.
-    """
+    """Write how often each feature of a store is chosen from subsamples of the training samples."""
     corpus, file = storage.open(store), with_suffix(out, (".csv",))
     _require_table(file)
     selector = selection.selector_for(corpus, method, features, parameters or {})

@@ -30,30 +30,7 @@ ABOUT = "transform"
 
 
 def transform(run: str | Path, store: str, out: str | Path) -> Path:
-    """Write the selected columns of a store, in the order of their rank.
-
-    Parameters
-    ----------
-    run : str or Path
-        A run's directory.
-    store : str
-        A staged corpus with the features that the run selected.
-    out : str or Path
-        The file to write: `.h5ad` (AnnData), `.parquet` (a row per sample, dense), or `.npz`, which
-        is added to a name without an ending. An existing file is replaced only if it is the .npz of
-        a sparse matrix, or this function wrote it.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    ValueError
-        The store does not have the features of the run, or `out` is another kind of file or has
-        another ending.
-    """
+    """Write the selected columns of a store, in the order of their rank."""
     opened, corpus = Run.open(run), storage.open(store)
     file = with_suffix(out, tuple(WRITERS), ".npz")
     require, write = WRITERS[file.suffix.lower()]
