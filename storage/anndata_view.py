@@ -5,7 +5,7 @@ It is read by rows, as its writer left it. It has no checksums and no layout by 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ class AnnDataTile:
     identity: str
     start: int
     stop: int
+    place: float | None = field(default=None, compare=False)
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -73,8 +74,8 @@ class AnnDataStore:
         """The matrix, by rows."""
         identity, cuts = self.source.fingerprint(), bounds([np.diff(self.indptr)], TILE_NNZ)
         tiles = [
-            AnnDataTile(self.source, identity, start, stop)
-            for start, stop in zip(cuts, cuts[1:], strict=False)
+            AnnDataTile(self.source, identity, start, stop, place=(i + 0.5) / (len(cuts) - 1))
+            for i, (start, stop) in enumerate(zip(cuts, cuts[1:], strict=False))
         ]
         return Matrix(
             self.shape,

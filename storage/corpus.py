@@ -229,13 +229,15 @@ class Corpus:
 
     def _row_tiles(self) -> list[RowTile]:
         bounds = np.array(self.manifest.row_bounds)
-        tiles, start = [], 0
+        cuts, start = [], 0
         for s in self.segments:
             inside = bounds[(bounds >= s.start) & (bounds <= s.stop)].tolist()
             for a, b in zip(inside, inside[1:], strict=False):
-                tiles.append(RowTile(self.store, a, start, start + b - a, self.manifest.shape[1]))
+                cuts.append((a, start, start + b - a, self.manifest.shape[1]))
                 start += b - a
-        return tiles
+        return [
+            RowTile(self.store, *cut, place=(i + 0.5) / len(cuts)) for i, cut in enumerate(cuts)
+        ]
 
     def _column_tiles(self) -> list[ColumnTile]:
         names, lengths = (
@@ -244,8 +246,8 @@ class Corpus:
         )
         bounds = self.manifest.column_bounds
         return [
-            ColumnTile(self.store, names, lengths, a, b)
-            for a, b in zip(bounds, bounds[1:], strict=False)
+            ColumnTile(self.store, names, lengths, a, b, place=(i + 0.5) / (len(bounds) - 1))
+            for i, (a, b) in enumerate(zip(bounds, bounds[1:], strict=False))
         ]
 
     def _stats(self) -> Stats:

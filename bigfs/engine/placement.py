@@ -21,12 +21,21 @@ def preferred_workers(tiles: Sequence[Any]) -> list[list[str]]:
     if not workers:  # all of them died at once, and their nannies start new ones
         return [[] for _ in tiles]
     if not any(held):
-        return [[workers[i * len(workers) // len(tiles)]] for i in range(len(tiles))]
+        places = [_place(tile, (i + 0.5) / len(tiles)) for i, tile in enumerate(tiles)]
+        return [[workers[int(place * len(workers))]] for place in places]
     with translate_cluster_errors():
         holders = client().sync(
             client().scheduler.who_has, keys=list({key for keys in held for key in keys})
         )
     return [sorted({worker for key in keys for worker in holders.get(key, ())}) for keys in held]
+
+
+def _place(tile: Any, default: float) -> float:
+    """Return where a tile lies in its matrix, from 0 to 1, or the default."""
+    while (inner := getattr(tile, "tile", None)) is not None:  # of which it has some rows
+        tile = inner
+    place = getattr(tile, "place", None)
+    return default if place is None else float(place)
 
 
 def _held_keys(tiles: Sequence[Any]) -> list[set[Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,6 +36,7 @@ class RowTile:
     start: int
     stop: int
     d: int
+    place: float | None = field(default=None, compare=False)  # in the matrix, from 0 to 1
     verified: ClassVar[bool] = True  # its values were checked when they were staged
 
     @property
@@ -52,7 +53,8 @@ class RowTile:
 
     def cut(self, low: int, high: int) -> RowTile:
         """Return a tile of rows [low, high) of this one. Only the chunks with them are read."""
-        return RowTile(self.store, self.first + low, self.start + low, self.start + high, self.d)
+        first, start, stop = self.first + low, self.start + low, self.start + high
+        return replace(self, first=first, start=start, stop=stop)
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class ColumnTile:
     lengths: tuple[int, ...]
     start: int
     stop: int
+    place: float | None = field(default=None, compare=False)  # in the matrix, from 0 to 1
     verified: ClassVar[bool] = True
 
     @property

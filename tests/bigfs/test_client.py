@@ -181,6 +181,27 @@ def test_blocks_are_worked_on_where_they_lie(pair, scattered):
     np.testing.assert_array_equal(kept.toarray(), selectors[0].transform(S).toarray())
 
 
+def worker_of_columns(tile, *_):
+    return get_worker().address
+
+
+def test_a_tile_is_worked_on_where_it_is_cached_in_whatever_call(pair, tmp_path):
+    rng = np.random.default_rng(0)
+    source = tmp_path / "a.npz"
+    sp.save_npz(source, sp.random_array((60, 40), density=0.4, format="csr", rng=rng))
+    corpus = storage.open(storage.stage(source, tmp_path / "a.zarr", tile_rows=10))
+    object.__setattr__(corpus.manifest, "column_bounds", (0, 5, 10, 20, 25, 30, 40))
+    X = corpus.X
+    with engine.cluster(pair):
+        rows, columns = X.map_rows(worker_of), X.map_columns(worker_of)
+        assert [rows.count(worker) for worker in sorted(set(rows))] == [3, 3]
+        assert X[np.arange(60) % 7 == 0].map_rows(worker_of) == rows
+        assert X[35:].map_rows(worker_of) == rows[3:]
+        for tiles, homes in ((X.row_tiles, rows), (X.column_tiles, columns)):
+            for some in (slice(0, 2), slice(1, None, 2), slice(-1, None)):
+                assert map_tiles(worker_of_columns, tiles[some]) == homes[some]
+
+
 def test_number_of_features_is_chosen_where_the_blocks_lie(
     pair, scattered, allow_memory, monkeypatch
 ):
