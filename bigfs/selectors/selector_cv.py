@@ -80,14 +80,7 @@ class SelectorCV(Selector):
         The classes, or None where y holds real targets or label sets.
     scores_ : ndarray of shape (n_features,)
         Scores of the fitted selector.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
+    %(selected)s
     result_ : bigfs.result.Result
         Status and history of the fitted selector.
 

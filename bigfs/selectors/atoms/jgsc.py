@@ -9,7 +9,6 @@ the Laplacian of their kNN graph. `coding.codes` has the problem and its step. T
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,7 +17,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigfs import engine
@@ -27,7 +25,8 @@ from bigfs.coding.dictionary import default_atoms, learn_atoms
 from bigfs.graph import Metric, Weights, affinity, knn, laplacian
 from bigfs.matrix import Matrix
 from bigfs.result import Result
-from bigfs.selectors.base.estimator import N_FEATURES, Cost, MatrixInput, is_dask
+from bigfs.selectors.base.estimator import Cost, MatrixInput, is_dask
+from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE
 from bigfs.types import FloatArray
 from bigfs.validation import explain_singular
 
@@ -44,67 +43,34 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_atoms : int or None, default=None
-        Number m of atoms in the dictionary. None takes min(n_features, n_samples, 256), or fewer
-        where memory is short. The paper takes m = n_features, which text does not allow.
-    alpha : float, default=1.0
-        Weight α of the smoothness over the graph.
+    %(n_atoms)s
+    %(smoothness)s
     lam : float, default=1.0
         Weight λ of the row sparsity.
-    n_features_to_select : int, float or None, default=None
-        Number of atoms to keep. A float in (0, 1] is a share of the atoms, and None keeps half of
-        them.
-    n_neighbors : int, default=5
-        Number of neighbors of each sample in the kNN graph.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Distance of the kNN graph.
-    weights : {"binary", "cosine", "heat"}, default="heat"
-        Weights of the graph's edges: 1, 1 − distance (for the cosine metric only), or
-        exp(−distance²/2t²) with t the mean distance to a neighbor.
-    dictionary : array-like of shape (n_atoms, n_features) or None, default=None
-        Atoms to use, for instance the `components_` of a scikit-learn decomposition. None learns
-        them with SPAMS, which the extra `bigfs[jgsc]` installs.
-    dictionary_lam : float, default=0.05
-        Weight of the ℓ1 penalty of the codes while the dictionary is learned.
-    epochs : int or None, default=None
-        Number of passes over X while the dictionary is learned. None takes 1, or as many as
-        the dictionary needs for 32 updates.
-    batch_rows : int, default=512
-        Number of samples per update of the dictionary.
-    tol : float, default=1e-3
-        Relative violation of optimality at which the coding stops.
+    %(select_atoms)s
+    %(n_neighbors)s
+    %(metric)s
+    %(weights)s
+    %(dictionary)s
     max_iter : int, default=100
         Maximum number of Sylvester equations.
-    random_state : int, RandomState instance or None, default=0
-        Seed of the rows that the atoms start from.
+    %(atoms_seed)s
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_atoms, n_features)
-        The atoms, Bᵀ.
+    %(components)s
     scores_ : ndarray of shape (n_atoms,)
         Norm of each atom's codes. Larger is better.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the kept atoms, best first.
-    support_ : ndarray of shape (n_atoms,)
-        Mask of the kept atoms.
-    codes_ : ndarray of shape (n_samples, n_selected)
-        Codes of the training samples on the kept atoms, with the graph.
+    %(selected_atoms)s
     coder_ : ndarray of shape (n_features, n_selected)
         Matrix that takes new samples to their codes.
-    column_importance_ : ndarray of shape (n_features,)
-        Share of each column's variance that the kept atoms explain. It ranks columns.
+    %(column_importance)s
     n_iter_ : int
         Number of Sylvester equations solved.
     result_ : bigfs.result.Result
         Status and history of the coding. Each record of the history has the objective, the
         violation, and the relative residual of the Sylvester equation.
-    dictionary_result_ : bigfs.result.Result or None
-        Status and history of the dictionary learning. None where the atoms were given.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
+    %(dictionary_result)s
 
     See Also
     --------
@@ -141,19 +107,14 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
 
     _cost = Cost("pairs + 2", "a (n + d)")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_atoms": [Interval(Integral, 1, None, closed="left"), None],
-        "alpha": [Interval(Real, 0, None, closed="left")],
-        "lam": [Interval(Real, 0, None, closed="neither")],
-        "n_features_to_select": N_FEATURES,
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "metric": [StrOptions({"cosine", "euclidean"})],
-        "weights": [StrOptions({"binary", "cosine", "heat"})],
+        "n_atoms": [*COUNT, None],
+        "alpha": NOT_NEGATIVE,
+        "lam": POSITIVE,
         "dictionary": ["array-like", None],
-        "dictionary_lam": [Interval(Real, 0, None, closed="neither")],
-        "epochs": [Interval(Integral, 1, None, closed="left"), None],
-        "batch_rows": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "dictionary_lam": POSITIVE,
+        "epochs": [*COUNT, None],
+        "batch_rows": COUNT,
+        "tol": POSITIVE,
         "random_state": ["random_state"],
     }
     _supervised = False

@@ -7,14 +7,13 @@ from abc import abstractmethod
 from collections.abc import Callable
 from copy import copy
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_array, column_or_1d
-from sklearn.utils._param_validation import Interval
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -23,6 +22,7 @@ from bigfs import engine
 from bigfs.cards import card, table
 from bigfs.constraints import NO_CONSTRAINTS, Constraints, resolve
 from bigfs.matrix import Matrix
+from bigfs.selectors.base.parameters import fill_in
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 from bigfs.validation import require_readable
 
@@ -72,13 +72,6 @@ class Cost(NamedTuple):
     memory: str
 
 
-N_FEATURES: list[Any] = [
-    Interval(Integral, 1, None, closed="left"),
-    Interval(Real, 0, 1, closed="right"),
-    None,
-]
-
-
 class MatrixInput:
     """Turns any input into a `Matrix` and counts the features to keep."""
 
@@ -97,6 +90,10 @@ class MatrixInput:
     forbid: Any = None
     _lazy_names: Any = None  # of the features of a `Matrix`
     _constraints: Constraints = NO_CONSTRAINTS  # keep and forbid as indices, once X is known
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        fill_in(cls)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]  # of BaseEstimator, which comes after this mixin
@@ -194,23 +191,10 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
     ----------
     scores_ : ndarray of shape (n_features,)
         Score of each feature. Larger is better.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
+    %(selected)s
     result_ : bigfs.result.Result
         Status, history and counts of the run.
     """
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_features_to_select": N_FEATURES,
-        "keep": ["array-like", None],
-        "forbid": ["array-like", None],
-    }
 
     scores_: FloatArray
 

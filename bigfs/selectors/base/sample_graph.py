@@ -5,23 +5,16 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral
 from typing import Any, get_args
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from bigfs.embedding.spectral import Embedding, Parts, default_width, graph_embedding, graph_parts
 from bigfs.graph import Metric, Neighbors, Weights, affinity, components, knn, with_bridges
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 
-GRAPH_CONSTRAINTS: dict[str, list[Any]] = {
-    "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-    "metric": [StrOptions({"cosine", "euclidean"})],
-    "graph": [HasMethods("tocsr"), Neighbors, None],
-}
 SYMMETRIC = 1e-12  # largest difference of A and Aᵀ that is rounding, as a share of the largest edge
 
 

@@ -10,14 +10,14 @@ the same for every j. I(x_j; y | x_i) is at most the entropy of x_j, which bound
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from bigfs.matrix import Matrix
-from bigfs.selectors.base.estimator import Cost, Labels, Selector
+from bigfs.selectors.base.estimator import Cost, Labels
+from bigfs.selectors.base.parameters import COUNT
 from bigfs.selectors.greedy.mrmr import information_problem
 from bigfs.selectors.greedy.search import GreedySelector, Problem
 from bigfs.selectors.scores.bins import count_bins
@@ -30,8 +30,7 @@ class _JointInformation(GreedySelector):
     """Base of the criteria of I(x_j; y | x_i)."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Selector._parameter_constraints,
-        "n_bins": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "n_bins": [*COUNT, StrOptions({"auto"})],
     }
 
     def __init__(
@@ -62,35 +61,17 @@ class JMI(_JointInformation):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
-    n_bins : "auto" or int, default="auto"
-        Number of bins of a feature's non-zero values. "auto" takes one where fewer than half of the
-        values of X are non-zero, and 10 elsewhere.
+    %(select)s
+    %(n_bins)s
 
     Attributes
     ----------
-    scores_ : ndarray of shape (n_features,)
-        1 − k/m for the feature that was chosen after k others out of m, and 0 for the others.
+    %(greedy_scores)s
     criterion_ : ndarray of shape (n_selected,)
         Value of the criterion of each chosen feature when it was chosen. The first one is its
         mutual information with the class.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, in the order of the choices. Of equal ones the first is
-        chosen.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    result_ : bigfs.result.Result
-        Status and history. `stats` has the numbers of passes over X and of gathered columns.
+    %(greedy_selected)s
+    %(greedy_result)s
 
     See Also
     --------
@@ -136,35 +117,17 @@ class CMIM(_JointInformation):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
-    n_bins : "auto" or int, default="auto"
-        Number of bins of a feature's non-zero values. "auto" takes one where fewer than half of the
-        values of X are non-zero, and 10 elsewhere.
+    %(select)s
+    %(n_bins)s
 
     Attributes
     ----------
-    scores_ : ndarray of shape (n_features,)
-        1 − k/m for the feature that was chosen after k others out of m, and 0 for the others.
+    %(greedy_scores)s
     criterion_ : ndarray of shape (n_selected,)
         Value of the criterion of each chosen feature when it was chosen. The first one is its
         mutual information with the class.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, in the order of the choices. Of equal ones the first is
-        chosen.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    result_ : bigfs.result.Result
-        Status and history. `stats` has the numbers of passes over X and of gathered columns.
+    %(greedy_selected)s
+    %(greedy_result)s
 
     See Also
     --------

@@ -13,23 +13,22 @@ with feature i:
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from bigfs.matrix import Matrix
 from bigfs.selectors.base.estimator import (
     TARGETS,
     Cost,
     Labels,
-    Selector,
     at_least_two,
     is_real,
     map_all_columns,
 )
+from bigfs.selectors.base.parameters import COUNT
 from bigfs.selectors.greedy.pair_terms import Correlations, Information
 from bigfs.selectors.greedy.search import GreedySelector, Problem
 from bigfs.selectors.scores.bins import count_bins
@@ -50,13 +49,7 @@ class MRMR(GreedySelector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     relevance : {"mutual-info", "f"}, default="mutual-info"
         "mutual-info" takes the mutual information with the class, and that of two features as their
         redundancy. "f" takes the F statistic of the classes or of a real target, and the absolute
@@ -76,22 +69,12 @@ class MRMR(GreedySelector):
 
     Attributes
     ----------
-    scores_ : ndarray of shape (n_features,)
-        1 − k/m for the feature that was chosen after k others out of m, and 0 for the others.
+    %(greedy_scores)s
     criterion_ : ndarray of shape (n_selected,)
         Value of the criterion of each chosen feature when it was chosen. The first one is its
         relevance.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, in the order of the choices. Of equal ones the first is
-        chosen.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    result_ : bigfs.result.Result
-        Status and history. `stats` has the numbers of passes over X and of gathered columns.
+    %(greedy_selected)s
+    %(greedy_result)s
 
     See Also
     --------
@@ -128,11 +111,10 @@ class MRMR(GreedySelector):
 
     _cost = Cost("1 to m", "d + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Selector._parameter_constraints,
         "relevance": [StrOptions({"mutual-info", "f"})],
         "scheme": [StrOptions({"auto", "difference", "quotient"})],
         "target": [StrOptions(TARGETS)],
-        "n_bins": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "n_bins": [*COUNT, StrOptions({"auto"})],
     }
 
     def __init__(
@@ -200,32 +182,16 @@ class RRPC(GreedySelector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
 
     Attributes
     ----------
-    scores_ : ndarray of shape (n_features,)
-        1 − k/m for the feature that was chosen after k others out of m, and 0 for the others.
+    %(greedy_scores)s
     criterion_ : ndarray of shape (n_selected,)
         Value of the criterion of each chosen feature when it was chosen. The first one is its
         relevance.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, in the order of the choices. Of equal ones the first is
-        chosen.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    result_ : bigfs.result.Result
-        Status and history. `stats` has the numbers of passes over X and of gathered columns.
+    %(greedy_selected)s
+    %(greedy_result)s
 
     See Also
     --------

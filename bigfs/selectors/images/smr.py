@@ -22,7 +22,7 @@ A positive definite when P loses rank, where the printed system is singular.
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -35,6 +35,7 @@ from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import PEAK_ENTRY_BYTES
 from bigfs.result import Record, Status, iterate
 from bigfs.selectors.base.estimator import Cost, Selector, at_least_two
+from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE
 from bigfs.selectors.images.grams import GramSource, ImageLayout, SampleGrams, covariance_grams
 from bigfs.selectors.images.systems import GramSystems, ImageSystems, KernelSystems
 from bigfs.selectors.svm.svm import labeled_part
@@ -146,26 +147,13 @@ class SMR(Selector):
         Relative change of the objective at which to stop. The default is the paper's.
     max_iter : int, default=30
         Maximum number of rounds. The default is the paper's.
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         Norm of each pixel's weights over the classes. Larger is better.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
+    %(selected)s
     score_map_ : ndarray of shape (M, N)
         The scores as an image.
     U_ : ndarray of shape (n_classes, M, k)
@@ -174,10 +162,8 @@ class SMR(Selector):
         Right factors of the weights.
     intercept_ : ndarray of shape (n_classes,)
         Intercepts b.
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
-    n_iter_ : int
-        Number of rounds.
+    %(classes)s
+    %(n_rounds)s
     result_ : bigfs.result.Result
         Status and history, with the objective and its relative change after each round. The stats
         have ζ and the route.
@@ -216,15 +202,13 @@ class SMR(Selector):
 
     _cost = Cost("1, or 2 per round", "n d, d², or 3 c (k max(M, N))²")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Selector._parameter_constraints,
         "sample_shape": ["array-like", None],
         "order": [StrOptions({"C", "F"})],
-        "alpha": [Interval(Real, 0, None, closed="neither")],
-        "k": [Interval(Integral, 1, None, closed="left")],
+        "alpha": POSITIVE,
+        "k": COUNT,
         "p": [Interval(Real, 0, 2, closed="right")],
         "gram": [StrOptions({"auto", "kernel", "covariance", "samples"})],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": NOT_NEGATIVE,
     }
 
     def __init__(

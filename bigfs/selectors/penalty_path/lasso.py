@@ -9,11 +9,10 @@ penalties until m features have a weight, or at a given penalty.
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from threadpoolctl import threadpool_limits
 
 from bigfs.embedding.responses import one_hot
@@ -23,18 +22,15 @@ from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.result import Result, iterate
 from bigfs.selectors.base.estimator import Cost, Selector, at_least_two
+from bigfs.selectors.base.parameters import POSITIVE, SHARE
 from bigfs.selectors.svm.svm import labeled_part
 from bigfs.types import FloatArray
-
-PATH_CONSTRAINTS: dict[str, list[Any]] = {
-    "tol": [Interval(Real, 0, 1, closed="neither")],
-    "max_iter": [Interval(Integral, 1, None, closed="left")],
-}
 
 
 class SparseRegression(Selector):
     """Base of the selectors by the weights of a sparse regression."""
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"tol": SHARE}
     _needs_one_scale = True
     _nested = False  # the penalty follows from the number of features
     _target = "y"  # name of the targets, for errors
@@ -83,47 +79,20 @@ class MultiTaskLasso(SparseRegression):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
-    alpha : "auto" or float, default="auto"
-        Penalty, as in scikit-learn. "auto" takes the largest of a grid at which
-        `n_features_to_select` features have a weight.
-    tol : float, default=1e-3
-        Relative duality gap of each solution.
-    max_iter : int, default=200
-        Maximum number of passes over X.
+    %(select)s
+    %(alpha_auto)s
+    %(path)s
 
     Attributes
     ----------
-    scores_ : ndarray of shape (n_features,)
-        Norm of each feature's weights, where it is positive. A feature of zero weight has a score
-        in [−1, 0], by how strongly the residual correlates with it.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
-    coef_ : ndarray of shape (n_features, n_classes)
-        Weights W.
+    %(row_scores)s
+    %(selected)s
+    %(classes)s
+    %(class_coef)s
     alpha_ : float
         Penalty of the weights.
-    n_iter_ : int
-        Number of steps.
-    result_ : bigfs.result.Result
-        Status and history. Each record of the history has the "penalty" relative to the one that
-        empties the model, the number of features with a weight, the objective, the relative duality
-        gap over all features, and how many features are "missing". The stats have the passes over
-        X and the number of gathered columns.
+    %(n_steps)s
+    %(path_result)s
 
     See Also
     --------
@@ -161,9 +130,7 @@ class MultiTaskLasso(SparseRegression):
 
     _cost = Cost("1 per penalty", "(8 n + 3 d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Selector._parameter_constraints,
-        "alpha": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-        **PATH_CONSTRAINTS,
+        "alpha": [*POSITIVE, StrOptions({"auto"})],
     }
 
     def __init__(
@@ -201,47 +168,23 @@ class L1SVM(SparseRegression):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     C : "auto" or float, default="auto"
         Weight of the losses against the penalty. "auto" takes the smallest of a grid at which
         `n_features_to_select` features have a weight.
-    tol : float, default=1e-2
-        Relative duality gap of each solution.
-    max_iter : int, default=200
-        Maximum number of passes over X.
+    %(path)s
 
     Attributes
     ----------
-    scores_ : ndarray of shape (n_features,)
-        Norm of each feature's weights over the classes, where it is positive. A feature of zero
-        weight has a score in [−1, 0], by how strongly the residual correlates with it.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
+    %(row_scores)s
+    %(selected)s
+    %(classes)s
     coef_ : ndarray of shape (n_features, n_machines)
         Weights of the machine of each class against the rest. Two classes have one machine.
     C_ : float
         Weight of the losses.
-    n_iter_ : int
-        Number of steps.
-    result_ : bigfs.result.Result
-        Status and history. Each record of the history has the "penalty" relative to the one that
-        empties the model, the number of features with a weight, the objective, the relative duality
-        gap over all features, and how many features are "missing". The stats have the passes over
-        X and the number of gathered columns.
+    %(n_steps)s
+    %(path_result)s
 
     See Also
     --------
@@ -277,9 +220,7 @@ class L1SVM(SparseRegression):
 
     _cost = Cost("1 per penalty", "(8 n + 3 d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Selector._parameter_constraints,
-        "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-        **PATH_CONSTRAINTS,
+        "C": [*POSITIVE, StrOptions({"auto"})],
     }
 
     def __init__(

@@ -13,19 +13,19 @@ T leaves out the trivial eigenvector. The vectors that separate components of th
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from bigfs.graph import Metric
 from bigfs.lasso.losses import LeastSquares
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
-from bigfs.selectors.base.estimator import Cost, Selector
-from bigfs.selectors.base.sample_graph import GRAPH_CONSTRAINTS, SampleGraph, sample_graph
-from bigfs.selectors.penalty_path.lasso import PATH_CONSTRAINTS, SparseRegression
+from bigfs.selectors.base.estimator import Cost
+from bigfs.selectors.base.parameters import COUNT, POSITIVE
+from bigfs.selectors.base.sample_graph import SampleGraph, sample_graph
+from bigfs.selectors.penalty_path.lasso import SparseRegression
 from bigfs.types import FloatArray
 
 
@@ -33,11 +33,8 @@ class SpectralRegression(SparseRegression):
     """Base of the regressions on a spectral embedding."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Selector._parameter_constraints,
-        "alpha": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        **GRAPH_CONSTRAINTS,
-        **PATH_CONSTRAINTS,
+        "alpha": [*POSITIVE, StrOptions({"auto"})],
+        "n_components": [*COUNT, None],
     }
     _supervised = False
     _ignores_y = True
@@ -114,13 +111,7 @@ class MCFS(SpectralRegression):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     alpha : "auto" or float, default="auto"
         Penalty of all lassos, as in `sklearn.linear_model.Lasso`. "auto" takes the same share of
         the penalty that empties each lasso, the largest of a grid at which `n_features_to_select`
@@ -128,42 +119,22 @@ class MCFS(SpectralRegression):
     n_components : int or None, default=None
         Number of eigenvectors. The number of clusters is a good one. None takes 10, or fewer where
         X has few samples.
-    n_neighbors : int, default=5
-        Number of neighbors of each sample in the kNN graph.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Distance of the kNN graph. The edges have cosine weights for "cosine" and heat weights for
-        "euclidean".
-    graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
-        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
-    tol : float, default=1e-3
-        Relative duality gap of each solution.
-    max_iter : int, default=200
-        Maximum number of passes over X.
+    %(n_neighbors)s
+    %(weighted_metric)s
+    %(graph)s
+    %(path)s
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         Largest absolute weight of each feature, where it is positive. A feature of zero weight has
         a score in [−1, 0], by how strongly a residual correlates with it.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    coef_ : ndarray of shape (n_features, n_components)
-        Weights W.
+    %(selected)s
+    %(component_coef)s
     alpha_ : ndarray of shape (n_components,)
         Penalty of each lasso.
-    n_iter_ : int
-        Number of steps.
-    result_ : bigfs.result.Result
-        Status and history. Each record of the history has the "penalty" relative to the one that
-        empties the model, the number of features with a weight, the objective, the relative duality
-        gap over all features, and how many features are "missing". The stats have the passes over
-        X, the number of gathered columns, and what the graph and its embedding are.
+    %(n_steps)s
+    %(spectral_result)s
 
     See Also
     --------
@@ -209,55 +180,25 @@ class MRSF(SpectralRegression):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
-    alpha : "auto" or float, default="auto"
-        Penalty, as in `sklearn.linear_model.MultiTaskLasso`. "auto" takes the largest of a grid at
-        which `n_features_to_select` features have a weight.
+    %(select)s
+    %(alpha_auto)s
     n_components : int or None, default=None
         Number of eigenvectors. The number of clusters is a good one. None takes 10, or fewer where
         X has few samples.
-    n_neighbors : int, default=5
-        Number of neighbors of each sample in the kNN graph.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Distance of the kNN graph. The edges have cosine weights for "cosine" and heat weights for
-        "euclidean".
-    graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
-        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
-    tol : float, default=1e-3
-        Relative duality gap of each solution.
-    max_iter : int, default=200
-        Maximum number of passes over X.
+    %(n_neighbors)s
+    %(weighted_metric)s
+    %(graph)s
+    %(path)s
 
     Attributes
     ----------
-    scores_ : ndarray of shape (n_features,)
-        Norm of each feature's weights, where it is positive. A feature of zero weight has a score
-        in [−1, 0], by how strongly the residual correlates with it.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    coef_ : ndarray of shape (n_features, n_components)
-        Weights W.
+    %(row_scores)s
+    %(selected)s
+    %(component_coef)s
     alpha_ : float
         Penalty of the weights.
-    n_iter_ : int
-        Number of steps.
-    result_ : bigfs.result.Result
-        Status and history. Each record of the history has the "penalty" relative to the one that
-        empties the model, the number of features with a weight, the objective, the relative duality
-        gap over all features, and how many features are "missing". The stats have the passes over
-        X, the number of gathered columns, and what the graph and its embedding are.
+    %(n_steps)s
+    %(spectral_result)s
 
     See Also
     --------

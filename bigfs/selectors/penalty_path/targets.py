@@ -10,7 +10,7 @@ f = 2(xW + b) − 1 the loss of an entry is ¼ max(0, 1 − y f)², so the probl
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,8 +21,9 @@ from bigfs.embedding.responses import one_hot
 from bigfs.lasso.losses import LeastSquares, SquaredHinge
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
-from bigfs.selectors.base.estimator import Cost, Selector, at_least_two
-from bigfs.selectors.penalty_path.lasso import PATH_CONSTRAINTS, SparseRegression
+from bigfs.selectors.base.estimator import Cost, at_least_two
+from bigfs.selectors.base.parameters import COUNT, SEED
+from bigfs.selectors.penalty_path.lasso import SparseRegression
 from bigfs.selectors.svm.svm import labeled_part
 
 PENALTY: list[Any] = [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})]
@@ -36,47 +37,22 @@ class DLSR(SparseRegression):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     gamma : "auto" or float, default="auto"
         Weight γ of the penalty. "auto" takes the largest of a grid at which `n_features_to_select`
         features have a weight.
-    tol : float, default=1e-2
-        Relative duality gap of each solution.
-    max_iter : int, default=200
-        Maximum number of passes over X.
+    %(path)s
 
     Attributes
     ----------
-    scores_ : ndarray of shape (n_features,)
-        Norm of each feature's weights, where it is positive. A feature of zero weight has a score
-        in [−1, 0], by how strongly the residual correlates with it.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
-    coef_ : ndarray of shape (n_features, n_classes)
-        Weights W.
+    %(row_scores)s
+    %(selected)s
+    %(classes)s
+    %(class_coef)s
     gamma_ : float
         Weight γ of the penalty.
-    n_iter_ : int
-        Number of steps.
-    result_ : bigfs.result.Result
-        Status and history. Each record of the history has the "penalty" relative to the one that
-        empties the model, the number of features with a weight, the objective, the relative duality
-        gap over all features, and how many features are "missing". The stats have the passes over
-        X and the number of gathered columns.
+    %(n_steps)s
+    %(path_result)s
 
     See Also
     --------
@@ -112,9 +88,7 @@ class DLSR(SparseRegression):
 
     _cost = Cost("1 per penalty", "(8 n + 3 d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Selector._parameter_constraints,
         "gamma": PENALTY,
-        **PATH_CONSTRAINTS,
     }
 
     def __init__(
@@ -154,49 +128,21 @@ class SPFS(SparseRegression):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
-    alpha : "auto" or float, default="auto"
-        Penalty, as in `sklearn.linear_model.MultiTaskLasso`. "auto" takes the largest of a grid at
-        which `n_features_to_select` features have a weight.
-    n_components : int, default=100
-        Number of landmarks of the Gaussian kernel's factor. Only without labels.
-    random_state : int, default=0
-        Seed of the landmarks.
-    tol : float, default=1e-3
-        Relative duality gap of each solution.
-    max_iter : int, default=200
-        Maximum number of passes over X.
+    %(select)s
+    %(alpha_auto)s
+    %(landmarks)s
+    %(path)s
 
     Attributes
     ----------
-    scores_ : ndarray of shape (n_features,)
-        Norm of each feature's weights, where it is positive. A feature of zero weight has a score
-        in [−1, 0], by how strongly the residual correlates with it.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
+    %(row_scores)s
+    %(selected)s
     coef_ : ndarray of shape (n_features, n_targets)
         Weights W. The targets are the classes, or the components of the kernel's factor.
     alpha_ : float
         Penalty of the weights.
-    n_iter_ : int
-        Number of steps.
-    result_ : bigfs.result.Result
-        Status and history. Each record of the history has the "penalty" relative to the one that
-        empties the model, the number of features with a weight, the objective, the relative duality
-        gap over all features, and how many features are "missing". The stats have the passes over
-        X and the number of gathered columns.
+    %(n_steps)s
+    %(path_result)s
 
     See Also
     --------
@@ -231,11 +177,9 @@ class SPFS(SparseRegression):
 
     _cost = Cost("1 per penalty", "(8 n + 3 d) r + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Selector._parameter_constraints,
         "alpha": PENALTY,
-        "n_components": [Interval(Integral, 1, None, closed="left")],
-        "random_state": [Interval(Integral, 0, None, closed="left")],
-        **PATH_CONSTRAINTS,
+        "n_components": COUNT,
+        "random_state": SEED,
     }
     _supervised = False  # y may be missing
 

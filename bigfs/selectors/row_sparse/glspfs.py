@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from bigfs.graph import Metric
 from bigfs.matrix import Matrix
@@ -18,7 +18,6 @@ from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.row_sparse.jhlsr import JHLSR
 
 # parameters that JHLSR alone has
-FIXED = ("gamma", "mode", "variant", "hyperedges", "degrees", "accelerate")
 
 
 class GLSPFS(JHLSR):
@@ -28,21 +27,13 @@ class GLSPFS(JHLSR):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     mu : float, default=0.1
         Weight μ of the smoothness over the graph.
     lam : float, default=0.1
         Weight λ of the row sparsity.
-    n_neighbors : int, default=5
-        Number of neighbors of each sample in the kNN graph.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Distance of the kNN graph.
+    %(n_neighbors)s
+    %(metric)s
     n_components : int, default=100
         Number of landmarks of the Gaussian kernel's factor.
     random_state : int, default=0
@@ -50,38 +41,23 @@ class GLSPFS(JHLSR):
     fit_intercept : bool, default=False
         Whether the regression has an intercept, which both terms see. Without one, as in print, a
         constant that is added to X changes which features are chosen.
-    solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
-        Solver of the ridge problem of each round. "auto" takes the one of least projected time
-        among those that fit in memory.
+    %(solver)s
     solver_tol : float, default=1e-6
         Relative residual at which the solver "cg" stops in each round. It also stops once the
         residual has fallen to √`tol` of what it was when the round began.
-    solver_max_iter : int, default=100
-        Maximum number of iterations of "cg" in each round.
-    tol : float, default=1e-2
-        Relative violation of stationarity at which to stop.
-    max_iter : int, default=200
-        Maximum number of rounds.
+    %(solver_max_iter)s
+    %(tol_stationarity)s
+    %(rounds)s
 
     Attributes
     ----------
-    scores_ : ndarray of shape (n_features,)
-        Norm of each feature's weights, where it is positive. A feature of zero weight has a score
-        in [−1, 0], by how strongly the residual correlates with it.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
+    %(row_scores)s
+    %(selected)s
     coef_ : ndarray of shape (n_features, rank)
         Weights W.
     intercept_ : ndarray of shape (rank,)
         The best intercept for these weights. Zeros without `fit_intercept`.
-    n_iter_ : int
-        Number of rounds.
+    %(n_rounds)s
     result_ : bigfs.result.Result
         Status and history. The stats have the plans of the ridge solves, the passes over X, and
         `n_without_hyperedge`, the number of samples without neighbors.
@@ -119,9 +95,6 @@ class GLSPFS(JHLSR):
     """
 
     _cost = Cost("pairs + 2 per CG step", "n k + (n + d) r + columns")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        name: allowed for name, allowed in JHLSR._parameter_constraints.items() if name not in FIXED
-    }
     _semi_supervised = False
     gamma, mode, variant, hyperedges, degrees = 0.0, "unsupervised", "graph", "knn", "weighted"
     accelerate = False

@@ -29,48 +29,23 @@ class JFS(RFS):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     gamma : float, default=1.0
         Weight of the penalty. A larger value leaves fewer features with a weight. It has the unit
         of X, so that a scaled X has the same weights at an equally scaled gamma.
-    solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
-        Solver of the ridge problem of each round. "auto" takes the one of least projected time
-        among those that fit in memory.
-    solver_tol : float, default=1e-6
-        Relative residual at which the solver "cg" stops in each round.
-    solver_max_iter : int, default=100
-        Maximum number of iterations of "cg" in each round. A round that stops there still lowers
-        the objective, and the history holds its residual.
-    tol : float, default=0.05
-        Relative duality gap at which to stop.
-    max_iter : int, default=200
-        Maximum number of rounds.
+    %(ridge)s
+    %(tol_gap)s
+    %(rounds)s
 
     Attributes
     ----------
-    scores_ : ndarray of shape (n_features,)
-        Norm of each feature's weights, where it is positive. A feature of zero weight has a score
-        in [−1, 0], by how strongly the residual correlates with it.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
+    %(row_scores)s
+    %(selected)s
     coef_ : ndarray of shape (n_features, n_features)
         Weights W. Row j holds the part of feature j in each of the reconstructed features.
     intercept_ : ndarray of shape (n_features,)
         Intercept b.
-    n_iter_ : int
-        Number of rounds.
+    %(n_rounds)s
     result_ : bigfs.result.Result
         Status and history, as for `RFS`.
 

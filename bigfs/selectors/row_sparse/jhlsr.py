@@ -28,11 +28,10 @@ The problem is convex in S and in w, but not in both, so that the run ends at a 
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from bigfs import engine
 from bigfs.embedding import factors
@@ -52,6 +51,7 @@ from bigfs.matrix import Matrix
 from bigfs.matrix.panels import strip_width
 from bigfs.result import iterate
 from bigfs.selectors.base.estimator import Cost, Labels, Selector, at_least_two
+from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE, SEED
 from bigfs.selectors.row_sparse.jhlsr_accelerated import AcceleratedJHLSR
 from bigfs.selectors.row_sparse.jhlsr_problem import JHLSRProblem, measure
 from bigfs.types import AnyArray
@@ -70,13 +70,7 @@ class JHLSR(Selector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     mu : float, default=0.1
         Weight μ of the smoothness over the hypergraph.
     lam : float, default=0.1
@@ -101,24 +95,16 @@ class JHLSR(Selector):
     n_neighbors : int, default=20
         Number of neighbors of each sample in the kNN graph behind the hyperedges. The graph is
         approximate where the exact one is predicted to take more than ten minutes of one core.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Distance of the kNN graph.
-    n_components : int, default=100
-        Maximum number of landmarks of the Gaussian kernel's factor. Only without labels.
-    random_state : int, default=0
-        Seed of the landmarks.
+    %(metric)s
+    %(landmarks)s
     fit_intercept : bool, default=False
         Whether the regression has an intercept, which both terms see. Without one, as in print, a
         constant that is added to X changes which features are chosen.
-    solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
-        Solver of the ridge problem of each round. "auto" takes the one of least projected time
-        among those that fit in memory.
+    %(solver)s
     solver_tol : float, default=1e-6
         Relative residual at which the solver "cg" stops in each round. It also stops once the
         residual has fallen to √`tol` of what it was when the round began.
-    solver_max_iter : int, default=100
-        Maximum number of iterations of "cg" in each round. A round that stops there still lowers
-        the objective, and the history holds its residual.
+    %(solver_max_iter)s
     accelerate : bool, default=False
         Whether features leave at once that are best at zero with all else fixed, in place of
         shrinking for many rounds. Those that left too early return in the end. It takes fewer
@@ -126,22 +112,12 @@ class JHLSR(Selector):
         columns fit in memory. It may end at another stationary point.
     tol : float, default=1e-2
         Violation of stationarity at which to stop, relative to the slope of the penalty.
-    max_iter : int, default=200
-        Maximum number of rounds.
+    %(rounds)s
 
     Attributes
     ----------
-    scores_ : ndarray of shape (n_features,)
-        Norm of each feature's weights, where it is positive. A feature of zero weight has a score
-        in [−1, 0], by how strongly the residual correlates with it.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
+    %(row_scores)s
+    %(selected)s
     coef_ : ndarray of shape (n_features, n_components)
         Weights S.
     mode_ : str
@@ -155,8 +131,7 @@ class JHLSR(Selector):
         incidence degrees.
     intercept_ : ndarray of shape (n_components,)
         The best intercept for these weights. Zeros without `fit_intercept`.
-    n_iter_ : int
-        Number of rounds.
+    %(n_rounds)s
     result_ : bigfs.result.Result
         Status and history. The stats have the plans of the ridge solves, the passes over X, and
         `n_without_hyperedge`, the number of samples in no hyperedge.
@@ -198,10 +173,9 @@ class JHLSR(Selector):
 
     _cost = Cost("pairs + 2 per CG step", "n k + (n + d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Selector._parameter_constraints,
-        "mu": [Interval(Real, 0, None, closed="neither")],
-        "lam": [Interval(Real, 0, None, closed="neither")],
-        "gamma": [Interval(Real, 0, None, closed="neither")],
+        "mu": POSITIVE,
+        "lam": POSITIVE,
+        "gamma": POSITIVE,
         "mode": [StrOptions({"auto", "supervised", "semi", "unsupervised"})],
         "variant": [StrOptions({"joint", "hyper", "graph"})],
         "hyperedges": [
@@ -211,17 +185,12 @@ class JHLSR(Selector):
             Hypergraph,
         ],
         "degrees": [StrOptions({"weighted", "incidence"})],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "metric": [StrOptions({"cosine", "euclidean"})],
-        "n_components": [Interval(Integral, 1, None, closed="left")],
-        "random_state": [Interval(Integral, 0, None, closed="left")],
+        "n_components": COUNT,
+        "random_state": SEED,
         "fit_intercept": ["boolean"],
         "solver": [StrOptions({*SOLVERS, "auto"})],
-        "solver_tol": [Interval(Real, 0, 1, closed="neither")],
-        "solver_max_iter": [Interval(Integral, 1, None, closed="left")],
         "accelerate": ["boolean"],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": NOT_NEGATIVE,
     }
     _supervised = False
     _needs_one_scale = True

@@ -20,11 +20,9 @@ A feature whose θ is negligible leaves the working set, and returns if 2‖x_j�
 from __future__ import annotations
 
 from abc import abstractmethod
-from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 from threadpoolctl import threadpool_limits
 
 from bigfs.graph import Metric, laplacian
@@ -35,9 +33,9 @@ from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import iterate
 from bigfs.selectors.base.estimator import Cost, Selector
-from bigfs.selectors.base.sample_graph import GRAPH_CONSTRAINTS, SampleGraph, sample_graph
+from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE
+from bigfs.selectors.base.sample_graph import SampleGraph, sample_graph
 from bigfs.selectors.row_sparse.rows import (
-    RIDGE_CONSTRAINTS,
     RowSparseProblem,
     inactive_scores,
     measure,
@@ -173,10 +171,8 @@ class JointEmbedding(Selector):
 
     _cost = Cost("graph + 2 per CG step", "(n + d) r + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Selector._parameter_constraints,
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        **GRAPH_CONSTRAINTS,
-        **RIDGE_CONSTRAINTS,
+        "n_components": [*COUNT, None],
+        "tol": NOT_NEGATIVE,
     }
     _supervised = False
     _ignores_y = True

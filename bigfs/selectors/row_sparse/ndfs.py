@@ -15,16 +15,15 @@ degree 1 to 4 [Yang and Oja, IEEE Transactions on Neural Networks 2011].
 from __future__ import annotations
 
 import warnings
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval
 
 from bigfs.embedding import responses
 from bigfs.graph import Metric
+from bigfs.selectors.base.parameters import POSITIVE, SEED, SHARE
 from bigfs.selectors.row_sparse.joint_embedding import JointEmbedding, JointProblem
 from bigfs.types import FloatArray
 
@@ -79,13 +78,7 @@ class NDFS(JointEmbedding):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     alpha : float, default=1.0
         Weight α of the regression against the smoothness over the graph.
     beta : float, default=0.1
@@ -95,53 +88,26 @@ class NDFS(JointEmbedding):
         Weight γ of the orthogonality of the clusters.
     n_components : int or None, default=None
         Number of clusters. None takes 10, or fewer where X has few samples.
-    n_neighbors : int, default=5
-        Number of neighbors of each sample in the kNN graph.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Distance of the kNN graph. The edges have cosine weights for "cosine" and heat weights for
-        "euclidean".
-    graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
-        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
+    %(n_neighbors)s
+    %(weighted_metric)s
+    %(graph)s
     random_state : int, default=0
         Seed of the k-means clustering that F starts from.
-    solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
-        Solver of the ridge problem of each round. "auto" takes the one of least projected time
-        among those that fit in memory.
-    solver_tol : float, default=1e-6
-        Relative residual at which the solver "cg" stops in each round.
-    solver_max_iter : int, default=100
-        Maximum number of iterations of "cg" in each round. A round that stops there still lowers
-        the objective, and the history holds its residual.
-    tol : float, default=1e-2
-        Relative violation of stationarity at which to stop.
-    max_iter : int, default=200
-        Maximum number of rounds.
+    %(ridge)s
+    %(tol_stationarity)s
+    %(rounds)s
 
     Attributes
     ----------
-    scores_ : ndarray of shape (n_features,)
-        Norm of each feature's weights, where it is positive. A feature of zero weight has a score
-        in [−1, 0], by how strongly the residual correlates with it.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    coef_ : ndarray of shape (n_features, n_components)
-        Weights W.
+    %(row_scores)s
+    %(selected)s
+    %(component_coef)s
     intercept_ : ndarray of shape (n_components,)
         Intercept b.
     embedding_ : ndarray of shape (n_samples, n_components)
         The clusters F: the larger an entry, the more the sample belongs to the cluster.
-    n_iter_ : int
-        Number of rounds.
-    result_ : bigfs.result.Result
-        Status and history. Each record of the history has the objective, the number of features,
-        the violation and the residual of the ridge solve. The stats have the penalty, the plans of
-        the ridge solves and the passes over X.
+    %(n_rounds)s
+    %(embedding_result)s
 
     See Also
     --------
@@ -175,11 +141,10 @@ class NDFS(JointEmbedding):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **JointEmbedding._parameter_constraints,
-        "alpha": [Interval(Real, 0, None, closed="neither")],
-        "beta": [Interval(Real, 0, 1, closed="neither")],
-        "gamma": [Interval(Real, 0, None, closed="neither")],
-        "random_state": [Interval(Integral, 0, None, closed="left")],
+        "alpha": POSITIVE,
+        "beta": SHARE,
+        "gamma": POSITIVE,
+        "random_state": SEED,
     }
 
     def __init__(

@@ -20,11 +20,9 @@ the working set. A feature that left and whose ‖x_jᵀV‖ is too large return
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
 from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.embedding.responses import one_hot
@@ -34,9 +32,9 @@ from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
 from bigfs.selectors.base.estimator import Cost, Selector, at_least_two
+from bigfs.selectors.base.parameters import NOT_NEGATIVE, POSITIVE
 from bigfs.selectors.row_sparse.rows import (
     RETURN_SHARE,
-    RIDGE_CONSTRAINTS,
     RowSparseProblem,
     inactive_scores,
     ridge_options,
@@ -166,50 +164,23 @@ class RFS(Selector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     gamma : float, default=1.0
         Weight of the penalty. A larger value leaves fewer features with a weight. It has the unit
         of X.
-    solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
-        Solver of the ridge problem of each round. "auto" takes the one of least projected time
-        among those that fit in memory.
-    solver_tol : float, default=1e-6
-        Relative residual at which the solver "cg" stops in each round.
-    solver_max_iter : int, default=100
-        Maximum number of iterations of "cg" in each round. A round that stops there still lowers
-        the objective, and the history holds its residual.
-    tol : float, default=0.05
-        Relative duality gap at which to stop.
-    max_iter : int, default=200
-        Maximum number of rounds.
+    %(ridge)s
+    %(tol_gap)s
+    %(rounds)s
 
     Attributes
     ----------
-    scores_ : ndarray of shape (n_features,)
-        Norm of each feature's weights, where it is positive. A feature of zero weight has a score
-        in [−1, 0], by how strongly the residual correlates with it.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
-    coef_ : ndarray of shape (n_features, n_classes)
-        Weights W.
+    %(row_scores)s
+    %(selected)s
+    %(classes)s
+    %(class_coef)s
     intercept_ : ndarray of shape (n_classes,)
         Intercept b.
-    n_iter_ : int
-        Number of rounds.
+    %(n_rounds)s
     result_ : bigfs.result.Result
         Status and history. Each record of the history has the objective, the number of features,
         the duality gap over the working set ("violation") and over all features ("gap"), and the
@@ -250,9 +221,8 @@ class RFS(Selector):
     _needs_one_scale = True
     _cost = Cost("2 per CG step, then 0", "(n + d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Selector._parameter_constraints,
-        "gamma": [Interval(Real, 0, None, closed="neither")],
-        **RIDGE_CONSTRAINTS,
+        "gamma": POSITIVE,
+        "tol": NOT_NEGATIVE,
     }
 
     def __init__(

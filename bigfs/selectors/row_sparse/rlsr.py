@@ -5,7 +5,7 @@ min ‖XW + 1bᵀ − Y‖² + γ‖W‖²₂,₁                        [Chen, 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from bigfs.selectors.row_sparse.srlsr import SRLSR
 
@@ -18,62 +18,40 @@ class RLSR(SRLSR):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     gamma : float, default=1e-3
         Weight of the penalty. About γ^(−1/2) features keep a weight, up to a factor that depends on
         the data.
     start : array-like of shape (n_features,) or None, default=None
         Positive first θ. None takes 1 for every feature. It does not change the answer.
-    solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
-        Solver of the ridge problem of each round. "auto" takes the one of least projected time
-        among those that fit in memory.
+    %(solver)s
     solver_tol : float or None, default=1e-6
         Relative residual at which the solver "cg" stops in each round. None stops a round at a
         tenth of the residual that it begins with, or at 1e-6, which takes fewer passes.
-    solver_max_iter : int, default=100
-        Maximum number of iterations of "cg" in each round. A round that stops there still lowers
-        the objective, and the history holds its residual.
+    %(solver_max_iter)s
     accelerate : bool, default=False
         Whether features leave the working set as soon as their weights shrink fast, and rounds go
         beyond their ends. That takes fewer rounds and far fewer passes. The answer is
         within `tol` of the same optimum.
-    tol : float, default=1e-2
-        Relative duality gap at which to stop.
-    max_iter : int, default=200
-        Maximum number of rounds.
+    %(tol_gap)s
+    %(rounds)s
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         θ of each feature where it is positive. A feature of zero weight has a score in [−1, 0], by
         how strongly the residual correlates with it.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
+    %(selected)s
     theta_ : ndarray of shape (n_features,)
         Share of each feature in the classifier, on the simplex.
-    coef_ : ndarray of shape (n_features, n_classes)
-        Weights W.
+    %(class_coef)s
     intercept_ : ndarray of shape (n_classes,)
         Intercept b.
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
+    %(classes)s
     label_distributions_ : ndarray of shape (n_samples, n_classes)
         The completed Y: one-hot for a labeled sample, a point of the simplex for an unlabeled one.
         Absent where it would take more than a quarter of the memory limit.
-    n_iter_ : int
-        Number of rounds.
+    %(n_rounds)s
     result_ : bigfs.result.Result
         Status and history. Each record of the history has the objective, the number of features,
         the violation, the gap and the residual of the ridge solve. The stats have the plans of the
@@ -109,9 +87,6 @@ class RLSR(SRLSR):
     'CONVERGED'
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        name: allowed for name, allowed in SRLSR._parameter_constraints.items() if name != "p"
-    }
     p = 1.0
 
     def __init__(

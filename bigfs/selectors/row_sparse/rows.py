@@ -7,14 +7,11 @@ is 0 from the start, and they do not return.
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any, Protocol
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs.linalg.prox import row_norms
-from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix
 from bigfs.result import Record
 from bigfs.types import AnyArray, FloatArray, IntArray
@@ -22,13 +19,6 @@ from bigfs.validation import require_weight
 
 NEGLIGIBLE = 1e-6  # a feature whose θ is below this share of the largest leaves the working set
 RETURN_SHARE = 1e-3  # of the largest θ: what a feature that returns to the working set gets
-RIDGE_CONSTRAINTS: dict[str, list[Any]] = {
-    "solver": [StrOptions({*SOLVERS, "auto"})],
-    "solver_tol": [Interval(Real, 0, 1, closed="neither")],
-    "solver_max_iter": [Interval(Integral, 1, None, closed="left")],
-    "tol": [Interval(Real, 0, None, closed="left")],
-    "max_iter": [Interval(Integral, 1, None, closed="left")],
-}
 
 
 class RidgeMethod(Protocol):

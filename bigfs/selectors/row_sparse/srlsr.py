@@ -19,7 +19,7 @@ The objective falls in every round after the first.
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +31,7 @@ from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix
 from bigfs.result import iterate
 from bigfs.selectors.base.estimator import Cost, Selector, at_least_two, is_dask
+from bigfs.selectors.base.parameters import NOT_NEGATIVE, POSITIVE, SHARE
 from bigfs.selectors.row_sparse.label_sums import complete_labels
 from bigfs.selectors.row_sparse.srlsr_accelerated import AcceleratedSRLSR
 from bigfs.selectors.row_sparse.srlsr_problem import SRLSRProblem, measure
@@ -56,13 +57,7 @@ class SRLSR(Selector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     p : float, default=0.7
         Exponent of the penalty ‖W‖²₂,ₚ, in (0, 1]. A smaller p leaves fewer features with a weight.
         Below 1 the answer is a local optimum.
@@ -72,51 +67,36 @@ class SRLSR(Selector):
         1.
     start : array-like of shape (n_features,) or None, default=None
         Positive first θ. None takes 1 for every feature. For p = 1 it does not change the answer.
-    solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
-        Solver of the ridge problem of each round. "auto" takes the one of least projected time
-        among those that fit in memory.
+    %(solver)s
     solver_tol : float or None, default=1e-6
         Relative residual at which the solver "cg" stops in each round. None stops a round at a
         tenth of the residual that it begins with, or at 1e-6. That takes fewer passes, and for p
         below 1 it may end at another local optimum.
-    solver_max_iter : int, default=100
-        Maximum number of iterations of "cg" in each round. A round that stops there still lowers
-        the objective, and the history holds its residual.
+    %(solver_max_iter)s
     accelerate : bool, default=False
         Whether features leave the working set as soon as their weights shrink fast, and rounds go
         beyond their ends. That takes fewer rounds and far fewer passes. For p below 1 it may end at
         another local optimum.
     tol : float, default=1e-2
         Relative duality gap (p = 1) or violation of stationarity (p < 1) at which to stop.
-    max_iter : int, default=200
-        Maximum number of rounds.
+    %(rounds)s
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         θ of each feature where it is positive. A feature of zero weight has a score in [−1, 0], by
         how strongly the residual correlates with it.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
+    %(selected)s
     theta_ : ndarray of shape (n_features,)
         Share of each feature in the classifier, on the simplex.
-    coef_ : ndarray of shape (n_features, n_classes)
-        Weights W.
+    %(class_coef)s
     intercept_ : ndarray of shape (n_classes,)
         Intercept b.
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
+    %(classes)s
     label_distributions_ : ndarray of shape (n_samples, n_classes)
         The completed Y: one-hot for a labeled sample, a point of the simplex for an unlabeled one.
         Absent where it would take more than a quarter of the memory limit.
-    n_iter_ : int
-        Number of rounds.
+    %(n_rounds)s
     result_ : bigfs.result.Result
         Status and history. Each record of the history has the objective, the number of features,
         the violation, the gap and the residual of the ridge solve. The stats have the plans of the
@@ -159,16 +139,13 @@ class SRLSR(Selector):
 
     _cost = Cost("1 per round and CG step, then 0", "15 d c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Selector._parameter_constraints,
         "p": [Interval(Real, 0, 1, closed="right")],
-        "gamma": [Interval(Real, 0, None, closed="neither")],
+        "gamma": POSITIVE,
         "start": ["array-like", None],
         "solver": [StrOptions({*SOLVERS, "auto"})],
-        "solver_tol": [Interval(Real, 0, 1, closed="neither"), None],
-        "solver_max_iter": [Interval(Integral, 1, None, closed="left")],
+        "solver_tol": [*SHARE, None],
         "accelerate": ["boolean"],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": NOT_NEGATIVE,
     }
     _needs_one_scale = True
     _semi_supervised = True

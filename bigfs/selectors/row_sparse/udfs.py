@@ -21,12 +21,10 @@ A feature whose θ is negligible leaves the working set, and returns if ‖g_j�
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils._param_validation import Interval, StrOptions
 from threadpoolctl import threadpool_limits
 
 from bigfs.constraints import NO_CONSTRAINTS
@@ -38,8 +36,8 @@ from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.result import iterate
 from bigfs.selectors.base.estimator import Cost, Selector
+from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE
 from bigfs.selectors.row_sparse.rows import (
-    RIDGE_CONSTRAINTS,
     RowSparseProblem,
     inactive_scores,
     measure,
@@ -177,13 +175,7 @@ class UDFS(Selector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     gamma : float, default=0.1
         Weight γ of the penalty, in units of the mean of x_jᵀMx_j over the features. A larger value
         leaves fewer features with a weight, `n_components` of them at last.
@@ -193,43 +185,26 @@ class UDFS(Selector):
         Dimension of the subspace. None takes 10, or fewer where X is small.
     n_neighbors : int, default=5
         Number of neighbors of each sample.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Distance of the neighbors.
+    %(neighbor_metric)s
     graph : Neighbors or None, default=None
         Neighbors to use instead of new ones.
     standardize : bool, default=True
         Whether W weighs the features at unit variance. Otherwise features of little variance win,
         because W has unit columns.
-    solver : {"auto", "woodbury", "primal", "cg"}, default="auto"
-        Solver of the ridge problem of each round. "auto" takes the one of least projected time
-        among those that fit in memory.
-    solver_tol : float, default=1e-6
-        Relative residual at which the solver "cg" stops in each round.
-    solver_max_iter : int, default=100
-        Maximum number of iterations of "cg" in each round.
-    tol : float, default=1e-2
-        Relative violation of stationarity at which to stop.
-    max_iter : int, default=200
-        Maximum number of rounds.
+    %(ridge)s
+    %(tol_stationarity)s
+    %(rounds)s
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         Norm of each feature's weights, where it is positive. A feature of zero weight has a score
         in [−1, 0], by how strongly the objective pulls at it.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
+    %(selected)s
     coef_ : ndarray of shape (n_features, n_components)
         Weights of the features of X: X @ coef_ is in the subspace. The columns of W, which weighs
         the features at unit variance with `standardize`, are orthonormal.
-    n_iter_ : int
-        Number of rounds.
+    %(n_rounds)s
     result_ : bigfs.result.Result
         Status and history. Each record of the history has the objective, the number of features,
         the violation and the residual of the ridge solve. The stats have γ, λ, the plans of the
@@ -267,15 +242,12 @@ class UDFS(Selector):
 
     _cost = Cost("graph + 2 per CG step", "(n + d) r + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Selector._parameter_constraints,
-        "gamma": [Interval(Real, 0, None, closed="neither")],
-        "reg": [Interval(Real, 0, None, closed="neither")],
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "metric": [StrOptions({"cosine", "euclidean"})],
+        "gamma": POSITIVE,
+        "reg": POSITIVE,
+        "n_components": [*COUNT, None],
         "graph": [Neighbors, None],
         "standardize": ["boolean"],
-        **RIDGE_CONSTRAINTS,
+        "tol": NOT_NEGATIVE,
     }
     _supervised = False
     _ignores_y = True

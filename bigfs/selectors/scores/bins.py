@@ -9,13 +9,12 @@ pass over the columns.
 from __future__ import annotations
 
 from abc import abstractmethod
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
@@ -27,6 +26,7 @@ from bigfs.selectors.base.estimator import (
     at_least_two,
     map_all_columns,
 )
+from bigfs.selectors.base.parameters import COUNT
 from bigfs.types import FloatArray, IntArray
 
 DENSE_BINS = 10  # of "auto" for a matrix of which at least half of the values are stored
@@ -70,31 +70,15 @@ class MutualInformation(_ByColumn):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
-    n_bins : "auto" or int, default="auto"
-        Number of bins of a feature's non-zero values. "auto" takes one where fewer than half of the
-        values of X are non-zero, and 10 elsewhere.
+    %(select)s
+    %(n_bins)s
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         Mutual information of each feature with the class, in nats. Larger is better.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    result_ : bigfs.result.Result
-        Status, and the number of passes over X in `stats`.
+    %(selected)s
+    %(passes)s
 
     See Also
     --------
@@ -126,8 +110,7 @@ class MutualInformation(_ByColumn):
 
     _cost = Cost("1", "d")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Selector._parameter_constraints,
-        "n_bins": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "n_bins": [*COUNT, StrOptions({"auto"})],
     }
 
     def __init__(
@@ -167,28 +150,14 @@ class Gini(_ByColumn):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         Decrease of impurity, between 0 and 1. Larger is better.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    result_ : bigfs.result.Result
-        Status, and the number of passes over X in `stats`.
+    %(selected)s
+    %(passes)s
 
     See Also
     --------

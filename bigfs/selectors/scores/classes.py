@@ -148,28 +148,14 @@ class Fisher(ClassSumsSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         Fisher score of each feature. Larger is better.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    result_ : bigfs.result.Result
-        Status, and the number of passes over X in `stats`.
+    %(selected)s
+    %(passes)s
 
     See Also
     --------
@@ -214,19 +200,8 @@ class ANOVA(SignificanceSelector, ClassSumsSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
-    mode : {"k_best", "percentile", "fpr", "fdr", "fwe"}, default="k_best"
-        How features are chosen. "k_best" keeps `n_features_to_select`. The others choose the number
-        by themselves: "percentile" keeps the best percents, "fpr" bounds the false positive rate,
-        "fdr" the false discovery rate (Benjamini and Hochberg) and "fwe" the family-wise error.
-    param : float or None, default=None
-        The percents, or the level of the error. None takes 10 percent, or the level 0.05.
+    %(select)s
+    %(significance)s
 
     Attributes
     ----------
@@ -236,16 +211,8 @@ class ANOVA(SignificanceSelector, ClassSumsSelector):
         P-value of each feature, of the F distribution. With several labels per sample it is the
         least one of the labels times their number (Bonferroni), and at most 1. NaN where there are
         not more samples than classes.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    result_ : bigfs.result.Result
-        Status, and the number of passes over X in `stats`.
+    %(selected)s
+    %(passes)s
 
     See Also
     --------
@@ -316,19 +283,8 @@ class Chi2(SignificanceSelector, ClassSumsSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
-    mode : {"k_best", "percentile", "fpr", "fdr", "fwe"}, default="k_best"
-        How features are chosen. "k_best" keeps `n_features_to_select`. The others choose the number
-        by themselves: "percentile" keeps the best percents, "fpr" bounds the false positive rate,
-        "fdr" the false discovery rate (Benjamini and Hochberg) and "fwe" the family-wise error.
-    param : float or None, default=None
-        The percents, or the level of the error. None takes 10 percent, or the level 0.05.
+    %(select)s
+    %(significance)s
 
     Attributes
     ----------
@@ -336,16 +292,8 @@ class Chi2(SignificanceSelector, ClassSumsSelector):
         The χ² statistic of each feature. Larger is better.
     pvalues_ : ndarray of shape (n_features,)
         P-value of each feature, of the χ² distribution.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    result_ : bigfs.result.Result
-        Status, and the number of passes over X in `stats`.
+    %(selected)s
+    %(passes)s
 
     See Also
     --------

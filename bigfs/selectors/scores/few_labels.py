@@ -23,13 +23,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 
 from bigfs.graph import Metric, Weights
 from bigfs.linalg.rounding import near_zero, unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors.base.estimator import Cost, Labels, at_least_two, map_all_columns
+from bigfs.selectors.base.parameters import POSITIVE
 from bigfs.selectors.scores.classes import ratio
 from bigfs.selectors.scores.graph_forms import Forms, GraphSelector, graph_forms
 from bigfs.selectors.scores.sums import class_indicator, class_sums, weighted_sums
@@ -44,19 +45,11 @@ class LSDF(GraphSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     gamma : float, default=100.0
         Weight γ of a pair of one class, where a pair of neighbors has weight 1.
-    n_neighbors : int, default=5
-        Number of neighbors of each sample in the kNN graph.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Distance of the kNN graph.
+    %(n_neighbors)s
+    %(metric)s
     graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
         Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
         Its edges count as 1.
@@ -66,16 +59,8 @@ class LSDF(GraphSelector):
     scores_ : ndarray of shape (n_features,)
         Score of each feature. Larger is better. It is infinite for a feature that differs between
         classes only.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    result_ : bigfs.result.Result
-        Status of the run. The score is a closed form, so nothing has to converge.
+    %(selected)s
+    %(closed_form)s
 
     See Also
     --------
@@ -111,8 +96,7 @@ class LSDF(GraphSelector):
 
     _cost = Cost("graph + 1", "n k + d c")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **GraphSelector._parameter_constraints,
-        "gamma": [Interval(Real, 0, None, closed="neither")],
+        "gamma": POSITIVE,
     }
     _semi_supervised = True
 
@@ -162,40 +146,21 @@ class SSelect(GraphSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     lam : float, default=0.5
         Weight λ of the smoothness, between 0 and 1. The agreement has the weight 1 − λ.
-    n_neighbors : int, default=5
-        Number of neighbors of each sample in the kNN graph.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Distance of the kNN graph.
-    weights : {"binary", "cosine", "heat"}, default="heat"
-        Weights of the graph's edges: 1, 1 − distance (for the cosine metric only), or
-        exp(−distance²/2t²) with t the mean distance to a neighbor.
-    graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
-        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
+    %(n_neighbors)s
+    %(metric)s
+    %(weights)s
+    %(graph)s
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         1 − s of each feature, with s the score of [1]_. Larger is better. The smoothness of a
         feature that is constant over the graph is −1.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    result_ : bigfs.result.Result
-        Status of the run. The score is a closed form, so nothing has to converge.
+    %(selected)s
+    %(closed_form)s
 
     See Also
     --------
@@ -230,9 +195,7 @@ class SSelect(GraphSelector):
 
     _cost = Cost("graph + 2", "n k + d")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **GraphSelector._parameter_constraints,
         "lam": [Interval(Real, 0, 1, closed="both")],
-        "weights": [StrOptions({"binary", "cosine", "heat"})],
     }
     _semi_supervised = True
 

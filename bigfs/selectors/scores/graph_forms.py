@@ -8,7 +8,7 @@ that no column is centered but those that are far from zero.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,7 +17,7 @@ from bigfs.graph import Metric, Weights
 from bigfs.linalg.rounding import near_zero, unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.selectors.base.estimator import Selector, map_all_columns
-from bigfs.selectors.base.sample_graph import GRAPH_CONSTRAINTS, SampleGraph, sample_graph
+from bigfs.selectors.base.sample_graph import SampleGraph, sample_graph
 from bigfs.types import FloatArray
 
 STRIP_COLUMNS = 512  # columns whose neighbor averages are held at once
@@ -29,11 +29,6 @@ class GraphSelector(Selector):
     n_neighbors: int
     metric: Metric
     graph: Any
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Selector._parameter_constraints,
-        **GRAPH_CONSTRAINTS,
-    }
 
     def _graph(self, X: Matrix, weights: Weights) -> SampleGraph:
         """Return the graph of the samples, the given one or a new one."""

@@ -8,9 +8,7 @@ A small L_j is good. `scores_` is 1 − L_j = f̃ᵀAf̃ / f̃ᵀDf̃.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-from sklearn.utils._param_validation import StrOptions
+from typing import Any
 
 from bigfs.graph import Metric, Weights
 from bigfs.matrix import Matrix
@@ -26,38 +24,19 @@ class LaplacianScore(GraphSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
-    n_neighbors : int, default=5
-        Number of neighbors of each sample in the kNN graph.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Distance of the kNN graph.
-    weights : {"binary", "cosine", "heat"}, default="heat"
-        Weights of the graph's edges: 1, 1 − distance (for the cosine metric only), or
-        exp(−distance²/2t²) with t the mean distance to a neighbor.
-    graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
-        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
+    %(select)s
+    %(n_neighbors)s
+    %(metric)s
+    %(weights)s
+    %(graph)s
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         1 − L of each feature, in [−1, 1]. Larger is better. A feature that is constant over the
         graph scores −1.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    result_ : bigfs.result.Result
-        Status of the run. The score is a closed form, so nothing has to converge.
+    %(selected)s
+    %(closed_form)s
 
     See Also
     --------
@@ -92,10 +71,6 @@ class LaplacianScore(GraphSelector):
     """
 
     _cost = Cost("graph + 1", "n k + d")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **GraphSelector._parameter_constraints,
-        "weights": [StrOptions({"binary", "cosine", "heat"})],
-    }
     _supervised = False
     _ignores_y = True
 

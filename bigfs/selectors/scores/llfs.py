@@ -17,14 +17,12 @@ are the k nearest of each kind. The differences are gathered once: m × 2k spars
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import Bounds, minimize
 from scipy.special import expit
-from sklearn.utils._param_validation import Interval, StrOptions
 from threadpoolctl import threadpool_limits
 
 from bigfs import engine
@@ -32,6 +30,7 @@ from bigfs.graph import Metric
 from bigfs.matrix import Block, Matrix
 from bigfs.result import Record, Status, iterate
 from bigfs.selectors.base.estimator import Cost, Labels, Selector, at_least_two, map_all_columns
+from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE, SEED
 from bigfs.selectors.svm.svm import labeled_part
 from bigfs.types import BoolArray, FloatArray, IntArray
 
@@ -246,13 +245,7 @@ class LLFS(Selector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     lam : float, default=1.0
         Weight λ of the sparsity, against the loss of one anchor. A larger value leaves fewer
         features with a weight.
@@ -269,28 +262,18 @@ class LLFS(Selector):
         Seed of the anchors.
     tol : float, default=1e-2
         Relative change of the weights in a round at which to stop.
-    max_iter : int, default=50
-        Maximum number of rounds.
+    %(rounds)s
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         Weight w of each feature, where it is positive. A feature of zero weight has a score in
         [−1, 0], by how strongly the margins pull at it.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
+    %(selected)s
+    %(classes)s
     anchors_ : ndarray of shape (n_anchors,)
         Numbers of the anchors among the labeled samples.
-    n_iter_ : int
-        Number of rounds.
+    %(n_rounds)s
     result_ : bigfs.result.Result
         Status and history. Each record of the history has the objective, the number of features,
         the change of the weights, and the violation of optimality of the convex problem. The stats
@@ -331,15 +314,11 @@ class LLFS(Selector):
 
     _cost = Cost("3", "2 k rows per anchor")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Selector._parameter_constraints,
-        "lam": [Interval(Real, 0, None, closed="neither")],
-        "sigma": [Interval(Real, 0, None, closed="neither")],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "n_anchors": [Interval(Integral, 1, None, closed="left")],
-        "metric": [StrOptions({"cosine", "euclidean"})],
-        "random_state": [Interval(Integral, 0, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "lam": POSITIVE,
+        "sigma": POSITIVE,
+        "n_anchors": COUNT,
+        "random_state": SEED,
+        "tol": NOT_NEGATIVE,
     }
 
     def __init__(

@@ -38,7 +38,6 @@ class SignificanceSelector(Selector):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Selector._parameter_constraints,
         "mode": [StrOptions(MODES)],
         "param": [Interval(Real, 0, None, closed="left"), None],
     }

@@ -10,13 +10,11 @@ a weighted sum of absolute differences over the edges of one graph, with negativ
 
 from __future__ import annotations
 
-from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from bigfs.graph import Metric
 from bigfs.graph.class_neighbors import neighbors_by_class
@@ -35,30 +33,16 @@ class ReliefF(Selector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     n_neighbors : int, default=10
         Number of nearest samples of each class for every sample.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Distance of the neighbors.
+    %(neighbor_metric)s
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         Weight W of each feature, in [−1, 1]. Larger is better. A constant feature has 0.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
+    %(selected)s
     result_ : bigfs.result.Result
         Status, and the number of pairs of neighbors in `stats`.
 
@@ -98,11 +82,6 @@ class ReliefF(Selector):
     """
 
     _cost = Cost("pairs + 1", "n c k + d")
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Selector._parameter_constraints,
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "metric": [StrOptions({"cosine", "euclidean"})],
-    }
 
     def __init__(
         self,

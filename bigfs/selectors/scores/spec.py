@@ -12,17 +12,17 @@ f̂ᵀ𝓛f̂ = 1 − fᵀAf/fᵀDf needs no D^½, and φ2 is the Laplacian scor
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from bigfs.graph import Metric, Weights
 from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
 from bigfs.selectors.base.estimator import Cost
+from bigfs.selectors.base.parameters import COUNT
 from bigfs.selectors.scores.graph_forms import GraphSelector, graph_forms
 
 
@@ -34,42 +34,24 @@ class SPEC(GraphSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     ranking : {"phi1", "phi2", "phi3"}, default="phi3"
         Ranking function. "phi1" asks how smooth a feature is over the graph, so a constant feature
         is best. "phi2" leaves the constant part out, and is the Laplacian score. "phi3" keeps only
         the smoothest eigenvectors of the graph, and is less sensitive to noise.
     n_components : int, default=10
         Number of eigenvectors of "phi3". A smaller graph takes as many as it has.
-    n_neighbors : int, default=5
-        Number of neighbors of each sample in the kNN graph.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Distance of the kNN graph.
-    weights : {"binary", "cosine", "heat"}, default="heat"
-        Weights of the graph's edges: 1, 1 − distance (for the cosine metric only), or
-        exp(−distance²/2t²) with t the mean distance to a neighbor.
-    graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
-        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
+    %(n_neighbors)s
+    %(metric)s
+    %(weights)s
+    %(graph)s
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features,)
         1 − φ1, 1 − φ2 or φ3 of each feature. Larger is better. A feature that is zero over the
         graph scores −1, and so does a constant one with "phi2".
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
+    %(selected)s
     result_ : bigfs.result.Result
         Status, and the number of eigenvectors in `stats`, with what the graph and its embedding
         are. The status is EXACT if both are exact.
@@ -109,10 +91,8 @@ class SPEC(GraphSelector):
 
     _cost = Cost("graph + 2", "n k + d")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **GraphSelector._parameter_constraints,
         "ranking": [StrOptions({"phi1", "phi2", "phi3"})],
-        "n_components": [Interval(Integral, 1, None, closed="left")],
-        "weights": [StrOptions({"binary", "cosine", "heat"})],
+        "n_components": COUNT,
     }
     _supervised = False
     _ignores_y = True

@@ -44,25 +44,15 @@ class TraceRatio(GraphSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        The number m of features in the set. A float in (0, 1] is a share of the features, and None
-        keeps half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     form : {"fisher", "laplacian"}, default="fisher"
         "fisher" takes the spread between and within the classes. "laplacian" is unsupervised, and
         takes the variance over the kNN graph and the differences of neighbors.
     n_neighbors : int, default=5
         Number of neighbors of each sample in the kNN graph, for "laplacian".
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Distance of the kNN graph.
-    weights : {"binary", "cosine", "heat"}, default="heat"
-        Weights of the graph's edges: 1, 1 − distance (for the cosine metric only), or
-        exp(−distance²/2t²) with t the mean distance to a neighbor.
-    graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
-        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
+    %(metric)s
+    %(weights)s
+    %(graph)s
 
     Attributes
     ----------
@@ -71,14 +61,7 @@ class TraceRatio(GraphSelector):
         m.
     ratio_ : float
         The ratio λ of the chosen set. It is infinite where m features have no spread within.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
+    %(selected)s
     result_ : bigfs.result.Result
         Status and history of λ.
 
@@ -115,9 +98,7 @@ class TraceRatio(GraphSelector):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **GraphSelector._parameter_constraints,
         "form": [StrOptions({"fisher", "laplacian"})],
-        "weights": [StrOptions({"binary", "cosine", "heat"})],
     }
 
     def __init__(

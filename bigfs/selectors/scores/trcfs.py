@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import cg
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 from threadpoolctl import threadpool_limits
 
 from bigfs.embedding.responses import one_hot
@@ -44,25 +44,14 @@ class TRCFS(GraphSelector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     alpha : float, default=0.99
         Share α of an unlabeled sample's label that comes from its neighbors, between 0 and 1. The
         rest belongs to no known class.
-    n_neighbors : int, default=5
-        Number of neighbors of each sample in the kNN graph.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Distance of the kNN graph.
-    weights : {"binary", "cosine", "heat"}, default="heat"
-        Weights of the graph's edges: 1, 1 − distance (for the cosine metric only), or
-        exp(−distance²/2t²) with t the mean distance to a neighbor.
-    graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
-        Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
+    %(n_neighbors)s
+    %(metric)s
+    %(weights)s
+    %(graph)s
 
     Attributes
     ----------
@@ -71,16 +60,8 @@ class TRCFS(GraphSelector):
     label_distributions_ : ndarray of shape (n_samples, n_classes)
         Share of each class in each sample. A row sums to less than 1 where a share belongs to no
         known class.
-    classes_ : ndarray of shape (n_classes,)
-        The classes.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
+    %(classes)s
+    %(selected)s
     result_ : bigfs.result.Result
         Status, and the relative residual of the propagated labels in `stats`.
 
@@ -123,9 +104,7 @@ class TRCFS(GraphSelector):
 
     _cost = Cost("graph + 1", "n (k + c) + d c")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **GraphSelector._parameter_constraints,
         "alpha": [Interval(Real, 0, 1, closed="left")],
-        "weights": [StrOptions({"binary", "cosine", "heat"})],
     }
     _semi_supervised = True
 

@@ -75,13 +75,7 @@ class SparGECV(SparGE):
         Loss of the regression. "squared" is that of [1]_. "squared_hinge", for "lda", is that of
         `sklearn.svm.LinearSVC`, one class against the rest, with an intercept that is not
         penalized and C = 1/2γ. Its class weights are weights of the samples, as there.
-    n_features_to_select : int, float or None, default=None
-        The number m of features in each set and in the support. A float in (0, 1] is a share of the
-        features, and None keeps half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     gammas : array-like of float, default=(0.1, 0.3, 1.0, 3.0)
         Penalties to try, in the units of the gamma of `SparGE`.
     cv : int, cross-validation generator or iterable, default=3
@@ -98,9 +92,7 @@ class SparGECV(SparGE):
         apart. Class labels and targets fix the width of "lda", "cca" and "hsl".
     n_neighbors : int, default=5
         Number of neighbors of each sample in the kNN graph of "lpp", "sda", and "hsl" without y.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Distance of the kNN graph. The edges have cosine weights for "cosine" and heat weights for
-        "euclidean".
+    %(weighted_metric)s
     graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
         Affinity, or neighbors, to use for "lpp" and "sda" instead of a new kNN graph.
     weighting : {"uniform", "degree"}, default="uniform"
@@ -143,14 +135,7 @@ class SparGECV(SparGE):
         its row in `coef_` ("weights"), or the share of the SVM's features that it is better than or
         equal to ("svm"). Zero outside the union of the sets. With "elimination" and "svm" the best
         k < m features are the choice of k, because the sets are nested.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
+    %(selected)s
     coef_ : ndarray of shape (n_union, n_components)
         Weights W of the relaxation on the features `union_`.
     union_ : ndarray of shape (n_union,)

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from threadpoolctl import threadpool_limits
 
 from bigfs import engine
@@ -25,11 +24,11 @@ from bigfs.cutting_plane.columns import Columns, GatheredColumns
 from bigfs.cutting_plane.hinge import HingeRelaxation
 from bigfs.cutting_plane.loop import cutting_plane, solve_jointly
 from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
-from bigfs.graph import Neighbors
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
 from bigfs.result import Result
 from bigfs.selectors.base.estimator import TARGETS, Cost, Labels, Selector
+from bigfs.selectors.base.parameters import COUNT, POSITIVE
 from bigfs.selectors.sparge.response import GraphEmbedding
 from bigfs.selectors.svm.svm import eliminate_by_svm, elimination_sizes
 from bigfs.types import FloatArray, IntArray
@@ -75,14 +74,11 @@ class SparGE(GraphEmbedding, Selector):
         Loss of the regression. "squared" is that of [1]_. "squared_hinge", for "lda", is that of
         `sklearn.svm.LinearSVC`, one class against the rest, with an intercept that is not
         penalized and C = 1/2γ. Its class weights are weights of the samples, as there.
-    n_features_to_select : int, float or None, default=None
-        The number m of features in each set and in the support. A float in (0, 1] is a share of the
-        features, and None keeps half of them.
+    %(n_features_to_select)s
     keep : array-like of int or str, default=None
         Features that must be chosen, as indices or names. Every set holds them, so the bounds are
         those of the problem with these features fixed.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(forbid)s
     gamma : float, default=1.0
         Ridge penalty γ, in units of the samples' mean squared distance to their mean, or of
         2Σs²/Σs with s the centered columns' sums of squares, whichever is less. The second is less
@@ -94,9 +90,7 @@ class SparGE(GraphEmbedding, Selector):
         apart. Class labels and targets fix the width of "lda", "cca" and "hsl".
     n_neighbors : int, default=5
         Number of neighbors of each sample in the kNN graph of "lpp", "sda", and "hsl" without y.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Distance of the kNN graph. The edges have cosine weights for "cosine" and heat weights for
-        "euclidean".
+    %(weighted_metric)s
     graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
         Affinity, or neighbors, to use for "lpp" and "sda" instead of a new kNN graph.
     weighting : {"uniform", "degree"}, default="uniform"
@@ -127,14 +121,7 @@ class SparGE(GraphEmbedding, Selector):
         its row in `coef_` ("weights"), or the share of the SVM's features that it is better than or
         equal to ("svm"). Zero outside the union of the sets. With "elimination" and "svm" the sets
         are nested: the best k < m features are a good choice of k, but a fit for k may differ.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
+    %(selected)s
     coef_ : ndarray of shape (n_union, n_components)
         Weights W of the relaxation on the features `union_`.
     union_ : ndarray of shape (n_union,)
@@ -193,18 +180,13 @@ class SparGE(GraphEmbedding, Selector):
         "target": [StrOptions(TARGETS)],
         "class_weight": [StrOptions({"balanced"}), dict, None],
         "loss": [StrOptions({"squared", "squared_hinge"})],
-        **Selector._parameter_constraints,
-        "gamma": [Interval(Real, 0, None, closed="neither")],
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "metric": [StrOptions({"cosine", "euclidean"})],
-        "graph": [HasMethods("tocsr"), Neighbors, None],
+        "gamma": POSITIVE,
+        "n_components": [*COUNT, None],
         "weighting": [StrOptions({"uniform", "degree"})],
-        "beta": [Interval(Real, 0, None, closed="neither")],
+        "beta": POSITIVE,
         "ranking": [StrOptions({"elimination", "weights", "svm"})],
         "solver": [StrOptions({"auto", "newton", "simplex", "apg"})],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": POSITIVE,
     }
 
     def __init__(

@@ -8,11 +8,10 @@ and repeats [Guyon, Weston, Barnhill, Vapnik, Machine Learning 2002].
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 
 from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.linalg.active_columns import ActiveColumns
@@ -21,16 +20,12 @@ from bigfs.linalg.svm import fit_svm
 from bigfs.matrix import Matrix
 from bigfs.result import Record, Result, Status, iterate
 from bigfs.selectors.base.estimator import Cost, Selector, at_least_two
+from bigfs.selectors.base.parameters import COUNT, POSITIVE, SHARE
 from bigfs.types import FloatArray, IntArray
 
 TIE = 1e-9  # share of the largest weight below which the difference of two weights is rounding
 
-SVM_CONSTRAINTS: dict[str, list[Any]] = {
-    **Selector._parameter_constraints,
-    "C": [Interval(Real, 0, None, closed="neither")],
-    "tol": [Interval(Real, 0, None, closed="neither")],
-    "max_iter": [Interval(Integral, 1, None, closed="left")],
-}
+SVM_CONSTRAINTS: dict[str, list[Any]] = {"C": POSITIVE, "tol": POSITIVE}
 
 
 class L2SVM(Selector):
@@ -40,17 +35,9 @@ class L2SVM(Selector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
-    C : float, default=1.0
-        Weight of the losses against the penalty ½‖w‖².
-    tol : float, default=1e-4
-        Relative duality gap at which to stop.
+    %(select)s
+    %(svm)s
+    %(tol_gap)s
     max_iter : int, default=100
         Maximum number of Newton steps.
 
@@ -58,16 +45,8 @@ class L2SVM(Selector):
     ----------
     scores_ : ndarray of shape (n_features,)
         Norm of each feature's weights over the classes. Larger is better.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first. Equal scores are ordered by index.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
+    %(selected)s
+    %(classes)s
     coef_ : ndarray of shape (n_features, n_machines)
         Weights of the machine of each class against the rest. Two classes have one machine.
     intercept_ : ndarray of shape (n_machines,)
@@ -235,18 +214,11 @@ class SVMRFE(Selector):
 
     Parameters
     ----------
-    n_features_to_select : int, float or None, default=None
-        Number of features to keep. A float in (0, 1] is a share of the features, and None keeps
-        half of them.
-    keep : array-like of int or str, default=None
-        Features that must be chosen, as indices or names.
-    forbid : array-like of int or str, default=None
-        Features that must not be chosen, as indices or names.
+    %(select)s
     step : int or float, default=0.1
         Number of features to remove per round. A float in (0, 1) is a share of the features that
         are left.
-    C : float, default=1.0
-        Weight of the losses against the penalty ½‖w‖².
+    %(svm)s
     tol : float, default=1e-4
         Relative duality gap at which the training of a round stops.
     max_iter : int, default=100
@@ -257,20 +229,11 @@ class SVMRFE(Selector):
     scores_ : ndarray of shape (n_features,)
         Share of the features that a feature is better than or equal to, in (0, 1]. The last feature
         to be left has 1. A forbidden feature has 0 and does not count.
-    selected_ : ndarray of shape (n_selected,)
-        Indices of the chosen features, best first.
-    support_ : ndarray of shape (n_features,)
-        Mask of the chosen features.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X is a data frame whose column names are strings.
-    classes_ : ndarray of shape (n_classes,)
-        The class labels.
+    %(selected)s
+    %(classes)s
     ranking_ : ndarray of shape (n_features,)
         Rank of each feature, from 1 for the best.
-    n_iter_ : int
-        Number of rounds.
+    %(n_rounds)s
     result_ : bigfs.result.Result
         Status and history. Each record of the history has the number of features that are left,
         the objective of their machines, and the largest relative duality gap among those. The stats
@@ -312,8 +275,8 @@ class SVMRFE(Selector):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SVM_CONSTRAINTS,
         "step": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(Real, 0, 1, closed="neither"),
+            *COUNT,
+            *SHARE,
         ],
     }
 
