@@ -76,7 +76,7 @@ class Ridge:
                 f"a feature); got shape {u.shape}"
             )
         cg = CG(
-            *(self.X, self.M, self.squares, u),
+            *(self.X, self.M, lambda: self.squares, u),
             tol=self.tol,
             max_iter=self.max_iter,
             reduction=self.reduction,

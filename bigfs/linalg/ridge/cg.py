@@ -6,6 +6,7 @@ Nothing has n × n or d × d entries.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ class CG:
         self,
         X: Matrix,
         M: SampleOperator,
-        squares: FloatArray,
+        squares: Callable[[], FloatArray],
         u: FloatArray,
         *,
         tol: float,
@@ -57,7 +58,12 @@ class CG:
         self.width = width  # columns of W whose XW (n × width) is formed at a time; None is all
         self.reduction = reduction
         self.s = u[:, None] ** -0.5  # d × 1, zero where u = inf
-        self.jacobi = 1 / (1 + squares[:, None] * self.s**2)
+        self.squares = squares
+
+    @cached_property
+    def jacobi(self) -> FloatArray:
+        """Return the preconditioner (d × 1). A direct solver needs none, and no squares."""
+        return 1 / (1 + self.squares()[:, None] * self.s**2)
 
     def gram_times(self, W: FloatArray) -> FloatArray:
         """Return XᵀMX W. Reads X once for the identity and the centering, and twice for others."""
