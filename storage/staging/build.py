@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from storage.staging.bounds import TILE_NNZ, bounds, by_segment, row_bounds
 from storage.staging.plan import Plan
 from storage.staging.scale_blocks import put_in_units
 from storage.staging.scratch import RowBlock, open_array, save_names, write_block
-from storage.staging.text.compiling import compiling_kernels
 from storage.staging.text.vectorize import Vocabulary, vectorize
 
 DEFAULT_LIMIT = "512MB"  # of a process, if nobody says
@@ -51,9 +49,7 @@ def entries_for(room: int) -> int:
 
 def build(plan: Plan, uri: str, scratch: Path, room: int) -> Manifest:
     """Stage a source at the empty place `uri` with `room` bytes per process, and publish it."""
-    is_text = isinstance(plan.source, TextSource)
-    compiling = compiling_kernels(plan.weighting) if is_text else contextlib.nullcontext()
-    with compiling, engine.limit_memory(room):
+    with engine.limit_memory(room):
         source = plan.source.prepare(scratch).with_memory_limit(room)
     vocabulary, units = None, None
     if isinstance(source, TextSource):

@@ -15,9 +15,11 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.preprocessing import normalize
 
 import storage
+from storage.scaling import unit_rows
 from storage.staging.scratch import save
-from storage.staging.text import gram_kernels, token_kernels, tokenize, vocabularies
-from storage.staging.text.tokenize import Counts, Documents
+from storage.staging.text import tokens as kernels
+from storage.staging.text import vocabularies
+from storage.staging.text.terms import Counts, Documents
 
 ANALYZE = CountVectorizer().build_analyzer()
 
@@ -40,7 +42,7 @@ def by_analyzer(texts, ngram_range=(1, 1), stop_words=()):
     flat = np.array([pair for row in rows for pair in row], dtype=np.int32).reshape(-1, 2)
     return Counts(
         np.frombuffer("".join(f"{term}\n" for term in terms).encode(), dtype=np.uint8),
-        np.cumsum([0, *map(len, rows)]),
+        np.cumsum([0, *map(len, rows)], dtype=np.int32),
         flat[:, 0],
         flat[:, 1],
         np.bincount(flat[:, 0], minlength=len(terms)).astype(np.int32),
@@ -116,7 +118,7 @@ def test_lower_case_twice_is_lower_case():
     """What a document is lower-cased for in Python stays so in the kernel."""
     text = "".join(map(chr, range(sys.maxunicode + 1)))
     assert text.lower().lower() == text.lower()
-    assert tokenize.tables().special == "İΣ"
+    assert kernels.tables().special == "İΣ"
 
 
 PLANES = st.sampled_from(range(17)).flatmap(
@@ -177,8 +179,8 @@ def test_tables_of_grams_grow():
 def hash_keys(seed):
     """The random numbers of a seed. The hash of None is the same for all tokens."""
     if seed is None:
-        return np.zeros(token_kernels.N_KEYS, dtype=np.uint64)
-    return np.random.default_rng(seed).integers(0, 1 << 64, token_kernels.N_KEYS, dtype=np.uint64)
+        return np.zeros(kernels.N_KEYS, dtype=np.uint64)
+    return np.random.default_rng(seed).integers(0, 1 << 64, kernels.N_KEYS, dtype=np.uint64)
 
 
 def hostile_tokens(keys, n):
@@ -186,7 +188,7 @@ def hostile_tokens(keys, n):
     letters = np.arange(ord("a"), ord("z") + 1)
     words = np.stack(np.meshgrid(*[letters] * 4), axis=-1).reshape(-1, 4)
     marks = words.astype(np.uint64) @ (1 << np.array([24, 16, 8, 0], dtype=np.uint64))
-    slots = token_kernels.mixed(marks * keys[1]) & np.uint64(0xFFFF)
+    slots = kernels.mixed(marks * keys[1]) & np.uint64(0xFFFF)
     return ["".join(map(chr, word)) for word in words[np.argsort(slots)[:n]]]
 
 
@@ -195,15 +197,13 @@ def steps(texts, keys):
     low = np.frombuffer(bytearray(" ".join(texts).replace(" ", "\0").encode() + b"\0"), np.uint8)
     begins, ends = np.empty((2, len(low)), dtype=np.int64)
     words = begins, ends, np.empty(len(low), dtype=np.uint64)
-    found = token_kernels.find_tokens(low, len(low), *words)
+    found = kernels.find_tokens(low, len(low), *words)
     slots = np.zeros((1 << 16, 2), dtype=np.uint64)
     table = slots, np.zeros(found + 1, dtype=np.int64), np.empty(len(low), dtype=np.uint8)
-    token_kernels.number_tokens(
-        (low, *words, found), keys, table, np.empty(found, np.int32), (0, 0, 0)
-    )
+    kernels.number_tokens((low, *words, found), keys, table, np.empty(found, np.int32), (0, 0, 0))
     place = np.flatnonzero(slots[:, 0])
     assert len(place) == len(set(texts))
-    home = [int(token_kernels.home_of(mark, keys)) & 0xFFFF for mark in slots[place, 0]]
+    home = [int(kernels.home_of(mark, keys)) & 0xFFFF for mark in slots[place, 0]]
     return int(((place - home) % (1 << 16)).sum())
 
 
@@ -211,7 +211,7 @@ def test_tokens_that_collide_for_one_seed_do_not_for_another():
     tokens = hostile_tokens(hash_keys(0), 4000)
     assert steps(tokens, hash_keys(0)) > 4000**2 // 4
     assert max(steps(tokens, hash_keys(seed)) for seed in range(1, 6)) < 4000
-    assert steps(tokens, tokenize.hash_keys()) < 4000  # of this process
+    assert steps(tokens, kernels.hash_keys()) < 4000  # of this process
 
 
 @pytest.mark.parametrize("ngram_range", [(1, 1), (1, 2)], ids=str)
@@ -220,13 +220,13 @@ def test_the_counts_do_not_depend_on_the_seed(monkeypatch, ngram_range):
     texts = [" ".join(tokens), " ".join(tokens[::-3]), "x" * 300, "x" * 600 + " " + "x" * 601]
     expected = by_analyzer(texts, ngram_range)
     for seed in (None, 0, 1):
-        monkeypatch.setattr(tokenize, "hash_keys", lambda seed=seed: hash_keys(seed))
+        monkeypatch.setattr(kernels, "hash_keys", lambda seed=seed: hash_keys(seed))
         assert_same(counted(texts, ngram_range=ngram_range), expected)
 
 
 def test_every_draw_is_another():
-    draws = [tokenize.hash_keys.__wrapped__().tolist() for _ in range(2)]
-    assert len(set(draws[0] + draws[1])) == 2 * token_kernels.N_KEYS
+    draws = [kernels.hash_keys.__wrapped__().tolist() for _ in range(2)]
+    assert len(set(draws[0] + draws[1])) == 2 * kernels.N_KEYS
 
 
 @pytest.mark.slow
@@ -243,7 +243,7 @@ def test_rows_have_the_norms_of_scikit_learn(rng):
     X.data[X.indptr[7] : X.indptr[8]] = 0
     X.data[X.indptr[8] : X.indptr[9]] = 1e-160  # their squares are denormal
     expected = normalize(X)
-    gram_kernels.unit_rows(X.indptr, X.data)
+    unit_rows(X.indptr, X.data)
     np.testing.assert_array_equal(X.data, expected.data)
 
 

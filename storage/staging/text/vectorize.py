@@ -13,7 +13,7 @@ memory.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -24,11 +24,11 @@ from bigfs import engine
 from bigfs.types import AnyArray
 from storage.errors import SourceError
 from storage.messages import strip
+from storage.scaling import unit_rows
 from storage.sources.base import Document, Label, TextSource, seen_by_workers
 from storage.staging.labels import save_labels
 from storage.staging.scratch import LabelKind, RowBlock, open_array, save, save_names, write_block
-from storage.staging.text.gram_kernels import unit_rows, weigh_rows
-from storage.staging.text.tokenize import Documents
+from storage.staging.text.terms import Documents
 from storage.staging.text.vocabularies import find_columns, merge_files
 from storage.staging.text.weighting import Weighting
 
@@ -159,22 +159,26 @@ def learn_vocabulary(
     """Return the terms of the training documents that are neither too rare nor too frequent."""
     training = [part for part in counted if part.split != "test"] or counted
     n = sum(part.rows for part in training)
-    least, most = (
-        df if isinstance(df, int) else df * n for df in (weighting.min_df, weighting.max_df)
-    )
-    merge = _hashed_merge(weighting.hashing) if weighting.hashing else _merge
-    return merge(counted, {part.path for part in training}, n, (least, most), scratch)
+    terms = None
+    if weighting.hashing:
+        df = np.zeros(weighting.hashing, dtype=np.int64)
+        for part in training:
+            df[open_array(part.path, "hashed")] += open_array(part.path, "df")
+    else:
+        least, most = (
+            df if isinstance(df, int) else df * n for df in (weighting.min_df, weighting.max_df)
+        )
+        terms = scratch / "vocabulary.terms"
+        paths = {part.path for part in training}
+        parts = _merge_groups([(part.path, part.path in paths) for part in counted], scratch)
+        df = merge_files(parts, terms, max(least, 1), most)
+    idf = str(scratch / "vocabulary")
+    save(idf, idf=np.log((1.0 + n) / (1.0 + df)) + 1.0)
+    return Vocabulary(len(df), None if terms is None else str(terms), idf)
 
 
-def _merge(
-    counted: Sequence[CountedBlock],
-    training: set[str],
-    n: int,
-    kept: tuple[float, float],
-    scratch: Path,
-) -> Vocabulary:
-    """Merge the vocabularies, and keep the terms of `kept` of n training documents."""
-    parts = [(part.path, part.path in training) for part in counted]
+def _merge_groups(parts: list[tuple[str, bool]], scratch: Path) -> list[tuple[str, bool]]:
+    """Merge vocabularies on the workers until they are few enough to be open at a time."""
     for level in itertools.count():
         if len(parts) <= MERGE_FAN_IN:
             break
@@ -182,53 +186,30 @@ def _merge(
         targets = [str(scratch / f"merged-{level}-{i}") for i in range(len(groups))]
         engine.map_tiles(_merge_group, groups, each=[targets], label="merge terms")
         parts = [(path, True) for path in targets]
-    df = merge_files(parts, scratch / "vocabulary.terms", max(kept[0], 1), kept[1])
-    return Vocabulary(len(df), str(scratch / "vocabulary.terms"), _save_idf(df, n, scratch))
+    return parts
 
 
 def _merge_group(parts: list[tuple[str, bool]], target: str) -> None:
     save(target, df=merge_files(parts, Path(f"{target}.terms"), 0))
 
 
-def _hashed_merge(size: int) -> Callable[..., Vocabulary]:
-    def merge(
-        counted: Sequence[CountedBlock],
-        training: set[str],
-        n: int,
-        kept: tuple[float, float],
-        scratch: Path,
-    ) -> Vocabulary:
-        df = np.zeros(size, dtype=np.int64)
-        for part in counted:
-            if part.path in training:
-                df[open_array(part.path, "hashed")] += open_array(part.path, "df")
-        return Vocabulary(size, None, _save_idf(df, n, scratch))
-
-    return merge
-
-
-def _save_idf(df: AnyArray, n: int, scratch: Path) -> str:
-    idf = np.log((1.0 + n) / (1.0 + df)) + 1.0
-    save(str(scratch / "vocabulary"), idf=idf)
-    return str(scratch / "vocabulary")
-
-
 # --- weigh ----------------------------------------------------------------------------------------
 
 
 def weigh_block(part: CountedBlock, vocabulary: Vocabulary, sublinear_tf: bool) -> RowBlock:
-    """Weigh the counts of a block, and spill its rows."""
+    """Weigh the counts of a block, and write its rows."""
     indptr, indices, counts = (
         np.asarray(open_array(part.path, name)) for name in ("indptr", "indices", "counts")
     )
+    columns = _columns_of(part, vocabulary).astype(np.int32)[indices]
+    known = columns >= 0
+    columns, counts = columns[known], counts[known]
     tf = np.arange(counts.max(initial=0) + 1, dtype=np.float64)
     weight = np.log(np.maximum(tf, 1)) + 1.0 if sublinear_tf else tf
-    idf = np.asarray(open_array(vocabulary.idf, "idf"))
-    lengths, columns, values = weigh_rows(
-        indptr, indices, counts, _columns_of(part, vocabulary), weight, idf
-    )
-    unit_rows(lengths, values)
-    X = sp.csr_array((values, columns, lengths), shape=(part.rows, vocabulary.size))
+    values = weight[counts] * open_array(vocabulary.idf, "idf")[columns]
+    starts = np.append(np.int32(0), np.cumsum(known, dtype=np.int32))[indptr]
+    unit_rows(starts, values)
+    X = sp.csr_array((values, columns, starts), shape=(part.rows, vocabulary.size))
     return write_block(part.path, X, part.split, part.labels, named=True)
 
 

@@ -1,6 +1,7 @@
-"""Merge sorted vocabularies, and look terms up in them. A file holds one term per line.
+"""Merge sorted vocabularies, and look terms up in them.
 
-A file is read a few whole lines at a time, so no vocabulary is held in memory.
+A vocabulary is a file of terms in UTF-8, each followed by a newline, in the order of its bytes. It
+is read a few whole lines at a time, so none is held in memory.
 """
 
 from __future__ import annotations
@@ -8,14 +9,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
+from numba import njit
 
 from bigfs.types import AnyArray, IntArray
 from storage.staging.scratch import open_array
-from storage.staging.text import vocabulary_kernels as kernels
 
+NEWLINE = 10
 CHUNK = 1 << 15  # bytes read of each vocabulary at a time to merge
 LONG_CHUNK = 1 << 20  # bytes read of a vocabulary at a time to look terms up
 KEY = 8  # bytes that a key reads, maybe beyond the last newline
@@ -31,7 +33,7 @@ def merge_files(
         streams = Streams(files, [(open_array(path, "df"), counts) for path, counts in parts])
         need, last, last_df = 0, 0, 0
         while need >= 0:
-            need, end, size, last, last_df = kernels.merge(
+            need, end, size, last, last_df = merge(
                 *(streams.lines, streams.at, streams.stop, streams.df, streams.df_at),
                 *(float(least), float(most), streams.out, streams.out_df, last, last_df),  # type: ignore[arg-type]  # mypy takes one type for all of a tuple
             )
@@ -93,7 +95,7 @@ def find_columns(lines: AnyArray, size: int, vocabulary: str) -> IntArray:
     at, term, first = 0, 0, 0
     with open(vocabulary, "rb") as file:
         while at < len(lines) and (some := whole_lines(file, LONG_CHUNK)):
-            at, term, first = kernels.match(
+            at, term, first = match(
                 lines, at, term, np.frombuffer(some, dtype=np.uint8), first, found
             )
     return found
@@ -103,3 +105,148 @@ def whole_lines(file: IO[bytes], size: int) -> bytes:
     """Read about `size` bytes, to the end of a line. Empty at the end of the file."""
     lines = file.read(size)
     return lines + file.readline() if lines else lines
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def merge(
+    lines: AnyArray,
+    at: AnyArray,
+    stop: AnyArray,
+    df: AnyArray,
+    df_at: AnyArray,
+    least: float,
+    most: float,
+    out: AnyArray,
+    out_df: AnyArray,
+    last: int,
+    last_df: int,
+) -> tuple[int, int, int, int, int]:
+    """Merge sorted vocabularies until the lines of one are used up.
+
+    Vocabulary k continues with ``lines[at[k]:stop[k]]`` and ``df[df_at[k]:]``. It has ended if that
+    is empty. A term is written to `out` and its document frequency to `out_df` if that is from
+    `least` to `most`. The greatest term so far may come again: it is ``out[:last]``, with `last_df`
+    documents. Returns (the vocabulary to read, or −1 at the end, bytes written, terms written,
+    `last` and `last_df` of the term after them).
+    """
+    heap = np.empty(len(at), dtype=np.int64)
+    keys = np.empty(len(at), dtype=np.uint64)
+    top = np.int64(0)  # `sift` would be compiled again for each argument that is a constant
+    size, end, terms = top, 0, 0
+    for k in range(len(at)):
+        if at[k] < stop[k]:
+            keys[k] = line_key(lines, at[k])
+            heap[size] = k
+            size += 1
+    for place in range(size // 2 - 1, -1, -1):
+        sift(heap, size, place, keys, lines, at)
+    while size:
+        k = heap[0]
+        begin = at[k]
+        length = 0
+        equal = last > 0
+        while True:
+            byte = lines[begin + length]
+            equal = equal and out[end + length] == byte  # a newline ends both
+            length += 1
+            if byte == NEWLINE:
+                break
+        if equal:
+            last_df += df[df_at[k]]
+        else:
+            if last and least <= last_df <= most:
+                out_df[terms] = last_df
+                terms += 1
+                end += last
+            for i in range(length):  # compiles much faster than a slice
+                out[end + i] = lines[begin + i]
+            last, last_df = length, df[df_at[k]]
+        at[k] += length
+        df_at[k] += 1
+        if at[k] == stop[k]:
+            return k, end, terms, last, last_df
+        keys[k] = line_key(lines, at[k])
+        sift(heap, size, top, keys, lines, at)
+    if last and least <= last_df <= most:
+        out_df[terms] = last_df
+        terms += 1
+        end += last
+    return -1, end, terms, 0, 0
+
+
+@njit(cache=True, nogil=True)
+def line_key(lines: AnyArray, begin: int) -> Any:
+    """Return the first eight bytes of a line as a number, padded by zeros."""
+    key = np.uint64(0)
+    ended = False
+    for k in range(8):
+        ended = ended or lines[begin + k] == NEWLINE
+        key <<= np.uint64(8)
+        if not ended:
+            key |= np.uint64(lines[begin + k])
+    return key
+
+
+@njit(cache=True, nogil=True)
+def sift(
+    heap: AnyArray, size: Any, place: Any, keys: AnyArray, lines: AnyArray, at: AnyArray
+) -> None:
+    """Move the vocabulary at `place` of the heap below those with smaller next terms."""
+    k = heap[place]
+    while True:
+        child = 2 * place + 1
+        if child >= size:
+            break
+        if child + 1 < size and precedes(heap[child + 1], heap[child], keys, lines, at):
+            child += 1
+        if not precedes(heap[child], k, keys, lines, at):
+            break
+        heap[place] = heap[child]
+        place = child
+    heap[place] = k
+
+
+@njit(cache=True, nogil=True)
+def precedes(a: int, b: int, keys: AnyArray, lines: AnyArray, at: AnyArray) -> bool:
+    """Return whether the next term of vocabulary a is smaller than that of b."""
+    if keys[a] != keys[b] or keys[a] & np.uint64(0xFF) == 0:  # 0: the keys hold the whole terms
+        return bool(keys[a] < keys[b])
+    i, j = at[a] + 8, at[b] + 8
+    while lines[i] == lines[j] and lines[i] != NEWLINE:
+        i += 1
+        j += 1
+    return bool(lines[i] < lines[j])
+
+
+@njit(cache=True, nogil=True)
+def match(
+    own: AnyArray, at: int, term: int, lines: AnyArray, first: int, column: AnyArray
+) -> tuple[int, int, int]:
+    """Look up the terms of a block in some `lines` of the vocabulary, and write their columns.
+
+    The block goes on with term number `term` at byte `at` of `own`, and the lines begin with column
+    `first`. Returns the three to continue with.
+    """
+    j = 0
+    while j < len(lines) and at < len(own):
+        i, k = at, j
+        while own[i] == lines[k] and own[i] != NEWLINE:
+            i += 1
+            k += 1
+        difference = np.int64(own[i]) - np.int64(lines[k])
+        if difference == 0:
+            column[term] = first
+        if difference <= 0:
+            while own[i] != NEWLINE:
+                i += 1
+            at = i + 1
+            term += 1
+        if difference >= 0:
+            while lines[k] != NEWLINE:
+                k += 1
+            j = k + 1
+            first += 1
+    return at, term, first

@@ -1,27 +1,125 @@
-"""The compiled kernels that find the tokens of documents.
+"""Find the tokens of documents, exactly as scikit-learn's CountVectorizer does.
 
-A document is read in three steps. It is folded: lower-cased, with a zero byte for each character
-that is no word character. Its tokens are found by a loop without branches, which would be predicted
-wrong at the end of most tokens. Then each token is looked up in a table.
+A token is a longest run of at least two word characters of the document in lower case, by tables of
+Python's own `str.lower` and `re`. A document is folded, with a zero byte for each character that is
+no word character. Its tokens are found by a loop without branches, looked up in a hash table and
+told apart by their bytes. The hash takes random numbers, so that no text is written to collide.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import re
+import secrets
+import sys
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
 from bigfs.types import AnyArray
 
+CHARACTERS = sys.maxunicode + 1
+PAGE = 1 << 8  # code points that are lower-cased together
 PRIME = np.uint64(0x9E3779B97F4A7C15)
 ZERO, ONE, EIGHT, HALF = np.uint64(0), np.uint64(1), np.uint64(8), np.uint64(32)
 LOW = np.uint64(0xFFFFFFFF)
 LONG = np.uint64(1 << 63)  # marks a token that its mark does not hold whole
 SHORT = 7  # bytes of a token that a mark holds
-FIRST_TERMS = 1 << 11  # room for terms at first
+FIRST_TERMS = 1 << 11  # terms that a table has room for at first
 N_KEYS = 1 << 8  # random numbers that a hash takes
 LAST_KEY = N_KEYS - 1
+
+
+class Tables(NamedTuple):
+    """The characters of Unicode as Python treats them."""
+
+    folded: AnyArray  # (0x110000,): lower case of each code point, 0 if it is no word character
+    # Characters whose lower case is two characters or depends on their neighbors. Python
+    # lower-cases a document with one of these first; doing so twice changes nothing.
+    special: str
+
+
+def read_tokens(
+    raw: AnyArray, bounds: AnyArray
+) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray, int]:
+    """Return the tokens of the documents ``raw[bounds[i]:bounds[i + 1]]``, in valid UTF-8.
+
+    The first document holds the stop words, which are left out of the others and have the first
+    `n_stops` numbers. Token j is ``terms[starts[j]:starts[j + 1]]``. `tokens` are the numbers of
+    all tokens, and `ends` says where each document ends in them.
+    """
+    low = np.empty(int(np.diff(bounds).max()) // 2 * 3 + 8, dtype=np.uint8)  # 2 bytes may become 3
+    most = len(low) // 3 + 2  # two bytes and what ends them
+    begins, stops, tails = (np.empty(most, dtype) for dtype in (np.int64, np.int64, np.uint64))
+    terms = np.empty(len(raw) // 2 * 3 + 8, dtype=np.uint8)
+    tokens = np.empty((len(raw) + len(bounds)) // 3 + 1, dtype=np.int32)
+    ends = np.zeros(len(bounds) - 2, dtype=np.int64)
+    keys, state = hash_keys(), np.zeros(4, dtype=np.int64)
+    room = FIRST_TERMS
+    slots = np.zeros((2 * room, 2), dtype=np.uint64)
+    starts = np.zeros(room + 1, dtype=np.int64)
+    work = raw, bounds, tables().folded, keys, low, begins, stops, tails
+    while needed := read_documents(*work, slots, starts, terms, tokens, ends, state):
+        while room < needed:
+            room *= 2
+        slots = placed(slots, np.zeros((2 * room, 2), dtype=np.uint64), keys)
+        starts = np.concatenate([starts, np.zeros(room + 1 - len(starts), dtype=np.int64)])
+    n_stops, size, n_tokens = state[1:].tolist()
+    return terms[: starts[size]], starts[: size + 1], tokens[:n_tokens], ends, n_stops
+
+
+def sorted_tokens(terms: AnyArray, starts: AnyArray) -> AnyArray:
+    """Return the order that sorts tokens: by their first eight bytes, and if alike by all bytes."""
+    keys = sort_keys(terms, starts)
+    order = np.argsort(keys)
+    keys = keys[order]
+    alike = np.zeros(len(keys) + 1, dtype=np.bool_)
+    alike[1:-1] = keys[1:] == keys[:-1]
+    tied = np.flatnonzero(alike[1:] | alike[:-1])
+    raw, ends = terms.tobytes(), starts.tolist()
+    order[tied] = sorted(order[tied].tolist(), key=lambda j: raw[ends[j] : ends[j + 1]])
+    return order
+
+
+@cache
+def hash_keys() -> AnyArray:
+    """Return the random numbers of the hash. A process draws them once."""
+    return np.frombuffer(secrets.token_bytes(8 * N_KEYS), dtype=np.uint64).copy()
+
+
+@cache
+def tables() -> Tables:
+    """Return the tables. A process builds them once."""
+    lowered = np.arange(CHARACTERS, dtype=np.int32)
+    special = []
+    text = _text(lowered)
+    for start in range(0, CHARACTERS, PAGE):
+        page = text[start : start + PAGE]
+        alone, after = " ".join(page).lower(), f"A{' A'.join(page)}".lower()
+        if len(alone) == 2 * PAGE - 1 and after[1::3] == alone[::2]:
+            lowered[start : start + PAGE] = _codes(alone[::2])
+            continue
+        for c in page:
+            if len(c.lower()) != 1 or f"A{c}".lower() != f"a{c.lower()}":
+                special.append(c)
+            else:
+                lowered[ord(c)] = ord(c.lower())
+    word = np.zeros(CHARACTERS, dtype=np.bool_)
+    for run in re.finditer(r"\w+", text):
+        word[run.start() : run.end()] = True
+    return Tables(np.where(word[lowered], lowered, 0).astype(np.int32), "".join(special))
+
+
+def _text(codes: AnyArray) -> str:
+    return codes.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
+
+
+def _codes(text: str) -> AnyArray:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+
+
+# --- kernels --------------------------------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True)
@@ -43,14 +141,8 @@ def read_documents(
 ) -> Any:
     """Number the tokens of documents, up to one that may have more terms than the table has room.
 
-    `tokenize.read_tokens` says what the arrays hold. `low`, `begins`, `stops` and
-    `tails` have room for the longest document. `state` is (the document to read next, number of
-    stop words, of distinct tokens, of tokens), and goes on from there.
-
-    Returns
-    -------
-    int
-        The room that the table needs to go on, or 0 at the end.
+    `state` is (the document to read next, number of stop words, of distinct tokens, of tokens).
+    Returns the room that the table needs to go on, or 0 at the end.
     """
     for document in range(state[0], len(bounds) - 1):
         length = fold(raw, bounds[document], bounds[document + 1], folded, low)
@@ -69,10 +161,7 @@ def read_documents(
 
 @njit(cache=True, nogil=True)
 def fold(raw: AnyArray, i: int, stop: int, folded: AnyArray, low: AnyArray) -> Any:
-    """Write ``raw[i:stop]`` in lower case to `low`, with zeros between words and at the end.
-
-    Returns the number of bytes.
-    """
+    """Write ``raw[i:stop]`` in lower case to `low`, zeros between words. Return its length."""
     end = np.int64(0)  # for a constant, `encode` would be compiled too
     while i < stop:
         c = np.int64(raw[i])
@@ -91,11 +180,7 @@ def fold(raw: AnyArray, i: int, stop: int, folded: AnyArray, low: AnyArray) -> A
 def find_tokens(
     low: AnyArray, length: int, begins: AnyArray, ends: AnyArray, tails: AnyArray
 ) -> int:
-    """Find the words of two bytes or more in a folded document.
-
-    Writes where each begins and ends. The eight bytes up to its end go to `tails`. Returns the
-    number of words.
-    """
+    """Find where the words of two bytes or more begin and end, and the 8 bytes up to each end."""
     found, begin, tail = 0, 0, ZERO
     for i in range(length):
         c = low[i]
@@ -201,15 +286,6 @@ def placed(slots: AnyArray, out: AnyArray, keys: AnyArray) -> AnyArray:
 def character_length(byte: int) -> int:
     """Return the number of bytes of the multi-byte character that begins with a byte."""
     return 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-
-
-@njit(cache=True, nogil=True)
-def longer(values: AnyArray, length: int) -> AnyArray:
-    """Return a copy of a larger length. The new elements are not set."""
-    out = np.empty(length, dtype=values.dtype)
-    for i in range(len(values)):  # compiles much faster than a slice
-        out[i] = values[i]
-    return out
 
 
 @njit(cache=True, nogil=True)
