@@ -4,58 +4,16 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from bigfs.selectors.registry import MODULES as _SELECTORS
+
 if TYPE_CHECKING:
     from bigfs import plot as plot  # a module, which `__getattr__` imports
-    from bigfs.engine import cluster
-    from bigfs.engine.display import progress
-    from bigfs.matrix import Matrix
-    from bigfs.selectors import (
-        ANOVA,
-        CMIM,
-        DLSR,
-        GLSPFS,
-        GSC,
-        JELSR,
-        JFS,
-        JGSC,
-        JHLSR,
-        JMI,
-        L1SVM,
-        L2SVM,
-        LLFS,
-        LSDF,
-        MCFS,
-        MRMR,
-        MRSF,
-        NDFS,
-        RFS,
-        RJGSC,
-        RLSR,
-        RRPC,
-        SMR,
-        SPEC,
-        SPFS,
-        SRLSR,
-        SVMRFE,
-        TRCFS,
-        UDFS,
-        Chi2,
-        Fisher,
-        FRegression,
-        Gini,
-        LaplacianScore,
-        MultiTaskLasso,
-        MutualInformation,
-        ReliefF,
-        SparGE,
-        SparGECV,
-        SSelect,
-        TraceRatio,
-        TScore,
-        Variance,
-    )
-    from bigfs.selectors.selector_cv import SelectorCV
-    from bigfs.selectors.stability import stability
+    from bigfs.engine import cluster as cluster
+    from bigfs.engine.display import progress as progress
+    from bigfs.matrix import Matrix as Matrix
+    from bigfs.selectors import *  # noqa: F403
+    from bigfs.selectors.selector_cv import SelectorCV as SelectorCV
+    from bigfs.selectors.stability import stability as stability
 
 __version__ = "0.1.0"
 
@@ -67,67 +25,19 @@ _MODULES = {
     "SelectorCV": "selectors.selector_cv",
     "progress": "engine.display",
     "stability": "selectors.stability",
+    **{name: f"selectors.{module}" for name, module in _SELECTORS.items()},
 }
 
-__all__ = [
-    "ANOVA",
-    "CMIM",
-    "DLSR",
-    "GLSPFS",
-    "GSC",
-    "JELSR",
-    "JFS",
-    "JGSC",
-    "JHLSR",
-    "JMI",
-    "L1SVM",
-    "L2SVM",
-    "LLFS",
-    "LSDF",
-    "MCFS",
-    "MRMR",
-    "MRSF",
-    "NDFS",
-    "RFS",
-    "RJGSC",
-    "RLSR",
-    "RRPC",
-    "SMR",
-    "SPEC",
-    "SPFS",
-    "SRLSR",
-    "SVMRFE",
-    "TRCFS",
-    "UDFS",
-    "Chi2",
-    "FRegression",
-    "Fisher",
-    "Gini",
-    "LaplacianScore",
-    "Matrix",
-    "MultiTaskLasso",
-    "MutualInformation",
-    "ReliefF",
-    "SSelect",
-    "SelectorCV",
-    "SparGE",
-    "SparGECV",
-    "TScore",
-    "TraceRatio",
-    "Variance",
-    "cluster",
-    "progress",
-    "stability",
-]
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that the command's help loads no library."""
     if name == "plot":
         return import_module("bigfs.plot")
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module 'bigfs' has no attribute {name!r}")
-    return getattr(import_module(f"bigfs.{_MODULES.get(name, 'selectors')}"), name)
+    return getattr(import_module(f"bigfs.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from bigfs.synonyms import canonical_name
+from bigfs.selectors.registry import canonical_name
 from flows.options import Engine, Scoring, Staging
 from flows.reuse import content_key, digest, source_name
 from storage.errors import redacted

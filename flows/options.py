@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from bigfs.engine.clusters import cluster, prepare_workers, require_size
-from bigfs.synonyms import canonical_name
+from bigfs.selectors.registry import canonical_name
 from storage.messages import read_parts
 
 

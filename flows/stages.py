@@ -23,7 +23,7 @@ from bigfs import engine
 from bigfs.evaluation.curves import Point
 from bigfs.evaluation.quality import class_profile
 from bigfs.result import NotConverged, observed
-from bigfs.synonyms import canonical_name
+from bigfs.selectors.registry import canonical_name
 from flows.evaluation import auto, curves, selection
 from flows.evaluation import plan as evaluation
 from flows.report.summary import provenance

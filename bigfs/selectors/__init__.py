@@ -1,86 +1,71 @@
-"""The methods, one file each, to read top-down: formula, problem, step, estimator."""
+"""The methods, a room for each family. A name is imported when it is first used."""
 
 from __future__ import annotations
 
-from bigfs.selectors.atoms.gsc import GSC
-from bigfs.selectors.atoms.jgsc import JGSC
-from bigfs.selectors.atoms.rjgsc import RJGSC
-from bigfs.selectors.base.estimator import Selector
-from bigfs.selectors.greedy.joint_information import CMIM, JMI
-from bigfs.selectors.greedy.mrmr import MRMR, RRPC
-from bigfs.selectors.images.smr import SMR
-from bigfs.selectors.penalty_path.lasso import L1SVM, MultiTaskLasso
-from bigfs.selectors.penalty_path.spectral_regression import MCFS, MRSF
-from bigfs.selectors.penalty_path.targets import DLSR, SPFS
-from bigfs.selectors.registry import METHODS, Method
-from bigfs.selectors.row_sparse.glspfs import GLSPFS
-from bigfs.selectors.row_sparse.jelsr import JELSR
-from bigfs.selectors.row_sparse.jfs import JFS
-from bigfs.selectors.row_sparse.jhlsr import JHLSR
-from bigfs.selectors.row_sparse.ndfs import NDFS
-from bigfs.selectors.row_sparse.rfs import RFS
-from bigfs.selectors.row_sparse.rlsr import RLSR
-from bigfs.selectors.row_sparse.srlsr import SRLSR
-from bigfs.selectors.row_sparse.udfs import UDFS
-from bigfs.selectors.scores.bins import Gini, MutualInformation
-from bigfs.selectors.scores.classes import ANOVA, Chi2, Fisher
-from bigfs.selectors.scores.few_labels import LSDF, SSelect
-from bigfs.selectors.scores.laplacian_score import LaplacianScore
-from bigfs.selectors.scores.llfs import LLFS
-from bigfs.selectors.scores.relieff import ReliefF
-from bigfs.selectors.scores.spec import SPEC
-from bigfs.selectors.scores.targets import FRegression, TScore, Variance
-from bigfs.selectors.scores.trace_ratio import TraceRatio
-from bigfs.selectors.scores.trcfs import TRCFS
-from bigfs.selectors.sparge.cross_validation import SparGECV
-from bigfs.selectors.sparge.sparge import SparGE
-from bigfs.selectors.svm.svm import L2SVM, SVMRFE
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "ANOVA",
-    "CMIM",
-    "DLSR",
-    "GLSPFS",
-    "GSC",
-    "JELSR",
-    "JFS",
-    "JGSC",
-    "JHLSR",
-    "JMI",
-    "L1SVM",
-    "L2SVM",
-    "LLFS",
-    "LSDF",
-    "MCFS",
-    "METHODS",
-    "MRMR",
-    "MRSF",
-    "NDFS",
-    "RFS",
-    "RJGSC",
-    "RLSR",
-    "RRPC",
-    "SMR",
-    "SPEC",
-    "SPFS",
-    "SRLSR",
-    "SVMRFE",
-    "TRCFS",
-    "UDFS",
-    "Chi2",
-    "FRegression",
-    "Fisher",
-    "Gini",
-    "LaplacianScore",
-    "Method",
-    "MultiTaskLasso",
-    "MutualInformation",
-    "ReliefF",
-    "SSelect",
-    "Selector",
-    "SparGE",
-    "SparGECV",
-    "TScore",
-    "TraceRatio",
-    "Variance",
-]
+from bigfs.selectors.registry import METHODS as METHODS
+from bigfs.selectors.registry import MODULES, load
+from bigfs.selectors.registry import Method as Method
+
+NAMES = ["METHODS", "Method", "Selector", *MODULES]
+
+if TYPE_CHECKING:  # the names of the registry, for type checkers and editors
+    from bigfs.selectors.atoms.gsc import GSC as GSC
+    from bigfs.selectors.atoms.jgsc import JGSC as JGSC
+    from bigfs.selectors.atoms.rjgsc import RJGSC as RJGSC
+    from bigfs.selectors.base.estimator import Selector as Selector
+    from bigfs.selectors.greedy.joint_information import CMIM as CMIM
+    from bigfs.selectors.greedy.joint_information import JMI as JMI
+    from bigfs.selectors.greedy.mrmr import MRMR as MRMR
+    from bigfs.selectors.greedy.mrmr import RRPC as RRPC
+    from bigfs.selectors.images.smr import SMR as SMR
+    from bigfs.selectors.penalty_path.lasso import L1SVM as L1SVM
+    from bigfs.selectors.penalty_path.lasso import MultiTaskLasso as MultiTaskLasso
+    from bigfs.selectors.penalty_path.spectral_regression import MCFS as MCFS
+    from bigfs.selectors.penalty_path.spectral_regression import MRSF as MRSF
+    from bigfs.selectors.penalty_path.targets import DLSR as DLSR
+    from bigfs.selectors.penalty_path.targets import SPFS as SPFS
+    from bigfs.selectors.row_sparse.glspfs import GLSPFS as GLSPFS
+    from bigfs.selectors.row_sparse.jelsr import JELSR as JELSR
+    from bigfs.selectors.row_sparse.jfs import JFS as JFS
+    from bigfs.selectors.row_sparse.jhlsr import JHLSR as JHLSR
+    from bigfs.selectors.row_sparse.ndfs import NDFS as NDFS
+    from bigfs.selectors.row_sparse.rfs import RFS as RFS
+    from bigfs.selectors.row_sparse.rlsr import RLSR as RLSR
+    from bigfs.selectors.row_sparse.srlsr import SRLSR as SRLSR
+    from bigfs.selectors.row_sparse.udfs import UDFS as UDFS
+    from bigfs.selectors.scores.bins import Gini as Gini
+    from bigfs.selectors.scores.bins import MutualInformation as MutualInformation
+    from bigfs.selectors.scores.classes import ANOVA as ANOVA
+    from bigfs.selectors.scores.classes import Chi2 as Chi2
+    from bigfs.selectors.scores.classes import Fisher as Fisher
+    from bigfs.selectors.scores.few_labels import LSDF as LSDF
+    from bigfs.selectors.scores.few_labels import SSelect as SSelect
+    from bigfs.selectors.scores.laplacian_score import LaplacianScore as LaplacianScore
+    from bigfs.selectors.scores.llfs import LLFS as LLFS
+    from bigfs.selectors.scores.relieff import ReliefF as ReliefF
+    from bigfs.selectors.scores.spec import SPEC as SPEC
+    from bigfs.selectors.scores.targets import FRegression as FRegression
+    from bigfs.selectors.scores.targets import TScore as TScore
+    from bigfs.selectors.scores.targets import Variance as Variance
+    from bigfs.selectors.scores.trace_ratio import TraceRatio as TraceRatio
+    from bigfs.selectors.scores.trcfs import TRCFS as TRCFS
+    from bigfs.selectors.sparge.cross_validation import SparGECV as SparGECV
+    from bigfs.selectors.sparge.sparge import SparGE as SparGE
+    from bigfs.selectors.svm.svm import L2SVM as L2SVM
+    from bigfs.selectors.svm.svm import SVMRFE as SVMRFE
+else:
+    __all__ = NAMES
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Selector":
+        return load("base.estimator", name)
+    if name not in MODULES:
+        raise AttributeError(f"module 'bigfs.selectors' has no attribute {name!r}")
+    return load(MODULES[name], name)
+
+
+def __dir__() -> list[str]:
+    return sorted(NAMES)

@@ -1,54 +1,36 @@
-"""The methods by their names on the command line."""
+"""The methods by their names on the command line: the one list of the public selectors.
+
+A method is imported when it is made, so that a command finds its earlier runs at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
 from typing import Any, NamedTuple
-
-from bigfs.selectors.atoms.gsc import GSC
-from bigfs.selectors.atoms.jgsc import JGSC
-from bigfs.selectors.atoms.rjgsc import RJGSC
-from bigfs.selectors.greedy.joint_information import CMIM, JMI
-from bigfs.selectors.greedy.mrmr import MRMR, RRPC
-from bigfs.selectors.images.smr import SMR
-from bigfs.selectors.penalty_path.lasso import L1SVM, MultiTaskLasso
-from bigfs.selectors.penalty_path.spectral_regression import MCFS, MRSF
-from bigfs.selectors.penalty_path.targets import DLSR, SPFS
-from bigfs.selectors.row_sparse.glspfs import GLSPFS
-from bigfs.selectors.row_sparse.jelsr import JELSR
-from bigfs.selectors.row_sparse.jfs import JFS
-from bigfs.selectors.row_sparse.jhlsr import JHLSR
-from bigfs.selectors.row_sparse.ndfs import NDFS
-from bigfs.selectors.row_sparse.rfs import RFS
-from bigfs.selectors.row_sparse.rlsr import RLSR
-from bigfs.selectors.row_sparse.srlsr import SRLSR
-from bigfs.selectors.row_sparse.udfs import UDFS
-from bigfs.selectors.scores.bins import Gini, MutualInformation
-from bigfs.selectors.scores.classes import ANOVA, Chi2, Fisher
-from bigfs.selectors.scores.few_labels import LSDF, SSelect
-from bigfs.selectors.scores.laplacian_score import LaplacianScore
-from bigfs.selectors.scores.llfs import LLFS
-from bigfs.selectors.scores.relieff import ReliefF
-from bigfs.selectors.scores.spec import SPEC
-from bigfs.selectors.scores.targets import FRegression, TScore, Variance
-from bigfs.selectors.scores.trace_ratio import TraceRatio
-from bigfs.selectors.scores.trcfs import TRCFS
-from bigfs.selectors.sparge.cross_validation import SparGECV
-from bigfs.selectors.sparge.sparge import SparGE
-from bigfs.selectors.svm.svm import L2SVM, SVMRFE
 
 
 class Method(NamedTuple):
     """The entry of a method."""
 
-    make: Callable[..., Any]  # its constructor
+    estimator: str  # its file in `bigfs.selectors` and its class
     about: str  # its description
     scores: str = "scores_"  # the attribute that holds the score of each feature
     graph: bool = False  # whether it takes the kNN graph as the parameter `graph`
     targets: tuple[str, ...] = ("class",)  # kinds of target it learns from; empty: unsupervised
     # rough number of passes over all pairs of samples; 0: the work grows with the stored values
     pairs: int = 0
+    parameters: Mapping[str, Any] = MappingProxyType({})  # that the method fixes
+
+    def make(self, **parameters: Any) -> Any:
+        """Return the estimator with these parameters."""
+        return load(*self.estimator.split(":"))(**{**self.parameters, **parameters})
+
+
+def load(module: str, name: str) -> Any:
+    """Return a class of a module of this package."""
+    return getattr(import_module(f"bigfs.selectors.{module}"), name)
 
 
 # what a user has, in the order of `bigfs methods`
@@ -75,165 +57,248 @@ UNSUPERVISED: dict[str, Any] = {"targets": ()}
 
 
 METHODS: dict[str, Method] = {
-    "sparge-lda": Method(partial(SparGE, embedding="lda"), "sparse graph embedding of the classes"),
+    "sparge-lda": Method(
+        "sparge.sparge:SparGE",
+        "sparse graph embedding of the classes",
+        parameters={"embedding": "lda"},
+    ),
     "sparge-lda-cv": Method(
-        partial(SparGECV, embedding="lda"), "sparge-lda, penalty chosen by cross-validation"
+        "sparge.cross_validation:SparGECV",
+        "sparge-lda, penalty chosen by cross-validation",
+        parameters={"embedding": "lda"},
     ),
     "sparge-sda": Method(
-        partial(SparGE, embedding="sda"),
+        "sparge.sparge:SparGE",
         "sparse graph embedding of the classes and the kNN graph, for few labels",
+        parameters={"embedding": "sda"},
         **ON_GRAPH,
     ),
     "sparge-cca": Method(
-        partial(SparGE, embedding="cca"),
+        "sparge.sparge:SparGE",
         "sparse graph embedding of real-valued or multi-label targets",
+        parameters={"embedding": "cca"},
         targets=("class", "multilabel", "real"),
     ),
     "sparge-hsl": Method(
-        partial(SparGE, embedding="hsl"),
+        "sparge.sparge:SparGE",
         "sparse graph embedding of the label hypergraph",
+        parameters={"embedding": "hsl"},
         targets=("class", "multilabel"),
     ),
     "sparge-lpp": Method(
-        partial(SparGE, embedding="lpp"),
+        "sparge.sparge:SparGE",
         "sparse graph embedding of the kNN graph, unsupervised",
+        parameters={"embedding": "lpp"},
         **ON_GRAPH,
         **UNSUPERVISED,
     ),
     "sparge-pca": Method(
-        partial(SparGE, embedding="pca"),
+        "sparge.sparge:SparGE",
         "sparse graph embedding of the variance, unsupervised",
+        parameters={"embedding": "pca"},
         **UNSUPERVISED,
     ),
-    "srlsr": Method(SRLSR, "semi-supervised rescaled least squares, p < 1", **JOINT),
-    "rlsr": Method(RLSR, "semi-supervised rescaled least squares, p = 1, convex", **JOINT),
+    "srlsr": Method(
+        "row_sparse.srlsr:SRLSR", "semi-supervised rescaled least squares, p < 1", **JOINT
+    ),
+    "rlsr": Method(
+        "row_sparse.rlsr:RLSR", "semi-supervised rescaled least squares, p = 1, convex", **JOINT
+    ),
     "jhlsr": Method(
-        JHLSR, "joint hypergraph learning and sparse least squares regression", **JOINT
+        "row_sparse.jhlsr:JHLSR",
+        "joint hypergraph learning and sparse least squares regression",
+        **JOINT,
     ),
     "jgsc": Method(
-        JGSC,
+        "atoms.jgsc:JGSC",
         "joint graph sparse coding, features ranked by the selected atoms, unsupervised",
         scores="column_importance_",
         **JOINT,
         **UNSUPERVISED,
     ),
     "rjgsc": Method(
-        RJGSC,
+        "atoms.rjgsc:RJGSC",
         "robust joint graph sparse coding, features ranked by the selected atoms, unsupervised",
         scores="column_importance_",
         **JOINT,
         **UNSUPERVISED,
     ),
-    "smr": Method(SMR, "sparse matrix regression of M × N samples (GBR if k = 1)", **JOINT),
-    "l2-svm": Method(L2SVM, "weights of a linear SVM with the squared hinge loss"),
-    "l1-svm": Method(L1SVM, "weights of a sparse linear SVM with the squared hinge loss"),
-    "multitask-lasso": Method(MultiTaskLasso, "weights of a row-sparse regression on the classes"),
-    "svm-rfe": Method(SVMRFE, "recursive elimination of the least weights of a linear SVM"),
+    "smr": Method(
+        "images.smr:SMR", "sparse matrix regression of M × N samples (GBR if k = 1)", **JOINT
+    ),
+    "l2-svm": Method("svm.svm:L2SVM", "weights of a linear SVM with the squared hinge loss"),
+    "l1-svm": Method(
+        "penalty_path.lasso:L1SVM", "weights of a sparse linear SVM with the squared hinge loss"
+    ),
+    "multitask-lasso": Method(
+        "penalty_path.lasso:MultiTaskLasso", "weights of a row-sparse regression on the classes"
+    ),
+    "svm-rfe": Method(
+        "svm.svm:SVMRFE", "recursive elimination of the least weights of a linear SVM"
+    ),
     "mcfs": Method(
-        MCFS, "a lasso per eigenvector of the kNN graph, unsupervised", **ON_GRAPH, **UNSUPERVISED
+        "penalty_path.spectral_regression:MCFS",
+        "a lasso per eigenvector of the kNN graph, unsupervised",
+        **ON_GRAPH,
+        **UNSUPERVISED,
     ),
     "mrsf": Method(
-        MRSF,
+        "penalty_path.spectral_regression:MRSF",
         "row-sparse regression on the eigenvectors of the kNN graph, unsupervised",
         **ON_GRAPH,
         **UNSUPERVISED,
     ),
     "rfs": Method(
-        RFS, "row-sparse regression on the classes that few bad samples do not change", **JOINT
+        "row_sparse.rfs:RFS",
+        "row-sparse regression on the classes that few bad samples do not change",
+        **JOINT,
     ),
-    "dlsr": Method(DLSR, "row-sparse regression on class targets that are dragged apart"),
-    "spfs": Method(SPFS, "row-sparse regression that preserves the similarity of the classes"),
+    "dlsr": Method(
+        "penalty_path.targets:DLSR", "row-sparse regression on class targets that are dragged apart"
+    ),
+    "spfs": Method(
+        "penalty_path.targets:SPFS",
+        "row-sparse regression that preserves the similarity of the classes",
+    ),
     "jelsr": Method(
-        JELSR,
+        "row_sparse.jelsr:JELSR",
         "row-sparse regression on an embedding of the kNN graph learned with it, unsupervised",
         **(JOINT | {"graph": True}),
         **UNSUPERVISED,
     ),
     "ndfs": Method(
-        NDFS,
+        "row_sparse.ndfs:NDFS",
         "row-sparse regression on clusters of the kNN graph learned with it, unsupervised",
         **(JOINT | {"graph": True}),
         **UNSUPERVISED,
     ),
     "udfs": Method(
-        UDFS,
+        "row_sparse.udfs:UDFS",
         "subspace that discriminates neighborhoods, for d below n, unsupervised",
         **(JOINT | {"graph": True}),
         **UNSUPERVISED,
     ),
     "glspfs": Method(
-        GLSPFS,
+        "row_sparse.glspfs:GLSPFS",
         "row-sparse regression that preserves similarity, smooth over the kNN graph, unsupervised",
         **JOINT,
         **UNSUPERVISED,
     ),
     "jfs": Method(
-        JFS,
+        "row_sparse.jfs:JFS",
         "row-sparse regression of few features on themselves, unsupervised",
         **JOINT,
         **UNSUPERVISED,
     ),
     "gsc": Method(
-        GSC,
+        "atoms.gsc:GSC",
         "graph sparse coding, features ranked by the selected atoms, unsupervised",
         scores="column_importance_",
         **JOINT,
         **UNSUPERVISED,
     ),
     "llfs": Method(
-        LLFS, "weights for which samples are nearer to their own class than to the others"
+        "scores.llfs:LLFS",
+        "weights for which samples are nearer to their own class than to the others",
     ),
     "laplacian": Method(
-        LaplacianScore,
+        "scores.laplacian_score:LaplacianScore",
         "Laplacian score on the kNN graph, unsupervised",
         **ON_GRAPH,
         **UNSUPERVISED,
     ),
-    "fisher": Method(Fisher, "Fisher score, one feature at a time"),
+    "fisher": Method("scores.classes:Fisher", "Fisher score, one feature at a time"),
     "anova": Method(
-        ANOVA,
+        "scores.classes:ANOVA",
         "ANOVA F score, one feature at a time (same ranking as fisher)",
         targets=("class", "multilabel"),
     ),
-    "chi2": Method(Chi2, "χ² score of non-negative features, one feature at a time"),
-    "mutual-info": Method(
-        MutualInformation, "mutual information with the class (information gain for text)"
+    "chi2": Method(
+        "scores.classes:Chi2", "χ² score of non-negative features, one feature at a time"
     ),
-    "gini": Method(Gini, "decrease of Gini impurity at the best threshold of each feature"),
-    "t-score": Method(TScore, "Welch's t statistic of two classes, one feature at a time"),
+    "mutual-info": Method(
+        "scores.bins:MutualInformation",
+        "mutual information with the class (information gain for text)",
+    ),
+    "gini": Method(
+        "scores.bins:Gini", "decrease of Gini impurity at the best threshold of each feature"
+    ),
+    "t-score": Method(
+        "scores.targets:TScore", "Welch's t statistic of two classes, one feature at a time"
+    ),
     "f-regression": Method(
-        FRegression,
+        "scores.targets:FRegression",
         "F statistic of the regression of a real target on one feature",
         targets=("real",),
     ),
-    "variance": Method(Variance, "variance of each feature, unsupervised", **UNSUPERVISED),
-    "mrmr": Method(MRMR, "minimum redundancy, maximum relevance, by mutual information"),
+    "variance": Method(
+        "scores.targets:Variance", "variance of each feature, unsupervised", **UNSUPERVISED
+    ),
+    "mrmr": Method(
+        "greedy.mrmr:MRMR", "minimum redundancy, maximum relevance, by mutual information"
+    ),
     "mrmr-f": Method(
-        partial(MRMR, relevance="f"),
+        "greedy.mrmr:MRMR",
         "minimum redundancy, maximum relevance, by F statistics and correlations",
+        parameters={"relevance": "f"},
         targets=("class", "real"),
     ),
-    "rrpc": Method(RRPC, "relevance and redundancy by correlations, for few labels"),
-    "jmi": Method(JMI, "joint mutual information with each feature chosen before"),
-    "relieff": Method(ReliefF, "differences between near samples of other classes", pairs=1),
+    "rrpc": Method("greedy.mrmr:RRPC", "relevance and redundancy by correlations, for few labels"),
+    "jmi": Method(
+        "greedy.joint_information:JMI", "joint mutual information with each feature chosen before"
+    ),
+    "relieff": Method(
+        "scores.relieff:ReliefF", "differences between near samples of other classes", pairs=1
+    ),
     "lsdf": Method(
-        LSDF, "spread between classes over that within and on the kNN graph, few labels", **ON_GRAPH
+        "scores.few_labels:LSDF",
+        "spread between classes over that within and on the kNN graph, few labels",
+        **ON_GRAPH,
     ),
     "sselect": Method(
-        SSelect, "smoothness on the kNN graph and agreement with few labels", **ON_GRAPH
+        "scores.few_labels:SSelect",
+        "smoothness on the kNN graph and agreement with few labels",
+        **ON_GRAPH,
     ),
-    "spec": Method(SPEC, "spectrum of the kNN graph, unsupervised", **ON_GRAPH, **UNSUPERVISED),
+    "spec": Method(
+        "scores.spec:SPEC", "spectrum of the kNN graph, unsupervised", **ON_GRAPH, **UNSUPERVISED
+    ),
     "trace-ratio": Method(
-        partial(TraceRatio, form="fisher"), "set of largest spread between over within the classes"
+        "scores.trace_ratio:TraceRatio",
+        "set of largest spread between over within the classes",
+        parameters={"form": "fisher"},
     ),
     "trace-ratio-laplacian": Method(
-        partial(TraceRatio, form="laplacian"),
+        "scores.trace_ratio:TraceRatio",
         "set of largest variance over the differences of neighbors, unsupervised",
+        parameters={"form": "laplacian"},
         **ON_GRAPH,
         **UNSUPERVISED,
     ),
     "trcfs": Method(
-        TRCFS, "share of the scatter that labels propagated on the kNN graph explain", **ON_GRAPH
+        "scores.trcfs:TRCFS",
+        "share of the scatter that labels propagated on the kNN graph explain",
+        **ON_GRAPH,
     ),
-    "cmim": Method(CMIM, "least information that a feature adds to one chosen before"),
+    "cmim": Method(
+        "greedy.joint_information:CMIM",
+        "least information that a feature adds to one chosen before",
+    ),
 }
+
+# the public names, and the file of each
+MODULES = {name: module for module, name in (m.estimator.split(":") for m in METHODS.values())}
+
+# other packages' names of methods
+SYNONYMS = {
+    "f-classif": "anova",
+    "information-gain": "mutual-info",
+    "relief-f": "relieff",
+    "rsr": "jfs",
+    "t-test": "t-score",
+}
+
+
+def canonical_name(method: str) -> str:
+    """Return the name of a method by which `METHODS` lists it."""
+    return SYNONYMS.get(method, method)

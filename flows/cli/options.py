@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from pydantic import BaseModel
 
-from bigfs.synonyms import canonical_name
+from bigfs.selectors.registry import canonical_name
 from flows.job import Job
 from flows.options import Engine, Scoring, Staging, count_or_share
 

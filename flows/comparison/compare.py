@@ -22,7 +22,7 @@ from bigfs.coding.dictionary import NoSpams
 from bigfs.engine import ClusterLost
 from bigfs.evaluation.metrics import METRICS
 from bigfs.result import ALL
-from bigfs.synonyms import canonical_name
+from bigfs.selectors.registry import canonical_name
 from flows import steps
 from flows.comparison.bench import Bench
 from flows.comparison.outcomes import Outcome

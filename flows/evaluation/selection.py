@@ -9,9 +9,8 @@ import numpy as np
 from bigfs.constraints import Constraints, resolve
 from bigfs.evaluation.splits import labeled_rows, target_kind, testable_rows, varies
 from bigfs.linalg.rounding import variance_or_zero
-from bigfs.selectors.registry import METHODS
+from bigfs.selectors.registry import METHODS, canonical_name
 from bigfs.selectors.scores.pvalues import SignificanceSelector
-from bigfs.synonyms import canonical_name
 from storage.scaling import scaling_of
 
 AUTO: Final = "auto"  # the number of features, to be chosen by folds of the training samples
@@ -51,7 +50,7 @@ def make_selector(method: str, features: Features, parameters: dict[str, Any]) -
         raise ValueError(
             f"{method} has no parameter {', '.join(unknown)}; it has {', '.join(valid)}"
         )
-    for name, value in getattr(entry.make, "keywords", {}).items():
+    for name, value in entry.parameters.items():
         if parameters.get(name, value) != value:
             raise ValueError(
                 f"{method} fixes {name}={value!r}: leave {name} out, or choose "

@@ -1,8 +1,7 @@
 """A method's other names: on the command line, in a flow's parameters and in Python."""
 
 import storage
-from bigfs.selectors.registry import METHODS
-from bigfs.synonyms import SYNONYMS
+from bigfs.selectors.registry import METHODS, SYNONYMS
 from flows.evaluation.selection import get_method
 from flows.job import Job
 from storage.runs.runs import Run
