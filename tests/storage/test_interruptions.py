@@ -5,7 +5,7 @@ import pytest
 from benchmarks.interruptions import CASES, WAYS, interrupted
 
 pytest.importorskip("h5py", reason="the extra `hdf5` holds h5py")
-STAGE, APPEND, *RUNS = CASES
+STAGE, APPEND, SELECT, RUN, EVALUATE = CASES
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -15,9 +15,23 @@ def test_an_interrupted_append_leaves_the_old_or_the_new_store(way):
     assert left.keys() <= {"old", "new"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", [STAGE, *RUNS], ids=lambda case: case.name)
-def test_an_interrupted_command_leaves_the_old_or_the_new_files(case):
-    for left in interrupted(case, every=10).values():
+def check(case, every):
+    for left in interrupted(case, every=every).values():
         assert sum(left.values()) > 4
         assert left.keys() <= {"old", "new", "both"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "every"),
+    [(STAGE, 25), (SELECT, 8), (EVALUATE, 6)],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_an_interrupted_command_leaves_the_old_or_the_new_files(case, every):
+    check(case, every)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_command_interrupted_at_many_operations_does_too(case):
+    check(case, 10)
