@@ -83,11 +83,12 @@ class MatrixMarket(SavedMatrix):
             for _ in range(start):
                 file.readline()
             try:
-                for table in pd.read_csv(file, names=names, dtype=kinds, **GRAMMAR):
-                    seen += len(table)
-                    if seen > count:
-                        break
-                    yield table
+                with pd.read_csv(file, names=names, dtype=kinds, **GRAMMAR) as tables:
+                    for table in tables:
+                        seen += len(table)
+                        if seen > count:
+                            break
+                        yield table
             except pd.errors.EmptyDataError:
                 pass  # no entry; the count is checked below
             except (ValueError, pd.errors.ParserError, pd.errors.ParserWarning) as error:
