@@ -93,15 +93,15 @@ def serve(
         from flows.prefect_flows import bigfs
 
         try:
-            bigfs.serve(
-                name=name or source_name(job.source),
-                schedule=schedule,
-                parameters=job.model_dump(mode="json"),
-                limit=1,
-                print_starting_message=False,
-            )
-        except SystemExit:  # Prefect's answer to SIGTERM
-            signals.note(signal.SIGTERM)
+            with contextlib.suppress(SystemExit):  # Prefect's answer to SIGTERM as it starts
+                bigfs.serve(
+                    name=name or source_name(job.source),
+                    schedule=schedule,
+                    parameters=job.model_dump(mode="json"),
+                    limit=1,
+                    print_starting_message=False,
+                )
+            signals.note(signal.SIGTERM)  # Prefect takes it and returns; a Ctrl-C is noted already
         finally:
             _end_runs()
 
