@@ -1,5 +1,6 @@
 # Two commands do everything: `make run` (the main job on a generated corpus) and `make test`. `make docs` builds the site.
 # `make newest NEWER=python3.13` runs the quick tests, and those that read and write AnnData by its own library, on the newest libraries.
+# `make oldest` runs the quick tests on the oldest libraries that pyproject.toml allows.
 # `make quick` leaves out the tests that start servers or clusters and those that take long. `make nightly` runs
 # the longest, which `make test` leaves out.
 PYTHON ?= python3
@@ -12,7 +13,7 @@ PARALLEL := --numprocesses 2 --dist loadfile
 PROCESSES := --numprocesses 3 --dist loadfile --no-loadscope-reorder --reruns 1 -r fER
 
 # Two test processes share two cores: more threads of BLAS than one each only wait for one another.
-test quick nightly newest: export OPENBLAS_NUM_THREADS := 1
+test quick nightly newest oldest: export OPENBLAS_NUM_THREADS := 1
 
 # Python compiles a module where it is first imported, which is sooner than all of them at once. It
 # must keep what it compiled, because the tests start many processes.
@@ -21,8 +22,9 @@ QUIETLY := install --quiet --disable-pip-version-check --no-compile
 INSTALL := $(BIN)/pip $(QUIETLY) --constraint deploy/constraints.txt
 NEWER ?= python3.13
 NEWEST := .venv-newest/bin
+OLDEST := .venv-oldest/bin
 
-.PHONY: run test nightly quick newest check docs clean
+.PHONY: run test nightly quick newest oldest lower-bounds check docs clean
 
 run: .venv/.installed
 	$(BIN)/bigfs run synthetic:phrases --features 200
@@ -39,6 +41,14 @@ quick: .venv/.installed
 
 newest: .venv-newest/.installed
 	$(NEWEST)/pytest -m "not process and not slow and not nightly" $(PARALLEL)
+
+oldest: .venv-oldest/.installed
+	$(OLDEST)/pytest -m "not process and not slow and not nightly" $(PARALLEL)
+
+# every `"NAME[EXTRA]>=VERSION` of pyproject.toml as NAME==VERSION, but for the build's own
+lower-bounds:
+	@grep -v '^requires' pyproject.toml | grep -oE '"[A-Za-z0-9-]+(\[[a-z0-9,]+\])?>=[0-9.]+' \
+	| sed -E 's/^"//; s/\[.*\]//; s/>=/==/'
 
 check: .venv/.installed
 	$(BIN)/ruff check .
@@ -58,9 +68,15 @@ docs: .venv/.docs-installed
 	$(NEWEST)/pip $(QUIETLY) --editable ".[flows,jgsc,ml,dev]" anndata
 	touch $@
 
+.venv-oldest/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-oldest
+	$(MAKE) --silent lower-bounds > .venv-oldest/constraints.txt
+	$(OLDEST)/pip $(QUIETLY) --constraint .venv-oldest/constraints.txt --editable ".[flows,jgsc,ml,dev]"
+	touch $@
+
 .venv/.docs-installed: .venv/.installed
 	$(INSTALL) --editable ".[docs]"
 	touch $@
 
 clean:
-	rm -rf .venv .venv-newest runs docs/_build docs/auto_examples docs/reference/generated
+	rm -rf .venv .venv-newest .venv-oldest runs docs/_build docs/auto_examples docs/reference/generated

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 import bigfs
 import storage
@@ -149,3 +150,28 @@ def test_extra_of_the_flows_names_what_is_asked_for():
     assert not set(names) & {re.split(r"[\[<>=]", line)[0] for line in project["dependencies"]}
     makefile = (ROOT / "Makefile").read_text()
     assert re.search(r'"\.\[(\w+,)*flows(,\w+)*\]"', makefile)
+
+
+def test_oldest_libraries_are_the_lower_bounds_and_the_pins_keep_them():
+    """`make oldest` tries a lower bound of every package that a user may install."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = ("flows", "jgsc", "hdf5", "s3", "export", "ml")
+    groups = [project["dependencies"], *(project["optional-dependencies"][name] for name in extras)]
+    requirements = [Requirement(line) for lines in groups for line in lines]
+    bounds = {
+        requirement.name: [each.version for each in requirement.specifier if each.operator == ">="]
+        for requirement in requirements
+    }
+    assert not [name for name, versions in bounds.items() if len(versions) != 1]
+    tried = subprocess.run(
+        ["make", "--silent", "--no-print-directory", "lower-bounds"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert tried == [f"{name}=={versions[0]}" for name, versions in bounds.items()]
+    pinned = (ROOT / "deploy" / "constraints.txt").read_text().lower().split()
+    pins = dict(line.split("==") for line in pinned)
+    for requirement in requirements:
+        assert requirement.specifier.contains(pins[requirement.name]), requirement

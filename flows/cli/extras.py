@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 # what runs, their reports and the server import
-PACKAGES = ("prefect", "fastapi", "sqlalchemy", "jinja2", "matplotlib")
+PACKAGES = ("prefect", "jinja2", "matplotlib")
 
 
 def require_flows(command: str) -> None:
