@@ -117,9 +117,13 @@ def block_tiles(X: Any, axis: int, size: int | None) -> list[BlockTile]:
 
 
 def batches(tiles: Sequence[Any]) -> list[slice]:
-    """Cut a sequence of tiles into batches. Gathered columns wait in the memory of the workers
-    until the driver has them. A batch bounds how many wait."""
-    return [slice(a, a + TILES_PER_BATCH) for a in range(0, len(tiles), TILES_PER_BATCH)]
+    """Cut a sequence of tiles into batches, of two per worker or more.
+
+    Gathered columns wait in the memory of the workers until the driver has them. A batch bounds
+    how many wait.
+    """
+    size = max(TILES_PER_BATCH, 2 * engine.n_workers())
+    return [slice(a, a + size) for a in range(0, len(tiles), size)]
 
 
 class OnBlock:

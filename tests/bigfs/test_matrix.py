@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from bigfs import engine
-from bigfs.matrix import Centered, Matrix, gram
+from bigfs.matrix import Centered, Matrix, gram, tiles
 
 S = sp.random_array(
     (60, 23), density=0.2, format="csr", rng=np.random.default_rng(0), dtype=np.float32
@@ -385,3 +385,11 @@ def test_rare_words_and_moved_columns_have_the_scale_of_the_others(rng):
     X[:, 5] = np.where(np.arange(500) == 3, 0.5, 0)
     assert Matrix.from_array(sp.csr_array(X)).scale_hint() is None
     assert Matrix.from_array(X + 1e6 * (np.arange(40) == 2)).scale_hint() is None
+
+
+@pytest.mark.parametrize(("workers", "size"), [(1, 8), (4, 8), (20, 40)])
+def test_no_worker_is_idle_while_columns_are_gathered(monkeypatch, workers, size):
+    monkeypatch.setattr(engine, "n_workers", lambda: workers)
+    slices = tiles.batches(range(100))
+    assert slices[0] == slice(0, size)
+    assert [n for part in slices for n in range(100)[part]] == list(range(100))
