@@ -10,7 +10,7 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
-from flows.cli import app as application
+from flows.cli.app import app as application
 
 
 class CommandLine(SphinxDirective):

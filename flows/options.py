@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Annotated, Any, Literal
 
@@ -15,7 +14,7 @@ from pydantic import (
     field_validator,
 )
 
-from bigfs.engine.clusters import cluster, prepare_workers, require_size
+from bigfs.engine.clusters import cluster, require_size
 from bigfs.selectors.registry import canonical_name
 from storage.messages import read_parts
 
@@ -118,23 +117,6 @@ class Staging(BaseModel):
         int | None,
         Field(ge=1, description="rows per tile (default: chosen from the number of non-zeros)"),
     ] = None
-
-    @property
-    def files(self) -> list[str]:
-        """Every text among the options that may be the path of a file."""
-        words = self.stop_words if isinstance(self.stop_words, str) else None
-        return [text for text in _texts([words, self.model_extra]) if text != "english"]
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in a value, also in its lists and mappings."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from _texts(list(value.values()))
-    elif isinstance(value, Iterable):
-        for item in value:
-            yield from _texts(item)
 
 
 def _words(text: str) -> list[str]:
@@ -297,16 +279,6 @@ class Engine(BaseModel):
         None leaves the limit to the scheduler's workers, or to "auto".
         """
         return None if self.scheduler or self.memory_limit == "auto" else self.memory_limit
-
-    def prepare(self) -> None:
-        """Let the local processes import what they need beside the imports of this process."""
-        if self.scheduler is None and self.workers != 0:
-            prepare_workers(
-                "flows.light_sklearn",
-                "bigfs.evaluation.scoring",
-                "storage.format.tiles",
-                "storage.staging.text.vectorize",
-            )
 
     def cluster(self) -> AbstractContextManager[Any]:
         """Start or reach the Dask cluster that these options name."""

@@ -28,7 +28,6 @@ from flows.comparison.compare import Comparison
 from flows.job import DAY, Job, Request
 from flows.locks import AlreadyRunning, exclusive
 from flows.options import Engine, Scoring
-from flows.serving.serve_limits import require_allowed
 from storage.errors import redacted
 
 SKIPPED: State[Any] = Completed(
@@ -195,7 +194,6 @@ def select(**given: Any) -> Any:
 def stage(**given: Any) -> Any:
     """Stage a source as a corpus store. Returns the store's URI."""
     job = Job(**given)
-    _require_allowed(job)
     job = job.model_copy(update={"store": runs.store_of(job)})
     with on_cluster(job.engine):
         return as_task(steps.stage, job)["store"]
@@ -213,7 +211,6 @@ def evaluate(
     Returns the run's directory.
     """
     engine, choices = engine or Engine(), (scoring or Scoring()).choices()
-    require_allowed(engine, run)
     with exclusive([run], wait=True), on_cluster(engine):
         evaluate_again = TASKS[stages.evaluate_again].with_options(timeout_seconds=timeout)
         evaluate_again(run, choices)
@@ -246,7 +243,6 @@ def compare(**given: Any) -> Any:
 
 def _run(job: Job, *, scored: bool = True) -> Any:
     job = job.with_out()
-    _require_allowed(job)
     if runs.is_done(job, scored=scored):
         get_run_logger().info("%s has this result already", job.folder)
         return job.folder
@@ -258,18 +254,12 @@ def _run(job: Job, *, scored: bool = True) -> Any:
 
 
 def _compare(request: Comparison) -> Any:
-    _require_allowed(request)
     with _skip_if_busy():
         folder, failures = comparison.compare(request, as_task, cluster=on_cluster)
         artifacts.show_comparison((Path(folder) / "compare.md").read_text(encoding="utf-8"))
         comparison.require_result(failures, request)
         return folder
     return SKIPPED
-
-
-def _require_allowed(request: Any) -> None:
-    files = request.settings.files
-    require_allowed(request.engine, request.source, request.store, request.out, *files)
 
 
 @contextlib.contextmanager

@@ -53,7 +53,7 @@ def process_memory() -> dict[str, int]:
     peaks = engine.peak_memory()
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if "flows.serving.server" in child.cmdline():
+            if "flows.serving" in child.cmdline():
                 peaks["prefect server"] = child.memory_info().rss
     return peaks
 

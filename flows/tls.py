@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,8 +18,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-from flows.use.files import private_file
 
 DAYS = 365
 
@@ -136,3 +136,33 @@ def _host(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
+
+
+def private_folder(folder: Path) -> Path:
+    """Create a folder of mode 700, or check that nobody else can write to an existing one."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.stat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise PermissionError(
+            f"{folder} must belong to you, and nobody else may write to it: run chmod "
+            f"700 {folder}, or give a new folder"
+        )
+    return folder
+
+
+def private_file(file: Path, content: bytes) -> Path:
+    """Write a file of mode 600, whole or not at all.
+
+    A file of that name is replaced, whatever its mode.
+    """
+    folder = private_folder(file.parent)
+    # mode 600, and never an existing file
+    descriptor, part = tempfile.mkstemp(prefix=f".{file.name}.", dir=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+        os.replace(part, file)
+    except BaseException:
+        os.unlink(part)
+        raise
+    return file

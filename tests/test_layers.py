@@ -52,11 +52,11 @@ LAYERS: dict[str, list[set[str]]] = {
         {"appending", "graphs", "integrity"},
     ],
     "flows": [
-        {"light_sklearn", "locks", "reuse", "cli.signals", "cli.extras"},
+        {"locks", "reuse", "cli.signals", "cli.extras"},
         {"evaluation", "use.files", "use.parquet", "report.summary"},
         {"use", "report", "tls"},
-        {"options"},
-        {"serving", "stages", "artifacts", "job"},
+        {"options", "serving"},
+        {"stages", "artifacts", "job"},
         {"steps"},
         {"run"},
         {"comparison"},
@@ -80,7 +80,7 @@ ONE_DOOR = {
     },
     "prefect": {
         f"flows/{name}.py"
-        for name in ("prefect_flows", "sweep", "artifacts", "serving/server", "cli/servers")
+        for name in ("prefect_flows", "sweep", "artifacts", "serving", "cli/servers")
     },
     "spams": {"bigfs/coding"},
 }

@@ -133,7 +133,6 @@ def compare(
 
             compare_as_flow(**given)
         else:
-            engine.prepare()
             from flows.comparison import compare as comparison
 
             request = comparison.Comparison(**given)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -58,8 +56,6 @@ def run(
     require_flows("bigfs run")
     job = job.with_out()
     with_prefect = uses_prefect(prefect)
-    if not with_prefect and not os.path.exists(job.folder):
-        job.engine.prepare()  # beside the imports of this process
     from storage.runs.runs import require_out
 
     require_out(job.folder)
@@ -76,8 +72,6 @@ def run(
 
             bigfs(**dict(job))
         else:
-            job.engine.prepare()
-            import_module("flows.light_sklearn")  # before anything else imports scikit-learn
             runs.run(prepared)
     print_run(job.folder, as_json)
 

@@ -19,8 +19,6 @@ from flows.cli import signals
 from flows.cli.extras import require_flows
 from flows.cli.options import Fields, expand_model_options
 from flows.job import Job
-from flows.serving.serve_limits import LIMITS_VARIABLE, ServeLimits
-from flows.use.files import private_folder
 
 
 def certificates(
@@ -66,9 +64,10 @@ def serve(
         ),
     ] = 4200,
 ) -> None:
-    """Repeat the whole job on a cron schedule until stopped."""
-    from platformdirs import user_data_path
+    """Repeat the whole job on a cron schedule until stopped.
 
+    The schedule is on the API that Prefect's settings name, or on a server of its own.
+    """
     from flows import run as runs
     from flows.evaluation.selection import require_parameters
     from flows.reuse import source_name
@@ -76,19 +75,11 @@ def serve(
     require_flows("bigfs serve")
     require_parameters(job.method, job.features, job.parameters)
     runs.prepare(job)  # a missing source is an error now, and not in the night
-    files = (job.source, job.store, job.out, *job.settings.files)
-    os.environ[LIMITS_VARIABLE] = ServeLimits(
-        folder=os.getcwd(),
-        paths=[path for path in files if path is not None],
-        engine=job.engine,
-        process=os.getpid(),
-    ).model_dump_json()
-    data = user_data_path("bigfs")
     _set_defaults()
     if api_address() is None:
-        _set_home(data)  # before the first import of Prefect
+        _set_home()  # before the first import of Prefect
     schedule = make_schedule(cron, timezone or local_timezone())
-    with _server(data, port):
+    with _server(port):
         print(f"schedule: {cron} in the time zone {schedule.timezone}", flush=True)
         from flows.prefect_flows import bigfs
 
@@ -176,33 +167,38 @@ def quiet_prefect(debug: bool) -> None:
 
 
 @contextlib.contextmanager
-def _server(data: Path, port: int) -> Iterator[None]:
-    """Let Prefect use the API of its settings, or a server that is started for the block.
-
-    Its own server offers pages and schedules, protected by this user's secret.
-    """
-    _set_defaults()
+def _server(port: int) -> Iterator[None]:
+    """Let Prefect use the API of its settings, or a server for the block with the user's secret."""
     if (address := api_address()) is not None:
         print(f"runs: {address.removesuffix('/api')}", flush=True)
         yield
         return
-    home = _set_home(data)
-    from flows.serving.server import LOG, run_server, user_secret
+    from flows.serving import LOG, SECRET, run_server, user_secret
 
-    secret = os.environ.get("PREFECT_SERVER_API_AUTH_STRING")
-    with run_server(home, port, secret=secret or user_secret(data)) as address:
-        secret_source = "PREFECT_SERVER_API_AUTH_STRING" if secret else str(data / "prefect-secret")
+    home, variable = _set_home(), "PREFECT_SERVER_API_AUTH_STRING"
+    secret = os.environ.get(variable)
+    place = variable if secret else user_data() / SECRET
+    with run_server(home, port, secret or user_secret(user_data())) as address:
         print(
-            f"runs: {address.removesuffix('/api')} (to log in, use the secret in {secret_source}; "
-            f"the server's log is {home / LOG})",
+            f"runs: {address} (to log in, use the secret in {place}; the server's log is "
+            f"{home / LOG})",
             flush=True,
         )
         yield
 
 
-def _set_home(data: Path) -> Path:
+def user_data() -> Path:
+    """Return the folder of this user's data."""
+    from platformdirs import user_data_path
+
+    return user_data_path("bigfs")
+
+
+def _set_home() -> Path:
     """Return Prefect's own folder. Its parents are made: a new user may have no ~/.local."""
-    return private_folder(Path(os.environ.setdefault("PREFECT_HOME", str(data / "prefect"))))
+    from flows.tls import private_folder
+
+    return private_folder(Path(os.environ.setdefault("PREFECT_HOME", str(user_data() / "prefect"))))
 
 
 def _set_defaults(**environment: str) -> None:
@@ -217,12 +213,11 @@ def _set_defaults(**environment: str) -> None:
 
 
 def _end_runs(seconds: float = 5) -> None:
-    """End the runs that this process started while the server still answers. Without a server they
-    would retry forever.
-    """
-    runs = [
-        child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())
-    ]
+    """End the flow runs of this process while the server answers, or they would retry forever."""
+    runs = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended
+            runs += [child] if "spawn_main" in " ".join(child.cmdline()) else []
     for run in runs:
         run.terminate()
     for run in psutil.wait_procs(runs, timeout=seconds)[1]:

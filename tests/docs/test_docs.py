@@ -14,7 +14,7 @@ import typer
 
 import bigfs
 import storage
-from flows.cli import app
+from flows.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

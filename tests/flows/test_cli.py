@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bigfs import __version__ as bigfs_version
-from flows.serving.server import run_server
+from flows.serving import run_server
 from storage.runs.runs import Run
 from tests.helpers.commands import fails
 from tests.helpers.listing import names_in
@@ -259,10 +259,12 @@ def test_a_full_disk_is_said_and_leaves_no_run(bigfs, corpus, monkeypatch):
 @pytest.mark.parametrize(
     ("modules", "unwanted"),
     [
-        ("flows.cli", ("prefect", "zarr", "sklearn", "numba", "matplotlib")),
+        # the script of a command, which its workers import
+        ("flows.cli", ("typer", "pydantic", "bigfs")),
+        ("flows.cli.app", ("prefect", "zarr", "sklearn", "numba", "matplotlib")),
         # what `bigfs run` needs to find and print a result that is there
         (
-            "flows.cli, flows.reuse, flows.report.summary",
+            "flows.cli.app, flows.reuse, flows.report.summary",
             ("prefect", "sklearn", "numba", "matplotlib"),
         ),
     ],
@@ -332,11 +334,8 @@ def no_prefect(monkeypatch, tmp_path):
 def test_a_home_without_a_data_folder_is_enough_for_prefect(tmp_path, monkeypatch, no_prefect):
     from flows.cli.servers import _server
 
-    monkeypatch.setattr(
-        "flows.serving.server.run_server",
-        lambda home, port, **how: contextlib.nullcontext("http://x/api"),
-    )
-    with _server(tmp_path / ".local" / "share" / "bigfs", 4200):
+    monkeypatch.setattr("flows.serving.run_server", lambda *_: contextlib.nullcontext("http://x"))
+    with _server(4200):
         home = tmp_path / ".local" / "share" / "bigfs" / "prefect"
         assert os.environ["PREFECT_HOME"] == str(home)
         assert stat.S_IMODE(home.stat().st_mode) == 0o700
@@ -405,7 +404,7 @@ def no_server(monkeypatch):
         yield
 
     monkeypatch.setattr("flows.cli.servers._server", start)
-    monkeypatch.setattr("flows.cli.servers._set_home", lambda _: None)
+    monkeypatch.setattr("flows.cli.servers._set_home", lambda: None)
     monkeypatch.setattr(os, "environ", dict(os.environ))
 
 
@@ -427,7 +426,7 @@ def test_a_port_that_is_taken_is_said_in_one_line(tmp_path):
         port = taken.getsockname()[1]
         with (
             pytest.raises(OSError, match=rf"did not start on port {port} \(Address already in use"),
-            run_server(tmp_path, port, secret="a:b"),
+            run_server(tmp_path, port, "a:b"),
         ):
             pass
 

@@ -9,14 +9,12 @@ import subprocess
 import sys
 import threading
 import warnings
-from multiprocessing import spawn
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-import flows.cli
 import storage
 from flows.locks import AlreadyRunning, exclusive
 from storage.runs.runs import Run
@@ -367,13 +365,3 @@ def test_names_that_look_like_formulas_are_written_as_they_are(bigfs, store, tmp
     assert {row["name"] for row in Run.open("r").read_table("selected.csv")} == set(names)
     assert set(pd.read_csv(tmp_path / "r" / "selected.csv")["name"]) == set(names)
     assert bigfs("transform", "r", store, "x.npz")[0] == 0
-
-
-def test_workers_do_not_import_the_command_line():
-    main_module = sys.modules["__main__"]
-    before = spawn.get_preparation_data("worker")
-    with flows.cli._hidden_script():
-        inside = spawn.get_preparation_data("worker")
-        assert not {name for name in inside if name.startswith("init_main")}
-    assert spawn.get_preparation_data("worker") == before
-    assert sys.modules["__main__"] is main_module

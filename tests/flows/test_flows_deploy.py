@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from flows.comparison.standings import read_comparison
@@ -356,39 +356,24 @@ def call(url, body=None, secret=None, **headers):
 
 
 def refused_everywhere(url, secret):
-    """No request without the secret, of a foreign page or to a foreign name gets an answer of the
-    API.
+    """No request without the secret gets an answer of the API, whatever page or name it is from,
+    and no other page may read an answer.
     """
-    foreign = {"Origin": "https://evil.example"}
+    foreign, own = {"Origin": "https://evil.example"}, url.removesuffix("/api")
     asked = {
         "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "authorization,content-type",
     }
-    own = url.removesuffix("/api")
-    answers = [
-        (call(f"{url}/deployments/filter", {}), 401),
-        (call(f"{url}/deployments/filter", {}, "bigfs:guess"), 401),
-        (call(f"{url}/deployments/filter", {}, secret, **foreign), 403),
-        (call(f"{url}/deployments/filter", {}, secret, Origin="null"), 403),
-        (
-            call(
-                f"{url}/deployments/filter",
-                {},
-                secret,
-                Origin=own.replace("127.0.0.1", "localhost"),
-            ),
-            403,
-        ),
-        (call(f"{url}/deployments/filter", {}, secret, Host="evil.example"), 403),
-        (call(f"{url}/deployments/filter", {}, secret, Host="127.0.0.1:1"), 403),
-        (call(f"{url}/deployments/filter", method="OPTIONS", **foreign, **asked), 403),
-        (call(f"{own}/", **foreign), 403),
-    ]
-    for (status, headers, _), expected in answers:
-        assert status == expected
-        assert "access-control-allow-origin" not in {name.lower() for name in headers}
-    assert call(f"{url}/deployments/filter", {}, secret)[0] == 200
-    assert call(f"{url}/deployments/filter", {}, secret, Origin=own)[0] == 200
+    filters = f"{url}/deployments/filter"
+    for given in ({}, foreign, {"Host": "evil.example"}, {"Origin": own}):
+        assert call(filters, {}, **given)[0] == 401
+        assert call(filters, {}, "bigfs:guess", **given)[0] == 401
+    assert call(filters, method="OPTIONS", **foreign, **asked)[0] == 400  # so no page can ask
+    for answer in (call(filters, {}, secret, **foreign), call(f"{own}/", **foreign)):
+        allowed = {name.lower(): value for name, value in answer[1].items()}
+        assert allowed.get("access-control-allow-origin") in (None, own)
+    assert call(filters, {}, secret)[0] == 200
+    assert call(filters, {}, secret, Origin=own)[0] == 200
     for path in ("events/in", "events/out", "logs/out", "task_runs/subscriptions/scheduled"):
         with connect(
             f"{url.replace('http', 'ws')}/{path}", subprotocols=["prefect"], open_timeout=60
@@ -396,12 +381,6 @@ def refused_everywhere(url, secret):
             socket.send(json.dumps({"type": "auth", "token": None}))
             with pytest.raises(ConnectionClosed):
                 socket.recv(timeout=60)
-        with pytest.raises(InvalidStatus, match="403"):
-            connect(
-                f"{url.replace('http', 'ws')}/{path}",
-                origin="https://evil.example",
-                open_timeout=60,
-            )
 
 
 def asked_for(url, secret, **parameters):
@@ -421,6 +400,15 @@ def asked_for(url, secret, **parameters):
         return state if state["type"] in ("COMPLETED", "FAILED", "CRASHED", "CANCELLED") else None
 
     return until(final, "the run asked for", 200, every=0.3)
+
+
+def flow_runs_of(served):
+    """The processes of flow runs that a serving process has started."""
+    found = []
+    for child in psutil.Process(served.pid).children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended
+            found += [child] if "spawn_main" in " ".join(child.cmdline()) else []
+    return found
 
 
 @pytest.mark.process
@@ -472,9 +460,9 @@ def test_serve_runs_by_its_schedule_behind_its_secret_and_takes_its_server_with_
         assert deployment["schedules"][0]["schedule"]["timezone"] == "Asia/Kolkata"
         refused_everywhere(url, secret)
         state = asked_for(url, secret, out=str(tmp_path / "elsewhere"))
-        assert state["type"] == "FAILED"
-        assert "may use paths in" in state["message"]
-        assert not (tmp_path / "elsewhere").exists()
+        assert state["type"] == "COMPLETED"
+        assert (tmp_path / "elsewhere" / "report.html").exists()
+        until(lambda: not flow_runs_of(served), "the end of the run's process")
         tree = psutil.Process(served.pid).children(recursive=True)
         for process in (psutil.Process(served.pid), *tree):
             with contextlib.suppress(psutil.NoSuchProcess):

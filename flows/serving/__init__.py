@@ -1,1 +1,0 @@
-"""The server of `bigfs serve`, and the limits on its runs."""
