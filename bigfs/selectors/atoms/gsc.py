@@ -89,38 +89,20 @@ class GSC(JGSC):
     (150, 2)
     """
 
-    def __init__(
-        self,
-        *,
-        n_atoms: int | None = None,
-        alpha: float = 1.0,
-        lam: float = 0.1,
-        n_features_to_select: int | float | None = None,
-        n_neighbors: int = 5,
-        metric: Metric = "cosine",
-        weights: Weights = "heat",
-        dictionary: Any = None,
-        dictionary_lam: float = 0.05,
-        epochs: int | None = None,
-        batch_rows: int = 512,
-        tol: float = 1e-3,
-        max_iter: int = 100,
-        random_state: Any = 0,
-    ) -> None:
-        self.n_atoms = n_atoms
-        self.alpha = alpha
-        self.lam = lam
-        self.n_features_to_select = n_features_to_select
-        self.n_neighbors = n_neighbors
-        self.metric = metric
-        self.weights = weights
-        self.dictionary = dictionary
-        self.dictionary_lam = dictionary_lam
-        self.epochs = epochs
-        self.batch_rows = batch_rows
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
+    n_atoms: int | None = None
+    alpha: float = 1.0
+    lam: float = 0.1
+    n_features_to_select: int | float | None = None
+    n_neighbors: int = 5
+    metric: Metric = "cosine"
+    weights: Weights = "heat"
+    dictionary: Any = None
+    dictionary_lam: float = 0.05
+    epochs: int | None = None
+    batch_rows: int = 512
+    tol: float = 1e-3
+    max_iter: int = 100
+    random_state: Any = 0
 
     def _code(self, X: Matrix, B: FloatArray, L: sp.csr_array) -> Result[Any]:
         R = np.asarray(X @ B)

@@ -105,6 +105,21 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
     array([-2.59, -0.54,  0.47,  0.81])
     """
 
+    n_atoms: int | None = None
+    alpha: float = 1.0
+    lam: float = 1.0
+    n_features_to_select: int | float | None = None
+    n_neighbors: int = 5
+    metric: Metric = "cosine"
+    weights: Weights = "heat"
+    dictionary: Any = None
+    dictionary_lam: float = 0.05
+    epochs: int | None = None
+    batch_rows: int = 512
+    tol: float = 1e-3
+    max_iter: int = 100
+    random_state: Any = 0
+
     _cost = Cost("pairs + 2", "a (n + d)")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_atoms": [*COUNT, None],
@@ -119,39 +134,6 @@ class JGSC(MatrixInput, TransformerMixin, BaseEstimator):
     }
     _supervised = False
     _loss: ClassVar[Any] = SquaredLoss
-
-    def __init__(
-        self,
-        *,
-        n_atoms: int | None = None,
-        alpha: float = 1.0,
-        lam: float = 1.0,
-        n_features_to_select: int | float | None = None,
-        n_neighbors: int = 5,
-        metric: Metric = "cosine",
-        weights: Weights = "heat",
-        dictionary: Any = None,
-        dictionary_lam: float = 0.05,
-        epochs: int | None = None,
-        batch_rows: int = 512,
-        tol: float = 1e-3,
-        max_iter: int = 100,
-        random_state: Any = 0,
-    ) -> None:
-        self.n_atoms = n_atoms
-        self.alpha = alpha
-        self.lam = lam
-        self.n_features_to_select = n_features_to_select
-        self.n_neighbors = n_neighbors
-        self.metric = metric
-        self.weights = weights
-        self.dictionary = dictionary
-        self.dictionary_lam = dictionary_lam
-        self.epochs = epochs
-        self.batch_rows = batch_rows
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
 
     @engine.one_blas_thread()
     def fit(self, X: Any, y: Any = None) -> Self:

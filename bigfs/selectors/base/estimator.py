@@ -6,8 +6,9 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Callable
 from copy import copy
+from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, dataclass_transform
 
 import numpy as np
 import scipy.sparse as sp
@@ -72,8 +73,13 @@ class Cost(NamedTuple):
     memory: str
 
 
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
 class MatrixInput:
-    """Turns any input into a `Matrix` and counts the features to keep."""
+    """Turns any input into a `Matrix` and counts the features to keep.
+
+    The annotated fields of a subclass are its parameters. Its `__init__` is made from them, unless
+    it writes one.
+    """
 
     _supervised = True  # y is required
     _semi_supervised = False  # unlabeled samples take part
@@ -86,6 +92,7 @@ class MatrixInput:
     _largest_tried = 500
 
     n_features_to_select: int | float | None
+    scores_: FloatArray
     keep: Any = None
     forbid: Any = None
     _lazy_names: Any = None  # of the features of a `Matrix`
@@ -93,6 +100,9 @@ class MatrixInput:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        written = next(base for base in cls.__mro__ if "__init__" in vars(base))
+        if written is object or "__dataclass_fields__" in vars(written):
+            dataclass(kw_only=True, eq=False, repr=False)(cls)
         fill_in(cls)
 
     def __sklearn_tags__(self) -> Any:
@@ -184,8 +194,9 @@ class MatrixInput:
 class Selector(MatrixInput, SelectorMixin, BaseEstimator):
     """Keep the `n_features_to_select` features of largest score.
 
-    A subclass assigns its parameters in `__init__` and writes `_fit(X, y)`, which gets a `Matrix`
-    and `Labels`, and sets `scores_` (one number per feature) and, where it iterates, `result_`.
+    A subclass lists its parameters as annotated fields and writes `_fit(X, y)`, which gets a
+    `Matrix` and `Labels`, and sets `scores_` (one number per feature) and, where it iterates,
+    `result_`.
 
     Attributes
     ----------
@@ -196,7 +207,9 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         Status, history and counts of the run.
     """
 
-    scores_: FloatArray
+    n_features_to_select: int | float | None = None
+    keep: Any = None
+    forbid: Any = None
 
     @engine.one_blas_thread()
     def fit(self, X: Any, y: Any = None) -> Self:

@@ -297,14 +297,12 @@ feature_names_in_ : ndarray of shape (`n_features_in_`,)
 
 def fill_in(cls: Any) -> None:
     """Give a class the shared text and the shared constraints of its parameters."""
-    has_parameters = cls.__init__ is not object.__init__
-    parameters = inspect.signature(cls).parameters if has_parameters else {}
+    parameters = {} if cls.__init__ is object.__init__ else inspect.signature(cls).parameters
     defaults = {name: parameter.default for name, parameter in parameters.items()}
-    known = dict(CONSTRAINTS)
+    constraints = {name: CONSTRAINTS[name] for name in defaults if name in CONSTRAINTS}
     for base in reversed(cls.__mro__):
-        known |= vars(base).get("_parameter_constraints", {})
-    if has_parameters:
-        cls._parameter_constraints = {name: known[name] for name in defaults if name in known}
+        constraints |= vars(base).get("_parameter_constraints", {})
+    cls._parameter_constraints = constraints
     if cls.__doc__:
         cls.__doc__ = expanded(cls.__doc__, defaults)
 

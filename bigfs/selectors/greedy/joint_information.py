@@ -29,22 +29,11 @@ SLACK = 1 + 1e-9  # of an upper bound, for rounding
 class _JointInformation(GreedySelector):
     """Base of the criteria of I(x_j; y | x_i)."""
 
+    n_bins: int | str = "auto"
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_bins": [*COUNT, StrOptions({"auto"})],
     }
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        n_bins: int | str = "auto",
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.n_bins = n_bins
 
     def _prepare(self, X: Matrix, y: Labels) -> Problem:
         n_bins = count_bins(self._allowed(X), self.n_bins)

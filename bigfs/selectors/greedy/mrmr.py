@@ -109,6 +109,11 @@ class MRMR(GreedySelector):
     array([ 0.98, -0.14, -0.22])
     """
 
+    relevance: Literal["mutual-info", "f"] = "mutual-info"
+    scheme: Literal["auto", "difference", "quotient"] = "auto"
+    target: str = "auto"
+    n_bins: int | str = "auto"
+
     _cost = Cost("1 to m", "d + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "relevance": [StrOptions({"mutual-info", "f"})],
@@ -116,25 +121,6 @@ class MRMR(GreedySelector):
         "target": [StrOptions(TARGETS)],
         "n_bins": [*COUNT, StrOptions({"auto"})],
     }
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        relevance: Literal["mutual-info", "f"] = "mutual-info",
-        scheme: Literal["auto", "difference", "quotient"] = "auto",
-        target: str = "auto",
-        n_bins: int | str = "auto",
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.relevance = relevance
-        self.scheme = scheme
-        self.target = target
-        self.n_bins = n_bins
 
     @property
     def _takes_real(self) -> bool:  # type: ignore[override]
@@ -227,17 +213,6 @@ class RRPC(GreedySelector):
 
     _cost = Cost("1 to m", "d + columns")
     _semi_supervised = True
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
 
     def _prepare(self, X: Matrix, y: Labels) -> Problem:
         fisher = Fisher()  # SSB / SSW

@@ -123,6 +123,7 @@ class SMR(Selector):
 
     Parameters
     ----------
+    %(select)s
     sample_shape : tuple of int or None, default=None
         Shape (M, N) of a sample, with M·N features. None takes plain vectors, (n_features, 1). The
         shape that a store declares is in `corpus.spec["sample_shape"]`.
@@ -147,7 +148,6 @@ class SMR(Selector):
         Relative change of the objective at which to stop. The default is the paper's.
     max_iter : int, default=30
         Maximum number of rounds. The default is the paper's.
-    %(select)s
 
     Attributes
     ----------
@@ -200,6 +200,18 @@ class SMR(Selector):
     array([38, 47, 14, 57])
     """
 
+    sample_shape: tuple[int, int] | None = None
+    order: str = "C"
+    alpha: float = 1.0
+    k: int = 4
+    p: float = 1.0
+    gram: str = "auto"
+    tol: float = 1e-6
+    max_iter: int = 30
+    n_features_to_select: int | float | None = None
+    keep: Any = None
+    forbid: Any = None
+
     _cost = Cost("1, or 2 per round", "n d, d², or 3 c (k max(M, N))²")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "sample_shape": ["array-like", None],
@@ -210,33 +222,6 @@ class SMR(Selector):
         "gram": [StrOptions({"auto", "kernel", "covariance", "samples"})],
         "tol": NOT_NEGATIVE,
     }
-
-    def __init__(
-        self,
-        *,
-        sample_shape: tuple[int, int] | None = None,
-        order: str = "C",
-        alpha: float = 1.0,
-        k: int = 4,
-        p: float = 1.0,
-        gram: str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 30,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-    ) -> None:
-        self.sample_shape = sample_shape
-        self.order = order
-        self.alpha = alpha
-        self.k = k
-        self.p = p
-        self.gram = gram
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
 
     def _fit(self, X: Matrix, y: Any) -> None:
         layout = self._layout(X.shape[1])

@@ -9,7 +9,7 @@ penalties until m features have a weight, or at a given penalty.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
@@ -34,8 +34,9 @@ class SparseRegression(Selector):
     _needs_one_scale = True
     _nested = False  # the penalty follows from the number of features
     _target = "y"  # name of the targets, for errors
-    tol: float
-    max_iter: int
+    if TYPE_CHECKING:  # each method lists them after its own parameters
+        tol: float
+        max_iter: int
 
     def _solve(
         self, loss: Loss, groups: list[slice], lam: float | None
@@ -128,27 +129,14 @@ class MultiTaskLasso(SparseRegression):
     'CONVERGED'
     """
 
+    alpha: float | str = "auto"
+    tol: float = 1e-3
+    max_iter: int = 200
+
     _cost = Cost("1 per penalty", "(8 n + 3 d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "alpha": [*POSITIVE, StrOptions({"auto"})],
     }
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        alpha: float | str = "auto",
-        tol: float = 1e-3,
-        max_iter: int = 200,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.alpha = alpha
-        self.tol = tol
-        self.max_iter = max_iter
 
     def _fit(self, X: Matrix, y: Any) -> None:
         self.classes_, codes = at_least_two(y)
@@ -218,27 +206,14 @@ class L1SVM(SparseRegression):
     'CONVERGED'
     """
 
+    C: float | str = "auto"
+    tol: float = 1e-2
+    max_iter: int = 200
+
     _cost = Cost("1 per penalty", "(8 n + 3 d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "C": [*POSITIVE, StrOptions({"auto"})],
     }
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        C: float | str = "auto",
-        tol: float = 1e-2,
-        max_iter: int = 200,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.C = C
-        self.tol = tol
-        self.max_iter = max_iter
 
     def _fit(self, X: Matrix, y: Any) -> None:
         self.classes_, codes = at_least_two(y)

@@ -32,6 +32,14 @@ from bigfs.types import FloatArray
 class SpectralRegression(SparseRegression):
     """Base of the regressions on a spectral embedding."""
 
+    alpha: float | str = "auto"
+    n_components: int | None = None
+    n_neighbors: int = 5
+    metric: Metric = "cosine"
+    graph: Any = None
+    tol: float = 1e-3
+    max_iter: int = 200
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "alpha": [*POSITIVE, StrOptions({"auto"})],
         "n_components": [*COUNT, None],
@@ -40,31 +48,6 @@ class SpectralRegression(SparseRegression):
     _ignores_y = True
     _target = "the graph's embedding"
     _shares_support: ClassVar[bool]  # whether a feature's weights are zero in all targets together
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        alpha: float | str = "auto",
-        n_components: int | None = None,
-        n_neighbors: int = 5,
-        metric: Metric = "cosine",
-        graph: Any = None,
-        tol: float = 1e-3,
-        max_iter: int = 200,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.alpha = alpha
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.metric = metric
-        self.graph = graph
-        self.tol = tol
-        self.max_iter = max_iter
 
     def _fit(self, X: Matrix, y: Any) -> None:
         n, allowed = X.shape[0], self._allowed(X)

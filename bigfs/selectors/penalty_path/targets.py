@@ -86,27 +86,14 @@ class DLSR(SparseRegression):
     'CONVERGED'
     """
 
+    gamma: float | str = "auto"
+    tol: float = 1e-2
+    max_iter: int = 200
+
     _cost = Cost("1 per penalty", "(8 n + 3 d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "gamma": PENALTY,
     }
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        gamma: float | str = "auto",
-        tol: float = 1e-2,
-        max_iter: int = 200,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.gamma = gamma
-        self.tol = tol
-        self.max_iter = max_iter
 
     def _fit(self, X: Matrix, y: Any) -> None:
         self.classes_, codes = at_least_two(y)
@@ -175,6 +162,12 @@ class SPFS(SparseRegression):
     array([2, 1])
     """
 
+    alpha: float | str = "auto"
+    n_components: int = 100
+    random_state: int = 0
+    tol: float = 1e-3
+    max_iter: int = 200
+
     _cost = Cost("1 per penalty", "(8 n + 3 d) r + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "alpha": PENALTY,
@@ -182,27 +175,6 @@ class SPFS(SparseRegression):
         "random_state": SEED,
     }
     _supervised = False  # y may be missing
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        alpha: float | str = "auto",
-        n_components: int = 100,
-        random_state: int = 0,
-        tol: float = 1e-3,
-        max_iter: int = 200,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.alpha = alpha
-        self.n_components = n_components
-        self.random_state = random_state
-        self.tol = tol
-        self.max_iter = max_iter
 
     def _fit(self, X: Matrix, y: Any) -> None:
         if y is None:

@@ -108,23 +108,12 @@ class MutualInformation(_ByColumn):
     array([0.5 , 0.3 , 0.94, 0.98])
     """
 
+    n_bins: int | str = "auto"
+
     _cost = Cost("1", "d")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_bins": [*COUNT, StrOptions({"auto"})],
     }
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        n_bins: int | str = "auto",
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.n_bins = n_bins
 
     def _parameters(self, X: Matrix) -> tuple[Any, ...]:
         return (count_bins(self._allowed(X), self.n_bins),)
@@ -189,17 +178,6 @@ class Gini(_ByColumn):
     """
 
     _cost = Cost("1", "d")
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
 
     @staticmethod
     def _score_block(

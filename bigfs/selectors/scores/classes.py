@@ -15,6 +15,7 @@ pass over X, or none where the store has the sums.
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -246,7 +247,9 @@ class ANOVA(SignificanceSelector, ClassSumsSelector):
     """
 
     _cost = Cost("0", "d c")
-    _label_p_values: FloatArray | None = None  # of several labels per sample
+    _label_p_values: FloatArray | None = field(
+        init=False, default=None
+    )  # of several labels per sample
 
     def _check_y(self, y: Any) -> Any:
         """Return `Labels`, or an indicator of several labels per sample (csr, n × q)."""

@@ -25,7 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils._param_validation import Interval
 
-from bigfs.graph import Metric, Weights
+from bigfs.graph import Weights
 from bigfs.linalg.rounding import near_zero, unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
@@ -46,13 +46,13 @@ class LSDF(GraphSelector):
     Parameters
     ----------
     %(select)s
-    gamma : float, default=100.0
-        Weight γ of a pair of one class, where a pair of neighbors has weight 1.
     %(n_neighbors)s
     %(metric)s
     graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
         Affinity (symmetric, no negative weight), or neighbors, to use instead of a new kNN graph.
         Its edges count as 1.
+    gamma : float, default=100.0
+        Weight γ of a pair of one class, where a pair of neighbors has weight 1.
 
     Attributes
     ----------
@@ -94,30 +94,13 @@ class LSDF(GraphSelector):
     array([2, 3])
     """
 
+    gamma: float = 100.0
+
     _cost = Cost("graph + 1", "n k + d c")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "gamma": POSITIVE,
     }
     _semi_supervised = True
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        gamma: float = 100.0,
-        n_neighbors: int = 5,
-        metric: Metric = "cosine",
-        graph: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.gamma = gamma
-        self.n_neighbors = n_neighbors
-        self.metric = metric
-        self.graph = graph
 
     def _fit(self, X: Matrix, y: Labels) -> None:
         classes, codes = at_least_two(y)
@@ -147,12 +130,12 @@ class SSelect(GraphSelector):
     Parameters
     ----------
     %(select)s
-    lam : float, default=0.5
-        Weight λ of the smoothness, between 0 and 1. The agreement has the weight 1 − λ.
     %(n_neighbors)s
     %(metric)s
-    %(weights)s
     %(graph)s
+    lam : float, default=0.5
+        Weight λ of the smoothness, between 0 and 1. The agreement has the weight 1 − λ.
+    %(weights)s
 
     Attributes
     ----------
@@ -193,32 +176,14 @@ class SSelect(GraphSelector):
     array([2, 3])
     """
 
+    lam: float = 0.5
+    weights: Weights = "heat"
+
     _cost = Cost("graph + 2", "n k + d")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "lam": [Interval(Real, 0, 1, closed="both")],
     }
     _semi_supervised = True
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        lam: float = 0.5,
-        n_neighbors: int = 5,
-        metric: Metric = "cosine",
-        weights: Weights = "heat",
-        graph: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.lam = lam
-        self.n_neighbors = n_neighbors
-        self.metric = metric
-        self.weights = weights
-        self.graph = graph
 
     def _fit(self, X: Matrix, y: Labels) -> None:
         classes, codes = at_least_two(y)

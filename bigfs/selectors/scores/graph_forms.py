@@ -26,9 +26,9 @@ STRIP_COLUMNS = 512  # columns whose neighbor averages are held at once
 class GraphSelector(Selector):
     """Base of the methods on a kNN graph, which is computed or given."""
 
-    n_neighbors: int
-    metric: Metric
-    graph: Any
+    n_neighbors: int = 5
+    metric: Metric = "cosine"
+    graph: Any = None
 
     def _graph(self, X: Matrix, weights: Weights) -> SampleGraph:
         """Return the graph of the samples, the given one or a new one."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bigfs.graph import Metric, Weights
+from bigfs.graph import Weights
 from bigfs.matrix import Matrix
 from bigfs.result import Result
 from bigfs.selectors.base.estimator import Cost
@@ -27,8 +27,8 @@ class LaplacianScore(GraphSelector):
     %(select)s
     %(n_neighbors)s
     %(metric)s
-    %(weights)s
     %(graph)s
+    %(weights)s
 
     Attributes
     ----------
@@ -70,28 +70,11 @@ class LaplacianScore(GraphSelector):
     array([0.973, 0.9  , 0.995, 0.98 ])
     """
 
+    weights: Weights = "heat"
+
     _cost = Cost("graph + 1", "n k + d")
     _supervised = False
     _ignores_y = True
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        n_neighbors: int = 5,
-        metric: Metric = "cosine",
-        weights: Weights = "heat",
-        graph: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.n_neighbors = n_neighbors
-        self.metric = metric
-        self.weights = weights
-        self.graph = graph
 
     def _fit(self, X: Matrix, y: Any) -> None:
         graph = self._graph(X, self.weights)

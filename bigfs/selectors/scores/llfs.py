@@ -312,6 +312,15 @@ class LLFS(Selector):
     'FINISHED'
     """
 
+    lam: float = 1.0
+    sigma: float = 5.0
+    n_neighbors: int = 10
+    n_anchors: int = 1000
+    metric: Metric = "cosine"
+    random_state: int = 0
+    tol: float = 1e-2
+    max_iter: int = 50
+
     _cost = Cost("3", "2 k rows per anchor")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "lam": POSITIVE,
@@ -320,33 +329,6 @@ class LLFS(Selector):
         "random_state": SEED,
         "tol": NOT_NEGATIVE,
     }
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        lam: float = 1.0,
-        sigma: float = 5.0,
-        n_neighbors: int = 10,
-        n_anchors: int = 1000,
-        metric: Metric = "cosine",
-        random_state: int = 0,
-        tol: float = 1e-2,
-        max_iter: int = 50,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.lam = lam
-        self.sigma = sigma
-        self.n_neighbors = n_neighbors
-        self.n_anchors = n_anchors
-        self.metric = metric
-        self.random_state = random_state
-        self.tol = tol
-        self.max_iter = max_iter
 
     def _fit(self, X: Matrix, y: Labels) -> None:
         self.classes_, codes = at_least_two(y)

@@ -13,6 +13,7 @@ p_(1) ≤ p_(2) ≤ … are the p-values in order. These are the modes of scikit
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import field
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -37,27 +38,15 @@ class SignificanceSelector(Selector):
         P-value of each feature.
     """
 
+    mode: str = "k_best"
+    param: float | None = None
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "mode": [StrOptions(MODES)],
         "param": [Interval(Real, 0, None, closed="left"), None],
     }
 
-    pvalues_: FloatArray
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        mode: str = "k_best",
-        param: float | None = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.mode = mode
-        self.param = param
+    pvalues_: FloatArray = field(init=False)
 
     @abstractmethod
     def _p_values(self) -> FloatArray:

@@ -81,22 +81,10 @@ class ReliefF(Selector):
     array([3, 2])
     """
 
-    _cost = Cost("pairs + 1", "n c k + d")
+    n_neighbors: int = 10
+    metric: Metric = "cosine"
 
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        n_neighbors: int = 10,
-        metric: Metric = "cosine",
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.n_neighbors = n_neighbors
-        self.metric = metric
+    _cost = Cost("pairs + 1", "n c k + d")
 
     def _fit(self, X: Matrix, y: Labels) -> None:
         _, codes = at_least_two(y)

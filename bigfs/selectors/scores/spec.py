@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from bigfs.graph import Metric, Weights
+from bigfs.graph import Weights
 from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import Result, Status
@@ -35,16 +35,16 @@ class SPEC(GraphSelector):
     Parameters
     ----------
     %(select)s
+    %(n_neighbors)s
+    %(metric)s
+    %(graph)s
     ranking : {"phi1", "phi2", "phi3"}, default="phi3"
         Ranking function. "phi1" asks how smooth a feature is over the graph, so a constant feature
         is best. "phi2" leaves the constant part out, and is the Laplacian score. "phi3" keeps only
         the smoothest eigenvectors of the graph, and is less sensitive to noise.
     n_components : int, default=10
         Number of eigenvectors of "phi3". A smaller graph takes as many as it has.
-    %(n_neighbors)s
-    %(metric)s
     %(weights)s
-    %(graph)s
 
     Attributes
     ----------
@@ -89,6 +89,10 @@ class SPEC(GraphSelector):
     array([3, 2])
     """
 
+    ranking: Literal["phi1", "phi2", "phi3"] = "phi3"
+    n_components: int = 10
+    weights: Weights = "heat"
+
     _cost = Cost("graph + 2", "n k + d")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "ranking": [StrOptions({"phi1", "phi2", "phi3"})],
@@ -96,29 +100,6 @@ class SPEC(GraphSelector):
     }
     _supervised = False
     _ignores_y = True
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        ranking: Literal["phi1", "phi2", "phi3"] = "phi3",
-        n_components: int = 10,
-        n_neighbors: int = 5,
-        metric: Metric = "cosine",
-        weights: Weights = "heat",
-        graph: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.ranking = ranking
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.metric = metric
-        self.weights = weights
-        self.graph = graph
 
     def _fit(self, X: Matrix, y: Any) -> None:
         graph = self._graph(X, self.weights)

@@ -6,6 +6,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from copy import copy
+from dataclasses import field
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -44,18 +45,7 @@ class WeightedSelector(Selector):
     """Scores each column from sums, in which a sample may have a weight."""
 
     _largest_tried = MANY
-    _totals: Any = None  # of the samples of `partial_fit`
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
+    _totals: Any = field(init=False, default=None)  # of the samples of `partial_fit`
 
     @engine.one_blas_thread()
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:

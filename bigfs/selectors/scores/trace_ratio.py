@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from bigfs.constraints import NO_CONSTRAINTS, Constraints
-from bigfs.graph import Metric, Weights
+from bigfs.graph import Weights
 from bigfs.matrix import Matrix
 from bigfs.result import Record, Result, Status, iterate
 from bigfs.selectors.base.estimator import Cost
@@ -45,14 +45,14 @@ class TraceRatio(GraphSelector):
     Parameters
     ----------
     %(select)s
-    form : {"fisher", "laplacian"}, default="fisher"
-        "fisher" takes the spread between and within the classes. "laplacian" is unsupervised, and
-        takes the variance over the kNN graph and the differences of neighbors.
     n_neighbors : int, default=5
         Number of neighbors of each sample in the kNN graph, for "laplacian".
     %(metric)s
-    %(weights)s
     %(graph)s
+    form : {"fisher", "laplacian"}, default="fisher"
+        "fisher" takes the spread between and within the classes. "laplacian" is unsupervised, and
+        takes the variance over the kNN graph and the differences of neighbors.
+    %(weights)s
 
     Attributes
     ----------
@@ -97,30 +97,12 @@ class TraceRatio(GraphSelector):
     15.5
     """
 
+    form: Literal["fisher", "laplacian"] = "fisher"
+    weights: Weights = "heat"
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "form": [StrOptions({"fisher", "laplacian"})],
     }
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        form: Literal["fisher", "laplacian"] = "fisher",
-        n_neighbors: int = 5,
-        metric: Metric = "cosine",
-        weights: Weights = "heat",
-        graph: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.form = form
-        self.n_neighbors = n_neighbors
-        self.metric = metric
-        self.weights = weights
-        self.graph = graph
 
     _nested = False  # the ratio of a set weighs the scores
 

@@ -23,7 +23,7 @@ from sklearn.utils._param_validation import Interval
 from threadpoolctl import threadpool_limits
 
 from bigfs.embedding.responses import one_hot
-from bigfs.graph import Metric, Weights
+from bigfs.graph import Weights
 from bigfs.linalg.rounding import near_zero, unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, Result, Status
@@ -45,13 +45,13 @@ class TRCFS(GraphSelector):
     Parameters
     ----------
     %(select)s
+    %(n_neighbors)s
+    %(metric)s
+    %(graph)s
     alpha : float, default=0.99
         Share α of an unlabeled sample's label that comes from its neighbors, between 0 and 1. The
         rest belongs to no known class.
-    %(n_neighbors)s
-    %(metric)s
     %(weights)s
-    %(graph)s
 
     Attributes
     ----------
@@ -102,32 +102,14 @@ class TRCFS(GraphSelector):
     array([2, 3])
     """
 
+    alpha: float = 0.99
+    weights: Weights = "heat"
+
     _cost = Cost("graph + 1", "n (k + c) + d c")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "alpha": [Interval(Real, 0, 1, closed="left")],
     }
     _semi_supervised = True
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        alpha: float = 0.99,
-        n_neighbors: int = 5,
-        metric: Metric = "cosine",
-        weights: Weights = "heat",
-        graph: Any = None,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.alpha = alpha
-        self.n_neighbors = n_neighbors
-        self.metric = metric
-        self.weights = weights
-        self.graph = graph
 
     def _fit(self, X: Matrix, y: Labels) -> None:
         self.classes_, codes = at_least_two(y)

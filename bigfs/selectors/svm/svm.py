@@ -88,26 +88,13 @@ class L2SVM(Selector):
     'CONVERGED'
     """
 
+    C: float = 1.0
+    tol: float = 1e-4
+    max_iter: int = 100
+
     _needs_one_scale = True
     _cost = Cost("1 per step, 2 per CG step", "(12 n + 9 d) c")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = SVM_CONSTRAINTS
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        C: float = 1.0,
-        tol: float = 1e-4,
-        max_iter: int = 100,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.C = C
-        self.tol = tol
-        self.max_iter = max_iter
 
     def _fit(self, X: Matrix, y: Any) -> None:
         self.classes_, codes = at_least_two(y)
@@ -270,6 +257,11 @@ class SVMRFE(Selector):
     array([4, 2, 3, 1])
     """
 
+    step: int | float = 0.1
+    C: float = 1.0
+    tol: float = 1e-4
+    max_iter: int = 100
+
     _needs_one_scale = True
     _cost = Cost("as l2-svm, then 0", "(12 n + 9 d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -279,25 +271,6 @@ class SVMRFE(Selector):
             *SHARE,
         ],
     }
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        step: int | float = 0.1,
-        C: float = 1.0,
-        tol: float = 1e-4,
-        max_iter: int = 100,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.step = step
-        self.C = C
-        self.tol = tol
-        self.max_iter = max_iter
 
     def _fit(self, X: Matrix, y: Any) -> None:
         self.classes_, codes = at_least_two(y)
