@@ -102,8 +102,8 @@ def is_store(request: Request) -> bool:
     """Return whether a source is a staged corpus, or is to be read in place."""
     from storage.format import manifest
 
-    source = manifest.absolute(request.source)
-    in_place = request.store is not None and manifest.absolute(request.store) == source
+    source = manifest.normalize_uri(request.source)
+    in_place = request.store is not None and manifest.normalize_uri(request.store) == source
     return in_place or manifest.exists(source)
 
 
@@ -119,7 +119,7 @@ def store_of(request: Request) -> str:
             f"{redacted(request.source)} is a staged corpus, and {given[0]} is for staging: "
             f"leave it out"
         )
-    return manifest.absolute(request.source)
+    return manifest.normalize_uri(request.source)
 
 
 def content_of(job: Job) -> tuple[str, str] | None:

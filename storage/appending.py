@@ -104,7 +104,7 @@ def append(
     150
     >>> folder.cleanup()
     """
-    uri = manifest.absolute(store)
+    uri = manifest.normalize_uri(store)
     if "://" in uri:
         raise StoreError(
             f"{uri} is not on a local disk, and only a local store can grow: stage a new one"

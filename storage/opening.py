@@ -48,7 +48,7 @@ def open(uri: str | os.PathLike[str]) -> CorpusView:
     (100, 12)
     >>> folder.cleanup()
     """
-    uri = manifests.absolute(uri)
+    uri = manifests.normalize_uri(uri)
     if not manifests.exists(uri) and os.path.isdir(uri):
         from storage import anndata_view
 

@@ -159,7 +159,7 @@ def require_readable(source: str, out: str, staging: Staging) -> None:
     from storage.sources import find
 
     require_folder(Path(out))
-    if not manifest.exists(manifest.absolute(source)):
+    if not manifest.exists(manifest.normalize_uri(source)):
         find(source, format=staging.format)
 
 

@@ -105,7 +105,7 @@ def predict(
     """Predict the samples of a store or a source with the model of a run."""
     model, file = Run.open(run).model(), with_suffix(out, (CSV, PARQUET))
     _require_table(file)
-    if manifest.exists(manifest.absolute(data)) or _is_anndata_store(data):
+    if manifest.exists(manifest.normalize_uri(data)) or _is_anndata_store(data):
         if format is not None:
             raise ValueError(f"{data} is a store, and --format is for a source: leave it out")
         corpus = storage.open(data)

@@ -22,7 +22,9 @@ import os
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from itertools import pairwise
+from pathlib import PurePosixPath
+from typing import Any, ClassVar
 
 import fsspec
 from zarr.abc.store import Store
@@ -30,7 +32,7 @@ from zarr.storage import FsspecStore, LocalStore
 
 from storage import atomic
 from storage.errors import Damaged, StoreError
-from storage.format import validation
+from storage.format.checked import parse
 
 VERSION = 1
 VERSION_OF_UNITS = 2  # of a store in units of its own, which version 1 would append raw values to
@@ -40,11 +42,18 @@ CHUNK = 1 << 18  # values per chunk: 1 MB of float32 or int32
 ROW_CHUNK, COLUMN_CHUNK, STRING_CHUNK = 1 << 18, 1 << 16, 1 << 15
 
 
+SOURCE_FIELDS = {"uri", "format", "fingerprint", "sample_shape", "planted"}
+
+STRICT = {"extra": "forbid", "strict": True}  # how pydantic reads what follows
+
+
 @dataclass(frozen=True)
 class Segment:
     """Rows [start, stop) of one split, whose columns are stored together."""
 
-    name: str
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    name: str  # its number, which becomes part of a path
     split: str | None
     start: int
     stop: int
@@ -54,6 +63,8 @@ class Segment:
 @dataclass(frozen=True)
 class Manifest:
     """Metadata of a store. `key` stands for source and settings: equal keys mean equal stores."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     key: str
     shape: tuple[int, int]
@@ -68,11 +79,42 @@ class Manifest:
     content: str = ""  # the hash of the checksums, hence of everything stored
     version: int = VERSION
 
+    def faults(self) -> list[str]:
+        """Return the fields that contradict one another, or that bigfs does not write so."""
+        (n, d), rows = self.shape, [0, *(s.stop for s in self.segments)]
+        consistent = {
+            "shape": min(n, d) >= 0,
+            "nnz": self.nnz >= 0,
+            "target": self.target in (None, "class", "real", "multilabel"),
+            "segments": bool(self.segments)
+            and rows[-1] == n
+            and all(
+                (s.name, s.start) == (str(i), rows[i])
+                and s.start <= s.stop
+                and s.nnz >= 0
+                and s.split in (None, "train", "test")
+                for i, s in enumerate(self.segments)
+            ),
+            "row_bounds": _are_bounds(self.row_bounds, n),
+            "column_bounds": _are_bounds(self.column_bounds, d),
+            "source": set(self.source) >= SOURCE_FIELDS,
+            "settings": "tile_rows" in self.settings,
+        }
+        return [name for name, is_right in consistent.items() if not is_right]
+
+
+def _are_bounds(bounds: tuple[int, ...], end: int) -> bool:
+    return (
+        len(bounds) >= 2
+        and (bounds[0], bounds[-1]) == (0, end)
+        and all(a <= b for a, b in pairwise(bounds))
+    )
+
 
 # --- documents ------------------------------------------------------------------------------------
 
 
-def absolute(uri: str | os.PathLike[str]) -> str:
+def normalize_uri(uri: str | os.PathLike[str]) -> str:
     """Return a URL as it is, and a path from the root, because workers may run elsewhere."""
     uri = str(uri).removeprefix("file://")
     if "://" not in uri:
@@ -151,22 +193,29 @@ def checksum(key: str, document: Any) -> str:
 
 
 def manifest_of(uri: str) -> Manifest:
-    """Read the manifest of a finished store."""
+    """Read the manifest of a finished store, or raise a StoreError or Damaged."""
     body = read_root(uri)
     if "segments" not in body:
         raise StoreError(
             f"{uri} holds a graph, not a corpus: give the store that it was computed from"
         )
+    from pydantic import TypeAdapter, ValidationError  # tasks of workers read no manifest
+
+    fault = "is missing or wrong"
     try:
-        validation.require_manifest(body)
-    except ValueError as error:
-        raise Damaged(
-            f"{uri}: bigfs did not write the manifest in {MANIFEST}: "
-            f"{error}; restore it or stage again"
-        ) from None
-    segments = tuple(Segment(**segment) for segment in body.pop("segments"))
-    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in body.items()}
-    return Manifest(segments=segments, **fields)
+        manifest = TypeAdapter(Manifest).validate_json(canonical(body))
+        names = manifest.faults()
+        if not names:
+            return manifest
+    except ValidationError as error:
+        first = error.errors()[0]
+        names = [str(first["loc"][0])]
+        if first["type"] == "unexpected_keyword_argument":
+            fault = "is unknown"
+    raise Damaged(
+        f"{uri}: bigfs did not write the manifest in {MANIFEST}: the field {names[0]!r} {fault}; "
+        f"restore it or stage again"
+    )
 
 
 def read_root(uri: str) -> dict[str, Any]:
@@ -180,7 +229,7 @@ def read_root(uri: str) -> dict[str, Any]:
         )
         raise StoreError(f"{uri} {what}")
     try:
-        document = validation.parse(read_document(uri, MANIFEST))
+        document = parse(read_document(uri, MANIFEST))
         metadata = document["attributes"]["bigfs"]
         body, expected, version = (
             metadata["manifest"],
@@ -216,8 +265,10 @@ def checksums_of(uri: str, content: str) -> dict[str, str]:
     if digest(raw) != content:
         raise lost_document(uri, content, f"array {CHECKSUMS} is damaged")
     try:
-        listed = validation.parse(raw)
-        validation.require_checksums(listed)
+        listed = parse(raw)
+        for key, value in listed.items():  # append links these files, so none is outside the store
+            if not isinstance(value, str) or ".." in PurePosixPath(key).parts or key[:1] == "/":
+                raise ValueError(f"the checksum of {key!r} is wrong")
     except ValueError as error:
         raise Damaged(
             f"{uri}: bigfs did not write array {CHECKSUMS}: {error}; restore it or stage again"
@@ -226,7 +277,7 @@ def checksums_of(uri: str, content: str) -> dict[str, str]:
 
 
 def lost_document(uri: str, content: str, what: str) -> StoreError:
-    """Return the error for a changed document: its store was removed, was replaced or is damaged."""
+    """Return the error for a changed document: its store was removed, replaced or damaged."""
     if not exists(uri):
         return StoreError(
             f"{uri} was removed while it was in use: stage it again and repeat the command"

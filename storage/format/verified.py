@@ -11,8 +11,7 @@ from zarr.abc.store import Store
 
 from bigfs.types import AnyArray
 from storage.errors import Damaged, StoreError
-from storage.format import validation
-from storage.format.checked import CheckedStore
+from storage.format.checked import CheckedStore, require_codecs
 from storage.format.manifest import checksum, checksums_of, lost_document, store_at
 
 
@@ -30,7 +29,7 @@ class VerifiedStore(CheckedStore):
                 f"{self.uri} cannot be read: {document_name(key)} holds a shard, which bigfs does "
                 f"not write: stage again"
             )
-        value = await super().get(key, prototype)
+        value = await self.inner.get(key, prototype)
         expected = self.checksums.get(key)
         if value is None and expected is not None:
             raise lost_document(self.uri, self.content, f"{document_name(key)} is missing")
@@ -38,7 +37,7 @@ class VerifiedStore(CheckedStore):
             raise lost_document(self.uri, self.content, f"{document_name(key)} is damaged")
         if value is not None:
             try:
-                validation.require_codecs(key, value)
+                require_codecs(key, value)
             except ValueError as error:
                 raise Damaged(f"{self.uri} cannot be read: {error}") from None
         return value

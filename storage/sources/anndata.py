@@ -20,7 +20,6 @@ from zarr.storage import LocalStore
 from bigfs.types import AnyArray
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
-from storage.format import validation
 from storage.format.checked import CheckedStore
 from storage.sources import checks
 from storage.sources import labels as label_rules
@@ -38,16 +37,6 @@ from storage.sources.scratch_matrix import (
 )
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
-
-
-class CodecCheckedStore(CheckedStore):
-    """A store of another program. Its metadata are checked before a codec in them runs."""
-
-    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        value = await super().get(key, prototype, byte_range)
-        if value is not None:
-            validation.require_codecs(key, value)
-        return value
 
 
 class AnnData(MatrixSource):
@@ -241,9 +230,7 @@ class AnnData(MatrixSource):
         """Open the root group. Errors of a broken file become one line with its name."""
         try:
             if Path(self.path).is_dir():
-                yield zarr.open_group(
-                    CodecCheckedStore(LocalStore(self.path, read_only=True)), mode="r"
-                )
+                yield zarr.open_group(CheckedStore(LocalStore(self.path, read_only=True)), mode="r")
             else:
                 with open_hdf5(self.path) as file:
                     yield file

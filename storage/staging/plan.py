@@ -72,10 +72,10 @@ def make_plan(
     )
     fingerprint = source.fingerprint()
     key = key_of(source, fingerprint, settings)
-    uri = manifests.absolute(store or default_store(source, key))
+    uri = manifests.normalize_uri(store or default_store(source, key))
     plan = Plan(source, fingerprint, weighting, settings, key, uri)
     if store is None and not manifests.exists(uri):
-        earlier = manifests.absolute(default_store(source, legacy_key(plan)))
+        earlier = manifests.normalize_uri(default_store(source, legacy_key(plan)))
         return plan._replace(uri=earlier) if manifests.exists(earlier) else plan
     return plan
 
