@@ -48,13 +48,7 @@ class AnnDataTile:
 
 
 class AnnDataStore:
-    """All rows of a store that anndata wrote.
-
-    Raises
-    ------
-    StoreError
-        Its matrix is not csr, or its chunks are larger than a task should decode.
-    """
+    """All rows of a csr matrix that anndata wrote in chunks that a task can decode."""
 
     def __init__(self, uri: str) -> None:
         source = AnnData(uri)
@@ -66,8 +60,11 @@ class AnnDataStore:
                 f"rows where they lie: stage it"
             )
         self.source = source.prepare(Path())
-        self.shape = (len(self.indptr) - 1, int(self.source.n_features or 0))
-        self.labels, self.split, self.names = self.source.annotations(0, self.shape[0])
+        self.shape = n, d = len(self.indptr) - 1, int(self.source.n_features or 0)
+        y, self.split, names = self.source.annotations(0, n)
+        self.target, self.y, self.class_names = _target(y, n)
+        self.sample_names = _names_or_numbers(names, n)
+        self.feature_names = _names_or_numbers(self.source.feature_names, d)
 
     @cached_property
     def X(self) -> Matrix:
@@ -84,28 +81,19 @@ class AnnDataStore:
             meta=sp.csr_array((0, self.shape[1]), dtype=np.float32),
         )
 
-    @cached_property
-    def target(self) -> tuple[str | None, AnyArray, list[str]]:
-        """The kind of the target, y and the names of the classes."""
-        if self.labels is None:
-            return None, np.full(self.shape[0], -1, dtype=np.int64), []
-        classes, codes, texts, whole = labels.distinct_labels(self.labels)
-        kind = scratch.LabelKind(texts, whole, sets=False)
-        target = labels.common_target([classes], [kind], None, None)
-        return target.kind, labels.encode(classes, codes, target), list(target.class_names)
 
-    @cached_property
-    def sample_names(self) -> AnyArray:
-        """The names of the rows, or their numbers."""
-        names = np.arange(self.shape[0]).astype(np.str_) if self.names is None else self.names
-        return names.astype(object)
+def _target(y: Any, n: int) -> tuple[str | None, AnyArray, list[str]]:
+    """Return the kind of the target, the codes or values of n labels and the names of classes."""
+    if y is None:
+        return None, np.full(n, -1, dtype=np.int64), []
+    classes, codes, texts, whole = labels.distinct_labels(y)
+    kind = scratch.LabelKind(texts, whole, sets=False)
+    target = labels.common_target([classes], [kind], None, None)
+    return target.kind, labels.encode(classes, codes, target), list(target.class_names)
 
-    @cached_property
-    def feature_names(self) -> AnyArray:
-        """The names of the columns, or their numbers."""
-        names = self.source.feature_names
-        numbers = np.arange(self.shape[1]).astype(np.str_)
-        return np.array(numbers if names is None else names, dtype=object)
+
+def _names_or_numbers(names: Any, size: int) -> AnyArray:
+    return np.array(np.arange(size).astype(np.str_) if names is None else names, dtype=object)
 
 
 class AnnDataCorpus:
@@ -115,19 +103,19 @@ class AnnDataCorpus:
     """
 
     def __init__(self, store: AnnDataStore, rows: IntArray | None = None) -> None:
-        self.store, self.rows, self.uri = store, rows, store.uri
+        self.store, self.uri, self.class_names = store, store.uri, store.class_names
+        self.rows = np.arange(store.shape[0]) if rows is None else rows
+        self.y, self.sample_names = store.y[self.rows], store.sample_names[self.rows]
+        self.split = None if store.split is None else store.split[self.rows]
+        self.feature_names = store.feature_names
 
     def __repr__(self) -> str:
         n, d = self.X.shape
         return f"<AnnDataCorpus {self.uri}: {n} × {d}>"
 
-    def _take(self, values: AnyArray) -> AnyArray:
-        return values if self.rows is None else values[self.rows]
-
     @property
     def splits(self) -> tuple[str, ...]:
-        split = self.split
-        return () if split is None else tuple(s for s in ("train", "test") if s in split)
+        return () if self.split is None else tuple(s for s in ("train", "test") if s in self.split)
 
     @property
     def has_test_half(self) -> bool:
@@ -135,54 +123,29 @@ class AnnDataCorpus:
 
     def part(self, split: str) -> AnnDataCorpus:
         """Take the samples of one split."""
-        values = self.split
-        if values is None or split not in self.splits:
+        if self.split is None or split not in self.splits:
             raise StoreError(
                 f"{self.uri} has no rows of split {split!r}; it has "
                 f"{', '.join(self.splits) or 'no split'}"
             )
-        rows = np.flatnonzero(values == split)
-        return AnnDataCorpus(self.store, rows if self.rows is None else self.rows[rows])
+        return AnnDataCorpus(self.store, self.rows[self.split == split])
 
     @cached_property
     def X(self) -> Matrix:
-        return self.store.X if self.rows is None else self.store.X.take_rows(self.rows)
-
-    @property
-    def y(self) -> AnyArray:
-        return self._take(self.store.target[1])
-
-    @property
-    def class_names(self) -> list[str]:
-        return self.store.target[2]
-
-    @property
-    def split(self) -> AnyArray | None:
-        return None if self.store.split is None else self._take(self.store.split)
-
-    @property
-    def sample_names(self) -> AnyArray:
-        return self._take(self.store.sample_names)
-
-    @property
-    def feature_names(self) -> AnyArray:
-        return self.store.feature_names
+        is_whole = len(self.rows) == self.store.shape[0]
+        return self.store.X if is_whole else self.store.X.take_rows(self.rows)
 
     def write_var(
         self, selector: Any, file: str | None = None, *, highly_variable: bool = False
     ) -> str:
-        """Write the choice of a fitted selector into this folder, or into a file.
-
-        `storage.corpus.Corpus.write_var` describes it.
-        """
+        """Write a selector's choice into this folder or a file, as `Corpus.write_var` does."""
         path = self.uri if file is None else str(file)
         names, d = self.store.source.feature_names, self.store.shape[1]
         return write_selector(selector, path, names, d, highly_variable=highly_variable)
 
     @property
     def spec(self) -> dict[str, Any]:
-        store = self.store
-        fingerprint = store.source.fingerprint()
+        store, fingerprint = self.store, self.store.source.fingerprint()
         from_source = {"fingerprint": fingerprint, "sample_shape": None, "planted": None}
         source: dict[str, Any] = {"uri": self.uri, "format": "anndata"} | from_source
         if store.source.label_columns is not None:
@@ -190,7 +153,7 @@ class AnnDataCorpus:
         return {
             "shape": self.X.shape,
             "nnz": int(store.indptr[-1]),
-            "target": store.target[0],
+            "target": store.target,
             "source": source,
             "content": fingerprint,
         } | from_source

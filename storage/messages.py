@@ -1,6 +1,4 @@
-"""Parts of messages that tell more of the sender than of the topic, as scikit-learn's
-`fetch_20newsgroups(remove=...)` takes them out.
-"""
+"""Headers, footers and quotes of messages, as scikit-learn's `fetch_20newsgroups` removes them."""
 
 from __future__ import annotations
 
@@ -35,18 +33,7 @@ PARTS = {"headers": without_header, "footers": without_footer, "quotes": without
 
 
 def read_parts(remove: str | Iterable[str] | None) -> tuple[str, ...] | None:
-    """Return the parts to remove, in the order in which they are removed.
-
-    Parameters
-    ----------
-    remove : str, list of str or None
-        Some of "headers", "footers" and "quotes". A text separates them by commas.
-
-    Raises
-    ------
-    SourceError
-        A word is none of them.
-    """
+    """Return the parts to remove, in the order in which they are removed; commas divide a text."""
     if remove is None:
         return None
     words = [word.strip() for word in remove.split(",")] if isinstance(remove, str) else [*remove]

@@ -21,12 +21,12 @@ from typing import NamedTuple
 from filelock import FileLock, Timeout
 
 from storage import atomic
-from storage.downloads import catalog
+from storage.downloads import downloader
 from storage.errors import StoreError
 from storage.format import manifest as manifests
 
 DEFAULT_STORE = re.compile(r"[\w.-]+-[0-9a-f]{12}\.zarr")  # see `staging.plan.default_store`
-COPY = re.compile(r"[0-9a-f]{16}(-[0-9a-f]{16})?")  # see `catalogue.copy_folder`
+COPY = re.compile(r"[0-9a-f]{16}(-[0-9a-f]{16})?")  # see `downloader.copy_folder`
 BESIDE = (".graphs", ".tallies")
 WORK = re.compile(rf"\.(.+?)(\.{atomic.KEY})?{re.escape(atomic.WORK)}")
 RECORDS = ("run.json", "compare.json")  # name the store of a run or a comparison
@@ -71,7 +71,7 @@ def leftovers(
     """
     home = Path(folder).absolute()
     records = _records(home.parent, runs)
-    copies = catalog.data_folder() / "urls"
+    copies = downloader.data_folder() / "urls"
     found = [
         *_old_stores(home, records),
         *_orphans(home),

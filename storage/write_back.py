@@ -1,17 +1,15 @@
-"""A selection written into the AnnData file (.h5ad) or folder (.zarr) that it was made from.
+"""A selection written into the AnnData file (.h5ad) or folder (.zarr) that it was made from, and
+selected columns as an AnnData file of their own, by the published encoding, without anndata.
 
     var["bigfs_selected"]   whether the feature is selected
     var["bigfs_score"]      its score
     var["bigfs_rank"]       its rank among the selected ones, from 1 on, else NaN
     uns["bigfs"]            method, parameters and status
-
-It is written by the published encoding, without anndata. A file is copied and exchanged. Of a
-folder only `var`, `uns` and the root's metadata are copied, and the rest is linked. So either is
-whole at any moment. Nothing else in it changes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -22,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import zarr
 
 from bigfs.types import AnyArray, IntArray
@@ -29,28 +28,18 @@ from storage import atomic
 from storage.errors import SourceError
 from storage.format import manifest
 from storage.sources.anndata import AnnData
+from storage.sources.base import head
 from storage.sources.hdf5 import need_h5py
 
 PREFIX = "bigfs_"
 WRITTEN = ("var", "uns")  # the elements that a selection is written into
+MARK = "bigfs"  # an attribute of the root: bigfs replaces only what it wrote
 
 
 def require_features(file: str | Path, names: Sequence[str] | None, d: int) -> None:
-    """Refuse a file that does not have the features of a corpus, before any work.
+    """Refuse an AnnData file that does not have the d features of a corpus, before any work.
 
-    Parameters
-    ----------
-    file : str or Path
-        The AnnData file or folder.
-    names : sequence of str or None
-        The names of the features. None checks only their number.
-    d : int
-        Number of features.
-
-    Raises
-    ------
-    SourceError
-        The file is missing, is no AnnData of a current version, or has other features.
+    Without names, only their number is checked.
     """
     path = Path(file)
     if manifest.exists(str(path)):
@@ -60,11 +49,7 @@ def require_features(file: str | Path, names: Sequence[str] | None, d: int) -> N
         )
     if not path.exists():
         raise SourceError(f"{path} does not exist: give an AnnData file (.h5ad) or folder (.zarr)")
-    head = b""
-    if path.is_file():
-        with path.open("rb") as stream:
-            head = stream.read(8)
-    if not AnnData.sniff(path, head):
+    if not AnnData.sniff(path, head(path)):
         raise SourceError(f"{path} is no AnnData file (.h5ad) or folder (.zarr)")
     index = AnnData(str(path)).read_feature_names()
     if len(index) != d or (names is not None and list(index) != [str(name) for name in names]):
@@ -92,22 +77,16 @@ def write_selector(
             f"{d}: fit it on this corpus"
         )
     require_features(file, names, d)
-    about = describe_selector(selector)
-    write_var(file, selector.scores_, selector.selected_, about, highly_variable=highly_variable)
-    return file
-
-
-def describe_selector(selector: Any) -> dict[str, Any]:
-    """Return the method, the parameters and the status of a fitted selector, for `write_var`."""
     result = getattr(selector, "result_", None)
-    parameters = selector.get_params(deep=False)
-    return {
+    about = {
         "method": type(selector).__name__,
         "n_features": len(selector.selected_),
-        "parameters": json.loads(json.dumps(parameters, default=str)),
+        "parameters": json.loads(json.dumps(selector.get_params(deep=False), default=str)),
         "status": "" if result is None else str(result.status),
         "version": version("bigfs"),
     }
+    write_var(file, selector.scores_, selector.selected_, about, highly_variable=highly_variable)
+    return file
 
 
 def write_var(
@@ -120,23 +99,9 @@ def write_var(
 ) -> None:
     """Write a selection into `var` and `uns` of an AnnData file. An earlier one is replaced.
 
-    Parameters
-    ----------
-    file : str or Path
-        The AnnData file or folder, which `require_features` accepts.
-    scores : ndarray of shape (d,)
-        Score of each feature.
-    selected : ndarray of int of shape (m,)
-        The selected features, best first.
-    about : dict
-        Texts, numbers and dictionaries for ``uns["bigfs"]``.
-    highly_variable : bool, default=False
-        Whether to write the selection to ``var["highly_variable"]`` too, which scanpy's tools take.
-
-    Raises
-    ------
-    RunError
-        The disk is full, or the folder can't be written.
+    There are d scores and m selected features, best first. A file is copied and exchanged. Of a
+    folder only `var`, `uns` and the root's metadata are copied, and the rest is linked. So either
+    is whole at any moment.
     """
     path, d = Path(file).resolve(), len(scores)  # a link stays a link
     is_selected, rank = np.zeros(d, dtype=bool), np.full(d, np.nan)
@@ -153,15 +118,11 @@ def write_var(
         if path.is_dir():
             _write_folder(path, columns, about)
         else:
-            _write_file(path, columns, about)
-
-
-def _write_file(path: Path, columns: dict[str, AnyArray], about: dict[str, Any]) -> None:
-    with atomic.write(path) as part:
-        atomic.delete_parts(path.parent, path.name)
-        shutil.copy2(path, part)
-        with need_h5py(str(path)).File(part, "r+") as root:
-            _write_selection(root, columns, about)
+            with atomic.write(path) as part:
+                atomic.delete_parts(path.parent, path.name)
+                shutil.copy2(path, part)
+                with need_h5py(str(path)).File(part, "r+") as root:
+                    _write_selection(root, columns, about)
 
 
 def _write_folder(path: Path, columns: dict[str, AnyArray], about: dict[str, Any]) -> None:
@@ -192,46 +153,119 @@ def _linking(path: Path) -> Any:
 
 def _write_selection(root: Any, columns: dict[str, AnyArray], about: dict[str, Any]) -> None:
     """Write columns of `var` and the description into a file of h5py or a group of Zarr."""
+    var = root["var"]
     for name, values in columns.items():
-        _put(root["var"], name, values, "array")
-    _append_order(root["var"], list(columns))
-    uns = root.require_group("uns")
-    if "encoding-type" not in uns.attrs:
-        uns.attrs.update({"encoding-type": "dict", "encoding-version": "0.1.0"})
-    _put_about(uns, about)
-
-
-def _put(group: Any, name: str, value: Any, encoding: str) -> None:
-    if name in group:
-        del group[name]
-    if not isinstance(group, zarr.Group):
-        group[name] = value
-    elif isinstance(value, str):
-        group.create_array(name, shape=(), dtype=str)[...] = value
-    else:
-        group.create_array(name, data=np.asarray(value))
-    group[name].attrs.update({"encoding-type": encoding, "encoding-version": "0.2.0"})
-
-
-def _append_order(var: Any, names: list[str]) -> None:
-    """Append columns to the list of the columns of a data frame."""
+        write_element(var, name, values)
     listed = var.attrs.get("column-order", [])
     before = [text.decode() if isinstance(text, bytes) else str(text) for text in listed]
-    order = [*before, *(name for name in names if name not in before)]
-    if isinstance(var, zarr.Group):
-        var.attrs["column-order"] = order
+    _write_order(var, [*before, *(name for name in columns if name not in before)])
+    uns = root.require_group("uns")
+    if "encoding-type" not in uns.attrs:
+        _encode(uns, "dict", "0.1.0")
+    description = {
+        name: value if isinstance(value, str | int | float) else json.dumps(value, sort_keys=True)
+        for name, value in about.items()
+    }
+    write_element(uns, "bigfs", description)
+
+
+# --- a file of selected columns -------------------------------------------------------------------
+
+
+def is_ours(file: Path) -> bool:
+    """Return whether `write_columns` wrote a file."""
+    with contextlib.suppress(OSError), need_h5py(str(file)).File(file, "r") as root:
+        return MARK in root.attrs
+    return False
+
+
+def write_columns(
+    part: Path, Z: Any, feature_names: Sequence[str], corpus: Any, scores: AnyArray
+) -> None:
+    """Write Z, n × m in csr, with the corpus's names, targets and splits, as an .h5ad file.
+
+    The names and scores are those of the m columns, best first.
+    """
+    with need_h5py(str(part)).File(part, "w") as root:
+        _encode(root, "anndata", "0.1.0")
+        root.attrs[MARK] = "transform"
+        write_element(root, "X", Z)
+        obs: dict[str, Any] = {}
+        y = corpus.y
+        if corpus.spec["target"] == "real":
+            obs["label"] = y
+        elif corpus.spec["target"] == "class":
+            obs["label"] = (corpus.class_names, y)
+        elif corpus.spec["target"] == "multilabel":
+            write_element(root, "obsm", {"labels": y.tocsr().astype(np.int8)})
+            write_element(root, "uns", {"label_names": list(corpus.class_names)})
+        if corpus.split is not None:
+            splits, codes = np.unique(corpus.split, return_inverse=True)
+            obs["split"] = (splits, codes)
+        _write_frame(root, "obs", corpus.sample_names, obs)
+        ranks = np.arange(1, len(feature_names) + 1)
+        _write_frame(root, "var", feature_names, {"bigfs_score": scores, "bigfs_rank": ranks})
+
+
+def _write_frame(root: Any, name: str, index: Sequence[str], columns: dict[str, Any]) -> None:
+    """Write a data frame."""
+    group = root.create_group(name)
+    _encode(group, "dataframe", "0.2.0", _index="_index")
+    _write_order(group, list(columns))
+    for column, values in {"_index": list(index), **columns}.items():
+        write_element(group, column, values)
+
+
+# --- the encoding ---------------------------------------------------------------------------------
+
+
+def write_element(group: Any, name: str, value: Any) -> None:
+    """Write an element into a group of h5py or Zarr, in place of an earlier one.
+
+    It is a text, a number, an array, a dictionary, or, by h5py only, a list of texts, a csr matrix,
+    or the names and the codes of categories.
+    """
+    if name in group:
+        del group[name]
+    if isinstance(value, dict):
+        _encode(group.create_group(name), "dict", "0.1.0")
+        for key, inner in value.items():
+            write_element(group[name], key, inner)
+    elif sp.issparse(value):
+        _encode(group.create_group(name), "csr_matrix", "0.1.0", shape=value.shape)
+        for part in ("data", "indices", "indptr"):
+            group[name].create_dataset(part, data=getattr(value, part), compression="gzip")
+    elif isinstance(value, tuple):
+        names, codes = value
+        _encode(group.create_group(name), "categorical", "0.2.0", ordered=False)
+        write_element(group[name], "categories", list(names))
+        write_element(group[name], "codes", np.asarray(codes, dtype=np.int32))
+    elif isinstance(value, list):
+        texts = [str(text) for text in value]
+        if any("\x00" in text for text in texts):
+            raise SourceError(
+                "a name holds the character NUL, which an .h5ad file cannot: write .npz"
+            )
+        group.create_dataset(name, data=texts, dtype=need_h5py("").string_dtype())
+        _encode(group[name], "string-array", "0.2.0")
     else:
-        var.attrs.create("column-order", order, dtype=need_h5py("").string_dtype())
-
-
-def _put_about(uns: Any, about: dict[str, Any]) -> None:
-    if "bigfs" in uns:
-        del uns["bigfs"]
-    group = uns.create_group("bigfs")
-    group.attrs.update({"encoding-type": "dict", "encoding-version": "0.1.0"})
-    for name, value in about.items():
-        if isinstance(value, int | float):
-            _put(group, name, value, "numeric-scalar")
+        if not isinstance(group, zarr.Group):
+            group[name] = value
+        elif isinstance(value, str):
+            group.create_array(name, shape=(), dtype=str)[...] = value
         else:
-            text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-            _put(group, name, text, "string")
+            group.create_array(name, data=np.asarray(value))
+        scalar = "string" if isinstance(value, str) else "numeric-scalar"
+        _encode(group[name], "array" if np.ndim(value) else scalar, "0.2.0")
+
+
+def _encode(element: Any, kind: str, version: str, **attributes: Any) -> None:
+    element.attrs.update({"encoding-type": kind, "encoding-version": version, **attributes})
+
+
+def _write_order(frame: Any, names: list[str]) -> None:
+    """Write the list of the columns of a data frame."""
+    if isinstance(frame, zarr.Group):
+        frame.attrs["column-order"] = names
+    else:
+        frame.attrs.create("column-order", names, dtype=need_h5py("").string_dtype())

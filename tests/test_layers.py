@@ -45,7 +45,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"format", "scaling", "messages"},
         {"downloads", "runs"},
         {"sources"},
-        {"write_back", "selected_file", "prune"},
+        {"write_back", "prune"},
         {"staging", "corpus"},
         {"anndata_view"},
         {"opening"},

@@ -21,7 +21,7 @@ import storage
 from bigfs.evaluation.splits import target_kind
 from flows.use import parquet
 from flows.use.files import with_suffix
-from storage import atomic, selected_file
+from storage import atomic, write_back
 from storage.runs.runs import Run
 
 NPZ_MEMBERS = {"data.npy", "indices.npy", "indptr.npy", "shape.npy", "format.npy"}
@@ -64,7 +64,7 @@ def _write_npz(file: Path, Z: Any, names: Sequence[str], corpus: Any, scores: An
 
 def _write_h5ad(file: Path, Z: Any, names: Sequence[str], corpus: Any, scores: Any) -> None:
     with atomic.write(file) as part:
-        selected_file.write(part, Z, names, corpus, scores)
+        write_back.write_columns(part, Z, names, corpus, scores)
 
 
 def _write_parquet(file: Path, Z: Any, names: Sequence[str], corpus: Any, scores: Any) -> None:
@@ -115,7 +115,7 @@ def _require_npz(file: Path) -> None:
 
 def _require_h5ad(file: Path) -> None:
     """Check that the file is missing, or that it was written here."""
-    if os.path.lexists(file) and not selected_file.is_ours(file):
+    if os.path.lexists(file) and not write_back.is_ours(file):
         raise atomic.name_taken(file)
 
 

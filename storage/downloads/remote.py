@@ -16,12 +16,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import fsspec
 from filelock import FileLock
-from fsspec.registry import known_implementations
 
 from storage import atomic
-from storage.downloads import catalog
 from storage.errors import SourceError, redacted
 
 RANGE = 8 << 20  # bytes of a file that are asked for at a time
@@ -33,13 +30,7 @@ SERVERS |= {"hf", "dbfs", "gdrive", "dropbox", "box", "lakefs", "github", "wandb
 
 
 def require_no_secret(url: str) -> None:
-    """Refuse a URL with a user's name or a password.
-
-    Raises
-    ------
-    SourceError
-        It has one. The message does not repeat it.
-    """
+    """Refuse a URL with a user's name or a password, without repeating it."""
     parts = urlsplit(url)
     if "@" in parts.netloc:
         raise SourceError(
@@ -60,41 +51,21 @@ def split_options(source: str) -> tuple[str, str]:
 
 
 def require_there(url: str) -> None:
-    """Refuse a URL behind which there is nothing. Only its version is asked for.
-
-    Raises
-    ------
-    SourceError
-        As of `fetch`.
-    """
+    """Refuse a URL behind which there is nothing. Only its version is asked for."""
     require_no_secret(url)
     _version_of(url)
 
 
 def fetch(url: str) -> Path:
-    """Return the copy of a file or folder behind a URL, and make it if it is not there.
+    """Return the copy of a file or folder behind a URL, and make it if it is not there."""
+    from storage.downloads import downloader  # which takes half a second to import
 
-    Parameters
-    ----------
-    url : str
-        A URL such as ``s3://bucket/key``. Its package must be installed.
-
-    Returns
-    -------
-    Path
-        The copy, in `storage.downloads.catalog.data_folder`.
-
-    Raises
-    ------
-    SourceError
-        The protocol is unknown, its package is missing, or nothing can be read there.
-    """
     require_no_secret(url)
     if url.startswith(WEB):
-        return catalog.download(url)
-    name = catalog.file_name(url)
+        return downloader.download(url)
+    name = downloader.file_name(url)
     fs, path, is_folder, version = _version_of(url)
-    folder = catalog.copy_folder(url, version)
+    folder = downloader.copy_folder(url, version)
     folder.mkdir(parents=True, exist_ok=True)
     atomic.require_lock_file(folder / ".lock")
     target, part = folder / name, folder / f".{name}.part"
@@ -111,7 +82,7 @@ def fetch(url: str) -> Path:
             except (OSError, ValueError) as error:
                 if atomic.is_full(error):
                     raise
-                raise SourceError(catalog.unreadable(url, error)) from error
+                raise SourceError(downloader.unreadable(url, error)) from error
             if not is_same:
                 _discard(part)
                 raise SourceError(f"{redacted(url)} changed while it was read: repeat the command")
@@ -121,16 +92,23 @@ def fetch(url: str) -> Path:
 
 def _version_of(url: str) -> tuple[Any, str, bool, Any]:
     """Return the file system of a URL, the path in it, whether it is a folder, and its version."""
+    import fsspec
+    from fsspec.registry import known_implementations
+
+    from storage.downloads import downloader
+
+    protocol = url.partition("://")[0]
     try:
         if url.startswith(WEB):
-            return None, url, False, catalog.version_of(url)
-        fs, path = _filesystem(url.partition("://")[0], url)
+            return None, url, False, downloader.version_of(url)
+        fs, path = fsspec.url_to_fs(url)
         is_folder = fs.isdir(path)
         return fs, path, is_folder, _version(fs, path, is_folder)
-    except SourceError:
-        raise
+    except ImportError as error:
+        advice = known_implementations.get(protocol, {}).get("err", f"install {error.name}")
+        raise SourceError(f"{protocol}:// needs a package that is not there: {advice}") from error
     except (OSError, ValueError, NotImplementedError) as error:
-        raise SourceError(catalog.unreadable(url, error)) from error
+        raise SourceError(downloader.unreadable(url, error)) from error
 
 
 def _version(fs: Any, path: str, is_folder: bool) -> Any:
@@ -154,17 +132,6 @@ def _fetch_ranges(fs: Any, path: str, part: Path) -> None:
             if not block:
                 raise OSError(f"it ended after {start} of {size} bytes")
             out.write(block)
-
-
-def _filesystem(protocol: str, url: str) -> tuple[Any, str]:
-    try:
-        fs, path = fsspec.url_to_fs(url)
-    except ImportError as error:
-        advice = known_implementations.get(protocol, {}).get("err", f"install {error.name}")
-        raise SourceError(f"{protocol}:// needs a package that is not there: {advice}") from error
-    except ValueError as error:
-        raise SourceError(f"{redacted(url)}: fsspec knows no protocol {protocol!r}") from error
-    return fs, path
 
 
 def _discard(part: Path) -> None:

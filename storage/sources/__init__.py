@@ -20,7 +20,7 @@ from storage.sources.svmlight.source import Svmlight
 from storage.sources.synthetic.source import PREFIX, Synthetic
 from storage.sources.tables.jsonl import JsonFeatures, JsonLines
 from storage.sources.tables.numeric import CsvFeatures, ParquetFeatures
-from storage.sources.tables.tables import Csv, Parquet, Table
+from storage.sources.tables.tables import Csv, Parquet
 from storage.sources.text import Text
 
 KINDS: list[type[Source]] = [  # in the order in which they are tried
@@ -48,30 +48,13 @@ BY_OPTION: dict[str, dict[type[Source], type[Source]]] = {
 
 
 def find(source: str | Path, *, format: str | None = None, **options: Any) -> Source:
-    """Return the source behind a path.
+    """Return the source behind a path, whose content is not read yet.
 
-    Parameters
-    ----------
-    source : str or Path
-        A file or a folder, ``synthetic:NAME`` for a generated corpus, the URL of a file or, where
-        fsspec can list it, of a folder (``https://``, ``s3://``, ``gs://``, ``hf://`` …), or a name
-        of `storage.downloads.catalog.ENTRIES` if no file has that name. Options may follow, as in
-        ``faces.mat?sample_shape=32x32&unlabeled=-1``, after a URL as in
-        ``https://example.org/posts.csv#text=body``.
-    format : str or None, default=None
-        One of `FORMATS`. None guesses it from the content.
-    **options : object
-        Options of the format, such as ``zero_based`` of svmlight.
-
-    Returns
-    -------
-    Source
-        The source. Its content is not read yet.
-
-    Raises
-    ------
-    SourceError
-        There is no such path, format or option, or no format knows the content.
+    It is a file or a folder, ``synthetic:NAME`` for a generated corpus, the URL of a file or, where
+    fsspec can list it, of a folder (``https://``, ``s3://``, ``gs://``, ``hf://`` …), or a name of
+    `storage.downloads.catalog.ENTRIES` if no file has that name. Options may follow, as in
+    ``faces.mat?sample_shape=32x32&unlabeled=-1``, after a URL as in
+    ``https://example.org/posts.csv#text=body``. Without a format, the content tells it.
     """
     if format is not None and format not in FORMATS:
         raise SourceError(f"unknown format {format!r}; the formats are {', '.join(FORMATS)}")
@@ -110,13 +93,7 @@ def find(source: str | Path, *, format: str | None = None, **options: Any) -> So
 
 
 def require_source(source: str | Path, *, format: str | None = None, **options: Any) -> None:
-    """Refuse a source that is not there, or that `find` would refuse, without downloading it.
-
-    Raises
-    ------
-    SourceError
-        As of `find`. What lies behind a URL is not looked into.
-    """
+    """Refuse a source that is not there, or that `find` would refuse, without downloading it."""
     name = str(source)
     if remote.is_remote(name):
         remote.require_there(remote.split_options(name)[0])
@@ -137,40 +114,31 @@ def _construct(kind: Any, path: str, options: dict[str, Any]) -> Source:
         )
         options = {"unlabeled": options["unlabelled"]} | options
         del options["unlabelled"]
-    parameters = inspect.signature(kind).parameters
-    known = [name for name in list(parameters)[1:] if name != "plain"]
+    _, *parameters = inspect.signature(kind).parameters.values()  # the first is the path
+    known = {p.name: str(p.annotation) for p in parameters}
+    required = [p.name for p in parameters if p.default is p.empty]
     if unknown := sorted(set(options) - set(known)):
         raise SourceError(
             f"{kind.format} has no option {', '.join(unknown)}; it has {', '.join(known) or 'none'}"
         )
-    options = {
-        name: _convert_option(value, str(parameters[name].annotation), name)
-        for name, value in options.items()
-    }
-    if missing := [
-        name for name in known if _is_required(parameters[name]) and name not in options
-    ]:
+    if missing := [name for name in required if name not in options]:
         raise SourceError(f"{kind.format} needs the option {', '.join(missing)}=")
+    options = {name: _convert(value, known[name], name) for name, value in options.items()}
     made: Source = kind(path, **options)
-    if isinstance(made, Table):
-        made.check()
+    made.check()
     return made.absolute()
 
 
-def _is_required(parameter: inspect.Parameter) -> bool:
-    return parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
-
-
-def _convert_option(value: Any, wanted: str, name: str) -> Any:
+def _convert(value: Any, wanted: str, name: str) -> Any:
     """Convert an option that follows the path to the type of its parameter."""
-    if not isinstance(value, str) or "str" in wanted:
+    is_bool = "bool" in wanted
+    if not isinstance(value, str) or "str" in wanted or not (is_bool or "int" in wanted):
         return value
     try:
-        return {"true": True, "false": False}[value.lower()] if "bool" in wanted else int(value)
+        return {"true": True, "false": False}[value.lower()] if is_bool else int(value)
     except (KeyError, ValueError):
         raise SourceError(
-            f"{name} must be {'true or false' if 'bool' in wanted else 'a whole number'}; "
-            f"got {value!r}"
+            f"{name} must be {'true or false' if is_bool else 'a whole number'}; got {value!r}"
         ) from None
 
 
@@ -184,11 +152,12 @@ def _from_catalogue(name: str, format: str | None, options: dict[str, Any]) -> S
         if file.name != entry.topics
     ]
     source = parts[0][0]
-    if isinstance(source, MatrixSource):
-        source = Joined(name, parts, n_features=entry.shape[1], sample_shape=entry.sample_shape)  # type: ignore[arg-type]  # parts of one kind
+    if not isinstance(source, MatrixSource):
+        return source
+    d: Any = entry.shape[1]
     if entry.topics:
-        source = Topics(source, str(paths[-1]))  # type: ignore[arg-type]  # entries with topics are matrices
-    return source
+        return Topics(name, parts, str(paths[-1]), n_features=d)  # type: ignore[arg-type]  # parts of one kind
+    return Joined(name, parts, n_features=d, sample_shape=entry.sample_shape)  # type: ignore[arg-type]  # the same
 
 
 def _guess(path: Path) -> type[Source]:

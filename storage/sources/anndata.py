@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,57 +24,34 @@ from storage.fingerprint import fingerprint_of, identity_of
 from storage.format.checked import CheckedStore
 from storage.sources import checks
 from storage.sources import labels as label_rules
-from storage.sources.anndata_columns import read_column
 from storage.sources.base import MatrixSource, Rows
-from storage.sources.hdf5 import open_hdf5
+from storage.sources.hdf5 import HDF5, open_hdf5
 from storage.sources.scratch_matrix import (
+    CSR,
     ScratchMatrix,
     check_rows,
     csc_triplets,
     flatten_rows,
-    make_csr,
+    read_csr,
     row_ranges,
-    save_triplets,
+    write_csr,
 )
 
-HDF5 = b"\x89HDF\r\n\x1a\n"
+NULLABLE = ("nullable-string-array", "nullable-integer", "nullable-boolean")
 
 
+@dataclass(eq=False)
 class AnnData(MatrixSource):
-    """An annotated matrix.
-
-    Parameters
-    ----------
-    path : str
-        The file or folder.
-    layer : str or None, default=None
-        Read ``layers[layer]`` instead of ``X``.
-    label, split : str or None, default=None
-        Columns of ``obs`` with the labels, and with "train" or "test". None takes the columns
-        "label" and "split", if there are any. A missing category is unlabeled.
-    unlabeled : str or None, default=None
-        A label that also means "none".
-    """
+    """An annotated matrix. A sample without a category is unlabeled."""
 
     format = "anndata"
-
-    def __init__(
-        self,
-        path: str,
-        *,
-        layer: str | None = None,
-        label: str | None = None,
-        split: str | None = None,
-        unlabeled: str | None = None,
-    ) -> None:
-        self.path, self.layer, self.label, self.split, self.unlabeled = (
-            path,
-            layer,
-            label,
-            split,
-            unlabeled,
-        )
-        self.scratch_matrix: ScratchMatrix | None = None
+    path: str
+    _: KW_ONLY
+    layer: str | None = None  # read layers[layer] instead of X
+    label: str | None = None  # column of obs with the labels, by default "label" if there is one
+    split: str | None = None  # column of obs with "train" or "test", by default "split"
+    unlabeled: str | None = None  # a label that also means "none"
+    matrix: ScratchMatrix | None = field(default=None, init=False, repr=False)
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
@@ -102,86 +80,64 @@ class AnnData(MatrixSource):
                 raise SourceError(
                     f"{self.path} holds a matrix of {n} × {d}: there is nothing to select from"
                 )
-            ready.n_features = d
-            names = self._index(file, "var", d)
-            ready.feature_names = None if names is None else names.tolist()
+            names = self._names(file, "var", d)
+            ready.n_features, ready.feature_names = d, None if names is None else names.tolist()
             columns = self._columns(file)
             ready.label_columns = columns if self.label is None and "label" not in columns else None
+            if kind != "array":
+                indptr = self._indptr(X, n if kind == "csr_matrix" else d)
             if kind == "csc_matrix":
-                folder = Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}"
-                indptr = self._indptr(X, d)
-                ready.scratch_matrix = save_triplets(
-                    folder,
+                ready.matrix = write_csr(
+                    Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}",
                     self.path,
                     lambda: csc_triplets(X["data"], X["indices"], indptr),
                     (n, d),
                     X["data"].dtype,
                 )
-            elif kind == "csr_matrix":
-                self._indptr(X, n)
         return ready
 
-    def _indptr(self, X: Any, size: int) -> AnyArray:
-        """Return the indptr of a sparse matrix, checked against its indices and values."""
-        checks.require_room(size + 1, self.path)
-        if (
-            X["indptr"].shape != (size + 1,)
-            or X["data"].shape != X["indices"].shape
-            or X["data"].ndim != 1
-        ):
-            raise SourceError(
-                f"{self.path} is broken: the lengths of data, indices and "
-                f"indptr do not match its shape"
-            )
-        return checks.require_indptr(X["indptr"][:], size, X["data"].shape[0], self.path)
-
     def read_feature_names(self) -> AnyArray:
-        """Read the names of the features alone.
-
-        Raises
-        ------
-        SourceError
-            The file has no data frame `var` of a current version of AnnData.
-        """
+        """Read the names of the features alone, or refuse a file without them."""
         with self._file() as file:
-            if "var" not in file or "_index" not in file["var"].attrs:
-                raise SourceError(
-                    f"{self.path} has no var of a current AnnData version: write it again with "
-                    f"anndata"
-                )
-            return self._read_index(file, "var", None)
+            if "var" in file and "_index" in file["var"].attrs:
+                names = self._names(file, "var", None)
+                if names is not None:
+                    return names
+        raise SourceError(
+            f"{self.path} has no var of a current AnnData version: write it again with anndata"
+        )
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
-        if self.scratch_matrix:
-            return self.scratch_matrix.pieces(size)
+        if self.matrix:
+            return self.matrix.pieces(size)
         with self._file() as file:
             X, kind, (n, d) = self._matrix(file)
-            return row_ranges(
-                n, 8 * n * d if kind == "array" else 12 * X["data"].shape[0] + 8 * n, size
-            )
+            total = 8 * n * d if kind == "array" else 12 * X["data"].shape[0] + 8 * n
+        return row_ranges(n, total, size)
 
     def read(self, piece: tuple[int, int]) -> Rows:
         return Rows(self.rows(*piece), *self.annotations(*piece))
 
     def rows(self, start: int, stop: int) -> sp.csr_array:
         """Read rows [start, stop) of the matrix."""
+        if self.matrix:
+            return self.matrix.read((start, stop)).X
         with self._file() as file:
             X, kind, (_, d) = self._matrix(file)
-            if self.scratch_matrix:
-                rows = self.scratch_matrix.read((start, stop)).X
-            elif kind == "array":
-                checks.require_room(3 * (stop - start) * d, self.path)
+            if kind == "array":
+                checks.require_numbers_fit(3 * (stop - start) * d, self.path)
                 rows = flatten_rows(np.asarray(X[start:stop]), self.path)
             else:
-                rows = self._csr(X, start, stop, d)
+                rows = read_csr(X, (start, stop), d, self.path)
         return check_rows(rows, self.path, start)
 
     def annotations(self, start: int, stop: int) -> tuple[Any, AnyArray | None, AnyArray | None]:
         """Read the labels, splits and names of rows [start, stop), each None if there are none."""
         with self._file() as file:
-            y = self._column(file, self.label, "label", start, stop)
-            split = self._column(file, self.split, "split", start, stop)
-            names = self._index(file, "obs", self._matrix(file)[2][0], start, stop)
+            n = self._matrix(file)[2][0]
+            y = self._column(file, self.label, "label", n, start, stop)
+            split = self._column(file, self.split, "split", n, start, stop)
+            names = self._names(file, "obs", n, start, stop)
         if y is not None:
             y = label_rules.as_label_array(y, stop - start, self.unlabeled, self.path)
         if split is not None:
@@ -193,13 +149,7 @@ class AnnData(MatrixSource):
         return y, split, names
 
     def row_layout(self) -> tuple[AnyArray, int]:
-        """Return the indptr of a csr matrix, and the bytes of its largest chunk.
-
-        Raises
-        ------
-        SourceError
-            The matrix has another encoding.
-        """
+        """Return the indptr of a csr matrix, and the bytes of its largest chunk."""
         with self._file() as file:
             X, kind, (n, _) = self._matrix(file)
             if kind != "csr_matrix":
@@ -207,21 +157,9 @@ class AnnData(MatrixSource):
                     f"{self.path} holds X as {kind}, which cannot be read by "
                     f"rows in place: stage it"
                 )
-            largest = max(
-                X[part].chunks[0] * X[part].dtype.itemsize for part in ("data", "indices")
-            )
+            parts = X["data"], X["indices"]
+            largest = max(part.chunks[0] * part.dtype.itemsize for part in parts)
             return self._indptr(X, n).astype(np.int64), largest
-
-    def _csr(self, X: Any, start: int, stop: int, d: int) -> sp.csr_array:
-        indptr = np.asarray(X["indptr"][start : stop + 1], dtype=np.int64)
-        cut = slice(int(indptr[0]), int(indptr[-1]))
-        return make_csr(
-            np.asarray(X["data"][cut]),
-            np.asarray(X["indices"][cut]),
-            indptr,
-            (stop - start, d),
-            self.path,
-        )
 
     # --- the encoding ---------------------------------------------------------------------------
 
@@ -230,7 +168,8 @@ class AnnData(MatrixSource):
         """Open the root group. Errors of a broken file become one line with its name."""
         try:
             if Path(self.path).is_dir():
-                yield zarr.open_group(CheckedStore(LocalStore(self.path, read_only=True)), mode="r")
+                store = CheckedStore(LocalStore(self.path, read_only=True))
+                yield zarr.open_group(store, mode="r")
             else:
                 with open_hdf5(self.path) as file:
                     yield file
@@ -243,6 +182,7 @@ class AnnData(MatrixSource):
             ) from error
 
     def _matrix(self, file: Any) -> tuple[Any, str, tuple[int, int]]:
+        """Return the matrix as it lies, its encoding and its shape."""
         where = "X" if self.layer is None else f"layers/{self.layer}"
         if where not in file:
             layers = ", ".join(file["layers"]) if "layers" in file else ""
@@ -257,51 +197,104 @@ class AnnData(MatrixSource):
         shape = tuple(int(side) for side in (X.shape if kind == "array" else X.attrs["shape"]))
         if len(shape) != 2:
             raise SourceError(f"{self.path}: {where} has {len(shape)} dimensions, not 2")
-        if kind != "array" and (
-            missing := [name for name in ("data", "indices", "indptr") if name not in X]
-        ):
+        missing = [name for name in CSR if kind != "array" and name not in X]
+        if missing:
             raise SourceError(
                 f"{self.path} is broken: {where} is a {kind} without {', '.join(missing)}"
             )
         return X, kind, checks.require_shape(*shape, self.path)
 
-    def _index(
-        self, file: Any, frame: str, length: int, start: int = 0, stop: int | None = None
-    ) -> AnyArray | None:
-        return self._read_index(file, frame, length, start, stop) if frame in file else None
+    def _indptr(self, X: Any, size: int) -> AnyArray:
+        """Return the indptr of a sparse matrix, checked against its indices and values."""
+        checks.require_numbers_fit(size + 1, self.path)
+        stored = X["data"].shape
+        if X["indptr"].shape != (size + 1,) or X["indices"].shape != stored or len(stored) != 1:
+            raise SourceError(
+                f"{self.path} is broken: the lengths of data, indices and "
+                f"indptr do not match its shape"
+            )
+        return checks.require_indptr(X["indptr"][:], size, stored[0], self.path)
 
-    def _read_index(
-        self, file: Any, frame: str, length: int | None, start: int = 0, stop: int | None = None
-    ) -> AnyArray:
-        """Read the names of samples or features, of which there are `length`."""
-        name = file[frame].attrs.get("_index", "_index")
-        column = read_column(
-            file[frame][name], f"{self.path}: {frame}[{name!r}]", length, start, stop
-        )
-        names = np.ma.filled(column.astype(object), "nan")  # as anndata shows a missing name
+    def _names(
+        self, file: Any, frame: str, n: int | None, start: int = 0, stop: int | None = None
+    ) -> AnyArray | None:
+        """Read the names of samples ("obs") or features ("var"), of which there are n."""
+        if frame not in file:
+            return None
+        index = file[frame].attrs.get("_index", "_index")
+        place = f"{self.path}: {frame}[{index!r}]"
+        names = read_column(file[frame][index], place, n, start, stop)
+        names = np.ma.filled(names.astype(object), "nan")  # as anndata shows a missing name
         return np.array([str(name) for name in names], dtype=object)
 
     def _columns(self, file: Any) -> list[str]:
         """Return the names of the columns of obs."""
-        return (
-            [c for c in file["obs"] if c != file["obs"].attrs.get("_index", "_index")]
-            if "obs" in file
-            else []
-        )
+        if "obs" not in file:
+            return []
+        return [c for c in file["obs"] if c != file["obs"].attrs.get("_index", "_index")]
 
     def _column(
-        self, file: Any, name: str | None, default: str, start: int, stop: int
+        self, file: Any, name: str | None, default: str, n: int, start: int, stop: int
     ) -> AnyArray | None:
-        if "obs" not in file and name is None:
-            return None
+        """Read a column of obs, or return None if the default one is not there."""
         columns = self._columns(file)
         if name is None and default not in columns:
             return None
-        if (name or default) not in columns:
+        name = name or default
+        if name not in columns:
             raise SourceError(
                 f"{self.path} has no obs[{name!r}], only "
                 f"{', '.join(columns) or 'no column'}: name it with {default}="
             )
-        n = self._matrix(file)[2][0]
-        place = f"{self.path}: obs[{name or default!r}]"
-        return read_column(file["obs"][name or default], place, n, start, stop)
+        return read_column(file["obs"][name], f"{self.path}: obs[{name!r}]", n, start, stop)
+
+
+# --- columns of data frames -----------------------------------------------------------------------
+
+
+def read_column(
+    column: Any, place: str, n: int | None = None, start: int = 0, stop: int | None = None
+) -> AnyArray:
+    """Read values [start, stop) of a column of n values, masked where one is missing."""
+    kind = column.attrs.get("encoding-type")
+    if kind == "categorical":
+        codes = _read_array(column["codes"], place, n, start, stop)
+        categories = read_column(column["categories"], f"{place}: categories").astype(object)
+        if codes.size and not -1 <= codes.min() <= codes.max() < len(categories):
+            raise SourceError(f"{place} is broken: a code lies outside its categories")
+        padded = np.array([*categories, None], dtype=object)  # −1, a missing one, takes the last
+        return np.ma.MaskedArray(padded[codes], codes == -1)
+    if kind in NULLABLE:
+        values = _read_array(column["values"], place, n, start, stop)
+        missing = _read_array(column["mask"], place, n, start, stop)
+        return np.ma.MaskedArray(values, missing.astype(bool))
+    # anndata 0.7 wrote the codes of categories as an array with a link to them
+    if "categories" in column.attrs:
+        raise SourceError(_unreadable(column, place))
+    return _read_array(column, place, n, start, stop)
+
+
+def _read_array(array: Any, place: str, n: int | None, start: int, stop: int | None) -> AnyArray:
+    if not hasattr(array, "dtype") or array.dtype.kind not in "biufOSTU":
+        raise SourceError(_unreadable(array, place))
+    if len(array.shape) != 1 or n not in (None, array.shape[0]):
+        raise SourceError(f"{place} is broken: it has the shape {array.shape}, not ({n or 'n'},)")
+    if array.dtype.kind in "biuf":
+        return np.asarray(array[start:stop])
+    checks.require_numbers_fit(array.shape[0] if stop is None else stop - start, place)
+    if hasattr(array, "asstr"):  # h5py
+        try:
+            array = array.asstr()
+        except TypeError:
+            raise SourceError(_unreadable(array, place)) from None
+    # as objects, because NumPy's text loses a NUL at its end
+    return np.array(list(array[start:stop]), dtype=object)
+
+
+def _unreadable(element: Any, place: str) -> str:
+    kind = element.attrs.get("encoding-type")
+    held = f"{element.dtype}" if hasattr(element, "dtype") else "a group"
+    return (
+        f"{place} has the encoding {kind!r} ({held}), which cannot be read: texts, numbers, "
+        f"booleans and categories can be. Write it again as one of these with anndata"
+    )

@@ -1,14 +1,4 @@
-"""Matrices in NumPy's .npy and .npz files, and what all formats of saved matrices share.
-
-These formats, MATLAB's and Matrix Market take the options
-
-labels : str or None, default=None
-    A file of labels (.npy, or a text with one per line), for a matrix without labels of its own.
-unlabeled : str or None, default=None
-    The label that means "none", see `storage.sources.labels`. By default no label does.
-sample_shape : str, (int, int) or None, default=None
-    M × N, as "32x32", if a row is an image with its pixels columns first.
-"""
+"""Matrices in NumPy's .npy and .npz files, and what all formats of saved matrices share."""
 
 from __future__ import annotations
 
@@ -17,11 +7,13 @@ import shutil
 import zipfile
 from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
+from bigfs.types import AnyArray
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
 from storage.format import disk
@@ -33,27 +25,27 @@ from storage.sources.scratch_matrix import (
     ScratchMatrix,
     Triplets,
     csc_triplets,
-    dense_scratch_matrix,
-    save_labels,
-    save_triplets,
-    sparse_scratch_matrix,
+    open_csr,
+    open_dense,
+    write_csr,
 )
 
+PARTS = ("X", "y", "data", "indices", "indptr", "row", "col", "format", "shape")  # of a .npz
 
+
+@dataclass(eq=False)
 class SavedMatrix(MatrixSource):
     """A matrix that `prepare` lays out on scratch. Pieces are row ranges of it."""
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        labels: str | None = None,
-        unlabeled: str | None = None,
-        sample_shape: str | tuple[int, int] | None = None,
-    ) -> None:
-        self.path, self.labels, self.unlabeled = path, labels, unlabeled
-        self.sample_shape = image_shape(sample_shape)
-        self.scratch_matrix: ScratchMatrix | None = None
+    path: str
+    _: KW_ONLY
+    labels: str | None = None  # a .npy, or a text with a label per line, for a file without labels
+    unlabeled: str | None = None  # the label that means "none", see `storage.sources.labels`
+    sample_shape: Any = None  # "32x32" if a row is an image with its pixels columns first
+    matrix: ScratchMatrix | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.sample_shape = _image_shape(self.sample_shape)
 
     def settings(self) -> tuple[Any, ...]:
         return self.unlabeled, self.sample_shape
@@ -63,58 +55,54 @@ class SavedMatrix(MatrixSource):
         return fingerprint_of(self.format, identity_of(files), self.settings())
 
     @abstractmethod
-    def make_scratch_matrix(self, folder: Path) -> ScratchMatrix:
-        """Lay out the matrix in `folder`, with its own labels if it has any."""
+    def write_matrix(self, folder: Path) -> tuple[ScratchMatrix, AnyArray | None]:
+        """Lay out the matrix in `folder`. Return it with the labels of its own, if it has any."""
 
     def prepare(self, scratch: Path) -> Self:
         ready = copy.copy(self)
         folder = Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}"
         shutil.rmtree(folder, ignore_errors=True)  # left by a killed run
         with source_errors(f"{self.path} cannot be read as {self.format}"):
-            scratch_matrix = self.make_scratch_matrix(folder)
-        if 0 in scratch_matrix.shape:
+            matrix, y = self.write_matrix(folder)
+        n, d = matrix.shape
+        if not n or not d:
             raise SourceError(
-                f"{self.path} holds a matrix of {scratch_matrix.shape[0]} × {scratch_matrix.shape[1]}: "
-                f"there is nothing to select from"
+                f"{self.path} holds a matrix of {n} × {d}: there is nothing to select from"
             )
         if self.labels is not None:
-            save_labels(
-                scratch_matrix,
-                label_rules.read_labels(self.labels, scratch_matrix.shape[0], self.unlabeled),
-            )
-        if (
-            ready.sample_shape is not None
-            and np.prod(ready.sample_shape) != scratch_matrix.shape[1]
-        ):
+            y = label_rules.read_labels(self.labels, n, self.unlabeled)
+        if y is not None:
+            matrix.save_labels(y)
+        image = matrix.image_shape
+        if image and self.sample_shape not in (None, image):
+            raise SourceError(f"{self.path} holds images of {image}, not {self.sample_shape}")
+        if self.sample_shape is not None and np.prod(self.sample_shape) != d:
             raise SourceError(
-                f"{self.path} has {scratch_matrix.shape[1]} features per row, which is not an "
-                f"image of {self.sample_shape}"
+                f"{self.path} has {d} features per row, which is not an image of "
+                f"{self.sample_shape}"
             )
-        ready.scratch_matrix, ready.n_features = scratch_matrix, scratch_matrix.shape[1]
+        ready.matrix, ready.n_features = matrix, d
+        ready.sample_shape = image or self.sample_shape
         return ready
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
-        return self._ready_scratch_matrix.pieces(size)
+        return self._prepared.pieces(size)
 
     def read(self, piece: tuple[int, int]) -> Rows:
-        return self._ready_scratch_matrix.read(piece)
+        return self._prepared.read(piece)
 
     @property
-    def _ready_scratch_matrix(self) -> ScratchMatrix:
-        if self.scratch_matrix is None:
+    def _prepared(self) -> ScratchMatrix:
+        if self.matrix is None:
             raise ValueError(f"{self.path} is read through prepare(scratch)")
-        return self.scratch_matrix
+        return self.matrix
 
 
-def image_shape(text: str | tuple[int, int] | None) -> tuple[int, int] | None:
+def _image_shape(text: str | tuple[int, int] | None) -> tuple[int, int] | None:
     """Return (M, N) from "32x32", or from a pair."""
     if text is None:
         return None
-    sides = (
-        tuple(str(text).lower().replace("×", "x").split("x"))
-        if isinstance(text, str)
-        else tuple(text)
-    )
+    sides: Any = text.lower().replace("×", "x").split("x") if isinstance(text, str) else text
     if len(sides) != 2 or not all(str(s).strip().isdecimal() and int(s) > 0 for s in sides):
         raise SourceError(f"sample_shape must be M x N such as 32x32; got {text!r}")
     return int(sides[0]), int(sides[1])
@@ -129,31 +117,15 @@ class Npy(SavedMatrix):
     def sniff(cls, path: Path, head: bytes) -> bool:
         return head.startswith(b"\x93NUMPY")
 
-    def make_scratch_matrix(self, folder: Path) -> ScratchMatrix:
+    def write_matrix(self, folder: Path) -> tuple[ScratchMatrix, AnyArray | None]:
         folder.mkdir(parents=True, exist_ok=True)
         # workers see scratch, but maybe not the source
         with open_decompressed(self.path) as packed, open(folder / "X.npy", "wb") as out:
             shutil.copyfileobj(packed, out, 1 << 22)
-        return self._dense_scratch_matrix(folder)
-
-    def _dense_scratch_matrix(self, folder: Path) -> ScratchMatrix:
-        scratch_matrix = dense_scratch_matrix(folder, self.path)
-        X = scratch_matrix.array("X")
-        if X.ndim == 3:
-            shape = (int(X.shape[1]), int(X.shape[2]))
-            if self.sample_shape not in (None, shape):
-                raise SourceError(f"{self.path} holds images of {shape}, not {self.sample_shape}")
-        return scratch_matrix
-
-    def prepare(self, scratch: Path) -> Self:
-        ready = super().prepare(scratch)
-        scratch_matrix = ready._ready_scratch_matrix
-        if scratch_matrix.has("X") and (X := scratch_matrix.array("X")).ndim == 3:
-            ready.sample_shape = (int(X.shape[1]), int(X.shape[2]))
-        return ready
+        return open_dense(folder, self.path), None
 
 
-class Npz(Npy):
+class Npz(SavedMatrix):
     """A .npz file of scipy.sparse.save_npz (csr, csc or coo), or one with dense arrays.
 
     The dense arrays are X (n × d or n × M × N) and, optionally, the labels y.
@@ -171,35 +143,27 @@ class Npz(Npy):
             names = set(archive.namelist())
         return "X.npy" in names or {"format.npy", "shape.npy"} <= names
 
-    def make_scratch_matrix(self, folder: Path) -> ScratchMatrix:
+    def write_matrix(self, folder: Path) -> tuple[ScratchMatrix, AnyArray | None]:
         folder.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(self.path) as archive:
             names = set(archive.namelist())
-            for name in names & {
-                f"{part}.npy"
-                for part in ("X", "y", "data", "indices", "indptr", "row", "col", "format", "shape")
-            }:
-                with (
-                    archive.open(name) as packed,
-                    open(folder / ("own_y.npy" if name == "y.npy" else name), "wb") as out,
-                ):
+            for name in names.intersection(f"{part}.npy" for part in PARTS):
+                target = folder / ("own_y.npy" if name == "y.npy" else name)
+                with archive.open(name) as packed, open(target, "wb") as out:
                     shutil.copyfileobj(packed, out, 1 << 22)
         if "X.npy" in names:
-            scratch_matrix = self._dense_scratch_matrix(folder)
+            matrix = open_dense(folder, self.path)
         elif {"format.npy", "shape.npy", "data.npy"} <= names:
-            scratch_matrix = self._sparse(folder)
+            matrix = self._sparse(folder)
         else:
             raise SourceError(
                 f"{self.path} holds {', '.join(map(ascii, sorted(names)))}: it must hold a sparse "
                 f"matrix of save_npz, or arrays X and y"
             )
-        if (folder / "own_y.npy").exists():
-            y = disk.load(folder / "own_y.npy")
-            save_labels(
-                scratch_matrix,
-                label_rules.as_label_array(y, scratch_matrix.shape[0], self.unlabeled, self.path),
-            )
-        return scratch_matrix
+        if "y.npy" not in names:
+            return matrix, None
+        y = disk.load(folder / "own_y.npy")
+        return matrix, label_rules.as_label_array(y, matrix.shape[0], self.unlabeled, self.path)
 
     def _sparse(self, folder: Path) -> ScratchMatrix:
         def array(name: str) -> Any:
@@ -224,20 +188,19 @@ class Npz(Npy):
                     f"{self.path} is broken: {name} has the shape {part.shape}, not {(stored,)}"
                 )
         if kind == "csr":
-            return sparse_scratch_matrix(folder, self.path, (n, d))
+            return open_csr(folder, self.path, (n, d))
         if kind == "csc":
             checks.require_indptr(parts["indptr"], d, stored, self.path)
-        entries = (
-            (lambda: _coo(parts))
-            if kind == "coo"
-            else (lambda: csc_triplets(parts["data"], parts["indices"], parts["indptr"]))
-        )
-        return save_triplets(folder / "rows", self.path, entries, (n, d), parts["data"].dtype)
 
+        def entries() -> Iterator[Triplets]:
+            if kind == "csc":
+                yield from csc_triplets(parts["data"], parts["indices"], parts["indptr"])
+                return
+            for start in range(0, stored, CHUNK):
+                row, column, value = (
+                    np.asarray(parts[name][start : start + CHUNK])
+                    for name in ("row", "col", "data")
+                )
+                yield row, column, value
 
-def _coo(parts: dict[str, Any]) -> Iterator[Triplets]:
-    for start in range(0, len(parts["data"]), CHUNK):
-        row, col, data = (
-            np.asarray(parts[name][start : start + CHUNK]) for name in ("row", "col", "data")
-        )
-        yield row, col, data
+        return write_csr(folder / "rows", self.path, entries, (n, d), parts["data"].dtype)

@@ -1,11 +1,9 @@
 """The base classes of sources, which workers read in pieces, as matrix rows or as documents.
 
-A source is small and picklable: it holds a path and settings, never data. `pieces` returns keys
-(byte ranges, archive members, row ranges) in the order of the rows, which are small and picklable
-too. `read` turns one piece into `Rows` or `Document`s within bounded memory, on any worker.
-
-A new format is a module with one class that derives from `MatrixSource` or `TextSource`, takes the
-path first and its options as keywords, and is listed in `storage.sources.FORMATS`.
+A source holds a path and settings, never data. `pieces` returns small keys in the order of the rows
+(byte ranges, archive members, row ranges). `read` turns one piece into `Rows` or `Document`s within
+bounded memory, on any worker. A new format is one class that takes the path first and its options
+as keywords, listed in `storage.sources.FORMATS`.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ import os
 import shutil
 import tarfile
 import zipfile
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -33,7 +32,6 @@ import scipy.sparse as sp
 from bigfs.engine import format_bytes, require_memory
 from bigfs.types import AnyArray
 from storage.errors import SourceError, StoreError
-from storage.sources import matfile
 
 # a class, a real target, a set of classes, or None if unlabeled
 Label = str | int | float | tuple[str | int, ...] | None
@@ -41,8 +39,9 @@ Labels = AnyArray | Sequence[Label]
 
 # what the readers of all formats may raise for damaged bytes
 BROKEN = (
-    *(*matfile.BROKEN, zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError),
-    *(TokenError, SyntaxError),
+    *(zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError),
+    *(ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RuntimeError),
+    *(UnboundLocalError, TokenError, SyntaxError),
 )
 
 # magic bytes
@@ -50,29 +49,14 @@ COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.op
 
 
 class Rows(NamedTuple):
-    """Some rows of a matrix.
+    """Some rows of a matrix, with their labels, splits ("train" or "test") and names, if any.
 
-    Attributes
-    ----------
-    X : csr_array of shape (k, at most d)
-        The rows, as floats. Column indices increase along a row. X may be narrower than d: the
-        widest piece decides d, unless the source states it.
-    y : array, list or None
-        The k labels, in one of these forms:
-
-        * integers: classes, masked where unlabeled,
-        * strings: classes, "" where unlabeled,
-        * floats: classes if all labels of the source are whole, else real targets; NaN where
-          unlabeled,
-        * a list of labels that an array would not hold exactly, None where unlabeled,
-        * a list of tuples: label sets.
-    split : ndarray of str or None
-        "train" or "test" per row.
-    names : ndarray of str or None
-        The names of the samples.
+    y holds integers (masked where unlabeled), texts ("" where unlabeled), floats (NaN where
+    unlabeled; real targets if any of the source is not whole), or a list where an array would not
+    hold the labels exactly: labels with None where unlabeled, or label sets as tuples.
     """
 
-    X: sp.csr_array
+    X: sp.csr_array  # (k, at most d) floats; columns increase, the widest piece decides d
     y: Labels | None = None
     split: AnyArray | None = None
     names: AnyArray | None = None
@@ -80,13 +64,9 @@ class Rows(NamedTuple):
 
 def take_rows(rows: Rows, index: AnyArray) -> Rows:
     """Return some of the rows, without their splits."""
-    y = (
-        rows.y[index]
-        if isinstance(rows.y, np.ndarray)
-        else None
-        if rows.y is None
-        else [rows.y[i] for i in index]
-    )
+    y = rows.y
+    if y is not None:
+        y = y[index] if isinstance(y, np.ndarray) else [y[i] for i in index]
     return Rows(rows.X[index], y, None, None if rows.names is None else rows.names[index])
 
 
@@ -100,115 +80,65 @@ class Document(NamedTuple):
 
 
 class Source(ABC):
-    """The origin of a corpus.
+    """The origin of a corpus."""
 
-    Attributes
-    ----------
-    format : str
-        Name of the format, as in ``--format``.
-    path : str
-        The file or folder, or the name of a generated corpus.
-    target : {"class", "real", "multilabel"} or None
-        Kind of the target. None lets the labels decide (see `Rows.y`).
-    n_features : int or None
-        d, if it is known before reading.
-    class_names : sequence of str or None
-        Names of the integer labels 0 … c − 1, if the source has them.
-    feature_names : sequence of str or None
-        d names, if the source has them. They may be read lazily.
-    sample_shape : tuple of int or None
-        (M, N) if a row is an image.
-    planted : ndarray of int or None
-        Indices of the informative features of a generated corpus.
-    memory_per_byte : int
-        Bytes of memory per byte of input while it is read.
-    memory_limit : int or None
-        Bytes that a process may use beside its libraries. None does not limit it.
-    label_columns : sequence of str or None
-        Columns that could hold the labels, if the source has some and the user named none.
-    """
-
-    format: ClassVar[str]
-    path: str
-    target: str | None = None
-    n_features: int | None = None
-    class_names: Sequence[str] | None = None
+    format: ClassVar[str]  # as in --format
+    path: str  # the file or folder, or the name of a generated corpus
+    target: str | None = None  # "class", "real", "multilabel", or None to let the labels decide
+    n_features: int | None = None  # d, if it is known before reading
+    class_names: Sequence[str] | None = None  # of the integer labels 0 … c − 1, if they have some
     feature_names: Sequence[str] | None = None
-    sample_shape: tuple[int, int] | None = None
-    planted: AnyArray | None = None
-    memory_per_byte: int = 20
-    memory_limit: int | None = None
-    label_columns: Sequence[str] | None = None
+    sample_shape: tuple[int, int] | None = None  # (M, N) if a row is an image
+    planted: AnyArray | None = None  # the informative features of a generated corpus
+    memory_per_byte: int = 20  # bytes of memory per byte of input while it is read
+    memory_limit: int | None = None  # bytes that a process may use beside its libraries
+    label_columns: Sequence[str] | None = None  # that could hold the labels, if none was named
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
-        """Return whether a path looks like this format.
-
-        `head` holds its first decompressed bytes, none for a folder.
-        """
+        """Return whether a path looks like this format, by its first decompressed bytes."""
         return False
 
     @abstractmethod
     def fingerprint(self) -> str:
         """Return a hash of the content and of the settings that shape the rows."""
 
-    def absolute(self) -> Self:
-        """Return the same source by its absolute path.
+    def check(self) -> None:  # noqa: B027, most formats have nothing to check
+        """Refuse options that do not fit the file, where that shows at once."""
 
-        The workers of a user's cluster may have another current folder.
-        """
+    def absolute(self) -> Self:
+        """Return the source by its absolute path, as workers may have another current folder."""
         source = copy.copy(self)
         source.path = os.path.abspath(self.path)
         return source
 
     def prepare(self, scratch: Path) -> Self:
-        """Return the same source, ready for `pieces`.
-
-        A source that can't be cut as it is, such as a compressed file, is written to `scratch`.
-        """
+        """Return the source ready for `pieces`. What can't be cut is written to `scratch` first."""
         return self
 
     @abstractmethod
     def pieces(self, size: int) -> list[Any]:
-        """Return the keys of the pieces in row order, each of at most about `size` bytes of input.
+        """Return the keys of pieces of up to about `size` bytes of input, in row order."""
 
-        Raises
-        ------
-        SourceError
-            The folder or file is empty.
-        """
-
-    def with_memory_limit(self, room: int) -> Self:
-        """Return the same source with at most `memory_limit` bytes per process."""
+    def with_memory_limit(self, memory_limit: int) -> Self:
+        """Return the source with at most `memory_limit` bytes per process."""
         source = copy.copy(self)
-        source.memory_limit = room
+        source.memory_limit = memory_limit
         return source
 
     def weight(self, piece: Any) -> int:
         """Return the bytes of input of a piece, for messages and balance, or 0 if unknown."""
         return 0
 
-    def require_room(self, size: int, place: object) -> None:
-        """Refuse a record that does not fit in memory while it is read, as records can't be cut.
+    def require_record_fits(self, size: int, place: object) -> None:
+        """Refuse a record of `size` bytes at a place that does not fit in memory while it is read.
 
-        Parameters
-        ----------
-        size : int
-            Its bytes, decompressed.
-        place : object
-            The file and the record, for the message.
-
-        Raises
-        ------
-        NotEnoughMemory
-            Reading it takes more than `memory_limit`.
+        Records can't be cut. The place is written out in an error only.
         """
-        if self.memory_limit is not None and size * self.memory_per_byte > self.memory_limit:
-            require_memory(
-                size * self.memory_per_byte,
-                f"{place}: a record of {format_bytes(size)} cannot be cut and",
-                self.memory_limit,
-            )
+        needed = size * self.memory_per_byte
+        if self.memory_limit is not None and needed > self.memory_limit:
+            what = f"{place}: a record of {format_bytes(size)} cannot be cut and"
+            require_memory(needed, what, self.memory_limit)
 
 
 class MatrixSource(Source):
@@ -216,13 +146,7 @@ class MatrixSource(Source):
 
     @abstractmethod
     def read(self, piece: Any) -> Rows:
-        """Read the rows of one piece.
-
-        Raises
-        ------
-        SourceError
-            A bad number or index, NaN or infinity. The message names the file and the line or row.
-        """
+        """Read the rows of one piece. A bad number, index or value is refused by its place."""
 
 
 class TextSource(Source):
@@ -240,6 +164,35 @@ class TextSource(Source):
     @abstractmethod
     def read(self, piece: Any) -> Iterator[Document]:
         """Yield the documents of one piece in order."""
+
+
+class PlainFile(Source):
+    """A file that is cut where it lies. A compressed one is decompressed to scratch first."""
+
+    plain: str  # the decompressed file
+
+    def absolute(self) -> Self:
+        source = super().absolute()
+        source.plain = source.path
+        return source
+
+    def prepare(self, scratch: Path) -> Self:
+        ready = copy.copy(self)
+        if os.path.isfile(self.path) and is_compressed(self.path):
+            ready.plain = str(Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}.plain")
+            decompress(self.path, Path(ready.plain))
+        return ready
+
+    def length(self) -> int:
+        """Return the bytes of the decompressed file, of which there must be some."""
+        length = os.path.getsize(self.plain)
+        if not length:
+            raise SourceError(f"{self.path} is empty")
+        return length
+
+    def weight(self, piece: Any) -> int:
+        start, stop = piece
+        return int(stop - start)
 
 
 # --- what the formats share -----------------------------------------------------------------------
@@ -263,22 +216,11 @@ def is_compressed(path: str | Path) -> bool:
 
 @contextlib.contextmanager
 def source_errors(complaint: str) -> Iterator[None]:
-    """Turn what a reader raises for damaged bytes into a SourceError of one line.
-
-    Parameters
-    ----------
-    complaint : str
-        The beginning of the line, with the file's name.
-
-    Raises
-    ------
-    SourceError
-        The bytes are damaged. Errors of the disk pass as they are.
-    """
+    """Turn what a reader raises for damaged bytes into a SourceError: "complaint: reason"."""
     try:
         yield
     except BROKEN as error:
-        # EINVAL: a damaged file made the reader seek to a wrong place
+        # EINVAL: a damaged file made the reader seek to a wrong place. Other errors are the disk's
         if isinstance(error, StoreError) or (
             isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
         ):
@@ -289,13 +231,7 @@ def source_errors(complaint: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def seen_by_workers(path: str) -> Iterator[None]:
-    """Say what to do where a worker of another machine does not see the source.
-
-    Raises
-    ------
-    SourceError
-        A file is missing in a task, although the driving process has looked at it.
-    """
+    """Say what to do where a worker of another machine does not see the source."""
     try:
         yield
     except FileNotFoundError as error:
@@ -323,6 +259,31 @@ def decompress(path: str | Path, target: Path) -> None:
         shutil.copyfileobj(file, out, 1 << 22)
 
 
+def byte_ranges(length: int, size: int) -> list[tuple[int, int]]:
+    """Cut [0, length) into ranges of about equal length, at most `size`."""
+    count = max(1, -(-length // size))
+    cuts = [length * i // count for i in range(count + 1)]
+    return list(itertools.pairwise(cuts))
+
+
+def seek_line(file: IO[bytes], start: int) -> int:
+    """Go to the first line that begins at byte `start` or later, and return where it begins."""
+    if start:
+        file.seek(start - 1)
+        while (rest := file.readline(1 << 16)) and not rest.endswith(b"\n"):
+            pass
+    return file.tell()
+
+
+def line_number(path: str, offset: int) -> int:
+    """Return the number of the line, from 1, that begins at a byte of a file."""
+    lines = 1
+    with open(path, "rb") as file:
+        while offset > 0 and (block := file.read(min(offset, 1 << 22))):
+            lines, offset = lines + block.count(b"\n"), offset - len(block)
+    return lines
+
+
 def shorten(value: object, length: int = 80) -> str:
     """Return a value for a message: in ASCII, and cut if it is long."""
     text = ascii(value)
@@ -341,10 +302,3 @@ def decode(raw: bytes) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
         return raw.decode("latin-1")
-
-
-def byte_ranges(length: int, size: int) -> list[tuple[int, int]]:
-    """Cut [0, length) into ranges of about equal length, at most `size`."""
-    count = max(1, -(-length // size))
-    cuts = [length * i // count for i in range(count + 1)]
-    return list(itertools.pairwise(cuts))

@@ -21,48 +21,20 @@ MAX_SIDE = 2**31 - 1
 MUST_FIT = "values must be finite and fit in float32"
 
 
-def value_fits_float32(value: float) -> bool:
-    """Return whether a number fits in float32, as `fits_float32` does for an array."""
-    return bool(fits_float32(np.array([value]))[0])
-
-
 def fits_float32(values: AnyArray) -> BoolArray:
-    """Return which values fit in float32.
-
-    Parameters
-    ----------
-    values : ndarray of real numbers
-
-    Returns
-    -------
-    ndarray of bool
-        True for a finite value that does not become infinite, and becomes 0 only if it is 0.
-    """
+    """Return which values are finite, stay so in float32, and become 0 there only if they are 0."""
     with np.errstate(over="ignore", under="ignore"):
         rounded = values.astype(np.float32)
     return np.isfinite(rounded) & ((rounded != 0) | (values == 0))
 
 
+def value_fits_float32(value: float) -> bool:
+    """Return whether a number fits in float32, as `fits_float32` does for an array."""
+    return bool(fits_float32(np.array([value]))[0])
+
+
 def require_values(X: sp.csr_array, place: Callable[[int], str]) -> sp.csr_array:
-    """Return rows whose stored values all fit in float32.
-
-    Parameters
-    ----------
-    X : csr_array of shape (k, d)
-        Without duplicate entries.
-    place : callable
-        Returns the file and the place of a row of `X`, for the message.
-
-    Returns
-    -------
-    csr_array
-        `X` itself.
-
-    Raises
-    ------
-    SourceError
-        A value is NaN, infinite, too large for float32, or becomes 0 there.
-    """
+    """Return X, or refuse a stored value that does not fit in float32 by the place of its row."""
     wrong = np.flatnonzero(~fits_float32(X.data))
     if len(wrong):
         row = int(np.searchsorted(X.indptr, wrong[0], side="right")) - 1
@@ -73,50 +45,14 @@ def require_values(X: sp.csr_array, place: Callable[[int], str]) -> sp.csr_array
 
 
 def real_type(dtype: np.dtype[Any], origin: str) -> np.dtype[Any]:
-    """Return the type that values of a type are read as.
-
-    Parameters
-    ----------
-    dtype : dtype
-        The type in the file.
-    origin : str
-        The file, for the message.
-
-    Returns
-    -------
-    dtype
-        float32 if it holds the values exactly, else float64.
-
-    Raises
-    ------
-    SourceError
-        `dtype` is not of real numbers.
-    """
+    """Return float32 if it holds values of a type exactly, else float64."""
     if dtype.kind not in "biuf":
         raise SourceError(f"{origin} holds {dtype}, but values must be real numbers")
     return np.result_type(dtype, np.float32) if dtype.itemsize <= 8 else np.dtype(np.float64)
 
 
 def require_shape(n: int, d: int, origin: str) -> tuple[int, int]:
-    """Return a shape, or refuse it if it is too large for a store.
-
-    Parameters
-    ----------
-    n, d : int
-        The numbers of samples and features.
-    origin : str
-        The file, for the message.
-
-    Returns
-    -------
-    tuple of int
-        `n` and `d`.
-
-    Raises
-    ------
-    SourceError
-        A side is negative, or beyond what an int32 index reaches.
-    """
+    """Return a shape, or refuse it if it is too large for a store."""
     for what, side in (("samples", n), ("features", d)):
         if not 0 <= side <= MAX_SIDE:
             raise SourceError(f"{origin} has {side} {what}: a store holds up to {MAX_SIDE}")
@@ -124,27 +60,7 @@ def require_shape(n: int, d: int, origin: str) -> tuple[int, int]:
 
 
 def require_index(index: int, place: object, n_features: int | None = None) -> int:
-    """Return the number of a column, or refuse it if it is too large.
-
-    Parameters
-    ----------
-    index : int
-        The number, from 0.
-    place : object
-        Its text is the file and the line. It is written out in an error only.
-    n_features : int, default=None
-        The number of columns, if the user stated it.
-
-    Returns
-    -------
-    int
-        `index`.
-
-    Raises
-    ------
-    SourceError
-        The number is beyond `n_features`, or beyond what an int32 index reaches.
-    """
+    """Return the number of a column, or refuse it beyond `n_features` or what int32 reaches."""
     if n_features is not None and index >= n_features:
         raise SourceError(f"{place}: column {index} (from 0) lies outside {n_features} columns")
     if index >= MAX_SIDE:
@@ -155,28 +71,7 @@ def require_index(index: int, place: object, n_features: int | None = None) -> i
 
 
 def require_indices(indices: AnyArray, size: int, origin: str, axis: str) -> IntArray:
-    """Return the indices of one axis as int64.
-
-    Parameters
-    ----------
-    indices : ndarray
-        In the type of the file.
-    size : int
-        The length of the axis.
-    origin : str
-        The file, for the message.
-    axis : {"row", "column"}
-        The name of the axis, for the message.
-
-    Returns
-    -------
-    ndarray of int64
-
-    Raises
-    ------
-    SourceError
-        They are not whole numbers, or one lies outside 0 … `size` − 1.
-    """
+    """Return the indices of an axis ("row" or "column") as int64, or refuse one beyond `size`."""
     if indices.dtype.kind not in "iu":
         raise SourceError(
             f"{origin} is broken: its {axis} indices are {indices.dtype}, not integers"
@@ -187,28 +82,7 @@ def require_indices(indices: AnyArray, size: int, origin: str, axis: str) -> Int
 
 
 def require_indptr(indptr: AnyArray, size: int, stored: int, origin: str) -> AnyArray:
-    """Return an indptr, or refuse it if it does not match the stored values.
-
-    Parameters
-    ----------
-    indptr : ndarray of shape (size + 1,)
-    size : int
-        The number of rows of a csr matrix, or of columns of a csc one.
-    stored : int
-        The number of stored values.
-    origin : str
-        The file, for the message.
-
-    Returns
-    -------
-    ndarray
-        `indptr` itself.
-
-    Raises
-    ------
-    SourceError
-        It has another length or type, does not begin at 0 or end at `stored`, or decreases.
-    """
+    """Return an indptr of (size + 1,), or refuse one that does not match the stored values."""
     if indptr.shape != (size + 1,) or indptr.dtype.kind not in "iu":
         raise SourceError(
             f"{origin} is broken: its indptr has {indptr.size} entries of "
@@ -222,19 +96,6 @@ def require_indptr(indptr: AnyArray, size: int, stored: int, origin: str) -> Any
     return indptr
 
 
-def require_room(counts: int, origin: str) -> None:
-    """Refuse to allocate numbers of 8 bytes that do not fit in memory.
-
-    Parameters
-    ----------
-    counts : int
-        The number of numbers.
-    origin : str
-        The file whose shape asks for them.
-
-    Raises
-    ------
-    NotEnoughMemory
-        The message has both sizes.
-    """
-    require_memory(8 * counts, f"reading {origin}, whose shape says so,")
+def require_numbers_fit(count: int, origin: str) -> None:
+    """Refuse a file whose shape asks for numbers of 8 bytes that do not fit in memory."""
+    require_memory(8 * count, f"reading {origin}, whose shape says so,")

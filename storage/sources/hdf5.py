@@ -8,23 +8,13 @@ from typing import Any
 
 from storage.errors import SourceError
 
+HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes
+
 
 @contextlib.contextmanager
 def open_hdf5(path: str) -> Iterator[Any]:
-    """Open an HDF5 file that holds all its data itself.
-
-    Raises
-    ------
-    SourceError
-        Some data lie in other files, or h5py is not installed. Nothing is read before.
-    """
-    with need_h5py(path).File(path, "r") as file:
-        _require_self_contained(file, path)
-        yield file
-
-
-def _require_self_contained(file: Any, path: str) -> None:
-    import h5py
+    """Open an HDF5 file, or refuse it before anything is read if some data lie in other files."""
+    h5py = need_h5py(path)
 
     def elsewhere(name: str, link: Any) -> str | None:
         """Return what lies in another file, or None. The first text ends the visit."""
@@ -35,8 +25,10 @@ def _require_self_contained(file: Any, path: str) -> None:
             return f"{name} has its values in other files"
         return None
 
-    if complaint := file.visititems_links(elsewhere):
-        raise SourceError(f"{path}: {complaint}: copy them into the file")
+    with h5py.File(path, "r") as file:
+        if complaint := file.visititems_links(elsewhere):
+            raise SourceError(f"{path}: {complaint}: copy them into the file")
+        yield file
 
 
 def need_h5py(path: str) -> Any:

@@ -14,13 +14,7 @@ from storage.errors import SourceError
 from storage.sources import checks
 from storage.sources.arrays import SavedMatrix
 from storage.sources.base import open_decompressed
-from storage.sources.scratch_matrix import (
-    CHUNK,
-    ScratchMatrix,
-    Triplets,
-    dense_scratch_matrix,
-    save_triplets,
-)
+from storage.sources.scratch_matrix import CHUNK, ScratchMatrix, Triplets, open_dense, write_csr
 
 GRAMMAR: dict[str, Any] = {
     "sep": r"\s+",
@@ -34,8 +28,7 @@ GRAMMAR: dict[str, Any] = {
 class MatrixMarket(SavedMatrix):
     """A general matrix of real numbers, integers or a pattern, as coordinates or as an array.
 
-    It is read in chunks, whatever the order of its entries. It takes the options of
-    `storage.sources.arrays`.
+    It is read in chunks, whatever the order of its entries.
     """
 
     format = "mtx"
@@ -44,7 +37,7 @@ class MatrixMarket(SavedMatrix):
     def sniff(cls, path: Path, head: bytes) -> bool:
         return head[:14].lower() == b"%%matrixmarket"
 
-    def make_scratch_matrix(self, folder: Path) -> ScratchMatrix:
+    def write_matrix(self, folder: Path) -> tuple[ScratchMatrix, None]:
         layout, field, symmetry, shape, nnz, start = self._header()
         if field not in ("real", "integer", "pattern") or symmetry != "general":
             raise SourceError(
@@ -60,16 +53,16 @@ class MatrixMarket(SavedMatrix):
                 np.lib.format.write_array_header_1_0(out, header)
                 for table in self._tables(["value"], start, nnz):
                     out.write(table["value"].to_numpy(dtype="<f8").tobytes())
-            return dense_scratch_matrix(folder, self.path)
+            return open_dense(folder, self.path), None
+
+        names = ["row", "column"] if field == "pattern" else ["row", "column", "value"]
 
         def entries() -> Iterator[Triplets]:
-            for table in self._tables(
-                ["row", "column"] if field == "pattern" else ["row", "column", "value"], start, nnz
-            ):
+            for table in self._tables(names, start, nnz):
                 value = np.ones(len(table)) if field == "pattern" else table["value"].to_numpy()
                 yield table["row"].to_numpy() - 1, table["column"].to_numpy() - 1, value
 
-        return save_triplets(folder, self.path, entries, shape, np.float64)
+        return write_csr(folder, self.path, entries, shape, np.float64), None
 
     def _tables(self, names: list[str], start: int, count: int) -> Iterator[Any]:
         """Yield the lines after the first `start`, in chunks. There must be `count` of them."""

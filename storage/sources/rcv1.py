@@ -1,11 +1,11 @@
-"""Sources made of others: a corpus of several files, and rows with labels in a separate file."""
+"""Corpora of several files, and RCV1's labels, which lie in a file of their own."""
 
 from __future__ import annotations
 
 import copy
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -37,29 +37,31 @@ class Joined(MatrixSource):
 
     def fingerprint(self) -> str:
         return fingerprint_of(
-            self.format,
+            "joined",
             self.n_features,
             self.sample_shape,
             [(part.fingerprint(), split) for part, split in self.parts],
         )
 
-    def absolute(self) -> Self:
-        source = copy.copy(self)  # whose own path is a name
-        source.parts = [(part.absolute(), split) for part, split in self.parts]
+    def _with_parts(self, change: Callable[[int, MatrixSource], MatrixSource]) -> Self:
+        source = copy.copy(self)
+        source.parts = [(change(k, part), split) for k, (part, split) in enumerate(self.parts)]
         return source
 
-    def prepare(self, scratch: Path) -> Self:
-        ready = copy.copy(self)
-        ready.parts = []
-        for k, (part, split) in enumerate(self.parts):
-            folder = Path(scratch) / f"part-{k}"  # two parts may unpack under one name
-            folder.mkdir(parents=True, exist_ok=True)
-            ready.parts.append((part.prepare(folder), split))
-        return ready
+    def absolute(self) -> Self:  # its own path is a name
+        return self._with_parts(lambda k, part: part.absolute())
 
-    def with_memory_limit(self, room: int) -> Self:
-        source = super().with_memory_limit(room)
-        source.parts = [(part.with_memory_limit(room), split) for part, split in self.parts]
+    def prepare(self, scratch: Path) -> Self:
+        def prepare(k: int, part: MatrixSource) -> MatrixSource:
+            folder = Path(scratch) / f"part-{k}"  # two parts may write files of one name
+            folder.mkdir(parents=True, exist_ok=True)
+            return part.prepare(folder)
+
+        return self._with_parts(prepare)
+
+    def with_memory_limit(self, memory_limit: int) -> Self:
+        source = self._with_parts(lambda k, part: part.with_memory_limit(memory_limit))
+        source.memory_limit = memory_limit
         return source
 
     def pieces(self, size: int) -> list[tuple[int, Any]]:
@@ -74,57 +76,44 @@ class Joined(MatrixSource):
         return rows if split is None else rows._replace(split=np.full(rows.X.shape[0], split))
 
 
-class Topics(MatrixSource):
-    """RCV1: rows labeled by the number of their document, and a file with the topics of each.
-
-    Parameters
-    ----------
-    rows : MatrixSource
-        The documents.
-    qrels : str
-        The file of topics, plain or compressed. Each line has a topic, a document and a 1.
-    """
+class Topics(Joined):
+    """Rows labeled by the number of their document, and a file of lines "topic document 1"."""
 
     format = "topics"
-    target = "multilabel"
 
-    def __init__(self, rows: MatrixSource, qrels: str) -> None:
-        self.rows, self.qrels, self.path, self.n_features = rows, qrels, rows.path, rows.n_features
+    def __init__(
+        self,
+        path: str,
+        parts: Sequence[tuple[MatrixSource, str | None]],
+        qrels: str,
+        *,
+        n_features: int | None = None,
+    ) -> None:
+        super().__init__(path, parts, n_features=n_features)
+        self.qrels, self.target = qrels, "multilabel"
 
     def fingerprint(self) -> str:
-        return fingerprint_of(self.format, self.rows.fingerprint(), identity_of([self.qrels]))
+        return fingerprint_of("topics", super().fingerprint(), identity_of([self.qrels]))
 
     def absolute(self) -> Self:
-        source = copy.copy(self)
-        source.rows, source.qrels = self.rows.absolute(), os.path.abspath(self.qrels)
+        source = super().absolute()
+        source.qrels = os.path.abspath(self.qrels)
         return source
 
     def prepare(self, scratch: Path) -> Self:
-        ready = copy.copy(self)
-        ready.rows = self.rows.prepare(scratch)
+        ready = super().prepare(scratch)
         # workers see scratch, but maybe not the source
         ready.qrels = str(Path(scratch) / f"topics-{self.fingerprint()}")
         shutil.copyfile(self.qrels, ready.qrels)
         return ready
 
-    def with_memory_limit(self, room: int) -> Self:
-        source = super().with_memory_limit(room)
-        source.rows = self.rows.with_memory_limit(room)
-        return source
-
-    def pieces(self, size: int) -> list[Any]:
-        return self.rows.pieces(size)
-
-    def weight(self, piece: Any) -> int:
-        return self.rows.weight(piece)
-
-    def read(self, piece: Any) -> Rows:
-        rows = self.rows.read(piece)
+    def read(self, piece: tuple[int, Any]) -> Rows:
+        rows = super().read(piece)
         topics = _read_topics(self.qrels)
         document = np.asarray(rows.y, dtype=np.int64)
         first, last = (
             np.searchsorted(topics.document, document, side) for side in ("left", "right")
-        )  # sides
+        )
         labels = [
             tuple(sorted(topics.names[t] for t in topics.topic[a:b]))
             for a, b in zip(first, last, strict=True)

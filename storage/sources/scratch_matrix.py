@@ -22,18 +22,18 @@ from storage.sources import checks
 from storage.sources.base import Rows
 
 CHUNK = 1 << 20  # entries that a transpose holds at a time
+CSR = ("data", "indices", "indptr")
 Triplets = tuple[AnyArray, AnyArray, AnyArray]  # row, column, value
 
 
 class ScratchMatrix(NamedTuple):
-    """A matrix on scratch, of shape (n, d).
+    """A matrix of shape (n, d) in a folder: X.npy, or data.npy, indices.npy and indptr.npy.
 
-    Its folder holds X.npy (n × d, or n images) or data.npy, indices.npy and indptr.npy, and the
-    labels as y.npy. `origin` is the path of the source, for messages.
+    X may hold n images. The labels are y.npy, masked by unlabeled.npy.
     """
 
     folder: str
-    origin: str
+    origin: str  # the path of the source, for messages
     shape: tuple[int, int]
 
     def array(self, name: str) -> AnyArray:
@@ -41,6 +41,19 @@ class ScratchMatrix(NamedTuple):
 
     def has(self, name: str) -> bool:
         return (Path(self.folder) / f"{name}.npy").exists()
+
+    @property
+    def image_shape(self) -> tuple[int, int] | None:
+        """(M, N) if the rows are stored as images."""
+        if not self.has("X") or (X := self.array("X")).ndim != 3:
+            return None
+        return int(X.shape[1]), int(X.shape[2])
+
+    def save_labels(self, y: AnyArray) -> None:
+        """Save labels as `storage.sources.labels.as_label_array` gives them."""
+        disk.save(Path(self.folder) / "y.npy", np.ma.getdata(y))
+        if isinstance(y, np.ma.MaskedArray):
+            disk.save(Path(self.folder) / "unlabeled.npy", np.ma.getmaskarray(y))
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
         """Return row ranges that take about `size` bytes each as csr."""
@@ -50,33 +63,16 @@ class ScratchMatrix(NamedTuple):
 
     def read(self, piece: tuple[int, int]) -> Rows:
         start, stop = piece
-        X = (
-            flatten_rows(self.array("X")[start:stop], self.origin)
-            if self.has("X")
-            else self._csr(start, stop)
-        )
-        return Rows(check_rows(X, self.origin, start), self._labels(start, stop))
-
-    def _labels(self, start: int, stop: int) -> AnyArray | None:
-        if not self.has("y"):
-            return None
-        y = np.array(self.array("y")[start:stop])
-        return (
-            np.ma.MaskedArray(y, self.array("unlabeled")[start:stop])
-            if self.has("unlabeled")
-            else y
-        )
-
-    def _csr(self, start: int, stop: int) -> sp.csr_array:
-        indptr = np.array(self.array("indptr")[start : stop + 1], dtype=np.int64)
-        cut = slice(indptr[0], indptr[-1])
-        return make_csr(
-            self.array("data")[cut],
-            self.array("indices")[cut],
-            indptr,
-            (stop - start, self.shape[1]),
-            self.origin,
-        )
+        if self.has("X"):
+            X = flatten_rows(self.array("X")[start:stop], self.origin)
+        else:
+            X = read_csr(
+                {part: self.array(part) for part in CSR}, piece, self.shape[1], self.origin
+            )
+        y = np.array(self.array("y")[start:stop]) if self.has("y") else None
+        if self.has("unlabeled"):
+            y = np.ma.MaskedArray(y, self.array("unlabeled")[start:stop])
+        return Rows(check_rows(X, self.origin, start), y)
 
 
 def row_ranges(n: int, total: int, size: int) -> list[tuple[int, int]]:
@@ -85,10 +81,15 @@ def row_ranges(n: int, total: int, size: int) -> list[tuple[int, int]]:
     return [(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
-def make_csr(
-    data: AnyArray, indices: AnyArray, indptr: AnyArray, shape: tuple[int, int], origin: str
-) -> sp.csr_array:
-    """Return rows with checked and sorted indices. Repeated entries are summed."""
+def read_csr(parts: Any, piece: tuple[int, int], d: int, origin: str) -> sp.csr_array:
+    """Read rows of a group of csr arrays, and check and sort the indices.
+
+    Repeated entries are summed.
+    """
+    start, stop = piece
+    indptr = np.array(parts["indptr"][start : stop + 1], dtype=np.int64)
+    cut = slice(int(indptr[0]), int(indptr[-1]))
+    data, indices = np.asarray(parts["data"][cut]), np.asarray(parts["indices"][cut])
     if (
         np.any(np.diff(indptr) < 0)
         or len(data) != len(indices)
@@ -97,12 +98,9 @@ def make_csr(
         raise SourceError(
             f"{origin} is broken: its indptr does not match its {len(data)} stored values"
         )
-    columns = checks.require_indices(np.asarray(indices), shape[1], origin, "column").astype(
-        np.int32
-    )
-    X = sp.csr_array(
-        (data.astype(checks.real_type(data.dtype, origin)), columns, indptr - indptr[0]), shape
-    )
+    columns = checks.require_indices(indices, d, origin, "column").astype(np.int32)
+    data = data.astype(checks.real_type(data.dtype, origin))
+    X = sp.csr_array((data, columns, indptr - indptr[0]), (stop - start, d))
     X.sum_duplicates()
     return X
 
@@ -122,48 +120,32 @@ def check_rows(X: sp.csr_array, origin: str, start: int) -> sp.csr_array:
     )
 
 
-def dense_scratch_matrix(folder: Path, origin: str) -> ScratchMatrix:
-    """Return the scratch_matrix of the array X.npy in a folder."""
+def open_dense(folder: Path, origin: str) -> ScratchMatrix:
+    """Return the matrix of the array X.npy in a folder."""
     X = disk.map_file(folder / "X.npy")
     if X.ndim not in (2, 3):
         raise SourceError(
             f"{origin} has {X.ndim} dimensions: a matrix must have 2, a stack of images 3"
         )
     checks.real_type(X.dtype, origin)
-    return ScratchMatrix(
-        str(folder), origin, checks.require_shape(len(X), math.prod(X.shape[1:]), origin)
-    )
+    shape = checks.require_shape(len(X), math.prod(X.shape[1:]), origin)
+    return ScratchMatrix(str(folder), origin, shape)
 
 
-def sparse_scratch_matrix(folder: Path, origin: str, shape: tuple[int, int]) -> ScratchMatrix:
-    """Return the scratch_matrix of the csr arrays data.npy, indices.npy and indptr.npy in a folder."""
-    scratch_matrix = ScratchMatrix(str(folder), origin, checks.require_shape(*shape, origin))
-    stored = len(scratch_matrix.array("data"))
-    checks.real_type(scratch_matrix.array("data").dtype, origin)
-    if len(scratch_matrix.array("indices")) != stored:
+def open_csr(folder: Path, origin: str, shape: tuple[int, int]) -> ScratchMatrix:
+    """Return the matrix of the csr arrays data.npy, indices.npy and indptr.npy in a folder."""
+    matrix = ScratchMatrix(str(folder), origin, checks.require_shape(*shape, origin))
+    data, indices = matrix.array("data"), matrix.array("indices")
+    checks.real_type(data.dtype, origin)
+    if len(indices) != len(data):
         raise SourceError(
-            f"{origin} is broken: it has {stored} values and {len(scratch_matrix.array('indices'))} indices"
+            f"{origin} is broken: it has {len(data)} values and {len(indices)} indices"
         )
-    checks.require_indptr(scratch_matrix.array("indptr"), shape[0], stored, origin)
-    return scratch_matrix
+    checks.require_indptr(matrix.array("indptr"), shape[0], len(data), origin)
+    return matrix
 
 
-def save_labels(scratch_matrix: ScratchMatrix, y: AnyArray | None) -> ScratchMatrix:
-    """Save labels, as `storage.sources.labels.as_label_array` gives them, beside the matrix."""
-    if y is not None:
-        _save(Path(scratch_matrix.folder), y=np.ma.getdata(y))
-        if isinstance(y, np.ma.MaskedArray):
-            _save(Path(scratch_matrix.folder), unlabeled=np.ma.getmaskarray(y))
-    return scratch_matrix
-
-
-def _save(folder: Path, **arrays: AnyArray) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, array in arrays.items():
-        disk.save(folder / f"{name}.npy", array)
-
-
-def save_triplets(
+def write_csr(
     folder: Path,
     origin: str,
     entries: Callable[[], Iterable[Triplets]],
@@ -176,14 +158,14 @@ def save_triplets(
     """
     n, d = checks.require_shape(*shape, origin)
     checks.real_type(np.dtype(dtype), origin)
-    checks.require_room(4 * n, origin)
+    checks.require_numbers_fit(4 * n, origin)
     folder.mkdir(parents=True, exist_ok=True)
     count = np.zeros(n + 1, np.int64)
     for row, column, _ in entries():
         checks.require_indices(column, d, origin, "column")
         count[1:] += np.bincount(checks.require_indices(row, n, origin, "row"), minlength=n)
     indptr = np.cumsum(count)
-    _save(folder, indptr=indptr)
+    disk.save(folder / "indptr.npy", indptr)
     data = disk.allocate(folder / "data.npy", dtype, (int(indptr[-1]),))
     indices = disk.allocate(folder / "indices.npy", np.int32, (int(indptr[-1]),))
     free = indptr[:-1].copy()  # where the next entry of a row goes
@@ -199,10 +181,7 @@ def save_triplets(
 
 
 def csc_triplets(data: Any, indices: Any, indptr: AnyArray) -> Iterator[Triplets]:
-    """Yield the entries of a csc matrix in chunks.
-
-    `data` and `indices` may be on disk. `indptr` must be checked before.
-    """
+    """Yield the entries of a csc matrix, which may be on disk, in chunks. `indptr` is checked."""
     nnz = data.shape[0]
     for start in range(0, nnz, CHUNK):
         stop = min(start + CHUNK, nnz)

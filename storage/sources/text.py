@@ -19,7 +19,7 @@ import tarfile
 import zipfile
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,10 +28,9 @@ from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
 from storage.sources.base import (
     Document,
+    PlainFile,
     TextSource,
     decode,
-    decompress,
-    is_compressed,
     source_errors,
 )
 
@@ -45,28 +44,16 @@ INFLATE_STEP = 1 << 12  # compressed bytes at a time, of which a bzip2 bomb make
 
 
 class Piece(NamedTuple):
-    """Some documents, in order of their names.
+    """Some documents, in order of their names."""
 
-    Attributes
-    ----------
-    names : list of str
-        Names of the files or members.
-    sizes : array of int
-        Their lengths in bytes.
-    offsets : array of int
-        The byte at which each begins in a tar.
-    skip : int
-        Number of leading folders that all documents of the source share.
-    """
-
-    names: list[str]
-    sizes: array[int]
-    offsets: array[int]
-    skip: int
+    names: list[str]  # of the files or members
+    sizes: array[int]  # in bytes
+    offsets: array[int]  # the byte at which each begins in a tar
+    skip: int  # leading folders that all documents of the source share
 
 
 @dataclass
-class Text(TextSource):
+class Text(PlainFile, TextSource):
     """A folder, tar (plain, gz, bz2, xz) or zip of documents in UTF-8 or Latin-1.
 
     ``prefix-train/class/file`` gives the split and the class. Without a split, the first folder
@@ -75,7 +62,9 @@ class Text(TextSource):
 
     format = "text"
     path: str
-    plain: str = field(default="", repr=False)  # the decompressed tar
+
+    def __post_init__(self) -> None:
+        self.plain = self.path
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
@@ -93,12 +82,6 @@ class Text(TextSource):
             ),
         )
 
-    def prepare(self, scratch: Path) -> Text:
-        if os.path.isdir(self.path) or not is_compressed(self.path):
-            return self
-        decompress(self.path, scratch / "documents.tar")
-        return replace(self, plain=str(scratch / "documents.tar"))
-
     def pieces(self, size: int) -> list[Piece]:
         names, sizes, offsets = self._list_documents()
         if not names:
@@ -113,7 +96,7 @@ class Text(TextSource):
         for at, after in zip(order, [*order[1:], -1], strict=True):
             if after >= 0 and names[at] == names[after]:
                 continue  # the sort is stable, so the last one of a name counts
-            self.require_room(sizes[at], f"{self.path}: {_as_text(names[at])}")
+            self.require_record_fits(sizes[at], f"{self.path}: {_as_text(names[at])}")
             cost = max(sizes[at], MIN_COST)
             if not pieces or cost > room:
                 pieces.append(Piece([], array("q"), array("q"), skip))
@@ -181,8 +164,8 @@ class Text(TextSource):
             yield from self._in_tar()
 
     def _is_zip_archive(self) -> bool:
-        with open(self.plain or self.path, "rb") as file:
-            return _is_zip(Path(self.plain or self.path), file.read(BLOCK))
+        with open(self.plain, "rb") as file:
+            return _is_zip(Path(self.plain), file.read(BLOCK))
 
     def _in_zip(self) -> Iterator[tuple[str, int, int, str]]:
         with zipfile.ZipFile(self.path) as archive:
@@ -199,7 +182,7 @@ class Text(TextSource):
 
     def _in_tar(self) -> Iterator[tuple[str, int, int, str]]:
         with (
-            _Headers(io.FileIO(self.plain or self.path)) as file,
+            _Headers(io.FileIO(self.plain)) as file,
             tarfile.open(
                 fileobj=file, mode="r:", encoding="utf-8", errors="surrogateescape"
             ) as tar,
@@ -256,7 +239,7 @@ class Text(TextSource):
                 for name, size in zip(piece.names, piece.sizes, strict=True):
                     yield name, _inflate(archive, name, size)
         else:
-            with open(self.plain or self.path, "rb") as tar:
+            with open(self.plain, "rb") as tar:
                 for name, size, offset in zip(piece.names, piece.sizes, piece.offsets, strict=True):
                     tar.seek(offset)
                     raw = tar.read(size)

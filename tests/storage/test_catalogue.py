@@ -18,7 +18,7 @@ import pytest
 import storage
 from flows import stages
 from storage import sources
-from storage.downloads import catalog
+from storage.downloads import catalog, downloader
 from storage.downloads.catalog import ENTRIES, Entry, File
 from storage.errors import SourceError, is_permanent
 from tests.helpers.sources import documents_of
@@ -82,7 +82,7 @@ def site(tmp_path, monkeypatch):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     server.url = f"http://127.0.0.1:{server.server_port}"
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv(catalog.FOLDER, str(tmp_path / "data"))
+    monkeypatch.setenv(downloader.FOLDER, str(tmp_path / "data"))
     files = (
         File(f"{server.url}/tiny.svm", "tiny.svm", hashlib.sha256(TRAIN).hexdigest(), "train"),
         File(f"{server.url}/tiny.t.svm", "tiny.t.svm", None, "test"),
@@ -133,7 +133,7 @@ def test_a_broken_download_goes_on_where_it_stopped(site, monkeypatch):
 
 
 def test_it_goes_on_in_the_next_run_too(site, monkeypatch):
-    monkeypatch.setattr(catalog, "RETRIES", 0)
+    monkeypatch.setattr(downloader, "RETRIES", 0)
     site.files["/big.bin"] = (big(), '"v1"')
     site.breaks = [3_000_000]
     with pytest.raises(
@@ -148,7 +148,7 @@ def test_it_goes_on_in_the_next_run_too(site, monkeypatch):
 
 @pytest.mark.parametrize("reason", ["another version", "no ranges", "no version given"])
 def test_it_starts_anew_where_it_must(site, monkeypatch, reason):
-    monkeypatch.setattr(catalog, "RETRIES", 0)
+    monkeypatch.setattr(downloader, "RETRIES", 0)
     site.files["/big.bin"] = (big(1), None if reason == "no version given" else '"v1"')
     site.breaks = [3_000_000]
     with pytest.raises(SourceError):
@@ -161,7 +161,7 @@ def test_it_starts_anew_where_it_must(site, monkeypatch, reason):
 
 
 def test_another_content_is_refused(site, monkeypatch, tmp_path):
-    monkeypatch.setattr(catalog, "RETRIES", 0)
+    monkeypatch.setattr(downloader, "RETRIES", 0)
     site.files["/big.bin"] = (big(), '"v1"')
     with pytest.raises(SourceError, match="did not send the published file") as caught:
         fetch_big(site, monkeypatch, "0" * 64)
@@ -187,7 +187,7 @@ def test_a_file_put_there_by_hand_is_used_and_watched(site, tmp_path):
 
 
 def test_offline_the_error_says_what_to_put_where(site, monkeypatch, tmp_path):
-    monkeypatch.setattr(catalog, "RETRIES", 0)
+    monkeypatch.setattr(downloader, "RETRIES", 0)
     site.shutdown()
     site.server_close()
     with pytest.raises(SourceError, match=r"tiny\.svm cannot be downloaded") as caught:
@@ -209,9 +209,9 @@ def test_a_url_is_a_source(site):
 @pytest.mark.parametrize("name", ["two words.svm", "registry.txt", ".lock", "tab%09stop.svm"])
 def test_a_url_may_have_any_file_name(site, name):
     site.files[f"/some/{quote(name, safe='%')}"] = (TRAIN, '"1"')
-    path = catalog.download(f"{site.url}/some/{name}")
+    path = downloader.download(f"{site.url}/some/{name}")
     assert path.read_bytes() == TRAIN
-    assert catalog.download(f"{site.url}/some/{name}") == path
+    assert downloader.download(f"{site.url}/some/{name}") == path
     assert len(site.requests) == 1
     assert (
         path.parent / "registry.txt"
@@ -249,7 +249,7 @@ def test_a_url_is_fetched_again_when_it_changed(site, tmp_path):
 def test_a_url_that_is_refused_or_out_of_reach(site, monkeypatch):
     url = f"{site.url}/some/rows.svm?X-Amz-Signature=canary"
     site.files["/some/rows.svm"] = (TRAIN, '"1"')
-    copy = catalog.download(url)
+    copy = downloader.download(url)
     for status in (403, 404):
         site.status = status
         with pytest.raises(SourceError, match=f"the server answers {status}") as caught:
@@ -258,21 +258,21 @@ def test_a_url_that_is_refused_or_out_of_reach(site, monkeypatch):
         assert "canary" not in str(caught.value)
     site.status = 503
     with pytest.warns(UserWarning, match="the copy that was fetched before is used"):
-        assert catalog.download(url) == copy
+        assert downloader.download(url) == copy
     site.shutdown()
     site.server_close()
     with pytest.warns(UserWarning, match="the copy that was fetched before") as warned:
-        assert catalog.download(url) == copy
+        assert downloader.download(url) == copy
     assert "canary" not in str(warned[0].message)
     with pytest.raises(SourceError, match=r"other\.svm.* cannot be read") as caught:
-        catalog.download(f"{site.url}/other.svm?token=canary")
+        downloader.download(f"{site.url}/other.svm?token=canary")
     assert "canary" not in str(caught.value)
     assert not is_permanent(caught.value.__cause__)
 
 
 def test_a_part_of_an_old_version_is_emptied_before_the_new_mark(site, monkeypatch):
     """Killed between the two, the next command must not join both versions."""
-    monkeypatch.setattr(catalog, "RETRIES", 0)
+    monkeypatch.setattr(downloader, "RETRIES", 0)
     site.files["/big.bin"], site.breaks = (big(1), '"v1"'), [3_000_000]
     with pytest.raises(SourceError):
         fetch_big(site, monkeypatch)
@@ -402,7 +402,7 @@ def test_real_files_are_what_their_entries_say(real_data, monkeypatch, tmp_path,
     entry = ENTRIES[name]
     (tmp_path / "data" / name).mkdir(parents=True)
     (tmp_path / "data" / name / entry.files[0].name).symlink_to(real_data / entry.files[0].name)
-    monkeypatch.setenv(catalog.FOLDER, str(tmp_path / "data"))
+    monkeypatch.setenv(downloader.FOLDER, str(tmp_path / "data"))
     source = sources.find(name).prepare(tmp_path)
     rows = [source.read(piece) for piece in source.pieces(10**6)]
     assert (sum(part.X.shape[0] for part in rows), rows[0].X.shape[1]) == entry.shape

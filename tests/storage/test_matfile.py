@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import storage
 from bigfs.engine import NotEnoughMemory
 from storage import sources
-from storage.sources import matfile
+from storage.sources import matlab
 from tests.helpers.sources import refused, rows_of
 
 
@@ -27,7 +27,7 @@ def test_mat_that_crashes_scipy_is_refused(tmp_path):
 def test_mat_names_a_reader_that_dies(tmp_path, monkeypatch):
     scipy.io.savemat(tmp_path / "X.mat", {"X": np.eye(3)})
     dies = [sys.executable, "-c", "import os; os.abort()"]
-    monkeypatch.setattr(matfile, "COMMAND", dies)
+    monkeypatch.setattr(matlab, "READER", dies)
     message = r"X\.mat cannot be read as mat: the file is damaged \(the reader crashed\)$"
     refused(tmp_path / "X.mat", message, tmp_path / "scratch")
 
@@ -76,7 +76,7 @@ def test_mat_on_a_full_disk_blames_the_disk(tmp_path):
     (tmp_path / "scratch").mkdir()
     (tmp_path / "scratch" / "X.npy").symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left on device"):
-        matfile.extract(str(tmp_path / "X.mat"), tmp_path / "scratch", x=None, y=None, room=1 << 30)
+        sources.find(tmp_path / "X.mat").write_matrix(tmp_path / "scratch")
 
 
 # --- names ----------------------------------------------------------------------------------------

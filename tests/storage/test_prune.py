@@ -10,7 +10,7 @@ from filelock import FileLock
 
 import storage
 from storage import atomic
-from storage.downloads import catalog
+from storage.downloads import downloader
 from storage.runs.runs import Run
 
 
@@ -18,7 +18,7 @@ from storage.runs.runs import Run
 def home(tmp_path, monkeypatch):
     """Stores of three states of a source, the second named by a run, and of other settings."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(catalog.FOLDER, str(tmp_path / "data"))
+    monkeypatch.setenv(downloader.FOLDER, str(tmp_path / "data"))
     stores = []
     for state in range(3):
         (tmp_path / "a.svm").write_text(f"1 1:1 2:{state + 1}\n2 2:1\n")
@@ -97,20 +97,20 @@ def test_orphaned_graphs_and_old_copies_of_urls_go(home):
     folder, stores = home
     shutil.rmtree(stores[0])
     for i, version in enumerate(("v1", "v2")):
-        copy = catalog.copy_folder("https://h/a.svm?token=1", version)
+        copy = downloader.copy_folder("https://h/a.svm?token=1", version)
         copy.mkdir(parents=True)
         (copy / ".lock").touch()
         (copy / "a.svm").write_bytes(b"1 1:1\n")
         os.utime(copy, (1e9 + i, 1e9 + i))
     found = storage.leftovers()
-    old = catalog.copy_folder("https://h/a.svm?token=1", "v1")
+    old = downloader.copy_folder("https://h/a.svm?token=1", "v1")
     assert [item.path for item in found] == [
         folder / ".bigfs" / os.path.basename(stores[0]).replace(".zarr", ".graphs"),
         old,
     ]
     storage.delete_leftovers(found)
     assert not old.exists()
-    assert catalog.copy_folder("https://h/a.svm?token=1", "v2").exists()
+    assert downloader.copy_folder("https://h/a.svm?token=1", "v2").exists()
 
 
 def test_the_command_lists_and_deletes_only_when_told(home, bigfs):

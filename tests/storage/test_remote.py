@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import storage
 from flows.job import Job
 from storage import sources
-from storage.downloads import catalog, remote
+from storage.downloads import downloader, remote
 from storage.errors import SourceError, is_permanent, redacted
 
 X = sp.csr_array(np.array([[0.0, 1.0], [2.0, 0.0], [3.0, 4.0]]))
@@ -19,7 +19,7 @@ X = sp.csr_array(np.array([[0.0, 1.0], [2.0, 0.0], [3.0, 4.0]]))
 
 @pytest.fixture(autouse=True)
 def data(tmp_path, monkeypatch):
-    monkeypatch.setenv(catalog.FOLDER, str(tmp_path / "data"))
+    monkeypatch.setenv(downloader.FOLDER, str(tmp_path / "data"))
 
 
 @pytest.fixture
@@ -143,8 +143,8 @@ def test_urls_of_this_machine_are_no_sources(url):
 
 @pytest.mark.parametrize("name", ["..", ".lock", ".rows.svm.part", "registry.txt"])
 def test_a_url_names_no_file_of_ours(name):
-    assert catalog.file_name(f"s3://bucket/folder/{name}").startswith("download")
-    assert not catalog.file_name(f"s3://bucket/folder/{name}").startswith(".")
+    assert downloader.file_name(f"s3://bucket/folder/{name}").startswith("download")
+    assert not downloader.file_name(f"s3://bucket/folder/{name}").startswith(".")
 
 
 def test_a_text_is_shown_without_the_secrets_of_its_urls():

@@ -244,11 +244,11 @@ def test_a_record_beyond_the_memory_is_refused(tmp_path, name, line):
 def test_a_source_of_others_holds_them_to_the_memory(tmp_path, name):
     (tmp_path / "a.svm").write_text("1 1:0.5\n1 1:0.5 # %s\n" % ("word " * (8 << 20)))
     (tmp_path / "qrels").write_text("x 1 1\n")
-    source = sources.find(tmp_path / "a.svm")
+    parts = [(sources.find(tmp_path / "a.svm"), "train")]
     source = (
-        sources.Joined("both", [(source, "train")])
+        sources.Joined("both", parts)
         if name == "joined"
-        else sources.Topics(source, str(tmp_path / "qrels"))
+        else sources.Topics("both", parts, str(tmp_path / "qrels"))
     )
     with pytest.raises(NotEnoughMemory, match=r"a\.svm, the line at byte .* cannot be cut"):
         storage.stage(source, tmp_path / "a.zarr", memory_limit="400MB")

@@ -90,18 +90,9 @@ def is_query(raw: AnyArray, i: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def number(raw: AnyArray, i: int) -> tuple[int, float, bool, bool]:
-    """Parse the number at byte `i`.
+    """Parse the number at byte `i`: its end (`i` itself if there is none) and its value.
 
-    Returns
-    -------
-    end : int
-        Where the number ends. `i` itself if there is none.
-    value : float
-        The number.
-    sure : bool
-        Whether float32 of the value is certainly right.
-    exact : bool
-        Whether the value itself is certainly right.
+    Also return whether float32 of the value, and the value itself, are certainly right.
     """
     start = i
     n = len(raw)
@@ -192,33 +183,12 @@ def short_decimal(raw: AnyArray, begin: int) -> tuple[int, float]:
 
 @njit(cache=True, nogil=True)
 def parse(raw: AnyArray, base: int, lines: int, marks: int) -> Any:
-    """Parse whole lines.
+    """Parse whole lines, whose indices begin at `base`, with the bounds that `count` returned.
 
-    Parameters
-    ----------
-    raw : ndarray of uint8
-        The lines.
-    base : int
-        The smallest index, 0 or 1.
-    lines, marks : int
-        What `count` returned.
-
-    Returns
-    -------
-    code : int
-        0, or what is wrong with the token at byte `where`.
-    where : int
-        The place of the wrong token.
-    labels : ndarray of float
-        The labels of all lines.
-    label_counts : ndarray of int32
-        The labels per line.
-    unsure_labels : list of tuple of int
-        (place in `labels`, place of its first byte) of each label that float64 may hold inexactly.
-    indptr, indices, values : ndarray
-        The entries in CSR, from column 0.
-    unsure : list of tuple of int
-        (place in `values`, place of its first byte) of each value whose float32 is unsure.
+    Return 0 or what is wrong with the token at byte `where`, and that place; the labels of all
+    lines, their number per line (int32), and (place in them, place of the first byte) of each that
+    float64 may hold inexactly; then the entries in CSR, from column 0, and the same pairs for each
+    value whose float32 is unsure.
     """
     n = len(raw)
     labels = np.empty(lines + marks)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +14,15 @@ from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
 from storage.sources import checks
 from storage.sources import labels as label_rules
-from storage.sources.base import MatrixSource, Rows, byte_ranges, decompress, head, is_compressed
+from storage.sources.base import (
+    MatrixSource,
+    PlainFile,
+    Rows,
+    byte_ranges,
+    head,
+    line_number,
+    seek_line,
+)
 
 NUMBER = rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 # a line that is meant as svmlight; the parser reports what is wrong in it
@@ -34,34 +41,20 @@ MESSAGES = (
 
 
 @dataclass
-class Svmlight(MatrixSource):
-    """One sample per line: ``label[,label…] [qid:n] index:value … [# comment]``.
-
-    Parameters
-    ----------
-    path : str
-        The file, plain, .gz, .bz2 or .xz.
-    zero_based : bool or None, default=None
-        Whether indices count from 0. None takes 0 if the first 4 MB hold an index 0, else 1. An
-        index 0 further on is then an error.
-    n_features : int or None, default=None
-        d, if trailing columns may be empty. None takes the largest index.
-    target : {"class", "real", "multilabel"} or None, default=None
-        Kind of the target. None takes "multilabel" if some lines have several labels or none,
-        "class" if all labels are whole numbers, else "real".
-    unlabeled : str or None, default=None
-        The number that means "none", such as 0 or -1. By default no label does.
-    """
+class Svmlight(PlainFile, MatrixSource):
+    """One sample per line: ``label[,label…] [qid:n] index:value … [# comment]``."""
 
     format = "svmlight"
     path: str
+    # None takes 0 if the first 4 MB hold an index 0, else 1. An index 0 further on is an error then
     zero_based: bool | None = None
-    n_features: int | None = None
+    n_features: int | None = None  # d, by default the largest index
+    # None takes "multilabel" if lines have several labels or none, "class" if all are whole numbers
     target: str | None = None
-    unlabeled: str | None = None
-    plain: str = field(default="", repr=False)  # the decompressed file
+    unlabeled: str | None = None  # the number that means "none", such as 0 or -1
 
     def __post_init__(self) -> None:
+        self.plain = self.path
         try:
             self.none = (
                 np.nan if self.unlabeled is None else label_rules.parse_number(str(self.unlabeled))
@@ -91,24 +84,14 @@ class Svmlight(MatrixSource):
             self.unlabeled,
         )
 
-    def prepare(self, scratch: Path) -> Svmlight:
-        plain = self.path
-        if is_compressed(self.path):
-            plain = str(scratch / "plain.svm")
-            decompress(self.path, Path(plain))
-        zero_based = self.zero_based
-        if zero_based is None:
-            zero_based = ZERO.search(head(Path(plain), HEAD)) is not None
-        return replace(self, plain=plain, zero_based=zero_based)
+    def prepare(self, scratch: Path) -> Self:
+        ready = super().prepare(scratch)
+        if ready.zero_based is None:
+            ready.zero_based = ZERO.search(head(Path(ready.plain), HEAD)) is not None
+        return ready
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
-        length = os.path.getsize(self.plain)
-        if not length:
-            raise SourceError(f"{self.path} is empty: it must hold one sample per line")
-        return byte_ranges(length, size)
-
-    def weight(self, piece: tuple[int, int]) -> int:
-        return piece[1] - piece[0]
+        return byte_ranges(self.length(), size)
 
     def read(self, piece: tuple[int, int]) -> Rows:
         from storage.sources.svmlight import kernel  # compiled at its first use
@@ -146,11 +129,7 @@ class Svmlight(MatrixSource):
         """Return where the lines begin, and the lines that begin inside the range."""
         start, stop = piece
         with open(self.plain, "rb") as file:
-            if start:
-                file.seek(start - 1)
-                while (rest := file.readline(1 << 16)) and not rest.endswith(b"\n"):
-                    pass
-                start = file.tell()
+            start = seek_line(file, start)
             if start >= stop:
                 return start, b""
             raw = file.read(stop - start)
@@ -160,17 +139,12 @@ class Svmlight(MatrixSource):
                     if self.memory_limit is None
                     else self.memory_limit // self.memory_per_byte + 1
                 )
-                self.require_room(len(rest), f"{self.path}, the line at byte {stop}")
+                self.require_record_fits(len(rest), f"{self.path}, the line at byte {stop}")
                 raw += rest
             return start, raw
 
     def _error_message(self, code: int, start: int, raw: bytes, where: int) -> str:
-        line = 1 + raw.count(b"\n", 0, where)
-        with open(self.plain, "rb") as file:
-            while start > 0:
-                block = file.read(min(start, 1 << 24))
-                line += block.count(b"\n")
-                start -= len(block)
+        line = line_number(self.plain, start) + raw.count(b"\n", 0, where)
         token = re.match(rb"[^\s#]*", raw[where : where + 40])
         came = token[0].decode("latin-1") if token else ""
         return f"{self.path}, line {line}: {MESSAGES[code]}; got {came!r}"

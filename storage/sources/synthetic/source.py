@@ -84,22 +84,11 @@ CORPORA: dict[str, TextSpec | ImageSpec] = {
 
 
 class Synthetic(MatrixSource):
-    """A generated corpus.
+    """A generated corpus, ``synthetic:NAME?rows=…&seed=…``.
 
-    Parameters
-    ----------
-    path : str
-        ``synthetic:NAME``, with options as in a URL: ``synthetic:webspam?rows=5%&seed=3``.
-    rows : str, int or None, default=None
-        Number of rows, or a percentage of those of the real corpus, which None takes. They are the
-        first rows of an endless corpus, so a larger corpus continues a smaller one.
-    seed : str or int, default=0
-        Another seed gives other planted terms and other documents of the same kind.
-
-    Raises
-    ------
-    SourceError
-        A name or an option is unknown, or a number is wrong.
+    `rows` is a number, or a percentage of those of the real corpus. They are the first rows of an
+    endless corpus, so a larger corpus continues a smaller one. Another seed gives other planted
+    terms and documents.
     """
 
     format = "synthetic"

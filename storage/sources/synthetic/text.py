@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import ndtri
 
 from bigfs.types import AnyArray, FloatArray, IntArray
 
@@ -37,64 +36,29 @@ def stream(seed: int, key: int) -> np.random.Generator:
 
 
 class TextSpec(NamedTuple):
-    """Constants of one generated text corpus.
+    """Constants of one generated text corpus."""
 
-    Attributes
-    ----------
-    n, d : int
-        Numbers of rows and terms of the real corpus.
-    classes : sequence of str
-        Names of the classes.
-    nnz : float
-        Mean number of distinct terms per row of the real corpus. `tokens` is solved for it.
-    tokens, spread : float
-        Mean number of tokens per document, and standard deviation of its logarithm.
-    exponent, shift : float
-        Exponent and cutoff of the background's Zipf law.
-    planted : int
-        Number of informative terms per class.
-    share : float
-        Mean share of topical tokens.
-    block : int
-        Rows per random stream (about 2^18 tokens).
-    prior : sequence of float or None
-        Probabilities of the classes. None takes equal ones.
-    idf : bool
-        Whether values are weighted by the idf, as in the real corpus.
-    split : bool
-        Whether three of five documents are marked "train" and the others "test".
-    words : sequence of sequences of str or None
-        Names of the planted terms per class. None names no feature.
-    phrases : sequence of str
-        Names of the phrases of each planted term, with {} for the term. They are columns too.
-    together : float
-        Probability that a token of a planted term brings a token of one of its phrases.
-    """
-
-    n: int
-    d: int
+    n: int  # rows of the real corpus
+    d: int  # terms of it
     classes: Sequence[str]
-    nnz: float
-    tokens: float
-    spread: float
-    exponent: float
-    shift: float
-    planted: int
-    share: float
-    block: int
-    prior: Sequence[float] | None = None
-    idf: bool = True
-    split: bool = False
-    words: Sequence[Sequence[str]] | None = None
-    phrases: Sequence[str] = ()
-    together: float = 0.0
+    nnz: float  # mean number of distinct terms per row of the real corpus
+    tokens: float  # mean number of tokens per document, solved for nnz
+    spread: float  # standard deviation of its logarithm
+    exponent: float  # of the background's Zipf law
+    shift: float  # its cutoff
+    planted: int  # informative terms per class
+    share: float  # mean share of topical tokens
+    block: int  # rows per random stream (about 2^18 tokens)
+    prior: Sequence[float] | None = None  # probabilities of the classes, by default equal
+    idf: bool = True  # whether values are weighted by the idf, as in the real corpus
+    split: bool = False  # whether three of five documents are marked "train", the others "test"
+    words: Sequence[Sequence[str]] | None = None  # names of the planted terms per class
+    phrases: Sequence[str] = ()  # columns of each planted term's phrases, with {} for the term
+    together: float = 0.0  # probability that a token of a term brings one of its phrases
 
 
 class TextGenerator:
-    """Generate the documents of one corpus and seed.
-
-    Memory depends neither on n nor, without idf and names, on d.
-    """
+    """The documents of one corpus and seed. Memory depends neither on n nor on d, but for idf."""
 
     def __init__(self, spec: TextSpec, seed: int) -> None:
         self.spec, self.seed = spec, seed
@@ -143,10 +107,9 @@ class TextGenerator:
         return ((edge + 1) ** power - edge**power) / width
 
     def document_frequency(self, rank: AnyArray) -> FloatArray:
-        """Return the share of documents that hold the term of a rank, by the model.
+        """Return the share of documents that hold the term of a rank, by the model."""
+        from scipy.special import ndtri  # which takes long to import
 
-        It takes 32 lengths of documents and the mean share of topical tokens.
-        """
         c = len(self.spec.classes)
         lengths = self._lengths(ndtri((np.arange(32) + 0.5) / 32))
         flat = self.background(rank) * (1 - self.prior @ self.share)
@@ -271,6 +234,3 @@ class TextGenerator:
 
 def _coprime(start: int, d: int) -> int:
     return next(k for k in range(max(start, 1), d + start) if np.gcd(k, d) == 1)
-
-
-# --- images -------------------------------------------------------------------------------------

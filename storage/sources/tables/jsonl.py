@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -19,32 +20,27 @@ import scipy.sparse as sp
 
 from storage.errors import SourceError
 from storage.sources import checks
-from storage.sources import labels as label_rules
 from storage.sources.base import (
     Document,
     MatrixSource,
     Rows,
-    TextSource,
     byte_ranges,
+    line_number,
+    seek_line,
     shorten,
     shorten_names,
 )
-from storage.sources.tables.records import ByteRangeFile
+from storage.sources.tables.records import RecordFile, TextRecords
 
 LINE_LIMIT = 1 << 28  # bytes; a longer line means that the file has no lines
 WITH_FEATURES = re.compile(rb'(?<!\\)"features"\s*:\s*\{')
 
 
-class JsonLinesFile(ByteRangeFile):
-    """A file of JSON objects, cut by bytes. Errors name the line.
+@dataclass(eq=False, kw_only=True)
+class JsonFile(RecordFile):
+    """A file of JSON objects, cut by bytes. Errors name the line."""
 
-    Attributes
-    ----------
-    flat : bool
-        Whether the fields are mostly texts and whole numbers, which orjson reads faster.
-    """
-
-    flat: ClassVar[bool] = False
+    flat: ClassVar[bool] = False  # fields are mostly texts and whole numbers, read fast by orjson
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
         return byte_ranges(self.length(), size)
@@ -87,14 +83,10 @@ class JsonLinesFile(ByteRangeFile):
         """Yield the object of each line that begins in a byte range, and its place for messages."""
         start, stop = piece
         with open(self.plain, "rb") as file:
-            if start:
-                file.seek(start - 1)
-                while (rest := file.readline(1 << 16)) and not rest.endswith(b"\n"):
-                    pass
-            offset = file.tell()
+            offset = seek_line(file, start)
             while offset < stop and (line := file.readline(self._line_limit)):
                 place = LinePosition(self, offset)
-                self.require_room(len(line), place)
+                self.require_record_fits(len(line), place)
                 if not line.isspace():
                     yield self._parse(line, place), place
                 offset += len(line)
@@ -119,8 +111,9 @@ class JsonLinesFile(ByteRangeFile):
             raise SourceError(f"{place} holds {type(record).__name__}, not an object with fields")
         return record
 
-    def field(self, record: dict[str, Any], name: str, option: str, place: LinePosition) -> Any:
-        """Return a field of a record, which must be there."""
+    def field(self, record: dict[str, Any], option: str, place: LinePosition) -> Any:
+        """Return the field of a record that an option names, which must be there."""
+        name = getattr(self, option)
         if name not in record:
             raise SourceError(
                 f"{place} has no field {name!r}, only "
@@ -132,15 +125,11 @@ class JsonLinesFile(ByteRangeFile):
 class LinePosition:
     """The file and the number of a line. Lines are counted only when a message needs the number."""
 
-    def __init__(self, source: JsonLinesFile, offset: int) -> None:
+    def __init__(self, source: JsonFile, offset: int) -> None:
         self.source, self.offset = source, offset
 
     def __str__(self) -> str:
-        before, left = 0, self.offset
-        with open(self.source.plain, "rb") as file:
-            while left and (chunk := file.read(min(left, 1 << 22))):
-                before, left = before + chunk.count(b"\n"), left - len(chunk)
-        return f"{self.source.path}, line {before + 1}"
+        return f"{self.source.path}, line {line_number(self.source.plain, self.offset)}"
 
 
 def _parse_flat(line: bytes) -> dict[str, Any] | None:
@@ -151,30 +140,27 @@ def _parse_flat(line: bytes) -> dict[str, Any] | None:
     so the colons show repeats, unless one is written as an escape.
     """
     try:
-        found = orjson.loads(line)
+        record = orjson.loads(line)
     except orjson.JSONDecodeError:
         return None
-    if not isinstance(found, dict) or b"\\u003" in line:
+    if not isinstance(record, dict) or b"\\u003" in line:
         return None
-    colons = len(found)
-    for name, value in found.items():
+    colons = len(record)
+    for name, value in record.items():
         colons += name.count(":")
         if isinstance(value, str):
             colons += value.count(":")
         elif not (value is None or isinstance(value, int)):
             return None
-    return found if line.count(b":") == colons else None
+    return record if line.count(b":") == colons else None
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     named = dict(pairs)
     if len(named) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(
-            f"the name "
-            f"{next(name for name in names if names.count(name) > 1)!a} comes "
-            f"twice in one object"
-        )
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {repeated!a} comes twice in one object")
     return named
 
 
@@ -182,11 +168,9 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number; leave out the field or write null")
 
 
-class JsonLines(JsonLinesFile, TextSource):
-    """Documents: ``{"text": …, "label": …}`` per line.
-
-    Takes the options of `storage.sources.tables.records`.
-    """
+@dataclass(eq=False, kw_only=True)
+class JsonLines(JsonFile, TextRecords):
+    """Documents: ``{"text": …, "label": …}`` per line."""
 
     format = "jsonl"
     flat = True
@@ -197,50 +181,23 @@ class JsonLines(JsonLinesFile, TextSource):
 
     def read(self, piece: tuple[int, int]) -> Iterator[Document]:
         for record, place in self.objects(piece):
-            text = self.field(record, self.text, "text", place)
-            yield self.document(
-                text, record.get(self.label), record.get(self.split), record.get(self.name), place
-            )
+            text = self.field(record, "text", place)
+            label, split, name = map(record.get, self.roles)
+            yield self.document(text, label, split, name, place)
 
 
-class JsonFeatures(JsonLinesFile, MatrixSource):
-    """Rows: ``{"features": {"3": 0.5, "17": 1}, "label": …}`` per line, columns from 0.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    features : str, default="features"
-        Name of the field with the row, which every record must have.
-    label, split, name : str or None, default=None
-        Names of the fields with the label, "train" or "test", and the sample's name. None takes
-        "label", "split" and "id" where there is such a field.
-    n_features : int or None, default=None
-        d. None takes one more than the largest column.
-    unlabeled : str or None, default=None
-        A label that also means "none".
-    """
+@dataclass(eq=False, kw_only=True)
+class JsonFeatures(JsonFile, MatrixSource):
+    """Rows: ``{"features": {"3": 0.5, "17": 1}, "label": …}`` per line, columns from 0."""
 
     format = "jsonl-features"
-    memory_per_byte = (
-        32  # measured: 31 for columns of six digits, since names and columns are objects
-    )
+    # measured: 31 for columns of six digits, since names and columns are objects
+    memory_per_byte = 32
+    features: str = "features"  # the field with the row, which every record must have
+    n_features: int | None = None  # d, by default one more than the largest column
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        features: str = "features",
-        label: str | None = None,
-        split: str | None = None,
-        name: str | None = None,
-        n_features: int | str | None = None,
-        unlabeled: str | None = None,
-    ) -> None:
-        super().__init__(
-            path, text=features, label=label, split=split, name=name, unlabeled=unlabeled
-        )
-        self.n_features = None if n_features is None else int(n_features)
+    def settings(self) -> dict[str, Any]:
+        return super().settings() | {"text": self.features, "n_features": self.n_features}
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
@@ -249,49 +206,47 @@ class JsonFeatures(JsonLinesFile, MatrixSource):
     def read(self, piece: tuple[int, int]) -> Rows:
         columns: list[int] = []
         values: list[float] = []
-        indptr, row_labels, splits, names = [0], [], [], []
+        indptr, labels, splits, names = [0], [], [], []
         for record, place in self.objects(piece):
-            row = self.field(record, self.text, "features", place)
+            row = self.field(record, "features", place)
             if not isinstance(row, dict):
                 raise SourceError(
-                    f"{place}: {self.text} is {type(row).__name__}, but must be {{column: value}}"
+                    f"{place}: {self.features} is {type(row).__name__}, but must be "
+                    f"{{column: value}}"
                 )
             for column, value in row.items():
                 columns.append(self._column(column, place))
-                values.append(self._value(value, column, place))
+                values.append(_value(value, column, place))
             if len(set(columns[indptr[-1] :])) < len(row):
                 raise SourceError(f"{place}: two names mean the same column, such as '1' and '01'")
             indptr.append(len(columns))
-            row_labels.append(self.read_label(record.get(self.label), place))
-            splits.append(self.read_split(record.get(self.split), place))
-            names.append(self.read_name(record.get(self.name)))
+            label, split, name = map(record.get, self.roles)
+            labels.append(self.read_label(label, place))
+            splits.append(self.read_split(split, place))
+            names.append(self.read_name(name))
         width = max(self.n_features or 0, max(columns, default=-1) + 1)
         X = sp.csr_array(
             (values, np.array(columns, dtype=np.int32), indptr), shape=(len(indptr) - 1, width)
         )
         X.sort_indices()
-        return Rows(
-            X,
-            label_rules.pack_labels(row_labels, self.path),
-            np.array(splits, dtype=str) if splits and None not in splits else None,
-            np.array(names) if any(names) else None,
-        )
+        return self.rows(X, labels, splits, names)
 
     def _column(self, column: str, place: LinePosition) -> int:
         if not (column.isascii() and column.isdigit() and len(column) < 19):
             raise SourceError(f"{place}: {column!r} is not a column number (from 0)")
         return checks.require_index(int(column), place, self.n_features)
 
-    def _value(self, value: Any, column: str, place: LinePosition) -> float:
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise SourceError(
-                f"{place}: the value of column {column} is {shorten(value)}, not a finite number"
-            )
-        if not abs(value) <= sys.float_info.max or not checks.value_fits_float32(float(value)):
-            raise SourceError(
-                f"{place}: the value of column {column} is {shorten(value)}: {checks.MUST_FIT}"
-            )
-        return float(value)
+
+def _value(value: Any, column: str, place: LinePosition) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise SourceError(
+            f"{place}: the value of column {column} is {shorten(value)}, not a finite number"
+        )
+    if not abs(value) <= sys.float_info.max or not checks.value_fits_float32(float(value)):
+        raise SourceError(
+            f"{place}: the value of column {column} is {shorten(value)}: {checks.MUST_FIT}"
+        )
+    return float(value)
 
 
 def _first(head: bytes) -> dict[str, Any] | None:

@@ -10,8 +10,10 @@ import contextlib
 import copy
 import csv
 import io
+import itertools
 from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -19,14 +21,8 @@ import numpy as np
 
 from storage import atomic
 from storage.errors import SourceError
-from storage.sources.base import (
-    Document,
-    TextSource,
-    open_decompressed,
-    shorten_names,
-    source_errors,
-)
-from storage.sources.tables.records import ByteRangeFile, RecordFile
+from storage.sources.base import Document, open_decompressed, shorten_names, source_errors
+from storage.sources.tables.records import RecordFile, TextRecords
 
 if TYPE_CHECKING:  # it takes 70 MB, which only a worker that reads tables should pay
     import pyarrow as pa
@@ -41,6 +37,7 @@ HEADER_LIMIT = 1 << 26  # bytes of a line of the header
 SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 
 
+@dataclass(eq=False, kw_only=True)
 class Table(RecordFile):
     """A table, of which some columns are read."""
 
@@ -52,8 +49,11 @@ class Table(RecordFile):
     def wanted_columns(self, columns: list[str]) -> list[str]:
         """Return the columns to read of those that are there."""
 
+    @abstractmethod
+    def batches(self, piece: Any) -> Iterator[tuple[pa.RecordBatch, int, str]]:
+        """Yield the batches of a piece, each with the number of its first record and its place."""
+
     def check(self) -> None:
-        """Refuse options that name a column that is not there."""
         self._columns_to_read(self.column_names())
 
     def _columns_to_read(self, columns: list[str]) -> list[str]:
@@ -69,66 +69,58 @@ class Table(RecordFile):
                 )
         return self.wanted_columns(columns)
 
-    @abstractmethod
-    def batches(self, piece: Any) -> Iterator[tuple[pa.RecordBatch, int, str]]:
-        """Yield the batches of a piece, each with the number of its first record and its place."""
 
-
-class TextTable(Table, TextSource):
+@dataclass(eq=False, kw_only=True)
+class TextTable(Table, TextRecords):
     """A table with a text column."""
 
     def wanted_columns(self, columns: list[str]) -> list[str]:
-        """Return the columns of the text, the label, the split and the name. The text must be
-        there.
-        """
         if self.text not in columns:
             raise SourceError(
                 f"{self.path} has no column {self.text!r}, only "
                 f"{shorten_names(columns)}: name it with text=, or the columns of a table of "
                 f"numbers with columns="
             )
-        return [
-            name
-            for name in dict.fromkeys((self.text, self.label, self.split, self.name))
-            if name in columns
-        ]
+        return [name for name in dict.fromkeys((self.text, *self.roles)) if name in columns]
 
     def read(self, piece: Any) -> Iterator[Document]:
         for batch, first, where in self.batches(piece):
-            yield from self._documents(batch, first, where)
-
-    def _documents(self, batch: pa.RecordBatch, first: int, where: str) -> Iterator[Document]:
-        table = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-        nothing = [None] * batch.num_rows
-        text = table[self.text]
-        rows = zip(
-            text,
-            *(table.get(column, nothing) for column in (self.label, self.split, self.name)),
-            strict=True,
-        )
-        for i, (words, label, split, name) in enumerate(rows, first):
-            if words is not None and not isinstance(words, str):
-                raise SourceError(
-                    f"{self.path}: column {self.text!r} holds "
-                    f"{batch.schema.field(self.text).type}, not text"
-                )
-            yield self.document(words or "", label, split, name, f"{where} {i} (from 0)")
+            columns = (column_values(batch, name) for name in (self.text, *self.roles))
+            for i, (text, label, split, name) in enumerate(zip(*columns, strict=True), first):
+                if text is not None and not isinstance(text, str):
+                    kind = batch.schema.field(self.text).type
+                    raise SourceError(f"{self.path}: column {self.text!r} holds {kind}, not text")
+                yield self.document(text or "", label, split, name, f"{where} {i} (from 0)")
 
 
-class CsvFile(Table, ByteRangeFile):
+def column_values(batch: pa.RecordBatch, column: str) -> list[Any]:
+    """Return the values of a column, None where there is no such column."""
+    if column not in batch.schema.names:
+        return [None] * batch.num_rows
+    values: list[Any] = batch.column(column).to_pylist()
+    return values
+
+
+# --- CSV ------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, kw_only=True)
+class CsvTable(Table):
     """Comma- or tab-separated values with a header line; UTF-8, plain or compressed."""
 
-    delimiter: str
+    delimiter: str = ""  # one character, by default that of the suffix (.csv, .tsv) or a comma
 
-    def set_delimiter(self, delimiter: str | None) -> None:
-        """Set the delimiter. None goes by the suffix (.csv, .tsv), else takes a comma."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
         suffixes = [s for s in Path(self.path).suffixes if s in SUFFIXES]
-        self.delimiter = delimiter or (SUFFIXES[suffixes[-1]] if suffixes else ",")
+        self.delimiter = self.delimiter or (SUFFIXES[suffixes[-1]] if suffixes else ",")
         if len(self.delimiter) != 1:
             raise SourceError(f"delimiter must be one character; got {self.delimiter!r}")
 
+    def settings(self) -> dict[str, Any]:
+        return super().settings() | {"delimiter": self.delimiter}
+
     def column_names(self) -> list[str]:
-        """Return the names of the columns."""
         return self._header()[0]
 
     def pieces(self, size: int) -> list[tuple[int, int]]:
@@ -150,10 +142,10 @@ class CsvFile(Table, ByteRangeFile):
             raise SourceError(f"{self.path} has a quote that is never closed")
         if cuts[-1] < length:
             cuts.append(length)
-        for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+        for start, stop in itertools.pairwise(cuts):
             # the part beyond `size` is one record
-            self.require_room(stop - start - size, f"{self.path}, after byte {start}")
-        return list(zip(cuts[:-1], cuts[1:], strict=True))
+            self.require_record_fits(stop - start - size, f"{self.path}, after byte {start}")
+        return list(itertools.pairwise(cuts))
 
     def batches(self, piece: tuple[int, int]) -> Iterator[tuple[pa.RecordBatch, int, str]]:
         import pyarrow as pa
@@ -211,43 +203,24 @@ class CsvFile(Table, ByteRangeFile):
         try:
             with open_decompressed(self.plain) as file:
                 columns = next(csv.reader(lines(file), delimiter=self.delimiter), [])
-        except UnicodeDecodeError as error:
-            raise SourceError(f"{self.path}, line 1: no header can be read: {NO_UTF8}") from error
-        except csv.Error as error:
-            raise SourceError(f"{self.path}, line 1: no header can be read: {error}") from error
+        except (UnicodeDecodeError, csv.Error) as error:
+            why = NO_UTF8 if isinstance(error, UnicodeDecodeError) else error
+            raise SourceError(f"{self.path}, line 1: no header can be read: {why}") from error
         return columns, after
 
 
-class Csv(CsvFile, TextTable):
-    """Comma- or tab-separated values with a text column.
-
-    It takes the options of `storage.sources.tables.records.RecordFile` and one more.
-
-    Parameters
-    ----------
-    delimiter : str or None, default=None
-        One character. None goes by the suffix (.csv, .tsv), else takes a comma.
-    """
+@dataclass(eq=False, kw_only=True)
+class Csv(CsvTable, TextTable):
+    """Comma- or tab-separated values with a text column."""
 
     format = "csv"
-
-    def __init__(
-        self,
-        path: str,
-        *,
-        text: str = "text",
-        label: str | None = None,
-        split: str | None = None,
-        name: str | None = None,
-        unlabeled: str | None = None,
-        delimiter: str | None = None,
-    ) -> None:
-        super().__init__(path, text=text, label=label, split=split, name=name, unlabeled=unlabeled)
-        self.set_delimiter(delimiter)
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
         return bool(set(path.suffixes) & set(SUFFIXES)) and bool(head) and b"\0" not in head
+
+
+# --- Parquet --------------------------------------------------------------------------------------
 
 
 class RowGroup(NamedTuple):
@@ -258,22 +231,25 @@ class RowGroup(NamedTuple):
     size: int
 
 
-class ParquetFiles(Table):
+@dataclass(eq=False, kw_only=True)
+class ParquetTable(Table):
     """A Parquet file, or a folder of them."""
 
-    folder: str | None = None  # of files rewritten with small row groups
-    batch_rows = BATCH_ROWS
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.folder: str | None = None  # of files rewritten with small row groups
+
+    @property
+    def batch_rows(self) -> int:
+        """The rows that are read at a time."""
+        return BATCH_ROWS
 
     def column_names(self) -> list[str]:
         """Return the names of the columns of the first file."""
-        return list(self.schema().names)
-
-    def schema(self) -> pa.Schema:
-        """Return the columns of the first file, with their types."""
         if not (files := self.files()):
             raise SourceError(f"{self.path} holds no .parquet file")
         with self._open(str(files[0])) as table:
-            return table.schema_arrow
+            return list(table.schema_arrow.names)
 
     def files(self) -> list[Path]:
         path = Path(self.path)
@@ -301,13 +277,10 @@ class ParquetFiles(Table):
         with self._open(file, pre_buffer=False) as table, _arrow_errors(f"{file} is broken"):
             wanted = self._columns_to_read(table.schema_arrow.names)
             schema = pa.schema([table.schema_arrow.field(name) for name in wanted])
+            metadata = table.metadata
+            size = sum(metadata.row_group(i).total_byte_size for i in range(table.num_row_groups))
+            rows = max(1, min(BATCH_ROWS, BATCH_BYTES * metadata.num_rows // max(size, 1)))
             with ParquetWriter(target, schema, compression="lz4") as out:
-                size = sum(
-                    table.metadata.row_group(i).total_byte_size for i in range(table.num_row_groups)
-                )
-                rows = max(
-                    1, min(BATCH_ROWS, BATCH_BYTES * table.metadata.num_rows // max(size, 1))
-                )
                 for batch in table.iter_batches(rows, columns=wanted, use_threads=False):
                     out.write_batch(batch)
 
@@ -317,11 +290,9 @@ class ParquetFiles(Table):
             with self._open(str(file)) as table:
                 self._columns_to_read(table.schema_arrow.names)
                 groups = [table.metadata.row_group(i) for i in range(table.num_row_groups)]
-                yield from (
-                    RowGroup(str(file), i, group.total_byte_size)
-                    for i, group in enumerate(groups)
-                    if group.num_rows
-                )
+            for i, group in enumerate(groups):
+                if group.num_rows:
+                    yield RowGroup(str(file), i, group.total_byte_size)
 
     def pieces(self, size: int) -> list[RowGroup]:
         """Return the row groups, whatever `size`."""
@@ -335,15 +306,13 @@ class ParquetFiles(Table):
 
     def batches(self, piece: RowGroup) -> Iterator[tuple[pa.RecordBatch, int, str]]:
         first = 0
-        with (
-            self._open(piece.file) as table,
-            _arrow_errors(f"{piece.file}, row group {piece.number} is broken"),
-        ):
+        where = f"{piece.file}, row group {piece.number}"
+        with self._open(piece.file) as table, _arrow_errors(f"{where} is broken"):
             columns = self._columns_to_read(table.schema_arrow.names)
             for batch in table.iter_batches(
                 self.batch_rows, row_groups=[piece.number], columns=columns, use_threads=False
             ):
-                yield batch, first, f"{piece.file}, row group {piece.number}: row"
+                yield batch, first, f"{where}: row"
                 first += batch.num_rows
 
     def _open(self, file: str, **settings: Any) -> ParquetFile:
@@ -353,8 +322,9 @@ class ParquetFiles(Table):
             return ParquetFile(file, **settings)
 
 
-class Parquet(ParquetFiles, TextTable):
-    """A table of Parquet with a text column. Takes the options of `records`."""
+@dataclass(eq=False, kw_only=True)
+class Parquet(ParquetTable, TextTable):
+    """A table of Parquet with a text column."""
 
     format = "parquet"
 
