@@ -175,7 +175,7 @@ def _scatters(
 ) -> tuple[FloatArray, FloatArray]:
     """Return S_b = Σ n_c (Ā_c − Ā)ᵀ(Ā_c − Ā) and S_w = Σ (A_i − Ā_c)ᵀ(A_i − Ā_c), N × N."""
     M, N = shape
-    total = np.asarray(sum(X.map_rows(_row_gram, N)))
+    total = np.asarray(sum(X.map(_row_gram, 0, N)))
     sizes = np.bincount(codes, minlength=c)
     means = np.asarray(X.T @ one_hot(codes, c)).T.reshape(c, M, N) / sizes[:, None, None]
     apart = means - np.tensordot(sizes / sizes.sum(), means, axes=1)

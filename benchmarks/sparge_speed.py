@@ -106,7 +106,7 @@ def speed(stores: Path = STORES, repeat: int = 2, workers: int = 2) -> None:
                 repeat=repeat,
             )
             cuts, last = selector.n_iter_, selector.result_.history[-1]
-            bare = seconds(lambda X=corpus.X: X.map_columns(touched), repeat=3)[0] * (cuts + 1)
+            bare = seconds(lambda X=corpus.X: X.map(touched, 1), repeat=3)[0] * (cuts + 1)
             peaks = engine.peak_memory()
             X = corpus.X.columns(np.arange(corpus.X.shape[1])).tocsr().astype(np.float64)
         svm = seconds(LinearSVC(penalty="l1", dual=False, C=1.0).fit, X, corpus.y)[0]
@@ -144,7 +144,7 @@ def webspam(
     with engine.cluster(workers=workers, memory_limit="1GB") as client:
         # compiled once
         SparGE(n_features_to_select=10).fit(sp.eye_array(20, format="csr"), np.arange(20) % 2)
-        one, _ = seconds(lambda: corpus.X.map_columns(touched))
+        one, _ = seconds(lambda: corpus.X.map(touched, 1))
         before = read_so_far(client)
         took, selector = seconds(
             lambda: SparGE(n_features_to_select=features).fit(corpus.X, corpus.y)

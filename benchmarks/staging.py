@@ -101,7 +101,7 @@ def one_pass(uri: str, scratch: Path) -> list[tuple[str, float]]:
     product = corpus.X.T @ V
     rows = [("one pass X'V, 4 columns, serial (s)", time.perf_counter() - begin)]
     begin = time.perf_counter()
-    size = sum(engine.cache.nbytes(tile.load()) for tile in corpus.X.column_tiles)
+    size = sum(engine.workers.nbytes(tile.load()) for tile in corpus.X.column_tiles)
     rows.append(("  of it reading and decoding (s)", time.perf_counter() - begin))
     np.save(scratch / "plain.npy", np.zeros(size // 4, dtype=np.float32))
     begin = time.perf_counter()

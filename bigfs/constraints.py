@@ -14,7 +14,6 @@ import numpy as np
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 NAMES_AT_ONCE = 1 << 16  # of a store, which reads them as they are asked for
-SCORES_AT_ONCE = 1 << 20  # ordered at a time
 
 
 class Constraints(NamedTuple):
@@ -36,22 +35,8 @@ class Constraints(NamedTuple):
         return np.lexsort((-scores, rank))[: len(scores) - len(self.forbidden)]
 
     def best(self, scores: FloatArray, m: int) -> IntArray:
-        """Return the first m of `order`, in the memory of a part of the features."""
-        d = len(scores)
-        if d <= SCORES_AT_ONCE:
-            return self.order(scores)[:m]
-        candidates = [
-            first + self._part(first, first + SCORES_AT_ONCE).order(part)[:m]
-            for first in range(0, d, SCORES_AT_ONCE)
-            if len(part := scores[first : first + SCORES_AT_ONCE])
-        ]
-        features = np.concatenate(candidates)  # increasing from part to part, as equal scores are
-        return features[self.within(features).order(scores[features])[:m]]
-
-    def _part(self, start: int, stop: int) -> Constraints:
-        """Return the constraints of the features [start, stop), counted from start."""
-        kept, forbidden = (part[(part >= start) & (part < stop)] - start for part in self)
-        return Constraints(kept, forbidden)
+        """Return the first m of `order`."""
+        return self.order(scores)[:m]
 
     def require(self, m: int, d: int) -> int:
         """Return m, or refuse it as the number of features to choose from d."""

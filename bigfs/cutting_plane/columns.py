@@ -25,7 +25,6 @@ import scipy.sparse as sp
 from numba import njit
 
 from bigfs import engine
-from bigfs.engine.cache import DRIVER_LIBRARIES
 from bigfs.linalg.rounding import near_zero, unless_rounding
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.linalg.symmetric import LARGE_SIZE, SymmetricPanels
@@ -188,7 +187,7 @@ class Columns(ABC):
         of_product = (2 if self.in_panels else 8) + FACTOR_BYTES
         projected = of_product * u**2 + 8 * u * (n_new + MASTER_WIDTHS * self.r)
         if not self.X.local:
-            projected += DRIVER_LIBRARIES
+            projected += engine.DRIVER_LIBRARIES
         engine.require_memory(projected, f"solving for {u} gathered columns")
 
     def _widen(self, positions: IntArray, size: int) -> FloatArray | SymmetricPanels:

@@ -44,9 +44,7 @@ def largest_scores(
     else:
         V = np.hstack([residual.V for residual in residuals if residual.V is not None])
         if data.X.column_tiles:
-            tiles = data.X.map_columns(
-                _largest_of_tile, V, ends, sizes, constraints, label="scores"
-            )
+            tiles = data.X.map(_largest_of_tile, 1, V, ends, sizes, constraints, label="scores")
         else:
             tiles = [_largest(_group_norms2(data.X.T @ V, ends), 0, sizes, constraints)]
     result = []

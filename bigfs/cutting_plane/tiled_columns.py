@@ -74,7 +74,7 @@ class TiledColumns(Columns):
         self, X: Matrix, response: FactoredResponse, omega: FloatArray | None = None
     ) -> None:
         super().__init__(X, len(response.shift), response.norm2, omega)
-        rows = [slice(tile.start, tile.stop) for tile in X.require_row_tiles()]
+        rows = [slice(tile.start, tile.stop) for tile in X.tiles(0)]
         if omega is None:
             self.omega = np.broadcast_to(1.0, X.shape[0])  # one number, however many samples
         mean = np.zeros(self.r)  # ωᵀT/‖ω‖²: what `center` takes from T
@@ -143,8 +143,14 @@ class TiledColumns(Columns):
 
     def _sum(self, fn: Any, size: int, *operands: Any, label: str) -> FloatArray:
         """Sum a function of a tile's block over all tiles, if it returns `size` bytes."""
-        total: FloatArray = self.X.reduce_row_groups(
-            fn, n_sums(size), *operands, *self._shared, each=[self._T], label=label
+        total: FloatArray = self.X.sum(
+            fn,
+            0,
+            *operands,
+            *self._shared,
+            split=[self._T],
+            max_parts=n_sums(size),
+            label=label,
         )
         return total
 

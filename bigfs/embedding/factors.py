@@ -55,7 +55,7 @@ def gaussian_factor(X: Matrix, r: int, *, sigma: float | None = None, seed: int 
     engine.require_memory(8 * r * (d + 4 * n), f"{r} landmarks of a Gaussian kernel")
     rows = np.sort(np.random.default_rng(seed).choice(n, r, replace=False))
     landmarks = X.take_rows(rows).columns(np.arange(d)).toarray().astype(np.float64)
-    row_norms2 = np.concatenate(X.map_rows(_row_norms2))
+    row_norms2 = np.concatenate(X.map(_row_norms2, 0))
     products = X @ np.ascontiguousarray(landmarks.T)
     distances2 = np.maximum(row_norms2[:, None] + np.sum(landmarks**2, axis=1) - 2 * products, 0)
     distances2[rows, np.arange(r)] = 0

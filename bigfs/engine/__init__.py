@@ -11,9 +11,7 @@ client they run serially in this process.
 
 from dask.utils import format_bytes, parse_bytes
 
-from bigfs.engine.blas import one_blas_thread
-from bigfs.engine.budget import limit_memory
-from bigfs.engine.cache import clear_cache, get_cached, is_cached, load
+from bigfs.engine.budget import DRIVER_LIBRARIES, PLANNED, SHARES, limit_memory
 from bigfs.engine.clusters import (
     ClusterLost,
     client,
@@ -24,19 +22,22 @@ from bigfs.engine.clusters import (
 )
 from bigfs.engine.kept import KeptOperands, while_lost
 from bigfs.engine.lazy_blocks import LazyBlock, lazy_blocks, lazy_inputs
+from bigfs.engine.measure import (
+    peak_memory,
+    processor_time,
+    processor_time_since,
+    reset_peak_memory,
+)
 from bigfs.engine.memory import (
-    PLANNED,
     MemoryInUse,
     NotEnoughMemory,
     SharedMemory,
     lazy_zeros,
     memory_limit,
-    peak_memory,
     planned_memory,
     require_memory,
     task_memory,
 )
-from bigfs.engine.relief import make_room, trim_memory
 from bigfs.engine.scratch import ScratchFile
 from bigfs.engine.tasks import (
     Progress,
@@ -56,10 +57,20 @@ from bigfs.engine.tasks import (
     show_progress,
     started_tiles,
 )
-from bigfs.engine.usage import processor_time, processor_time_since, reset_peak_memory
+from bigfs.engine.workers import (
+    clear_cache,
+    get_cached,
+    is_cached,
+    load,
+    make_room,
+    one_blas_thread,
+    trim_memory,
+)
 
 __all__ = [
+    "DRIVER_LIBRARIES",
     "PLANNED",
+    "SHARES",
     "ClusterLost",
     "KeptOperands",
     "LazyBlock",

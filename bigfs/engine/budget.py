@@ -10,8 +10,36 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 import numpy as np
+
+PLANNED = 10**9  # bytes of the process that every choice of a way assumes, however many it has
+LIBRARIES = 210 << 20  # bytes of a worker that has loaded its libraries and its kernels (measured)
+DRIVER_LIBRARIES = 310 << 20  # the same of the driving process, before a fit (measured)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The share of the memory of a process that each step may take."""
+
+    # of `memory_limit`
+    row_block: float = 0.04  # rows of a graph's task: two such blocks, their lists and copies
+    discriminant_block: float = 0.1  # neighborhoods of a task of UDFS
+    small_matrix: float = 0.05  # a matrix that is read many times and held as a whole
+    # of `planned_memory`, because the choice of a way depends on them
+    active_columns: float = 0.25  # gathered columns of an active set
+    svm_kernel: float = 0.25  # n × n matrices of an SVM by its kernel
+    column_strip: float = 0.11  # arrays of a strip of the columns of a dense n × r
+    ridge_strip: float = 0.05  # what the primal ridge makes a strip at a time
+    pair_products: float = 0.03  # products of the pairs of hyperedges
+    # of the limit of a worker
+    cache: float = 0.25  # blocks that stay between tasks, of what its libraries leave
+    waiting_results: float = 0.3  # results that other tasks wait for, of what its libraries leave
+    relief: float = 0.75  # use from which memory is released; at 0.8 Dask pauses a worker for good
+
+
+SHARES = Shares()
 
 _limit: ContextVar[int | None] = ContextVar("limit", default=None)
 

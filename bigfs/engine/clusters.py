@@ -18,12 +18,9 @@ import dask
 from dask.system import CPU_COUNT
 from dask.utils import parse_bytes
 
-from bigfs.engine.budget import limit_memory
-from bigfs.engine.cache import LIBRARIES
-from bigfs.engine.relief import memory_relief_plugin
+from bigfs.engine.budget import LIBRARIES, SHARES, limit_memory
+from bigfs.engine.workers import memory_relief_plugin
 
-# Share of a worker's memory, less its libraries, for results that other tasks wait for.
-WAITING_SHARE = 0.3
 # Dask's HTTP servers have no password, so they serve no pages unless the user asks for the
 # dashboard.
 WITHOUT_HTTP: dict[str, Any] = {
@@ -212,7 +209,7 @@ def _local(workers: int, memory_limit: str | int, dashboard: bool) -> Iterator[A
 # Python's resource tracker would name the semaphores of a process that had to end at once
 NO_LEAK_WARNING = "ignore::UserWarning:multiprocessing.resource_tracker"
 CAN_FORK = sys.platform == "linux" and sys.version_info >= (3, 11, 1)
-WORKERS_IMPORT = ["distributed", "numba", "scipy.sparse", "bigfs.matrix", "bigfs.ready"]
+WORKERS_IMPORT = ["distributed", "numba", "scipy.sparse", "bigfs.matrix"]
 
 
 def prepare_workers(*modules: str) -> None:
@@ -227,30 +224,16 @@ def prepare_workers(*modules: str) -> None:
     os.environ.update(added)
     try:
         with _interrupts_blocked():
-            try:
-                forkserver.ensure_running()
-            except ChildProcessError:  # it ended, and somebody else has waited for it
-                _forget_fork_server()
-                forkserver.ensure_running()
+            forkserver.ensure_running()
     finally:
         for name in added:
             del os.environ[name]
 
 
-def _forget_fork_server() -> None:
-    """Let `multiprocessing` start another one. It takes one that it cannot wait for as running."""
-    server: Any = forkserver._forkserver
-    os.close(server._forkserver_alive_fd)
-    server._forkserver_pid = server._forkserver_address = server._forkserver_alive_fd = None
-
-
 @contextlib.contextmanager
 def _forked_workers() -> Iterator[None]:
     """Fork the workers of the block, and those that replace them, where this can be done."""
-    from distributed import utils
-
     prepare_workers()
-    utils._forkserver_preload_set = True  # or distributed imports pandas, and adds it
     method = "forkserver" if CAN_FORK else "spawn"
     with dask.config.set({"distributed.worker.multiprocessing-method": method}):
         yield
@@ -303,7 +286,7 @@ def _settings(memory_limit: str | int) -> dict[str, Any]:
     } | {f"distributed.nanny.pre-spawn-environ.{k}": v for k, v in BEFORE_START.items()}
     if limit := parse_bytes(memory_limit) if memory_limit != "auto" else 0:
         # Waiting results go to disk early, because the libraries and the tasks need the rest.
-        settings["distributed.worker.memory.target"] = WAITING_SHARE * max(
+        settings["distributed.worker.memory.target"] = SHARES.waiting_results * max(
             1 - LIBRARIES / limit, 0.1
         )
     return settings

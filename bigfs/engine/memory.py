@@ -1,11 +1,10 @@
-"""Memory limits: what one process may use, and what each process has used."""
+"""Memory limits: what one process may use, and the refusal of a step that needs more."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import mmap
-import sys
 import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -14,10 +13,8 @@ from typing import Any
 import numpy as np
 from dask.utils import format_bytes, parse_bytes
 
-from bigfs.engine.budget import given_limit, process_memory
-from bigfs.engine.cache import LIBRARIES
-from bigfs.engine.clusters import client, describe_workers, translate_cluster_errors
-from bigfs.engine.relief import RELIEF_ABOVE
+from bigfs.engine.budget import LIBRARIES, PLANNED, SHARES, given_limit, process_memory
+from bigfs.engine.clusters import client, describe_workers
 from bigfs.types import AnyArray
 
 
@@ -30,22 +27,20 @@ class MemoryInUse(Exception):
     It is no `MemoryError`: nothing is refused for good."""
 
 
-PLANNED = 10**9  # bytes of the process that every choice of a way assumes, however many it has
-
-_holder: ContextVar[MemoryShare | None] = ContextVar("holder", default=None)
+_holder: ContextVar[tuple[SharedMemory, object] | None] = ContextVar("holder", default=None)
 
 
 class SharedMemory:
     """The memory of this process, for parts of the work that run at once in threads."""
 
     def __init__(self) -> None:
-        self._lock, self._held = threading.Lock(), dict[MemoryShare, int]()
+        self._lock, self._held = threading.Lock(), dict[object, int]()
 
     @contextlib.contextmanager
     def share(self) -> Iterator[None]:
         """Let `require_memory` hold what it is asked for until the block ends."""
-        mine = MemoryShare(self)
-        token = _holder.set(mine)
+        mine = object()
+        token = _holder.set((self, mine))
         try:
             yield
         finally:
@@ -53,23 +48,16 @@ class SharedMemory:
             with self._lock:
                 self._held.pop(mine, None)
 
-    def hold(self, share: MemoryShare, projected: int, allowed: int, what: str) -> None:
+    def hold(self, part: object, projected: int, allowed: int, what: str) -> None:
         """Hold the projected bytes of a step for a part, or raise `MemoryInUse`."""
         with self._lock:
-            others = sum(size for holder, size in self._held.items() if holder is not share)
+            others = sum(size for holder, size in self._held.items() if holder is not part)
             if others + projected > allowed:
                 raise MemoryInUse(
                     f"{what} needs {format_bytes(int(projected))}, and {format_bytes(int(others))} "
                     f"of {format_bytes(int(allowed))} are in use"
                 )
-            self._held[share] = max(self._held.get(share, 0), projected)
-
-
-class MemoryShare:
-    """What one part of the work holds of a `SharedMemory`."""
-
-    def __init__(self, memory: SharedMemory) -> None:
-        self.memory = memory
+            self._held[part] = max(self._held.get(part, 0), projected)
 
 
 def memory_limit() -> int:
@@ -95,7 +83,7 @@ def task_memory() -> float:
     """Return the number of bytes that one large task may take."""
     limit = memory_limit()
     if given_limit() is None and client() is not None:
-        return max(min(limit / 2, RELIEF_ABOVE * limit - LIBRARIES), 0)
+        return max(min(limit / 2, SHARES.relief * limit - LIBRARIES), 0)
     return limit / 2
 
 
@@ -108,8 +96,9 @@ def require_memory(projected: int, what: str, limit: int | str | None = None) ->
             f"{format_bytes(int(allowed))} is allowed: "
             "raise --memory-limit, use smaller tiles, or choose smaller parameters"
         )
-    if (share := _holder.get()) is not None:
-        share.memory.hold(share, int(projected), int(allowed), what)
+    if (holder := _holder.get()) is not None:
+        memory, part = holder
+        memory.hold(part, int(projected), int(allowed), what)
 
 
 def lazy_zeros(shape: tuple[int, ...], dtype: Any = np.float64) -> AnyArray:
@@ -121,24 +110,3 @@ def lazy_zeros(shape: tuple[int, ...], dtype: Any = np.float64) -> AnyArray:
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     pages.madvise(mmap.MADV_NOHUGEPAGE)
     return np.ndarray(shape, dtype, buffer=pages)
-
-
-def peak_memory() -> dict[str, int]:
-    """Return the peak resident bytes of this process ("driver") and each worker ("worker 0", …)."""
-    peaks = {"driver": _peak_resident()}
-    if client() is not None:
-        with translate_cluster_errors():
-            by_address = client().run(_peak_resident)
-        peaks |= {f"worker {i}": by_address[a] for i, a in enumerate(sorted(by_address))}
-    return peaks
-
-
-def _peak_resident() -> int:
-    if sys.platform == "linux":  # getrusage would count the memory of the parent at the fork
-        with open("/proc/self/status") as status:
-            return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-        1 if sys.platform == "darwin" else 1024
-    )

@@ -16,12 +16,11 @@ import numpy as np
 from dask.callbacks import Callback
 from dask.delayed import Delayed
 
-from bigfs.engine.blas import one_blas_thread
 from bigfs.engine.clusters import client, translate_cluster_errors
 from bigfs.engine.lazy_blocks import lazy_inputs
 from bigfs.engine.placement import prefer, preferred_workers
-from bigfs.engine.relief import release_memory
-from bigfs.engine.silence import watch
+from bigfs.engine.watchdog import watch
+from bigfs.engine.workers import one_blas_thread, release_memory
 from bigfs.types import AnyArray
 
 # Parts that are summed at a time. The last bits of a sum depend on it, so it is a constant.
@@ -98,21 +97,17 @@ def started_tiles(
     each: Sequence[Sequence[Any]] = (),
     local: bool = False,
     label: str | None = None,
-    progress_tasks: Sequence[Delayed] = (),
 ) -> Iterator[Callable[[], list[Any]]]:
     """Start the tasks of `map_tiles`, which run on the cluster beside what the block does. The
     tasks of the block go before them. They are canceled if the block fails."""
     if local or client() is None:
-        yield lambda: map_tiles(
-            fn, tiles, *shared, each=each, local=local, label=label, progress_tasks=progress_tasks
-        )
+        yield lambda: map_tiles(fn, tiles, *shared, each=each, local=local, label=label)
         return
-    tasks = _tasks(fn, tiles, shared, each, local)
-    ends, futures = _submit(tasks, progress_tasks if label else (), priority=BEHIND)
+    _, futures = _submit(_tasks(fn, tiles, shared, each, local), (), priority=BEHIND)
     try:
-        yield lambda: _wait(ends, futures, label)
+        yield lambda: _wait([], futures, label)
     except BaseException:
-        _cancel([*ends, *futures])
+        _cancel(futures)
         raise
 
 

@@ -19,7 +19,6 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.evaluation import large_model, metrics
-from bigfs.evaluation.linear_model import fits_in_memory
 from bigfs.evaluation.scoring import FittedModel, judge, judging_all, with_training_sample
 from bigfs.evaluation.splits import Split, target_kind, training_sample
 from bigfs.matrix import Block, Matrix
@@ -203,7 +202,7 @@ def _rank(rank: Callable[[], Rankings]) -> tuple[Rankings, int]:
 
 def _name_of(split: Split, index: IntArray) -> str:
     """Return the name of a set of features: a hash of them, and how their model is trained."""
-    way = large_model.way_of_columns(split.X_train, split.y_train, index) or "in memory"
+    way = large_model.choose_way(split.X_train, split.y_train, index)
     return f"{hashlib.sha256(index.astype('<i8').tobytes()).hexdigest()} {way}"
 
 
@@ -230,16 +229,15 @@ def scores_of_tally(total: FloatArray, kind: str, with_auc: bool = False) -> dic
 def way_of_all(X: Matrix, y: Any) -> bool | str:
     """Return how all features can be scored, as `with_all` of `measure`."""
     X, y = training_sample(X, y)
-    if fits_in_memory(X, y):
-        return True
-    return large_model.way_of(X, y) or False
+    way = large_model.choose_way(X, y)
+    return way == large_model.IN_MEMORY or way or False
 
 
 def is_non_negative(X: Matrix) -> bool:
     """Return whether no value is below zero. It takes one pass over X at most."""
     if X.stats.sums.min(initial=0) < 0:
         return False
-    return all(X.map_columns(_non_negative) if X.column_tiles else X.map_rows(_non_negative))
+    return all(X.map(_non_negative, 1 if X.column_tiles else 0))
 
 
 def _non_negative(block: Block, start: int, stop: int) -> bool:

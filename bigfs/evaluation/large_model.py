@@ -31,7 +31,7 @@ from bigfs.matrix import Block, Matrix
 from bigfs.result import scope
 from bigfs.types import BoolArray, FloatArray, IntArray
 
-SVM, RIDGE, SGD = "svm", "ridge", "sgd"
+IN_MEMORY, SVM, RIDGE, SGD = "in memory", "svm", "ridge", "sgd"
 PASSES = 8  # of the stochastic gradient descent
 SGD_VECTORS = 6  # per class: coefficients, their averages, and what a copy of them takes
 TOLERANCE, MAX_STEPS = 1e-4, 100  # of the exact machines
@@ -41,31 +41,33 @@ MOST_WORK = 5e10  # multiplications of the exact machines: a minute or two on tw
 MAX_SUMS = 1 << 20
 
 
-def way_of(X: Matrix, y: Any) -> str | None:
-    """Return how `fit` can train on all features in the memory of one large task."""
-    d, n_models, room = X.shape[1], linear_model.n_machines(y), engine.task_memory()
-    exact = _exact_way(X, y)
+def choose_way(X: Matrix, y: Any, index: IntArray | None = None) -> str | None:
+    """Return how a model is trained on all features, or on chosen ones, in the memory of one task.
+
+    "in memory" by `linear_model`, "svm", "ridge" or "sgd" by `fit`, and None where all features fit
+    in no way. Chosen features that do not fit are refused.
+    """
+    if linear_model.fits_in_memory(X, y, index):
+        return IN_MEMORY
+    n_models, room = linear_model.n_machines(y), engine.task_memory()
+    exact: str | None = RIDGE if target_kind(y) == "real" else SVM
+    if _bytes_of_machines(*X.shape, 1) >= room:
+        exact = None
+    if index is not None:
+        if exact is None:
+            engine.require_memory(
+                linear_model.projected_memory(X, y, index),
+                f"a linear model on {len(index)} of the features",
+                int(room),
+            )
+        return exact
     if exact is not None and X.nnz * n_models * EXACT_PASSES <= MOST_WORK:
         return exact
     if engine.lazy_inputs(X.row_tiles):  # one task cannot wait for each block in turn
         return None
-    if find_spec("dask_ml") is not None and 8 * SGD_VECTORS * d * n_models < room:
+    if find_spec("dask_ml") is not None and 8 * SGD_VECTORS * X.shape[1] * n_models < room:
         return SGD
     return None
-
-
-def way_of_columns(X: Matrix, y: Any, index: IntArray) -> str | None:
-    """Return how `fit` has to train on chosen features, None where they fit in one task."""
-    if linear_model.fits_in_memory(X, y, index):
-        return None
-    way = _exact_way(X, y)
-    if way is None:
-        engine.require_memory(
-            linear_model.projected_memory(X, y, index),
-            f"a linear model on {len(index)} of the features",
-            int(engine.task_memory()),
-        )
-    return way
 
 
 def fit(X: Matrix, y: Any, way: str, index: IntArray | None = None) -> LinearModel:
@@ -94,8 +96,8 @@ def fit(X: Matrix, y: Any, way: str, index: IntArray | None = None) -> LinearMod
 
 def fit_columns(X: Matrix, y: Any, index: IntArray) -> LinearModel:
     """Fit a linear model to columns of a matrix, in one task or, if they do not fit, by tiles."""
-    way = way_of_columns(X, y, index)
-    if way is None:
+    way = choose_way(X, y, index)
+    if way is None or way == IN_MEMORY:
         return linear_model.fit_columns(X, y, index)
     model = fit(X, y, way, index)
     scale = model.scale[index] if len(model.scale) else model.scale
@@ -110,13 +112,6 @@ def decide(X: Matrix, model: LinearModel) -> FloatArray:
     )
     decision: FloatArray = X @ coef.T + model.intercept
     return decision.ravel() if len(coef) == 1 and model.kind != "multilabel" else decision
-
-
-def _exact_way(X: Matrix, y: Any) -> str | None:
-    """Return the exact way for this kind of target, or None where its vectors do not fit."""
-    if _bytes_of_machines(*X.shape, 1) >= engine.task_memory():
-        return None
-    return RIDGE if target_kind(y) == "real" else SVM
 
 
 def _bytes_of_machines(n: int, d: int, r: int) -> int:

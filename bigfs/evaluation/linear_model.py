@@ -4,14 +4,13 @@
     label sets    one linear SVM per label
     real values   ridge regression on columns of unit variance
 
-A model is its arrays. scikit-learn's estimator is made of them again to predict, so a model that
-was saved predicts what it predicted before, to the last bit.
+A model is its arrays, so a model that was saved predicts what it predicted before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,9 +27,9 @@ from bigfs.linalg import dual_svm
 from bigfs.matrix import Block, Matrix
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
-# Columns from which a model is wide. Workers share the machines of a wide model, and liblinear
-# solves its dual. By scikit-learn's rule it does so only where there are fewer rows than columns:
-# on 48,542 rows of 103 classes, 47,236 columns took 156 s so, and 31 s by the dual.
+# Columns from which liblinear solves the dual of a model. By scikit-learn's rule it does so only
+# where there are fewer rows than columns: on 48,542 rows of 103 classes, 47,236 columns took 156 s
+# so, and 31 s by the dual.
 WIDE_FROM = 1000
 # bytes that liblinear takes: its float64 copy, its nodes and our copy, and of each sample the nodes
 # of its intercept, its target and its numbers in the solver (measured)
@@ -53,12 +52,11 @@ class LinearModel(NamedTuple):
 
     def decision(self, Z: Any) -> FloatArray:
         """Return the decision values or the predicted values, (n,) or (n, k)."""
-        estimator = self.estimator()
-        if self.kind == "class":
-            return np.asarray(estimator.decision_function(Z))
         if self.kind == "real":
-            return np.asarray(estimator.predict(Z.astype(np.float64)))
-        return np.column_stack([part.decision_function(Z) for part in estimator.estimators_])
+            Z = Z.astype(np.float64)
+            Z = Z @ sp.diags_array(1 / self.scale) if sp.issparse(Z) else Z / self.scale
+        decision: FloatArray = Z @ self.coef.T + self.intercept
+        return decision.ravel() if len(self.coef) == 1 and self.kind != "multilabel" else decision
 
     def predict(self, Z: Any) -> Any:
         """Return the predicted codes, values, or indicator of label sets (csr)."""
@@ -131,7 +129,7 @@ def _of_machines(kind: str, classes: AnyArray, machines: Sequence[Machine]) -> L
 def n_machines(y: Any) -> int:
     """Return how many machines, or ridge regressions, a target needs."""
     if target_kind(y) == "class":
-        n_classes = len(_classes_of(y))
+        n_classes = len(np.unique(y[labeled_rows(y)]))
         return 1 if n_classes == 2 else n_classes
     return int(y.shape[1]) if y.ndim == 2 else 1
 
@@ -170,47 +168,13 @@ def _gather_and_fit(index: IntArray, X: Matrix, y: Any) -> LinearModel:
     return fit(X.columns(index).tocsr(), y)
 
 
-# --- one model in several tasks -------------------------------------------------------------------
-
-
-def lazy_machines(X: Matrix, y: Any, index: IntArray) -> list[Any]:
-    """Return tasks that share out the classes of a wide model on columns of a matrix."""
-    if X.local or target_kind(y) != "class":
-        return []
-    classes = _classes_of(y)
-    n_tasks = min(engine.n_workers() - 1, -(-len(classes) // dual_svm.LANES))
-    if len(index) < WIDE_FROM or n_tasks < 2:
-        return []
-    return engine.lazy_tiles(_gather_and_fit_classes, np.array_split(classes, n_tasks), index, X, y)
-
-
-def join_machines(y: AnyArray, machines: Sequence[list[Machine]]) -> LinearModel:
-    """Return the model of the machines of all classes, from groups of them in their order."""
-    return _of_machines("class", _classes_of(y), list(chain.from_iterable(machines)))
-
-
-def _gather_and_fit_classes(
-    classes: IntArray, index: IntArray, X: Matrix, y: AnyArray
-) -> list[Machine]:
-    Z, is_labeled = X.columns(index).tocsr(), labeled_rows(y)
-    engine.make_room(_training_memory(Z.nnz, Z.shape[0], Z.shape[1], len(classes)))
-    if not is_labeled.all():
-        Z, y = Z[is_labeled], y[is_labeled]
-    return _fit_labels(Z, (y == code for code in classes))
-
-
-def _classes_of(y: AnyArray) -> IntArray:
-    classes: IntArray = np.unique(y[labeled_rows(y)])
-    return classes
-
-
 # --- predicting -----------------------------------------------------------------------------------
 
 
 def predict_rows(X: Matrix, model: LinearModel, index: IntArray) -> Any:
     """Predict the rows of a matrix, tile by tile, from the columns `index`."""
     if X.row_tiles:
-        parts = X.map_rows(_predict_block, model, index, label="predict")
+        parts = X.map(_predict_block, 0, model, index, label="predict")
     else:
         parts = [model.predict(X.columns(index).tocsr())]
     if model.kind == "multilabel":
@@ -221,7 +185,7 @@ def predict_rows(X: Matrix, model: LinearModel, index: IntArray) -> Any:
 def decide_rows(X: Matrix, model: LinearModel, index: IntArray) -> FloatArray:
     """Return the decision values of the rows of a matrix, tile by tile. They are dense."""
     if X.row_tiles:
-        return np.concatenate(X.map_rows(_decide_block, model, index, label="predict"))
+        return np.concatenate(X.map(_decide_block, 0, model, index, label="predict"))
     return model.decision(X.columns(index).tocsr())
 
 

@@ -1,7 +1,7 @@
 """How well a linear model on some features predicts the test rows of a split.
 
-The models are those of `linear_model`. One task fits a model and judges it, and tasks share the
-classes of a wide one. Columns that do not fit in one task are trained on by `large_model`.
+The models are those of `linear_model`. One task fits a model and judges it. Columns that do not fit
+in one task are trained on by `large_model`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,7 +55,8 @@ def judge(
     by_set = {
         key: judge_streamed(split, way, index, with_auc=with_auc)
         for key, index in distinct.items()
-        if (way := large_model.way_of_columns(split.X_train, split.y_train, index)) is not None
+        if (way := large_model.choose_way(split.X_train, split.y_train, index))
+        not in (None, large_model.IN_MEMORY)
     }
     distinct = {key: index for key, index in distinct.items() if key not in by_set}
     given = None if fitted is None else distinct.pop(fitted.features.tobytes(), None)
@@ -77,24 +77,14 @@ def _judging(
         yield list
         return
     local, split = split.X_train.local, _holding(split, sets)
-    machines = [linear_model.lazy_machines(split.X_train, split.y_train, index) for index in sets]
-    with engine.started_tiles(
-        _judge,
-        sets,
-        split,
-        with_auc,
-        each=[machines],
-        local=local,
-        label=label,
-        progress_tasks=list(chain.from_iterable(machines)),
-    ) as judged:
+    with engine.started_tiles(_judge, sets, split, with_auc, local=local, label=label) as judged:
         yield judged
 
 
 def _judge_fitted(split: Split, fitted: FittedModel, with_auc: bool) -> Judgment:
     local, split = split.X_train.local, _holding(split, [fitted.features])
     (judgment,) = engine.map_tiles(
-        _judge, [fitted.features], split, with_auc, each=[[fitted.get()]], local=local
+        _judge, [fitted.features], split, with_auc, fitted.get(), local=local
     )
     return judgment
 
@@ -129,17 +119,11 @@ def judge_streamed(
 
 
 def _judge(
-    index: IntArray,
-    fit: LinearModel | list[list[linear_model.Machine]],
-    split: Split,
-    with_auc: bool,
+    index: IntArray, split: Split, with_auc: bool, model: LinearModel | None = None
 ) -> Judgment:
-    """Fit a model on these columns of the training rows, and predict the test rows."""
-    if isinstance(fit, LinearModel):
-        model = fit
-    elif fit:
-        model = linear_model.join_machines(split.y_train, fit)
-    else:
+    """Fit a model on these columns of the training rows, if none is given, and predict the test
+    rows."""
+    if model is None:
         model = linear_model.fit(split.X_train.columns(index).tocsr(), split.y_train)
     is_labeled = labeled_rows(split.y_test)
     Z, y = split.X_test.columns(index).tocsr()[is_labeled], split.y_test[is_labeled]

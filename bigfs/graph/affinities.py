@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import LinearOperator
 
 from bigfs.graph.neighbors import Neighbors
 from bigfs.types import AnyArray
@@ -117,33 +116,6 @@ def laplacian(A: sp.csr_array, kind: Kind = "plain") -> sp.csr_array:
     degree, left, right = _scales(A, kind)
     diagonal = degree if kind == "plain" else (degree > 0).astype(np.float64)
     return sp.csr_array(sp.diags_array(diagonal) - sp.diags_array(left) @ A @ sp.diags_array(right))
-
-
-def laplacian_operator(A: sp.csr_array, kind: Kind = "plain") -> LinearOperator:
-    """Return `laplacian(A, kind)` as an operator that multiplies by A and copies nothing."""
-    degree, left, right = _scales(A, kind)
-    diagonal = degree if kind == "plain" else (degree > 0).astype(np.float64)
-
-    def times(V: AnyArray) -> AnyArray:
-        columns = V.reshape(V.shape[0], -1)
-        return np.asarray(
-            diagonal[:, None] * columns - left[:, None] * (A @ (right[:, None] * columns))
-        ).reshape(V.shape)
-
-    def transposed(V: AnyArray) -> AnyArray:
-        columns = V.reshape(V.shape[0], -1)
-        return np.asarray(
-            diagonal[:, None] * columns - right[:, None] * (A @ (left[:, None] * columns))
-        ).reshape(V.shape)
-
-    return LinearOperator(
-        A.shape,
-        dtype=np.float64,
-        matvec=times,
-        matmat=times,
-        rmatvec=transposed,
-        rmatmat=transposed,
-    )
 
 
 def _scales(A: sp.csr_array, kind: Kind) -> tuple[AnyArray, AnyArray, AnyArray]:

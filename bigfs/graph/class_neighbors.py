@@ -15,8 +15,7 @@ from bigfs import engine
 from bigfs.graph.approximate.cost import predict
 from bigfs.graph.kernels import exact
 from bigfs.graph.kernels.exact import NeighborLists
-from bigfs.graph.row_blocks import RowBlock, block_size, row_blocks
-from bigfs.graph.schedule import all_pairs
+from bigfs.graph.row_blocks import RowBlock, all_pairs, block_size, row_blocks
 from bigfs.matrix import Matrix
 from bigfs.types import IntArray
 

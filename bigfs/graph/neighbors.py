@@ -31,8 +31,7 @@ from bigfs.graph.approximate.search import RecallMissed, ScreenPlan, candidate_t
 from bigfs.graph.kernels import exact
 from bigfs.graph.kernels.exact import NeighborLists
 from bigfs.graph.kernels.sketch import CandidateLists
-from bigfs.graph.row_blocks import RowBlock, block_size, require_whole, row_blocks
-from bigfs.graph.schedule import all_pairs
+from bigfs.graph.row_blocks import RowBlock, all_pairs, block_size, require_whole, row_blocks
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray
 

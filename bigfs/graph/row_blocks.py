@@ -1,8 +1,9 @@
-"""Blocks of rows, cut from the tiles of a matrix and sized from the memory limit."""
+"""Blocks of rows, cut from the tiles of a matrix and sized from the memory limit, and the order in
+which all pairs of them are compared. Each block has one list of results."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -19,10 +20,6 @@ from bigfs.validation import canonical
 # Blocks start at multiples of this, so that each chunk of a stored graph has one writer.
 ROW_ALIGNMENT = 4096
 ALIGNED_BYTES = 16 << 20  # where that many rows take more than this, the multiple is halved
-# Share of a process's memory for one block with its lists. A task holds two blocks and copies.
-MEMORY_SHARE = 0.04
-# Share of a process's memory for the rows of one task's samples and their neighbors.
-NEIGHBORHOOD_SHARE = 0.1
 # Minimum number of blocks per worker. Half as many pairs of blocks are compared at a time.
 BLOCKS_PER_WORKER = 4
 # Values of an average block, and bytes of each in the cost of a row. A block of long rows may have
@@ -89,12 +86,12 @@ def block_size(n: int, list_bytes: int, cost: GraphCost) -> int:
     row_bytes, aligned = cost.row_bytes + list_bytes, row_alignment(cost)
     least = min(aligned, n)
     engine.require_memory(
-        int(least * row_bytes / MEMORY_SHARE + cost.column_bytes),
+        int(least * row_bytes / engine.SHARES.row_block + cost.column_bytes),
         f"neighbors of {least} rows at a time",
     )
     most = n if engine.client() is None else n / (BLOCKS_PER_WORKER * engine.n_workers())
     most = min(most, MOST_VALUES * VALUE_BYTES / cost.row_bytes)
-    rows = int(min(MEMORY_SHARE * engine.memory_limit() / row_bytes, most))
+    rows = int(min(engine.SHARES.row_block * engine.memory_limit() / row_bytes, most))
     return max(rows // aligned, 1) * aligned
 
 
@@ -115,10 +112,10 @@ def neighborhood_blocks(X: Matrix, k: int) -> tuple[list[RowBlock], list[RowBloc
     require_whole(X, "the neighborhoods")
     one = (k + 1) * cost.row_bytes  # bytes of one sample with its candidates
     engine.require_memory(
-        int(min(one, n * cost.row_bytes) / NEIGHBORHOOD_SHARE) + GRAM_BYTES * k * k,
+        int(min(one, n * cost.row_bytes) / engine.SHARES.discriminant_block) + GRAM_BYTES * k * k,
         f"one sample with {k} neighbors",
     )
-    rows = max(int(NEIGHBORHOOD_SHARE * engine.memory_limit() / one), 1)
+    rows = max(int(engine.SHARES.discriminant_block * engine.memory_limit() / one), 1)
     rows = min(rows, -(-n // (4 * engine.n_workers())))
     return row_blocks(X, rows), row_blocks(X, block_size(n, 0, cost))
 
@@ -177,3 +174,41 @@ def stack_rows(parts: list[sp.csr_array]) -> sp.csr_array:
     data = np.concatenate([part.data for part in parts])
     indices = np.concatenate([part.indices for part in parts])
     return sp.csr_array((data, indices, indptr), (len(indptr) - 1, parts[0].shape[1]))
+
+
+# --- all pairs of blocks --------------------------------------------------------------------------
+
+
+def all_pairs(
+    X: Matrix,
+    blocks: Sequence[RowBlock],
+    lists: list[Any],
+    compare: Callable[..., Any],
+    *operands: Any,
+) -> tuple[list[Any], list[Any]]:
+    """Return the tasks that compare all pairs of blocks, without running them."""
+    lists, tasks = list(lists), list(lists)
+    for pairs in round_robin(len(blocks)):
+        block_pairs = [(blocks[i], blocks[j]) for i, j in pairs]
+        list_pairs = [[lists[i] for i, _ in pairs], [lists[j] for _, j in pairs]]
+        compared: list[Any] = engine.lazy_tiles(
+            compare, block_pairs, *operands, each=list_pairs, local=X.local
+        )
+        tasks += compared
+        for (i, j), both in zip(pairs, compared, strict=True):
+            lists[i], lists[j] = both[0], both[1]
+    X.passes += len(blocks)  # each of b blocks is loaded for b comparisons
+    return lists, tasks
+
+
+def round_robin(b: int) -> list[list[tuple[int, int]]]:
+    """Return the b(b−1)/2 pairs i < j in rounds, as a round-robin tournament does. In each round
+    every number is in one pair. If b is odd, one number is in none."""
+    ring = list(range(b + b % 2))
+    half = len(ring) // 2
+    rounds = []
+    for _ in range(len(ring) - 1):
+        pairs = zip(ring[:half], reversed(ring[half:]), strict=True)
+        rounds.append([(min(pair), max(pair)) for pair in pairs if max(pair) < b])
+        ring = [ring[0], ring[-1], *ring[1:-1]]
+    return rounds

@@ -18,7 +18,6 @@ from bigfs.matrix.statistics import Stats
 from bigfs.matrix.tiles import BlockTile
 from bigfs.types import FloatArray, IntArray
 
-MEMORY_SHARE = 0.25  # share of the memory limit that gathered columns may take
 DENSE_ABOVE = 0.3  # share of non-zeros above which a dense array is smaller and faster
 
 
@@ -64,7 +63,7 @@ class ActiveColumns:
         """Return whether these columns fit in their share of the memory."""
         size = self._bytes(active)
         return (
-            size <= MEMORY_SHARE * (self._limit or engine.planned_memory())
+            size <= engine.SHARES.active_columns * (self._limit or engine.planned_memory())
             and size / 2 + self._feature_bytes * len(active) <= self._room
         )
 

@@ -24,7 +24,7 @@ from bigfs.matrix import Matrix
 from bigfs.types import BoolArray, FloatArray
 
 MOST_WORK = 10**10  # r n³ of a step, with which it is still faster than conjugate gradients
-MEMORY_SHARE, MATRICES = 0.25, 4  # n × n matrices at a time, and what they may take of the memory
+MATRICES = 4  # n × n matrices at a time
 
 
 class KernelState(NamedTuple):
@@ -40,7 +40,7 @@ class KernelState(NamedTuple):
 def is_faster(X: Matrix, r: int, features: BoolArray | None = None) -> bool:
     """Return whether r machines on X have few enough samples for their kernel."""
     n, d = X.shape[0], X.shape[1] if features is None else int(features.sum())
-    fits = MATRICES * 8 * n**2 <= MEMORY_SHARE * engine.planned_memory()
+    fits = MATRICES * 8 * n**2 <= engine.SHARES.svm_kernel * engine.planned_memory()
     has_kernel = X.local or bool(X.column_tiles)
     return has_kernel and n <= d and r * n**3 <= MOST_WORK and fits
 

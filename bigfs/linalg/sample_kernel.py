@@ -20,13 +20,11 @@ def kernel(X: Matrix, phi: FloatArray) -> FloatArray:
     n, d = X.shape
     K = np.zeros((n, n))
     by_columns = X if X.column_tiles or not X.local else Matrix.from_array(X.columns(np.arange(d)))
-    tiles = by_columns.require_column_tiles()
+    tiles = by_columns.tiles(1)
     at_once = 1 if engine.client() is None else 2  # parts of n × n beside the sum
     for k in range(0, len(tiles), at_once):
         batch = Matrix(X.shape, columns=tiles[k : k + at_once], local=X.local)
-        for part in batch.map_columns(
-            _kernel, each=[[phi[t.start : t.stop] for t in batch.column_tiles]]
-        ):
+        for part in batch.map(_kernel, 1, split=[phi]):
             K += part
         del part  # before the next ones are made
     X.passes += 1

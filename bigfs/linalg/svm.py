@@ -118,8 +118,7 @@ class SVMProblem(Machines):
 
     def gram_times(self, U: FloatArray, curvature: AnyArray) -> FloatArray:
         """Return X̂ᵀ diag(curvature) X̂U (d + 1 × r), in one pass over the rows."""
-        parts = [curvature[tile.start : tile.stop] for tile in self.X.require_row_tiles()]
-        product: FloatArray = self.X.reduce_rows(_gram_times, U, each=[parts])
+        product: FloatArray = self.X.sum(_gram_times, 0, U, split=[curvature])
         if self.features is not None:
             product[:-1][~self.features] = 0
         return product

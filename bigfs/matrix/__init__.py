@@ -1,7 +1,4 @@
-"""The matrix of samples: held as tiles, worked on tile by tile, never loaded as a whole.
-
-`Matrix` adds products, statistics and gathering to `Tiled`, which runs functions over tiles.
-"""
+"""The matrix of samples: held as tiles, worked on tile by tile, never loaded as a whole."""
 
 from bigfs.matrix.centered import Centered, gram
 from bigfs.matrix.matrix import Matrix

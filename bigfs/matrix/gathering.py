@@ -1,4 +1,4 @@
-"""Rows and columns of a tiled matrix: gathered in memory, or taken without reading them."""
+"""Rows and columns of a `Matrix` X: gathered in memory, or taken without reading them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.matrix import tiles
-from bigfs.matrix.tiled import Tiled
 from bigfs.matrix.tiles import BlockTile, ColumnSubsetTile, OnBlock, RowSet, RowSubsetTile
 from bigfs.types import AnyArray, IntArray
 
-SMALL_SHARE = 0.05  # of the memory limit: a matrix that takes no more is gathered as a whole
 MIN_NNZ = 100_000  # below which a pass has too little work for its tasks to matter
 ENTRY_BYTES = 8  # of a gathered non-zero: a float32 value and an int32 row
 # of a non-zero while columns are gathered: the parts of the tiles and their union, each a float64
@@ -21,7 +19,7 @@ ENTRY_BYTES = 8  # of a gathered non-zero: a float32 value and an int32 row
 PEAK_ENTRY_BYTES = 48
 
 
-def gather_columns(X: Tiled, index: IntArray) -> sp.csc_array:
+def gather_columns(X: Any, index: IntArray) -> sp.csc_array:
     """Return columns, in the order of `index`, n × u in memory."""
     if not X.column_tiles:
         return _columns_of_rows(X, index)
@@ -47,9 +45,9 @@ def gather_columns(X: Tiled, index: IntArray) -> sp.csc_array:
     return Z if np.array_equal(order, np.arange(len(order))) else Z[:, np.argsort(order)]
 
 
-def read_here(X: Tiled) -> list[BlockTile]:
+def read_here(X: Any) -> list[BlockTile]:
     """Return the tiles of columns with their blocks, read by this process and not cached."""
-    over = X.require_column_tiles()
+    over = X.tiles(1)
     every = [np.arange(tile.stop - tile.start) for tile in over]
     blocks = engine.map_tiles(tiles.read_columns, over, each=[every], local=True)
     return [
@@ -58,7 +56,7 @@ def read_here(X: Tiled) -> list[BlockTile]:
     ]
 
 
-def gather_in_place(X: Tiled, index: IntArray, entries: int) -> sp.csr_array:
+def gather_in_place(X: Any, index: IntArray, entries: int) -> sp.csr_array:
     """Return a matrix of the shape of X with the values of some columns alone, in memory. `entries`
     is how many non-zeros they have."""
     engine.require_memory(
@@ -69,7 +67,7 @@ def gather_in_place(X: Tiled, index: IntArray, entries: int) -> sp.csr_array:
     return sp.csr_array((Z.data, index[Z.indices], Z.indptr), shape=X.shape)
 
 
-def times_columns(X: Tiled, index: IntArray, W: AnyArray) -> AnyArray:
+def times_columns(X: Any, index: IntArray, W: AnyArray) -> AnyArray:
     """Return X[:, index] @ W for increasing column numbers, from the tiles of columns."""
     bounds = np.searchsorted(index, [t.start for t in X.column_tiles] + [X.shape[1]])
     parts = [
@@ -88,8 +86,8 @@ def _times_columns(tile: Any, index: IntArray, W: AnyArray) -> AnyArray:
     return np.asarray(tiles.read_columns(tile, index) @ W)
 
 
-def _columns_of_rows(X: Tiled, index: IntArray) -> sp.csc_array:
-    row_tiles = X.require_row_tiles()
+def _columns_of_rows(X: Any, index: IntArray) -> sp.csc_array:
+    row_tiles = X.tiles(0)
     parts = [
         part
         for batch in tiles.batches(row_tiles)
@@ -123,7 +121,7 @@ def numbers_of(index: Any, size: int, noun: str, *, increasing: bool) -> IntArra
     return index
 
 
-def subset_tiles(X: Tiled, rows: IntArray) -> tuple[list[RowSubsetTile], list[RowSubsetTile]]:
+def subset_tiles(X: Any, rows: IntArray) -> tuple[list[RowSubsetTile], list[RowSubsetTile]]:
     """Return the tiles of rows and of columns of some rows. Nothing is read."""
     bounds = np.searchsorted(rows, [t.start for t in X.row_tiles] + [X.shape[0]])
     by_rows = [
@@ -138,7 +136,7 @@ def subset_tiles(X: Tiled, rows: IntArray) -> tuple[list[RowSubsetTile], list[Ro
 
 
 def subset_columns(
-    X: Tiled, index: IntArray
+    X: Any, index: IntArray
 ) -> tuple[list[ColumnSubsetTile], list[ColumnSubsetTile]]:
     """Return the tiles of rows and of columns of some columns. Nothing is read."""
     bounds = np.searchsorted(index, [t.start for t in X.column_tiles] + [X.shape[1]])

@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
-from bigfs.matrix.tiled import Tiled
 from bigfs.types import FloatArray, IntArray
 
 # Bytes of all sums that tasks return in one pass. It sets how many tiles a task adds up.
@@ -23,7 +22,7 @@ SMALL_SUM = 1 << 20  # bytes of a d × r that stays in the cache, where SciPy is
 
 
 def n_sums(size: int) -> int:
-    """Return how many sums of `size` bytes a pass may hold, for `Tiled.reduce_row_groups`."""
+    """Return how many sums of `size` bytes a pass may hold, for `Matrix.sum`."""
     return max(MIN_SUMS, SUMS_BYTES // max(size, 1))
 
 
@@ -84,16 +83,10 @@ def add_by_columns(
             total[j, c] += product[c]
 
 
-def gram_times(X: Tiled, P: FloatArray) -> FloatArray:
-    """XᵀX @ P, dense d × r, for a dense d × r `P`. One pass over the tiles of rows."""
-    P = np.asarray(P, dtype=np.float64)
-    return X.reduce_row_groups(_gram_times, n_sums(P.nbytes), P)
-
-
-def _gram_times(
+def gram_times(
     block: Any, start: int, stop: int, P: FloatArray, total: FloatArray | None
 ) -> FloatArray:
-    """Add blockᵀ(block P)."""
+    """Add blockᵀ(block P) to the total, for a P of d × r."""
     total = np.zeros(P.shape) if total is None else total
     for _, Z in strips(block):
         add_products(Z, times(Z, P), total)

@@ -8,18 +8,18 @@ d × r reduction. Either layout alone suffices for every method.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from copy import copy
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.cards import card, shape_text
-from bigfs.matrix import construction, gathering
-from bigfs.matrix.kernels import gram_times
+from bigfs.matrix import construction, gathering, kernels, panels, tiles
 from bigfs.matrix.panels import ColumnStrips
-from bigfs.matrix.products import Transposed, times, times_by_strips
 from bigfs.matrix.statistics import (
     ClassStats,
     Stats,
@@ -28,12 +28,11 @@ from bigfs.matrix.statistics import (
     far_columns,
     scale_hint,
 )
-from bigfs.matrix.tiled import Tiled
 from bigfs.types import AnyArray, FloatArray
 from bigfs.validation import require_magnitude
 
 
-class Matrix(Tiled):
+class Matrix:
     """Hold an n × d matrix as tiles that are loaded where they are used.
 
     The matrix is never loaded as a whole and never made dense. It may have two layouts. Tiles of
@@ -131,7 +130,12 @@ class Matrix(Tiled):
         feature_names: Any = None,
         meta: Any = None,
     ) -> None:
-        super().__init__(shape, rows, columns, local)
+        if not rows and not columns:
+            raise ValueError("a Matrix needs tiles of rows or tiles of columns; got neither")
+        self.shape = (int(shape[0]), int(shape[1]))
+        self.row_tiles, self.column_tiles = tuple(rows), tuple(columns)
+        self.local = local
+        self._passes = [0]  # a list, which a matrix of some columns shares with its whole
         self._stats, self.class_stats = stats, class_stats
         self._nnz: int | None = None
         self._deviations: FloatArray | None = None
@@ -221,6 +225,149 @@ class Matrix(Tiled):
             },
         )
 
+    def __copy__(self) -> Self:
+        """Return a matrix of the same tiles that counts its passes by itself."""
+        twin = type(self).__new__(type(self))
+        twin.__dict__ |= self.__dict__ | {"_passes": [self.passes]}
+        return twin
+
+    # --- functions of tiles -------------------------------------------------------------------
+
+    @property
+    def passes(self) -> int:
+        """How often the whole matrix was read. Gathering columns is not a pass."""
+        return self._passes[0]
+
+    @passes.setter
+    def passes(self, count: int) -> None:
+        self._passes[0] = count
+
+    def tiles(self, axis: int) -> Sequence[Any]:
+        """Return the tiles of one layout.
+
+        Parameters
+        ----------
+        axis : {0, 1}
+            0 for tiles of rows, 1 for tiles of columns.
+
+        Returns
+        -------
+        sequence of tiles
+            The tiles in order, at least one.
+
+        Raises
+        ------
+        ValueError
+            The matrix has only the other layout.
+        """
+        here = (self.row_tiles, self.column_tiles)[axis]
+        if not here:
+            noun, other = (("rows", "columns"), ("columns", "rows"))[axis]
+            raise ValueError(
+                f"this step reads {noun}, but the matrix has only the layout by {other}: "
+                f"stage it with the layout by {noun}"
+            )
+        return here
+
+    def map(
+        self,
+        fn: Callable[..., Any],
+        axis: int,
+        *shared: Any,
+        split: Sequence[Any] = (),
+        label: str | None = None,
+    ) -> list[Any]:
+        """Call a function on every tile. The matrix is read once.
+
+        Parameters
+        ----------
+        fn : callable
+            Called as ``fn(block, start, stop, *parts, *shared)`` with the block of a tile, and the
+            range [start, stop) of the tile. It must pickle.
+        axis : {0, 1}
+            0 for tiles of rows, 1 for tiles of columns.
+        *shared : object
+            Arguments that are the same for every tile.
+        split : sequence of array, default=()
+            Arrays with one entry per row of the matrix, or per column. A tile gets its part.
+        label : str or None, default=None
+            Name of the step in the progress display. None shows no progress.
+
+        Returns
+        -------
+        list
+            The results in the order of the tiles.
+        """
+        over, each = self._start_pass(axis, split)
+        return engine.map_tiles(
+            tiles.OnBlock(fn), over, *shared, each=each, local=self.local, label=label
+        )
+
+    def sum(
+        self,
+        fn: Callable[..., Any],
+        axis: int,
+        *shared: Any,
+        split: Sequence[Any] = (),
+        max_parts: int | None = None,
+        label: str | None = None,
+    ) -> Any:
+        """Sum a function over the tiles. The matrix is read once.
+
+        The sum is taken in a fixed tree, so its rounding does not depend on the workers.
+
+        Parameters
+        ----------
+        fn : callable
+            As for `map`. With `max_parts` it has a last argument, which is its result for the tile
+            before, or None for the first one, and it returns the sum with its own.
+        axis : {0, 1}
+            0 for tiles of rows, 1 for tiles of columns.
+        *shared : object
+            Arguments that are the same for every tile.
+        split : sequence of array, default=()
+            As for `map`.
+        max_parts : int or None, default=None
+            Largest number of tasks, where results are large. A task sums them over consecutive
+            tiles, so that few of them exist at a time. The rounding of the sum depends on it, and
+            not on the workers. None makes a task per tile.
+        label : str or None, default=None
+            Name of the step in the progress display. None shows no progress.
+
+        Returns
+        -------
+        object
+            The sum of the results.
+        """
+        over, each = self._start_pass(axis, split)
+        of_tile = tiles.OnBlock(fn)
+        options: dict[str, Any] = {"local": self.local, "label": label}
+        if max_parts is None:
+            return engine.reduce_tiles(of_tile, over, *shared, each=each, **options)
+
+        def add_up() -> Any:
+            sent = [
+                operand.at_workers() if isinstance(operand, engine.KeptOperands) else operand
+                for operand in each
+            ]
+            return engine.reduce_groups(of_tile, over, max_parts, *shared, each=sent, **options)
+
+        total = engine.while_lost(add_up, each)
+        if not self.local:
+            engine.trim_memory()  # what a large result has left in the buffers of the connections
+        return total
+
+    def _start_pass(self, axis: int, split: Sequence[Any]) -> tuple[Sequence[Any], list[Any]]:
+        """Return the tiles of a pass, and each array of `split` cut by them."""
+        over = self.tiles(axis)
+        self.passes += 1
+        return over, [
+            array
+            if isinstance(array, engine.KeptOperands)
+            else [array[tile.start : tile.stop] for tile in over]
+            for array in split
+        ]
+
     # --- rows as scikit-learn takes them ------------------------------------------------------
 
     def __len__(self) -> int:
@@ -262,13 +409,16 @@ class Matrix(Tiled):
         ValueError
             The matrix has only the layout by columns.
         """
-        return construction.lazy_rows(self.require_row_tiles(), self.meta)
+        return construction.lazy_rows(self.tiles(0), self.meta)
 
     # --- products -----------------------------------------------------------------------------
 
     def __matmul__(self, W: AnyArray) -> AnyArray:
         """X @ W, dense n × r, for a dense d × r (or d) `W`. One pass."""
-        return times(self, W)
+        W = _require_length(W, self.shape[1], "columns")
+        if self.row_tiles:
+            return np.concatenate(self.map(tiles.times, 0, W))
+        return np.asarray(self.sum(tiles.times, 1, split=[W]))
 
     def times_by_strips(self, W: AnyArray, width: int) -> ColumnStrips:
         """Multiply with dense columns, where the product may be too large for one process.
@@ -287,7 +437,22 @@ class Matrix(Tiled):
             written to a temporary file in one pass, or in a pass per strip where the matrix has no
             layout by rows, or where a worker does not see the file.
         """
-        return times_by_strips(self, W, width)
+        with ExitStack() as until_filled:  # a pass that fails leaves no file
+            product = until_filled.enter_context(ColumnStrips(self.shape[0], W.shape[1], width))
+            if self._shares_file(product):
+                self.map(panels.write_times, 0, W, product.file)
+                engine.trim_memory()  # what W has left in the buffers of the connections
+            else:
+                for columns in product.slices:
+                    product[columns] = self @ W[:, columns]
+            until_filled.pop_all()
+        return product
+
+    def _shares_file(self, V: ColumnStrips) -> bool:
+        """Return whether the tasks of a pass read or write their rows in the file of V."""
+        if V.file is None or self.local or not self.row_tiles:
+            return False
+        return V.file.file.is_shared()
 
     def gram_times(self, P: AnyArray) -> AnyArray:
         """Multiply XᵀX with dense columns, where X @ P is never formed as a whole.
@@ -303,7 +468,10 @@ class Matrix(Tiled):
             XᵀX @ P, from one pass over the tiles of rows. A matrix that has only the layout by
             columns forms X @ P, and is read twice.
         """
-        return gram_times(self, P) if self.row_tiles else self.T @ (self @ P)
+        if not self.row_tiles:
+            return self.T @ (self @ P)
+        P = np.asarray(P, dtype=np.float64)
+        return np.asarray(self.sum(kernels.gram_times, 0, P, max_parts=kernels.n_sums(P.nbytes)))
 
     @property
     def T(self) -> Transposed:
@@ -363,7 +531,7 @@ class Matrix(Tiled):
         """
         if self.local or not self.column_tiles or not sp.issparse(self.meta):
             return self
-        largest = gathering.SMALL_SHARE * engine.memory_limit() / gathering.ENTRY_BYTES
+        largest = engine.SHARES.small_matrix * engine.memory_limit() / gathering.ENTRY_BYTES
         return self.gathered() if gathering.MIN_NNZ <= self.nnz <= largest else self
 
     def times_columns(self, index: Any, W: AnyArray) -> AnyArray:
@@ -386,7 +554,7 @@ class Matrix(Tiled):
         ValueError
             The matrix has only the layout by rows.
         """
-        self.require_column_tiles()
+        self.tiles(1)
         return gathering.times_columns(self, np.asarray(index, dtype=np.int64), W)
 
     def holding(self, index: Any) -> Matrix:
@@ -506,7 +674,7 @@ class Matrix(Tiled):
         csr_array or ndarray of shape (n_selected, d)
             The rows. An ndarray if the tiles are dense.
         """
-        self.require_row_tiles()
+        self.tiles(0)
         return gathering.gather_rows(self.take_rows(rows).row_tiles, self.local)
 
     # --- column statistics --------------------------------------------------------------------
@@ -570,3 +738,41 @@ class Matrix(Tiled):
         if self._nnz is None:
             self._nnz = int(self.stats.nnz.sum())
         return self._nnz
+
+
+def _require_length(factor: Any, length: int, noun: str) -> AnyArray:
+    """Return the factor of a product as an array, or refuse one of another length."""
+    factor = np.asarray(factor)
+    if len(factor) != length:
+        raise ValueError(
+            f"X has {length} {noun}, so the factor needs as many rows; got shape {factor.shape}"
+        )
+    return factor
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """The transposed matrix, only for products."""
+
+    X: Matrix
+
+    def __matmul__(self, V: AnyArray | ColumnStrips) -> AnyArray:
+        """Xᵀ @ V, dense d × r, for a dense n × r (or n) `V`, or for its strips."""
+        X = self.X
+        if isinstance(V, ColumnStrips):
+            return self._times_strips(V)
+        V = _require_length(V, X.shape[0], "rows")
+        if X.column_tiles:
+            return np.concatenate(X.map(tiles.transposed_times, 1, V))
+        return np.asarray(X.sum(tiles.transposed_times, 0, split=[V]))
+
+    def _times_strips(self, V: ColumnStrips) -> FloatArray:
+        product = np.empty((self.X.shape[1], V.shape[1]))
+        if self.X._shares_file(V):
+            parts = kernels.n_sums(product.nbytes)
+            return np.asarray(self.X.sum(panels.add_transposed_times, 0, V.file, max_parts=parts))
+        if V.whole:
+            return np.asarray(self @ V[V.slices[0]])
+        for columns, strip in V:
+            product[:, columns] = self @ strip
+        return product

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from bigfs import engine
 from bigfs.engine import ScratchFile
+from bigfs.matrix import kernels
 from bigfs.types import FloatArray
 
-STRIP_SHARE = 0.11  # of the planned memory: what the arrays of a strip take together
 STRIP_ARRAYS = 2  # n × width arrays that exist at a time
 CACHE_LINE = 8  # numbers that the processor fetches together
 
@@ -26,7 +27,7 @@ def strip_width(n: int, r: int, limit: int | None = None) -> int:
     """Return how many of r columns with n rows make a strip: all where they fit, and 1 at least.
     Strips that are wider than a line of the cache take whole lines."""
     limit = engine.planned_memory() if limit is None else limit
-    width = max(1, min(r, int(STRIP_SHARE * limit / (8 * STRIP_ARRAYS * max(n, 1)))))
+    width = max(1, min(r, int(engine.SHARES.column_strip * limit / (8 * STRIP_ARRAYS * max(n, 1)))))
     return width if width == r or width < CACHE_LINE else width - width % CACHE_LINE
 
 
@@ -125,3 +126,20 @@ class ColumnStrips:
         """Put what a function returns for a strip in its place. It may write over the strip."""
         for columns, strip in self:
             self[columns] = fn(columns, strip)
+
+
+def write_times(block: Any, start: int, stop: int, W: FloatArray, file: StripFile) -> None:
+    """Write block @ W."""
+    for rows, Z in kernels.strips(block):
+        file.write_rows(start + rows.start, kernels.times(Z, W))
+
+
+def add_transposed_times(
+    block: Any, start: int, stop: int, file: StripFile, total: FloatArray | None
+) -> FloatArray:
+    """Add blockᵀ V, for the rows of V in a file."""
+    if total is None:
+        total = np.zeros((block.shape[1], file.slices[-1].stop))
+    for rows, Z in kernels.strips(block):
+        kernels.add_products(Z, file.read_rows(start + rows.start, start + rows.stop), total)
+    return total

@@ -8,7 +8,6 @@ import numpy as np
 
 from bigfs.linalg.rounding import far_from_zero, variance_or_zero
 from bigfs.matrix import tiles
-from bigfs.matrix.tiled import Tiled
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 FAR_SCALE = 100.0  # times the scale of the median feature: worth a hint
@@ -33,13 +32,13 @@ class ClassStats(NamedTuple):
     minima: AnyArray | None = None
 
 
-def compute_stats(X: Tiled) -> Stats:
+def compute_stats(X: Any) -> Stats:
     """Return the statistics of the columns. One pass."""
     if X.column_tiles:
-        parts = X.map_columns(tiles.column_stats)
+        parts = X.map(tiles.column_stats, 1)
         sums, squares, nnz = (np.concatenate(part) for part in zip(*parts, strict=True))
     else:
-        sums, squares, nnz = X.reduce_rows(tiles.column_stats)
+        sums, squares, nnz = X.sum(tiles.column_stats, 0)
     return Stats(sums, squares, nnz.astype(np.int64))
 
 
@@ -48,7 +47,7 @@ def far_columns(stats: Stats, n: int) -> IntArray:
     return np.flatnonzero(far_from_zero(stats.sums, stats.sums_of_squares, n))
 
 
-def compute_deviations(stats: Stats, n: int, far: IntArray, taken: Tiled | None) -> FloatArray:
+def compute_deviations(stats: Stats, n: int, far: IntArray, taken: Any) -> FloatArray:
     """Return Σ(x − x̄)² of each column, and 0 for a constant one. `taken` holds the columns `far`,
     which are read once. Without any nothing is read."""
     means = stats.sums / n
@@ -60,12 +59,11 @@ def compute_deviations(stats: Stats, n: int, far: IntArray, taken: Tiled | None)
     return deviations
 
 
-def shifted_sums(X: Tiled, shift: FloatArray) -> FloatArray:
+def shifted_sums(X: Any, shift: FloatArray) -> FloatArray:
     """Return Σ(x − s) and Σ(x − s)² of each column (2 × d). One pass."""
     if X.column_tiles:
-        each = [[shift[tile.start : tile.stop] for tile in X.column_tiles]]
-        return np.concatenate(X.map_columns(tiles.shifted_sums, each=each), axis=1)
-    return np.asarray(X.reduce_rows(tiles.shifted_sums, shift))
+        return np.concatenate(X.map(tiles.shifted_sums, 1, split=[shift]), axis=1)
+    return np.asarray(X.sum(tiles.shifted_sums, 0, shift))
 
 
 def scale_hint(deviations: FloatArray, stats: Stats, names: Any = None) -> str | None:

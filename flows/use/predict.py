@@ -74,7 +74,7 @@ def fitting_model(
     """Fit the model of `fit_model` once, beside what the block does where one task fits it."""
     X, y = training_sample(train.X, train.y)
     fit = cache(partial(fit_model, corpus, train, selected))
-    by_tiles = large_model.way_of_columns(X, y, np.sort(selected)) is not None
+    by_tiles = large_model.choose_way(X, y, np.sort(selected)) != large_model.IN_MEMORY
     return contextlib.nullcontext(fit) if by_tiles else engine.beside(fit)
 
 

@@ -27,9 +27,9 @@ def test_the_limit_of_a_container_holds_whatever_the_machine_has_free(limit, mon
     monkeypatch.setattr(system, "MEMORY_LIMIT", limit)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: pytest.fail("asked what is free"))
     assert engine.memory_limit() == limit
-    assert engine.cache._capacity() == 0.25 * limit
+    assert engine.workers._capacity() == 0.25 * limit
     with engine.limit_memory(GB):
-        assert engine.cache._capacity() == 0.25 * GB
+        assert engine.workers._capacity() == 0.25 * GB
 
 
 @pytest.mark.process

@@ -169,8 +169,8 @@ def test_blocks_are_worked_on_where_they_lie(pair, scattered):
     X, futures, homes, S, y = scattered
     with engine.cluster(pair):
         matrix = Matrix.from_dask(X)
-        assert matrix.map_rows(worker_of) == homes
-        assert matrix[y > 0].map_rows(worker_of) == homes
+        assert matrix.map(worker_of, 0) == homes
+        assert matrix[y > 0].map(worker_of, 0) == homes
         selectors = [s.fit(X, y) for s in (ANOVA(), SparGE(n_features_to_select=2))]
         kept = selectors[0].transform(X)
     assert pair.who_has(futures) == {f.key: [home] for f, home in zip(futures, homes, strict=True)}
@@ -235,7 +235,7 @@ def test_persisted_blocks_live_as_long_as_their_matrix(pair, rng):
         X = Matrix.from_dask(pair.persist(da.from_array(S, chunks=(10, 2))))[5:]
         gc.collect()
         np.testing.assert_allclose(X @ np.ones(4), S[5:].sum(axis=1))
-        homes = X.map_rows(worker_of)
+        homes = X.map(worker_of, 0)
     assert len(homes) == 3
 
 

@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from bigfs import engine as tile_engine
+from bigfs.engine.budget import Shares
 from bigfs.engine.clusters import describe_workers
-from bigfs.matrix import gathering
 from bigfs.result import observed
 from flows import stages
 from flows.options import Engine, Staging
@@ -210,7 +210,7 @@ def _allow_no_failure(dask_scheduler):
 def test_a_killed_scheduler_is_a_plain_error_and_the_next_run_goes_on(
     doomed, store, serial, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(gathering, "SMALL_SHARE", 0)  # a pass needs the cluster
+    monkeypatch.setattr(tile_engine, "SHARES", Shares(small_matrix=0))  # a pass needs the cluster
     steps = []
 
     def strike(name, record):

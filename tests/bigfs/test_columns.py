@@ -18,6 +18,7 @@ from bigfs.cutting_plane.tiled_columns import (
     TiledColumns,
 )
 from bigfs.embedding.responses import cca_factor, lda, lda_factor, one_hot
+from bigfs.engine.budget import Shares
 from bigfs.graph import row_blocks
 from bigfs.graph.approximate.cost import GraphCost
 from bigfs.linalg import sparse_gram as kernels
@@ -236,9 +237,9 @@ def test_a_small_matrix_is_read_in_one_process(text, monkeypatch, selector, layo
     matrix = Matrix(both.shape, **tiles)
     matrix.local = False
     monkeypatch.setattr(gathering, "MIN_NNZ", matrix.nnz)  # which takes a pass
-    monkeypatch.setattr(gathering, "SMALL_SHARE", 0)
+    monkeypatch.setattr(engine, "SHARES", Shares(small_matrix=0))
     whole = clone(selector).fit(matrix, y)
-    monkeypatch.setattr(gathering, "SMALL_SHARE", 0.05)
+    monkeypatch.setattr(engine, "SHARES", Shares())
     gathered = []
     take = Matrix.gathered
     monkeypatch.setattr(Matrix, "gathered", lambda X: gathered.append(take(X)) or gathered[-1])
@@ -249,7 +250,7 @@ def test_a_small_matrix_is_read_in_one_process(text, monkeypatch, selector, layo
     assert here.result_.history == whole.result_.history
     assert here.result_.stats["passes"] == whole.result_.stats["passes"]
     share = 8 * matrix.nnz / engine.memory_limit()
-    monkeypatch.setattr(gathering, "SMALL_SHARE", 0.999 * share)
+    monkeypatch.setattr(engine, "SHARES", Shares(small_matrix=0.999 * share))
     clone(selector).fit(matrix, y)
     assert len(gathered) == (layout == "columns")
 

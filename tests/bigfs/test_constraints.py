@@ -16,7 +16,7 @@ from bigfs import (
     SparGECV,
     TraceRatio,
 )
-from bigfs.constraints import NO_CONSTRAINTS, Constraints
+from bigfs.constraints import Constraints
 from bigfs.cutting_plane import relaxation
 from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.hinge import HingeRelaxation
@@ -35,16 +35,6 @@ def data(rng):
     y = np.arange(60) % 3
     X = rng.normal(size=(60, 14)) + 1.2 * (np.arange(14) // 3 == y[:, None])
     return X, y
-
-
-@pytest.mark.parametrize("constraints", [NO_CONSTRAINTS, CONSTRAINTS])
-@pytest.mark.parametrize("part", [1, 3, 5, 20])
-def test_the_best_of_parts_are_the_best_of_all(rng, monkeypatch, constraints, part):
-    scores = rng.integers(0, 3, 20).astype(float)  # many are equal
-    expected = constraints.order(scores)
-    monkeypatch.setattr("bigfs.constraints.SCORES_AT_ONCE", part)
-    for m in (2, 7, len(expected)):
-        np.testing.assert_array_equal(constraints.best(scores, m), expected[:m])
 
 
 # --- the certificate of SparGE --------------------------------------------------------------------

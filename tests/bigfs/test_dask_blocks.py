@@ -129,7 +129,7 @@ def test_a_graph_has_one_block_of_a_dask_array_at_a_time(graph, alive):
 
 def test_a_sum_of_few_large_parts_has_one_block_at_a_time(alive):
     X = Matrix.from_dask(counted())
-    total = X.reduce_row_groups(add_gram, 4)
+    total = X.sum(add_gram, 0, max_parts=4)
     assert alive.most == 1
     S = dense_rows()[0]
     np.testing.assert_allclose(total, S.T @ S, rtol=1e-12)
@@ -175,9 +175,9 @@ def inputs(monkeypatch):
 def test_a_task_of_a_sum_waits_for_one_held_block(held, inputs):
     client, persisted = held
     with engine.cluster(client):
-        total = Matrix.from_dask(persisted).reduce_row_groups(add_gram, 4)
+        total = Matrix.from_dask(persisted).sum(add_gram, 0, max_parts=4)
         one_by_one = Matrix.from_dask(da.from_array(dense_rows()[0], chunks=(8, 12)))
-        np.testing.assert_array_equal(total, one_by_one.reduce_row_groups(add_gram, 4))
+        np.testing.assert_array_equal(total, one_by_one.sum(add_gram, 0, max_parts=4))
     assert max(inputs) == 1
 
 

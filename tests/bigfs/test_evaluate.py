@@ -14,7 +14,6 @@ from bigfs.evaluation.metrics import METRICS
 from bigfs.evaluation.quality import class_profile
 from bigfs.evaluation.scoring import FittedModel, judge
 from bigfs.evaluation.splits import Split, stratified_folds, target_kind, varies
-from bigfs.linalg import dual_svm
 from bigfs.result import NotConverged
 
 
@@ -260,33 +259,6 @@ def test_a_wide_model_has_the_machines_of_linear_svc(wide):
     svm = LinearSVC(dual=True, random_state=0, tol=1e-8, max_iter=100_000).fit(Z, y)
     np.testing.assert_allclose(model.coef, svm.coef_, atol=1e-3 * abs(svm.coef_).max())
     np.testing.assert_array_equal(model.predict(Z), svm.predict(Z))
-
-
-def test_workers_share_the_classes_of_a_wide_model(wide, monkeypatch):
-    monkeypatch.setattr(dual_svm, "LANES", 2)  # so three classes are two groups
-    every = np.arange(wide.X_train.shape[1])
-    sets = [every, every[:50]]
-    serial = judge(wide, sets)
-    assert not linear_model.lazy_machines(wide.X_train, wide.y_train, every)
-    with (
-        LocalCluster(
-            n_workers=3, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-        ) as running,
-        Client(running, set_as_default=False) as client,
-        engine.cluster(client),
-    ):
-        assert len(linear_model.lazy_machines(wide.X_train, wide.y_train, every)) == 2
-        assert not linear_model.lazy_machines(wide.X_train, wide.y_train, every[:50])
-        shared = judge(wide, sets)
-        tasks = linear_model.lazy_machines(wide.X_train, wide.y_train, every)
-        machines = [engine.compute(task) for task in tasks]
-    for one, other in zip(serial, shared, strict=True):
-        np.testing.assert_array_equal(one.tally, other.tally)
-        np.testing.assert_array_equal(one.losses, other.losses)
-    joined = linear_model.join_machines(wide.y_train, machines)
-    whole = linear_model.fit(wide.X_train.columns(every).tocsr(), wide.y_train)
-    np.testing.assert_array_equal(joined.coef, whole.coef)
-    np.testing.assert_array_equal(joined.intercept, whole.intercept)
 
 
 def test_a_model_that_is_fitted_elsewhere_is_not_fitted_again(split, monkeypatch):

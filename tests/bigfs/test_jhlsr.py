@@ -14,12 +14,11 @@ import scipy.sparse as sp
 
 from bigfs import GLSPFS, engine
 from bigfs.embedding import factors
+from bigfs.engine.budget import Shares
 from bigfs.engine.memory import NotEnoughMemory
-from bigfs.graph.hypergraph import members, pair_products
 from bigfs.graph.hypergraph.hypergraph import Hypergraph
 from bigfs.graph.hypergraph.pair_products import PairSums, StripSums, hyperedge_sums, pair_counts
 from bigfs.graph.hypergraph.smoothness import Smoothness, choose_weights
-from bigfs.linalg import active_columns
 from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix, panels
 from bigfs.matrix.panels import ColumnStrips
@@ -335,7 +334,7 @@ def test_the_gradient_of_the_smoothness_is_that_of_finite_differences(degrees):
 
 
 @pytest.mark.parametrize("repeated", [False, True])
-def test_threads_apply_the_hypergraph_to_the_same_bits(repeated, rng, monkeypatch):
+def test_the_hypergraph_is_applied_to_any_columns_with_the_same_bits(repeated, rng):
     H = sp.random_array((300, 200), density=0.03, format="csr", rng=rng)
     H = H[:, np.flatnonzero(H.astype(bool).sum(axis=0))]
     H = H[:, np.r_[: H.shape[1], :5]] if repeated else H
@@ -344,8 +343,6 @@ def test_threads_apply_the_hypergraph_to_the_same_bits(repeated, rng, monkeypatc
     M = HypergraphOperator.of(smoothness, np.ones(300), 0.5, w)
     P = rng.normal(size=(300, 19))
     alone = M.apply(P)
-    monkeypatch.setattr(members, "LARGE", 0)
-    np.testing.assert_array_equal(M.apply(P), alone)
     by_columns = np.hstack([M.apply(P[:, :2]), M.apply(P[:, 2:])])
     np.testing.assert_array_equal(by_columns, alone)
     np.testing.assert_allclose(alone, M.dense(300) @ P, atol=1e-12)
@@ -390,7 +387,7 @@ def test_the_products_of_pairs_give_the_sums_of_the_rows(degrees, width, share, 
     smoothness = Smoothness(Hypergraph.of(H), degrees)
     distinct = smoothness.hypergraph.members
     assert len(distinct.sizes) == 15
-    monkeypatch.setattr(pair_products, "PART_SHARE", share)
+    monkeypatch.setattr(engine, "SHARES", Shares(pair_products=share))
     with ColumnStrips.of(P, width) as strips, PairSums(distinct, strips) as pairs:
         assert (pairs.file is None) == (len(pairs.parts) == 1) == (share == 1)
         assert pairs.firsts[-1] == sum(k * (k - 1) // 2 for k in distinct.sizes)
@@ -416,7 +413,7 @@ def test_pairs_are_multiplied_where_that_is_cheaper():
         assert isinstance(sums, PairSums)
         sizes = [pair_counts(small.members)[part].sum() for part in sums.parts]
     assert len(sizes) == 40  # two hyperedges each
-    assert 8 * max(sizes) <= pair_products.PART_SHARE * 8 * 10 * 80
+    assert 8 * max(sizes) <= engine.SHARES.pair_products * 8 * 10 * 80
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -537,9 +534,9 @@ def test_the_graph_variant_uses_half_the_normalized_laplacian():
     np.fill_diagonal(A, 0)
     D = A.sum(axis=1)
     half = (np.eye(30) - A / np.sqrt(np.outer(D, D))) / 2
-    np.testing.assert_allclose(
-        model.hypergraph_.laplacian(model.hyperedge_weights_) @ np.eye(30), half, atol=1e-12
-    )
+    G = np.asarray(H.toarray() * model.hypergraph_.root[:, None], dtype=float)
+    L = np.eye(30) - G * (model.hyperedge_weights_ / 2) @ G.T
+    np.testing.assert_allclose(L, half, atol=1e-12)
     assert set(np.asarray(H.sum(axis=0))) == {2.0}
     assert np.all(D >= 4)
 
@@ -600,10 +597,11 @@ def test_strips_of_columns_give_the_same_answer(degrees, layout, monkeypatch):
     rows = () if layout == "columns" else tiles.row_tiles
     columns = () if layout == "rows" else tiles.column_tiles
     matrix = X if layout == "array" else Matrix(X.shape, rows=rows, columns=columns)
-    monkeypatch.setattr(active_columns, "MEMORY_SHARE", 0)  # gather nothing
     whole = fit(copy.copy(matrix), y, **parameters)
     assert whole.result_.stats["plans"]
-    monkeypatch.setattr(panels, "STRIP_SHARE", 1e-12)  # one column per strip
+    monkeypatch.setattr(  # gather nothing, and one column per strip
+        engine, "SHARES", Shares(active_columns=0, column_strip=1e-12)
+    )
     if layout == "unseen file":
         monkeypatch.setattr(engine.ScratchFile, "is_shared", lambda self: False)
     files, new = [], engine.ScratchFile.new

@@ -52,7 +52,7 @@ def test_kept_operands_are_the_values_themselves_without_a_cluster():
     kept = engine.KeptOperands(values)
     assert all(a is b for a, b in zip(kept.at_workers(), values, strict=True))
     np.testing.assert_array_equal(
-        matrix().reduce_row_groups(AddProducts(), 2, each=[kept]), EXPECTED
+        matrix().sum(AddProducts(), 0, split=[kept], max_parts=2), EXPECTED
     )
     with engine.cluster(workers=0):
         assert all(a is b for a, b in zip(kept.at_workers(), values, strict=True))
@@ -69,7 +69,7 @@ def test_kept_operands_travel_once_and_survive_a_worker(tmp_path):
         ]
 
         def add_up(marker=None):
-            total = X.reduce_row_groups(AddProducts(marker), 3, each=[kept])
+            total = X.sum(AddProducts(marker), 0, split=[kept], max_parts=3)
             np.testing.assert_array_equal(total, EXPECTED)
             return sum(sent)
 
@@ -84,7 +84,7 @@ def test_kept_operands_travel_once_and_survive_a_worker(tmp_path):
         assert 0 < add_up() <= 3
     assert X.passes == 4
     np.testing.assert_array_equal(  # another cluster gets them anew
-        X.reduce_row_groups(AddProducts(), 3, each=[kept]), EXPECTED
+        X.sum(AddProducts(), 0, split=[kept], max_parts=3), EXPECTED
     )
 
 

@@ -29,6 +29,7 @@ from bigfs import (
     MultiTaskLasso,
     engine,
 )
+from bigfs.engine.budget import Shares
 from bigfs.linalg import kernel_svm
 from bigfs.result import observed
 from storage.runs.runs import Checkpoint
@@ -180,7 +181,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(few, straight_on_few, met
 
 
 def test_elimination_streams_a_store_that_does_not_fit(store, straight, monkeypatch):
-    monkeypatch.setattr("bigfs.linalg.active_columns.MEMORY_SHARE", 1e-7)
+    monkeypatch.setattr(engine, "SHARES", Shares(active_columns=1e-7))
     selector = fit("SVMRFE", store)
     assert selector.result_.stats["passes"] > 100
     assert straight["SVMRFE"].result_.stats["passes"] <= 1

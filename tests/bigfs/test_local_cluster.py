@@ -243,27 +243,6 @@ def test_a_failed_step_is_over_before_its_error_is_raised(tmp_path):
         assert (tmp_path / "written").exists()
 
 
-FORGOTTEN = """
-import os, signal, psutil
-from multiprocessing import forkserver
-from bigfs.engine import clusters
-
-clusters.WORKERS_IMPORT = []
-clusters.prepare_workers()
-first = forkserver._forkserver._forkserver_pid
-os.kill(first, signal.SIGKILL)
-os.waitpid(first, 0)  # as psutil.wait_procs does
-clusters.prepare_workers()
-print(first != forkserver._forkserver._forkserver_pid, psutil.pid_exists(first))
-"""
-
-
-@pytest.mark.skipif(not CAN_FORK, reason="no worker is forked here")
-def test_a_fork_server_that_somebody_else_ended_is_started_again():
-    answer = subprocess.run([sys.executable, "-c", FORGOTTEN], capture_output=True, text=True)
-    assert answer.stdout.split() == ["True", "False"], answer.stderr
-
-
 PREPARED = """
 import sys
 from multiprocessing import forkserver
@@ -279,17 +258,3 @@ print("distributed" in sys.modules, forkserver._forkserver._forkserver_pid is no
 def test_preparing_the_workers_does_not_wait_for_imports():
     answer = subprocess.run([sys.executable, "-c", PREPARED], capture_output=True, text=True)
     assert answer.stdout.split() == ["False", "True"], answer.stderr
-
-
-READY = """
-from numba.core.registry import cpu_target
-before = len(cpu_target.target_context._defns)
-import bigfs.ready
-print(before, len(cpu_target.target_context._defns))
-"""
-
-
-def test_numba_is_ready_after_an_import():
-    answer = subprocess.run([sys.executable, "-c", READY], capture_output=True, text=True)
-    before, after = map(int, answer.stdout.split())
-    assert before < 100 < after, answer.stderr

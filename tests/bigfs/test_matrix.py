@@ -129,9 +129,9 @@ def test_by_columns_the_tiling_does_not_change_a_bit(rng):
 def test_a_missing_layout_is_named():
     rows_only, columns_only = MATRICES["rows only"](), MATRICES["columns only"]()
     with pytest.raises(ValueError, match="layout by columns"):
-        rows_only.map_columns(len)
+        rows_only.map(len, 1)
     with pytest.raises(ValueError, match="layout by rows"):
-        columns_only.map_rows(len)
+        columns_only.map(len, 0)
     with pytest.raises(ValueError, match="increasing"):
         rows_only.take_rows([3, 1])
 
@@ -145,7 +145,7 @@ def test_a_dask_cluster_gives_the_same_bits(rng):
         there = MATRICES["dask of csr"]()
         seen: list[tuple[str, int, int]] = []
         with engine.progress(lambda *call: seen.append(call)):
-            parts = there.map_rows(_row_count, label="counting")
+            parts = there.map(_row_count, 0, label="counting")
         assert parts == [17, 17, 17, 9]
         assert [call[1] for call in seen] == [1, 2, 3, 4]
         np.testing.assert_array_equal(there @ W, serial[0])
@@ -199,9 +199,9 @@ def test_cache_is_cleared_where_a_worker_is_nearly_full(monkeypatch):
     engine.clear_cache()
     engine.get_cached(("a", 1), lambda: np.ones(10))
     for limit, stays in [(None, True), (1e15, True), (1.0, False)]:  # None: not a worker
-        monkeypatch.setattr(engine.relief, "worker_limit", lambda limit=limit: limit)
-        engine.relief.release_memory()
-        assert bool(engine.cache._cache) == stays
+        monkeypatch.setattr(engine.workers, "worker_limit", lambda limit=limit: limit)
+        engine.workers.release_memory()
+        assert bool(engine.workers._cache) == stays
 
 
 pinned = []
@@ -225,7 +225,7 @@ def test_an_idle_worker_gives_freed_memory_back():
     with engine.cluster(workers=1, memory_limit="600MB") as client:
         (before,) = client.run(resident).values()
         (after,) = client.run(fill_and_free).values()
-        assert after > engine.relief.RELIEF_ABOVE * 600e6
+        assert after > engine.SHARES.relief * 600e6
         until = time.monotonic() + 30
         while time.monotonic() < until and after > before + 50e6:
             time.sleep(0.2)
@@ -236,14 +236,14 @@ def test_an_idle_worker_gives_freed_memory_back():
 def test_what_does_not_fit_is_made_again(monkeypatch):
     engine.clear_cache()
     # room for 1,000 bytes
-    monkeypatch.setattr(engine.cache, "worker_limit", lambda: engine.cache.LIBRARIES + 4000)
+    monkeypatch.setattr(engine.workers, "worker_limit", lambda: engine.budget.LIBRARIES + 4000)
     made = []
     for _ in range(2):
         for part in range(3):
             engine.get_cached(("a", part), lambda part=part: made.append(part) or np.full(60, part))
     assert made == [0, 1, 2, 2]  # two fit, and stay
     engine.get_cached(("b", 0), lambda: np.ones(100))
-    assert list(engine.cache._cache) == [("b", 0)]
+    assert list(engine.workers._cache) == [("b", 0)]
     engine.clear_cache()
 
 

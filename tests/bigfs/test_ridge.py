@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigfs import engine
+from bigfs.engine.budget import Shares
 from bigfs.linalg.active_columns import ActiveColumns
 from bigfs.linalg.ridge import (
     SOLVERS,
@@ -30,7 +31,6 @@ from bigfs.linalg.sample_kernel import kernel
 from bigfs.matrix import Matrix
 from bigfs.matrix.tiles import BlockTile
 from bigfs.result import Status
-from tests.helpers.tracing import traced
 
 SHAPES = {"d < n": (40, 15), "d > n": (20, 55)}
 
@@ -190,7 +190,7 @@ def test_cg_holds_few_arrays_of_the_size_of_the_solution(rng):
 
 
 def test_a_working_set_by_cg_holds_few_arrays_of_the_size_of_its_solution(rng, monkeypatch):
-    monkeypatch.setattr("bigfs.linalg.active_columns.MEMORY_SHARE", 0)  # no column is gathered
+    monkeypatch.setattr(engine, "SHARES", Shares(active_columns=0))  # no column is gathered
     n, d, r = 30, 40_000, 20
     X = sp.random_array((n, d), density=0.01, rng=rng, format="csr")
     whole = Matrix.from_array(X)
@@ -574,21 +574,6 @@ def test_the_gram_matrix_of_a_narrower_set_is_cut_from_the_wider(rng):
     # the right-hand side; none for a Gram matrix, or for statistics, which the full matrix has
     assert working.X.passes == 1
     np.testing.assert_allclose(solved.W, dense_ridge(X, middle.dense(40), narrow, T), atol=1e-8)
-
-
-@traced
-def test_a_narrower_gram_matrix_takes_over_the_memory_of_the_wider(rng):
-    wide = rng.normal(size=(600, 600))
-    positions = np.sort(rng.choice(600, 550, replace=False))
-    expected = wide[np.ix_(positions, positions)]
-    tracemalloc.start()
-    wide = wide.copy()
-    cut = primal.take_over(wide, positions)
-    held, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    np.testing.assert_array_equal(cut, expected)
-    assert held < 8 * 555**2
-    assert peak < 8 * 605**2
 
 
 # --- the plan -----------------------------------------------------------------------------------

@@ -11,11 +11,9 @@ import pytest
 import scipy.sparse as sp
 
 from bigfs import JHLSR, Matrix, engine
-from bigfs.graph.hypergraph import pair_products
+from bigfs.engine.budget import Shares
 from bigfs.graph.hypergraph.hypergraph import Hypergraph
 from bigfs.graph.hypergraph.pair_products import PairSums
-from bigfs.linalg import active_columns
-from bigfs.matrix import panels
 from bigfs.matrix.panels import ColumnStrips, strip_width
 from tests.helpers.fitting import fit_few_steps
 
@@ -108,7 +106,7 @@ def test_a_pass_that_fails_leaves_no_file(tmp_path, monkeypatch, rng):
     monkeypatch.setattr(engine.ScratchFile, "write", fail)
     with pytest.raises(OSError, match="no space left"):
         ColumnStrips.of(P, 2)
-    monkeypatch.setattr(pair_products, "PART_SHARE", 1e-12)
+    monkeypatch.setattr(engine, "SHARES", Shares(pair_products=1e-12))
     members = Hypergraph.of(np.kron(np.eye(2), np.ones((30, 1)))).members
     with pytest.raises(OSError, match="no space left"):
         PairSums(members, ColumnStrips.of(P))
@@ -132,10 +130,10 @@ def test_workers_write_the_rows_of_a_file_even_if_one_of_them_dies(tmp_path, rng
 def test_jhlsr_chooses_the_same_features_through_a_file_of_its_workers(monkeypatch):
     """The strips of two workers, of this process, and one strip in memory."""
     y = np.where(np.arange(60) % 4, np.arange(60) % 3, -1)
-    monkeypatch.setattr(active_columns, "MEMORY_SHARE", 0)  # gather nothing
+    monkeypatch.setattr(engine, "SHARES", Shares(active_columns=0))  # gather nothing
     given = {"hyperedges": "knn", "n_neighbors": 4, "solver": "cg", "tol": 1e-3, "max_iter": 8}
     whole = fit_few_steps(JHLSR(**given), matrix(), y)
-    monkeypatch.setattr(panels, "STRIP_SHARE", 1e-12)
+    monkeypatch.setattr(engine, "SHARES", Shares(active_columns=0, column_strip=1e-12))
     alone = fit_few_steps(JHLSR(**given), matrix(), y)
     with engine.cluster(workers=2, memory_limit="600MB"):
         spread = fit_few_steps(JHLSR(**given), matrix(), y)

@@ -5,11 +5,12 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from bigfs import UDFS, Matrix
+from bigfs import UDFS, Matrix, engine
 from bigfs.engine import NotEnoughMemory
+from bigfs.engine.budget import Shares
 from bigfs.graph import knn
 from bigfs.graph.discriminant import local_discriminant
-from bigfs.linalg.ridge import Ridge, SampleOperator, primal
+from bigfs.linalg.ridge import Ridge, SampleOperator
 from bigfs.result import Status, observed
 from bigfs.selectors.row_sparse.udfs import UDFSProblem
 from tests.helpers.fitting import MemoryCheckpoint, fit_and_resume
@@ -154,7 +155,7 @@ def test_gram_matrix_takes_a_wide_factor_in_strips(X, rng, monkeypatch):
     F = sp.csr_array(rng.normal(size=(45, 70)) * (rng.random((45, 70)) < 0.2)) / 10
     M = SampleOperator(np.full(45, 2.0), F)
     expected = X.T @ M.dense(45) @ X
-    monkeypatch.setattr(primal, "STRIP_SHARE", 0)
+    monkeypatch.setattr(engine, "SHARES", Shares(ridge_strip=0))
     matrix = Matrix.from_array(X, tile_rows=20)
     np.testing.assert_allclose(Ridge(matrix, M, solver="primal").gram, expected, atol=1e-10)
     assert matrix.passes == 2 + 4  # the statistics, the squares, and strips of 18 columns

@@ -8,8 +8,8 @@ import psutil
 import pytest
 
 from bigfs import engine
-from bigfs.engine import cache, memory, relief, usage
-from bigfs.engine.cache import LIBRARIES
+from bigfs.engine import measure, memory, workers
+from bigfs.engine.budget import LIBRARIES
 
 
 def test_processor_time_counts_what_is_computed():
@@ -22,7 +22,7 @@ def test_processor_time_counts_what_is_computed():
 
 
 def test_a_worker_that_came_later_counts_whole(monkeypatch):
-    monkeypatch.setattr(usage, "processor_time", lambda: {"driver": 5.0, "b": 3.0, "c": 2.0})
+    monkeypatch.setattr(measure, "processor_time", lambda: {"driver": 5.0, "b": 3.0, "c": 2.0})
     assert engine.processor_time_since({"driver": 1.0, "a": 50.0, "b": 1.0}) == 4.0 + 2.0 + 2.0
 
 
@@ -64,15 +64,15 @@ def test_a_large_task_leaves_room_for_the_libraries_of_a_worker(monkeypatch):
 
 
 def test_the_cache_makes_room_for_a_large_task_only(monkeypatch):
-    monkeypatch.setattr(relief, "worker_limit", lambda: 10**9)
-    monkeypatch.setattr(relief, "_resident", lambda: 5 * 10**8)
+    monkeypatch.setattr(workers, "worker_limit", lambda: 10**9)
+    monkeypatch.setattr(workers, "_resident", lambda: 5 * 10**8)
     engine.clear_cache()
     for size, is_kept in ((2 * 10**8, True), (3 * 10**8, False)):
         engine.get_cached(("room",), lambda: 1)
         engine.make_room(size)
-        assert bool(cache._cache) == is_kept
+        assert bool(workers._cache) == is_kept
 
 
 def test_a_system_that_keeps_the_peak_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(usage, "RESET", tmp_path / "missing" / "clear_refs")
+    monkeypatch.setattr(measure, "RESET", tmp_path / "missing" / "clear_refs")
     assert not engine.reset_peak_memory()

@@ -19,7 +19,7 @@ def corpus(tmp_path):
 
 
 def whole(corpus):
-    return sp.csr_array(sp.vstack(corpus.X.map_rows(_itself)))
+    return sp.csr_array(sp.vstack(corpus.X.map(_itself, 0)))
 
 
 def _itself(block, start, stop):

@@ -29,8 +29,7 @@ from bigfs.graph.approximate.sample import Sample, measure_neighbors
 from bigfs.graph.kernels import exact as exact_kernels
 from bigfs.graph.kernels.exact import TINY
 from bigfs.graph.kernels.sketch import CandidateLists, Sketch
-from bigfs.graph.row_blocks import RowBlock
-from bigfs.graph.schedule import all_pairs
+from bigfs.graph.row_blocks import RowBlock, all_pairs
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray
 

@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.linalg import LinearOperator
 
 from bigfs.graph import Neighbors
-from bigfs.graph.hypergraph.members import Members, in_halves
+from bigfs.graph.hypergraph.members import Members
 from bigfs.graph.kernels import hyperedges as kernels
 from bigfs.types import AnyArray
 
@@ -100,94 +99,30 @@ class Hypergraph:
         return kernels.transpose(members.starts, members.samples, self.shape[0])
 
     def edge_rows(self, root: AnyArray, weights: AnyArray, V: AnyArray) -> AnyArray:
-        """Return diag(weights) Hᵀ diag(root) V (e' × r) of the distinct hyperedges, for V (n × r).
-        V is in C order. Two threads take half of the hyperedges each where that pays."""
-        starts, samples = self.members.starts, self.members.samples
+        """Return diag(weights) Hᵀ diag(root) V (e' × r) of the distinct hyperedges, for V in C
+        order (n × r)."""
         Z = np.empty((len(weights), V.shape[1]))
-
-        def fill(part: slice) -> None:
-            own = starts[part.start : part.stop + 1]
-            kernels.edge_rows(own, samples, root, weights[part], V, Z[part])
-
-        in_halves(fill, starts, V.shape[1])
+        kernels.edge_rows(self.members.starts, self.members.samples, root, weights, V, Z)
         return Z
 
     def subtract_edge_rows(self, root: AnyArray, m: AnyArray, Z: AnyArray, V: AnyArray) -> None:
-        """Replace V (n × r) by diag(m)V − diag(root) H Z, for Z (e' × r). V is in C order. Two
-        threads take half of the samples each where that pays."""
+        """Replace V (n × r) by diag(m)V − diag(root) H Z, for Z (e' × r). V is in C order."""
         starts, edges = self.memberships
-
-        def replace(part: slice) -> None:
-            own = starts[part.start : part.stop + 1]
-            kernels.subtract_edge_rows(own, edges, root[part], m[part], Z, V[part])
-
-        in_halves(replace, starts, V.shape[1])
+        kernels.subtract_edge_rows(starts, edges, root, m, Z, V)
 
     def edge_row_products(self, root: AnyArray, Z: AnyArray, V: AnyArray) -> AnyArray:
         """Return the products (n,) of the rows of V and of diag(root) H Z, for Z (e' × r)."""
         starts, edges = self.memberships
         products = np.empty(len(V))
-
-        def multiply(part: slice) -> None:
-            for first in range(part.start, part.stop, SAMPLES_AT_ONCE):
-                rows = slice(first, min(first + SAMPLES_AT_ONCE, part.stop))
-                own, none = starts[rows.start : rows.stop + 1], np.zeros(rows.stop - rows.start)
-                HZ = np.zeros((len(none), V.shape[1]))
-                kernels.subtract_edge_rows(own, edges, -root[rows], none, Z, HZ)
-                products[rows] = np.einsum("vr,vr->v", V[rows], HZ)
-
-        in_halves(multiply, starts, V.shape[1])
+        for first in range(0, len(V), SAMPLES_AT_ONCE):
+            rows = slice(first, min(first + SAMPLES_AT_ONCE, len(V)))
+            zeros = np.zeros(rows.stop - rows.start)
+            HZ = np.zeros((len(zeros), V.shape[1]))
+            kernels.subtract_edge_rows(
+                starts[rows.start : rows.stop + 1], edges, -root[rows], zeros, Z, HZ
+            )
+            products[rows] = np.einsum("vr,vr->v", V[rows], HZ)
         return products
-
-    @cached_property
-    def _float(self) -> sp.csr_array:
-        return self.H.astype(np.float64)
-
-    @cached_property
-    def _transposed(self) -> sp.csr_array:
-        return sp.csr_array(self._float.T)
-
-    def similarity(self, w: AnyArray | None = None) -> LinearOperator:
-        """Return D_v^-½ H diag(w) D_e⁻¹ Hᵀ D_v^-½ = I − L_H(w) as an operator."""
-        weights = (self.w if w is None else w) / self.edge_degrees
-
-        def times(V: AnyArray) -> AnyArray:
-            columns = V.reshape(V.shape[0], -1)
-            inner = weights[:, None] * (self._transposed @ (self.root[:, None] * columns))
-            return np.asarray(self.root[:, None] * (self._float @ inner)).reshape(V.shape)
-
-        n = self.H.shape[0]
-        return LinearOperator(
-            (n, n), dtype=np.float64, matvec=times, matmat=times, rmatvec=times, rmatmat=times
-        )
-
-    def laplacian(self, w: AnyArray | None = None) -> LinearOperator:
-        """Return L_H(w) (n × n) as an operator. It is never formed."""
-        similarity = self.similarity(w)
-
-        def times(V: AnyArray) -> AnyArray:
-            return np.asarray(V - similarity @ V)
-
-        return LinearOperator(
-            similarity.shape,
-            dtype=np.float64,
-            matvec=times,
-            matmat=times,
-            rmatvec=times,
-            rmatmat=times,
-        )
-
-    def sparse_laplacian(self, w: AnyArray | None = None) -> sp.csr_array:
-        """Form L_H(w), where every two samples of a hyperedge are a non-zero."""
-        G = sp.diags_array(self.root) @ self.H
-        weights = (self.w if w is None else w) / self.edge_degrees
-        return sp.csr_array(sp.eye_array(self.H.shape[0]) - G @ sp.diags_array(weights) @ G.T)
-
-    def edge_energies(self, P: AnyArray) -> AnyArray:
-        """Return q (e) for P (n × r): q_e = ‖(Pᵀ D_v^-½ H)_e‖² / δ_e. Then tr(Pᵀ L_H(w) P) = ‖P‖² −
-        wᵀq."""
-        inner = self._transposed @ (self.root[:, None] * P.reshape(P.shape[0], -1))
-        return np.asarray((inner**2).sum(axis=1) / self.edge_degrees)
 
 
 # --- hyperedges ---------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +10,6 @@ import scipy.sparse as sp
 from bigfs.graph.kernels import hyperedges as kernels
 from bigfs.types import AnyArray, FloatArray, IntArray
 
-LARGE = 1 << 22  # multiply-adds from which two threads are faster than one (measured)
 FEW_REPEATED = 0.9  # of hyperedges that are distinct: the others save less than a copy costs
 
 
@@ -72,16 +69,3 @@ class Members(NamedTuple):
         """Return the incidence of the distinct hyperedges (n × e')."""
         ones = np.ones(len(self.samples))
         return sp.csc_array((ones, self.samples, self.starts), shape=(self.n, len(self.sizes)))
-
-
-def in_halves(fn: Callable[[slice], None], starts: IntArray, columns: int) -> None:
-    """Call a function for two halves of hyperedges, or of samples, in two threads if that pays."""
-    size = int(starts[-1])
-    middle = int(np.searchsorted(starts, size / 2))
-    halves = slice(0, middle), slice(middle, len(starts) - 1)
-    if columns * size < LARGE:
-        for half in halves:
-            fn(half)
-        return
-    with ThreadPoolExecutor(len(halves)) as pool:
-        list(pool.map(fn, halves))

@@ -20,13 +20,12 @@ import numpy as np
 from bigfs import engine
 from bigfs.engine import ScratchFile
 from bigfs.graph.hypergraph.hypergraph import Hypergraph
-from bigfs.graph.hypergraph.members import Members, in_halves
+from bigfs.graph.hypergraph.members import Members
 from bigfs.graph.kernels import hyperedges as kernels
 from bigfs.matrix.panels import ColumnStrips
 from bigfs.types import FloatArray, IntArray
 
 EVALUATIONS = 5  # expected per step of w
-PART_SHARE = 0.03  # of the memory limit: the products of pairs that are in memory at a time
 
 
 class Sums(NamedTuple):
@@ -111,21 +110,11 @@ class PairSums:
         starts = self.members.starts[part.start : part.stop + 1]
         firsts = self.firsts[part.start : part.stop + 1] - self.firsts[part.start]
         products = np.zeros(firsts[-1])
-        for columns, strip in P:
+        for _, strip in P:
             rows = np.ascontiguousarray(strip)
             if part.start == 0:
                 self.norms2 += np.einsum("vr,vr->v", rows, rows)
-            n_columns = columns.stop - columns.start
-
-            def multiply(edges: slice, rows: FloatArray = rows) -> None:
-                kernels.add_pair_products(
-                    starts[edges.start : edges.stop + 1],
-                    self.members.samples,
-                    rows,
-                    products[firsts[edges.start] : firsts[edges.stop]],
-                )
-
-            in_halves(multiply, firsts, n_columns)
+            kernels.add_pair_products(starts, self.members.samples, rows, products)
         if self.file is None:
             self.products = products
         else:
@@ -146,7 +135,7 @@ def pair_counts(members: Members) -> IntArray:
 
 def _parts(firsts: IntArray) -> list[slice]:
     """Cut the hyperedges into parts whose pairs fit in memory, or that have one hyperedge."""
-    most = PART_SHARE * engine.planned_memory() / 8
+    most = engine.SHARES.pair_products * engine.planned_memory() / 8
     parts, start = [], 0
     while start < len(firsts) - 1:
         stop = int(np.searchsorted(firsts, firsts[start] + most, side="right")) - 1

@@ -25,13 +25,13 @@ from bigfs.linalg.ridge.plan import (
     choose_solver,
     project_costs,
 )
-from bigfs.linalg.ridge.primal import Primal, gram, take_over
+from bigfs.linalg.ridge.primal import Primal, gram
 from bigfs.linalg.ridge.woodbury import Woodbury
 from bigfs.matrix import Block, Matrix
 from bigfs.matrix.kernels import strips
 from bigfs.matrix.panels import strip_width
 from bigfs.result import Status
-from bigfs.types import FloatArray
+from bigfs.types import FloatArray, IntArray
 
 
 class Ridge:
@@ -86,39 +86,29 @@ class Ridge:
             return Prepared(cg, Primal(self.gram, u))
         return Prepared(cg, Woodbury(self.X, self.M, u) if self.plan.solver == "woodbury" else None)
 
-    @property
-    def known_gram(self) -> FloatArray | None:
-        """XᵀMX (d × d), or None where it has not been computed."""
-        return self._gram
-
-    def reuse_gram(self, known: FloatArray | None, known_index: Any, index: Any) -> None:
-        """Take over the Gram matrix of another ridge, if it covers the columns of this one."""
-        if (
-            known is not None
-            and known_index is not None
-            and index is not None
-            and np.isin(index, known_index).all()
-        ):
-            self._gram = take_over(known, np.searchsorted(known_index, index))
-
-    def known_squares(self, M: SampleOperator) -> FloatArray | None:
-        """Return `squares` if they have been computed and are those of M too."""
+    def products(self, M: SampleOperator) -> tuple[FloatArray | None, FloatArray | None]:
+        """Return XᵀMX and `squares` for another ridge with M, as far as they were computed."""
         one, other = M.m, self.M.m
-        if one is None or other is None:
-            same = one is other
-        else:
-            same = np.array_equal(one, other)
+        same = one is other if one is None or other is None else np.array_equal(one, other)
         same = same and M.projection == self.M.projection
-        return self._squares if same else None
+        return self._gram if M is self.M else None, self._squares if same else None
 
-    def reuse_squares(self, known: FloatArray | None, known_index: Any, index: Any) -> None:
-        """Take over the squares of another ridge, if it covers the columns of this one."""
-        if known is None:
-            return
+    def take_over(
+        self,
+        products: tuple[FloatArray | None, FloatArray | None],
+        known_index: IntArray | None,
+        index: IntArray | None,
+    ) -> None:
+        """Take the products of a ridge over the columns `known_index`, if they cover `index`. None
+        stands for all columns."""
+        gram, squares = products
         if known_index is None:
-            self._squares = known if index is None else known[index]
+            if squares is not None:
+                self._squares = squares if index is None else squares[index]
         elif index is not None and np.isin(index, known_index).all():
-            self._squares = known[np.searchsorted(known_index, index)]
+            positions = np.searchsorted(known_index, index)
+            self._gram = None if gram is None else gram[np.ix_(positions, positions)]
+            self._squares = None if squares is None else squares[positions]
 
     @property
     def gram(self) -> FloatArray:
@@ -185,10 +175,8 @@ class Prepared:
 def weighted_squares(X: Matrix, m: FloatArray) -> FloatArray:
     """Return Σ_i m_i x_ij² for each column j. Reads X once."""
     if X.row_tiles:
-        return np.asarray(
-            X.reduce_rows(_squares, each=[[m[t.start : t.stop] for t in X.row_tiles]])
-        )
-    return np.concatenate(X.map_columns(_squares, m))
+        return np.asarray(X.sum(_squares, 0, split=[m]))
+    return np.concatenate(X.map(_squares, 1, m))
 
 
 def _squares(block: Block, start: int, stop: int, m: FloatArray) -> FloatArray:

@@ -17,8 +17,6 @@ from bigfs.matrix import Block, Matrix
 from bigfs.types import FloatArray, IntArray
 from bigfs.validation import explain_singular
 
-STRIP_SHARE = 0.05  # of the planned memory, for what is made a strip at a time
-
 
 def gram(X: Matrix, M: SampleOperator) -> FloatArray:
     """Return XᵀMX, dense d × d: Σ blockᵀ diag(m) block over tiles of rows, less (FᵀX)ᵀ(FᵀX)."""
@@ -40,14 +38,13 @@ def gram(X: Matrix, M: SampleOperator) -> FloatArray:
 def _sum_over_tiles(X: Matrix, fn: Any, each: Any, *shared: Any) -> Any:
     """Return the sum of d × d parts in the order of the tiles, few of which exist at a time. `each`
     has a row per sample, of which a tile gets its own. The sum belongs to the caller."""
-    tiles, d = X.row_tiles or X.require_row_tiles(), X.shape[1]
+    tiles, d = X.tiles(0), X.shape[1]
     fitting = engine.memory_limit() // (8 * max(d, 1) ** 2) - 1
     at_once = max(1, min(engine.n_workers(), fitting))
     total = None
     for k in range(0, len(tiles), at_once):
         batch = Matrix(X.shape, rows=tiles[k : k + at_once], local=X.local)
-        own = [each[tile.start : tile.stop] for tile in batch.row_tiles]
-        for part in batch.map_rows(fn, *shared, each=[own]):
+        for part in batch.map(fn, 0, *shared, split=[each]):
             if total is None:
                 total = part if X.local else part.copy()  # what came from a worker may be read-only
             else:
@@ -55,27 +52,17 @@ def _sum_over_tiles(X: Matrix, fn: Any, each: Any, *shared: Any) -> Any:
     return total
 
 
-def take_over(G: FloatArray, positions: IntArray) -> FloatArray:
-    """Return G[positions][:, positions] for increasing positions, in the memory of G."""
-    size, flat = len(positions), G.reshape(-1)
-    for i, p in enumerate(positions.tolist()):  # no row is overwritten before it is read
-        flat[i * size : (i + 1) * size] = G[p, positions]
-    del flat
-    G.resize((size, size), refcheck=False)
-    return G
-
-
 def _strips(F: Any, d: int) -> list[slice]:
     """Return the columns of F in strips, so that Fᵀ block of a strip takes little memory."""
     if F is None:
         return []
-    width = max(d, int(STRIP_SHARE * engine.planned_memory() / (8 * max(d, 1))), 1)
+    width = max(d, int(engine.SHARES.ridge_strip * engine.planned_memory() / (8 * max(d, 1))), 1)
     return [slice(a, a + width) for a in range(0, F.shape[1], width)]
 
 
 def _rows_at_a_time(d: int) -> Iterator[slice]:
     """Cut d rows of d numbers into parts that take little memory."""
-    height = max(1, int(STRIP_SHARE * engine.planned_memory() / (8 * max(d, 1))))
+    height = max(1, int(engine.SHARES.ridge_strip * engine.planned_memory() / (8 * max(d, 1))))
     for first in range(0, d, height):
         yield slice(first, min(first + height, d))
 

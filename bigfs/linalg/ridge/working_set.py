@@ -112,14 +112,12 @@ class WorkingSet:
         )
         if last is not None and same and M is self._M:
             return last
-        known = None if last is None or M is not self._M else last.known_gram
-        squares = None if last is None else last.known_squares(M)
+        products = (None, None) if last is None else last.products(M)
         if not same:
             last = self._ridge = None  # it would keep the columns of the last set
             columns.select(active)
         ridge = Ridge(columns.X, M, iterations=self._iterations, **self._ridge_options)
-        ridge.reuse_gram(known, last_index, columns.index)
-        ridge.reuse_squares(squares, last_index, columns.index)
+        ridge.take_over(products, last_index, columns.index)
         if not same:
             self.plans.append(
                 {"features": len(active), "gathered": columns.gathered, "plan": ridge.plan}

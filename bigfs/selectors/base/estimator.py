@@ -379,7 +379,7 @@ def map_all_columns(X: Matrix, fn: Callable[..., Any], *shared: Any, label: str)
     fit in memory, with a pass for each batch.
     """
     if X.column_tiles:
-        return X.map_columns(fn, *shared, label=label)
+        return X.map(fn, 1, *shared, label=label)
     entries_at_once = MEMORY_SHARE * engine.planned_memory() / BYTES_PER_ENTRY
     batch_numbers = np.cumsum(X.stats.nnz) // entries_at_once
     bounds = [0, *(np.flatnonzero(np.diff(batch_numbers)) + 1).tolist(), X.shape[1]]

@@ -95,13 +95,13 @@ class SampleGrams(NamedTuple):
     def grams(self, V: FloatArray, transpose: bool) -> FloatArray:
         """Return the Grams of F_r, or of its transposed form."""
         return np.asarray(
-            self.X.reduce_rows(_grams_of_tile, self.mu, self.blank, V, self.layout, transpose)
+            self.X.sum(_grams_of_tile, 0, self.mu, self.blank, V, self.layout, transpose)
         )
 
 
 def covariance_grams(X: Matrix, layout: ImageLayout, blank: IntArray) -> CovarianceGrams:
     """Compute C, in one pass over X."""
-    C = X.reduce_rows(_covariance_of_tile, X.means, blank, label="covariance")
+    C = X.sum(_covariance_of_tile, 0, X.means, blank, label="covariance")
     folded = layout.fold(layout.fold(C).transpose(1, 2, 0))  # M × N × M × N
     return CovarianceGrams(
         np.ascontiguousarray(folded.transpose(1, 0, 2, 3)),

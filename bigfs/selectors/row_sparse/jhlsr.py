@@ -35,7 +35,6 @@ from sklearn.utils._param_validation import StrOptions
 
 from bigfs import engine
 from bigfs.embedding import factors
-from bigfs.engine.cache import DRIVER_LIBRARIES
 from bigfs.graph import Metric, knn
 from bigfs.graph.hypergraph.hypergraph import (
     Hypergraph,
@@ -383,4 +382,4 @@ class JHLSR(Selector):
 
 def _libraries(X: Matrix) -> int:
     """Return the bytes of this process's libraries where it drives others, and 0 elsewhere."""
-    return 0 if X.local else DRIVER_LIBRARIES
+    return 0 if X.local else engine.DRIVER_LIBRARIES

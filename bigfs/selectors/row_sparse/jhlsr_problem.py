@@ -304,9 +304,8 @@ def transposed_times(X: Matrix, T: Any) -> FloatArray:
         return np.asarray(X.T @ T)
     T = sp.csr_array(T)
     if X.column_tiles:
-        return np.concatenate(X.map_columns(_transposed_times, T))
-    each = [[T[t.start : t.stop] for t in X.row_tiles]]
-    return np.asarray(X.reduce_rows(_transposed_times, each=each))
+        return np.concatenate(X.map(_transposed_times, 1, T))
+    return np.asarray(X.sum(_transposed_times, 0, split=[T]))
 
 
 def _transposed_times(block: Any, start: int, stop: int, T: sp.csr_array) -> FloatArray:

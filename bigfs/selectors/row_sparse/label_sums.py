@@ -61,8 +61,7 @@ def sum_samples(
     """
     c = W.shape[1]
     if X.row_tiles:
-        each = [[codes[t.start : t.stop] for t in X.row_tiles]]
-        total = X.reduce_row_groups(_sums_of_tile, n_sums(W.nbytes), W, b, factor, each=each)
+        total = X.sum(_sums_of_tile, 0, W, b, factor, split=[codes], max_parts=n_sums(W.nbytes))
         sums, product = total[:N_SUMS], total[N_SUMS:]
     else:
         engine.require_memory(24 * len(codes) * c, "X W by columns")

@@ -65,7 +65,7 @@ def nearest_hits_and_misses(
     """
     A = sp.csr_array(X.rows(anchors), dtype=np.float64)
     squares = np.asarray(A.multiply(A).sum(axis=1)).ravel()
-    parts = X.map_rows(_nearest, A, squares, anchors, codes, k, metric == "cosine")
+    parts = X.map(_nearest, 0, A, squares, anchors, codes, k, metric == "cosine")
     distance, row = (np.concatenate(part, axis=2) for part in zip(*parts, strict=True))
     order = np.lexsort((row, distance), axis=2)[:, :, :k]
     distance, row = (np.take_along_axis(V, order, axis=2) for V in (distance, row))

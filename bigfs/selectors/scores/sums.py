@@ -215,10 +215,8 @@ def column_sums(
     """
     sums_of = sums_of or class_sums
     if X.column_tiles:
-        return np.concatenate(X.map_columns(sums_of, Y, S, shift))
-    rows = [slice(tile.start, tile.stop) for tile in X.row_tiles]
-    each = [[Y[r] for r in rows], [S[r] for r in rows]]
-    return np.asarray(X.reduce_rows(sums_of, shift, each=each))
+        return np.concatenate(X.map(sums_of, 1, Y, S, shift))
+    return np.asarray(X.sum(sums_of, 0, shift, split=[Y, S]))
 
 
 def shift_far_columns(

@@ -6,7 +6,7 @@ import dask
 import pytest
 
 from bigfs import engine
-from bigfs.engine import silence
+from bigfs.engine import watchdog
 
 WORKER = {"memory_limit": 10**9, "metrics": {"memory": 870 * 10**6, "task_counts": {}}}
 
@@ -32,18 +32,18 @@ def test_description_says_what_each_worker_does():
         "c": WORKER | {"status": "running"},
     }
     assigned = {"a": ["_score-12"], "b": ["_score-0c1f", ("_score-0c1f", 1)], "c": []}
-    assert silence.describe(workers, assigned) == (
+    assert watchdog.describe(workers, assigned) == (
         "worker 0 is paused, because it uses 829.70 MiB of 0.93 GiB, worker 1 computes score, "
         "worker 2 has nothing to do; raise --memory-limit, use smaller tiles, or choose smaller "
         "parameters"
     )
-    assert silence.describe({}, {}) == "the cluster has no workers"
+    assert watchdog.describe({}, {}) == "the cluster has no workers"
 
 
 @pytest.mark.process
 def test_a_step_whose_tasks_take_long_says_which_runs(monkeypatch):
-    monkeypatch.setattr(silence, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(silence, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(watchdog, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(watchdog, "SILENT_SECONDS", 0.5)
     with (
         engine.cluster(workers=1),
         pytest.warns(
@@ -55,8 +55,8 @@ def test_a_step_whose_tasks_take_long_says_which_runs(monkeypatch):
 
 @pytest.mark.process
 def test_a_cluster_whose_workers_are_all_paused_is_given_up(monkeypatch):
-    monkeypatch.setattr(silence, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(silence, "STANDSTILL_SECONDS", 0.5)
+    monkeypatch.setattr(watchdog, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(watchdog, "STANDSTILL_SECONDS", 0.5)
     with (
         dask.config.set({"distributed.worker.memory.pause": 0.01}),
         engine.cluster(workers=1),

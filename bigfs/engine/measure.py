@@ -1,11 +1,16 @@
-"""What the processes have used: processor time, and the peak memory of one part of the work."""
+"""What the processes have used: processor time and peak memory."""
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from bigfs.engine.clusters import client, translate_cluster_errors
+
+T = TypeVar("T")
 
 RESET = Path("/proc/self/clear_refs")  # Linux: writing 5 sets VmHWM to the current resident size
 
@@ -21,6 +26,24 @@ def processor_time_since(before: dict[str, float]) -> float:
     return sum(now - before.get(name, 0.0) for name, now in processor_time().items())
 
 
+def peak_memory() -> dict[str, int]:
+    """Return the peak resident bytes of this process ("driver") and each worker ("worker 0", …)."""
+    peaks = {"driver": _peak_resident()}
+    by_address = _on_workers(_peak_resident)
+    return peaks | {f"worker {i}": by_address[a] for i, a in enumerate(sorted(by_address))}
+
+
+def _peak_resident() -> int:
+    if sys.platform == "linux":  # getrusage would count the memory of the parent at the fork
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
+
+
 def reset_peak_memory() -> bool:
     """Let `peak_memory` start again, in this process and each worker."""
     return all([_reset_peak(), *_on_workers(_reset_peak).values()])
@@ -34,7 +57,7 @@ def _reset_peak() -> bool:
     return True
 
 
-def _on_workers(fn: object) -> dict[str, float]:
+def _on_workers(fn: Callable[[], T]) -> dict[str, T]:
     if client() is None:
         return {}
     with translate_cluster_errors():

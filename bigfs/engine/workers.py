@@ -1,0 +1,171 @@
+"""What runs in a worker: the cache of tiles, the release of memory, and one thread of BLAS."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import psutil
+import scipy.linalg  # noqa: F401  # it has a BLAS of its own, which is found only once it is there
+from threadpoolctl import ThreadpoolController
+
+from bigfs.engine.budget import LIBRARIES, SHARES, given_limit, process_memory, worker_limit
+from bigfs.validation import check_block
+
+_cache: dict[tuple[Any, ...], tuple[Any, int]] = {}  # key: (value, bytes)
+
+
+def load(tile: Any) -> Any:
+    """Return the block of a tile, from the cache of this process if it is there.
+
+    Blocks are cached while there is room, and stay: a cyclic scan would evict each one just before
+    it is needed again. A block whose tile is not `verified` is checked after each read.
+    """
+    if not hasattr(tile, "load"):
+        return tile  # the array itself
+    key: Any = getattr(tile, "key", None)
+    if (entry := _cache.get(key)) is not None:
+        return entry[0]
+    block = tile.load()
+    if not getattr(tile, "verified", False):
+        block = check_block(block)
+    return block if key is None else _keep(key, block)
+
+
+def get_cached(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    """Return the value cached under `key`, computing it with `make()` if absent."""
+    if (entry := _cache.get(key)) is not None:
+        return entry[0]
+    return _keep(key, make())
+
+
+def _keep(key: tuple[Any, ...], value: Any) -> Any:
+    """Cache a value if there is room, and return it. Values of other corpora, whose keys have a
+    different first part, are evicted for it."""
+    size = nbytes(value)
+    # copies of the dict: the task of another thread may clear the cache meanwhile
+    for stale in [k for k in list(_cache) if k[0] != key[0]]:
+        if _fits(size):
+            break
+        _cache.pop(stale, None)
+    if _fits(size):
+        _cache[key] = (value, size)
+    return value
+
+
+def _fits(size: int) -> bool:
+    return sum(cached_size for _, cached_size in list(_cache.values())) + size <= _capacity()
+
+
+def is_cached(tile: Any) -> bool:
+    """Return whether the block of a tile is in the cache of this process."""
+    return getattr(tile, "key", None) in _cache
+
+
+def clear_cache() -> None:
+    """Drop everything from the cache of this process."""
+    _cache.clear()
+
+
+def _capacity() -> float:
+    """Return the number of bytes that the cache may take."""
+    limit = worker_limit()
+    if limit is not None:
+        return SHARES.cache * (limit - LIBRARIES)
+    return SHARES.cache * (given_limit() or process_memory())
+
+
+def nbytes(value: Any) -> int:
+    """Return the number of bytes of an array, a sparse array, or a tuple that contains some."""
+    if isinstance(value, tuple):
+        return sum(nbytes(part) for part in value)
+    if hasattr(value, "indptr"):
+        return int(value.data.nbytes + value.indices.nbytes + value.indptr.nbytes)
+    return int(getattr(value, "nbytes", 0))
+
+
+# --- release of memory ----------------------------------------------------------------------------
+
+
+def release_memory() -> None:
+    """Release memory if this worker is near its limit. Runs after each task. Freed memory goes back
+    to the system first. If that does not suffice, the cache is cleared."""
+    limit = worker_limit()
+    if limit is None:
+        return
+    for release in (trim_memory, clear_cache, gc.collect, trim_memory):
+        if _resident() <= SHARES.relief * limit:
+            return
+        release()
+
+
+def make_room(size: int) -> None:
+    """Clear the cache of this worker if a task that takes `size` bytes does not fit beside it."""
+    limit = worker_limit()
+    if limit is not None and _resident() + size > SHARES.relief * limit:
+        clear_cache()
+        trim_memory()
+
+
+def memory_relief_plugin() -> Any:
+    """Return a worker plugin that returns freed memory to the system every second."""
+    from distributed import WorkerPlugin
+    from tornado.ioloop import PeriodicCallback
+
+    class MemoryReliefPlugin(WorkerPlugin):
+        name = "bigfs-relief"
+
+        def setup(self, worker: Any) -> None:
+            def trim_if_nearly_full() -> None:
+                if _resident() > SHARES.relief * (worker.memory_manager.memory_limit or np.inf):
+                    trim_memory()
+
+            worker.periodic_callbacks[self.name] = PeriodicCallback(trim_if_nearly_full, 1000)
+            worker.periodic_callbacks[self.name].start()
+            logging.getLogger("distributed.worker").addFilter(_should_log)
+
+        def teardown(self, worker: Any) -> None:
+            worker.periodic_callbacks.pop(self.name).stop()
+            logging.getLogger("distributed.worker").removeFilter(_should_log)
+
+    return MemoryReliefPlugin()
+
+
+def _should_log(record: logging.LogRecord) -> bool:
+    """Return whether a worker should log a record. An error of a bigfs task is left out, because
+    the driver receives it and reports it in one line."""
+    return not (str(record.msg).startswith("Compute Failed") and "bigfs" in str(record.args))
+
+
+def trim_memory() -> None:
+    """Return freed memory to the system. glibc holds freed memory for later. Other allocators
+    decide for themselves."""
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
+
+
+def _resident() -> int:
+    return int(psutil.Process().memory_info().rss)
+
+
+# --- BLAS -----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Let BLAS use one thread in the block, so that its answer has the same bits anywhere."""
+    with _controller(len(sys.modules)).limit(limits=1, user_api="blas"):
+        yield
+
+
+@lru_cache(1)
+def _controller(n_modules: int) -> ThreadpoolController:
+    """Return the controller of the libraries that are loaded, which another import may change."""
+    return ThreadpoolController()
