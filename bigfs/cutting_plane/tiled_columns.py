@@ -18,6 +18,7 @@ from bigfs import engine
 from bigfs.cutting_plane.columns import Columns, Products, Residual
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.matrix import Matrix
+from bigfs.matrix.gathering import times_columns
 from bigfs.matrix.kernels import STRIP_ROWS, SUMS_BYTES, add_by_columns, n_sums
 from bigfs.types import AnyArray, FloatArray, IntArray
 
@@ -206,7 +207,9 @@ class StreamedColumns(TiledColumns):
         omega = self.omega[:, None]
         V = self.T.copy()
         if len(features):
-            V -= omega * (self.X.times_columns(features, W) - self.mu[self.positions(features)] @ W)
+            V -= omega * (
+                times_columns(self.X, features, W) - self.mu[self.positions(features)] @ W
+            )
         a, norm2 = float(np.vdot(V, self.T)), float(np.vdot(V, V))
         return Residual(omega * (V - omega * (self.omega @ V / self.omega_norm2)), a, norm2)
 

@@ -25,6 +25,7 @@ from bigfs import engine
 from bigfs.evaluation.splits import labeled_rows, target_kind
 from bigfs.linalg import dual_svm
 from bigfs.matrix import Block, Matrix
+from bigfs.matrix.gathering import hold_columns
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 # Columns from which liblinear solves the dual of a model. By scikit-learn's rule it does so only
@@ -54,9 +55,13 @@ class LinearModel(NamedTuple):
         """Return the decision values or the predicted values, (n,) or (n, k)."""
         if self.kind == "real":
             Z = Z.astype(np.float64)
-            Z = Z @ sp.diags_array(1 / self.scale) if sp.issparse(Z) else Z / self.scale
+            if sp.issparse(Z):
+                Z.data *= (1 / self.scale)[Z.indices]
+            else:
+                Z /= self.scale
+            return np.asarray(Z @ self.coef[0] + self.intercept[0])
         decision: FloatArray = Z @ self.coef.T + self.intercept
-        return decision.ravel() if len(self.coef) == 1 and self.kind != "multilabel" else decision
+        return decision.ravel() if len(self.coef) == 1 and self.kind == "class" else decision
 
     def predict(self, Z: Any) -> Any:
         """Return the predicted codes, values, or indicator of label sets (csr)."""
@@ -159,7 +164,7 @@ def fits_in_memory(X: Matrix, y: Any, index: IntArray | None = None) -> bool:
 
 def fit_columns(X: Matrix, y: Any, index: IntArray) -> LinearModel:
     """Fit a linear model to columns of a matrix, in one task."""
-    held = X.holding(np.unique(index))
+    held = hold_columns(X, np.unique(index))
     (model,) = engine.map_tiles(_gather_and_fit, [index], held, y, local=X.local)
     return model
 

@@ -17,6 +17,7 @@ from bigfs import engine
 from bigfs.evaluation import large_model, linear_model, metrics
 from bigfs.evaluation.linear_model import LinearModel
 from bigfs.evaluation.splits import Split, labeled_rows, training_sample
+from bigfs.matrix.gathering import hold_columns
 from bigfs.types import AnyArray, FloatArray, IntArray
 
 
@@ -93,7 +94,7 @@ def _holding(split: Split, sets: Sequence[IntArray]) -> Split:
     """Return a split whose columns in these sets a task can read."""
     needed = np.unique(np.concatenate(sets))
     return split._replace(
-        X_train=split.X_train.holding(needed), X_test=split.X_test.holding(needed)
+        X_train=hold_columns(split.X_train, needed), X_test=hold_columns(split.X_test, needed)
     )
 
 

@@ -19,6 +19,7 @@ from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.lasso.descent import descend, descend_hinge, duality_gap
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
+from bigfs.matrix.gathering import hold_if_small
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
 MAX_SWEEPS = 300  # of coordinate descent per step of the path
@@ -66,7 +67,7 @@ class Loss(ABC):
         n, d = X.shape
         r = T.shape[1]
         engine.require_memory(8 * r * (8 * n + 3 * d), f"{r} sparse regressions on {n} × {d} data")
-        self.X, self.T = X.gathered_if_small(), T
+        self.X, self.T = hold_if_small(X), T
         self.columns = GatheredColumns(self.X, T)
         self.varies: BoolArray = X.deviations > 0
         self.no_weights: FloatArray = np.empty((0, r))

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from bigfs import engine
 from bigfs.matrix import Matrix
-from bigfs.matrix.panels import ColumnStrips
+from bigfs.matrix.panels import ColumnStrips, times_by_strips
 from bigfs.matrix.statistics import Stats
 from bigfs.matrix.tiles import BlockTile
 from bigfs.types import FloatArray, IntArray
@@ -80,8 +80,8 @@ class ActiveColumns:
     def times_by_strips(self, W: FloatArray, width: int) -> ColumnStrips:
         """Return X W as `times` does, by strips of `width` columns."""
         if self.index is None:
-            return self.full.times_by_strips(W, width)
-        return self.X.times_by_strips(W[self.index], width)
+            return times_by_strips(self.full, W, width)
+        return times_by_strips(self.X, W[self.index], width)
 
     def transposed_times(self, V: FloatArray | ColumnStrips) -> FloatArray:
         """Return XᵀV (d × r). Rows of columns that are not in `X` are zero."""

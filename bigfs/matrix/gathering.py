@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -45,30 +46,44 @@ def gather_columns(X: Any, index: IntArray) -> sp.csc_array:
     return Z if np.array_equal(order, np.arange(len(order))) else Z[:, np.argsort(order)]
 
 
-def read_here(X: Any) -> list[BlockTile]:
-    """Return the tiles of columns with their blocks, read by this process and not cached."""
-    over = X.tiles(1)
-    every = [np.arange(tile.stop - tile.start) for tile in over]
-    blocks = engine.map_tiles(tiles.read_columns, over, each=[every], local=True)
-    return [
+def hold_if_small(X: Any) -> Any:
+    """Return a sparse X whose columns this process holds, or X itself if that takes more than its
+    share of the memory. On a cluster each pass over a small matrix would wait for its tasks."""
+    if X.local or not X.column_tiles or not sp.issparse(X.meta):
+        return X
+    largest = engine.SHARES.small_matrix * engine.memory_limit() / ENTRY_BYTES
+    if not MIN_NNZ <= X.nnz <= largest:
+        return X
+    every = [np.arange(tile.stop - tile.start) for tile in X.column_tiles]
+    blocks = engine.map_tiles(tiles.read_columns, X.column_tiles, each=[every], local=True)
+    here = copy(X)
+    here.row_tiles = ()
+    here.column_tiles = tuple(
         BlockTile(tile.start, tile.stop, block, verified=True)
-        for tile, block in zip(over, blocks, strict=True)
-    ]
+        for tile, block in zip(X.column_tiles, blocks, strict=True)
+    )
+    here.local, here._passes = True, X._passes  # its passes count as passes over X
+    return here
 
 
-def gather_in_place(X: Any, index: IntArray, entries: int) -> sp.csr_array:
-    """Return a matrix of the shape of X with the values of some columns alone, in memory. `entries`
-    is how many non-zeros they have."""
+def hold_columns(X: Any, index: IntArray) -> Any:
+    """Return X, or a matrix of its shape with the values of these columns alone where a task cannot
+    read them: a block that a cluster holds cannot be waited for."""
+    if X._source is None:
+        return X
+    index = np.asarray(index, dtype=np.int64)
     engine.require_memory(
-        PEAK_ENTRY_BYTES * entries,
+        PEAK_ENTRY_BYTES * int(X.stats.nnz[index].sum()),
         f"{len(index)} gathered columns of {X.shape[0]} samples",
     )
     Z = gather_columns(X, index).tocsr()
-    return sp.csr_array((Z.data, index[Z.indices], Z.indptr), shape=X.shape)
+    return type(X).from_array(sp.csr_array((Z.data, index[Z.indices], Z.indptr), shape=X.shape))
 
 
 def times_columns(X: Any, index: IntArray, W: AnyArray) -> AnyArray:
-    """Return X[:, index] @ W for increasing column numbers, from the tiles of columns."""
+    """Return X[:, index] @ W for increasing column numbers. Only these columns are read."""
+    X.tiles(1)
+    index = np.asarray(index, dtype=np.int64)
     bounds = np.searchsorted(index, [t.start for t in X.column_tiles] + [X.shape[1]])
     parts = [
         (t, index[a:b] - t.start, W[a:b])

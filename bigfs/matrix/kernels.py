@@ -83,7 +83,18 @@ def add_by_columns(
             total[j, c] += product[c]
 
 
-def gram_times(
+def gram_times(X: Any, P: FloatArray) -> FloatArray:
+    """Return XᵀXP (d × r) in one pass over the tiles of rows, where XP is never formed as a whole.
+
+    A matrix that has only the layout by columns forms XP, and is read twice.
+    """
+    if not X.row_tiles:
+        return np.asarray(X.T @ (X @ P))
+    P = np.asarray(P, dtype=np.float64)
+    return np.asarray(X.sum(_gram_times, 0, P, max_parts=n_sums(P.nbytes)))
+
+
+def _gram_times(
     block: Any, start: int, stop: int, P: FloatArray, total: FloatArray | None
 ) -> FloatArray:
     """Add blockᵀ(block P) to the total, for a P of d × r."""

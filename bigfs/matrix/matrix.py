@@ -8,7 +8,6 @@ d × r reduction. Either layout alone suffices for every method.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
@@ -26,7 +25,6 @@ from bigfs.matrix.statistics import (
     compute_deviations,
     compute_stats,
     far_columns,
-    scale_hint,
 )
 from bigfs.types import AnyArray, FloatArray
 from bigfs.validation import require_magnitude
@@ -420,59 +418,6 @@ class Matrix:
             return np.concatenate(self.map(tiles.times, 0, W))
         return np.asarray(self.sum(tiles.times, 1, split=[W]))
 
-    def times_by_strips(self, W: AnyArray, width: int) -> ColumnStrips:
-        """Multiply with dense columns, where the product may be too large for one process.
-
-        Parameters
-        ----------
-        W : ndarray of shape (d, r)
-            The columns.
-        width : int
-            Columns per strip.
-
-        Returns
-        -------
-        ColumnStrips of shape (n, r)
-            X @ W, for use in a `with` statement. One strip is an array in memory. Several are
-            written to a temporary file in one pass, or in a pass per strip where the matrix has no
-            layout by rows, or where a worker does not see the file.
-        """
-        with ExitStack() as until_filled:  # a pass that fails leaves no file
-            product = until_filled.enter_context(ColumnStrips(self.shape[0], W.shape[1], width))
-            if self._shares_file(product):
-                self.map(panels.write_times, 0, W, product.file)
-                engine.trim_memory()  # what W has left in the buffers of the connections
-            else:
-                for columns in product.slices:
-                    product[columns] = self @ W[:, columns]
-            until_filled.pop_all()
-        return product
-
-    def _shares_file(self, V: ColumnStrips) -> bool:
-        """Return whether the tasks of a pass read or write their rows in the file of V."""
-        if V.file is None or self.local or not self.row_tiles:
-            return False
-        return V.file.file.is_shared()
-
-    def gram_times(self, P: AnyArray) -> AnyArray:
-        """Multiply XᵀX with dense columns, where X @ P is never formed as a whole.
-
-        Parameters
-        ----------
-        P : ndarray of shape (d, r)
-            The columns.
-
-        Returns
-        -------
-        ndarray of shape (d, r)
-            XᵀX @ P, from one pass over the tiles of rows. A matrix that has only the layout by
-            columns forms X @ P, and is read twice.
-        """
-        if not self.row_tiles:
-            return self.T @ (self @ P)
-        P = np.asarray(P, dtype=np.float64)
-        return np.asarray(self.sum(kernels.gram_times, 0, P, max_parts=kernels.n_sums(P.nbytes)))
-
     @property
     def T(self) -> Transposed:
         """Transposed matrix, only for products `X.T @ V`."""
@@ -500,91 +445,6 @@ class Matrix:
         """
         index = gathering.numbers_of(index, self.shape[1], "column", increasing=False)
         return gathering.gather_columns(self, index)
-
-    def gathered(self) -> Matrix:
-        """Gather all columns, where a small sparse matrix is read many times.
-
-        Returns
-        -------
-        Matrix
-            The same columns in memory, read by this process, without the layout by rows. Its passes
-            count as passes over this one.
-
-        Raises
-        ------
-        ValueError
-            The matrix has only the layout by rows.
-        """
-        here = copy(self)
-        here.row_tiles, here.column_tiles = (), tuple(gathering.read_here(self))
-        here.local, here._passes = True, self._passes
-        return here
-
-    def gathered_if_small(self) -> Matrix:
-        """Gather all columns where a cluster would take longer to read them in each pass.
-
-        Returns
-        -------
-        Matrix
-            What `gathered` returns, if that takes at most a twentieth of the memory limit of a
-            process. Otherwise this matrix.
-        """
-        if self.local or not self.column_tiles or not sp.issparse(self.meta):
-            return self
-        largest = engine.SHARES.small_matrix * engine.memory_limit() / gathering.ENTRY_BYTES
-        return self.gathered() if gathering.MIN_NNZ <= self.nnz <= largest else self
-
-    def times_columns(self, index: Any, W: AnyArray) -> AnyArray:
-        """Multiply some columns by their weights, without gathering them.
-
-        Parameters
-        ----------
-        index : array-like of int
-            Numbers of the columns, increasing, at least one. The matrix has the layout by columns.
-        W : ndarray of shape (len(index), r)
-            Their weights.
-
-        Returns
-        -------
-        ndarray of shape (n, r)
-            X[:, index] @ W. Only these columns are read, so it is not a pass.
-
-        Raises
-        ------
-        ValueError
-            The matrix has only the layout by rows.
-        """
-        self.tiles(1)
-        return gathering.times_columns(self, np.asarray(index, dtype=np.int64), W)
-
-    def holding(self, index: Any) -> Matrix:
-        """Return a matrix that a task can read some columns of, wherever it runs.
-
-        Tiles are keys that any process can read, so it is this matrix. The blocks of a Dask
-        collection that a cluster holds are not, because a task cannot wait for others: their
-        columns are gathered.
-
-        Parameters
-        ----------
-        index : array-like of int
-            Numbers of the columns, increasing.
-
-        Returns
-        -------
-        Matrix
-            This matrix, or one of the same shape with the values of these columns alone.
-
-        Raises
-        ------
-        NotEnoughMemory
-            The columns do not fit in this process. It is known before they are gathered, by the
-            column statistics, which cost a pass the first time.
-        """
-        if self._source is None:
-            return self
-        index = np.asarray(index, dtype=np.int64)
-        entries = int(self.stats.nnz[index].sum())
-        return Matrix.from_array(gathering.gather_in_place(self, index, entries))
 
     def take_rows(self, rows: Any) -> Matrix:
         """Take some rows as a matrix, without reading them.
@@ -722,16 +582,6 @@ class Matrix:
             self._deviations = compute_deviations(stats, n, far, taken)
         return self._deviations
 
-    def scale_hint(self) -> str | None:
-        """Name the columns whose scale is far above the others'.
-
-        Returns
-        -------
-        str or None
-            A sentence with advice, or None where the scales are of one order.
-        """
-        return scale_hint(self.deviations, self.stats, self.feature_names)
-
     @property
     def nnz(self) -> int:
         """Number of non-zeros."""
@@ -768,7 +618,7 @@ class Transposed:
 
     def _times_strips(self, V: ColumnStrips) -> FloatArray:
         product = np.empty((self.X.shape[1], V.shape[1]))
-        if self.X._shares_file(V):
+        if panels.is_shared_by_tasks(self.X, V):
             parts = kernels.n_sums(product.nbytes)
             return np.asarray(self.X.sum(panels.add_transposed_times, 0, V.file, max_parts=parts))
         if V.whole:

@@ -128,6 +128,29 @@ class ColumnStrips:
             self[columns] = fn(columns, strip)
 
 
+def times_by_strips(X: Any, W: FloatArray, width: int) -> ColumnStrips:
+    """Return X @ W (n × r) by strips of `width` columns, for use in a `with` statement.
+
+    The tasks of one pass write several strips to a file. It takes a pass per strip where there are
+    no tiles of rows, or where a worker does not see the file.
+    """
+    with ExitStack() as until_filled:  # a pass that fails leaves no file
+        product = until_filled.enter_context(ColumnStrips(X.shape[0], W.shape[1], width))
+        if is_shared_by_tasks(X, product):
+            X.map(write_times, 0, W, product.file)
+            engine.trim_memory()  # what W has left in the buffers of the connections
+        else:
+            for columns in product.slices:
+                product[columns] = X @ W[:, columns]
+        until_filled.pop_all()
+    return product
+
+
+def is_shared_by_tasks(X: Any, V: ColumnStrips) -> bool:
+    """Return whether the tasks of a pass over X read or write their rows in the file of V."""
+    return V.file is not None and not X.local and len(X.row_tiles) > 0 and V.file.file.is_shared()
+
+
 def write_times(block: Any, start: int, stop: int, W: FloatArray, file: StripFile) -> None:
     """Write block @ W."""
     for rows, Z in kernels.strips(block):

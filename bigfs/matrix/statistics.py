@@ -66,9 +66,9 @@ def shifted_sums(X: Any, shift: FloatArray) -> FloatArray:
     return np.asarray(X.sum(tiles.shifted_sums, 0, shift))
 
 
-def scale_hint(deviations: FloatArray, stats: Stats, names: Any = None) -> str | None:
+def scale_hint(X: Any) -> str | None:
     """Return a sentence on the columns whose scale is far above the others', None without any."""
-    scales = np.sqrt(deviations / np.maximum(stats.nnz, 1))
+    names, scales = X.feature_names, np.sqrt(X.deviations / np.maximum(X.stats.nnz, 1))
     varies = scales > 0
     middle = float(np.median(scales[varies])) if varies.any() else 0.0
     far = np.flatnonzero(scales > FAR_SCALE * middle)

@@ -17,7 +17,7 @@ from bigfs import ANOVA, MRMR, LaplacianScore, Matrix, ReliefF, SelectorCV, Spar
 from bigfs.engine.clusters import describe_workers
 from bigfs.engine.tasks import map_tiles
 from bigfs.matrix import gathering
-from bigfs.matrix.gathering import PEAK_ENTRY_BYTES
+from bigfs.matrix.gathering import PEAK_ENTRY_BYTES, hold_columns
 
 pytestmark = pytest.mark.process
 
@@ -193,10 +193,10 @@ def test_a_tile_is_worked_on_where_it_is_cached_in_whatever_call(pair, tmp_path)
     object.__setattr__(corpus.manifest, "column_bounds", (0, 5, 10, 20, 25, 30, 40))
     X = corpus.X
     with engine.cluster(pair):
-        rows, columns = X.map_rows(worker_of), X.map_columns(worker_of)
+        rows, columns = X.map(worker_of, 0), X.map(worker_of, 1)
         assert [rows.count(worker) for worker in sorted(set(rows))] == [3, 3]
-        assert X[np.arange(60) % 7 == 0].map_rows(worker_of) == rows
-        assert X[35:].map_rows(worker_of) == rows[3:]
+        assert X[np.arange(60) % 7 == 0].map(worker_of, 0) == rows
+        assert X[35:].map(worker_of, 0) == rows[3:]
         for tiles, homes in ((X.row_tiles, rows), (X.column_tiles, columns)):
             for some in (slice(0, 2), slice(1, None, 2), slice(-1, None)):
                 assert map_tiles(worker_of_columns, tiles[some]) == homes[some]
@@ -212,20 +212,20 @@ def test_number_of_features_is_chosen_where_the_blocks_lie(
         scores = selector.cross_val_score(X, y, cv=2)
         selector.fit(X, y)
         predicted = selector.predict(X)
-        held = Matrix.from_dask(X).holding([1, 5])
+        held = hold_columns(Matrix.from_dask(X), [1, 5])
     np.testing.assert_array_equal(scores, expected.cross_val_score(S, y, cv=2))
     np.testing.assert_array_equal(selector.selected_, expected.fit(S, y).selected_)
     np.testing.assert_array_equal(predicted, expected.predict(S))
     np.testing.assert_array_equal(held.columns([1, 5]).toarray(), S[:, [1, 5]].toarray())
     assert held.nnz == S[:, [1, 5]].nnz
-    assert Matrix.from_array(S).holding([1]).nnz == S.nnz
+    assert hold_columns(Matrix.from_array(S), [1]).nnz == S.nnz
     lazy = Matrix.from_dask(X)
     allow_memory(PEAK_ENTRY_BYTES * S[:, [1, 5]].nnz - 1)
     with engine.cluster(pair):
         _ = lazy.stats
         monkeypatch.setattr(gathering, "gather_columns", lambda *_: pytest.fail("it gathered"))
         with pytest.raises(engine.NotEnoughMemory, match="2 gathered columns of"):
-            lazy.holding([1, 5])
+            hold_columns(lazy, [1, 5])
     assert pair.who_has(futures) == {f.key: [home] for f, home in zip(futures, homes, strict=True)}
 
 

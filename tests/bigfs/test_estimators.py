@@ -58,6 +58,7 @@ from bigfs import (
     TScore,
     Variance,
 )
+from bigfs.matrix.statistics import scale_hint
 from bigfs.result import NotConverged
 from bigfs.selectors.base.estimator import labels_of
 
@@ -513,7 +514,7 @@ def test_a_choice_of_the_number_takes_the_kind_of_target_of_its_selector(sample)
 
 def test_columns_of_a_far_larger_scale_are_named(rng):
     X = rng.standard_normal((60, 8))
-    assert Matrix.from_array(X).scale_hint() is None
+    assert scale_hint(Matrix.from_array(X)) is None
     X[:, 3] *= 1e4
     X[:, 5] *= 500
     y = np.arange(60) % 2

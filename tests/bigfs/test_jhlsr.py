@@ -597,9 +597,10 @@ def test_strips_of_columns_give_the_same_answer(degrees, layout, monkeypatch):
     rows = () if layout == "columns" else tiles.row_tiles
     columns = () if layout == "rows" else tiles.column_tiles
     matrix = X if layout == "array" else Matrix(X.shape, rows=rows, columns=columns)
+    monkeypatch.setattr(engine, "SHARES", Shares(active_columns=0))  # gather nothing
     whole = fit(copy.copy(matrix), y, **parameters)
     assert whole.result_.stats["plans"]
-    monkeypatch.setattr(  # gather nothing, and one column per strip
+    monkeypatch.setattr(  # one column per strip
         engine, "SHARES", Shares(active_columns=0, column_strip=1e-12)
     )
     if layout == "unseen file":

@@ -10,7 +10,9 @@ import pytest
 import scipy.sparse as sp
 
 from bigfs import engine
-from bigfs.matrix import Centered, Matrix, gram, tiles
+from bigfs.matrix import Centered, Matrix, gathering, gram, tiles
+from bigfs.matrix.gathering import hold_if_small, times_columns
+from bigfs.matrix.statistics import scale_hint
 
 S = sp.random_array(
     (60, 23), density=0.2, format="csr", rng=np.random.default_rng(0), dtype=np.float32
@@ -273,11 +275,11 @@ def test_some_columns_are_multiplied_without_a_pass(rng, local):
     X = Matrix.from_array(sp.csr_array(dense), tile_rows=4, tile_columns=3)
     X.local = local
     index, W = np.array([2, 3, 11, 19]), rng.normal(size=(4, 2))
-    np.testing.assert_allclose(X.times_columns(index, W), dense[:, index] @ W, atol=1e-12)
+    np.testing.assert_allclose(times_columns(X, index, W), dense[:, index] @ W, atol=1e-12)
     assert X.passes == 0
     by_rows = Matrix((11, 20), rows=X.row_tiles)
     with pytest.raises(ValueError, match="only the layout by rows"):
-        by_rows.times_columns(index, W)
+        times_columns(by_rows, index, W)
 
 
 def test_a_copy_counts_its_own_passes(text):
@@ -290,22 +292,24 @@ def test_a_copy_counts_its_own_passes(text):
     assert (X.passes, twin.passes) == (before + 1, before + 1)
 
 
-@pytest.mark.parametrize("local", [True, False])
-def test_a_gathered_matrix_is_the_same_in_memory(text, local):
+def test_a_small_matrix_is_the_same_in_memory(text, monkeypatch):
     X = Matrix.from_array(text[0], tile_rows=20, tile_columns=9)
-    X.local = local
-    here = X.gathered()
+    assert hold_if_small(X) is X
+    X.local = False
+    assert hold_if_small(X) is X  # it is so small that its tasks do not matter
+    monkeypatch.setattr(gathering, "MIN_NNZ", 0)
+    here, before = hold_if_small(X), X.passes
     assert here.local
     assert all(tile.verified for tile in here.column_tiles)
     V = np.arange(float(X.shape[0]))
     np.testing.assert_array_equal(here.T @ V, text[0].T @ V)
-    assert X.passes == here.passes == 1  # one number for both
+    assert X.passes == here.passes == before + 1  # one number for both
     np.testing.assert_array_equal(
         here.columns([1, 30]).toarray(), sp.csc_array(text[0])[:, [1, 30]].toarray()
     )
     np.testing.assert_array_equal(here.means, X.means)
-    with pytest.raises(ValueError, match="only the layout by rows"):
-        Matrix(X.shape, rows=X.row_tiles).gathered()
+    by_rows = Matrix(X.shape, rows=X.row_tiles)
+    assert hold_if_small(by_rows) is by_rows
 
 
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, np.asarray])
@@ -383,8 +387,8 @@ def test_a_dask_array_without_rows_says_so():
 def test_rare_words_and_moved_columns_have_the_scale_of_the_others(rng):
     X = rng.random((500, 40)) * (rng.random((500, 40)) < 0.3)
     X[:, 5] = np.where(np.arange(500) == 3, 0.5, 0)
-    assert Matrix.from_array(sp.csr_array(X)).scale_hint() is None
-    assert Matrix.from_array(X + 1e6 * (np.arange(40) == 2)).scale_hint() is None
+    assert scale_hint(Matrix.from_array(sp.csr_array(X))) is None
+    assert scale_hint(Matrix.from_array(X + 1e6 * (np.arange(40) == 2))) is None
 
 
 @pytest.mark.parametrize(("workers", "size"), [(1, 8), (4, 8), (20, 40)])

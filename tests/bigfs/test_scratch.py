@@ -14,7 +14,7 @@ from bigfs import JHLSR, Matrix, engine
 from bigfs.engine.budget import Shares
 from bigfs.graph.hypergraph.hypergraph import Hypergraph
 from bigfs.graph.hypergraph.pair_products import PairSums
-from bigfs.matrix.panels import ColumnStrips, strip_width
+from bigfs.matrix.panels import ColumnStrips, strip_width, times_by_strips
 from tests.helpers.fitting import fit_few_steps
 
 
@@ -84,7 +84,7 @@ def test_strips_take_whole_lines_of_the_cache():
 def test_products_by_strips_are_those_of_the_whole(rng):
     X, W, V = rows(), rng.normal(size=(20, 5)), rng.normal(size=(60, 5))
     tiled = matrix()
-    with tiled.times_by_strips(W, 2) as product:
+    with times_by_strips(tiled, W, 2) as product:
         np.testing.assert_allclose(product.rows(0, 60), X @ W, rtol=1e-12)
     with ColumnStrips.of(V, 2) as strips:
         np.testing.assert_allclose(tiled.T @ strips, X.T @ V, rtol=1e-12)
@@ -102,7 +102,7 @@ def test_a_pass_that_fails_leaves_no_file(tmp_path, monkeypatch, rng):
     with monkeypatch.context() as patch:
         patch.setattr(Rows, "load", fail)
         with pytest.raises(OSError, match="no space left"):
-            matrix().times_by_strips(W, 2)
+            times_by_strips(matrix(), W, 2)
     monkeypatch.setattr(engine.ScratchFile, "write", fail)
     with pytest.raises(OSError, match="no space left"):
         ColumnStrips.of(P, 2)
@@ -116,9 +116,9 @@ def test_a_pass_that_fails_leaves_no_file(tmp_path, monkeypatch, rng):
 @pytest.mark.process
 def test_workers_write_the_rows_of_a_file_even_if_one_of_them_dies(tmp_path, rng):
     W, marker = rng.normal(size=(20, 5)), tmp_path / "died"
-    with matrix().times_by_strips(W, 2) as alone, engine.cluster(workers=2, memory_limit="600MB"):
+    with times_by_strips(matrix(), W, 2) as alone, engine.cluster(workers=2, memory_limit="600MB"):
         tiled = matrix(str(marker))
-        with tiled.times_by_strips(W, 2) as product:
+        with times_by_strips(tiled, W, 2) as product:
             np.testing.assert_array_equal(product.rows(0, 60), alone.rows(0, 60))
             there = tiled.T @ product
         assert marker.exists()

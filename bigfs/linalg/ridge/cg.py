@@ -14,6 +14,8 @@ import numpy as np
 from bigfs import engine
 from bigfs.linalg.ridge.operator import SampleOperator
 from bigfs.matrix import Matrix
+from bigfs.matrix.kernels import gram_times
+from bigfs.matrix.panels import times_by_strips
 from bigfs.result import Result, Status
 from bigfs.types import FloatArray
 from bigfs.validation import explain_singular
@@ -69,7 +71,7 @@ class CG:
         """Return XᵀMX W. Reads X once for the identity and the centering, and twice for others."""
         if self.M.m is not None:
             return self._gram_times_by_strips(W)
-        product = np.asarray(self.X.gram_times(W))
+        product = np.asarray(gram_times(self.X, W))
         if self.M.projection:
             means = self.X.means[:, None]
             subtract_product(product, means, self.X.shape[0] * (means.T @ W))
@@ -87,7 +89,7 @@ class CG:
 
     def _gram_times_by_strips(self, Z: FloatArray, s: float | FloatArray = 1.0) -> FloatArray:
         """Return XᵀMX (s Z), where no more than a strip of X s Z is in memory."""
-        with self.X.times_by_strips(s * Z, self.width or Z.shape[1]) as product:
+        with times_by_strips(self.X, s * Z, self.width or Z.shape[1]) as product:
             product.replace(lambda _, strip: self.M.apply(strip, overwrite=True))
             return np.asarray(self.X.T @ product)
 

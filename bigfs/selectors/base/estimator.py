@@ -23,6 +23,7 @@ from bigfs import engine
 from bigfs.cards import card, table
 from bigfs.constraints import NO_CONSTRAINTS, Constraints, resolve
 from bigfs.matrix import Matrix
+from bigfs.matrix.statistics import scale_hint
 from bigfs.selectors.base.parameters import fill_in
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 from bigfs.validation import require_readable
@@ -244,7 +245,7 @@ class Selector(MatrixInput, SelectorMixin, BaseEstimator):
         self._count(matrix.shape[1])
         self._fit(matrix, y)
         self._describe_target(y)
-        if self._needs_one_scale and matrix.local and (hint := copy(matrix).scale_hint()):
+        if self._needs_one_scale and matrix.local and (hint := scale_hint(copy(matrix))):
             self.result_.stats["hint"] = hint
         return self._choose()
 

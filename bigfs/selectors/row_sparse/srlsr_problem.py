@@ -32,6 +32,7 @@ from bigfs.linalg.ridge import Solution, centering
 from bigfs.linalg.ridge.cg import STRIP, subtract_product
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
+from bigfs.matrix.kernels import gram_times
 from bigfs.result import Record
 from bigfs.selectors.row_sparse.label_sums import LabelSums, sum_samples
 from bigfs.selectors.row_sparse.rows import RowSparseProblem, inactive_scores, without_negligible
@@ -154,7 +155,7 @@ class SRLSRProblem(RowSparseProblem):
         X, index = self.working_set.X, self.working_set.index
         rows = slice(None) if index is None else index
         product, means = engine.lazy_zeros(W.shape), X.means[:, None]
-        active = np.asarray(X.gram_times(W[rows]))
+        active = np.asarray(gram_times(X, W[rows]))
         subtract_product(active, means, X.shape[0] * (means.T @ W[rows]))
         product[rows] = active
         return product

@@ -17,7 +17,7 @@ from bigfs.embedding.spectral import default_width, hypergraph_embedding, hyperg
 from bigfs.graph.hypergraph.hypergraph import neighbor_hyperedges
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
-from bigfs.matrix.gathering import ENTRY_BYTES
+from bigfs.matrix.gathering import ENTRY_BYTES, hold_if_small
 from bigfs.matrix.kernels import SUMS_BYTES
 from bigfs.selectors.base.estimator import Labels, MatrixInput, at_least_two, is_real, labels_of
 from bigfs.selectors.base.sample_graph import embedding_stats, joined_neighbors, sample_graph
@@ -89,7 +89,7 @@ class GraphEmbedding(MatrixInput):
         elif self._gathers_too_much(X):
             data = StreamedColumns(X, T, omega)
         else:
-            data = GatheredColumns(X.gathered_if_small(), T, omega)
+            data = GatheredColumns(hold_if_small(X), T, omega)
         data.response_stats = stats
         return data
 
