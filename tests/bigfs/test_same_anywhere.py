@@ -76,7 +76,7 @@ ASKERS = {
     "linalg/ridge/primal.py": "parts are added in the order of the tiles",
     "linalg/sparse_gram.py": "an entry is summed by one thread",
     "matrix/tiles.py": "batches are put together in the order of the tiles",
-    "matrix/matrix.py": "a small matrix keeps its tiles where it is read at once",
+    "matrix/gathering.py": "a small matrix keeps its tiles where it is read at once",
     "evaluation/linear_model.py": "no machine depends on which others it is trained with",
     "selectors/greedy/search.py": "a term of a feature is the same gathered or not",
     "selectors/row_sparse/srlsr.py": "the labels of the samples follow the choice",
