@@ -1,10 +1,9 @@
 """How well k-means finds the classes in the features that the methods on a neighbor graph choose.
 
-Each method chooses from subsamples of 90 % of the samples, by the graph of their five nearest
-neighbors by cosine. It is given the numbers of features alone. A table has the mean NMI of k-means
-with the classes, and its standard error over the subsamples.
-
 python benchmarks/clusters.py ../shared/data
+
+Each method chooses from subsamples of 90 % of the samples, by the graph of their five nearest
+neighbors by cosine. A table has the mean NMI of k-means with the classes over the subsamples.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import scipy.io
 import typer
-from shared import table
+from shared import matlab, mean_error, table
 from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 from threadpoolctl import threadpool_limits
@@ -32,15 +30,6 @@ STARTS = 2  # of k-means, each the best of three
 Choice = dict[int, np.ndarray]
 
 
-def by_path(X: np.ndarray) -> Choice:
-    paths = SparGE(embedding="lpp").fit_path(X, None, SIZES)
-    return {m: s.selected_ for m, s in paths.items()}
-
-
-def by_size(X: np.ndarray) -> Choice:
-    return {m: MCFS(n_features_to_select=m).fit(X).selected_ for m in SIZES}
-
-
 def by_order(make: Callable[..., SPEC | JELSR]) -> Callable[[np.ndarray], Choice]:
     def choose(X: np.ndarray) -> Choice:
         order = make(n_features_to_select=max(SIZES)).fit(X).selected_
@@ -49,20 +38,22 @@ def by_order(make: Callable[..., SPEC | JELSR]) -> Callable[[np.ndarray], Choice
     return choose
 
 
-METHODS = {
+def by_path(X: np.ndarray) -> Choice:
+    paths = SparGE(embedding="lpp").fit_path(X, None, SIZES)
+    return {m: s.selected_ for m, s in paths.items()}
+
+
+METHODS: dict[str, Callable[[np.ndarray], Choice]] = {
     "SparGE lpp": by_path,
-    "MCFS": by_size,
+    "MCFS": lambda X: {m: MCFS(n_features_to_select=m).fit(X).selected_ for m in SIZES},
     "SPEC": by_order(SPEC),
     "JELSR": by_order(JELSR),
 }
 
 
-def nmi(X: np.ndarray, y: np.ndarray, columns: np.ndarray) -> float:
-    k = len(np.unique(y))
-    fits = [
-        KMeans(k, n_init=3, random_state=seed).fit_predict(X[:, columns]) for seed in range(STARTS)
-    ]
-    return float(np.mean([normalized_mutual_info_score(y, labels) for labels in fits]))
+def nmi(X: np.ndarray, y: np.ndarray) -> float:
+    models = [KMeans(len(np.unique(y)), n_init=3, random_state=seed) for seed in range(STARTS)]
+    return float(np.mean([normalized_mutual_info_score(y, m.fit_predict(X)) for m in models]))
 
 
 def main(
@@ -73,22 +64,17 @@ def main(
     """Print a table per data set."""
     warnings.simplefilter("ignore", NotConverged)
     for name in names or ("COIL20", "ORL", "Isolet"):
-        file = scipy.io.loadmat(data / f"{name}.mat")
-        X, y = file["X"].astype(np.float64), file["Y"].ravel()
+        X, y = matlab(data, name)
         rows = []
         with threadpool_limits(1):
             for method, choose in METHODS.items():
                 values = np.empty((subsamples, len(SIZES)))
                 for seed in range(subsamples):
-                    rng = np.random.default_rng(seed)
-                    part = np.sort(rng.permutation(len(X))[: int(SHARE * len(X))])
+                    order = np.random.default_rng(seed).permutation(len(X))
+                    part = np.sort(order[: int(SHARE * len(X))])
                     chosen = choose(X[part])
-                    values[seed] = [nmi(X[part], y[part], chosen[m]) for m in SIZES]
-                error = values.std(axis=0, ddof=1) / np.sqrt(subsamples)
-                cells = [
-                    f"{v:.3f} ± {e:.3f}" for v, e in zip(values.mean(axis=0), error, strict=True)
-                ]
-                rows.append([method, *cells, f"{values.mean():.3f}"])
+                    values[seed] = [nmi(X[part][:, chosen[m]], y[part]) for m in SIZES]
+                rows.append([method, *map(mean_error, values.T), f"{values.mean():.3f}"])
         title = f"{name}: NMI of k-means, {subsamples} subsamples"
         table(title, ["method", *map(str, SIZES), "mean"], rows)
 

@@ -1,193 +1,65 @@
-"""JGSC and RJGSC: accuracy on toys and PCMAC, atoms from batches against one call, time at News20
-scale.
+"""JGSC, RJGSC and SMR: time at full size, atoms from batches against one call, covered eyes.
 
-python benchmarks/coding.py toys
-python benchmarks/coding.py pcmac --data FOLDER
-python benchmarks/coding.py atoms --data FOLDER
-python benchmarks/coding.py time [--workers 2]
+python benchmarks/coding.py jgsc [--robust]     # News20's scale
+python benchmarks/coding.py atoms DATA          # DATA holds PCMAC.mat
+python benchmarks/coding.py smr                 # 11,554 images, as many as PIE has
+python benchmarks/coding.py eyes DATA           # DATA holds ORL.mat
 """
 
 from __future__ import annotations
 
 import itertools
-import resource
-import tempfile
 import time
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
 
+import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
-import scipy.io
 import scipy.sparse as sp
 import typer
+from shared import STORES, matlab, peaks, row, table, timed
 from sklearn.decomposition import sparse_encode
 from sklearn.feature_extraction.text import TfidfTransformer
-from sklearn.metrics import pairwise_distances
-from sklearn.model_selection import StratifiedKFold, cross_val_score
-from sklearn.neighbors import KNeighborsClassifier
 
 import bigfs
 import storage
+from bigfs import engine
 from bigfs.coding import dictionary
 from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, observed
-from bigfs.selectors.scores.laplacian_score import LaplacianScore
+from storage import sources
 
-PERCENT = (10, 20, 30, 40, 50, 60, 70, 80)
-ALPHAS = (0.01, 0.1, 1.0, 10.0)
-LAMBDAS = (0.02, 0.1, 0.3)  # shares of the λ from which every code is zero
-PASSES = (1, 2, 4, 8)
-Data = Annotated[Path, typer.Option(help="folder with PCMAC.mat")]
 app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
-
-
-# --- data ---------------------------------------------------------------------------------------
-
-
-def toy(
-    n: int, relevant: int, noise_features: int, sigma: float, outliers: float, seed: int = 0
-) -> tuple[Any, Any]:
-    """Four classes on curved sheets in `relevant` features, then noise features, then noise on all.
-
-    Ours: the paper's sizes and noise levels could not be found. A class is a Gaussian blob, pushed
-    through a random 3-d sheet, so neighbours matter; a share of rows is replaced by large noise.
-    """
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % 4
-    latent = rng.standard_normal((4, 3))[y] * 1.5 + 0.5 * rng.standard_normal((n, 3))
-    sheet = np.tanh(latent @ rng.standard_normal((3, relevant)))
-    X = np.hstack([sheet, rng.standard_normal((n, noise_features)) * 0.5])
-    X += sigma * rng.standard_normal(X.shape)
-    spoiled = rng.random(n) < outliers
-    X[spoiled] += 5 * sigma * rng.standard_normal((spoiled.sum(), X.shape[1]))
-    return X, y
-
-
-TOYS = {
-    "Toy1 (400 × 100, σ 0.1)": {
-        "n": 400,
-        "relevant": 50,
-        "noise_features": 50,
-        "sigma": 0.1,
-        "outliers": 0.0,
-    },
-    "Toy2 (400 × 200, σ 0.5)": {
-        "n": 400,
-        "relevant": 50,
-        "noise_features": 150,
-        "sigma": 0.5,
-        "outliers": 0.0,
-    },
-    "Toy3 (400 × 200, σ 0.5, 10 % outliers)": {
-        "n": 400,
-        "relevant": 50,
-        "noise_features": 150,
-        "sigma": 0.5,
-        "outliers": 0.1,
-    },
-}
-
-
-def pcmac(data: Path) -> tuple[sp.csr_array, Any]:
-    """Counts to tf-idf rows of unit length."""
-    file = scipy.io.loadmat(data / "PCMAC.mat")
-    X = TfidfTransformer(sublinear_tf=True).fit_transform(
-        sp.csr_array(file["X"].astype(np.float64))
-    )
-    return sp.csr_array(X), file["Y"].ravel()
-
-
-# --- accuracy -----------------------------------------------------------------------------------
-
-
-def accuracies(Z: Any, order: Any, y: Any, metric: str) -> tuple[Any, Any]:
-    """5-NN on the best 10 … 80 % of the columns of Z, percents × ten folds: on the fold, and
-    leave-one-out within its training rows.
-    """
-    folds = list(StratifiedKFold(10, shuffle=True, random_state=0).split(np.zeros(len(y)), y))
-    test, inner = np.zeros((2, len(PERCENT), len(folds)))
-    for i, percent in enumerate(PERCENT):
-        distances = pairwise_distances(
-            Z[:, order[: max(1, percent * len(order) // 100)]], metric=metric
-        )
-        for f, (a, b) in enumerate(folds):
-            model = KNeighborsClassifier(5, metric="precomputed").fit(distances[np.ix_(a, a)], y[a])
-            test[i, f], inner[i, f] = (
-                model.score(distances[np.ix_(b, a)], y[b]),
-                model.score(None, y[a]),
-            )
-    return test, inner
-
-
-def chosen(table: list[tuple[Any, Any]]) -> list[float]:
-    """Mean accuracy over the folds, each with the setting that was best on its own training rows
-    over all percents.
-    """
-    test, inner = (np.array(part) for part in zip(*table, strict=True))
-    best = inner.mean(axis=1).argmax(axis=0)
-    return [
-        float(v)
-        for v in np.mean([test[setting, :, fold] for fold, setting in enumerate(best)], axis=0)
-    ]
-
-
-def largest_lambda(method: Any, X: Any, atoms: Any) -> float:
-    first = method._loss(Matrix.from_array(X), np.ascontiguousarray(atoms.T)).terms(None)
-    return float(2 * np.linalg.norm(first.R, axis=0).max())
-
-
-def coded(method: Any, X: Any, y: Any, atoms: Any, metric: str) -> tuple[list[float], list[float]]:
-    """With the codes of the training samples, which have the graph, and with `transform`, which has
-    not.
-    """
-    top = largest_lambda(method, X, atoms)
-    graph, plain = [], []
-    for alpha, share in itertools.product(ALPHAS, LAMBDAS):
-        model = method(
-            dictionary=atoms,
-            alpha=alpha,
-            lam=share * top,
-            metric=metric,
-            n_features_to_select=len(atoms),
-        ).fit(X)
-        graph.append(accuracies(model.codes_, model.selected_, y, metric))
-        plain.append(accuracies(model.transform(X), model.selected_, y, metric))
-    return chosen(graph), chosen(plain)
-
-
-def compare(X: Any, y: Any, n_atoms: int, metric: str) -> pd.DataFrame:
-    atoms = dictionary.learn_atoms(
-        Matrix.from_array(X), n_atoms, epochs=4, batch_rows=256, seed=0
-    ).value.D.T
-    everything = KNeighborsClassifier(5, metric=metric, algorithm="brute")
-    folds = StratifiedKFold(10, shuffle=True, random_state=0)
-    rows = {
-        "all features": [float(cross_val_score(everything, X, y, cv=folds).mean())] * len(PERCENT)
-    }
-    order = LaplacianScore(metric=metric, n_features_to_select=1.0).fit(X).selected_
-    rows["Laplacian score"] = chosen([accuracies(X, order, y, metric)])
-    for method in (bigfs.JGSC, bigfs.RJGSC):
-        rows[f"{method.__name__}, graph codes"], rows[f"{method.__name__}, transform"] = coded(
-            method, X, y, atoms, metric
-        )
-    return pd.DataFrame.from_dict(rows, orient="index", columns=[f"{p}%" for p in PERCENT])
+PASSES = (1, 2, 4, 8)
+SIZE = (32, 32)
+EYES = (slice(8, 14), slice(4, 28))  # rows and columns that are covered
 
 
 @app.command()
-def toys() -> None:
-    """Toy1–3, 5-NN, ten folds."""
-    for name, sizes in TOYS.items():
-        X, y = toy(**sizes)
-        show(f"{name}, {X.shape[1]} atoms", compare(X, y, X.shape[1], "euclidean"))
+def jgsc(robust: bool = False, n_atoms: int = 256, workers: int = 2, limit: str = "1GB") -> None:
+    """JGSC on the generated corpus of News20's size, from a store, on a local cluster."""
+    X = storage.open(storage.stage("synthetic:news20", STORES / "news20.zarr")).X
+    method = bigfs.RJGSC if robust else bigfs.JGSC
+    with engine.cluster(workers=workers, memory_limit=limit):
+        began, learned = time.perf_counter(), 0.0
+
+        def note(name: str, record: object) -> None:
+            nonlocal learned
+            if name == "dictionary learning":
+                learned = time.perf_counter() - began
+
+        with observed(note):
+            run = timed(lambda: method(n_atoms=n_atoms).fit(X))
+        figure = f"{run.seconds:.1f} s, dictionary {learned:.1f} s; {peaks()}"
+    print(run.value.n_iter_, "Sylvester equations:", run.value.result_.history[-1])
+    command = f"coding.py jgsc{' --robust' * robust}"
+    row(f"{method.__name__}, {n_atoms} atoms", "scale of News20", figure, "asked 180 s", command)
 
 
-@app.command(name="pcmac")
-def pcmac_command(data: Data, n_atoms: int = 256) -> None:
-    """PCMAC, 5-NN with cosine distance, ten folds."""
-    X, y = pcmac(data)
-    show(f"PCMAC {X.shape}, {n_atoms} atoms", compare(X, y, n_atoms, "cosine"))
+def pcmac(data: Path) -> sp.csr_array:
+    """Counts to tf-idf rows of unit length."""
+    counts = sp.csr_array(matlab(data, "PCMAC")[0])
+    return sp.csr_array(TfidfTransformer(sublinear_tf=True).fit_transform(counts))
 
 
 def planted(seed: int) -> sp.csr_array:
@@ -199,106 +71,84 @@ def planted(seed: int) -> sp.csr_array:
     return sp.csr_array(np.where(X > 0.02, X, 0))
 
 
+def residual(X: np.ndarray, D: np.ndarray, lam: float) -> float:
+    codes = sparse_encode(X, D.T, algorithm="lasso_lars", alpha=lam)
+    return float(np.sum((X - codes @ D.T) ** 2))
+
+
 @app.command()
-def atoms(data: Data, starts: int = 3) -> None:
-    """Atoms from batches against one call of SPAMS on everything: ‖x − Da‖², same starts and
-    updates.
+def atoms(data: Path, starts: int = 3) -> None:
+    """‖x − Da‖² of atoms from batches over that of one call of SPAMS on everything, with the same
+    starts and updates.
     """
-    spams = dictionary._spams()
-    X, _ = pcmac(data)
+    spams, X = dictionary._spams(), pcmac(data)
     cases = {"PCMAC, 32 atoms": (X, 32, 0.05, 256), "PCMAC, 128 atoms": (X, 128, 0.05, 256)}
     cases |= {f"planted, seed {seed}": (planted(seed), 20, 0.1, 100) for seed in range(3)}
-    found: dict[str, list[str]] = {}
-    for name, (Z, m, share, rows) in cases.items():
-        Z_matrix, dense = Matrix.from_array(Z), Z.toarray()
-        lam = share * dictionary._rms_row_norm(Z_matrix)
-        for start, epochs in itertools.product(range(starts), PASSES):
+    rows = []
+    for (name, (Z, m, share, batch)), start in itertools.product(cases.items(), range(starts)):
+        matrix, dense = Matrix.from_array(Z), Z.toarray()
+        lam = share * dictionary._rms_row_norm(matrix)
+        settings = {"lambda1": lam, "batchsize": batch, "numThreads": 1, "verbose": False}
+        found = []
+        for epochs in PASSES:
             ours = dictionary.learn_atoms(
-                Z_matrix, m, lam=share, epochs=epochs, batch_rows=rows, seed=start
+                matrix, m, lam=share, epochs=epochs, batch_rows=batch, seed=start
             ).value.D
-            first = dictionary._data_rows(Z_matrix, m, np.random.RandomState(start))
-            updates = epochs * len(dictionary.spread_batches(len(dense), rows))
-            whole = spams.trainDL(
-                sp.csc_matrix(Z.T),
-                D=first,
-                lambda1=lam,
-                iter=updates,
-                batchsize=rows,
-                numThreads=1,
-                verbose=False,
-            )
-            fitted = [
-                sparse_encode(dense, D.T, algorithm="lasso_lars", alpha=lam) @ D.T
-                for D in (ours, whole)
-            ]
-            errors = [np.sum((dense - f) ** 2) for f in fitted]
-            found.setdefault(f"{name}, start {start}", []).append(
-                f"{100 * (errors[0] / errors[1] - 1):+.1f} %"
-            )
-    print(
-        pd.DataFrame.from_dict(
-            found, orient="index", columns=[f"{p} passes" for p in PASSES]
-        ).to_string()
-    )
+            first = dictionary._data_rows(matrix, m, np.random.RandomState(start))
+            updates = epochs * len(dictionary.spread_batches(len(dense), batch))
+            whole = spams.trainDL(sp.csc_matrix(Z.T), D=first, iter=updates, **settings)
+            errors = [residual(dense, D, lam) for D in (ours, whole)]
+            found.append(f"{100 * (errors[0] / errors[1] - 1):+.1f} %")
+        rows.append([f"{name}, start {start}", *found])
+    table("error of batches over one call", ["", *(f"{p} passes" for p in PASSES)], rows)
 
 
-# --- time ---------------------------------------------------------------------------------------
+@app.command()
+def smr(k: int = 4) -> None:
+    """11,554 × 32 × 32, 68 classes; the route by samples for two rounds."""
+    rows = sources.find("synthetic:images").read((0, 11_554))
+    X = bigfs.Matrix.from_array(rows.X, tile_rows=2048)
+    for gram, rounds in (("covariance", 30), ("samples", 2)):
+        model = bigfs.SMR(sample_shape=SIZE, k=k, gram=gram, max_iter=rounds)
+        run = timed(lambda model=model: model.fit(X, rows.y))
+        figure = f"{run.seconds:.1f} s, {run.processor:.1f} s of processor"
+        print(run.value.result_.history[-1])
+        row(f"SMR, k = {k}, {rounds} rounds by {gram}", str(X.shape), figure, "", "coding.py smr")
 
 
-@app.command(name="time")
-def time_command(
-    n_atoms: int = 256,
-    workers: int = 2,
-    memory_limit: str = "1GB",
-    robust: bool = False,
-    max_iter: int = 100,
-) -> None:
-    """JGSC on the generated corpus of News20's size, staged in a store and read by a local
-    cluster.
-    """
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        bigfs.cluster(workers=workers, memory_limit=memory_limit),
-    ):
-        uri = str(Path(folder) / "news20.zarr")
-        storage.stage("synthetic:news20", uri)
-        X = storage.open(uri).X
-        seen, begin, cpu = [], time.perf_counter(), _cpu()
-        with observed(
-            lambda name, record: seen.append(
-                (name, time.perf_counter() - begin, _cpu() - cpu, record)
-            )
-        ):
-            method = bigfs.RJGSC if robust else bigfs.JGSC
-            model = method(n_atoms=n_atoms, max_iter=max_iter).fit(X)
-        learned = [s for s in seen if s[0] == "dictionary learning"][-1]
-        print(
-            f"{method.__name__}, {X.shape[0]} × {X.shape[1]}, {n_atoms} atoms, "
-            f"{workers} workers of {memory_limit}"
-        )
-        print(f"dictionary      {learned[1]:7.1f} s ({learned[2]:.0f} s of processor time)")
-        print(
-            f"graph and codes {seen[-1][1] - learned[1]:7.1f} s, {model.n_iter_} "
-            f"Sylvester equations: {model.result_.status}"
-        )
-        print(
-            f"last record     {seen[-1][3]}, scores "
-            f"{np.sort(model.scores_)[[0, n_atoms // 2, -1]].round(3)}"
-        )
-        print(f"in all          {time.perf_counter() - begin:7.1f} s")
-    peak = (
-        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
-        resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6,
-    )
-    print(f"peak memory     {peak[0]:.2f} GB this process, {peak[1]:.2f} GB the largest worker")
+def covered(X: np.ndarray, seed: int = 0) -> np.ndarray:
+    """The eyes of every image (pixels in column-major order) behind a block of uniform noise."""
+    images = X.reshape(-1, *SIZE).transpose(0, 2, 1).copy()
+    images[(slice(None), *EYES)] = np.random.default_rng(seed).random((len(X), 6, 24))
+    return images.transpose(0, 2, 1).reshape(len(X), -1)
 
 
-def _cpu() -> float:
-    return float(sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))
-
-
-def show(title: str, table: pd.DataFrame) -> None:
-    print(f"\n{title}\n{table.to_string(float_format=lambda v: f'{v:.3f}')}", flush=True)
+@app.command()
+def eyes(data: Path, out: Path = Path("docs/pictures")) -> None:
+    """A covered face, SMR's score map, and the chosen pixels, with and without the cover."""
+    X, y = matlab(data, "ORL")
+    X = X / 255
+    figure, axes = plt.subplots(2, 4, figsize=(9.2, 4.8), layout="constrained")
+    cases = {"as they are": X, "eyes covered": covered(X)}
+    for axes_row, (name, Z) in zip(axes, cases.items(), strict=True):
+        settings = {"sample_shape": SIZE, "order": "F", "alpha": 1.0, "k": 4, "max_iter": 100}
+        model = bigfs.SMR(n_features_to_select=200, **settings).fit(Z, y)
+        fisher = bigfs.Fisher(n_features_to_select=200).fit(Z, y)
+        mean = Z.mean(axis=0).reshape(SIZE, order="F")
+        chosen = [m.get_support().reshape(SIZE, order="F") for m in (model, fisher)]
+        shown = [Z[0].reshape(SIZE, order="F"), model.score_map_, mean, mean]
+        for i, (axis, picture) in enumerate(zip(axes_row, shown, strict=True)):
+            axis.imshow(picture, cmap="viridis" if i == 1 else "gray")
+            axis.set(xticks=[], yticks=[])
+        for axis, mask in zip(axes_row[2:], chosen, strict=True):
+            axis.imshow(np.where(mask, 1.0, np.nan), cmap="autumn", alpha=0.6)
+        axes_row[0].set_ylabel(name)
+        inside = [int(mask[EYES].sum()) for mask in chosen]
+        print(f"{name}: of 200 pixels in the block of 144: SMR {inside[0]}, Fisher {inside[1]}")
+    titles = ("an image", "SMR scores", "SMR, 200 pixels", "Fisher, 200 pixels")
+    for axis, title in zip(axes[0], titles, strict=True):
+        axis.set_title(title, fontsize=10)
+    figure.savefig(out / "covered-eyes.png", dpi=90)
 
 
 if __name__ == "__main__":

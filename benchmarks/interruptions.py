@@ -227,10 +227,7 @@ CASES = (
         lambda: (store_state("s.zarr"), run_state("r")),
     ),
     Case(
-        "evaluate",
-        write_run,
-        ("evaluate", "r", "--sizes", "2", *SERIAL),
-        lambda: (run_state("r"),),
+        "evaluate", write_run, ("evaluate", "r", "--sizes", "2", *SERIAL), lambda: (run_state("r"),)
     ),
 )
 

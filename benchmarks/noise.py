@@ -1,14 +1,20 @@
-"""What a run reports on pure noise: two random classes that the features know nothing of, so 0.5 is
-the truth, also where the number of features is chosen by itself.
+"""What is reported where nothing is to be found: accuracy on pure noise, and false discoveries.
 
-python benchmarks/noise.py --draws 50 --processes 2
+python benchmarks/noise.py runs --draws 50 --processes 2
+python benchmarks/noise.py methods RESULTS.jsonl --methods chi2,grid:anova
+python benchmarks/noise.py fdr --draws 20
+
+Two random classes, of which the features know nothing, so that 0.5 is the truth. "grid:anova" is a
+pipeline of ANOVA and a linear SVM, whose number of features and C dask-ml's GridSearchCV chooses in
+each of five folds.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import tempfile
-from collections.abc import Sequence
+from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -17,78 +23,144 @@ from typing import Annotated
 import numpy as np
 import scipy.io
 import typer
-from shared import table
-from sklearn.model_selection import cross_val_score
+from shared import mean_error, row, table
+from sklearn.model_selection import StratifiedKFold, cross_val_score
+from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVC
 
 import storage
+from bigfs import ANOVA, Matrix
+from bigfs.evaluation.curves import Rankings, measure
+from bigfs.evaluation.splits import Split, stratified_folds
+from bigfs.selectors.registry import METHODS
 from flows import stages
 from flows.evaluation.selection import AUTO
 
-METHODS = ("anova", "chi2", "sparge-lda")
+app = typer.Typer(add_completion=False)
+SUPERVISED = ",".join(name for name, method in METHODS.items() if "class" in method.targets)
+WIDTH = 200  # pixels of the images that SMR takes
+SIZE = {"n": 200, "d": 20_000}
 
 
-def draw(folder: Path, seed: int, n: int, d: int) -> str:
-    """A store of |N(0, 1)| values with balanced random classes."""
+def noise(seed: int, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Non-negative values and balanced random classes."""
     rng = np.random.default_rng(seed)
-    X, y = np.abs(rng.normal(size=(n, d))), rng.permutation(np.arange(n) % 2)
-    scipy.io.savemat(folder / "noise.mat", {"X": X, "Y": y[:, None].astype(float)})
-    return str(stages.stage(str(folder / "noise.mat"), str(folder / "noise.zarr"))["store"])
+    return np.abs(rng.normal(size=(n, d))), rng.permutation(np.arange(n) % 2)
 
 
-def reported(store: str, folder: Path, method: str, features: int | str) -> tuple[float, float]:
-    """The accuracy that a run reports, and the one of features chosen on all samples."""
-    run = stages.select(store, folder / f"{method}-{features}", method=method, features=features)
-    points = {
-        (p.method, p.n_features): p.scores["accuracy"]
-        for p in stages.evaluate(run, baselines=(), sizes=[len(run.selected)], folds=5)
-    }
-    corpus = storage.open(store)
-    leaky = cross_val_score(
-        LinearSVC(random_state=0), corpus.X.columns(np.sort(run.selected)).tocsr(), corpus.y
-    )
-    return points[method, len(run.selected)], float(leaky.mean())
+def run_of_noise(methods: list[str], seed: int) -> list[tuple[float, float]]:
+    """What a run with --features auto reports by each method, and features of all samples."""
+    found = []
+    with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
+        X, y = noise(seed, **SIZE)
+        scipy.io.savemat("noise.mat", {"X": X, "Y": y[:, None].astype(float)})
+        store = str(stages.stage("noise.mat", f"{name}/noise.zarr")["store"])
+        corpus = storage.open(store)
+        for method in methods:
+            run = stages.select(store, Path(name) / method, method=method, features=AUTO)
+            m = len(run.selected)
+            points = stages.evaluate(run, baselines=(), sizes=[m], folds=5)
+            [accuracy] = [p.scores["accuracy"] for p in points if p.method == method]
+            columns = corpus.X.columns(np.sort(run.selected)).tocsr()
+            leaky = cross_val_score(LinearSVC(random_state=0), columns, corpus.y)
+            found.append((accuracy, float(leaky.mean())))
+    return found
 
 
-def one_draw(
-    n: int, d: int, requests: Sequence[tuple[str, int | str]], seed: int
-) -> list[tuple[float, float]]:
-    """The accuracies of every request on one draw."""
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        store = draw(Path(folder), seed, n, d)
-        return [reported(store, Path(folder), *request) for request in requests]
-
-
-def main(
-    draws: Annotated[int, typer.Option(help="of the noise")] = 50,
-    n: Annotated[int, typer.Option(help="samples")] = 200,
-    d: Annotated[int, typer.Option(help="features")] = 20_000,
-    features: Annotated[int, typer.Option(help="to select, beside auto")] = 50,
-    methods: Annotated[str, typer.Option(help="separated by commas")] = ",".join(METHODS),
-    bound: Annotated[float, typer.Option(help="how far from 0.5 a mean may be")] = 0.02,
-    processes: Annotated[int, typer.Option(help="draws at the same time")] = 1,
+@app.command()
+def runs(
+    draws: int = 50, methods: str = "anova,chi2,sparge-lda", bound: float = 0.02, processes: int = 1
 ) -> None:
-    """Mean and standard error of the reported accuracy per method, with a given number of features
-    and with one chosen by itself; fails if a mean is further than `bound` from 0.5.
+    """The accuracy of runs that choose their number of features. Fails if a mean is further than
+    `bound` from 0.5.
     """
-    requests = [(method, m) for m in (features, AUTO) for method in methods.split(",")]
+    names = methods.split(",")
     with ProcessPoolExecutor(processes) as pool:
-        reached = np.array(list(pool.map(partial(one_draw, n, d, requests), range(draws))))
-    means = reached.mean(axis=0)
-    errors = reached[:, :, 0].std(axis=0, ddof=1) / np.sqrt(draws)
-    rows = [
-        (f"{method}, {m}", f"{mean[0]:.3f}", f"{error:.3f}", f"{mean[1]:.3f}")
-        for (method, m), mean, error in zip(requests, means, errors, strict=True)
+        reached = np.array(list(pool.map(partial(run_of_noise, names), range(draws))))
+    for method, values in zip(names, np.moveaxis(reached, 1, 0), strict=True):
+        own, leaky = mean_error(values[:, 0]), f"chosen on all samples {values[:, 1].mean():.3f}"
+        row(f"noise, {method}, auto", f"{draws} draws", own, leaky, "noise.py runs")
+    if np.any(np.abs(reached[:, :, 0].mean(axis=0) - 0.5) > bound):
+        raise SystemExit(f"a mean is not 0.5 ± {bound}")
+
+
+def by_grid(method: str, seed: int, n: int, d: int, features: int) -> float:
+    from dask_ml.model_selection import GridSearchCV
+
+    X, y = noise(seed, n, d)
+    steps = [("select", METHODS[method].make()), ("classify", LinearSVC(random_state=0))]
+    grid = {
+        "select__n_features_to_select": [features // 2, features],
+        "classify__C": [0.01, 0.1, 1.0, 10.0],
+    }
+    search = GridSearchCV(Pipeline(steps), grid, cv=3, scheduler="synchronous")
+    folds = StratifiedKFold(5, shuffle=True, random_state=seed)
+    return float(cross_val_score(search, X, y, cv=folds, error_score="raise").mean())
+
+
+def nested(method: str, seed: int, n: int, d: int, features: int) -> float:
+    """The accuracy of the features of a method, chosen again in each of five folds."""
+    X, y = noise(seed, n, d)
+    of_images = {"sample_shape": (d // WIDTH, WIDTH)} if method == "smr" else {}
+
+    def rank(number: int, split: Split) -> Rankings:
+        selector = METHODS[method].make(n_features_to_select=features, **of_images)
+        selector.fit(split.X_train, split.y_train)
+        return {method: {features: selector.selected_[:features]}}
+
+    folds = stratified_folds(Matrix.from_array(X), y, 5)
+    (point,) = measure(folds, rank, with_all=False).points
+    return point.scores["accuracy"]
+
+
+@app.command()
+def methods(
+    file: Path,
+    methods: Annotated[str, typer.Option(help="separated by commas")] = SUPERVISED,
+    draws: int = 50,
+    features: int = 50,
+) -> None:
+    """Every method on arrays in memory. Goes on after the draws that the file has."""
+    done: dict[str, dict[int, float]] = defaultdict(dict)
+    for line in file.read_text().splitlines() if file.exists() else []:
+        method, seed, accuracy = json.loads(line)
+        done[method][seed] = accuracy
+    for seed in range(draws):
+        for method in methods.split(","):
+            if seed not in done[method]:
+                accuracy_of = by_grid if method.startswith("grid:") else nested
+                name = method.removeprefix("grid:")
+                done[method][seed] = accuracy_of(name, seed, **SIZE, features=features)
+                with file.open("a") as out:
+                    out.write(json.dumps([method, seed, done[method][seed]]) + "\n")
+    shown = [[m, len(v), mean_error(list(v.values()))] for m, v in sorted(done.items())]
+    table(f"noise, {SIZE}", ["method", "draws", "reported"], shown)
+
+
+@app.command()
+def fdr(draws: int = 20, n: int = 200, d: int = 100_000, informative: int = 1000) -> None:
+    """The share of the features of ANOVA(mode="fdr") that have nothing to do with the classes;
+    fails if it is above its level by more than two standard errors. Its expectation is 0.99 of it.
+    """
+    levels, y, shift = (0.01, 0.05, 0.1, 0.2), np.arange(n) % 2, 0.6  # standard deviations
+    rates, powers = (np.zeros((draws, len(levels))) for _ in range(2))
+    for seed in range(draws):
+        X = np.random.default_rng(seed).standard_normal((n, d), dtype=np.float32)
+        X[:, :informative] += np.float32(shift) * y[:, None]
+        for k, level in enumerate(levels):
+            is_false = ANOVA(mode="fdr", param=level).fit(X, y).selected_ >= informative
+            rates[seed, k] = is_false.mean() if len(is_false) else 0.0
+            powers[seed, k] = np.count_nonzero(~is_false) / informative
+    shown = [
+        (level, mean_error(rates[:, k], 4), f"{powers[:, k].mean():.3f}")
+        for k, level in enumerate(levels)
     ]
-    table(
-        f"Accuracy on noise, {draws} draws of {n} × {d:,}",
-        ["method, features", "reported", "standard error", "features chosen on all samples"],
-        rows,
-    )
-    wrong = [row[0] for row, mean in zip(rows, means, strict=True) if abs(mean[0] - 0.5) > bound]
-    if wrong:
-        raise SystemExit(f"not 0.5 ± {bound}: {'; '.join(wrong)}")
+    head = ["level", "false discovery rate", "informative found"]
+    table(f"{draws} draws of {n} × {d:,}, {informative:,} informative", head, shown)
+    errors = rates.std(axis=0, ddof=1) / np.sqrt(draws)
+    if np.any(rates.mean(axis=0) - 2 * errors > levels):
+        raise SystemExit("a rate is above its level")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

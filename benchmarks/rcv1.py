@@ -5,7 +5,7 @@ python benchmarks/rcv1.py --method sparge-cca   # several labels per sample
 python benchmarks/rcv1.py --method sparge-lpp   # with its graph; also laplacian
 python benchmarks/rcv1.py --method srlsr        # a tenth of the samples labeled; also rlsr
 python benchmarks/rcv1.py --method jhlsr --neighbors 10     # the same labels; with its graph
-python benchmarks/rcv1.py --source "synthetic:rcv1?rows=8044140" --stores FOLDER   # ten times
+python benchmarks/rcv1.py --source "synthetic:rcv1?rows=8044140" --name rcv1-10    # ten times
 python benchmarks/rcv1.py --source … --gamma 10     # with the same penalty per sample
 """
 
@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import numpy as np
 import scipy.sparse as sp
 import typer
-from shared import table
+from shared import STORES, peaks, row, timed
 
 import storage
 from bigfs import JHLSR, RLSR, SRLSR, LaplacianScore, SparGE, engine
@@ -47,13 +47,7 @@ def several_labels(codes: np.ndarray, n_classes: int) -> sp.csr_array:
     return Y
 
 
-def some_labels(codes: np.ndarray, share: float) -> np.ndarray:
-    """The codes of a fixed draw of samples, and −1 for the others."""
-    return np.where(np.random.default_rng(0).random(len(codes)) < share, codes, -1)
-
-
 def show_round(name: str, record: dict[str, float]) -> None:
-    """Print a round as it ends."""
     numbers = ", ".join(f"{key} {value:.4g}" for key, value in record.items())
     print(f"{time.strftime('%H:%M:%S')} {name}: {numbers}", file=sys.stderr, flush=True)
 
@@ -64,59 +58,39 @@ def main(
     workers: int = 2,
     memory: str = "1GB",
     source: str = "synthetic:rcv1",
-    stores: Annotated[Path, typer.Option(help="where the store is kept")] = Path(
-        "/tmp/bigfs-benchmarks"
-    ),
+    stores: Annotated[Path, typer.Option(help="where the store is kept")] = STORES,
     name: Annotated[str, typer.Option(help="of the store")] = "rcv1",
     max_iter: Annotated[int, typer.Option(help="rounds of srlsr, rlsr and jhlsr")] = 200,
     neighbors: Annotated[int, typer.Option(help="per sample, of jhlsr")] = 10,
     gamma: Annotated[float | None, typer.Option(help="of sparge (default: 1)")] = None,
 ) -> None:
-    began = time.perf_counter()
     corpus = storage.open(storage.stage(source, stores / f"{name}.zarr"))
-    staging = time.perf_counter() - began
     y: Any = np.asarray(corpus.y)
     selector = METHODS[method].set_params(n_features_to_select=features)
     if gamma is not None:
         selector.set_params(gamma=gamma)
-    if method in ("srlsr", "rlsr", "jhlsr"):
-        y = some_labels(y, 0.1)
+    if method in ("srlsr", "rlsr", "jhlsr"):  # the classes of a tenth of the samples
+        y = np.where(np.random.default_rng(0).random(len(y)) < 0.1, y, -1)
         selector.set_params(max_iter=max_iter)
-        if method == "jhlsr":
-            selector.set_params(n_neighbors=neighbors)
-    elif method == "sparge-cca":
+    if method == "jhlsr":
+        selector.set_params(n_neighbors=neighbors)
+    if method == "sparge-cca":
         y = several_labels(y, len(corpus.class_names))
     with engine.cluster(workers=workers, memory_limit=memory), observed(show_round):
         # the workers import and compile what they need
         pairs = sp.kron(sp.eye_array(20), np.ones((2, 2)), format="csr")
         type(selector)().fit(pairs, np.arange(40) // 2 % 2)
-        began = time.perf_counter()
-        selector.fit(corpus.X, y)
-        took, peaks = time.perf_counter() - began, engine.peak_memory()
-    rows = [
-        ["shape", f"{corpus.X.shape[0]:,} × {corpus.X.shape[1]:,}, {corpus.X.nnz:,} non-zeros"],
-        ["staging", f"{staging:.1f} s (about 0: it was there)"],
-        ["fit", f"{took:.1f} s, {selector.result_.status.name}"],
-        *steps(selector, corpus.X.nnz, len(corpus.class_names), took),
-        ["peak memory", ", ".join(f"{name} {size >> 20} MB" for name, size in peaks.items())],
-    ]
-    table(f"{method}, {features} features", ["what", "figure"], rows)
-
-
-def steps(selector: Any, nnz: int, n_classes: int, took: float) -> list[list[str]]:
-    """The rows on the steps of a method that has some."""
-    history, stats = selector.result_.history, selector.result_.stats
-    if not history:
-        return []
-    n_products = 2 * nnz * n_classes * stats["passes"]  # of the two products of a round
-    if "cuts" in stats:
-        n_products = 2 * nnz * selector.coef_.shape[1] * stats["cuts"]
-    return [
-        ["passes", f"{stats['passes']}"],
-        *([["columns gathered", f"{stats['gathered']:,}"]] if "gathered" in stats else []),
-        [f"step {len(history)}", ", ".join(f"{k} {v:.4g}" for k, v in history[-1].items())],
-        ["products", f"{n_products / 1e9:.0f} · 10⁹ at most, {n_products / took / 1e9:.2f} a ns"],
-    ]
+        run = timed(selector.fit, corpus.X, y)
+        most = peaks()
+    result = selector.result_
+    figure = f"{run.seconds:.1f} s, {result.status.name}; {most}"
+    if result.history:
+        stats, last = result.stats, result.history[-1]
+        gathered = f", {stats['gathered']:,} columns gathered" if "gathered" in stats else ""
+        numbers = ", ".join(f"{k} {v:.4g}" for k, v in last.items())
+        figure += f"; {stats['passes']} passes{gathered}; step {len(result.history)}: {numbers}"
+    about = f"{corpus.X.shape[0]:,} × {corpus.X.shape[1]:,}, {corpus.X.nnz:,} non-zeros"
+    row(f"{method}, {features} features", about, figure, "", f"rcv1.py --method {method}")
 
 
 if __name__ == "__main__":

@@ -1,21 +1,33 @@
-"""What several benchmarks use: 20 Newsgroups as scikit-learn reads it, and tables as they go into
+"""What the benchmarks share: the data, one way to time and to count memory, tables, and the rows of
 RESULTS.md.
 """
 
 from __future__ import annotations
 
+import functools
+import os
 import tarfile
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.io
 import scipy.sparse as sp
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from sklearn.feature_extraction.text import TfidfVectorizer
+
+from bigfs import engine
+
+STORES = Path("/tmp/bigfs-benchmarks")  # where stores are kept between runs
+
+
+# --- data -----------------------------------------------------------------------------------------
 
 
 class Corpus(NamedTuple):
@@ -25,25 +37,92 @@ class Corpus(NamedTuple):
     y_test: np.ndarray
 
 
+def documents(archive: Path) -> list[tuple[str, str, str]]:
+    """Half, group and text of each document of 20news-bydate.tar.xz."""
+    with tarfile.open(archive) as tar:
+        return [
+            (*member.name.split("/")[-3:-1], content.read().decode("latin-1"))
+            for member in tar
+            if (content := tar.extractfile(member))
+        ]
+
+
+@functools.lru_cache(maxsize=1)
 def newsgroups(archive: Path) -> Corpus:
     """20 Newsgroups by date, from 20news-bydate.tar.xz."""
-    documents, groups = defaultdict(list), defaultdict(list)
-    with tarfile.open(archive) as tar:
-        for member in tar:
-            if content := tar.extractfile(member):
-                half, group, _ = member.name.split("/")[-3:]
-                documents[half].append(content.read().decode("latin-1"))
-                groups[half].append(group)
+    texts, groups = defaultdict(list), defaultdict(list)
+    for half, group, text in documents(archive):
+        texts[half].append(text)
+        groups[half].append(group)
     train, test = "20news-bydate-train", "20news-bydate-test"
     vectorizer = TfidfVectorizer(sublinear_tf=True, min_df=2)
-    X, X_test = (
-        sp.csr_array(vectorizer.fit_transform(documents[train])),
-        sp.csr_array(vectorizer.transform(documents[test])),
-    )
+    X = sp.csr_array(vectorizer.fit_transform(texts[train]))
+    X_test = sp.csr_array(vectorizer.transform(texts[test]))
     names = np.unique(groups[train])
-    return Corpus(
-        X, np.searchsorted(names, groups[train]), X_test, np.searchsorted(names, groups[test])
-    )
+    y, y_test = (np.searchsorted(names, groups[half]) for half in (train, test))
+    return Corpus(X, y, X_test, y_test)
+
+
+def matlab(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The values of NAME.mat as they are (n × d, dense) and the classes 0 … c − 1."""
+    file = scipy.io.loadmat(folder / f"{name}.mat")
+    X = file["X"].toarray() if sp.issparse(file["X"]) else file["X"]
+    return np.asarray(X, dtype=np.float64), np.unique(file["Y"].ravel(), return_inverse=True)[1]
+
+
+# --- time and memory ------------------------------------------------------------------------------
+
+
+class Timed(NamedTuple):
+    value: Any
+    seconds: float
+    processor: float  # seconds of this process and the workers
+
+
+def timed(call: Callable[..., Any], *arguments: Any, repeat: int = 1) -> Timed:
+    """Call so often, and return the fastest time with its result."""
+    runs = []
+    for _ in range(repeat):
+        began, used = time.perf_counter(), engine.processor_time()
+        value = call(*arguments)
+        seconds = time.perf_counter() - began
+        runs.append(Timed(value, seconds, engine.processor_time_since(used)))
+    return min(runs, key=lambda run: run.seconds)
+
+
+def by_turns(calls: Mapping[str, Callable[[], Any]], turns: int = 3) -> dict[str, list[Timed]]:
+    """Time the calls one after the other, and so again, so that all see the same machine."""
+    found: dict[str, list[Timed]] = {name: [] for name in calls}
+    for _ in range(turns):
+        for name, call in calls.items():
+            found[name].append(timed(call))
+    return found
+
+
+def show_turns(title: str, found: Mapping[str, Sequence[Timed]]) -> None:
+    """Print the best of the turns, all of them, and the processor seconds."""
+    rows = [
+        [
+            name,
+            f"{min(run.seconds for run in runs):.2f}",
+            ", ".join(f"{run.seconds:.2f}" for run in runs),
+            ", ".join(f"{run.processor:.1f}" for run in runs),
+        ]
+        for name, runs in found.items()
+    ]
+    table(f"{title}; {load()}", ["", "best (s)", "all (s)", "processor (s)"], rows)
+
+
+def load() -> str:
+    return f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+
+
+def peaks() -> str:
+    """Peak resident memory of the driving process and of each worker."""
+    return ", ".join(f"{name} {size >> 20} MiB" for name, size in engine.peak_memory().items())
+
+
+# --- what is shown --------------------------------------------------------------------------------
 
 
 def table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -53,3 +132,16 @@ def table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Non
     for row in rows:
         shown.add_row(*map(str, row))
     Console(width=240).print(shown)
+
+
+def row(what: str, on_what: str, figure: str, limit: str, command: str) -> None:
+    """Print a row of RESULTS.md."""
+    cells = (what, on_what, figure, limit or "–", date.today().isoformat(), f"`{command}`")
+    print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def mean_error(values: Any, digits: int = 3) -> str:
+    """Mean ± standard error."""
+    values = np.asarray(values)
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return f"{values.mean():.{digits}f} ± {error:.{digits}f}"

@@ -1,27 +1,37 @@
-"""Staging a LIBSVM file at Real-Sim's shape: throughput against scikit-learn's reader, peak memory,
-one pass.
+"""Staging against scikit-learn's readers, by turns: throughput, peak memory, one pass.
 
-python benchmarks/staging.py --megabytes 1000 --workers 2 --memory-limit 512MB
+python benchmarks/staging.py svmlight --megabytes 1000 --workers 2 --memory-limit 512MB
+python benchmarks/staging.py text 20news-bydate.tar.xz --megabytes 280 --memory-limit 1GB
+
+A LIBSVM file has Real-Sim's shape. Text is JSON Lines of 20 Newsgroups, shuffled and repeated; the
+peer is TfidfVectorizer on the same texts in memory.
 """
 
 from __future__ import annotations
 
-import os
+import json
 import shutil
-import subprocess
-import sys
 import tempfile
-import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from statistics import median
+from typing import Annotated, Any
 
 import numpy as np
 import typer
+from shared import by_turns, documents, peaks, show_turns, timed
+from sklearn.datasets import load_svmlight_file
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 import storage
 from bigfs import engine
 
+app = typer.Typer(add_completion=False)
 ROWS, COLUMNS, PER_ROW = 4096, 20_958, 51.3  # Real-Sim has 72,309 such rows
+Workers = Annotated[int, typer.Option(help="processes")]
+Limit = Annotated[str, typer.Option(help="memory of each process")]
+Compare = Annotated[bool, typer.Option(help="also run the peer")]
+Scratch = Annotated[Path | None, typer.Option(help="for input and store, removed afterwards")]
 
 
 def block() -> bytes:
@@ -38,133 +48,101 @@ def block() -> bytes:
     return "".join(lines).encode()
 
 
-def write(path: Path, megabytes: int) -> int:
+def write(path: Path, megabytes: int) -> None:
+    """Write a LIBSVM file."""
     raw, size = block(), 0
     with open(path, "wb") as out:
         while size < megabytes * 1e6:
             size += out.write(raw)
-    return size
 
 
-def cpu() -> float:
-    """Seconds of processor that this process used since it began; they hardly depend on the
-    machine's other work.
-    """
-    return time.process_time()
+def write_text(path: Path, archive: Path, megabytes: int) -> list[str]:
+    """Write JSON Lines, and return the texts in their order."""
+    own, rng, texts, size = documents(archive), np.random.default_rng(0), [], 0
+    with open(path, "w", encoding="utf-8") as out:
+        while size < megabytes * 1e6:
+            for i in rng.permutation(len(own)):
+                _, group, text = own[i]
+                size += out.write(json.dumps({"text": text, "label": group}) + "\n")
+                texts.append(text)
+                if size >= megabytes * 1e6:
+                    break
+    return texts
 
 
-def disk_rates(path: Path) -> list[tuple[str, float]]:
-    """MB/s of reading the file, from the disk and from the page cache, and of writing it to the
-    disk.
-    """
-    size, rates = path.stat().st_size / 1e6, []
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        for what in (
-            "reading the file alone, from the disk (MB/s)",
-            "  from the page cache (MB/s)",
-        ):
-            begin = time.perf_counter()
-            file.seek(0)
-            while file.read(1 << 24):
-                pass
-            rates.append((what, size / (time.perf_counter() - begin)))
-    begin = time.perf_counter()
-    with open(path, "rb") as file, open(path.with_name("copy"), "wb") as out:
-        shutil.copyfileobj(file, out, 1 << 24)
-        out.flush()
-        os.fsync(out.fileno())
-    path.with_name("copy").unlink()
-    return [*rates, ("  copying it to the disk (MB/s)", size / (time.perf_counter() - begin))]
+def measure(
+    path: Path, workers: int, limit: str, turns: int, peer: Callable[[], Any] | None
+) -> str:
+    """Stage a file and run the peer, by turns. Returns the store of the last turn."""
+    size, uri, most = path.stat().st_size / 1e6, "", ""
+
+    def stage() -> None:
+        nonlocal uri, most
+        shutil.rmtree(path.with_name("store.zarr"), ignore_errors=True)
+        engine.reset_peak_memory()
+        uri = storage.stage(path, path.with_name("store.zarr"), memory_limit=limit)
+        most = most or peaks()  # of the first turn, before the peer
+
+    with engine.cluster(workers=workers, memory_limit=limit):
+        calls = {"storage.stage": stage} | ({"scikit-learn": peer} if peer else {})
+        found = by_turns(calls, turns)
+    print(most)
+    show_turns(f"{size:.0f} MB, {workers} workers", found)
+    for what in ("seconds", "processor"):
+        middle = {name: median(getattr(run, what) for run in runs) for name, runs in found.items()}
+        text = ", ".join(f"{name} {size / value:.1f} MB/s" for name, value in middle.items())
+        ratio = f", {middle['scikit-learn'] / middle['storage.stage']:.1f} ×" if peer else ""
+        print(f"medians of {what}: {text}{ratio}")
+    stored = sum(f.stat().st_size for f in Path(uri).rglob("*") if f.is_file())
+    print(f"the store has {stored / 1e6:.0f} MB")
+    return uri
 
 
-def scikit_learn(path: Path) -> tuple[float, float]:
-    """Seconds, and seconds of processor."""
-    code = (
-        "import sys, time; from sklearn.datasets import load_svmlight_file as f; t, c = "
-        "time.perf_counter(), time.process_time()"
-    )
-    code += "; f(sys.argv[1]); print(time.perf_counter() - t, time.process_time() - c)"
-    told = subprocess.run(
-        [sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True
-    ).stdout
-    seconds, used = map(float, told.split())
-    return seconds, used
-
-
-def one_pass(uri: str, scratch: Path) -> list[tuple[str, float]]:
-    """Xᵀ V by stored columns, and the same bytes from an uncompressed memory map."""
-    corpus = storage.open(uri)
-    V = np.random.default_rng(0).normal(size=(corpus.X.shape[0], 4)).astype(np.float32)
-    begin = time.perf_counter()
-    product = corpus.X.T @ V
-    rows = [("one pass X'V, 4 columns, serial (s)", time.perf_counter() - begin)]
-    begin = time.perf_counter()
-    size = sum(engine.workers.nbytes(tile.load()) for tile in corpus.X.column_tiles)
-    rows.append(("  of it reading and decoding (s)", time.perf_counter() - begin))
-    np.save(scratch / "plain.npy", np.zeros(size // 4, dtype=np.float32))
-    begin = time.perf_counter()
-    np.load(scratch / "plain.npy", mmap_mode="r").sum()
-    rows.append(
-        (f"  the same {size / 1e6:.0f} MB summed from an .npy map (s)", time.perf_counter() - begin)
-    )
-    assert np.isfinite(product).all()
-    return rows
-
-
-def main(
-    megabytes: Annotated[int, typer.Option(help="size of the input")] = 1000,
-    workers: Annotated[int, typer.Option(help="processes")] = 2,
-    memory_limit: Annotated[str, typer.Option(help="of each process")] = "512MB",
-    compare: Annotated[
-        bool, typer.Option(help="also run scikit-learn's reader and one pass")
-    ] = True,
-    scratch: Annotated[
-        Path | None, typer.Option(help="where the input and the store go, removed afterwards")
-    ] = None,
+@app.command()
+def svmlight(
+    megabytes: int = 1000,
+    workers: Workers = 2,
+    memory_limit: Limit = "512MB",
+    turns: int = 1,
+    compare: Compare = True,
+    scratch: Scratch = None,
 ) -> None:
-    place = Path(tempfile.mkdtemp(dir=scratch))
-    try:
-        size = write(place / "input.svm", megabytes) / 1e6
-        table = [("input (MB)", size), *(disk_rates(place / "input.svm") if compare else ())]
-        if compare:
-            seconds, used = scikit_learn(place / "input.svm")
-            table += [("load_svmlight_file (MB/s)", size / seconds), ("  processor (s)", used)]
-        stages: dict[str, float] = {}
-        with engine.cluster(workers=workers, memory_limit=memory_limit) as client:
-            last = begin = time.perf_counter()
-            before = cpu() + (0 if client is None else sum(client.run(cpu).values()))
+    """A LIBSVM file against load_svmlight_file, and one pass over the store beside a memory map."""
+    with tempfile.TemporaryDirectory(dir=scratch) as place:
+        path = Path(place) / "input.svm"
+        write(path, megabytes)
+        peer = (lambda: load_svmlight_file(str(path))) if compare else None
+        X = storage.open(measure(path, workers, memory_limit, turns, peer)).X
+        V = np.random.default_rng(0).normal(size=(X.shape[0], 4)).astype(np.float32)
+        once = timed(lambda: X.T @ V).seconds
+        loaded = timed(lambda: sum(8 * tile.load().nnz for tile in X.column_tiles))
+        np.save(path.with_name("plain.npy"), np.zeros(loaded.value // 4, dtype=np.float32))
+        plain = timed(lambda: np.load(path.with_name("plain.npy"), mmap_mode="r").sum()).seconds
+        print(
+            f"one pass XᵀV, 4 columns, serial: {once:.1f} s, of it reading and decoding "
+            f"{loaded.seconds:.1f} s; summing the same {loaded.value / 1e6:.0f} MB of an .npy map "
+            f"{plain:.1f} s"
+        )
 
-            def show(label: str, done: int, total: int) -> None:
-                nonlocal last
-                if done == total:
-                    now = time.perf_counter()
-                    stages[label], last = stages.get(label, 0) + now - last, now
 
-            with engine.progress(show):
-                uri = storage.stage(
-                    place / "input.svm", place / "input.zarr", memory_limit=memory_limit
-                )
-            seconds = time.perf_counter() - begin
-            used = cpu() + (0 if client is None else sum(client.run(cpu).values())) - before
-            peaks = engine.peak_memory()
-        table += [
-            ("stage, both layouts and statistics (MB/s)", size / seconds),
-            ("  processor, all (s)", used),
-            *((f"  {k} (s)", v) for k, v in stages.items()),
-        ]
-        table += [(f"peak of {name} (MB)", value / 1e6) for name, value in peaks.items()]
-        stored = sum(f.stat().st_size for f in Path(uri).rglob("*") if f.is_file())
-        table.append(("store (MB)", stored / 1e6))
-        if compare:
-            table += one_pass(uri, place)
-        print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-        for name, value in table:
-            print(f"{name:50s} {value:10.1f}")
-    finally:
-        shutil.rmtree(place)
+@app.command()
+def text(
+    archive: Path,
+    megabytes: int = 280,
+    workers: Workers = 2,
+    memory_limit: Limit = "1GB",
+    turns: int = 3,
+    compare: Compare = True,
+    scratch: Scratch = None,
+) -> None:
+    """JSON Lines of text against TfidfVectorizer."""
+    with tempfile.TemporaryDirectory(dir=scratch) as place:
+        path = Path(place) / "input.jsonl"
+        texts = write_text(path, archive, megabytes)
+        vectorizer = TfidfVectorizer(min_df=2, sublinear_tf=True)
+        peer = (lambda: vectorizer.fit_transform(texts)) if compare else None
+        measure(path, workers, memory_limit, turns, peer)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

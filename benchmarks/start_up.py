@@ -13,45 +13,36 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import typer
-from shared import table
+from shared import Timed, show_turns, timed
 
 JOB = Path(__file__).with_name("sklearn_job.py")
-
-
-def seconds(command: list[str], folder: Path) -> float:
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    environment["PREFECT_HOME"] = str(folder / "prefect")
-    began = time.perf_counter()
-    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
-    return time.perf_counter() - began
 
 
 def main(archive: Path, turns: int = 3) -> None:
     archive = archive.resolve()
     run = [str(Path(sys.executable).with_name("bigfs")), "run", str(archive), "--features", "500"]
-    taken: dict[str, list[float]] = {}
+    found: dict[str, list[Timed]] = {}
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        env["PREFECT_HOME"] = f"{name}/prefect"
+
+        def call(command: list[str]) -> None:
+            subprocess.run(command, cwd=name, env=env, check=True, capture_output=True)
+
         for turn in range(turns):
             for work in (".bigfs", "runs"):
-                shutil.rmtree(folder / work, ignore_errors=True)
-            steps = {
+                shutil.rmtree(Path(name) / work, ignore_errors=True)
+            for step, command in {
                 "scikit-learn script": [sys.executable, str(JOB), str(archive)],
                 "first on the machine" if turn == 0 else "cold": [*run, "--method", "anova"],
                 "another method": [*run, "--method", "sparge-lda"],
                 "the same again": [*run, "--method", "sparge-lda"],
-            }
-            for step, command in steps.items():
-                taken.setdefault(step, []).append(seconds(command, folder))
-    rows = [
-        [step, f"{min(times):.1f}", ", ".join(f"{t:.1f}" for t in times)]
-        for step, times in taken.items()
-    ]
-    table("20 Newsgroups by date, 500 terms", ["run", "best (s)", "all (s)"], rows)
+            }.items():
+                found.setdefault(step, []).append(timed(call, command))
+    show_turns("20 Newsgroups by date, 500 terms", found)
 
 
 if __name__ == "__main__":

@@ -124,9 +124,7 @@ def peers_section() -> str:
                 means = [float(np.mean(values)) for values in gaps.values()]
                 splits = [value for values in gaps.values() for value in values]
                 if means:
-                    rows.append(
-                        [ours, kind, peer, wins(means), wins(splits), signed(means)],
-                    )
+                    rows.append([ours, kind, peer, wins(means), wins(splits), signed(means)])
     head = ["", "data", "against", "data sets", "splits", "mean difference"]
     return text + table(head, rows)
 

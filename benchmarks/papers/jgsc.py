@@ -10,13 +10,7 @@ import numpy as np
 from benchmarks.papers import pages
 from benchmarks.papers.claims import Claim, Item, Outcome, above_on, share
 from benchmarks.papers.experiments import Experiment
-from benchmarks.papers.jgsc_cells import (
-    ON_DATA,
-    ON_TOYS,
-    PARAMETERS,
-    PERCENT,
-    REAL,
-)
+from benchmarks.papers.jgsc_cells import ON_DATA, ON_TOYS, PARAMETERS, PERCENT, REAL
 from benchmarks.papers.pages import Paper
 
 LARGE = "the two large text corpora with their splits, News and Reuters"
@@ -109,10 +103,7 @@ def accuracy_section(experiment: Experiment, title: str, folder: Path) -> str:
         panels, ("dimensions (%)", "accuracy"), folder, experiment.name, f"{title}: accuracy"
     )
     rows = [
-        [
-            method,
-            *(pages.mean_error(runs(experiment, name, method).values()) for name in datasets),
-        ]
+        [method, *(pages.mean_error(runs(experiment, name, method).values()) for name in datasets)]
         for method in methods
     ]
     table = pages.table(["mean over the shares", *datasets], rows)
@@ -191,8 +182,7 @@ PAPER = Paper(
             "accuracy beside the other methods",
             (
                 Claim(
-                    "JGSC is above the other methods",
-                    lambda: against(ON_DATA, "JGSC", PEERS, REAL),
+                    "JGSC is above the other methods", lambda: against(ON_DATA, "JGSC", PEERS, REAL)
                 ),
                 Claim(
                     "RJGSC is above the other methods",

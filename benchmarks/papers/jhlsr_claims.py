@@ -10,11 +10,7 @@ from benchmarks.papers import jhlsr
 from benchmarks.papers.claims import Outcome, Verdict, above, above_on, all_curves, all_of
 from benchmarks.papers.measures import average, best
 
-MODES = {
-    "supervised": jhlsr.SUPERVISED,
-    "semi": jhlsr.SEMI,
-    "unsupervised": jhlsr.UNSUPERVISED,
-}
+MODES = {"supervised": jhlsr.SUPERVISED, "semi": jhlsr.SEMI, "unsupervised": jhlsr.UNSUPERVISED}
 PEERS = {
     "supervised": ("Fscore", "SPFS", "mRMR", "LLFS", "L21RFS", "Trace ratio"),
     "semi": ("LSDF", "TRCFS"),

@@ -319,13 +319,7 @@ PAPER = Paper(
     title="JHLSR",
     reference='Z. Zhang, L. Bai, Y. Liang and E. Hancock, "Joint hypergraph learning and sparse '
     'regression for feature selection", Pattern Recognition, 2017.',
-    experiments=(
-        jhlsr.WEIGHTS,
-        jhlsr.SEMI,
-        jhlsr.UNSUPERVISED,
-        jhlsr.SUPERVISED,
-        jhlsr.NUMBER,
-    ),
+    experiments=(jhlsr.WEIGHTS, jhlsr.SEMI, jhlsr.UNSUPERVISED, jhlsr.SUPERVISED, jhlsr.NUMBER),
     repetitions=10,
     items=items(),
     protocol=PROTOCOL,

@@ -1,0 +1,89 @@
+"""Evaluation of a run: the number of features chosen by itself, and all features by tiles.
+
+python benchmarks/evaluation.py auto DATA OUT [CORPUS…]
+python benchmarks/evaluation.py any-size FOLDER [ROWS] [LIMIT]
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from shared import row, timed
+from sklearn.svm import LinearSVC
+
+import storage
+from bigfs import engine
+from bigfs.evaluation import large_model
+from bigfs.evaluation.linear_model import projected_memory
+from bigfs.evaluation.splits import held_out_split
+from flows import stages
+from storage.runs.runs import Run
+
+app = typer.Typer(add_completion=False)
+CORPORA = {
+    "colon": "colon.mat",
+    "20news": "20news-bydate.tar.xz",
+    "pcmac": "PCMAC.mat",
+    "coil20": "COIL20.mat",
+}
+
+
+@app.command()
+def auto(
+    data: Path, out: Path, corpora: Annotated[list[str] | None, typer.Argument()] = None
+) -> None:
+    """The number chosen by itself, its accuracy, and that of all features. 20 Newsgroups is scored
+    on its test half, the others by five folds in which the number is chosen again.
+    """
+    for name in corpora or CORPORA:
+        store = stages.stage(str(data / CORPORA[name]), str(out / f"{name}.zarr"))["store"]
+        for method in ("sparge-lda", "anova"):
+            run = stages.select(store, out / f"{name}-{method}", method=method, features="auto")
+            folds = None if name == "20news" else 5
+            points = stages.evaluate(run, baselines=(), folds=folds)
+            scores = {(p.method, p.n_features): p.scores["accuracy"] for p in points}
+            m, tried = len(run.selected), run.metadata["size_choice"]["sizes"][-1]
+            stages.finish(run)
+            [every] = [f"{v:.4f} ({k:,})" for (of, k), v in scores.items() if of == "all features"]
+            figure = f"{m:,} of at most {tried:,}: {scores[method, m]:.4f}"
+            command = f"evaluation.py auto DATA OUT {name}"
+            row(f"number chosen by itself, {method}", name, figure, f"all {every}", command)
+
+
+@app.command()
+def any_size(folder: Path, rows: int = 1_400_000, limit: int = 10**9) -> None:
+    """A linear SVM on all features of a generated rcv1.binary that takes four times a worker's
+    memory, and on a tenth of the rows beside scikit-learn's LinearSVC in memory.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    source = f"synthetic:rcv1.binary?rows={rows}"
+    with engine.cluster(workers=2, memory_limit="1GB"):
+        store = storage.stage(source, folder / "large.zarr")
+    with engine.cluster(workers=2, memory_limit=limit):
+        X, y = storage.open(store).X, storage.open(store).y
+        run = stages.select(store, folder / "run", method="anova", features=100)
+        spent = timed(lambda: stages.evaluate(run, baselines=[], test_size=0.05))
+        peaks = ", ".join(f"{k} {v / 1e6:.0f} MB" for k, v in engine.peak_memory().items())
+        curves = Run.open(stages.finish(run)).metadata["curves"]
+        small = held_out_split(X.take_rows(slice(0, rows // 10)), y[: rows // 10], 0.2)
+        found = {}
+        for solver in (large_model.SVM, large_model.SGD):
+            model = large_model.fit(small.X_train, small.y_train, solver)
+            answer = model.answer(large_model.decide(small.X_test, model))
+            found[solver] = float(np.mean(answer == small.y_test))
+    Z, T = (part.rows(np.arange(len(part))) for part in (small.X_train, small.X_test))
+    inside = LinearSVC(random_state=0, max_iter=10_000).fit(Z, small.y_train)
+    command = f"evaluation.py any-size FOLDER {rows} {limit}"
+    needs = f"a fit in memory {projected_memory(X, y) / 1e9:.2f} GB, limit {limit / 1e9:g} GB"
+    figure = f"{spent.seconds:.0f} s; {peaks}; {curves}"
+    row("evaluation of all features by tiles", f"{X.nnz:,} non-zeros", figure, needs, command)
+    own = ", ".join(f"{name} {accuracy:.4f}" for name, accuracy in found.items())
+    peer = f"LinearSVC in memory {inside.score(T, small.y_test):.4f}"
+    row("the same on a tenth of the rows", f"{rows // 10:,} rows", own, peer, command)
+
+
+if __name__ == "__main__":
+    app()
