@@ -104,7 +104,7 @@ def speed(stores: Path = KEPT, repeat: int = 2, workers: int = 2) -> None:
             SparGE(n_features_to_select=10).fit(X, y)  # the workers import what they need
             run = timed(SparGE(n_features_to_select=FEATURES).fit, X, y, repeat=repeat)
             stats, last = run.value.result_.stats, run.value.result_.history[-1]
-            bare = timed(X.map_columns, touched, repeat=3).seconds * (run.value.n_iter_ + 1)
+            bare = timed(X.map, touched, 1, repeat=3).seconds * (run.value.n_iter_ + 1)
             most, whole = peaks(), X.columns(np.arange(X.shape[1])).tocsr().astype(np.float64)
         svm = timed(LinearSVC(penalty="l1", dual=False, C=1.0).fit, whole, y).seconds
         anova = timed(f_classif, whole, y).seconds
@@ -133,7 +133,7 @@ def webspam(rows: str = "1%", stores: Path = KEPT, workers: int = 2) -> None:
     corpus = storage.open(staging.value)
     with engine.cluster(workers=workers, memory_limit="1GB") as client:
         SparGE(n_features_to_select=10).fit(sp.eye_array(20, format="csr"), np.arange(20) % 2)
-        one = timed(corpus.X.map_columns, touched).seconds
+        one = timed(corpus.X.map, touched, 1).seconds
         before = bytes_read(client)
         run = timed(SparGE(n_features_to_select=FEATURES).fit, corpus.X, corpus.y)
         read, most = bytes_read(client) - before, peaks()
