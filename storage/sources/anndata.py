@@ -27,14 +27,13 @@ from storage.sources import labels as label_rules
 from storage.sources.base import MatrixSource, Rows
 from storage.sources.hdf5 import HDF5, open_hdf5
 from storage.sources.scratch_matrix import (
-    CSR,
     ScratchMatrix,
     check_rows,
-    csc_triplets,
     flatten_rows,
     read_csr,
+    require_compressed,
     row_ranges,
-    write_csr,
+    transpose_csc,
 )
 
 NULLABLE = ("nullable-string-array", "nullable-integer", "nullable-boolean")
@@ -84,16 +83,11 @@ class AnnData(MatrixSource):
             ready.n_features, ready.feature_names = d, None if names is None else names.tolist()
             columns = self._columns(file)
             ready.label_columns = columns if self.label is None and "label" not in columns else None
-            if kind != "array":
-                indptr = self._indptr(X, n if kind == "csr_matrix" else d)
-            if kind == "csc_matrix":
-                ready.matrix = write_csr(
-                    Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}",
-                    self.path,
-                    lambda: csc_triplets(X["data"], X["indices"], indptr),
-                    (n, d),
-                    X["data"].dtype,
-                )
+            if kind == "csr":
+                require_compressed(X, kind, (n, d), self.path)
+            elif kind == "csc":
+                folder = Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}"
+                ready.matrix = transpose_csc(folder, self.path, X, (n, d))
         return ready
 
     def read_feature_names(self) -> AnyArray:
@@ -151,15 +145,15 @@ class AnnData(MatrixSource):
     def row_layout(self) -> tuple[AnyArray, int]:
         """Return the indptr of a csr matrix, and the bytes of its largest chunk."""
         with self._file() as file:
-            X, kind, (n, _) = self._matrix(file)
-            if kind != "csr_matrix":
+            X, kind, shape = self._matrix(file)
+            if kind != "csr":
                 raise SourceError(
-                    f"{self.path} holds X as {kind}, which cannot be read by "
+                    f"{self.path} holds X as {kind}_matrix, which cannot be read by "
                     f"rows in place: stage it"
                 )
             parts = X["data"], X["indices"]
             largest = max(part.chunks[0] * part.dtype.itemsize for part in parts)
-            return self._indptr(X, n).astype(np.int64), largest
+            return require_compressed(X, kind, shape, self.path).astype(np.int64), largest
 
     # --- the encoding ---------------------------------------------------------------------------
 
@@ -197,23 +191,7 @@ class AnnData(MatrixSource):
         shape = tuple(int(side) for side in (X.shape if kind == "array" else X.attrs["shape"]))
         if len(shape) != 2:
             raise SourceError(f"{self.path}: {where} has {len(shape)} dimensions, not 2")
-        missing = [name for name in CSR if kind != "array" and name not in X]
-        if missing:
-            raise SourceError(
-                f"{self.path} is broken: {where} is a {kind} without {', '.join(missing)}"
-            )
-        return X, kind, checks.require_shape(*shape, self.path)
-
-    def _indptr(self, X: Any, size: int) -> AnyArray:
-        """Return the indptr of a sparse matrix, checked against its indices and values."""
-        checks.require_numbers_fit(size + 1, self.path)
-        stored = X["data"].shape
-        if X["indptr"].shape != (size + 1,) or X["indices"].shape != stored or len(stored) != 1:
-            raise SourceError(
-                f"{self.path} is broken: the lengths of data, indices and "
-                f"indptr do not match its shape"
-            )
-        return checks.require_indptr(X["indptr"][:], size, stored[0], self.path)
+        return X, kind.removesuffix("_matrix"), checks.require_shape(*shape, self.path)
 
     def _names(
         self, file: Any, frame: str, n: int | None, start: int = 0, stop: int | None = None

@@ -17,16 +17,16 @@ from bigfs.types import AnyArray
 from storage.errors import SourceError
 from storage.fingerprint import fingerprint_of, identity_of
 from storage.format import disk
-from storage.sources import checks
 from storage.sources import labels as label_rules
 from storage.sources.base import MatrixSource, Rows, open_decompressed, source_errors
 from storage.sources.scratch_matrix import (
     CHUNK,
+    COMPRESSED,
     ScratchMatrix,
     Triplets,
-    csc_triplets,
-    open_csr,
     open_dense,
+    require_compressed,
+    transpose_csc,
     write_csr,
 )
 
@@ -174,32 +174,24 @@ class Npz(SavedMatrix):
         if kind not in ("csr", "csc", "coo"):
             raise SourceError(f"{self.path} holds a {kind} matrix: save X.tocsr() instead")
         n, d = (int(side) for side in array("shape"))
-        checks.require_shape(n, d, self.path)
-        names = ("data", "row", "col") if kind == "coo" else ("data", "indices", "indptr")
-        if missing := [name for name in names if not (folder / f"{name}.npy").exists()]:
-            raise SourceError(
-                f"{self.path} is broken: a {kind} matrix without {', '.join(missing)}"
-            )
-        parts = {name: array(name) for name in names}
-        stored = len(parts["data"])
-        for name, part in parts.items():
-            if name != "indptr" and part.shape != (stored,):
-                raise SourceError(
-                    f"{self.path} is broken: {name} has the shape {part.shape}, not {(stored,)}"
-                )
+        names = ("data", "row", "col") if kind == "coo" else COMPRESSED
+        parts = {name: array(name) for name in names if (folder / f"{name}.npy").exists()}
         if kind == "csr":
-            return open_csr(folder, self.path, (n, d))
+            require_compressed(parts, kind, (n, d), self.path)
+            return ScratchMatrix(str(folder), self.path, (n, d))
         if kind == "csc":
-            checks.require_indptr(parts["indptr"], d, stored, self.path)
+            return transpose_csc(folder / "rows", self.path, parts, (n, d))
+        if len(parts) < 3 or len({part.shape for part in parts.values()}) > 1:
+            shapes = ", ".join(f"{name} {part.shape}" for name, part in parts.items())
+            raise SourceError(
+                f"{self.path} is broken: data, row and col must have one shape; it has {shapes}"
+            )
 
         def entries() -> Iterator[Triplets]:
-            if kind == "csc":
-                yield from csc_triplets(parts["data"], parts["indices"], parts["indptr"])
-                return
-            for start in range(0, stored, CHUNK):
+            for start in range(0, len(parts["data"]), CHUNK):
+                cut = slice(start, start + CHUNK)
                 row, column, value = (
-                    np.asarray(parts[name][start : start + CHUNK])
-                    for name in ("row", "col", "data")
+                    np.asarray(parts[name][cut]) for name in ("row", "col", "data")
                 )
                 yield row, column, value
 

@@ -20,14 +20,7 @@ from storage.sources import checks
 from storage.sources import labels as label_rules
 from storage.sources.arrays import SavedMatrix
 from storage.sources.hdf5 import open_hdf5
-from storage.sources.scratch_matrix import (
-    CHUNK,
-    ScratchMatrix,
-    csc_triplets,
-    open_csr,
-    open_dense,
-    write_csr,
-)
+from storage.sources.scratch_matrix import CHUNK, ScratchMatrix, open_dense, transpose_csc
 
 READER = [sys.executable, "-P", str(Path(__file__).with_name("matfile.py"))]
 
@@ -102,7 +95,8 @@ class Mat(SavedMatrix):
                 f"process: raise --memory-limit"
             )
         if "shape" in reply:
-            matrix = open_csr(folder, self.path, tuple(reply["shape"]))
+            matrix = ScratchMatrix(str(folder), self.path, tuple(reply["shape"]))
+            checks.require_shape(*matrix.shape, self.path)
         else:
             matrix = open_dense(folder, self.path)
         return matrix, disk.load(folder / "own_y.npy") if matrix.has("own_y") else None
@@ -125,13 +119,9 @@ class Mat(SavedMatrix):
                 out.flush()
                 matrix = open_dense(folder, self.path)
             else:
-                n, d = int(X.attrs["MATLAB_sparse"]), len(X["jc"]) - 1
-                checks.require_shape(n, d, self.path)
-                checks.require_numbers_fit(d + 1, self.path)
-                data, indptr = X["data"], X["jc"][:]
-                checks.require_indptr(indptr, d, len(data), self.path)
-                entries = lambda: csc_triplets(data, X["ir"], indptr)  # noqa: E731
-                matrix = write_csr(folder, self.path, entries, (n, d), data.dtype)
+                shape = int(X.attrs["MATLAB_sparse"]), len(X["jc"]) - 1
+                parts = {"data": X["data"], "indices": X["ir"], "indptr": X["jc"]}
+                matrix = transpose_csc(folder, self.path, parts, shape)
             for name in names:
                 disk.save(folder / f"{name}.npy", _cells(file, file[name]))
             return matrix, file[y][:] if y else None

@@ -22,7 +22,7 @@ from storage.sources import checks
 from storage.sources.base import Rows
 
 CHUNK = 1 << 20  # entries that a transpose holds at a time
-CSR = ("data", "indices", "indptr")
+COMPRESSED = ("data", "indices", "indptr")  # the arrays of csr and csc
 Triplets = tuple[AnyArray, AnyArray, AnyArray]  # row, column, value
 
 
@@ -66,9 +66,8 @@ class ScratchMatrix(NamedTuple):
         if self.has("X"):
             X = flatten_rows(self.array("X")[start:stop], self.origin)
         else:
-            X = read_csr(
-                {part: self.array(part) for part in CSR}, piece, self.shape[1], self.origin
-            )
+            parts = {name: self.array(name) for name in COMPRESSED}
+            X = read_csr(parts, piece, self.shape[1], self.origin)
         y = np.array(self.array("y")[start:stop]) if self.has("y") else None
         if self.has("unlabeled"):
             y = np.ma.MaskedArray(y, self.array("unlabeled")[start:stop])
@@ -132,17 +131,34 @@ def open_dense(folder: Path, origin: str) -> ScratchMatrix:
     return ScratchMatrix(str(folder), origin, shape)
 
 
-def open_csr(folder: Path, origin: str, shape: tuple[int, int]) -> ScratchMatrix:
-    """Return the matrix of the csr arrays data.npy, indices.npy and indptr.npy in a folder."""
-    matrix = ScratchMatrix(str(folder), origin, checks.require_shape(*shape, origin))
-    data, indices = matrix.array("data"), matrix.array("indices")
-    checks.real_type(data.dtype, origin)
-    if len(indices) != len(data):
+def require_compressed(parts: Any, kind: str, shape: tuple[int, int], origin: str) -> AnyArray:
+    """Return the indptr of a group of csr or csc arrays, which must fit together and the shape."""
+    if missing := [name for name in COMPRESSED if name not in parts]:
+        raise SourceError(f"{origin} is broken: a {kind} matrix without {', '.join(missing)}")
+    size = checks.require_shape(*shape, origin)[kind == "csc"]
+    checks.require_numbers_fit(size + 1, origin)
+    stored = parts["data"].shape
+    if len(stored) != 1 or parts["indices"].shape != stored:
         raise SourceError(
-            f"{origin} is broken: it has {len(data)} values and {len(indices)} indices"
+            f"{origin} is broken: data has the shape {stored} and indices has "
+            f"{parts['indices'].shape}"
         )
-    checks.require_indptr(matrix.array("indptr"), shape[0], len(data), origin)
-    return matrix
+    checks.real_type(parts["data"].dtype, origin)
+    return checks.require_indptr(parts["indptr"][:], size, stored[0], origin)
+
+
+def transpose_csc(folder: Path, origin: str, parts: Any, shape: tuple[int, int]) -> ScratchMatrix:
+    """Write csr on scratch from a group of csc arrays, in chunks."""
+    data, indices = parts["data"], parts["indices"]
+    indptr = require_compressed(parts, "csc", shape, origin)
+
+    def entries() -> Iterator[Triplets]:
+        for start in range(0, data.shape[0], CHUNK):
+            stop = min(start + CHUNK, data.shape[0])
+            column = np.searchsorted(indptr, np.arange(start, stop), side="right") - 1
+            yield np.asarray(indices[start:stop]), column, np.asarray(data[start:stop])
+
+    return write_csr(folder, origin, entries, shape, data.dtype)
 
 
 def write_csr(
@@ -178,12 +194,3 @@ def write_csr(
     data.flush()
     indices.flush()
     return ScratchMatrix(str(folder), origin, (n, d))
-
-
-def csc_triplets(data: Any, indices: Any, indptr: AnyArray) -> Iterator[Triplets]:
-    """Yield the entries of a csc matrix, which may be on disk, in chunks. `indptr` is checked."""
-    nnz = data.shape[0]
-    for start in range(0, nnz, CHUNK):
-        stop = min(start + CHUNK, nnz)
-        column = np.searchsorted(indptr, np.arange(start, stop), side="right") - 1
-        yield np.asarray(indices[start:stop]), column, np.asarray(data[start:stop])

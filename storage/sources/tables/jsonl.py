@@ -180,10 +180,10 @@ class JsonLines(JsonFile, TextRecords):
         return (first := _first(head)) is not None and not isinstance(first.get("features"), dict)
 
     def read(self, piece: tuple[int, int]) -> Iterator[Document]:
+        label, split, name = self.roles
         for record, place in self.objects(piece):
-            text = self.field(record, "text", place)
-            label, split, name = map(record.get, self.roles)
-            yield self.document(text, label, split, name, place)
+            text, get = self.field(record, "text", place), record.get
+            yield self.document(text, get(label), get(split), get(name), place)
 
 
 @dataclass(eq=False, kw_only=True)
