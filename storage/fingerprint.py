@@ -1,12 +1,8 @@
 """The identity of a source: a hash of its content, independent of names and dates.
 
-Up to `FILES` files of up to `WHOLE` bytes together are hashed whole. This takes some seconds per
-gigabyte in the system's cache, a small part of staging it. Larger sources are hashed in blocks at
-fixed places: the first, the last and `BLOCKS` between, of up to `FILES` files spread over the list.
-Their absolute paths, sizes and modification times then count too.
-
-A process hashes files once. It hashes them again if their size, a date (also the one that only the
-system sets) or their inode changed.
+Up to `FILES` files of up to `WHOLE` bytes together are hashed whole. Larger sources are hashed in
+blocks at fixed places of up to `FILES` files spread over the list, with absolute paths, sizes and
+modification times. A process hashes files again only if a size, date or inode changed.
 """
 
 from __future__ import annotations

@@ -102,8 +102,8 @@ def append(
 def datasets(as_json: Json = False) -> None:
     """List the corpora that have a name: public ones and generated ones."""
     from storage.downloads.catalog import ENTRIES
+    from storage.sources.synthetic.generators import TextSpec
     from storage.sources.synthetic.source import CORPORA, PREFIX
-    from storage.sources.synthetic.text import TextSpec
 
     corpora = [(name, *entry.shape, entry.classes, entry.title) for name, entry in ENTRIES.items()]
     for name, spec in CORPORA.items():

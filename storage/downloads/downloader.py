@@ -1,9 +1,8 @@
 """Downloads: one folder, checksums, and the copies of files behind URLs.
 
 Pooch downloads files and verifies them. A download that broke off is resumed if the server can send
-ranges. If no checksum was published, that of the first download is recorded in the folder's
-registry.txt and verified from then on. A file behind any other URL is kept per version, by what the
-server says of it, and a new version is fetched.
+ranges. Without a published checksum, that of the first download is recorded in registry.txt and
+verified from then on. Behind any other URL, each version that the server names has its own copy.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Sources behind URLs: fetched once to the folder of downloads, by requests or by fsspec.
 
-A copy belongs to one version of the file. If the remote one changes, it is fetched again. A file is
-read by ranges of bytes, so a broken fetch goes on where it stopped. A copy is made because staging
-reads a source several times, from several processes.
-
-Keys and options come from the environment, as fsspec and its packages read them
-(``AWS_ACCESS_KEY_ID``, ``FSSPEC_S3_ENDPOINT_URL`` …), and never from the URL, which logs and runs
-show.
+A copy belongs to one version of a file. It is made because staging reads a source several times,
+from several processes. Keys and options come from the environment, as fsspec and its packages read
+them (``AWS_ACCESS_KEY_ID`` …), and never from the URL, which logs and runs show.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The base classes of sources, which workers read in pieces, as matrix rows or as documents.
 
 A source holds a path and settings, never data. `pieces` returns small keys in the order of the rows
-(byte ranges, archive members, row ranges). `read` turns one piece into `Rows` or `Document`s within
-bounded memory, on any worker. A new format is one class that takes the path first and its options
-as keywords, listed in `storage.sources.FORMATS`.
+(byte ranges, row ranges …), and `read` turns one into `Rows` or `Document`s within bounded memory.
+A new format is one class that takes the path first and its options as keywords.
 """
 
 from __future__ import annotations

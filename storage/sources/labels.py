@@ -1,11 +1,9 @@
 """Labels as files write them.
 
 Every value that is written as a label is a class: −1 in a file labeled ±1 is the class "-1". A
-sample is unlabeled if its label is missing (null, an empty cell, NaN), or is the one value that the
-option `unlabeled` names. Some files write −1, 0 or "?" for samples without a label.
-
-Whole numbers are exact at any size. They are held as an array of integers where they fit, else as a
-list, and as floats only below 2⁵³. Two labels are the same class if their text is (`label_text`).
+sample is unlabeled if its label is missing (null, an empty cell, NaN) or is the value that the
+option `unlabeled` names. Two labels are one class if their texts are. Whole numbers are exact at
+any size: held as integers where they fit, else in a list, and as floats only below 2⁵³.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Folders of documents, or tar or zip archives of them.
+"""Folders of documents, or tar or zip archives of them, with the subfolder as class or split.
 
-The subfolder is the class, and folders named train and test are the splits. An archive is never
-extracted: documents are read from where they lie in it, so no name in it can reach the file system.
-A compressed tar is decompressed once, to scratch, so that it can be cut.
-
-A folder and an archive of it hold the same documents. A hard link is a document. A symbolic link is
-one in a folder, but an archive with one is refused, and so is one with a sparse member. Of two
-members with the same name the last counts, as in unpacking.
+An archive is never extracted: documents are read from where they lie in it. A folder and an archive
+of it hold the same documents, a hard link is one, and of two members of a name the last counts. A
+symbolic link is a document in a folder, but an archive with one, or with a sparse file, is refused.
 """
 
 from __future__ import annotations

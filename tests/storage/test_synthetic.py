@@ -12,8 +12,8 @@ from sklearn.svm import LinearSVC
 from bigfs import SparGE
 from storage import sources
 from storage.errors import SourceError
+from storage.sources.synthetic.generators import TextGenerator, TextSpec
 from storage.sources.synthetic.source import CORPORA
-from storage.sources.synthetic.text import TextGenerator, TextSpec
 
 TEXTS = [name for name, spec in CORPORA.items() if isinstance(spec, TextSpec)]
 

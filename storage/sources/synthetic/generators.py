@@ -1,15 +1,9 @@
-"""Generated text: each block of rows is a pure function of the constants, the seed and its number.
+"""Generated rows: each block is a pure function of the constants, the seed and its number.
 
-A document of class y has a log-normal number of tokens. A token is topical with the probability of
-the document's topical share. It is then a planted term of the document's topic, or, for a quarter
-of the topical tokens, of one other topic. Otherwise it is a background term, whose rank r follows
-Zipf's law with a cutoff, p(r) ∝ (r + shift)^−exponent. The continuous law has a closed-form
-inverse, so no table of d entries is needed. An affine bijection of 0 … d − 1 maps ranks to columns.
-Values are 1 + log(count), times the idf that the model itself gives (without a second pass), in
-rows of unit length.
-
-Each fixed block of rows has its own counter-based stream, Philox with the key (seed, block), so the
-bytes do not depend on which process generates which rows.
+Tokens are topical (a planted term of the class, or of one other) or of the background, whose rank r
+follows p(r) ∝ (r + shift)^−exponent. Its continuous law has a closed-form inverse, so no table of d
+entries is needed. Values are 1 + log(count), times the idf that the model gives, in unit rows.
+Each block has its own stream, Philox with the key (seed, block), whoever generates it.
 """
 
 from __future__ import annotations
@@ -234,3 +228,53 @@ class TextGenerator:
 
 def _coprime(start: int, d: int) -> int:
     return next(k for k in range(max(start, 1), d + start) if np.gcd(k, d) == 1)
+
+
+# --- images -------------------------------------------------------------------------------------
+
+
+class ImageSpec(NamedTuple):
+    """Constants of one generated stack of images."""
+
+    n: int
+    shape: tuple[int, int]
+    classes: Sequence[str]
+    block: int = 512
+
+
+class ImageGenerator:
+    """Generate smooth faces under changing light. Only an oval of pixels depends on the class."""
+
+    feature_names = None
+
+    def __init__(self, spec: ImageSpec, seed: int) -> None:
+        self.spec, self.seed = spec, seed
+        M, N = spec.shape
+        self.n_features, self.bytes_per_row = M * N, 8.0 * M * N
+        down, right = np.meshgrid(np.linspace(-1, 1, M), np.linspace(-1, 1, N), indexing="ij")
+        oval = (down / 0.9) ** 2 + (right / 0.7) ** 2 < 1
+        waves = np.array(
+            [
+                np.cos(i * np.pi * (down + 1) / 2) * np.cos(j * np.pi * (right + 1) / 2)
+                for i in range(6)
+                for j in range(6)
+            ]
+        )
+        amplitude = np.array([1 / (1 + i + j) for i in range(6) for j in range(6)])
+        rng = stream(seed, SHAPE_STREAM)
+        # (c, M, N)
+        faces = np.tensordot(rng.normal(size=(len(spec.classes), 36)) * amplitude, waves, 1)
+        # columns first, as in MATLAB
+        self.faces = (0.5 + 0.12 * faces * oval).reshape(len(spec.classes), -1, order="F")
+        self.light = np.stack([down, right]).reshape(2, -1, order="F")
+        self.planted = np.flatnonzero(oval.ravel(order="F"))
+
+    def block(self, b: int) -> tuple[sp.csr_array, AnyArray]:
+        rng, rows = stream(self.seed, b), self.spec.block
+        y = rng.integers(len(self.spec.classes), size=rows)
+        images = (
+            self.faces[y] * rng.uniform(0.6, 1.2, (rows, 1))
+            + rng.normal(0, 0.15, (rows, 2)) @ self.light
+        )
+        images += rng.normal(0, 0.05, images.shape)
+        return sp.csr_array(np.clip(images, 0, 1).astype(np.float32)), y
