@@ -10,10 +10,11 @@ import random
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import typer
+from shared import row
 from staging import write
 
 import storage
@@ -33,7 +34,7 @@ def everything(uri: str) -> list[Any]:
     return [*arrays, corpus.y, np.array(corpus.class_names), corpus.sample_names.astype(str)]
 
 
-def corruptions(place: Path, times: int, chosen: random.Random, grown: bool) -> None:
+def corrupt(place: Path, times: int, chosen: random.Random, grown: bool) -> None:
     write(place / "small.svm", 2)
     uri = storage.stage(place / "small.svm", place / "small.zarr", tile_rows=200)
     if grown:
@@ -45,9 +46,8 @@ def corruptions(place: Path, times: int, chosen: random.Random, grown: bool) -> 
         path = chosen.choice(documents)
         raw = path.read_bytes()
         i = chosen.randrange(len(raw))
-        path.write_bytes(
-            raw[:i] + bytes([chosen.choice([b for b in range(256) if b != raw[i]])]) + raw[i + 1 :]
-        )
+        other = (raw[i] + chosen.randrange(1, 256)) % 256
+        path.write_bytes(raw[:i] + bytes([other]) + raw[i + 1 :])
         try:
             read = everything(uri)
             silent += any(not np.array_equal(a, b) for a, b in zip(read, expected, strict=True))
@@ -57,27 +57,16 @@ def corruptions(place: Path, times: int, chosen: random.Random, grown: bool) -> 
             unreported += not storage.check(uri).problems
         path.write_bytes(raw)
     shutil.rmtree(uri)
-    what = "a store that grew" if grown else "a store"
-    print(
-        f"{times} single bytes changed, one at a time, in {len(documents)} documents of "
-        f"{what} (every document equally likely):"
-    )
-    print(
-        f"  wrong numbers read without an error {silent}, errors at reading {errors}, "
-        f"not reported by check {unreported}"
-    )
+    what = f"{len(documents)} documents of a store{' that grew' * grown}"
+    figure = f"{silent} wrong numbers read, {errors} errors, {unreported} not reported by check"
+    row(f"{times} single bytes changed", what, figure, "asked 0 and 0", "faults.py")
 
 
-def main(
-    corruption: Annotated[int, typer.Option("--corruptions", help="bytes to change")] = 200,
-    seed: Annotated[int, typer.Option(help="of the bytes")] = 0,
-) -> None:
-    place, chosen = Path(tempfile.mkdtemp()), random.Random(seed)
-    try:
+def main(corruptions: int = 200, seed: int = 0) -> None:
+    chosen = random.Random(seed)
+    with tempfile.TemporaryDirectory() as place:
         for grown in (False, True):
-            corruptions(place, corruption, chosen, grown)
-    finally:
-        shutil.rmtree(place)
+            corrupt(Path(place), corruptions, chosen, grown)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ was never full.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,9 +24,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from shared import table
+from shared import ROOT, clean_environment, table
 
-ROOT = Path(__file__).parent.parent
 SHARES = (0.0, 0.5, 0.9)  # of what a command writes: the space that is left
 PAGE = 4096  # bytes; a tmpfs gives space in pages
 SERIAL = ["--workers", "0"]
@@ -44,11 +44,8 @@ COMMANDS = {
 @contextmanager
 def small_disk(place: Path, megabytes: int) -> Iterator[None]:
     """A tmpfs at `place` for the block."""
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(place)],
-        capture_output=True,
-        text=True,
-    )
+    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(place)]
+    mounted = subprocess.run(command, capture_output=True, text=True)
     if mounted.returncode:
         print(f"skipped: a tmpfs can't be mounted here ({mounted.stderr.strip()})")
         raise typer.Exit(0)
@@ -60,24 +57,12 @@ def small_disk(place: Path, megabytes: int) -> Iterator[None]:
 
 def bigfs(words: list[str], disk: Path, home: Path) -> tuple[int, list[str]]:
     """Run a command on the disk. Returns its status and its lines of error."""
-    given = [
-        {"SOURCE": str(home / "corpus"), "MORE": str(home / "more")}.get(word, word)
-        for word in words
-    ]
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "DASK_"))}
-    env = clean | {
-        "PYTHONPATH": str(ROOT),
-        "PREFECT_HOME": str(home / "prefect"),
-        "TMPDIR": str(home),
-    }
-    ended = subprocess.run(
-        [sys.executable, "-m", "flows", *given], cwd=disk, env=env, capture_output=True, text=True
-    )
-    return ended.returncode, [
-        line
-        for line in ended.stderr.splitlines()
-        if line.startswith("bigfs: ") or "Traceback" in line
-    ]
+    files = {"SOURCE": str(home / "corpus"), "MORE": str(home / "more")}
+    command = [sys.executable, "-m", "flows", *(files.get(word, word) for word in words)]
+    env = clean_environment(home, TMPDIR=str(home))
+    ended = subprocess.run(command, cwd=disk, env=env, capture_output=True, text=True)
+    told = re.findall(r"^bigfs: .*|^.*Traceback.*", ended.stderr, re.M)
+    return ended.returncode, told
 
 
 def fill(disk: Path, free: int) -> Path:
@@ -116,15 +101,6 @@ def space(folder: Path, before: dict[Path, tuple[int, int]]) -> int:
     return sum(-(-path.stat().st_size // PAGE) * PAGE for path in written)
 
 
-def write_corpora(home: Path, rows: int) -> None:
-    """Documents of two generated corpora, as svmlight files."""
-    sys.path.insert(0, str(ROOT))
-    from tests.helpers.processes import write_corpus
-
-    write_corpus(home / "corpus", seed=3, rows=rows)
-    write_corpus(home / "more", seed=4, rows=rows)
-
-
 def tried(name: str, words: list[str], disk: Path, home: Path, free: int) -> tuple[list[Any], bool]:
     """Run a command with `free` bytes of space. Returns the table's row, and if it is as it should
     be.
@@ -133,21 +109,16 @@ def tried(name: str, words: list[str], disk: Path, home: Path, free: int) -> tup
     filler = fill(disk, free)
     status, lines = bigfs(words, disk, home)
     filler.unlink()
-    plain = (
-        status != 0
-        and len(lines) == 1
-        and ("full" in lines[0] or "No space left" in lines[0])
-        and "can't be read" not in lines[0]
-    )
+    says = " ".join(lines)
+    of_the_disk = ("full" in says or "No space left" in says) and "can't be read" not in says
+    plain = status != 0 and len(lines) == 1 and of_the_disk
     clean = finished(before) == finished(contents(disk))
-    says = " ".join(lines).replace(str(home), "")[:110]
-    return [name, free, status, plain, clean, "", says], plain and clean
+    said = says.replace(str(home), "")[:110]
+    return [name, free, status, plain, clean, "", said], plain and clean
 
 
 def finished(files: dict[str, bytes]) -> dict[str, bytes]:
-    """The files without checkpoints, and without the work folder that holds some for the next
-    try.
-    """
+    """The files without checkpoints, and without the work folder that holds some."""
     kept = [file.partition("checkpoints/")[0] for file in files if "checkpoints/" in file]
     working = tuple(folder for folder in kept if folder.endswith(".run-partial/"))
     return {
@@ -168,8 +139,12 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the disk is unmounted
     rows_shown: list[list[Any]] = []
     bad = 0
+    sys.path.insert(0, str(ROOT))
+    from tests.helpers.processes import write_corpus
+
     try:
-        write_corpora(home, rows)
+        for file, seed in (("corpus", 3), ("more", 4)):
+            write_corpus(home / file, seed=seed, rows=rows)
         with small_disk(disk, megabytes):
             for name, words in COMMANDS.items():
                 before = versions(whole)
@@ -184,24 +159,11 @@ def main(
                 status, lines = bigfs(words, disk, home)
                 same = status == 0 and listing(disk) == listing(whole)
                 bad += not same
-                differ = sorted(
-                    {file for file, _ in listing(disk).items() ^ listing(whole).items()}
-                )
+                differ = {file for file, _ in listing(disk).items() ^ listing(whole).items()}
                 print(name, "then:", "the same" if same else [status, lines, differ], flush=True)
                 rows_shown[-1][-2] = same
-        table(
-            "a full disk",
-            [
-                "command",
-                "bytes left",
-                "status",
-                "one plain line",
-                "files as before",
-                "then the same",
-                "says",
-            ],
-            rows_shown,
-        )
+        head = ["command", "bytes left", "status", "one plain line", "files as before"]
+        table("a full disk", [*head, "then the same", "says"], rows_shown)
         sys.exit(f"{bad} of {len(rows_shown)} were not as they should be" if bad else 0)
     finally:
         shutil.rmtree(home, ignore_errors=True)

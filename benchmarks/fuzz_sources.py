@@ -43,45 +43,15 @@ import typer
 MEMORY = 282_000_000  # what 512 MB leave beside the libraries
 SECONDS = 60
 NUMBER = re.compile(rb"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-EXTREME = [
-    b"1e300",
-    b"1e-300",
-    b"-1e39",
-    b"1e-46",
-    b"3.4028235e38",
-    b"nan",
-    b"inf",
-    b"-inf",
-    b"9007199254740993",
-    b"4294967297",
-]
-EXTREME += [
-    b"2147483646",
-    b"2147483647",
-    b"2147483648",
-    b"100000000",
-    b"18446744073709551617",
-    b"0",
-    b"-1",
-    b"-0.0",
-    b"1e5000",
-    b"0x10",
-]
-EXTREME += [b"1_0", b"", b"1.", b".5", b"1e", b"NA", b"1" + b"0" * 400, b"5000000"]
-ODD = [
-    b"c0\\u0000",
-    b"\\ud800",
-    b"9007199254740993",
-    b"-1",
-    b"0.5",
-    b"\xff\xfe",
-    b"\0",
-    b"\xef\xbb\xbf",
-    b"null",
-    b"[1,2]",
-    b'"',
-    b"=HYPERLINK(1)",
-]
+EXTREME = (
+    b"1e300 1e-300 -1e39 1e-46 3.4028235e38 nan inf -inf 9007199254740993 4294967297 2147483646 "
+    b"2147483647 2147483648 100000000 18446744073709551617 0 -1 -0.0 1e5000 0x10 1_0 1. .5 1e NA "
+    b"5000000"
+).split()
+EXTREME += [b"", b"1" + b"0" * 400]
+ODD = rb'c0\u0000 \ud800 9007199254740993 -1 0.5 null [1,2] " =HYPERLINK(1)'.split()
+ODD += [b"\xff\xfe", b"\0", b"\xef\xbb\xbf"]
+TYPES = ["float16", "S8", "uint64", "complex64", "longdouble", "float32", "int8", "U8", ">f8"]
 WORDS = ["grain", "wheat", "oil", "naïve", "東京", "x", "said", "bank"]
 FAILURES = ("differs", "crash", "memory", "slow", "unnamed", "error")
 Matrix = tuple[sp.csr_array, Any]  # values and labels, None if there are none
@@ -91,17 +61,16 @@ Matrix = tuple[sp.csr_array, Any]  # values and labels, None if there are none
 
 
 def table(rng: np.random.Generator) -> tuple[sp.csr_array, np.ndarray]:
-    X = sp.random_array(
-        (int(rng.integers(1, 9)), int(rng.integers(1, 9))), density=0.5, format="csr", rng=rng
-    )
+    n, d = (int(size) for size in rng.integers(1, 9, 2))
+    X = sp.random_array((n, d), density=0.5, format="csr", rng=rng)
     X.data = np.round(X.data, 3) + 0.001
     return X, rng.integers(-1, 3, X.shape[0])
 
 
 def documents(rng: np.random.Generator) -> list[dict[str, Any]]:
-    texts = [" ".join(rng.choice(WORDS, 5)) for _ in range(rng.integers(2, 8))]
     return [
-        {"text": text, "label": str(rng.choice(WORDS[:3])), "id": i} for i, text in enumerate(texts)
+        {"text": " ".join(rng.choice(WORDS, 5)), "label": str(rng.choice(WORDS[:3])), "id": i}
+        for i in range(rng.integers(2, 8))
     ]
 
 
@@ -120,10 +89,8 @@ def jsonl(rng: np.random.Generator) -> bytes:
 def features(rng: np.random.Generator) -> bytes:
     X, y = table(rng)
     rows = [{str(j): X[i, j] for j in range(X.shape[1]) if X[i, j]} for i in range(X.shape[0])]
-    return "".join(
-        json.dumps({"features": row, "label": int(c)}) + "\n"
-        for row, c in zip(rows, y, strict=True)
-    ).encode()
+    found = [{"features": row, "label": int(c)} for row, c in zip(rows, y, strict=True)]
+    return "".join(json.dumps(one) + "\n" for one in found).encode()
 
 
 def comma(rng: np.random.Generator) -> bytes:
@@ -159,32 +126,14 @@ def damaged(rng: np.random.Generator, arrays: dict[str, np.ndarray]) -> dict[str
     array = np.array(arrays[name])
     kind = int(rng.integers(6))
     if kind == 0 and array.size:
-        wide = array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
-        extremes = (
-            [1e300, 1e-300, np.nan, np.inf, 3.4e38]
-            if array.dtype.kind == "f"
-            else [2**31, 2**32 + 1, -1, 2**62, 2**53 + 1, 0]
-        )
+        real = array.dtype.kind == "f"
+        wide, extremes = array.astype(np.int64), [2**31, 2**32 + 1, -1, 2**62, 2**53 + 1, 0]
+        if real:
+            wide, extremes = array.astype(float), [1e300, 1e-300, np.nan, np.inf, 3.4e38]
         wide.flat[rng.integers(array.size)] = extremes[rng.integers(len(extremes))]
         array = wide
     elif kind == 1:
-        array = array.astype(
-            str(
-                rng.choice(
-                    [
-                        "float16",
-                        "S8",
-                        "uint64",
-                        "complex64",
-                        "longdouble",
-                        "float32",
-                        "int8",
-                        "U8",
-                        ">f8",
-                    ]
-                )
-            )
-        )
+        array = array.astype(str(rng.choice(TYPES)))
     elif kind == 2 and array.ndim == 1:
         array = array[:-1]
     elif kind == 3 and array.ndim == 1:
@@ -207,16 +156,10 @@ def npz(rng: np.random.Generator) -> bytes:
         parts |= {"indices": Z.indices, "indptr": Z.indptr}
     if rng.random() < 0.7:
         parts = damaged(rng, parts)
+    if kind != "dense":
+        parts |= {"format": np.array(kind.encode()), "shape": np.array(X.shape)}
     out = io.BytesIO()
-    np.savez(
-        out,
-        **parts,
-        **(
-            {}
-            if kind == "dense"
-            else {"format": np.array(kind.encode()), "shape": np.array(X.shape)}
-        ),
-    )
+    np.savez(out, **parts)
     return out.getvalue()
 
 
@@ -241,13 +184,11 @@ def h5ad(rng: np.random.Generator) -> bytes:
 
     X, y = table(rng)
     kind = str(rng.choice(["csr", "csc", "array"]))
-    Z = X.asformat(kind if kind != "array" else "csr")
-    parts = (
-        {"X": X.toarray()}
-        if kind == "array"
-        else {"data": Z.data, "indices": Z.indices, "indptr": Z.indptr}
-    )
-    parts = damaged(rng, parts | {"y": y}) if rng.random() < 0.7 else parts | {"y": y}
+    parts = {"X": X.toarray(), "y": y}
+    if kind != "array":
+        Z = X.asformat(kind)
+        parts = {"data": Z.data, "indices": Z.indices, "indptr": Z.indptr, "y": y}
+    parts = damaged(rng, parts) if rng.random() < 0.7 else parts
     out = io.BytesIO()
     with h5py.File(out, "w") as file:
         for name, array in parts.items():
@@ -277,39 +218,23 @@ def zipped(rng: np.random.Generator) -> bytes:
     return out.getvalue()
 
 
-def packed(
-    compress: Callable[[bytes], bytes], write: Callable[[np.random.Generator], bytes]
-) -> Callable[[np.random.Generator], bytes]:
+Maker = Callable[[np.random.Generator], bytes]
+
+
+def packed(compress: Callable[[bytes], bytes], write: Maker) -> Maker:
     """A compressed file; half of them are mutated before they are packed."""
 
     def make(rng: np.random.Generator) -> bytes:
-        raw = write(rng)
-        return compress(
-            mutated(random.Random(int(rng.integers(2**31))), raw) if rng.random() < 0.5 else raw
-        )
+        raw, chance = write(rng), random.Random(int(rng.integers(2**31)))
+        return compress(mutated(chance, raw) if rng.random() < 0.5 else raw)
 
     return make
 
 
-MAKERS: dict[str, Callable[[np.random.Generator], bytes]] = {
-    **{
-        "svm": svm,
-        "jsonl": jsonl,
-        "features.jsonl": features,
-        "csv": comma,
-        "parquet": parquet,
-        "mtx": mtx,
-        "npz": npz,
-        "npy": npy,
-    },
-    **{
-        "mat": mat,
-        "h5ad": h5ad,
-        "tar": tar,
-        "zip": zipped,
-        "svm.gz": packed(gzip.compress, svm),
-        "mtx.xz": packed(lzma.compress, mtx),
-    },
+MAKERS: dict[str, Maker] = {
+    **{"svm": svm, "jsonl": jsonl, "features.jsonl": features, "csv": comma, "parquet": parquet},
+    **{"mtx": mtx, "npz": npz, "npy": npy, "mat": mat, "h5ad": h5ad, "tar": tar, "zip": zipped},
+    **{"svm.gz": packed(gzip.compress, svm), "mtx.xz": packed(lzma.compress, mtx)},
     **{"jsonl.bz2": packed(bz2.compress, jsonl), "csv.gz": packed(gzip.compress, comma)},
 }
 TEXT = {"svm", "jsonl", "features.jsonl", "csv", "mtx"}  # mutated by line and number too
@@ -338,12 +263,8 @@ def truncate(chance: random.Random, raw: bytes) -> bytes:
 
 
 def insert(chance: random.Random, raw: bytes) -> bytes:
-    at = place(chance, raw)
-    return (
-        raw[:at]
-        + chance.choice([*EXTREME, *ODD, b" ", b"\n", b":", b",", chance.randbytes(4)])
-        + raw[at:]
-    )
+    at, more = place(chance, raw), [b" ", b"\n", b":", b",", chance.randbytes(4)]
+    return raw[:at] + chance.choice([*EXTREME, *ODD, *more]) + raw[at:]
 
 
 def delete(chance: random.Random, raw: bytes) -> bytes:
@@ -370,9 +291,10 @@ def repeat(chance: random.Random, raw: bytes) -> bytes:
     lines = raw.splitlines(keepends=True) or [b""]
     at = chance.randrange(len(lines))
     parts = re.split(rb"([ ,])", lines[at])
-    lines.insert(at, lines[at]) if chance.random() < 0.5 else lines.__setitem__(
-        at, b"".join([*parts[:-1], *parts[-2:]])
-    )
+    if chance.random() < 0.5:
+        lines.insert(at, lines[at])
+    else:
+        lines[at] = b"".join([*parts[:-1], *parts[-2:]])
     return b"".join(lines)
 
 
@@ -393,9 +315,9 @@ def case(seed: int, number: int, kinds: list[str]) -> tuple[str, bytes]:
     raw = MAKERS[kind](rng)
     # damaged inside already
     whole = kind in ("npz", "h5ad", "npy") or "." in kind.replace("features.", "")
-    return kind, raw if whole and rng.random() < 0.6 else mutated(
-        random.Random(f"{seed} {number}"), raw, kind in TEXT
-    )
+    if whole and rng.random() < 0.6:
+        return kind, raw
+    return kind, mutated(random.Random(f"{seed} {number}"), raw, kind in TEXT)
 
 
 # --- the reference readers ------------------------------------------------------------------------
@@ -425,16 +347,11 @@ def reference(kind: str, path: Path) -> Any:
     if plain == "csv":
         from pyarrow import csv as tables
 
-        options = tables.ConvertOptions(
-            column_types=dict.fromkeys(("text", "label", "id"), "string"), strings_can_be_null=False
-        )
+        strings = dict.fromkeys(("text", "label", "id"), "string")
+        options = tables.ConvertOptions(column_types=strings, strings_can_be_null=False)
         parse = tables.ParseOptions(newlines_in_values=True)
-        return [
-            (r["text"], r.get("label"))
-            for r in tables.read_csv(
-                io.BytesIO(raw), parse_options=parse, convert_options=options
-            ).to_pylist()
-        ]
+        read = tables.read_csv(io.BytesIO(raw), parse_options=parse, convert_options=options)
+        return [(r["text"], r.get("label")) for r in read.to_pylist()]
     if plain == "mtx":
         return sp.csr_array(scipy.io.mmread(io.BytesIO(raw))), None
     return arrays_of(plain, path)
@@ -461,9 +378,8 @@ def arrays_of(kind: str, path: Path) -> Matrix:
         return sp.csr_array(sp.load_npz(path)).astype(np.float64), None
     if kind == "mat":
         content = scipy.io.loadmat(path)
-        return sp.csr_array(content["X"]).astype(np.float64), content[
-            "Y"
-        ].ravel() if "Y" in content else None
+        labels = content["Y"].ravel() if "Y" in content else None
+        return sp.csr_array(content["X"]).astype(np.float64), labels
     import h5py
 
     with h5py.File(path) as file:
@@ -535,11 +451,8 @@ def judge(kind: str, path: Path, store: Path) -> Iterator[tuple[str, str]]:
     if failure or refusal is not None:
         yield failure or ("stricter", str(refusal))
         return
-    difference = (
-        texts_differ(texts, expected)
-        if isinstance(expected, list)
-        else matrices_differ(corpus, *expected)
-    )
+    of_texts = isinstance(expected, list)
+    difference = texts_differ(texts, expected) if of_texts else matrices_differ(corpus, *expected)
     yield ("differs", difference) if difference else ("same", "")
 
 
@@ -564,10 +477,8 @@ def texts_differ(texts: Any, expected: list[tuple[str, Any]]) -> str:
     ours = [(text, None if label is None else str(label)) for text, label in texts or []]
     if sorted(ours, key=repr) == sorted(same, key=repr):
         return ""
-    return (
-        f"{[pair for pair in ours if pair not in same][:3]} where the reference has "
-        f"{[pair for pair in same if pair not in ours][:3]}"
-    )
+    only = [[pair for pair in a if pair not in b][:3] for a, b in ((ours, same), (same, ours))]
+    return f"{only[0]} where the reference has {only[1]}"
 
 
 def matrices_differ(corpus: Any, X: sp.csr_array, y: Any) -> str:
@@ -582,10 +493,8 @@ def matrices_differ(corpus: Any, X: sp.csr_array, y: Any) -> str:
     if ours.shape != theirs.shape:
         return f"{ours.shape} where the reference has {theirs.shape}"
     if (ours != theirs).nnz:
-        return (
-            f"{ours.toarray().tolist() if d < 99 else ours} where the reference has "
-            f"{theirs.toarray().tolist() if d < 99 else theirs}"
-        )
+        shown = [part.toarray().tolist() if d < 99 else part for part in (ours, theirs)]
+        return f"{shown[0]} where the reference has {shown[1]}"
     if y is None or corpus.spec["target"] not in ("class", "real"):
         return ""
     if len(y) != len(corpus.y):
@@ -600,17 +509,12 @@ def matrices_differ(corpus: Any, X: sp.csr_array, y: Any) -> str:
 
 
 def alike(name: Any, label: Any) -> bool:
-    """Whether a class name is a label; a float of either stands for all numbers that round to
-    it.
-    """
+    """Whether a class name is a label, or a float that rounds to the same number."""
     label = label.item() if isinstance(label, np.generic) else label
-    label = (
-        label.decode("latin-1")
-        if isinstance(label, bytes)
-        else str(label).lower()
-        if isinstance(label, bool)
-        else label
-    )
+    if isinstance(label, bytes):
+        label = label.decode("latin-1")
+    if isinstance(label, bool):
+        label = str(label).lower()
     if isinstance(label, float | np.floating) or isinstance(name, float):
         return float(name) == float(label)
     return str(name) == str(label)
@@ -652,19 +556,13 @@ class Reader:
 
     def judge(self, kind: str, path: Path) -> tuple[str, str]:
         if self.process is None:
-            self.process = subprocess.Popen(
-                [sys.executable, __file__, "--worker"], stdin=-1, stdout=-1, text=True, bufsize=1
-            )
+            command = [sys.executable, __file__, "--worker"]
+            self.process = subprocess.Popen(command, stdin=-1, stdout=-1, text=True, bufsize=1)
             self.lines: queue.Queue[str | None] = queue.Queue()
-            threading.Thread(
-                target=self.listen, args=(self.process.stdout, self.lines), daemon=True
-            ).start()
+            told = self.process.stdout, self.lines
+            threading.Thread(target=self.listen, args=told, daemon=True).start()
             if self.answer(600) != "ready":
-                raise RuntimeError(
-                    "the reading process does not start: run with --worker to see why"
-                )
-            assert self.process is not None
-        assert self.process.stdin is not None
+                raise RuntimeError("the reader does not start: run with --worker to see why")
         self.process.stdin.write(f"{kind} {path}\n")
         self.process.stdin.flush()
         verdict = self.answer(SECONDS)
@@ -720,19 +618,15 @@ def main(
                 keep.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, keep)
                 (keep / f"{path.name}.{verdict}").write_text(details)
-                print(
-                    f"{path.name}: {verdict}: {details.strip().splitlines()[-1][:200]}", flush=True
-                )
+                last = details.strip().splitlines()[-1][:200]
+                print(f"{path.name}: {verdict}: {last}", flush=True)
             path.unlink()
     reader.stop()
     columns = ("same", "refused", "stricter", "laxer", *FAILURES)
     print("format".ljust(16), *(c.rjust(8) for c in columns))
     for kind in [*kinds, "all"]:
-        counts = [
-            sum(n for (k, v), n in verdicts.items() if v == c and kind in (k, "all"))
-            for c in columns
-        ]
-        print(kind.ljust(16), *(f"{n:8d}" for n in counts))
+        own = {c: sum(verdicts[k, c] for k in kinds if kind in (k, "all")) for c in columns}
+        print(kind.ljust(16), *(f"{n:8d}" for n in own.values()))
     raise typer.Exit(any(verdict in FAILURES for _, verdict in verdicts))
 
 

@@ -56,10 +56,8 @@ def journey(action: Callable[[], object], ends: set[str]) -> dict[tuple[str, str
 
 def command(*arguments: str) -> Callable[[], None]:
     def run() -> None:
-        if (ROOT / "flows" / "cli").is_dir():
-            from flows.cli import main
-        else:  # before the rooms
-            from bigfs.cli import main
+        from flows.cli import main
+
         sys.argv = ["bigfs", *arguments, "--workers", "0"]
         with contextlib.suppress(SystemExit):
             main()
@@ -90,7 +88,6 @@ def main() -> None:
     ]
     Path("rows.svm").write_text("\n".join(rows) + "\n")
     select = ("select", "rows.zarr", "--features", "5", "--out")
-    parse = "parse_parameters" if (ROOT / "flows" / "cli").is_dir() else "parameters_of"
     for name, action, ends in (
         (
             "a row becomes part of a chunk",
@@ -105,7 +102,7 @@ def main() -> None:
         (
             "--set gamma=0.5 reaches the solver",
             command(*select, "two", "--set", "gamma=0.5"),
-            {parse, "_gamma"},
+            {"parse_parameters", "_gamma"},
         ),
         ("a Dask array goes into fit", fit_dask, {"load", "Matrix.from_dask"}),
     ):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -26,9 +26,8 @@ from typing import Annotated, Any, NamedTuple
 
 import psutil
 import typer
-from shared import table
+from shared import clean_environment, table
 
-ROOT = Path(__file__).parent.parent
 STAGES = ("stage", "graph", "select", "evaluate", "report")
 SIGNALS = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM}
 # seconds: between looks, of a run, and for processes to end
@@ -53,37 +52,21 @@ class Outcome(NamedTuple):
     processes: list[str]  # alive after a minute
     files: list[str]  # more or fewer than an undisturbed run leaves
 
+    def well(self) -> bool:
+        return self.again == 0 and self.same and not self.processes and not self.files
+
 
 class Bench:
     """A folder in which runs work, and what an undisturbed one gave."""
 
     def __init__(self, home: Path, source: str, workers: int) -> None:
-        self.home, self.work, self.temporary, self.mark = (
-            home,
-            home / "work",
-            home / "tmp",
-            uuid.uuid4().hex,
-        )
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "DASK_"))}
-        self.env = clean | {
-            "PYTHONPATH": str(ROOT),
-            "PREFECT_HOME": str(home / "prefect"),
-            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-            "TMPDIR": str(self.temporary),
-            "BIGFS_BENCHMARK": self.mark,
-        }
-        self.command = [
-            sys.executable,
-            "-m",
-            "flows",
-            "run",
-            source,
-            "--method",
-            "sparge-lpp",
-            "--features",
-            "100",
-        ]
-        self.command += ["--workers", str(workers), "--out", "runs/r", "--set", "tol=1e-3"]
+        self.home, self.work, self.temporary = home, home / "work", home / "tmp"
+        self.mark = uuid.uuid4().hex
+        marks = {"TMPDIR": str(self.temporary), "BIGFS_BENCHMARK": self.mark}
+        self.env = clean_environment(home, **marks)
+        words = f"run {source} --method sparge-lpp --features 100 --workers {workers}"
+        words += " --out runs/r --set tol=1e-3"
+        self.command = [sys.executable, "-m", "flows", *words.split()]
         self.seconds: Counter[str] = Counter()
         self.clear("stage")
         process = self.start()
@@ -100,14 +83,8 @@ class Bench:
 
     def start(self) -> subprocess.Popen[bytes]:
         with (self.home / "log").open("wb") as log:
-            return subprocess.Popen(
-                self.command,
-                cwd=self.work,
-                env=self.env,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            settings = {"stdout": log, "stderr": log, "start_new_session": True}
+            return subprocess.Popen(self.command, cwd=self.work, env=self.env, **settings)
 
     def stage(self) -> str:
         """The stage that a run is in, by what it has left so far."""
@@ -147,23 +124,17 @@ class Bench:
         """All files and folders that runs left; not the contents of stores, which have checksums,
         nor Prefect's own.
         """
-        names = set()
-        for root in (self.work, self.temporary):
-            for path in root.rglob("*"):
-                relative = path.relative_to(self.home)
-                if not any(part.endswith(".zarr") for part in relative.parts[:-1]):
-                    names.add(str(relative))
-        return names
+        paths = [path for root in (self.work, self.temporary) for path in root.rglob("*")]
+        names = [path.relative_to(self.home) for path in paths]
+        return {str(name) for name in names if not re.search(r"\.zarr/", str(name))}
 
     def processes(self) -> list[psutil.Process]:
         """All processes that carry this benchmark's mark."""
         mine = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                if (
-                    process.environ().get("BIGFS_BENCHMARK") == self.mark
-                    and process.status() != psutil.STATUS_ZOMBIE
-                ):
+                marked = process.environ().get("BIGFS_BENCHMARK") == self.mark
+                if marked and process.status() != psutil.STATUS_ZOMBIE:
                     mine.append(process)
         return mine
 
@@ -220,66 +191,34 @@ def killed(bench: Bench, case: Case, chosen: random.Random) -> Outcome:
     again = bench.start()
     again.wait(LONGEST)
     left += bench.left_by(again, GRACE)
-    return Outcome(
-        str(hit),
-        status,
-        again.returncode,
-        bench.selected() == bench.expected,
-        left,
-        sorted(bench.listing() ^ bench.files),
-    )
+    same, files = bench.selected() == bench.expected, sorted(bench.listing() ^ bench.files)
+    return Outcome(str(hit), status, again.returncode, same, left, files)
 
 
 def cases(first: int, kills: int) -> Iterator[Case]:
-    every = itertools.product(("driver", "worker"), SIGNALS, STAGES)
-    yield from (
-        Case(stage, victim, name)
-        for victim, name, stage in itertools.islice(itertools.cycle(list(every)), first, kills)
-    )
+    every = itertools.cycle(itertools.product(("driver", "worker"), SIGNALS, STAGES))
+    for victim, name, stage in itertools.islice(every, first, kills):
+        yield Case(stage, victim, name)
 
 
 def summary(outcomes: list[tuple[Case, Outcome]]) -> None:
     rows: list[list[Any]] = []
     for case in dict.fromkeys(case for case, _ in outcomes):
         mine = [outcome for other, outcome in outcomes if other == case]
-        ended = ", ".join(
-            f"{status} × {count}"
-            for status, count in Counter(outcome.first for outcome in mine).items()
-        )
-        counts = [
-            sum(o.again == 0 for o in mine),
-            sum(o.same for o in mine),
-            sum(map(bool, (o.processes for o in mine))),
-        ]
-        rows.append(
-            [
-                f"{case.stage}, {case.signal} of {case.victim}",
-                len(mine),
-                ended,
-                *counts,
-                sum(bool(o.files) for o in mine),
-            ]
-        )
-    head = [
-        "stage and signal",
-        "kills",
-        "exit status",
-        "then done",
-        "same features",
-        "left processes",
-        "left files",
-    ]
+        ended = Counter(outcome.first for outcome in mine)
+        done, same = sum(o.again == 0 for o in mine), sum(o.same for o in mine)
+        left = [sum(map(bool, column)) for column in zip(*(o[-2:] for o in mine), strict=True)]
+        name = f"{case.stage}, {case.signal} of {case.victim}"
+        rows.append([name, len(mine), dict(ended), done, same, *left])
+    head = ["stage and signal", "kills", "exit status", "then done", "same features"]
+    head += ["left processes", "left files"]
     table("bigfs run, killed and given again", head, rows)
 
 
 def main(
-    kills: Annotated[
-        int, typer.Option(min=1, help="how many; 20 are one of each stage, signal and victim")
-    ] = 40,
+    kills: Annotated[int, typer.Option(min=1, help="20 are one of each kind")] = 40,
     seed: Annotated[int, typer.Option(help="of the moments")] = 0,
-    source: Annotated[
-        str, typer.Option(help="what to run on")
-    ] = "synthetic:newswire?rows=6000&seed=1",
+    source: str = "synthetic:newswire?rows=6000&seed=1",
     workers: Annotated[int, typer.Option(min=1)] = 2,
     first: Annotated[int, typer.Option(help="how many of them to leave out, done before")] = 0,
 ) -> None:
@@ -288,24 +227,15 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that it ends what it started
     try:
         bench = Bench(home, source, workers)
-        print(
-            "undisturbed:",
-            ", ".join(f"{name} {bench.seconds[name]:.1f} s" for name in STAGES),
-            flush=True,
-        )
+        print("undisturbed:", {name: round(bench.seconds[name], 1) for name in STAGES}, flush=True)
         for case in cases(first, kills):
             outcome = killed(bench, case, chosen)
             outcomes.append((case, outcome))
-            good = (
-                outcome.again == 0 and outcome.same and not outcome.processes and not outcome.files
-            )
-            print(
-                f"{len(outcomes)}/{kills} {' '.join(case)}: {'well' if good else outcome}",
-                flush=True,
-            )
+            said = "well" if outcome.well() else outcome
+            print(f"{len(outcomes)}/{kills} {' '.join(case)}: {said}", flush=True)
         summary(outcomes)
-        bad = [case for case, o in outcomes if o.again or not o.same or o.processes or o.files]
-        sys.exit(f"{len(bad)} of {kills} kills left something or changed the answer" if bad else 0)
+        bad = sum(not outcome.well() for _, outcome in outcomes)
+        sys.exit(f"{bad} of {kills} kills left something or changed the answer" if bad else 0)
     finally:
         if "bench" in locals():
             for process in bench.processes():

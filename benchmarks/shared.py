@@ -24,6 +24,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from bigfs import engine
 
+ROOT = Path(__file__).parents[1]
 STORES = Path("/tmp/bigfs-benchmarks")  # where stores are kept between runs
 
 
@@ -120,6 +121,13 @@ def load() -> str:
 def peaks() -> str:
     """Peak resident memory of the driving process and of each worker."""
     return ", ".join(f"{name} {size >> 20} MiB" for name, size in engine.peak_memory().items())
+
+
+def clean_environment(home: Path, **more: str) -> dict[str, str]:
+    """The environment of a command that has its own Prefect and Dask settings, and no other's."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "DASK_"))}
+    own = {"PYTHONPATH": str(ROOT), "PREFECT_HOME": str(home / "prefect")}
+    return clean | own | {"PREFECT_SERVER_ANALYTICS_ENABLED": "false"} | more
 
 
 # --- what is shown --------------------------------------------------------------------------------
