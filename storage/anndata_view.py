@@ -5,6 +5,7 @@ It is read by rows, as its writer left it. It has no checksums and no layout by 
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs.matrix import Matrix
-from bigfs.types import AnyArray, IntArray
+from bigfs.types import AnyArray
 from storage.errors import StoreError
 from storage.sources.anndata import AnnData
 from storage.staging import labels, scratch
@@ -47,12 +48,14 @@ class AnnDataTile:
         return self.source.rows(self.start, self.stop).astype(np.float32)
 
 
-class AnnDataStore:
-    """All rows of a csr matrix that anndata wrote in chunks that a task can decode."""
+class AnnDataCorpus:
+    """A `storage.corpus.CorpusView` of a csr matrix that anndata wrote in chunks of a fit size.
+
+    Graphs, `append`, `check` and `info` need a staged store.
+    """
 
     def __init__(self, uri: str) -> None:
-        source = AnnData(uri)
-        self.uri = uri
+        self.uri, source = uri, AnnData(uri)
         self.indptr, largest = source.row_layout()
         if largest > MAX_CHUNK_BYTES:
             raise StoreError(
@@ -60,58 +63,31 @@ class AnnDataStore:
                 f"rows where they lie: stage it"
             )
         self.source = source.prepare(Path())
-        self.shape = n, d = len(self.indptr) - 1, int(self.source.n_features or 0)
+        n, d = len(self.indptr) - 1, int(self.source.n_features or 0)
         y, self.split, names = self.source.annotations(0, n)
         self.target, self.y, self.class_names = _target(y, n)
         self.sample_names = _names_or_numbers(names, n)
         self.feature_names = _names_or_numbers(self.source.feature_names, d)
 
+    def __repr__(self) -> str:
+        n, d = self.X.shape
+        return f"<AnnDataCorpus {self.uri}: {n} × {d}>"
+
     @cached_property
     def X(self) -> Matrix:
         """The matrix, by rows."""
+        d = len(self.feature_names)
         identity, cuts = self.source.fingerprint(), bounds([np.diff(self.indptr)], TILE_NNZ)
         tiles = [
             AnnDataTile(self.source, identity, start, stop, place=(i + 0.5) / (len(cuts) - 1))
             for i, (start, stop) in enumerate(zip(cuts, cuts[1:], strict=False))
         ]
         return Matrix(
-            self.shape,
+            (len(self.indptr) - 1, d),
             rows=tiles,
             feature_names=None if self.source.feature_names is None else self.feature_names,
-            meta=sp.csr_array((0, self.shape[1]), dtype=np.float32),
+            meta=sp.csr_array((0, d), dtype=np.float32),
         )
-
-
-def _target(y: Any, n: int) -> tuple[str | None, AnyArray, list[str]]:
-    """Return the kind of the target, the codes or values of n labels and the names of classes."""
-    if y is None:
-        return None, np.full(n, -1, dtype=np.int64), []
-    classes, codes, texts, whole = labels.distinct_labels(y)
-    kind = scratch.LabelKind(texts, whole, sets=False)
-    target = labels.common_target([classes], [kind], None, None)
-    return target.kind, labels.encode(classes, codes, target), list(target.class_names)
-
-
-def _names_or_numbers(names: Any, size: int) -> AnyArray:
-    return np.array(np.arange(size).astype(np.str_) if names is None else names, dtype=object)
-
-
-class AnnDataCorpus:
-    """A `storage.corpus.CorpusView` of all rows of an AnnData store, or of some.
-
-    Graphs, `append`, `check` and `info` need a staged store.
-    """
-
-    def __init__(self, store: AnnDataStore, rows: IntArray | None = None) -> None:
-        self.store, self.uri, self.class_names = store, store.uri, store.class_names
-        self.rows = np.arange(store.shape[0]) if rows is None else rows
-        self.y, self.sample_names = store.y[self.rows], store.sample_names[self.rows]
-        self.split = None if store.split is None else store.split[self.rows]
-        self.feature_names = store.feature_names
-
-    def __repr__(self) -> str:
-        n, d = self.X.shape
-        return f"<AnnDataCorpus {self.uri}: {n} × {d}>"
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -128,32 +104,44 @@ class AnnDataCorpus:
                 f"{self.uri} has no rows of split {split!r}; it has "
                 f"{', '.join(self.splits) or 'no split'}"
             )
-        return AnnDataCorpus(self.store, self.rows[self.split == split])
-
-    @cached_property
-    def X(self) -> Matrix:
-        is_whole = len(self.rows) == self.store.shape[0]
-        return self.store.X if is_whole else self.store.X.take_rows(self.rows)
+        rows, part = np.flatnonzero(self.split == split), copy.copy(self)
+        part.X, part.y, part.split = self.X.take_rows(rows), self.y[rows], self.split[rows]
+        part.sample_names = self.sample_names[rows]
+        return part
 
     def write_var(
         self, selector: Any, file: str | None = None, *, highly_variable: bool = False
     ) -> str:
         """Write a selector's choice into this folder or a file, as `Corpus.write_var` does."""
         path = self.uri if file is None else str(file)
-        names, d = self.store.source.feature_names, self.store.shape[1]
+        names, d = self.source.feature_names, len(self.feature_names)
         return write_selector(selector, path, names, d, highly_variable=highly_variable)
 
     @property
     def spec(self) -> dict[str, Any]:
-        store, fingerprint = self.store, self.store.source.fingerprint()
+        fingerprint = self.source.fingerprint()
         from_source = {"fingerprint": fingerprint, "sample_shape": None, "planted": None}
         source: dict[str, Any] = {"uri": self.uri, "format": "anndata"} | from_source
-        if store.source.label_columns is not None:
-            source["label_columns"] = store.source.label_columns
+        if self.source.label_columns is not None:
+            source["label_columns"] = self.source.label_columns
         return {
             "shape": self.X.shape,
-            "nnz": int(store.indptr[-1]),
-            "target": store.target,
+            "nnz": int(self.indptr[-1]),
+            "target": self.target,
             "source": source,
             "content": fingerprint,
         } | from_source
+
+
+def _target(y: Any, n: int) -> tuple[str | None, AnyArray, list[str]]:
+    """Return the kind of the target, the codes or values of n labels and the names of classes."""
+    if y is None:
+        return None, np.full(n, -1, dtype=np.int64), []
+    classes, codes, texts, whole = labels.distinct_labels(y)
+    kind = scratch.LabelKind(texts, whole, sets=False)
+    target = labels.common_target([classes], [kind], None, None)
+    return target.kind, labels.encode(classes, codes, target), list(target.class_names)
+
+
+def _names_or_numbers(names: Any, size: int) -> AnyArray:
+    return np.array(np.arange(size).astype(np.str_) if names is None else names, dtype=object)

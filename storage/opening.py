@@ -53,7 +53,7 @@ def open(uri: str | os.PathLike[str]) -> CorpusView:
         from storage import anndata_view
 
         if anndata_view.is_anndata(uri):
-            return anndata_view.AnnDataCorpus(anndata_view.AnnDataStore(uri))
+            return anndata_view.AnnDataCorpus(uri)
     manifest = manifests.manifest_of(uri)
     verified_reads.root(uri, manifest.content)
     return Corpus(uri, manifest, manifest.segments)
