@@ -28,7 +28,6 @@ LAYERS: dict[str, list[set[str]]] = {
             "linalg.sample_kernel",
             "linalg.sparse_gram",
             "linalg.squared_hinge",
-            "linalg.symmetric",
         },
         {"linalg.shifted_cg", "linalg.ridge", "linalg.kernel_svm", "graph"},
         {"linalg.svm"},

@@ -27,10 +27,10 @@ from numba import njit
 from bigfs import engine
 from bigfs.linalg.rounding import near_zero, unless_rounding
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
-from bigfs.linalg.symmetric import LARGE_SIZE, SymmetricPanels
 from bigfs.matrix import Matrix
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
 
+LARGE_SIZE = 4096  # columns from which G may be held in single precision
 # Beside G a master takes half a square in double precision, and some arrays of the size of W.
 FACTOR_BYTES, MASTER_WIDTHS = 4, 8
 SHOWN = 5  # names in a warning
@@ -78,8 +78,8 @@ class Columns(ABC):
         Indices of the gathered columns, increasing.
     mu : ndarray of shape (u,)
         Their means, of the columns as they are held.
-    G : ndarray or SymmetricPanels of shape (u, u)
-        Their products with each other. A constant column has zeros there.
+    G : ndarray of shape (u, u)
+        Their products with each other, zero for a constant column. A large one may be of float32.
     B : ndarray of shape (u, r)
         Their products with T, with zeros likewise.
     constant : ndarray of shape (u,)
@@ -88,7 +88,7 @@ class Columns(ABC):
 
     sets_per_pass = 1  # how many sets of m features a pass gathers
     keeps_factor = True  # whether a pass leaves memory for a factor of the master
-    in_panels = False  # whether a large G lies in panels
+    in_single = False  # whether a large G is held in single precision
     # Cuts on the gathered columns end at this share of the gap that the last pass left,
     inner_gap_share = 0.15
     max_inner_cuts = 2  # and after so many, so that `max_iter` bounds the work
@@ -101,7 +101,7 @@ class Columns(ABC):
         self._passes_before = X.passes
         self.features: IntArray = np.empty(0, dtype=np.int64)
         self.mu: FloatArray = np.empty(0)
-        self.G: FloatArray | SymmetricPanels = np.empty((0, 0))
+        self.G: FloatArray = np.empty((0, 0))
         self.B: FloatArray = np.empty((0, r))
         self.constant: BoolArray = np.empty(0, dtype=bool)
         self.response_stats: Mapping[str, Any] = {}  # what a result says about T
@@ -158,17 +158,11 @@ class Columns(ABC):
         G_new[:, constant] = 0
         G_new[constant_new] = 0
         G = self._widen(old_positions, len(union))
-        if isinstance(G, SymmetricPanels):
-            G.set_rows(new_positions, G_new)
-        else:
-            G[new_positions] = G_new
-            G[:, new_positions] = G_new.T
-
+        G[new_positions] = G_new
+        G[:, new_positions] = G_new.T
         B_new[constant_new] = 0
-        B = np.concatenate([self.B, B_new])[order]
-
         self.features, self.mu, self.constant = union, mu, constant
-        self.G, self.B = G, B
+        self.G, self.B = G, np.concatenate([self.B, B_new])[order]
 
     def _warn_of_lost(self, features: IntArray) -> None:
         """Name the features that vary too little beside their mean for products that are summed."""
@@ -184,38 +178,37 @@ class Columns(ABC):
 
     def _require_memory(self, u: int, n_new: int) -> None:
         """Raise `NotEnoughMemory` if a master over u columns does not fit in this process."""
-        of_product = (2 if self.in_panels else 8) + FACTOR_BYTES
-        projected = of_product * u**2 + 8 * u * (n_new + MASTER_WIDTHS * self.r)
+        of_product = 4 if self.in_single else 8
+        projected = (of_product + FACTOR_BYTES) * u**2 + 8 * u * (n_new + MASTER_WIDTHS * self.r)
         if not self.X.local:
             projected += engine.DRIVER_LIBRARIES
         engine.require_memory(projected, f"solving for {u} gathered columns")
 
-    def _widen(self, positions: IntArray, size: int) -> FloatArray | SymmetricPanels:
+    def _widen(self, positions: IntArray, size: int) -> FloatArray:
         """Return a matrix of size × size that holds G at positions × positions.
 
         It takes over the memory of G, so that both never exist at once, unless somebody else refers
         to G.
         """
         G, self.G = self.G, np.empty((0, 0))
-        if self.in_panels and size >= LARGE_SIZE:
-            panels = G if isinstance(G, SymmetricPanels) else SymmetricPanels.of(G)
-            del G
-            return panels.widened(positions, size)
-        assert isinstance(G, np.ndarray)  # it is smaller still
+        if self.in_single and size >= LARGE_SIZE:
+            G = G.astype(np.float32, copy=False)
         u, wide = len(G), G
         try:
             G.resize((size, size))
         except ValueError:  # somebody else refers to it
-            wide = np.empty((size, size))
+            wide = np.empty((size, size), G.dtype)
         _spread(G.reshape(-1), u, positions, wide)
         return wide
 
-    def gram(self, features: IntArray) -> tuple[FloatArray | SymmetricPanels, FloatArray]:
+    def gram(self, features: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return G and B of gathered features."""
         if len(features) == len(self.features):
             return self.G, self.B
-        positions, G = self.positions(features), self.G
-        part = G[np.ix_(positions, positions)] if isinstance(G, np.ndarray) else G.take(positions)
+        positions = self.positions(features)
+        part = self.G[np.ix_(positions, positions)]
+        if len(features) < LARGE_SIZE:
+            part = part.astype(np.float64, copy=False)
         return part, self.B[positions]
 
     def positions(self, features: IntArray) -> IntArray:

@@ -19,7 +19,6 @@ import numpy as np
 from scipy.linalg import cho_factor, lapack, solve_triangular
 
 from bigfs.constraints import NO_CONSTRAINTS
-from bigfs.linalg.symmetric import SymmetricPanels, dense
 from bigfs.types import FloatArray, IntArray
 from bigfs.validation import explain_singular
 
@@ -40,7 +39,7 @@ class Elimination(NamedTuple):
 
 
 def eliminate(
-    G: FloatArray | SymmetricPanels,
+    G: FloatArray,
     B: FloatArray,
     T_norm2: float,
     gamma: float,
@@ -55,7 +54,7 @@ def eliminate(
 
     Parameters
     ----------
-    G : ndarray or SymmetricPanels of shape (u, u)
+    G : ndarray of shape (u, u)
         Products of the columns with each other.
     B : ndarray of shape (u, r)
         Products of the columns with T.
@@ -169,9 +168,9 @@ class Rest:
             array[new] = array[old]
 
 
-def _inverse(G: FloatArray | SymmetricPanels, gamma: float) -> FloatArray:
+def _inverse(G: FloatArray, gamma: float) -> FloatArray:
     """Return (G + γI)⁻¹: its diagonal is needed. One array of the size of G is made."""
-    K = dense(G)
+    K = G.astype(np.float64)  # a copy
     K.flat[:: len(K) + 1] += gamma
     with explain_singular("SparGE's ridge system"):
         lower, _ = cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)

@@ -42,7 +42,6 @@ from bigfs.cutting_plane.restricted_master import (
     ridge_at,
     set_sums,
 )
-from bigfs.linalg.symmetric import dense
 from bigfs.types import FloatArray, IntArray
 
 MAX_ROUNDS = 50  # of the master
@@ -143,7 +142,6 @@ class HingeRelaxation(Relaxation):
 
     def inner_certificate(self, state: CuttingPlaneState) -> tuple[IntArray, float]:
         """Return the next set among the gathered features, and a bound of that relaxation."""
-        self.data.add(state.gathered)  # a resumed run has gathered nothing yet
         residual = self.residual(state)
         C = self.columns(state.gathered).T @ residual.V
         s = np.einsum("jr,jr->j", C, C)
@@ -229,7 +227,7 @@ class HingeRelaxation(Relaxation):
         """Return W and b of the machines on gathered features alone, with this penalty."""
         G, B = self.data.gram(features)
         problem = HingeRelaxation(self.data, len(features), gamma)
-        factor = cho_factor(dense(G) + gamma * np.eye(len(G)))
+        factor = cho_factor(G + gamma * np.eye(len(G)))
         Z = self.columns(features)
         fit = problem.descend(
             Z,

@@ -125,7 +125,7 @@ def cutting_plane(
         (state,) = with_next_sets([problem], [state])
         return certify([problem], [add_sets(problem, state, solver, tol)])[0]
 
-    return iterate(
+    result = iterate(
         step,
         problem.start(),
         measure=measure,
@@ -135,6 +135,8 @@ def cutting_plane(
         name="SparGE",
         no_room=NotEnoughMemory,
     )
+    problem.restore(result.value)
+    return result
 
 
 class JointState(NamedTuple):
@@ -183,7 +185,7 @@ def solve_jointly(
     )
     results = []
     for k, fields in enumerate(joint.value.states):
-        state = CuttingPlaneState(*fields)
+        state = problems[k].restore(CuttingPlaneState(*fields))
         history = [
             {key: record[f"{key} {k}"] for key in ("upper", "lower", "gap", "sets", "features")}
             for record in joint.history

@@ -21,9 +21,9 @@ from bigfs.cutting_plane.restricted_master import (
     hessian,
     ridge_at,
     set_sums,
+    times,
 )
 from bigfs.linalg.prox import shrink_squared_sum
-from bigfs.linalg.symmetric import SymmetricPanels
 from bigfs.types import FloatArray, IntArray
 
 ARMIJO = 1e-4  # share of the predicted decrease that newton's line search asks for
@@ -184,7 +184,7 @@ def apg(
     upper, lower = np.inf, -np.inf
 
     def proximal_step(point: FloatArray) -> FloatArray:
-        moved = point - (G @ _join(point, members, u) - B)[members] / tau
+        moved = point - (times(G, _join(point, members, u)) - B)[members] / tau
         shrinkage = shrink_squared_sum(_block_norms(moved, set_of_row), gamma / tau)
         return moved * shrinkage[set_of_row][:, None]
 
@@ -209,14 +209,14 @@ def _bounds(
 ) -> tuple[float, float]:
     """Return the master's value at Ω, and the bound a²/(2b) that the residual V gives."""
     G, B, T_norm2, gamma, sets = master
-    GW, BW = G @ W, np.vdot(B, W)
+    GW, BW = times(G, W), np.vdot(B, W)
     V_norm2, a = T_norm2 - 2 * BW + np.vdot(W, GW), T_norm2 - BW
     norms = _block_norms(Omega, set_of_row)
     b = V_norm2 + set_sums(sets, B - GW).max() / gamma
     return 0.5 * V_norm2 + 0.5 * gamma * norms.sum() ** 2, a**2 / (2 * b)
 
 
-def _largest_eigenvalue(G: FloatArray | SymmetricPanels, copies: FloatArray) -> float:
+def _largest_eigenvalue(G: FloatArray, copies: FloatArray) -> float:
     """Bound λ_max of the Gram of all sets side by side, column j of X in `copies[j]` of them.
 
     It is that of diag(copies)^½ G diag(copies)^½.
@@ -224,7 +224,7 @@ def _largest_eigenvalue(G: FloatArray | SymmetricPanels, copies: FloatArray) -> 
     root = np.sqrt(copies)
     v = root / np.linalg.norm(root)
     for _ in range(100):
-        w = root * (G @ (root * v))
+        w = root * times(G, root * v)
         size = np.linalg.norm(w)
         if size == 0:
             return 1.0

@@ -17,12 +17,11 @@ import numpy as np
 from bigfs import engine
 from bigfs.constraints import NO_CONSTRAINTS, Constraints
 from bigfs.cutting_plane import master_solvers
-from bigfs.cutting_plane.columns import Columns, Residual
+from bigfs.cutting_plane.columns import LARGE_SIZE, Columns, Residual
 from bigfs.cutting_plane.elimination import Elimination, eliminate
 from bigfs.cutting_plane.master_solvers import MasterSolution
-from bigfs.cutting_plane.restricted_master import Factor, RestrictedMaster
+from bigfs.cutting_plane.restricted_master import Factor, RestrictedMaster, times
 from bigfs.linalg.prox import row_norms
-from bigfs.linalg.symmetric import LARGE_SIZE
 from bigfs.types import FloatArray, IntArray
 
 CANDIDATES = 4  # times m: how many of the union's features, by weight, elimination starts from
@@ -84,6 +83,11 @@ class Relaxation:
         W = np.empty((0, self.data.r))
         upper = self.T_norm2 / 2
         return CuttingPlaneState((), np.empty(0), empty, W, empty, self.likely, upper, 0.0)
+
+    def restore(self, state: CuttingPlaneState) -> CuttingPlaneState:
+        """Gather the features of a final state, which a resumed run has not done yet."""
+        self.data.add(state.features)
+        return state
 
     def residual(self, state: CuttingPlaneState) -> Residual:
         """Return the residual of the state's weights."""
@@ -159,9 +163,7 @@ class Relaxation:
         """Return the features of largest weight in the union, from which elimination starts."""
         order = self.constraints.within(state.features).order(row_norms(state.W))
         heaviest = order[: CANDIDATES * self.m]
-        features = state.features[np.sort(heaviest)]
-        self.data.add(features)  # a finished run that is resumed has gathered nothing yet
-        return features
+        return state.features[np.sort(heaviest)]
 
     def eliminate_to_m(self, state: CuttingPlaneState) -> tuple[IntArray, Elimination]:
         """Return the features of largest weight in the union, and their order of elimination."""
@@ -182,12 +184,11 @@ class Relaxation:
 
         It needs no pass, because XcᵀV = B − GW, a = ‖T‖² − tr(BᵀW) and ‖V‖² = a − tr(Wᵀ(B − GW)).
         """
-        self.data.add(state.gathered)  # a resumed run has gathered nothing yet
         G, B = self.data.gram(state.gathered)
         positions = np.searchsorted(state.gathered, state.features)
         W = np.zeros_like(B)
         W[positions] = state.W
-        C = B - G @ W
+        C = B - times(G, W)
         s = row_norms(C) ** 2
         best = self.constraints.within(state.gathered).order(s)[: self.m]
         residual = Residual.from_products(self.T_norm2, B[positions], C[positions], state.W)

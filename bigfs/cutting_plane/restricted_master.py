@@ -20,7 +20,6 @@ from numba import njit
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from bigfs import engine
-from bigfs.linalg.symmetric import LARGE_SIZE, SymmetricPanels
 from bigfs.types import AnyArray, FloatArray, IntArray
 from bigfs.validation import explain_singular
 
@@ -31,9 +30,7 @@ MIN_SIZE_FLOAT32 = 512
 SMALL_BYTES = 64 << 20  # of K up to which both its triangles may take memory
 # condition of K up to which each refinement of such a factor gains a digit or more
 MAX_COND_FLOAT32 = 1e5
-# width from which taking the rows of a set out of G saves more than it costs
-MIN_WIDTH_ROWS = 8
-WIDE_STRIP = 1024  # columns of a set's rows of G that are copied at a time
+STRIP_ROWS = 1024  # of G that are copied at a time
 SOLVED_BYTES = 8 << 20  # of the right-hand sides of a Hessian that are solved together
 # tolerance of the ridge problem, as a share of the master's, which counts as 0.01 at most
 RIDGE_TOL_SHARE, MAX_RIDGE_TOL = 1e-3, 1e-2
@@ -42,7 +39,7 @@ RIDGE_TOL_SHARE, MAX_RIDGE_TOL = 1e-3, 1e-2
 class RestrictedMaster(NamedTuple):
     """The master over some sets of the u gathered columns."""
 
-    G: FloatArray | SymmetricPanels  # u × u
+    G: FloatArray  # u × u
     B: FloatArray  # u × r
     T_norm2: float  # ‖T‖²
     gamma: float
@@ -108,12 +105,10 @@ def ridge_at(
     return RidgeAtEta(W, C, 0.5 * (T_norm2 - explained), -set_sums(sets, C) / (2 * gamma), factor)
 
 
-def _factorize(
-    G: FloatArray | SymmetricPanels, d: FloatArray, active: IntArray, gamma: float
-) -> Factor:
+def _factorize(G: FloatArray, d: FloatArray, active: IntArray, gamma: float) -> Factor:
     """Factorize K, in single precision where that pays and K's condition allows a refinement."""
     root = np.sqrt(d[active] / gamma)
-    if len(active) >= LARGE_SIZE:
+    if G.dtype == np.float32:
         engine.trim_memory()  # K comes on top of what earlier arrays have left
     K, norm = _system(
         G, active, root, np.float32 if len(active) >= MIN_SIZE_FLOAT32 else np.float64
@@ -129,7 +124,7 @@ def _factorize(
 
 
 def _system(
-    G: FloatArray | SymmetricPanels, active: IntArray, root: FloatArray, dtype: Any
+    G: FloatArray, active: IntArray, root: FloatArray, dtype: Any
 ) -> tuple[AnyArray, float]:
     """Return the lower triangle of K = I + RGR over the active columns, and K's Frobenius norm.
 
@@ -139,30 +134,15 @@ def _system(
     u = len(active)
     is_small = u**2 * np.dtype(dtype).itemsize <= SMALL_BYTES
     K = np.empty((u, u), dtype) if is_small else engine.lazy_zeros((u, u), dtype)
-    norm2 = 0.0
-    for start, panel in [(0, G)] if isinstance(G, np.ndarray) else G:
-        first, last = np.searchsorted(active, [start, start + len(panel)])
-        norm2 += _fill_rows(panel, start, active, root, first, last, K)
-    return K, float(np.sqrt(norm2))
+    return K, float(np.sqrt(_fill_rows(G, active, root, K)))
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"})
-def _fill_rows(
-    panel: AnyArray,
-    start: int,
-    active: IntArray,
-    root: FloatArray,
-    first: int,
-    last: int,
-    K: AnyArray,
-) -> float:
-    """Write these rows of the lower triangle of K, and return their part of ‖K‖².
-
-    `panel` holds the rows of G from `start` on.
-    """
+def _fill_rows(G: AnyArray, active: IntArray, root: FloatArray, K: AnyArray) -> float:
+    """Write the lower triangle of K, and return ‖K‖²."""
     norm2, is_all = 0.0, len(active) == active[-1] + 1
-    for i in range(first, last):
-        row = panel[active[i] - start]
+    for i in range(len(active)):
+        row = G[active[i]]
         if not is_all:
             row = row[active[: i + 1]]
         of_row = 0.0
@@ -177,7 +157,7 @@ def _fill_rows(
 
 
 def _solve(
-    factor: Factor, G: FloatArray | SymmetricPanels, B: FloatArray, W: FloatArray, tol: float
+    factor: Factor, G: FloatArray, B: FloatArray, W: FloatArray, tol: float
 ) -> tuple[FloatArray, FloatArray, float]:
     """Return W = RK⁻¹RB, GW, and ‖T‖² − 2J at W.
 
@@ -188,7 +168,7 @@ def _solve(
     target = root * B[active]
     target_size = np.linalg.norm(target)
     w = W[active] / root
-    GW = G @ W if W.any() else W
+    GW = times(G, W) if W.any() else W
     size_before = np.inf
     while True:  # with few arrays of the size of W at a time
         residual, part = target - w, GW[active]
@@ -206,7 +186,7 @@ def _solve(
         del residual
         W = np.zeros_like(B)
         W[active] = root * w
-        GW = G @ W
+        GW = times(G, W)
         size_before = size
 
 
@@ -222,7 +202,7 @@ def hessian(master: RestrictedMaster, ridge: RidgeAtEta) -> FloatArray:
         # by set, so that it is solved in place
         F = np.empty((len(sets), C.shape[1], len(active)), upper.dtype)
         for t, members in enumerate(sets):
-            GR = _times_rows(G, members, C[members])
+            GR = times(G, C[members], members)
             products[t] += [np.vdot(C[others], GR[others]) for others in sets]
             F[t] = (root * GR[active]).T
         solve_triangular(
@@ -234,29 +214,16 @@ def hessian(master: RestrictedMaster, ridge: RidgeAtEta) -> FloatArray:
     return hessian
 
 
-def _times_rows(G: FloatArray | SymmetricPanels, members: IntArray, R: FloatArray) -> FloatArray:
-    """Return GR for the R that has these rows at `members` and zeros elsewhere."""
-    if isinstance(G, SymmetricPanels):
-        return G.times_rows(members, R)
-    if R.shape[1] >= MIN_WIDTH_ROWS:
-        product = np.empty((len(G), R.shape[1]))
-        for first in range(0, len(G), WIDE_STRIP):
-            last = min(first + WIDE_STRIP, len(G))
-            np.matmul(G[members, first:last].T, R, out=product[first:last])
-        return product
-    return _times_few_rows(G, members, R)
-
-
-@njit(nogil=True, cache=True)
-def _times_few_rows(G: FloatArray, members: IntArray, R: FloatArray) -> FloatArray:
-    """Return `_times_rows` for a narrow R, from the rows of G: G is symmetric."""
-    product = np.zeros((R.shape[1], len(G)))
-    for k in range(len(members)):
-        row = G[members[k]]
-        for c in range(len(product)):
-            for j in range(len(row)):
-                product[c, j] += R[k, c] * row[j]
-    return product.T
+def times(G: FloatArray, W: FloatArray, members: IntArray | None = None) -> FloatArray:
+    """Return GW in double precision, or G[:, members] W, by strips that are copied."""
+    if members is None and G.dtype == np.float64:
+        return np.asarray(G @ W)
+    product = np.empty((len(G), *W.shape[1:]))
+    for first in range(0, len(G), STRIP_ROWS):
+        rows = slice(first, first + STRIP_ROWS)
+        strip = G[rows] if members is None else G[members, rows].T
+        product[rows] = strip.astype(np.float64, copy=False) @ W
+    return product
 
 
 def coverage(sets: tuple[IntArray, ...], eta: FloatArray, u: int) -> FloatArray:

@@ -15,8 +15,6 @@ from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
 from bigfs.cutting_plane.tiled_columns import TiledColumns
 from bigfs.types import FloatArray, IntArray
 
-SAMPLED_EVERY = 16  # values are compared with one of so many, before they are ordered
-
 
 def largest_scores(
     problems: Sequence[Relaxation],
@@ -130,21 +128,8 @@ def _largest(
     for s, m in zip(scores.T, sizes, strict=True):
         rank = s.copy()
         rank[kept], rank[forbidden] = np.inf, -np.inf
-        candidates = np.flatnonzero((rank >= _mth_largest(rank, m)) & (rank > -np.inf))
+        least = np.partition(rank, len(rank) - m)[len(rank) - m] if m < len(rank) else -np.inf
+        candidates = np.flatnonzero((rank >= least) & (rank > -np.inf))
         best = candidates[np.argsort(-rank[candidates], kind="stable")][:m]
         result.append((features[best], s[best]))
     return result
-
-
-def _mth_largest(values: FloatArray, m: int) -> float:
-    """Return the m-th largest value, or −∞ if there are no more than m."""
-    if len(values) <= m:
-        return -np.inf
-    sample = values[::SAMPLED_EVERY]
-    k = 2 * m // SAMPLED_EVERY  # of the sample's values, few of which may be too large
-    if k < len(sample):
-        bound = np.partition(sample, len(sample) - 1 - k)[len(sample) - 1 - k]
-        upper = values[values >= bound]
-        if len(upper) >= m:  # the largest ones, found without a partition of all
-            values = upper
-    return float(np.partition(values, len(values) - m)[len(values) - m])

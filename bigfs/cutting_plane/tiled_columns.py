@@ -16,6 +16,7 @@ from numba import njit
 
 from bigfs import engine
 from bigfs.cutting_plane.columns import Columns, Products, Residual
+from bigfs.cutting_plane.restricted_master import times
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
 from bigfs.matrix import Matrix
 from bigfs.matrix.gathering import times_columns
@@ -25,7 +26,6 @@ from bigfs.types import AnyArray, FloatArray, IntArray
 PART_BYTES = SUMS_BYTES // 2  # of the products of new columns that a pass makes
 LIKELY_SETS = 3  # sets of m features of large variance that are gathered with the first one,
 LIKELY_VARIANCE = 2.0  # which is at least this many times the mean one
-COLUMNS_AT_ONCE = 1 << 20  # whose variances are made at a time
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class TiledColumns(Columns):
     inner_gap_share = 0.1
     max_inner_cuts = 8
     keeps_factor = False
-    in_panels = True
+    in_single = True
 
     def __init__(
         self, X: Matrix, response: FactoredResponse, omega: FloatArray | None = None
@@ -111,7 +111,7 @@ class TiledColumns(Columns):
         positions = self.positions(features)
         W_gathered = np.zeros((len(self.features), self.r))
         W_gathered[positions] = W
-        B, GW = self.B[positions], (self.G @ W_gathered)[positions]  # no part of G is copied
+        B, GW = self.B[positions], times(self.G, W_gathered)[positions]  # no part of G is copied
         return Residual.from_products(self.T_norm2, B, B - GW, W)
 
     @property
@@ -188,19 +188,9 @@ class StreamedColumns(TiledColumns):
         score of a feature is then its variance times ‖V‖², so the next sets hold those of large
         variance. Standardized data have none.
         """
-        deviations, d, k = self.X.deviations, self.X.shape[1], LIKELY_SETS * m
-        features, squares, total = np.empty(0, dtype=np.int64), np.empty(0), 0.0
-        for first in range(0, d, COLUMNS_AT_ONCE):
-            of_part = deviations[first : first + COLUMNS_AT_ONCE]
-            total += float(of_part.sum())
-            # later parts have higher indices, so that of equal ones the first is kept
-            least = squares.min(initial=np.inf) if len(squares) == k else -np.inf
-            larger = np.flatnonzero(of_part > least)
-            features = np.append(features, first + larger)
-            squares = np.append(squares, of_part[larger])
-            largest = np.sort(np.lexsort((features, -squares))[:k])
-            features, squares = features[largest], squares[largest]
-        return features[squares >= LIKELY_VARIANCE * total / d]
+        deviations = self.X.deviations
+        largest = np.sort(np.argsort(-deviations, kind="stable")[: LIKELY_SETS * m])
+        return largest[deviations[largest] >= LIKELY_VARIANCE * deviations.mean()]
 
     def residual(self, W: FloatArray, features: IntArray) -> Residual:
         """Return the residual for the weights W of gathered features. It reads their columns."""
@@ -223,53 +213,34 @@ def _lookup(d: int, features: IntArray) -> AnyArray:
 
 def _take(block: Any, features: IntArray) -> Any:
     """Return these columns of a csr block, in their order, which is increasing."""
-    block = sp.csr_array(block)
-    marks = np.zeros(block.shape[1] // 64 + 1, dtype=np.uint64)  # a bit for each column
-    np.bitwise_or.at(marks, features >> 6, np.uint64(1) << (features & 63).astype(np.uint64))
-    before = np.cumsum(np.bitwise_count(marks), dtype=np.int32)
-    before = np.append(np.int32(0), before[:-1])  # marked columns before each word of 64
-    indptr = _count_marked(block.indptr, block.indices, marks)
-    columns = np.empty(indptr[-1], dtype=np.int32)
-    values = np.empty(indptr[-1], dtype=block.dtype)
-    _take_marked(block.indices, block.data, marks, before, columns, values)
-    return sp.csr_array((values, columns, indptr), shape=(block.shape[0], len(features)))
+    block, positions = sp.csr_array(block), _lookup(block.shape[1], features)
+    indptr = np.zeros(len(block.indptr), dtype=np.int64)
+    columns, values = np.empty(block.nnz, np.int32), np.empty(block.nnz, block.dtype)
+    nnz = _take_entries(block.indptr, block.indices, block.data, positions, indptr, columns, values)
+    shape = block.shape[0], len(features)
+    return sp.csr_array((values[:nnz].copy(), columns[:nnz].copy(), indptr), shape=shape)
 
 
 @njit(nogil=True, cache=True)
-def _count_marked(indptr: IntArray, indices: IntArray, marks: AnyArray) -> IntArray:
-    """Return the row pointers of the entries in marked columns."""
-    counts = np.zeros(len(indptr), dtype=np.int64)
-    for i in range(len(indptr) - 1):
-        counts[i + 1] = counts[i]
-        for p in range(indptr[i], indptr[i + 1]):
-            j = np.uint64(indices[p])
-            counts[i + 1] += np.int64(
-                (marks[j >> np.uint64(6)] >> (j & np.uint64(63))) & np.uint64(1)
-            )
-    return counts
-
-
-@njit(nogil=True, cache=True)
-def _take_marked(
+def _take_entries(
+    indptr: IntArray,
     indices: IntArray,
     data: AnyArray,
-    marks: AnyArray,
-    before: AnyArray,
+    positions: AnyArray,
+    new_indptr: IntArray,
     columns: AnyArray,
     values: AnyArray,
-) -> None:
-    """Fill in the entries in marked columns, and which of these they are in."""
-    one, k = np.uint64(1), 0
-    for p in range(len(indices)):
-        j = np.uint64(indices[p])
-        word, bit = marks[j >> np.uint64(6)], one << (j & np.uint64(63))
-        if word & bit:
-            lower, count = word & (bit - one), before[j >> np.uint64(6)]
-            while lower:  # a bit at a time, because few of a word are marked
-                lower &= lower - one
+) -> int:
+    """Write the entries whose column has a position, and return how many there are."""
+    count = 0
+    for i in range(len(indptr) - 1):
+        for p in range(indptr[i], indptr[i + 1]):
+            position = positions[indices[p]]
+            if position >= 0:
+                columns[count], values[count] = position, data[p]
                 count += 1
-            columns[k], values[k] = count, data[p]
-            k += 1
+        new_indptr[i + 1] = count
+    return count
 
 
 def _rows_of_T(

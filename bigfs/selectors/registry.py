@@ -185,7 +185,7 @@ METHODS: dict[str, Method] = {
         **UNSUPERVISED,
     ),
     "jfs": Method(
-        "row_sparse.jfs:JFS",
+        "row_sparse.rfs:JFS",
         "row-sparse regression of few features on themselves, unsupervised",
         **JOINT,
         **UNSUPERVISED,

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from bigfs import L1SVM, Matrix, MultiTaskLasso, SparGE, engine
-from bigfs.cutting_plane import columns, relaxation, scores, tiled_columns
+from bigfs.cutting_plane import columns, relaxation, tiled_columns
 from bigfs.cutting_plane.columns import GatheredColumns
 from bigfs.cutting_plane.tiled_columns import (
     FactoredResponse,
@@ -22,9 +22,7 @@ from bigfs.engine.budget import Shares
 from bigfs.graph import row_blocks
 from bigfs.graph.approximate.cost import GraphCost
 from bigfs.linalg import sparse_gram as kernels
-from bigfs.linalg import symmetric
 from bigfs.linalg.sparse_gram import mirror, sparse_gram
-from bigfs.linalg.symmetric import SymmetricPanels
 from bigfs.matrix import gathering
 from bigfs.matrix.gathering import hold_if_small
 from bigfs.selectors.base.estimator import labels_of
@@ -213,7 +211,6 @@ def test_columns_too_large_for_one_process_stay_in_the_tiles(text, weighting, mo
         embedding="lpp", weighting=weighting, n_features_to_select=9, n_components=2, tol=1e-6
     )
     whole = clone(selector).fit(matrix)
-    monkeypatch.setattr(response, "COLUMNS_AT_ONCE", 7)
     largest = np.sort(np.diff(sp.csc_array(X).indptr))[-8 * 9 :]
     gathered = []
     monkeypatch.setattr(Matrix, "columns", lambda X, index: gathered.append(index))
@@ -339,34 +336,23 @@ def test_a_response_in_tiles_gives_the_same_features(text, embedding, class_weig
 
 
 @pytest.mark.parametrize("embedding", ["lda", "lpp"])
-def test_products_in_panels_give_the_same_features(text, embedding, monkeypatch):
+def test_products_in_single_precision_give_the_same_features(text, embedding, monkeypatch):
     X, y = text
     matrix = Matrix.from_array(X, tile_rows=17)
     selector = SparGE(embedding=embedding, n_features_to_select=9, tol=1e-4)
     monkeypatch.setattr(response, "LARGE_RESPONSE", 0)
-    square = clone(selector).fit(matrix, y)
-    for module in (columns, relaxation, symmetric):
+    double = clone(selector).fit(matrix, y)
+    for module in (columns, relaxation):
         monkeypatch.setattr(module, "LARGE_SIZE", 12)
-    monkeypatch.setattr(symmetric, "PANEL_ROWS", 5)
-    sizes, widened = [], SymmetricPanels.widened
-    monkeypatch.setattr(SymmetricPanels, "widened", lambda *a: sizes.append(a[2]) or widened(*a))
-    panels = clone(selector).fit(matrix, y)
-    assert len(sizes) > 1
-    assert panels.result_.converged
-    np.testing.assert_array_equal(panels.selected_, square.selected_)
-    np.testing.assert_allclose(panels.scores_, square.scores_, rtol=1e-5, atol=1e-9)
-
-
-@pytest.mark.parametrize("values", ["spread", "equal", "few"])
-def test_the_mth_largest_value_is_that_of_a_sort(rng, values):
-    made = {
-        "spread": rng.random(5000) ** 20,
-        "equal": np.zeros(5000),
-        "few": rng.integers(0, 3, 5000).astype(float),
-    }[values]
-    for m in (1, 40, 1000, 4999):
-        assert scores._mth_largest(made, m) == np.sort(made)[-m]
-    assert scores._mth_largest(made, 5000) == -np.inf
+    dtypes, widen = [], TiledColumns._widen
+    monkeypatch.setattr(
+        TiledColumns, "_widen", lambda *a: dtypes.append((G := widen(*a)).dtype) or G
+    )
+    single = clone(selector).fit(matrix, y)
+    assert dtypes[-1] == np.float32
+    assert single.result_.converged
+    np.testing.assert_array_equal(single.selected_, double.selected_)
+    np.testing.assert_allclose(single.scores_, double.scores_, rtol=1e-5, atol=1e-9)
 
 
 def test_columns_of_a_wide_block_are_taken_in_their_order(rng):
@@ -401,7 +387,6 @@ def test_likely_features_are_those_of_largest_variance(rng, monkeypatch):
     X[:, ::4] *= 4  # 23 of the 90
     X[:, 72] = X[:, 20]  # equal variances: the first one is taken
     variance = X.var(axis=0)
-    monkeypatch.setattr(tiled_columns, "COLUMNS_AT_ONCE", 7)
     matrix = Matrix.from_array(X, tile_rows=40, tile_columns=25)
     data = StreamedColumns(matrix, rng.normal(size=(200, 1)))
     largest = np.lexsort((np.arange(90), -variance))
@@ -464,3 +449,19 @@ def test_blocks_of_rows_hold_what_32_bits_number():
     with engine.limit_memory(10**14):
         rows = row_blocks.block_size(10**9, 0, GraphCost(1.0, 1.0, 8004.0, 0))
     assert rows * 1000 <= 2**30
+
+
+@pytest.mark.parametrize(
+    ("n", "r", "has_rows", "is_local", "kind"),
+    [
+        (1000, 2, True, False, "gathered"),
+        (10_000_000, 2, True, False, "tiled"),  # 160 MB of response
+        (10_000_000, 2, False, False, "gathered"),  # there are no tiles to make it in
+        (2_000_000, 1, True, False, "streamed"),  # 80 columns of 500,000 entries
+        (2_000_000, 1, True, True, "gathered"),  # they are in memory anyway
+    ],
+)
+def test_the_choice_of_columns_follows_the_shapes(n, r, has_rows, is_local, kind):
+    layouts = response.Layouts(has_rows, True, is_local)
+    choice = response.choose_columns(n, 5000, 10, r, np.full(5000, n // 4), layouts)
+    assert choice.kind == kind, choice.why

@@ -123,7 +123,7 @@ def test_a_hessian_is_made_in_parts_of_a_bounded_size(monkeypatch):
 
     whole, peak_of_whole = hessian_and_peak()
     monkeypatch.setattr(restricted_master, "SOLVED_BYTES", 9 * 8 * 6 * 400)  # 9 of 40 columns
-    monkeypatch.setattr(restricted_master, "WIDE_STRIP", 50)
+    monkeypatch.setattr(restricted_master, "STRIP_ROWS", 50)
     in_parts, peak = hessian_and_peak()
     np.testing.assert_allclose(in_parts, whole, rtol=1e-12)
     assert peak < peak_of_whole / 2
@@ -243,12 +243,13 @@ def test_the_system_of_the_active_features_is_its_dense_formula(rng, dtype, acti
     assert norm == pytest.approx(np.linalg.norm(expected), rel=1e-5)
 
 
-@pytest.mark.parametrize("width", [1, 3, 20])
-def test_rows_of_the_gram_matrix_multiply_as_all_of_it(rng, width):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_of_the_gram_matrix_multiply_as_all_of_it(rng, dtype, monkeypatch):
+    monkeypatch.setattr(restricted_master, "STRIP_ROWS", 16)
     Z, members = rng.normal(size=(90, 70)), np.array([3, 4, 40, 69])
-    G, R = Z.T @ Z, rng.normal(size=(4, width))
-    all_rows = np.zeros((70, width))
+    G, R = (Z.T @ Z).astype(dtype), rng.normal(size=(4, 3))
+    all_rows = np.zeros((70, 3))
     all_rows[members] = R
-    np.testing.assert_allclose(
-        restricted_master._times_rows(G, members, R), G @ all_rows, rtol=1e-10, atol=1e-9
-    )
+    expected = G.astype(np.float64) @ all_rows
+    for product in (restricted_master.times(G, R, members), restricted_master.times(G, all_rows)):
+        np.testing.assert_allclose(product, expected, rtol=1e-10, atol=1e-9)

@@ -76,6 +76,7 @@ def test_inner_certificate_is_the_dense_one_of_the_gathered_columns(text, weight
     [state] = certify([problem], [problem.start()])
     state = problem.add_set(state, state.next_set, "newton", 1e-9)
     [state] = certify([problem], [state])
+    problem.data.add(state.gathered)
     chosen, bound = problem.inner_certificate(state)
 
     w = np.ones(X.shape[0]) if omega is None else omega

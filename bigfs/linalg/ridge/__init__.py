@@ -16,7 +16,13 @@ from typing import Any
 import numpy as np
 
 from bigfs.linalg.ridge.cg import CG, Solution, block_cg
-from bigfs.linalg.ridge.operator import SampleOperator, centering, diagonal, identity
+from bigfs.linalg.ridge.operator import (
+    SampleOperator,
+    WeightedCentering,
+    centering,
+    diagonal,
+    identity,
+)
 from bigfs.linalg.ridge.plan import (
     ITERATIONS,
     SOLVERS,
@@ -53,7 +59,7 @@ class Ridge:
         self.X, self.M = X, M or identity()
         self.tol, self.max_iter, self.reduction = tol, max_iter, reduction
         entries = self.M.entries
-        root = entries > 0 and not self.M.projection
+        root = not self.M.has_root
         forms_products = self.M.m is not None or not X.row_tiles
         width = strip_width(self.M.height(X.shape[0]), targets, limit)
         self.width = width if self.M.m is not None and width < targets else None
@@ -196,6 +202,7 @@ __all__ = [
     "SampleOperator",
     "Solution",
     "SolverCost",
+    "WeightedCentering",
     "block_cg",
     "centering",
     "choose_solver",

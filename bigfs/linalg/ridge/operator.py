@@ -29,6 +29,11 @@ class SampleOperator:
         """Number of non-zeros of F."""
         return 0 if self.F is None else self.F.nnz if sp.issparse(self.F) else self.F.size
 
+    @property
+    def has_root(self) -> bool:
+        """Whether `root` is in closed form."""
+        return self.entries == 0 or self.projection
+
     def height(self, n: int) -> int:
         """Return the rows of the largest array that `apply` makes for n samples."""
         return n
@@ -76,6 +81,33 @@ class Root:
     def transposed_times(self, V: AnyArray) -> AnyArray:
         """Return Cᵀ V, k × r."""
         return self.symmetric.apply(V) if self.C is None else self.C.T @ V
+
+
+class WeightedCentering(SampleOperator):
+    """M = diag(a) − aaᵀ/1ᵀa: weights of the samples, and an intercept that is at its best."""
+
+    def __init__(self, a: AnyArray) -> None:
+        super().__init__(m=a, F=(a / np.sqrt(a.sum()))[:, None])
+
+    has_root = True
+
+    def root(self, n: int) -> Root:
+        """Return C = diag(√a)(I − qqᵀ) with q = √a/‖√a‖."""
+        assert self.m is not None
+        s = np.sqrt(self.m)
+        return WeightedRoot(SampleOperator(F=(s / np.linalg.norm(s))[:, None]), s[:, None])
+
+
+class WeightedRoot(Root):
+    """C = diag(s) P, with a projection P."""
+
+    def times(self, P: AnyArray) -> AnyArray:
+        """Return C P, n × r."""
+        return self.C * self.symmetric.apply(P)
+
+    def transposed_times(self, V: AnyArray) -> AnyArray:
+        """Return Cᵀ V, n × r."""
+        return self.symmetric.apply(self.C * V)
 
 
 def identity() -> SampleOperator:

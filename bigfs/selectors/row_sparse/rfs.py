@@ -8,14 +8,16 @@ and a = 1 over the mean norm of the centered targets at first:
 
     W = (XᵀMX + γ diag(1/2θ))⁻¹ XᵀMY          M = diag(a) − aaᵀ/1ᵀa: b is at its best
     b = (Y − XW)ᵀa / 1ᵀa,    R = Y − XW − 1bᵀ
-    a_i = 1/(2√(‖r_i‖² + ε²)),    θ_j = ‖w_j‖
+    a_i = 1/(2√(‖r_i‖² + ε²)),    θ_j = √(‖w_j‖² + δ_j²)
 
-√(‖r_i‖² + ε²) takes the place of ‖r_i‖, so that a is finite, with ε in units of the mean residual
-of the first round. With it the objective falls in every round after the first.
+The smoothing by ε and δ is what keeps the rounds few: without it a weight that fell too far grows
+back by a factor per round. Each adds at most half of the tolerance to the objective. θ and a have
+momentum, which a round that raises the smoothed objective takes back.
 
 The problem is convex. Any V with 1ᵀV = 0 bounds the optimum from below by s⟨V, Y⟩, with
-s = min(1 / max_i ‖v_i‖, γ / max_j ‖x_jᵀV‖). The maximum is over all features, also those that left
-the working set. A feature that left and whose ‖x_jᵀV‖ is too large returns.
+s = min(1 / max_i ‖v_i‖, γ / max_j ‖x_jᵀV‖). V is 2 diag(a) R, whose rows are cut to length one. The
+maximum is over all features, also those that left the working set. A feature that left and whose
+‖x_jᵀV‖ is too large returns. JFS is the same regression on X itself.
 """
 
 from __future__ import annotations
@@ -24,28 +26,34 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from bigfs import engine
 from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.embedding.responses import one_hot
 from bigfs.linalg.prox import row_norms
-from bigfs.linalg.ridge import SampleOperator
+from bigfs.linalg.ridge import WeightedCentering
 from bigfs.linalg.ridge.working_set import WorkingSet
 from bigfs.matrix import Matrix
 from bigfs.result import Record, iterate
 from bigfs.selectors.base.estimator import Cost, Selector, at_least_two
 from bigfs.selectors.base.parameters import NOT_NEGATIVE, POSITIVE
+from bigfs.selectors.row_sparse.accelerate import extrapolate, next_momentum
 from bigfs.selectors.row_sparse.rows import (
+    NEGLIGIBLE,
     RETURN_SHARE,
     RowSparseProblem,
     inactive_scores,
     ridge_options,
-    without_negligible,
 )
 from bigfs.selectors.svm.svm import labeled_part
-from bigfs.types import FloatArray, IntArray
+from bigfs.types import BoolArray, FloatArray, IntArray
 
-# Residual norms below this share of their mean after the first round count less than the others.
-EPSILON = 1e-4
-LEAST_EPSILON = 1e-8  # share of the mean norm of the centered targets, where they are met at once
+SAMPLE_COPIES = 6  # n × d arrays of JFS alive at once in a round
+FEATURE_COPIES = 8  # and d × d arrays
+SMOOTHING_SHARE = 0.5  # of the tolerance: what smoothing either norm may add to the objective
+MIN_SMOOTHING = 1e-4  # of the mean residual after the first round, whatever the tolerance is
+LEAST_EPSILON = 1e-8  # of the mean norm of the centered targets, where they are met at once
+LEAVING = 0.5  # a feature leaves whose ‖w_j‖ is below δ_j and below this share of θ_j,
+SETTLED = 0.5  # once the gap over the working set was this small
 
 
 class RFSState(NamedTuple):
@@ -59,7 +67,12 @@ class RFSState(NamedTuple):
     violation: float  # the duality gap over the working set, relative
     gap: float  # the duality gap over all features; infinite until the inactive ones were checked
     residual: float  # of the ridge solve, relative
-    epsilon: float = 0.0  # ε, from the first round on
+    epsilon: float  # from the first round on, as δ
+    delta: FloatArray  # (d,)
+    returned: BoolArray  # (d,): which features have returned, and do not leave early again
+    theta_before: FloatArray  # (d,): θ and a of the round before
+    a_before: FloatArray  # (n,)
+    age: float = 1.0  # of the momentum
 
 
 class RFSProblem(RowSparseProblem):
@@ -82,14 +95,24 @@ class RFSProblem(RowSparseProblem):
     def start(self) -> RFSState:
         """Return the state at W = 0, where all samples have the same weight."""
         (n, d), c = self.X.shape, self.Y.shape[1]
-        theta = np.where(self.candidates, 1.0, 0.0)
-        W, b = np.zeros((d, c)), np.zeros(c)
-        return RFSState(theta, np.full(n, 1 / self.unit), W, b, np.inf, np.inf, np.inf, 0.0)
+        theta, a = np.where(self.candidates, 1.0, 0.0), np.full(n, 1 / self.unit)
+        W, b, none = np.zeros((d, c)), np.zeros(c), np.inf
+        return RFSState(theta, a, W, b, none, none, none, 0.0, 0.0, 0 * theta, theta < 0, theta, a)
 
     def step(self, state: RFSState) -> RFSState:
-        """Run one round."""
+        """Run one round beyond the end of the last one, or from it if that raises the objective."""
+        momentum, age = next_momentum(state.age)
+        theta = extrapolate(state.theta, state.theta_before, momentum)
+        a = extrapolate(state.a, state.a_before, momentum)
+        end = self.round(state._replace(theta=theta, a=a))
+        if momentum and not end.objective <= state.objective:
+            end, age = self.round(state), 1.0
+        return end._replace(theta_before=state.theta, a_before=state.a, age=age)
+
+    def round(self, state: RFSState) -> RFSState:
+        """Return the end of a round."""
         a = state.a
-        M = SampleOperator(m=a, F=(a / np.sqrt(a.sum()))[:, None])
+        M = WeightedCentering(a)
         with np.errstate(divide="ignore"):
             u = self.gamma / (2 * state.theta)
         solution = self.working_set.solve(M, u, M.apply(self.Y), state.W)
@@ -97,23 +120,49 @@ class RFSProblem(RowSparseProblem):
         XW = self.working_set.times(W)
         b = a @ (self.Y - XW) / a.sum()
         R = self.Y - XW - b
-        epsilon = state.epsilon or self.first_epsilon(R)
-        lengths = np.sqrt(row_norms(R) ** 2 + epsilon**2)
-        theta = row_norms(W)
-        self.require_weight(theta)
-        objective = float(lengths.sum() + self.gamma * theta.sum())
-        theta = without_negligible(theta)
-        V = R / lengths[:, None]
-        V -= V.mean(axis=0)
+        norms, residuals = row_norms(W), row_norms(R)
+        self.require_weight(norms)
+        epsilon, delta = state.epsilon, state.delta
+        if not epsilon:
+            epsilon, delta = self.smoothing(residuals, norms)
+        lengths, theta = np.sqrt(residuals**2 + epsilon**2), np.sqrt(norms**2 + delta**2)
+        leaves = (norms <= np.minimum(delta, LEAVING * state.theta)) & ~state.returned
+        leaves &= state.violation <= SETTLED
+        theta[leaves | (norms < NEGLIGIBLE * norms.max())] = 0
+        objective = float(lengths.sum() + self.gamma * (theta.sum() + norms[theta == 0].sum()))
+        V = self.dual(2 * a[:, None] * R)
         correlations = row_norms(self.working_set.transposed_times(V))
-        violation = self.duality_gap(V, correlations.max(), objective)
-        theta, gap = self.check_inactive(theta, violation, V, objective)
-        a = 1 / (2 * lengths)
-        return RFSState(theta, a, W, b, objective, violation, gap, solution.residual, epsilon)
+        attained = float(residuals.sum() + self.gamma * norms.sum())
+        violation = self.duality_gap(V, correlations.max(), attained)
+        is_inactive = theta == 0
+        theta, gap = self.check_inactive(theta, violation, V, attained, delta)
+        return state._replace(
+            theta=theta,
+            a=1 / (2 * lengths),
+            W=W,
+            b=b,
+            objective=objective,
+            violation=violation,
+            gap=gap,
+            residual=solution.residual,
+            epsilon=epsilon,
+            delta=delta,
+            returned=state.returned | is_inactive & (theta > 0),
+        )
 
-    def first_epsilon(self, R: FloatArray) -> float:
-        """Return ε, from the residuals R (n × c) of the first round."""
-        return max(EPSILON * float(row_norms(R).mean()), LEAST_EPSILON * self.unit)
+    def smoothing(self, residuals: FloatArray, norms: FloatArray) -> tuple[float, FloatArray]:
+        """Return ε and δ, from the norms of the residuals and weights of the first round."""
+        share = SMOOTHING_SHARE * self.tol * (residuals.sum() + self.gamma * norms.sum())
+        least = max(MIN_SMOOTHING * residuals.mean(), LEAST_EPSILON * self.unit)
+        sizes = np.sqrt(self.X.stats.sums_of_squares)  # the scale of ‖w_j‖ is 1/‖x_j‖
+        per_unit = np.divide(1, sizes, out=np.zeros_like(sizes), where=self.candidates)
+        delta = share / self.gamma * per_unit / per_unit.sum()
+        return max(float(share / len(residuals)), float(least)), delta
+
+    def dual(self, V: FloatArray) -> FloatArray:
+        """Return V (n × c) with rows of length one at most, and centered."""
+        V = V / np.maximum(row_norms(V), 1)[:, None]
+        return np.asarray(V - V.mean(axis=0))
 
     def duality_gap(self, V: FloatArray, largest_correlation: float, objective: float) -> float:
         """Return the relative gap to the bound that V gives, from max_j ‖x_jᵀV‖."""
@@ -123,7 +172,12 @@ class RFSProblem(RowSparseProblem):
         return float((objective - lower) / objective)
 
     def check_inactive(
-        self, theta: FloatArray, violation: float, V: FloatArray, objective: float
+        self,
+        theta: FloatArray,
+        violation: float,
+        V: FloatArray,
+        objective: float,
+        delta: FloatArray,
     ) -> tuple[FloatArray, float]:
         """Return θ and the gap over all features, once the working set is solved.
 
@@ -135,14 +189,15 @@ class RFSProblem(RowSparseProblem):
         gap = self.duality_gap(V, correlations.max(), objective)
         violators = (theta == 0) & (correlations > max(correlations[theta > 0].max(), self.gamma))
         if gap > self.tol and violators.any():
-            theta = theta + RETURN_SHARE * theta.max() * violators
+            theta = theta + np.maximum(RETURN_SHARE * theta.max(), delta) * violators
         return theta, gap
 
     def scores(self, state: RFSState) -> FloatArray:
         """Return the score of each feature."""
         R = self.Y - self.working_set.times(state.W) - state.b
-        V = R / np.sqrt(row_norms(R) ** 2 + state.epsilon**2)[:, None]
-        return inactive_scores(state.theta, self.pulls(self.X.T @ (V - V.mean(axis=0))))
+        V = self.dual(2 * state.a[:, None] * R)
+        norms = np.where(state.theta > 0, row_norms(state.W), 0.0)
+        return inactive_scores(norms, self.pulls(self.X.T @ V))
 
 
 def measure(state: RFSState) -> Record:
@@ -157,10 +212,10 @@ def measure(state: RFSState) -> Record:
 
 
 class RFS(Selector):
-    """Choose features by a row-sparse regression on the classes that few bad samples do not change.
+    """Select features by robust ℓ2,1 regression on the class indicators.
 
-    It is efficient and robust feature selection by joint ℓ2,1 norms [1]_. Unlabeled samples
-    store are left out.
+    It is efficient and robust feature selection by joint ℓ2,1 norms [1]_. Unlabeled samples are
+    left out.
 
     Parameters
     ----------
@@ -198,8 +253,8 @@ class RFS(Selector):
 
         min Σ_i ‖Wᵀx_i + b − y_i‖ + γ Σ_j ‖w_j‖
 
-    The norm of a residual is smoothed below ε, which is 1e-4 of the mean norm after the first
-    round. It moves the objective by less than n ε.
+    Small norms are smoothed. That adds at most half of `tol` to either sum, and the duality gap is
+    that of the norms themselves.
 
     References
     ----------
@@ -234,7 +289,7 @@ class RFS(Selector):
         gamma: float = 1.0,
         solver: str = "auto",
         solver_tol: float = 1e-6,
-        solver_max_iter: int = 100,
+        solver_max_iter: int = 500,
         tol: float = 0.05,
         max_iter: int = 200,
     ) -> None:
@@ -271,3 +326,83 @@ class RFS(Selector):
         self.scores_ = problem.scores(state)
         self.coef_, self.intercept_ = state.W, state.b
         self.result_.stats.update(plans=problem.working_set.plans, passes=X.passes - before)
+
+
+class JFS(RFS):
+    """Select features by a row-sparse regression of all features on themselves, unsupervised.
+
+    Regularized self-representation [1]_, also called joint feature selection, is for few features.
+    Its weights take n_features × n_features numbers, and more than fit are refused.
+
+    Parameters
+    ----------
+    %(select)s
+    gamma : float, default=1.0
+        Weight of the penalty. A larger value leaves fewer features with a weight. It has the unit
+        of X, so that a scaled X has the same weights at an equally scaled gamma.
+    %(ridge)s
+    %(tol_gap)s
+    %(rounds)s
+
+    Attributes
+    ----------
+    %(row_scores)s
+    %(selected)s
+    coef_ : ndarray of shape (n_features, n_features)
+        Weights W. Row j holds the part of feature j in each of the reconstructed features.
+    intercept_ : ndarray of shape (n_features,)
+        Intercept b.
+    %(n_rounds)s
+    result_ : bigfs.result.Result
+        Status and history, as for `RFS`.
+
+    See Also
+    --------
+    RFS : The same regression on the classes.
+    SparGE : With `embedding="pca"`, the leading components in place of all features, for large X.
+
+    Notes
+    -----
+    The problem has an intercept that is not penalized::
+
+        min Σ_i ‖Wᵀx_i + b − x_i‖ + γ Σ_j ‖w_j‖
+
+    Small norms are smoothed as for `RFS`. A forbidden feature is not reconstructed either.
+
+    References
+    ----------
+    .. [1] P. Zhu, W. Zuo, L. Zhang, Q. Hu and S. C. K. Shiu, "Unsupervised feature selection by
+       regularized self-representation", Pattern Recognition, 2015.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import JFS
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> selector = JFS(n_features_to_select=2, gamma=10.0).fit(X)
+    >>> selector.selected_
+    array([0, 1])
+    >>> selector.result_.status.name
+    'CONVERGED'
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {**RFS._parameter_constraints}
+    _supervised = False
+    _ignores_y = True
+
+    def _fit(self, X: Matrix, y: Any) -> None:
+        n, d = X.shape
+        engine.require_memory(
+            8 * (SAMPLE_COPIES * n * d + FEATURE_COPIES * d * d),
+            f"the reconstruction of {d} features of {n} samples by themselves",
+        )
+        allowed = np.delete(np.arange(d), self._constraints.forbidden)
+        Y = X.columns(allowed).toarray().astype(np.float64)
+        if not np.ptp(Y, axis=0).any():
+            raise ValueError(
+                "every feature of X is constant, so every weight is zero: give other features"
+            )
+        self._solve(X, Y)
+        coef, intercept = self.coef_, self.intercept_
+        self.coef_, self.intercept_ = np.zeros((d, d)), np.zeros(d)
+        self.coef_[:, allowed], self.intercept_[allowed] = coef, intercept

@@ -187,7 +187,6 @@ def _score(
     assert isinstance(fold, GatheredColumns)
     m = candidate._count(fold.X.shape[1])
     if candidate.ranking == "weights":
-        fold.add(state.features)  # a finished run that is resumed has gathered nothing yet
         order = problem.constraints.within(state.features).order(row_norms(state.W))
         chosen = state.features[order[:m]]
     else:

@@ -14,6 +14,7 @@ from bigfs.cutting_plane.columns import Columns, GatheredColumns
 from bigfs.cutting_plane.tiled_columns import FactoredResponse, StreamedColumns, TiledColumns
 from bigfs.embedding import responses
 from bigfs.embedding.spectral import default_width, hypergraph_embedding, hypergraph_parts
+from bigfs.engine import format_bytes
 from bigfs.graph.hypergraph.hypergraph import neighbor_hyperedges
 from bigfs.linalg.prox import row_norms
 from bigfs.matrix import Matrix
@@ -26,7 +27,7 @@ from bigfs.types import AnyArray, FloatArray, IntArray
 LARGE_RESPONSE = 32 << 20  # bytes of T from which it is made tile by tile
 LARGE_GATHERED = 256 << 20  # bytes of the gathered columns from which they stay in the tiles
 GATHERED_SETS = 8  # sets of m features that a cutting plane gathers, about
-COLUMNS_AT_ONCE = 1 << 20
+ColumnsKind = Literal["gathered", "streamed", "tiled"]
 
 
 class Response(NamedTuple):
@@ -36,6 +37,41 @@ class Response(NamedTuple):
     T: FloatArray  # n × r
     omega: FloatArray | None = None  # weights ω of the residuals; None: all are one
     stats: Mapping[str, Any] = MappingProxyType({})  # of the result
+
+
+class Layouts(NamedTuple):
+    """The layouts that a matrix has, and whether it is in this process."""
+
+    has_rows: bool
+    has_columns: bool
+    is_local: bool
+
+
+class ColumnsChoice(NamedTuple):
+    """Where the gathered columns and the response lie, and the reason."""
+
+    kind: ColumnsKind
+    why: str
+
+
+def choose_columns(
+    n: int, d: int, m: int, r: int, nnz: IntArray, layouts: Layouts
+) -> ColumnsChoice:
+    """Choose from the shapes and the non-zeros per column, so that memory does not change answers.
+
+    A response is made by tile where it is large and its products with all columns are not. Columns
+    stay in the tiles where the `GATHERED_SETS` · m of most non-zeros, about those that a cutting
+    plane gathers, are large and the matrix is not in memory anyway.
+    """
+    of_response, of_products = 8 * n * r, 8 * d * r
+    if layouts.has_rows and of_response > LARGE_RESPONSE and of_products <= SUMS_BYTES // 2:
+        return ColumnsChoice("tiled", f"the response takes {format_bytes(of_response)}")
+    if layouts.has_rows and layouts.has_columns and not layouts.is_local:
+        size = min(GATHERED_SETS * m, d)
+        gathered = ENTRY_BYTES * int(np.partition(nnz, d - size)[d - size :].sum())
+        if gathered > LARGE_GATHERED:
+            return ColumnsChoice("streamed", f"the columns take {format_bytes(gathered)}")
+    return ColumnsChoice("gathered", "the columns and the response fit in one process")
 
 
 class GraphEmbedding(MatrixInput):
@@ -82,51 +118,30 @@ class GraphEmbedding(MatrixInput):
                 f"the embedding {self.embedding!r} is empty, because nothing "
                 f"separates the samples: check X and y"
             )
-        data: Columns
-        if self._is_large(X, T.shape[1]):
+        kind, data = self._columns_for(X, T.shape[1]), None
+        if kind == "tiled":
             response = FactoredResponse(T, None, np.zeros(T.shape[1]), float(np.vdot(T, T)))
             data = TiledColumns(X, response, omega)
-        elif self._gathers_too_much(X):
+        elif kind == "streamed":
             data = StreamedColumns(X, T, omega)
         else:
             data = GatheredColumns(hold_if_small(X), T, omega)
         data.response_stats = stats
         return data
 
-    def _gathers_too_much(self, X: Matrix) -> bool:
-        """Return whether the columns that a cutting plane may gather are too large for one process.
-
-        They are taken to be the `GATHERED_SETS` · m columns of most non-zeros. A matrix in memory
-        has room for a part of it.
-        """
-        has_tiles = self._in_tiles and not X.local and X.row_tiles and X.column_tiles
-        if self.loss != "squared" or not has_tiles:
-            return False
-        size, most = GATHERED_SETS * self._count(X.shape[1]), np.empty(0, dtype=np.int64)
-        for first in range(0, X.shape[1], COLUMNS_AT_ONCE):
-            counts = X.stats.nnz[first : first + COLUMNS_AT_ONCE]
-            most = np.append(most, counts[counts > (most.min() if len(most) == size else 0)])
-            if len(most) > size:
-                most = np.partition(most, len(most) - size)[-size:]
-        return ENTRY_BYTES * int(most.sum()) > LARGE_GATHERED
-
-    def _is_large(self, X: Matrix, r: int) -> bool:
-        """Return whether the response is too large to be whole in one process.
-
-        The rule uses the shape alone, so that the answer does not depend on the memory limit.
-        """
-        n, d = X.shape
-        has_room = 8 * d * r <= SUMS_BYTES // 2
-        if self.loss != "squared":
-            return False
-        return self._in_tiles and bool(X.row_tiles) and has_room and 8 * n * r > LARGE_RESPONSE
+    def _columns_for(self, X: Matrix, r: int) -> ColumnsKind:
+        """Return where the columns and a response of width r lie."""
+        if self.loss != "squared" or not self._in_tiles:
+            return "gathered"
+        layouts = Layouts(bool(X.row_tiles), bool(X.column_tiles), X.local)
+        return choose_columns(*X.shape, self._count(X.shape[1]), r, X.stats.nnz, layouts).kind
 
     def _factored_response(self, X: Matrix, y: Any) -> tuple[Matrix, FactoredResponse] | None:
         """Return the samples that take part, and T of large lda and cca as factors, else None."""
         if self.embedding == "lda":
             classes, codes = at_least_two(y)
             n, c = int(y.is_labeled.sum()), len(classes)
-            if not self._is_large(X, c - 1):
+            if self._columns_for(X, c - 1) != "tiled":
                 return None
             labeled_X = X
             if n < X.shape[0]:
@@ -135,7 +150,11 @@ class GraphEmbedding(MatrixInput):
             norm2 = float(np.bincount(codes, minlength=c) @ row_norms(C) ** 2)
             codes = codes.astype(np.min_scalar_type(c - 1))  # they travel with every pass
             return labeled_X, FactoredResponse(codes, C, np.zeros(c - 1), norm2)
-        if self.embedding == "cca" and sp.issparse(y) and self._is_large(X, y.shape[1]):
+        if (
+            self.embedding == "cca"
+            and sp.issparse(y)
+            and self._columns_for(X, y.shape[1]) == "tiled"
+        ):
             C, shift = responses.cca_factor(y)
             return X, FactoredResponse(_compact(y), C, shift, float(C.shape[1]))
         return None

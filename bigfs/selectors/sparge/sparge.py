@@ -44,7 +44,6 @@ WEIGHTED_MEANS = 2.0
 SVM_CANDIDATES = 4  # times m: the size of the sets, and what the SVM starts from
 SVM_STEP = 0.1  # share of the features that a round of the SVM removes
 SVM_TOL, SVM_MAX_ITER = 1e-6, 100  # of the machines of a round
-COLUMNS_AT_ONCE = 1 << 20  # whose sums of squares are centered at a time
 TIE_BREAK = 1e-12  # by which equal costs of elimination are set apart, relative and per rank
 
 
@@ -466,14 +465,10 @@ def column_scale(
     share of the sums. Where all samples are the same, s are the sums of squares before centering,
     and the unit is 1 if those are zero. The forbidden features do not count.
     """
-    n, d = X.shape
-    parts: list[Any] = [
-        slice(first, first + COLUMNS_AT_ONCE) for first in range(0, d, COLUMNS_AT_ONCE)
-    ]
-    if len(forbidden):
-        parts = [np.setdiff1d(np.arange(d)[part], forbidden) for part in parts]
-    for squares in (X.deviations, X.stats.sums_of_squares):
-        if total := sum(float(squares[part].sum()) for part in parts):
-            weighted = sum(float(squares[part] @ (squares[part] / total)) for part in parts)
-            return min(total / n, WEIGHTED_MEANS * share * weighted)
+    counted = np.ones(X.shape[1], dtype=bool)
+    counted[forbidden] = False
+    for squares in (X.deviations[counted], X.stats.sums_of_squares[counted]):
+        if total := float(squares.sum()):
+            weighted = float(squares @ (squares / total))
+            return min(total / X.shape[0], WEIGHTED_MEANS * share * weighted)
     return 1.0
