@@ -19,7 +19,7 @@ from bigfs.types import AnyArray
 from storage.errors import StoreError
 from storage.sources.anndata import AnnData
 from storage.staging import labels, scratch
-from storage.staging.bounds import TILE_NNZ, bounds
+from storage.staging.scratch import TILE_NNZ, bounds
 from storage.write_back import write_selector
 
 MAX_CHUNK_BYTES = 1 << 26  # every tile decodes all chunks that it touches

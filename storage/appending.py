@@ -30,10 +30,9 @@ from storage.scaling import scaling_of
 from storage.sources import find
 from storage.sources.base import MatrixSource, Source, TextSource
 from storage.staging import build, labels, tables, transpose
-from storage.staging.bounds import row_bounds
 from storage.staging.labels import Target
 from storage.staging.scale_blocks import rewrite
-from storage.staging.scratch import RowBlock, lengths_of, save
+from storage.staging.scratch import RowBlock, lengths_of, row_bounds, save
 from storage.staging.text.vectorize import Vocabulary, count, weigh
 from storage.staging.text.weighting import Weighting
 
@@ -116,7 +115,7 @@ def append(
         source = source.absolute()
     else:
         source = find(str(source), format=format, **options)
-    room = build.working_memory("appending", source, memory_limit)
+    memory_limit = build.working_memory("appending", source, memory_limit)
     with atomic.building(uri, manifest.exists, wait) as (target, scratch):
         corpus = require_staged(open_corpus(uri))
         fingerprint = source.fingerprint()
@@ -129,7 +128,7 @@ def append(
                 f"source that holds new samples only"
             )
         if names.isdisjoint(known.get("appended", [])):
-            _grow(corpus, source, fingerprint, split, target, scratch, room)
+            _grow(corpus, source, fingerprint, split, target, scratch, memory_limit)
     return uri
 
 
@@ -140,41 +139,41 @@ def _grow(
     split: str,
     target: str,
     scratch: Path,
-    room: int,
+    memory_limit: int,
 ) -> None:
     old = corpus.manifest
-    with engine.limit_memory(room):
-        ready = source.prepare(scratch).with_memory_limit(room)
-    spills = _read_blocks(ready, corpus, scratch, room)
+    with engine.limit_memory(memory_limit):
+        ready = source.prepare(scratch).with_memory_limit(memory_limit)
+    blocks = _read_blocks(ready, corpus, scratch, memory_limit)
     if corpus.splits:
-        spills = [s if s.split else s._replace(split=split) for s in spills]
-    segments, spills = build.order_by_split(spills)
+        blocks = [s if s.split else s._replace(split=split) for s in blocks]
+    segments, blocks = build.order_by_split(blocks)
     if not segments:
         raise SourceError(f"{source.path} holds no samples to append")
     segments = _renumbered(old.segments, segments, bool(corpus.splits))
     every = (*old.segments, *segments)
     n, d = segments[-1].stop, old.shape[1]
-    nnz = old.nnz + sum(s.nnz for s in spills)
-    samples_target = _merged_target(corpus, source, spills)
+    nnz = old.nnz + sum(s.nnz for s in blocks)
+    samples_target = _merged_target(corpus, source, blocks)
     writer = _clone(corpus, target)
-    chunks = max(1, build.entries_for(room) // writer.chunk)
+    chunks = max(1, build.entries_for(memory_limit) // writer.chunk)
     for name in ("data", "indices"):
         writer.extend(f"X/{name}", nnz)
     writer.extend("X/indptr", n + 1)
     writer.attribute("X", shape=[n, d])
-    transpose.fill_rows(writer, spills, old.nnz, chunks)
-    writer.append("X/indptr", old.shape[0] + 1, tables.running_indptr(lengths_of(spills), old.nnz))
+    transpose.fill_rows(writer, blocks, old.nnz, chunks)
+    writer.append("X/indptr", old.shape[0] + 1, tables.running_indptr(lengths_of(blocks), old.nnz))
     tables.write_samples(
         writer,
         samples_target,
         every,
-        lambda: chain(_stored_targets(corpus, samples_target), tables.y_of(spills, samples_target)),
-        _sample_names(corpus, spills, n),
+        lambda: chain(_stored_targets(corpus, samples_target), tables.y_of(blocks, samples_target)),
+        _sample_names(corpus, blocks, n),
     )
     build.write_segments(
         writer,
         segments,
-        spills,
+        blocks,
         d,
         len(samples_target.class_names) if samples_target.kind == "class" else 0,
         chunks,
@@ -187,14 +186,16 @@ def _grow(
         shape=(n, d),
         nnz=nnz,
         segments=every,
-        row_bounds=(*old.row_bounds, *row_bounds(segments, spills, old.settings["tile_rows"])[1:]),
+        row_bounds=(*old.row_bounds, *row_bounds(segments, blocks, old.settings["tile_rows"])[1:]),
         source={**old.source, "appended": [*old.source.get("appended", []), fingerprint]},
     )
     publish(writer, grown)
 
 
-def _read_blocks(source: Source, corpus: Corpus, scratch: Path, room: int) -> list[RowBlock]:
-    """Read the source into spilled blocks with the columns of the store."""
+def _read_blocks(
+    source: Source, corpus: Corpus, scratch: Path, memory_limit: int
+) -> list[RowBlock]:
+    """Read the source into blocks on scratch with the columns of the store."""
     settings, d = corpus.manifest.settings, corpus.manifest.shape[1]
     new, old = (
         "text" if is_text else "a matrix"
@@ -203,16 +204,18 @@ def _read_blocks(source: Source, corpus: Corpus, scratch: Path, room: int) -> li
     if new != old:
         raise SourceError(f"{source.path} is {new}, but the store was staged from {old}")
     if isinstance(source, MatrixSource):
-        spills = build.read_blocks(
-            source, source.pieces(min(build.MATRIX_PIECE, room // source.memory_per_byte)), scratch
+        blocks = build.read_blocks(
+            source,
+            build.pieces_of(source, memory_limit),
+            scratch,
         )
-        widest = max((s.width for s in spills), default=0)
+        widest = max((s.width for s in blocks), default=0)
         if widest > d:
             raise SourceError(
                 f"{source.path} has {widest} columns and the store has {d}: stage all samples again"
             )
         units = scaling_of(corpus)
-        return spills if units is None else rewrite(spills, units, scratch, source.path)
+        return blocks if units is None else rewrite(blocks, units, scratch, source.path)
     assert isinstance(source, TextSource)
     weighting = Weighting.from_settings(settings)
     save(str(scratch / "vocabulary"), idf=corpus.store.read("var/idf"))
@@ -224,7 +227,7 @@ def _read_blocks(source: Source, corpus: Corpus, scratch: Path, room: int) -> li
     source = source.with_term_memory(weighting.growth)
     counted = count(
         source,
-        source.pieces(min(build.TEXT_PIECE, room // source.memory_per_byte)),
+        build.pieces_of(source, memory_limit),
         weighting,
         scratch,
     )
@@ -241,12 +244,12 @@ def _renumbered(old: Sequence[Segment], new: Sequence[Segment], halves: bool) ->
     ]
 
 
-def _merged_target(corpus: Corpus, source: Source, spills: Sequence[RowBlock]) -> Target:
+def _merged_target(corpus: Corpus, source: Source, blocks: Sequence[RowBlock]) -> Target:
     """Return the target of the new samples in the codes of the store."""
     kind = corpus.manifest.target
     # whole numbers may be real targets, but 1.5 is no class
     expected = source.target or (kind if kind != "class" else None)
-    new = labels.decide_target(spills, kind=expected, class_names=source.class_names)
+    new = labels.decide_target(blocks, kind=expected, class_names=source.class_names)
     if new.kind != kind:
         raise SourceError(
             f"{source.path} has {new.kind or 'no'} labels and the store has {kind or 'none'}"
@@ -274,12 +277,12 @@ def _stored_targets(corpus: Corpus, target: Target) -> Iterator[Any]:
             yield store.read("obs/label/codes" if target.kind == "class" else "obs/label", a, b)
 
 
-def _sample_names(corpus: Corpus, spills: Sequence[RowBlock], n: int) -> tables.Parts | None:
+def _sample_names(corpus: Corpus, blocks: Sequence[RowBlock], n: int) -> tables.Parts | None:
     """Return the names of all samples in parts, or None if the store has none."""
     if not corpus.manifest.named[0]:
         return None
     before, store = corpus.manifest.shape[0], corpus.store
-    new = tables.names_of(spills) or (lambda: tables.row_numbers(before, n))
+    new = tables.names_of(blocks) or (lambda: tables.row_numbers(before, n))
     return lambda: chain(
         (
             store.read("obs/_index", a, min(a + STRING_CHUNK, before))

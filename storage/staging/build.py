@@ -1,4 +1,4 @@
-"""Build a store: read the source in pieces, spill its rows, assemble both layouts, publish."""
+"""Build a store: read the source in pieces, assemble both layouts from scratch, publish."""
 
 from __future__ import annotations
 
@@ -19,10 +19,18 @@ from storage.scaling import SETTINGS, Scaling
 from storage.sources import checks
 from storage.sources.base import MatrixSource, Rows, Source, TextSource, seen_by_workers, take_rows
 from storage.staging import labels, tables, transpose
-from storage.staging.bounds import TILE_NNZ, bounds, by_segment, row_bounds
 from storage.staging.plan import Plan
 from storage.staging.scale_blocks import put_in_units
-from storage.staging.scratch import RowBlock, open_array, save_names, write_block
+from storage.staging.scratch import (
+    TILE_NNZ,
+    RowBlock,
+    bounds,
+    by_segment,
+    open_array,
+    row_bounds,
+    save_names,
+    write_block,
+)
 from storage.staging.text.vectorize import Vocabulary, vectorize
 
 DEFAULT_LIMIT = "512MB"  # of a process, if nobody says
@@ -42,40 +50,48 @@ def working_memory(what: str, source: Source, limit: int | str | None) -> int:
     return parse_bytes(limit) - base
 
 
-def entries_for(room: int) -> int:
+def entries_for(memory_limit: int) -> int:
     """Return the number of entries of an array that a task may hold."""
-    return min(room // 64, TILE_NNZ)
+    return min(memory_limit // 64, TILE_NNZ)
 
 
-def build(plan: Plan, uri: str, scratch: Path, room: int) -> Manifest:
-    """Stage a source at the empty place `uri` with `room` bytes per process, and publish it."""
-    with engine.limit_memory(room):
-        source = plan.source.prepare(scratch).with_memory_limit(room)
+def pieces_of(source: MatrixSource | TextSource, memory_limit: int) -> Sequence[Any]:
+    """Cut a source into pieces that a process can read within its limit."""
+    size = TEXT_PIECE if isinstance(source, TextSource) else MATRIX_PIECE
+    return source.pieces(min(size, memory_limit // source.memory_per_byte))
+
+
+def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
+    """Stage a source at the empty place `uri`, and publish the store."""
+    with engine.limit_memory(memory_limit):
+        source = plan.source.prepare(scratch).with_memory_limit(memory_limit)
     vocabulary, units = None, None
     if isinstance(source, TextSource):
         source = source.with_term_memory(plan.weighting.growth)
-        spills, vocabulary = vectorize(
+        blocks, vocabulary = vectorize(
             source,
-            source.pieces(min(TEXT_PIECE, room // source.memory_per_byte)),
+            pieces_of(source, memory_limit),
             plan.weighting,
             scratch,
         )
         d = vocabulary.size
     else:
         assert isinstance(source, MatrixSource)
-        spills = read_blocks(
-            source, source.pieces(min(MATRIX_PIECE, room // source.memory_per_byte)), scratch
+        blocks = read_blocks(
+            source,
+            pieces_of(source, memory_limit),
+            scratch,
         )
-        d = width_of(source, spills)
+        d = width_of(source, blocks)
         what = (
             f"staging {source.path} with {d} features, of which every method holds a number each,"
         )
-        engine.require_memory(MATRIX_BASE + 8 * d, what, MATRIX_BASE + room)
+        engine.require_memory(MATRIX_BASE + 8 * d, what, MATRIX_BASE + memory_limit)
         if {"weight", "scale"} & set(plan.settings):
             kept = {k: plan.settings[k] for k in SETTINGS if k in plan.settings}
-            spills, units = put_in_units(spills, kept, d, scratch, source.path)
-    segments, spills = order_by_split(spills)
-    n, nnz = sum(s.rows for s in spills), sum(s.nnz for s in spills)
+            blocks, units = put_in_units(blocks, kept, d, scratch, source.path)
+    segments, blocks = order_by_split(blocks)
+    n, nnz = sum(s.rows for s in blocks), sum(s.nnz for s in blocks)
     if not n or not d:
         raise SourceError(f"{source.path} holds no values: {n} samples, {d} features")
     checks.require_shape(n, d, source.path)
@@ -85,18 +101,18 @@ def build(plan: Plan, uri: str, scratch: Path, room: int) -> Manifest:
         else max(1, nnz * plan.settings["tile_rows"] // n)
     )
     writer = Writer(uri, chunk=min(manifests.CHUNK, max(1 << 12, 1 << (tile - 1).bit_length())))
-    chunks = max(1, entries_for(room) // writer.chunk)
+    chunks = max(1, entries_for(memory_limit) // writer.chunk)
     for path in ("uns", "uns/columns", "uns/statistics"):
         writer.group(path, "dict")
-    transpose.write_rows(writer, spills, (n, d), chunks)
-    target = labels.decide_target(spills, kind=source.target, class_names=source.class_names)
-    names = tables.names_of(spills)
-    tables.write_samples(writer, target, segments, lambda: tables.y_of(spills, target), names)
+    transpose.write_rows(writer, blocks, (n, d), chunks)
+    target = labels.decide_target(blocks, kind=source.target, class_names=source.class_names)
+    names = tables.names_of(blocks)
+    tables.write_samples(writer, target, segments, lambda: tables.y_of(blocks, target), names)
     named = write_features(writer, source, vocabulary, units, d)
     write_segments(
         writer,
         segments,
-        spills,
+        blocks,
         d,
         len(target.class_names) if target.kind == "class" else 0,
         chunks,
@@ -111,7 +127,7 @@ def build(plan: Plan, uri: str, scratch: Path, room: int) -> Manifest:
             nnz=nnz,
             target=target.kind,
             segments=tuple(segments),
-            row_bounds=row_bounds(segments, spills, plan.settings["tile_rows"]),
+            row_bounds=row_bounds(segments, blocks, plan.settings["tile_rows"]),
             column_bounds=bounds(transpose.counts_of(writer, segments, d), tile),
             named=(names is not None, named),
             source=describe_source(source, plan),
@@ -130,15 +146,15 @@ def require_same(source: Source, fingerprint: str) -> None:
 
 
 def read_blocks(source: MatrixSource, pieces: Sequence[Any], scratch: Path) -> list[RowBlock]:
-    """Read the pieces of a source on the workers and spill their rows."""
+    """Read the pieces of a source on the workers, and put their rows on scratch."""
     paths = [str(scratch / f"rows-{i:06d}") for i in range(len(pieces))]
-    spills = engine.map_tiles(_read_piece, pieces, source, each=[paths], label="read")
-    return [spill for piece in spills for spill in piece]
+    blocks = engine.map_tiles(_read_piece, pieces, source, each=[paths], label="read")
+    return [block for piece in blocks for block in piece]
 
 
-def width_of(source: MatrixSource, spills: Sequence[RowBlock]) -> int:
+def width_of(source: MatrixSource, blocks: Sequence[RowBlock]) -> int:
     """Return d: as the source states it, else the width of the widest block."""
-    widest = max((s.width for s in spills), default=0)
+    widest = max((s.width for s in blocks), default=0)
     if source.n_features is not None and widest > source.n_features:
         raise SourceError(
             f"{source.path} has {widest} features, but should have "
@@ -166,15 +182,15 @@ def _read_piece(piece: Any, path: str, source: MatrixSource) -> list[RowBlock]:
     ]
 
 
-def order_by_split(spills: Sequence[RowBlock]) -> tuple[list[Segment], list[RowBlock]]:
+def order_by_split(blocks: Sequence[RowBlock]) -> tuple[list[Segment], list[RowBlock]]:
     """Return the segments, training rows first, and the blocks in that order."""
-    halves = {"train", "test"} & {s.split for s in spills}
+    halves = {"train", "test"} & {s.split for s in blocks}
     splits = ["train", "test"] if halves else [None]
     segments: list[Segment] = []
     ordered: list[RowBlock] = []
     start = 0
     for split in splits:
-        chosen = [s for s in spills if s.split == split or (split == "train" and s.split is None)]
+        chosen = [s for s in blocks if s.split == split or (split == "train" and s.split is None)]
         rows = sum(s.rows for s in chosen)
         if rows:
             segments.append(
@@ -188,14 +204,14 @@ def order_by_split(spills: Sequence[RowBlock]) -> tuple[list[Segment], list[RowB
 def write_segments(
     writer: Writer,
     segments: Sequence[Segment],
-    spills: Sequence[RowBlock],
+    blocks: Sequence[RowBlock],
     d: int,
     classes: int,
     chunks: int,
     scratch: Path,
 ) -> None:
     """Write every segment by columns, and its statistics."""
-    for segment, mine in by_segment(segments, spills):
+    for segment, mine in by_segment(segments, blocks):
         transpose.write_columns(
             writer, segment.name, mine, (segment.stop - segment.start, d), chunks, scratch
         )

@@ -23,8 +23,8 @@ from storage.staging.scratch import LabelKind, RowBlock, open_array, save
 class Target(NamedTuple):
     """The target of all samples."""
 
-    kind: str | None
-    codes: Mapping[str, int] = {}
+    kind: str | None  # "class", "real", "multilabel", or None without labels
+    codes: Mapping[str, int] = {}  # the place in `class_names` of the text of a label
     class_names: Sequence[str] = ()
 
 
@@ -72,10 +72,13 @@ def _distinct_listed(labels: list[Any]) -> tuple[AnyArray, NDArray[np.int32], bo
 
 
 def decide_target(
-    spills: Sequence[RowBlock], *, kind: str | None = None, class_names: Sequence[str] | None = None
+    row_blocks: Sequence[RowBlock],
+    *,
+    kind: str | None = None,
+    class_names: Sequence[str] | None = None,
 ) -> Target:
     """Return the target that fits the labels of all blocks."""
-    blocks = [s for s in spills if s.rows]
+    blocks = [s for s in row_blocks if s.rows]
     kinds = [s.labels for s in blocks if s.labels is not None]
     if not kinds:
         return Target(None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,32 +34,20 @@ def make_plan(
     store: str | os.PathLike[str] | None,
     *,
     format: str | None = None,
-    min_df: int | float = 2,
-    max_df: int | float = 1.0,
-    ngram_range: Sequence[int] = (1, 1),
-    stop_words: str | os.PathLike[str] | Iterable[str] | None = None,
-    remove: str | Iterable[str] | None = None,
-    sublinear_tf: bool = True,
-    hashing: int | None = None,
     tile_rows: int | None = None,
     weight: str | None = None,
     scale: str | None = None,
+    sublinear_tf: bool = True,
     **options: Any,
 ) -> Plan:
     """Return the plan for the parameters of `storage.stage`."""
+    terms = {field.name for field in fields(Weighting)} & set(options)
+    text = {name: options.pop(name) for name in terms}
     if isinstance(source, Source):
         source = source.absolute()
     else:
         source = find(str(source), format=format, **options)
-    weighting = make_weighting(
-        min_df=min_df,
-        max_df=max_df,
-        ngram_range=ngram_range,
-        stop_words=stop_words,
-        remove=remove,
-        sublinear_tf=sublinear_tf,
-        hashing=hashing,
-    )
+    weighting = make_weighting(sublinear_tf=sublinear_tf, **text)
     settings: dict[str, Any] = {"tile_rows": tile_rows}
     if isinstance(source, TextSource):
         settings |= weighting.to_settings()
@@ -67,9 +55,8 @@ def make_plan(
         raise SourceError(
             f"{source.path} is a matrix, and {', '.join(given)} is for text: leave it out"
         )
-    settings |= unit_settings(
-        weight, scale, sublinear_tf, isinstance(source, TextSource), source.path
-    )
+    is_text = isinstance(source, TextSource)
+    settings |= unit_settings(weight, scale, sublinear_tf, is_text, source.path)
     fingerprint = source.fingerprint()
     key = key_of(source, fingerprint, settings)
     uri = manifests.normalize_uri(store or default_store(source, key))

@@ -1,4 +1,4 @@
-"""Put spilled blocks in units that the training rows decide.
+"""Put blocks in the units that the training rows decide.
 
 It takes one or two passes over scratch for the units, and one to rewrite. A block
 is written anew under another name, because a task may run twice.
@@ -7,7 +7,7 @@ is written anew under another name, because a task may run twice.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,35 +44,35 @@ def unit_settings(
 
 
 def put_in_units(
-    spills: Sequence[RowBlock], settings: dict[str, Any], d: int, scratch: Path, place: str
+    blocks: Sequence[RowBlock], settings: dict[str, Any], d: int, scratch: Path, place: str
 ) -> tuple[list[RowBlock], Scaling]:
     """Return the blocks in the units of `settings`, and the units."""
-    training = [s for s in spills if s.split != "test"] or list(spills)
+    training = [s for s in blocks if s.split != "test"] or list(blocks)
     n = sum(s.rows for s in training)
     if "weight" in settings:
-        factors = np.log((1.0 + n) / (1.0 + _sums(training, d, _count))) + 1.0
+        factors = np.log((1.0 + n) / (1.0 + _combine(training, d, "counts"))) + 1.0
     elif settings["scale"] == MAX:
-        factors = _sums(training, d, _largest, np.maximum)
+        factors = _combine(training, d, "largest")
     else:
-        means, counts = _sums(training, d, _sum) / n, _sums(training, d, _count)
+        means, counts = _combine(training, d, "sums") / n, _combine(training, d, "counts")
         path = str(scratch / "means")
         save(path, means=means)
-        squares = _sums(training, d, _squares, np.add, path) + (n - counts) * means**2
+        squares = _combine(training, d, "squares", path) + (n - counts) * means**2
         factors = np.sqrt(squares / n)
         factors[factors <= 1e-12 * np.abs(means)] = 0  # rounding of a constant column
     if "scale" in settings:
         factors[factors == 0] = 1
     units = Scaling(settings, factors)
-    return rewrite(spills, units, scratch, place), units
+    return rewrite(blocks, units, scratch, place), units
 
 
 def rewrite(
-    spills: Sequence[RowBlock], units: Scaling, scratch: Path, place: str
+    blocks: Sequence[RowBlock], units: Scaling, scratch: Path, place: str
 ) -> list[RowBlock]:
     """Write the blocks anew, in these units."""
     path = str(scratch / "units")
     save(path, factors=units.factors)
-    return engine.map_tiles(_rewrite, spills, units.settings, path, place, label="weigh values")
+    return engine.map_tiles(_rewrite, blocks, units.settings, path, place, label="weigh values")
 
 
 def _rewrite(block: RowBlock, settings: dict[str, Any], path: str, place: str) -> RowBlock:
@@ -94,43 +94,26 @@ def _rewrite(block: RowBlock, settings: dict[str, Any], path: str, place: str) -
 # --- sums of the columns --------------------------------------------------------------------------
 
 
-def _sums(
-    spills: Sequence[RowBlock],
-    d: int,
-    part: Any,
-    combine: Any = np.add,
-    *operands: str,
-) -> FloatArray:
-    """Combine the figures of the columns of all blocks, in the order of the blocks."""
-    total = np.zeros(d)
-    for first in range(0, len(spills), GROUP):
-        group = spills[first : first + GROUP]
-        for columns, values in engine.map_tiles(part, group, *operands):
+def _combine(blocks: Sequence[RowBlock], d: int, kind: str, path: str = "") -> FloatArray:
+    """Combine a figure of the columns of all blocks, in the order of the blocks."""
+    combine, total = np.maximum if kind == "largest" else np.add, np.zeros(d)
+    for first in range(0, len(blocks), GROUP):
+        for columns, values in engine.map_tiles(
+            _figures, blocks[first : first + GROUP], kind, path
+        ):
             total[columns] = combine(total[columns], values)
     return total
 
 
-def _entries(block: RowBlock) -> Iterator[AnyArray]:
-    columns, starts, _, values = open_columns(block.path, block.present, block.nnz)
-    yield from (np.array(columns), np.array(starts), values.astype(np.float64))
-
-
-def _count(block: RowBlock) -> tuple[AnyArray, AnyArray]:
-    columns, starts, _ = _entries(block)
-    return columns, np.diff(starts)
-
-
-def _largest(block: RowBlock) -> tuple[AnyArray, AnyArray]:
-    columns, starts, values = _entries(block)
-    return columns, np.maximum.reduceat(np.abs(values), starts[:-1])
-
-
-def _sum(block: RowBlock) -> tuple[AnyArray, AnyArray]:
-    columns, starts, values = _entries(block)
-    return columns, np.add.reduceat(values, starts[:-1])
-
-
-def _squares(block: RowBlock, path: str) -> tuple[AnyArray, AnyArray]:
-    columns, starts, values = _entries(block)
-    deviations = values - np.repeat(open_array(path, "means")[columns], np.diff(starts))
-    return columns, np.add.reduceat(deviations**2, starts[:-1])
+def _figures(block: RowBlock, kind: str, path: str = "") -> tuple[AnyArray, AnyArray]:
+    """Return the columns that occur in a block, and one figure of the entries of each."""
+    columns, starts, _, entries = open_columns(block.path, block.present, block.nnz)
+    columns, begins, sizes = np.array(columns), starts[:-1], np.diff(starts)
+    if kind == "counts":
+        return columns, sizes
+    values = entries.astype(np.float64)
+    if kind == "largest":
+        return columns, np.maximum.reduceat(np.abs(values), begins)
+    if kind == "squares":  # of the deviations from the means
+        values = (values - np.repeat(open_array(path, "means")[columns], sizes)) ** 2
+    return columns, np.add.reduceat(values, begins)

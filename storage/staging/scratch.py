@@ -8,7 +8,7 @@ block a few MB.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,9 @@ import scipy.sparse as sp
 
 from bigfs.types import AnyArray
 from storage.format import disk
+from storage.format.manifest import Segment
+
+TILE_NNZ = 1 << 21  # non-zeros per tile: half a second to a second of work
 
 
 class LabelKind(NamedTuple):
@@ -82,9 +85,9 @@ def write_block(
     return RowBlock(path, split, X.shape[0], len(data), width, len(columns), labels, named)
 
 
-def lengths_of(spills: Sequence[RowBlock]) -> Iterator[AnyArray]:
+def lengths_of(blocks: Sequence[RowBlock]) -> Iterator[AnyArray]:
     """Yield the non-zeros per row, block after block."""
-    return (open_array(s.path, "lengths") for s in spills if s.rows)
+    return (open_array(s.path, "lengths") for s in blocks if s.rows)
 
 
 def open_columns(
@@ -121,3 +124,43 @@ def sort_by_column(X: sp.csr_array) -> tuple[AnyArray, AnyArray, AnyArray, AnyAr
     columns = np.flatnonzero(np.diff(C.indptr))
     starts = np.append(C.indptr[columns], C.nnz).astype(np.int64)
     return columns.astype(np.int32), starts, C.indices.astype(np.int32, copy=False), C.data
+
+
+# --- segments and tiles ---------------------------------------------------------------------------
+
+
+def by_segment(
+    segments: Sequence[Segment], blocks: Sequence[RowBlock]
+) -> Iterator[tuple[Segment, list[RowBlock]]]:
+    """Yield each segment with its blocks."""
+    rest = list(blocks)
+    for segment in segments:
+        inside: list[RowBlock] = []
+        rows = segment.stop - segment.start
+        while rows > 0:
+            inside.append(rest.pop(0))
+            rows -= inside[-1].rows
+        yield segment, inside
+
+
+def row_bounds(
+    segments: Sequence[Segment], blocks: Sequence[RowBlock], tile_rows: int | None
+) -> tuple[int, ...]:
+    """Return where row tiles begin and end. None crosses a segment."""
+    cuts: list[int] = [segments[0].start]
+    for s, inside in by_segment(segments, blocks):
+        if tile_rows:
+            cuts += [*range(s.start + tile_rows, s.stop, tile_rows), s.stop]
+        else:
+            cuts += [s.start + cut for cut in bounds(lengths_of(inside), TILE_NNZ)[1:]]
+    return tuple(cuts)
+
+
+def bounds(counts: Iterable[AnyArray], tile: int) -> tuple[int, ...]:
+    """Cut rows (or columns) into runs of about `tile` non-zeros."""
+    cuts, row, total = [0], 0, 0
+    for part in counts:
+        ends = total + np.cumsum(part, dtype=np.int64)
+        cuts += (row + 1 + np.flatnonzero(np.diff(ends // tile, prepend=total // tile))).tolist()
+        row, total = row + len(part), int(ends[-1])
+    return tuple(int(cut) for cut in np.unique([*cuts, row]))

@@ -148,10 +148,10 @@ def stage(
     if is_staged(plan):
         log.info("%s: the store is there already", plan.uri)
         return plan.uri
-    room = working_memory("staging", plan.source, memory_limit)
-    with atomic.building(plan.uri, manifests.exists, wait, scratch) as (target, spills):
+    memory_limit = working_memory("staging", plan.source, memory_limit)
+    with atomic.building(plan.uri, manifests.exists, wait, scratch) as (target, folder):
         if not is_staged(plan):
-            made = build(plan, target, spills, room)
+            made = build(plan, target, folder, memory_limit)
             log.info("%s: %d × %d, %d non-zeros", plan.uri, *made.shape, made.nnz)
     return plan.uri
 

@@ -47,17 +47,17 @@ def write_samples(
         write_categories(writer, "obs/split", n, code, halves)
 
 
-def y_of(spills: Sequence[RowBlock], target: Target) -> Iterator[Any]:
+def y_of(blocks: Sequence[RowBlock], target: Target) -> Iterator[Any]:
     """Yield the targets of the rows, block after block."""
     values = labels.label_sets if target.kind == "multilabel" else labels.target_values
-    return (values(s, target) for s in spills if s.rows)
+    return (values(s, target) for s in blocks if s.rows)
 
 
-def names_of(spills: Sequence[RowBlock]) -> Parts | None:
+def names_of(blocks: Sequence[RowBlock]) -> Parts | None:
     """Return the names of the samples in parts, or None if some have none."""
-    if not all(s.named for s in spills if s.rows):
+    if not all(s.named for s in blocks if s.rows):
         return None
-    return lambda: (open_array(s.path, "names") for s in spills if s.rows)
+    return lambda: (open_array(s.path, "names") for s in blocks if s.rows)
 
 
 def row_numbers(start: int, stop: int) -> Iterator[AnyArray]:

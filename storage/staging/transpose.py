@@ -1,4 +1,4 @@
-"""From spilled blocks to Zarr chunks, by rows and by columns: the out-of-core transpose.
+"""From blocks on scratch to Zarr chunks, by rows and by columns: the out-of-core transpose.
 
 The entries of an array are cut into ranges of whole chunks, with one task per range. Two tasks
 never write the same chunk, and a task holds only its range, whatever the size of the input.
@@ -36,7 +36,7 @@ class EntryRange:
 
 
 class BlockColumns(NamedTuple):
-    """The file of one spilled block by columns, and the block's first row in its segment."""
+    """The file of one block by columns, and the block's first row in its segment."""
 
     path: str
     present: int
@@ -59,34 +59,36 @@ def _collect_checksums(writer: Writer, written: list[dict[str, str]]) -> None:
 
 
 def write_rows(
-    writer: Writer, spills: Sequence[RowBlock], shape: tuple[int, int], chunks: int
+    writer: Writer, row_blocks: Sequence[RowBlock], shape: tuple[int, int], chunks: int
 ) -> None:
     """Write X in CSR from blocks in row order."""
-    nnz = sum(s.nnz for s in spills)
+    nnz = sum(s.nnz for s in row_blocks)
     writer.group("X", "csr_matrix", shape=list(shape))
     writer.create("X/data", nnz, np.float32)
     writer.create("X/indices", nnz, np.int32)
-    fill_rows(writer, spills, 0, chunks)
-    writer.stream("X/indptr", shape[0] + 1, np.int64, running_indptr(lengths_of(spills)), ROW_CHUNK)
+    fill_rows(writer, row_blocks, 0, chunks)
+    writer.stream(
+        "X/indptr", shape[0] + 1, np.int64, running_indptr(lengths_of(row_blocks)), ROW_CHUNK
+    )
 
 
-def fill_rows(writer: Writer, spills: Sequence[RowBlock], before: int, chunks: int) -> None:
+def fill_rows(writer: Writer, row_blocks: Sequence[RowBlock], before: int, chunks: int) -> None:
     """Write the entries of the blocks after the first `before` entries, which are there already."""
-    ends = before + np.cumsum([s.nnz for s in spills])
+    ends = before + np.cumsum([s.nnz for s in row_blocks])
     tasks = entry_ranges(int(ends[-1]), writer.chunk, chunks, before)
-    slices = [_overlapping_slices(spills, ends, task) for task in tasks]
+    slices = [_overlapping_slices(row_blocks, ends, task) for task in tasks]
     written = engine.map_tiles(_write_rows, tasks, writer.uri, each=[slices], label="write rows")
     _collect_checksums(writer, written)
 
 
 def _overlapping_slices(
-    spills: Sequence[RowBlock], ends: AnyArray, task: EntryRange
+    row_blocks: Sequence[RowBlock], ends: AnyArray, task: EntryRange
 ) -> list[tuple[str, int, int]]:
     """Return (path, start, stop) of the entries of each block that lie in the range."""
     first = int(np.searchsorted(ends, task.start, side="right"))
     last = int(np.searchsorted(ends, task.stop, side="left"))
     slices = []
-    for s, end in zip(spills[first : last + 1], ends[first : last + 1], strict=True):
+    for s, end in zip(row_blocks[first : last + 1], ends[first : last + 1], strict=True):
         begin = int(end) - s.nnz
         start, stop = max(task.start - begin, 0), min(task.stop - begin, s.nnz)
         if stop > start:
@@ -120,16 +122,16 @@ class ColumnSpan:
 def write_columns(
     writer: Writer,
     name: str,
-    spills: Sequence[RowBlock],
+    row_blocks: Sequence[RowBlock],
     shape: tuple[int, int],
     chunks: int,
     scratch: Path,
 ) -> None:
     """Write one segment in CSC from its blocks in row order."""
-    first_rows = np.cumsum([0, *(s.rows for s in spills)])
+    first_rows = np.cumsum([0, *(s.rows for s in row_blocks)])
     blocks = [
         BlockColumns(s.path, s.present, s.nnz, int(first_row))
-        for s, first_row in zip(spills, first_rows, strict=False)
+        for s, first_row in zip(row_blocks, first_rows, strict=False)
         if s.nnz
     ]
     listing = scratch / f"{name}.json"

@@ -16,7 +16,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 import storage
 from bigfs import engine
-from storage.staging.bounds import bounds
+from storage.staging.scratch import bounds
 from tests.helpers.listing import names_in
 from tests.helpers.stores import dense_tiles
 

@@ -1,9 +1,9 @@
 """Text to tf-idf rows in blocks, equal to scikit-learn's TfidfVectorizer on the whole corpus.
 
-    count   per piece: count tokens on a worker, spill the counts and a sorted vocabulary
+    count   per piece: count tokens on a worker, write the counts and a sorted vocabulary
     merge   merge the sorted vocabularies as streams, keeping terms of min_df to max_df training
             documents
-    weigh   per piece: (1 + ln tf) · idf, unit rows in float64, spilled as float32
+    weigh   per piece: (1 + ln tf) · idf, unit rows in float64, written as float32
 
 With a split, the document frequencies come from the training documents alone, and with them the
 vocabulary and idf = ln((1 + n) / (1 + df)) + 1. The corpus or two vocabularies are never held in
@@ -61,7 +61,7 @@ class Vocabulary(NamedTuple):
 def vectorize(
     source: TextSource, pieces: Sequence[Any], weighting: Weighting, scratch: Path
 ) -> tuple[list[RowBlock], Vocabulary]:
-    """Return spilled tf-idf blocks in the order of the pieces, and their vocabulary."""
+    """Return tf-idf blocks in the order of the pieces, and their vocabulary."""
     counted = count(source, pieces, weighting, scratch)
     vocabulary = learn_vocabulary(counted, weighting, scratch)
     if not vocabulary.size:
