@@ -101,11 +101,18 @@ def _hash(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def get(file: File, folder: Path) -> Path:
-    """Return a file in a folder, downloaded if it is not there, and verified."""
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder of downloads, which is made."""
     folder.mkdir(parents=True, exist_ok=True)
     atomic.require_lock_file(folder / ".lock")
     with atomic.naming_full_disk(folder), FileLock(folder / ".lock"):
+        yield
+
+
+def get(file: File, folder: Path) -> Path:
+    """Return a file in a folder, downloaded if it is not there, and verified."""
+    with locked(folder):
         recorded = _read_registry(folder / REGISTRY)
         checksum = file.checksum or recorded.get(file.name)
         path = folder / file.name

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from filelock import FileLock
-
 from storage import atomic
 from storage.errors import SourceError, redacted
 
@@ -62,10 +60,8 @@ def fetch(url: str) -> Path:
     name = downloader.file_name(url)
     fs, path, is_folder, version = _version_of(url)
     folder = downloader.copy_folder(url, version)
-    folder.mkdir(parents=True, exist_ok=True)
-    atomic.require_lock_file(folder / ".lock")
     target, part = folder / name, folder / f".{name}.part"
-    with atomic.naming_full_disk(folder), FileLock(folder / ".lock"):
+    with downloader.locked(folder):
         if not target.exists():
             try:
                 if is_folder:
