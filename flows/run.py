@@ -110,7 +110,7 @@ def is_store(request: Request) -> bool:
 def store_of(request: Request) -> str:
     """Return the path or URL of the store that a source has or gets."""
     from storage.format import manifest
-    from storage.staging.plan import make_plan
+    from storage.staging.stage import make_plan
 
     if not is_store(request):
         return make_plan(request.source, request.store, **request.settings.model_dump()).uri
@@ -125,7 +125,7 @@ def store_of(request: Request) -> str:
 def content_of(job: Job) -> tuple[str, str] | None:
     """Return the content's hash and the name of a job's store, or None if it is to be made."""
     import storage
-    from storage.staging.plan import is_staged, make_plan
+    from storage.staging.stage import is_staged, make_plan
 
     if is_store(job):
         uri = store_of(job)

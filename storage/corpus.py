@@ -19,9 +19,8 @@ from bigfs.matrix import ClassStats, Matrix, Stats
 from bigfs.types import AnyArray
 from storage.errors import StoreError
 from storage.format import manifest as manifests
-from storage.format.feature_names import FeatureNames
 from storage.format.manifest import Manifest, Segment
-from storage.format.tiles import ColumnTile, RowTile, StoreRef
+from storage.format.tiles import ColumnTile, FeatureNames, RowTile, StoreRef
 
 SHOWN = 8  # names of classes in a card
 

@@ -25,7 +25,7 @@ from storage.downloads import downloader
 from storage.errors import StoreError
 from storage.format import manifest as manifests
 
-DEFAULT_STORE = re.compile(r"[\w.-]+-[0-9a-f]{12}\.zarr")  # see `staging.plan.default_store`
+DEFAULT_STORE = re.compile(r"[\w.-]+-[0-9a-f]{12}\.zarr")  # see `staging.stage.default_store`
 COPY = re.compile(r"[0-9a-f]{16}(-[0-9a-f]{16})?")  # see `downloader.copy_folder`
 BESIDE = (".graphs", ".tallies")
 WORK = re.compile(rf"\.(.+?)(\.{atomic.KEY})?{re.escape(atomic.WORK)}")

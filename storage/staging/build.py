@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from storage.scaling import SETTINGS, Scaling
 from storage.sources import checks
 from storage.sources.base import MatrixSource, Rows, Source, TextSource, seen_by_workers, take_rows
 from storage.staging import labels, tables, transpose
-from storage.staging.plan import Plan
 from storage.staging.scale_blocks import put_in_units
 from storage.staging.scratch import (
     TILE_NNZ,
@@ -32,6 +31,7 @@ from storage.staging.scratch import (
     write_block,
 )
 from storage.staging.text.vectorize import Vocabulary, vectorize
+from storage.staging.text.weighting import Weighting
 
 DEFAULT_LIMIT = "512MB"  # of a process, if nobody says
 TEXT_PIECE = 4 << 20  # bytes of text per task
@@ -40,6 +40,17 @@ MATRIX_PIECE = 32 << 20  # bytes of other input per task
 CLASS_STATISTICS_LIMIT = 1 << 20
 # bytes that the libraries themselves take in a worker; text needs scikit-learn
 MATRIX_BASE, TEXT_BASE = 230_000_000, 345_000_000
+
+
+class Plan(NamedTuple):
+    """A source, its staging settings and its store."""
+
+    source: Source
+    fingerprint: str  # of the source when the plan was made
+    weighting: Weighting
+    settings: dict[str, Any]
+    key: str  # stands for the source and the settings
+    uri: str
 
 
 def working_memory(what: str, source: Source, limit: int | str | None) -> int:

@@ -11,7 +11,7 @@ from flows import run as runs
 from flows.job import Job
 from flows.options import Engine, Staging
 from storage.runs.runs import Run
-from storage.staging.plan import make_plan
+from storage.staging.stage import make_plan
 from tests.helpers.commands import fails
 from tests.helpers.processes import write_corpus
 

@@ -140,7 +140,7 @@ def as_by_rule_1(uri, source, settings, **appended):
     del told["checksum"]
     with fingerprint.first_rule():
         found = sources.find(source)
-        told["manifest"]["key"] = storage.staging.plan.key_of(found, found.fingerprint(), settings)
+        told["manifest"]["key"] = storage.staging.stage.key_of(found, found.fingerprint(), settings)
         told["manifest"]["source"] |= {"fingerprint": found.fingerprint()} | appended
     del told["manifest"]["source"]["identity"]
     told["checksum"] = manifest.digest(manifest.canonical(document))
@@ -153,8 +153,8 @@ def test_a_store_of_an_earlier_version_is_reused(tmp_path, monkeypatch):
     uri = storage.stage("a.mat")
     as_by_rule_1(uri, "a.mat", {"tile_rows": None})
     with fingerprint.first_rule():
-        old = storage.staging.plan.default_store(
-            sources.find("a.mat"), storage.staging.plan.make_plan("a.mat", None).key
+        old = storage.staging.stage.default_store(
+            sources.find("a.mat"), storage.staging.stage.make_plan("a.mat", None).key
         )
     shutil.move(uri, old)
     assert Path(storage.stage("a.mat")).samefile(old)

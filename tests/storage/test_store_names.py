@@ -8,7 +8,7 @@ import pytest
 
 import storage
 from bigfs import ANOVA
-from storage.format.feature_names import FeatureNames
+from storage.format.tiles import FeatureNames
 
 
 @pytest.fixture(scope="module")
