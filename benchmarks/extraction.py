@@ -35,18 +35,10 @@ SCATTER_SHARE = 1e-6  # of the mean of S_w's diagonal, added to it
 
 
 class Extraction(NamedTuple):
-    """A linear map of the samples.
+    """A linear map of the samples."""
 
-    Attributes
-    ----------
-    mean : ndarray of shape (d,)
-        What is subtracted from a sample.
-    components : ndarray of shape (d, r)
-        The directions.
-    """
-
-    mean: FloatArray
-    components: FloatArray
+    mean: FloatArray  # (d,), subtracted from a sample
+    components: FloatArray  # d × r
 
     def embed(self, X: Matrix) -> FloatArray:
         """Return the embedding of samples (n × r). Reads X once."""
@@ -54,31 +46,7 @@ class Extraction(NamedTuple):
 
 
 def pca(X: Matrix, r: int, *, tol: float = 1e-3, seed: int = 0) -> Extraction:
-    """Return the r leading principal axes, by a randomized SVD of the centered X.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The training samples. They are never centered in place.
-    r : int
-        Number of axes. There are fewer if X has lower rank.
-    tol : float, default=1e-3
-        Tolerance of the randomized SVD.
-    seed : int, default=0
-        Seed of the randomized SVD.
-
-    Returns
-    -------
-    Extraction
-        The mean and the axes, orthonormal.
-
-    Raises
-    ------
-    ValueError
-        More axes are asked for than X can have.
-    NotEnoughMemory
-        The vectors, n × r and d × r, do not fit.
-    """
+    """Return the r leading principal axes, by a randomized SVD of the centered X."""
     Xc = Centered(X, X.means)
     U, s = randomized_svd(Xc, r, tol=tol, seed=seed).value
     return Extraction(X.means, np.asarray(Xc.rmatmul(U) / s))
@@ -191,19 +159,6 @@ def _row_gram(block: Block, start: int, stop: int, N: int) -> FloatArray:
 
 
 def score(extraction: Extraction, split: Split) -> dict[str, float]:
-    """Return the scores of the model that a selection is judged by, on an embedding.
-
-    Parameters
-    ----------
-    extraction : Extraction
-        The map, made from the training samples.
-    split : Split
-        Training and test samples with their targets.
-
-    Returns
-    -------
-    dict of {str: float}
-        The scores by metric, as for the columns of a selection.
-    """
+    """Return the scores of the model that a selection is judged by, on an embedding."""
     model = linear_model.fit(extraction.embed(split.X_train), split.y_train)
     return score_predictions(model, model.predict(extraction.embed(split.X_test)), split.y_test)

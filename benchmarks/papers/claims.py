@@ -164,24 +164,7 @@ def above_on(
     first: str,
     others: Sequence[str],
 ) -> Outcome:
-    """Return whether a method is above all others on each data set.
-
-    Parameters
-    ----------
-    names : iterable of str
-        The data sets.
-    score : callable
-        Data set and method → the numbers by repetition.
-    first : str
-        The method.
-    others : sequence of str
-        The others.
-
-    Returns
-    -------
-    Outcome
-        The verdict on all data sets together.
-    """
+    """Return whether a method is above all others on each data set."""
     return all_of(
         [above(score(name, first), {o: score(name, o) for o in others}, name) for name in names]
     )

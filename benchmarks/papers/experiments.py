@@ -72,26 +72,7 @@ def run(
     seconds: float | None = None,
     say: Callable[[str], Any] = print,
 ) -> int:
-    """Compute the cells that are not finished: the first repetition of everything, then the second.
-
-    Parameters
-    ----------
-    experiments : sequence of Experiment
-        What to run.
-    folder : Path
-        The folder of the data. An experiment skips the data that is not there.
-    repetitions : int or None, default=None
-        Number of repetitions. None runs as many as the papers have.
-    seconds : float or None, default=None
-        Time after which no further cell starts.
-    say : callable, default=print
-        What gets a line per experiment, data and repetition.
-
-    Returns
-    -------
-    int
-        Number of cells that were computed.
-    """
+    """Compute the cells that are not finished, the first repetition of everything first."""
     begin, computed = time.monotonic(), 0
     stores = {e.name: Results(results.FOLDER / f"{e.name}.tsv") for e in experiments}
     try:

@@ -19,24 +19,6 @@ SETTLED = 30  # iterations
 CHANGE = 0.01  # of the objective, below which it is stable
 SENSITIVE = 0.05  # accuracy between the best and the worst parameters
 
-PROTOCOL = """
-* **Data.** Toy1 to Toy3 have the sizes and the noise of section V-C. The paper does not say how
-  the classes differ in S, so here each class has normal means of variance 1 in the informative
-  rows, and the atoms are normal. Text is tf-idf, other data is standardized.
-* **Codes.** The atoms are learned by SPAMS from all samples, without labels, and there are at most
-  256 of them where the paper has as many as features. All samples are in the graph, labels unseen,
-  because the codes of new samples have none. So all methods choose from all samples, and the folds
-  are those of the classifier.
-* **Judge.** 5-NN on 10 % to 80 % of the dimensions, ten folds. A repetition is another partition,
-  and another draw of a toy. α in {0.01, 0.1, 1, 10} and λ in {0.02, 0.05, 0.1, 0.3} of the λ from
-  which every code is zero are chosen on each fold by five inner folds (for the two text sets α in
-  {0.1, 10} and λ in {0.02, 0.1}). GSC likewise.
-* **Peers.** MCFS, MRSF, JFS and UDFS are fitted for 10 % of the features, with the defaults. LPP is
-  an extraction, with half as many projections as samples, at most 256, in the order of their
-  eigenvalues. A peer without figures has not run yet.
-* **Figs. 3 to 6.** At most 40 rounds, to a violation of 1e-3.
-"""
-
 
 def runs(experiment: Experiment, data: str, method: str) -> dict[int, float]:
     """Return the mean accuracy over the shares, per repetition."""
@@ -196,7 +178,6 @@ PAPER = Paper(
         Item("Fig. 10", "accuracy on large data", missing=LARGE),
     ),
     experiments=(ON_TOYS, ON_DATA, PARAMETERS),
-    protocol=PROTOCOL,
     sections=(
         lambda folder: accuracy_section(ON_TOYS, "Fig. 2: the toys", folder),
         lambda folder: accuracy_section(ON_DATA, "Fig. 7: accuracy", folder),

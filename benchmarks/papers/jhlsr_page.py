@@ -176,33 +176,6 @@ def penalties_section(folder: Path) -> str:
     return f"## The number of penalties (Fig. 9)\n\n{repetitions(jhlsr.NUMBER)}\n\n{plot}"
 
 
-PROTOCOL = (
-    table(
-        ["", "the paper", "here"],
-        [
-            ("data", "nine sets", "ORL and COIL20 of them, and TOX-171 and colon"),
-            ("scale", "not said", "all of X divided by its largest entry"),
-            ("supervised, unsupervised", "50 % to learn from, 50 % for the test", "the same"),
-            ("semi-supervised", "5 % labeled, 40 % unlabeled, 55 % for the test", "the same"),
-            ("accuracy", "ten folds of an SVM within the test samples", "the same, linear, C = 1"),
-            ("features", "the mean over 10, 20, …, 200", "10, 20, 40, …, 200"),
-            ("μ", "by cross-validation, values not said", "1, 10"),
-            ("λ, γ", "by grid search, values not said", "λ of 0.1, 1; γ of 0.01"),
-            (
-                "parameters",
-                "a choice on the test data",
-                "the best on the test, and the mean of all",
-            ),
-            ("other methods", "not said", "their defaults"),
-            ("repetitions", "10", "up to 10"),
-        ],
-    )
-    + """
-The accuracy is measured within the test samples, so there is no part of the data to choose the
-parameters by that has labels in all modes. Beside the best on the test stands the mean over the
-parameters, which chooses nothing. JHLSR, HYPER and GRAPH have the same four settings.
-"""
-)
 CHOICES = (
     ("the best parameters on the test data, as in the paper", "test", True),
     ("the mean over the parameters", "mean", False),
@@ -322,7 +295,6 @@ PAPER = Paper(
     experiments=(jhlsr.WEIGHTS, jhlsr.SEMI, jhlsr.UNSUPERVISED, jhlsr.SUPERVISED, jhlsr.NUMBER),
     repetitions=10,
     items=items(),
-    protocol=PROTOCOL,
     sections=(
         partial(mode_section, mode="semi", figure="Table 4, Figs. 5 and 8"),
         partial(mode_section, mode="unsupervised", figure="Table 5, Figs. 6 and 8"),

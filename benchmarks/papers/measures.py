@@ -87,21 +87,7 @@ Runs = Mapping[str, Mapping[int, np.ndarray]]  # parameters → repetition → c
 
 
 def best(accuracy: Runs, by: Runs | None = None) -> dict[int, float]:
-    """Return the mean of the curve at the best parameters, for each repetition.
-
-    Parameters
-    ----------
-    accuracy : mapping
-        The curves to average.
-    by : mapping or None, default=None
-        The curves whose mean chooses the parameters. None chooses by `accuracy` itself, which is a
-        choice on the test data.
-
-    Returns
-    -------
-    dict
-        Repetition → mean accuracy.
-    """
+    """Return the mean of the curve at the best parameters, for each repetition."""
     by = accuracy if by is None else by
     chosen: dict[int, tuple[float, float]] = {}
     for parameters in sorted(accuracy):

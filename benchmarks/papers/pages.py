@@ -14,6 +14,7 @@ import numpy as np
 from benchmarks.papers.claims import LEAST, Item, Verdict
 from benchmarks.papers.experiments import Experiment
 
+PROTOCOLS = Path(__file__).parent / "protocols"
 DOCS = Path(__file__).parents[2] / "docs" / "papers"
 
 
@@ -26,7 +27,6 @@ class Paper(NamedTuple):
     items: tuple[Item, ...]
     repetitions: int  # as many as the paper has, or as we plan where it does not say
     experiments: tuple[Experiment, ...] = ()
-    protocol: str = ""  # what the paper does and what we do, in Markdown
     # sections with tables and plots; each gets the folder of the pages and returns Markdown, or
     # nothing while it has no results
     sections: tuple[Callable[[Path], str], ...] = ()
@@ -83,28 +83,7 @@ def curves(
     columns: int = 3,
     **axis: Any,
 ) -> str:
-    """Plot curves with bands of one standard error, and return the plot's Markdown.
-
-    Parameters
-    ----------
-    panels : mapping
-        Title → name of the curve → (x, one sequence of y per repetition).
-    labels : tuple of str
-        What stands at the axes.
-    folder : Path
-        The folder of the pages.
-    name, about : str
-        The name of the file, and what it shows in words.
-    columns : int, default=3
-        Number of panels beside each other.
-    **axis : dict
-        What each panel's `set` gets.
-
-    Returns
-    -------
-    str
-        Markdown, or nothing where there are no curves.
-    """
+    """Plot curves with bands of one standard error, and return the plot's Markdown."""
     panels = {title: lines for title, lines in panels.items() if lines}
     if not panels:
         return ""
@@ -173,8 +152,9 @@ def page(paper: Paper, folder: Path) -> str:
             ),
         ),
     ]
-    if paper.protocol:
-        parts += ["## Protocol\n", paper.protocol.strip() + "\n"]
+    protocol = PROTOCOLS / f"{paper.key}.md"  # what the paper does and what we do
+    if protocol.exists():
+        parts += ["## Protocol\n", protocol.read_text()]
     written = [text for section in paper.sections if (text := section(folder))]
     parts += [text.strip() + "\n" for text in written]
     parts.append("## The claims, one by one\n")
@@ -221,22 +201,7 @@ def index(papers: Sequence[Paper]) -> str:
             "than planned. They are provisional. With two or three repetitions a difference must "
             'be large to show, so "does not hold" says little there.'
         )
-    return f"""# The papers' experiments
-
-Every figure and table of the five papers, made again by the papers' protocols as far as there is
-data.
-
-`python -m benchmarks.papers DATA_FOLDER` runs all of it, goes on where it was cut off, and writes
-these pages. A partly computed experiment says how many repetitions are there.
-
-A verdict comes from the figures by one rule. A difference of two methods shows where its mean over
-the repetitions, paired, is above zero by more than two standard errors and by more than Student's t
-asks for at 5 % (6.3 standard errors for two repetitions, 2.1 for five). So a draw does not show. A
-claim about several differences holds if all of them show, holds in part if some do, and does not
-hold if none does. A figure or table of several claims likewise. With fewer than two repetitions
-there is no standard error and no verdict. Where a paper chose its parameters on the test data, its
-page has the same with a choice that does not see the test data.
-
+    return f"""{(PROTOCOLS / "index.md").read_text()}
 Verdicts of the {len(rows)} figures and tables: {total}.
 
 {rests}

@@ -31,13 +31,7 @@ class Key(NamedTuple):
 
 
 class Results:
-    """The cells of one experiment.
-
-    Parameters
-    ----------
-    path : Path
-        The file. It need not exist.
-    """
+    """The cells of one experiment."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -79,20 +73,7 @@ class Results:
     def runs(
         self, metric: str, data: str, method: str, keep: Callable[[str], bool] | None = None
     ) -> dict[str, dict[int, np.ndarray]]:
-        """Return the curves of a method: parameters → repetition → the numbers of the metric.
-
-        Parameters
-        ----------
-        metric, data, method : str
-            What to return.
-        keep : callable or None, default=None
-            Which parameters to return. None returns all.
-
-        Returns
-        -------
-        dict
-            Empty where nothing is there.
-        """
+        """Return the curves of a method: parameters → repetition → the numbers of the metric."""
         found: dict[str, dict[int, np.ndarray]] = {}
         for key in sorted(self.cells):
             wanted = key[:2] == (data, method) and metric in self.cells[key]

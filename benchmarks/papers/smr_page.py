@@ -172,37 +172,6 @@ def time_section(folder: Path) -> str:
     )
 
 
-PROTOCOL = (
-    table(
-        ["", "the paper", "here"],
-        [
-            (
-                "data",
-                "ORL, PIE, Umist, USPS",
-                "ORL, and warpPIE10P (210 images, 10 people) for PIE",
-            ),
-            ("training images per class", "ORL 5, PIE 6, Umist 4, USPS 4", "the same"),
-            ("classifier", "1-NN on the chosen pixels", "the same"),
-            ("pixels", "50, 100, …, 600", "the same"),
-            (
-                "SMR",
-                "p = 1, α of 0.001, 0.01, …, 1,000, k of 2, 4, …, 10",
-                "k = 4; Fig. 6 has the others",
-            ),
-            ("other methods", "grid search", "up to three values of the parameter"),
-            ("parameters", "the best of all", "the best on the test, and the best left-one-out"),
-            ("repetitions", "20", "up to 20"),
-            (
-                "covered eyes",
-                "noise from U[0, 0.6] on the images of the first two classes",
-                "the same; selected from these two classes or from all 40: not said",
-            ),
-        ],
-    )
-    + """
-The pixels are divided by 255. A row "random" takes pixels by lot. DFS is not part of bigfs.
-"""
-)
 PEERS = SELECTORS[1:6]
 CHOICES = (
     ("parameters chosen on the test data, as in the paper", "test", True),
@@ -277,6 +246,5 @@ PAPER = Paper(
         Item("Fig. 8", "accuracy on scenes", missing=SCENES),
         Item("Fig. 9", "mean average precision on scenes", missing=SCENES),
     ),
-    protocol=PROTOCOL,
     sections=(eyes_section, accuracy_section, grid_section, time_section),
 )

@@ -60,32 +60,6 @@ PRINTED_SECONDS = {
 }
 TIMED_METHODS = ("SparGE-LDA", "SVM-RFE", "Fisher score")
 
-PROTOCOL = """
-The paper gives no parameters beside those below, so SparGE has its defaults.
-
-* **Fig. 2.** 550 features of 5,000 samples, 50 of them significant and correlated, 25 components,
-  50 runs, the share of the variance of the chosen features (eq. 18). The paper shows the covariance
-  as a picture only. Here the 50 features mix 25 normal factors with normal weights, and white noise
-  leaves 0.2 % of the variance to what is beyond 25 components, as the paper says of its toy. SPCA
-  is that of Zou, Hastie and Tibshirani with the infinite ridge penalty. FPS stops after 50 steps of
-  ADMM, and is run three times.
-* **Fig. 4.** k-means with as many clusters as classes, mutual information with the classes.
-  The graph has 5 neighbors and cosine weights, for all methods, and the embeddings have as many
-  components as there are classes. A repetition is the mean of 3 starts of k-means.
-* **Fig. 5.** Ten folds. A linear SVM with C = 1 on counts or gray values, divided by the largest.
-  A repetition is a fold. `SVM-RFE` removes a fifth of the features per round. All methods have one
-  order of 200 features, whose first 10 to 200 are judged.
-  20 Newsgroups, the documents of News20, stands for it: trained on one part and tested on the
-  other by date, as the paper tests News20. A repetition is there a tenth of the test documents, so
-  that the standard error is that of the documents. tf-idf, one order of 2,000 terms.
-* **Table 6.** Generated corpora of the real ones' numbers of samples, features, classes and
-  non-zeros, in memory. Processor seconds of one fit of 500 features.
-* **Table 7.** One, two or three labels per class, all other samples are in the graph and are the
-  test samples. 1-NN, which the paper does not say. One order of 300 pixels, whose first 100, 200
-  and 300 are judged.
-"""
-
-
 # --- sections -------------------------------------------------------------------------------------
 
 
@@ -316,7 +290,6 @@ PAPER = Paper(
         Item("Fig. 6", "LPP: embedding of faces by 20 pixels", missing="CMU-PIE"),
     ),
     experiments=(TOY, CLUSTERING, CLASSES, NEWS, TIMES, FEW, CHOICE, CHOICE_NEWS, UNIT),
-    protocol=PROTOCOL,
     sections=(
         toy_section,
         clustering_section,

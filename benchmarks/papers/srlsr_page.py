@@ -178,41 +178,6 @@ def accuracy_claims(labeled: int | None, least: int = 1) -> tuple[Claim, ...]:
 
 
 OTHER_DATA = "BinAlpha, CNAE-9, Segment, CS, USPS and Srbct"
-PROTOCOL = (
-    table(
-        ["", "the paper", "here"],
-        [
-            ("data", "eight sets", "Isolet (1,560 of 7,797 samples) and colon (discretized)"),
-            (
-                "labels",
-                "10, 20, …, 50 % of all samples; the rest is unlabeled in the fit and is the test",
-                "the same",
-            ),
-            ("γ", "0.001, 0.01, 0.1, 1, 100, 1,000 (no 10 is printed)", "the same"),
-            ("p", "0.1, 0.2, …, 1", "0.5, 0.7, 0.9, 1; at 40 % the others in another experiment"),
-            (
-                "other methods",
-                "γ over the same grid, λ of sSelect 0.1 to 0.6",
-                "three values of each",
-            ),
-            ("rounds", "until convergence; the tolerance is not printed", "20 at most"),
-            ("SVM", "the best by five folds of the labeled samples", "linear, C of 0.1, 1, 10"),
-            ("features", "20, 40, …, 200", "the same"),
-            (
-                "parameters",
-                "the text has the average over all settings, which can't give the table: small p "
-                "ruins it",
-                "the best on the test, which decides; beside it the best of the five folds and the "
-                "average",
-            ),
-            ("repetitions", "not said", "up to 10"),
-        ],
-    )
-    + """
-The features are not scaled. A feature whose θ is negligible leaves the fit here. Its correlation
-with the residual ranks it.
-"""
-)
 
 
 def convergence(check: Callable[[np.ndarray], bool], text: str) -> Outcome:
@@ -307,6 +272,5 @@ PAPER = Paper(
             missing="BinAlpha and CNAE-9, in whose place Isolet and colon stand",
         ),
     ),
-    protocol=PROTOCOL,
     sections=(accuracy_section, p_section, theta_section),
 )

@@ -243,9 +243,7 @@ def test_pages_follow_from_the_results(folder):
         Item("Fig. 1", "A beside B", (Claim("A is above B", check),)),
         Item("Table II", "more", missing="USPS"),
     )
-    paper = pages.Paper(
-        "toy", "Toy", "A paper.", items, 3, (experiment,), "As printed.", (section,)
-    )
+    paper = pages.Paper("toy", "Toy", "A paper.", items, 3, (experiment,), (section,))
     pages.write([paper], folder / "docs")
     page = (folder / "docs" / "toy.md").read_text()
     row = "| A is above B | holds | one: +0.100 ± 0.000 against B (2 repetitions) |"
