@@ -45,6 +45,36 @@ processor seconds of the driving process, so it does not depend on the other wor
 LEFT_OUT = ("f-regression", "jgsc", "rjgsc", "smr", "fisher")
 DRAWN = 12  # methods in a picture
 SMALL = (20, 50, 100, 200)
+MEASURED = typer.Option(help="where a file per set and method is kept")
+
+
+def all_methods(methods: str) -> list[str]:
+    """The methods that are named, or all that can be compared."""
+    return methods.split(",") if methods else [name for name in METHODS if name not in LEFT_OUT]
+
+
+@contextlib.contextmanager
+def measure_missing(folder: Path, name: str, method: str) -> Iterator[dict[str, Any] | None]:
+    """Give what the block fills with figures and what is then kept, or None if it is there."""
+    file = folder / f"{name}-{method}.json"
+    if file.exists():
+        yield None
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    figures: dict[str, Any] = {"set": name, "method": method, "date": date.today().isoformat()}
+    figures["load"] = os.getloadavg()[0]
+    yield figures
+    file.write_text(json.dumps(figures) + "\n")
+    print(name, method, figures.get("error", "done"), flush=True)
+
+
+def read_measured(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """The figures of each set, in the order of the methods."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for file in sorted(folder.glob("*.json")):
+        figures = json.loads(file.read_text())
+        found.setdefault(figures["set"], []).append(figures)
+    return {name: sorted(rows, key=lambda f: f["method"]) for name, rows in found.items()}
 
 
 class DataSet(NamedTuple):
@@ -85,13 +115,10 @@ def run(
     kept: Annotated[Path, typer.Option(help="where the figures are kept")] = KEPT,
     sets: Annotated[str, typer.Option(help="data sets, separated by commas")] = ",".join(DATA),
     methods: Annotated[str, typer.Option(help="separated by commas (default: all)")] = "",
-    limit: Annotated[
-        float | None, typer.Option(help="seconds that one method may take (default: by the set)")
-    ] = None,
+    limit: Annotated[float | None, typer.Option(help="seconds per method")] = None,
 ) -> None:
     """Compare the methods on each set that has no figures yet."""
     kept.mkdir(parents=True, exist_ok=True)
-    names = methods.split(",") if methods else [name for name in METHODS if name not in LEFT_OUT]
     for name in sets.split(","):
         data, file = DATA[name], kept / f"{name}.json"
         if file.exists():
@@ -99,7 +126,7 @@ def run(
         seconds = limit or data.limit
         request = Comparison(
             source=str(folder / data.file),
-            methods=names,
+            methods=all_methods(methods),
             sizes=list(data.sizes),
             out=str(work / name),
             store=str(work / f"{name}.zarr"),
@@ -111,9 +138,8 @@ def run(
         compare(request, call_in_processor_time)
         about = read_comparison(work / name)
         measured = {"date": date.today().isoformat(), "load": round(load, 1), "limit": seconds}
-        file.write_text(
-            json.dumps(trimmed(about) | {"run": measured}, separators=(",", ":")) + "\n"
-        )
+        figures = trimmed(about) | {"run": measured}
+        file.write_text(json.dumps(figures, separators=(",", ":")) + "\n")
         print(name, "done", flush=True)
 
 
@@ -168,11 +194,8 @@ def pages(
     page: Annotated[Path, typer.Option(help="the page of the tables")] = PAGE,
 ) -> None:
     """Write the page of the tables, and a picture for each set."""
-    found = {
-        name: json.loads((kept / f"{name}.json").read_text())
-        for name in DATA
-        if (kept / f"{name}.json").exists()
-    }
+    files = {name: kept / f"{name}.json" for name in DATA}
+    found = {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
     lines = [INTRODUCTION, "## Mean accuracy over the sizes", ""]
     lines += [*markdown_table(overview(found)), ""]
     for name, about in found.items():

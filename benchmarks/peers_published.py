@@ -18,16 +18,21 @@ import json
 import os
 import subprocess
 import tempfile
-import time
 import warnings
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import scipy.io
 import typer
-from peers import markdown_table, processor_time_limit
+from peers import (
+    KEPT,
+    MEASURED,
+    markdown_table,
+    measure_missing,
+    processor_time_limit,
+    read_measured,
+)
+from shared import matlab, timed
 
 from bigfs import engine
 from bigfs.evaluation.significance import jaccard
@@ -37,20 +42,17 @@ from flows.evaluation import selection
 
 app = typer.Typer(add_completion=False)
 HERE = Path(__file__).parent
-KEPT = HERE / "peers" / "published"
+PUBLISHED = KEPT / "published"
 SETS = ("colon", "ORL", "TOX-171", "COIL20", "PCMAC")
 SCORES = ("fisher", "anova", "chi2", "gini", "t-score", "trace-ratio", "relieff", "spec")
 NAMES = (*SCORES, "laplacian", "mrmr-f", "mrmr", "jmi", "cmim", "mcfs", "ndfs", "udfs", "rfs")
 DISCRETE = ("mrmr", "jmi", "cmim")
 FEATURES = 50
-KEEP = typer.Option(help="where a file per set and method is kept")
 
 
 def matrix(folder: Path, name: str, method: str) -> tuple[np.ndarray, np.ndarray]:
     """The values and the class codes of a set."""
-    content = scipy.io.loadmat(folder / f"{name}.mat")
-    X = np.ascontiguousarray(content["X"], dtype=np.float64)
-    y = np.unique(content["Y"].ravel(), return_inverse=True)[1]
+    X, y = matlab(folder, name)
     if method in DISCRETE:
         X = np.greater(X, X.mean(axis=0)).astype(np.float64)
     return X, y
@@ -72,18 +74,17 @@ def ours(method: str, X: np.ndarray, y: np.ndarray, m: int, limit: float) -> dic
     selector = selection.make_selector(method, m, {})
     target = y if METHODS[method].targets else None
     engine.reset_peak_memory()
-    began, used = time.perf_counter(), time.process_time()
     try:
         with warnings.catch_warnings(), processor_time_limit(limit):
             warnings.simplefilter("ignore", NotConverged)
-            selector.fit(X, target)
+            run = timed(selector.fit, X, target)
     except TimeoutError:
         return {"error": f"longer than {limit:g} s"}
     except (ValueError, MemoryError) as error:
         return {"error": " ".join(str(error).split())}
     return {
-        "seconds": time.perf_counter() - began,
-        "processor_seconds": time.process_time() - used,
+        "seconds": run.seconds,
+        "processor_seconds": run.processor,
         "bytes": engine.peak_memory()["driver"],
         "chosen": selection.ranking(selector, method, m).tolist(),
     }
@@ -93,41 +94,31 @@ def ours(method: str, X: np.ndarray, y: np.ndarray, m: int, limit: float) -> dic
 def run(
     python: Annotated[Path, typer.Argument(help="the interpreter of their environment")],
     folder: Annotated[Path, typer.Argument(help="where PCMAC.mat and the others are")],
-    kept: Annotated[Path, KEEP] = KEPT,
+    kept: Annotated[Path, MEASURED] = PUBLISHED,
     sets: Annotated[str, typer.Option(help="separated by commas")] = ",".join(SETS),
     methods: Annotated[str, typer.Option(help="separated by commas")] = ",".join(NAMES),
-    limit: Annotated[
-        float, typer.Option(help="processor seconds that an implementation may take")
-    ] = 300,
+    limit: Annotated[float, typer.Option(help="processor seconds of each")] = 300,
 ) -> None:
     """Measure what has no figures yet."""
-    kept.mkdir(parents=True, exist_ok=True)
     for name in sets.split(","):
         for method in methods.split(","):
-            file = kept / f"{name}-{method}.json"
-            if file.exists():
-                continue
-            X, y = matrix(folder, name, method)
-            with tempfile.TemporaryDirectory() as scratch:
-                arrays = Path(scratch) / "arrays.npz"
-                np.savez(arrays, X=X, y=y)
-                theirs = published(python.absolute(), method, arrays, FEATURES, limit)
-            figures = {"set": name, "method": method, "date": date.today().isoformat()}
-            figures |= {"published": theirs, "bigfs": ours(method, X, y, FEATURES, limit)}
-            file.write_text(json.dumps(figures) + "\n")
-            print(
-                name, method, theirs.get("error", f"{theirs.get('seconds', 0):.1f} s"), flush=True
-            )
+            with measure_missing(kept, name, method) as figures:
+                if figures is None:
+                    continue
+                X, y = matrix(folder, name, method)
+                with tempfile.TemporaryDirectory() as scratch:
+                    arrays = Path(scratch) / "arrays.npz"
+                    np.savez(arrays, X=X, y=y)
+                    theirs = published(python.absolute(), method, arrays, FEATURES, limit)
+                figures |= {"published": theirs, "bigfs": ours(method, X, y, FEATURES, limit)}
 
 
 @app.command()
-def table(kept: Annotated[Path, KEEP] = KEPT) -> None:
+def table(kept: Annotated[Path, MEASURED] = PUBLISHED) -> None:
     """Print a table per set, as in the documentation."""
-    found = [json.loads(file.read_text()) for file in sorted(kept.glob("*.json"))]
-    for name in dict.fromkeys(row["set"] for row in found):
-        head = ["method", "theirs", "ours", "their memory", "ours", f"common of {FEATURES}"]
-        rows = [head]
-        for row in sorted((r for r in found if r["set"] == name), key=lambda r: r["method"]):
+    for name, found in read_measured(kept).items():
+        rows = [["method", "theirs", "ours", "their memory", "ours", f"common of {FEATURES}"]]
+        for row in found:
             theirs, own = row["published"], row["bigfs"]
             common = "–"
             if "chosen" in theirs and "chosen" in own:

@@ -2,11 +2,10 @@
 workers of 1 GB, or why it does not choose them.
 
 python benchmarks/peers_scale.py run --corpora news20,rcv1.binary,real-sim   # resumes when cut off
-python benchmarks/peers_scale.py table                                       # as in RESULTS.md
+python benchmarks/peers_scale.py table
 
 The neighbor graph is made beforehand and counts in no method's time. A method has its defaults. The
-limit is in processor seconds of all processes together, so that it does not depend on what else
-runs. On a quiet machine a method takes less than that by the clock.
+limit is in processor seconds of all processes together, so that other work does not count.
 """
 
 from __future__ import annotations
@@ -18,77 +17,67 @@ import subprocess
 import sys
 import time
 import warnings
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
 import psutil
 import typer
-from shared import table
+from peers import KEPT, MEASURED, all_methods, measure_missing, read_measured
+from shared import STORES, table, timed
 
 import storage
 from bigfs import engine
 from bigfs.result import NotConverged
-from bigfs.selectors.registry import METHODS
 from flows.evaluation import selection
 
 app = typer.Typer(add_completion=False)
 CORPORA = "news20,rcv1.binary,real-sim"
 FEATURES = 500
-LIMIT = 300  # processor seconds that a method may take
 START = 60  # processor seconds more for the imports, the workers and the graph
 LOOK = 2.0  # seconds between two looks at the processor time
-# a real target, a dictionary of its own, images, and what ranks as another method does
-LEFT_OUT = ("f-regression", "jgsc", "rjgsc", "smr", "fisher")
-STORES = typer.Option(help="where the stores are kept between runs")
-RESULTS = typer.Option(help="where a file per corpus and method is kept")
-HERE = Path(__file__).parent
 REFUSALS = (ValueError, MemoryError, engine.ClusterLost)
 
 
 @app.command()
-def one(store: str, method: str, features: int) -> None:
+def one(store: str, method: str) -> None:
     """Choose by one method and print its figures as JSON."""
     warnings.simplefilter("ignore", NotConverged)
-    corpus = storage.open(store)
+    corpus, began = storage.open(store), time.perf_counter()
     figures: dict[str, Any] = {}
     with engine.cluster(workers=2, memory_limit="1GB"):
         try:
-            selector = selection.selector_for(corpus, method, features, {})
+            selector = selection.selector_for(corpus, method, FEATURES, {})
             if selection.get_method(method).graph:
                 graph = storage.graph(corpus, selector.n_neighbors, metric=selector.metric)
                 selector.set_params(graph=graph.neighbors())
             X, y = selection.usable(selector, method, corpus.X, corpus.y)
             engine.reset_peak_memory()
-            began, used = time.perf_counter(), engine.processor_time()
-            print("began", flush=True)
-            selector.fit(X, y)
-            figures = {
-                "seconds": time.perf_counter() - began,
-                "processor_seconds": engine.processor_time_since(used),
-                "status": "" if selector.result_.converged else str(selector.result_.status),
-            }
+            began = time.perf_counter()
+            run = timed(selector.fit, X, y)
+            figures = {"seconds": run.seconds, "processor_seconds": run.processor}
+            figures["status"] = "" if selector.result_.converged else str(selector.result_.status)
         except REFUSALS as error:
             figures["error"] = " ".join(str(error).split())
-            figures["seconds"] = time.perf_counter() - began if "began" in locals() else 0.0
+            figures["seconds"] = time.perf_counter() - began
         peaks = engine.peak_memory()
     figures["driver_bytes"] = peaks.pop("driver")
     figures["worker_bytes"] = max(peaks.values(), default=0)
     print(json.dumps(figures))
 
 
-def measure(store: str, method: str, features: int, limit: float) -> dict[str, Any]:
+def measure(store: Path, method: str, limit: float) -> dict[str, Any]:
     """Run `one` in a process of its own, and kill it with its workers when it worked too long."""
-    command = [sys.executable, __file__, "one", store, method, str(features)]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    command = [sys.executable, __file__, "one", str(store), method]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, text=True, start_new_session=True, **pipes)
     while True:
         try:
             out, err = process.communicate(timeout=LOOK)
             break
         except subprocess.TimeoutExpired:
-            used = processor_time_of(process.pid)
+            first = psutil.Process(process.pid)
+            tree = [first, *first.children(recursive=True)]
+            used = sum(sum(each.cpu_times()[:2]) for each in tree)
             if used > limit + START:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
@@ -99,62 +88,38 @@ def measure(store: str, method: str, features: int, limit: float) -> dict[str, A
     return dict(json.loads(out.splitlines()[-1]))
 
 
-def processor_time_of(pid: int) -> float:
-    """The processor seconds of a process and those it started."""
-    first = psutil.Process(pid)
-    times = [process.cpu_times() for process in (first, *first.children(recursive=True))]
-    return sum(used.user + used.system for used in times)
-
-
 @app.command()
 def run(
-    stores: Annotated[Path, STORES] = Path("/tmp/bigfs-benchmarks"),
-    results: Annotated[Path, RESULTS] = HERE / "peers" / "scale",
+    stores: Path = STORES,
+    results: Annotated[Path, MEASURED] = KEPT / "scale",
     corpora: Annotated[str, typer.Option(help="separated by commas")] = CORPORA,
     methods: Annotated[str, typer.Option(help="separated by commas (default: all)")] = "",
-    limit: Annotated[float, typer.Option(help="processor seconds a method may take")] = LIMIT,
+    limit: Annotated[float, typer.Option(help="processor seconds a method may take")] = 300,
 ) -> None:
     """Measure what has no result yet."""
-    results.mkdir(parents=True, exist_ok=True)
-    names = methods.split(",") if methods else [name for name in METHODS if name not in LEFT_OUT]
     for corpus in corpora.split(","):
         store = stores / f"{corpus}.zarr"
         storage.stage(f"synthetic:{corpus}", store)
-        for method in names:
-            file = results / f"{corpus}-{method}.json"
-            if file.exists():
-                continue
-            figures = {"corpus": corpus, "method": method, "features": FEATURES}
-            figures |= {"date": date.today().isoformat(), "load": os.getloadavg()[0]}
-            figures |= measure(str(store), method, FEATURES, limit)
-            file.write_text(json.dumps(figures, indent=1) + "\n")
-            print(corpus, method, figures.get("error", f"{figures['seconds']:.1f} s"), flush=True)
+        for method in all_methods(methods):
+            with measure_missing(results, corpus, method) as figures:
+                if figures is not None:
+                    figures |= measure(store, method, limit)
 
 
 @app.command(name="table")
-def print_table(results: Annotated[Path, RESULTS] = HERE / "peers" / "scale") -> None:
+def print_table(results: Annotated[Path, MEASURED] = KEPT / "scale") -> None:
     """Print a table per corpus."""
-    found = [json.loads(file.read_text()) for file in sorted(results.glob("*.json"))]
-    for corpus in dict.fromkeys(row["corpus"] for row in found):
-        own = sorted(
-            (row for row in found if row["corpus"] == corpus),
-            key=lambda row: ("error" in row, row["seconds"]),
-        )
+    for corpus, rows in read_measured(results).items():
+        shown = []
+        for f in sorted(rows, key=lambda f: ("error" in f, f["seconds"])):
+            if "error" in f:
+                shown.append((f"`{f['method']}`", *(["–"] * 4), f["error"]))
+                continue
+            times = (f"{f[key]:.1f}" for key in ("seconds", "processor_seconds"))
+            sizes = (f"{f[key] / 1e6:,.0f}" for key in ("driver_bytes", "worker_bytes"))
+            shown.append((f"`{f['method']}`", *times, *sizes, f["status"]))
         head = ("method", "seconds", "processor (s)", "driver (MB)", "worker (MB)", "")
-        rows = [
-            (f"`{row['method']}`", *(["–"] * 4), row["error"])
-            if "error" in row
-            else (
-                f"`{row['method']}`",
-                f"{row['seconds']:.1f}",
-                f"{row['processor_seconds']:.1f}",
-                f"{row['driver_bytes'] / 1e6:,.0f}",
-                f"{row['worker_bytes'] / 1e6:,.0f}",
-                row["status"],
-            )
-            for row in own
-        ]
-        table(f"synthetic:{corpus}, {own[0]['features']} features", head, rows)
+        table(f"synthetic:{corpus}, {FEATURES} features", head, shown)
 
 
 if __name__ == "__main__":

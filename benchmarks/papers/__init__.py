@@ -8,6 +8,7 @@ The command runs what is not finished yet and writes the pages in docs/papers. I
 any time. Each finished cell is a line of a file in benchmarks/papers/results, and the next run goes
 on from there. `--pages` writes the pages from what is there and computes nothing.
 
-One file per paper holds its experiments, its claims and its page. `results.py` reads and writes
-the cells, `experiments.py` runs them, `claims.py` decides what holds, `pages.py` writes the pages.
+NAME.py holds the experiments of a paper and NAME_page.py its claims and its page. items.tsv lists
+the figures and tables, protocols/NAME.md says what was done. `results.py` reads and writes the
+cells, `experiments.py` runs them, `claims.py` decides what holds, `pages.py` writes the pages.
 """

@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.papers import jgsc, jhlsr_page, pages, smr_page, sparge, srlsr_page
+from benchmarks.papers import jgsc_page, jhlsr_page, pages, smr_page, sparge_page, srlsr_page
 from benchmarks.papers.experiments import run
 from bigfs.result import NotConverged
 
-PAPERS = (sparge.PAPER, srlsr_page.PAPER, jhlsr_page.PAPER, jgsc.PAPER, smr_page.PAPER)
+PAGES = (sparge_page, srlsr_page, jhlsr_page, jgsc_page, smr_page)
+PAPERS = tuple(page.PAPER for page in PAGES)
 
 
 def main(

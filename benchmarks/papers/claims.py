@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -57,8 +58,6 @@ class Item(NamedTuple):
     about: str
     claims: tuple[Claim, ...] = ()
     missing: str = ""  # what of it cannot be tried, and why
-    no_claim: bool = False
-    planned: bool = False  # it can be tried, and no experiment is written yet
 
     def outcomes(self) -> list[Outcome]:
         """Return the outcome of each claim."""
@@ -70,13 +69,18 @@ class Item(NamedTuple):
 
     def verdict(self) -> Verdict:
         """Return the verdict on all the claims together."""
-        if self.no_claim:
-            return Verdict.NO_CLAIM
-        if self.planned:
-            return Verdict.NOT_RUN
         if not self.claims:
-            return Verdict.CANNOT
+            return Verdict.CANNOT if self.missing else Verdict.NO_CLAIM
         return together(claim.check().verdict for claim in self.claims if claim.counts)
+
+
+def items(key: str, claims: Mapping[str, Sequence[Claim]]) -> tuple[Item, ...]:
+    """Return the figures and tables that items.tsv lists of a paper, with their claims."""
+    lines = (Path(__file__).parent / "items.tsv").read_text().splitlines()[1:]
+    rows = [line.split("\t")[1:] for line in lines if line.startswith(f"{key}\t")]
+    if unknown := claims.keys() - {name for name, _, _ in rows}:
+        raise ValueError(f"items.tsv lists no {unknown} of {key}")
+    return tuple(Item(name, about, tuple(claims.get(name, ())), no) for name, about, no in rows)
 
 
 def together(verdicts: Iterable[Verdict]) -> Verdict:

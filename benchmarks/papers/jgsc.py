@@ -1,186 +1,209 @@
-"""JGSC and RJGSC [Zhu, Li, Zhang, Ju, Wu, IEEE TNNLS 2016]."""
+"""JGSC's experiments: what is computed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.metrics import pairwise_distances
+from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.papers import pages
-from benchmarks.papers.claims import Claim, Item, Outcome, above_on, share
-from benchmarks.papers.experiments import Experiment
-from benchmarks.papers.jgsc_cells import ON_DATA, ON_TOYS, PARAMETERS, PERCENT, REAL
-from benchmarks.papers.pages import Paper
+from benchmarks.extraction import lpp
+from benchmarks.papers.experiments import Cell, Dataset, Experiment, load
+from bigfs import GSC, JFS, JGSC, MCFS, MRSF, RJGSC, UDFS, LaplacianScore, Matrix
+from bigfs.coding import dictionary
 
-LARGE = "the two large text corpora with their splits, News and Reuters"
-PEERS = ("Original", "LPP", "Laplacian score", "MCFS", "MRSF", "JFS", "UDFS", "GSC")
-SETTLED = 30  # iterations
-CHANGE = 0.01  # of the objective, below which it is stable
-SENSITIVE = 0.05  # accuracy between the best and the worst parameters
+PERCENT = (10, 20, 30, 40, 50, 60, 70, 80)
+HALF = PERCENT.index(50)
+ALPHAS = (0.01, 0.1, 1.0, 10.0)
+LAMBDAS = (0.02, 0.05, 0.1, 0.3)  # shares of the λ from which every code is zero
+TEXT = ("PCMAC", "BASEHOCK")
+TEXT_ALPHAS, TEXT_LAMBDAS = (0.1, 10.0), (0.02, 0.1)
+ATOMS = 256  # at most; the paper has as many as features
+NEIGHBORS, FOLDS, INNER = 5, 10, 5
+SHARE = 0.1  # of the features that the peers are fitted for; all are ranked
+ROUNDS = 40  # of the convergence
+# class sizes, features, informative features, noise
+TOYS = {
+    "Toy1": ((50, 40, 50), 200, 80, 1e-3),
+    "Toy2": ((50, 50, 50), 300, 100, 1e1),
+    "Toy3": ((50, 40, 110), 300, 80, 1e3),
+}
+CODED = {"JGSC": JGSC, "RJGSC": RJGSC, "GSC": GSC}
+SELECTORS = {
+    "Laplacian score": LaplacianScore,
+    "MCFS": MCFS,
+    "MRSF": MRSF,
+    "JFS": JFS,
+    "UDFS": UDFS,
+}
 
 
-def runs(experiment: Experiment, data: str, method: str) -> dict[int, float]:
-    """Return the mean accuracy over the shares, per repetition."""
-    found = experiment.results().runs("accuracy", data, method).get("", {})
-    return {r: float(np.mean(v)) for r, v in found.items()}
+# --- data -----------------------------------------------------------------------------------------
 
 
-# --- claims ---------------------------------------------------------------------------------------
+def toy(name: str, seed: int) -> Dataset:
+    """Return X = BS + E, centered and standardized. The first rows of S differ by class."""
+    sizes, d, informative, noise = TOYS[name]
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(len(sizes)), sizes)
+    S = np.zeros((d, len(y)))
+    means = rng.normal(size=(informative, len(sizes)))
+    S[:informative] = means[:, y] + rng.normal(size=(informative, len(y)))
+    B = rng.normal(size=(d, d)) / np.sqrt(d)
+    common = rng.normal(size=len(y))  # of all features: correlation 0.1
+    E = np.sqrt(0.9) * rng.normal(size=(d, len(y))) + np.sqrt(0.1) * common
+    return Dataset(standardized((B @ S + np.sqrt(noise) * E).T), y)
 
 
-def against(
-    experiment: Experiment, method: str, others: Sequence[str], data: Sequence[str]
-) -> Outcome:
-    """Return whether a method is above others, in the mean over the shares, on each of the data."""
-    return above_on(data, lambda name, one: runs(experiment, name, one), method, others)
+def standardized(X: np.ndarray) -> np.ndarray:
+    """Return X with centered columns of one norm, and rows of norm 1 in the mean."""
+    scale = X.std(axis=0)
+    return (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1) / np.sqrt(X.shape[1])
 
 
-def settled(method: str) -> Outcome:
-    """Return whether the objective is stable after 30 rounds, for every α and λ."""
-    counts = {}
-    for name in REAL:
-        found = PARAMETERS.results().runs("objective", name, method)
-        curves = [curve for by_run in found.values() for curve in by_run.values()]
-        changes = [
-            abs(curve[min(SETTLED, len(curve)) - 1] - curve[-1]) / curve[-1] for curve in curves
-        ]
-        counts[name] = (sum(change <= CHANGE for change in changes), len(changes))
-    return share(
-        counts, f"Counted are the pairs of α and λ whose objective is then within {CHANGE}"
+@lru_cache(maxsize=1)
+def prepared(folder: Path, name: str, repetition: int) -> Dataset:
+    """Return the data as all methods get it. A toy is another one in each repetition."""
+    if name in TOYS:
+        return toy(name, repetition)
+    X, y = load(folder, name)
+    if name in TEXT:
+        X = TfidfTransformer(sublinear_tf=True).fit_transform(sp.csr_array(X)).toarray()
+        return Dataset(X, y)
+    return Dataset(standardized(X), y)
+
+
+# --- features and codes ---------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def atoms_of(folder: Path, name: str, draw: int) -> np.ndarray:
+    """Return the atoms, rows."""
+    X = Matrix.from_array(prepared(folder, name, draw).X)
+    count = min(*X.shape, ATOMS)
+    return dictionary.learn_atoms(X, count, epochs=4, batch_rows=256, seed=0).value.D.T
+
+
+def grid(name: str) -> list[tuple[float, float]]:
+    """Return the pairs of α and λ, λ as a share."""
+    alphas, shares = (TEXT_ALPHAS, TEXT_LAMBDAS) if name in TEXT else (ALPHAS, LAMBDAS)
+    return list(itertools.product(alphas, shares))
+
+
+def fitted(folder: Path, name: str, draw: int, method: str, pair: tuple[float, float]) -> Any:
+    """Return the fitted model of one pair of parameters, with codes of all atoms."""
+    X, atoms = prepared(folder, name, draw).X, atoms_of(folder, name, draw)
+    loss = CODED[method]._loss(Matrix.from_array(X), np.ascontiguousarray(atoms.T))
+    top = float(2 * np.linalg.norm(loss.terms(None).R, axis=0).max())
+    alpha, lam = pair
+    model = CODED[method](
+        dictionary=atoms,
+        alpha=alpha,
+        lam=lam * top,
+        n_features_to_select=len(atoms),
+        tol=1e-3,
+        max_iter=ROUNDS,
     )
+    return model.fit(X)
 
 
-def sensitive(method: str) -> Outcome:
-    """Return whether the accuracy at half of the dimensions depends on the parameters."""
-    counts, ranges = {}, []
-    for name in REAL:
-        found = PARAMETERS.results().runs("accuracy", name, method)
-        values = [float(v[0]) for by_run in found.values() for v in by_run.values()]
-        counts[name] = (0, 0)
-        if len(values) > 1:
-            counts[name] = (int(max(values) - min(values) > SENSITIVE), 1)
-            ranges.append(f"{name} {min(values):.3f} to {max(values):.3f}")
-    return share(counts, f"Accuracy at 50 %: {', '.join(ranges)}")
+Representation = tuple[np.ndarray, np.ndarray]  # n × columns, and their order
 
 
-# --- sections -------------------------------------------------------------------------------------
+@lru_cache(maxsize=4)
+def representations(
+    folder: Path, name: str, draw: int, method: str
+) -> Mapping[str, Representation]:
+    """Return what 5-NN gets: the columns and their order, by parameters."""
+    X = prepared(folder, name, draw).X
+    if method == "Original":
+        return {"": (X, np.arange(X.shape[1]))}
+    if method == "LPP":
+        Z = lpp(Matrix.from_array(X), min(X.shape[0] // 2, X.shape[1], ATOMS)).embed(X)
+        return {"": (Z, np.arange(Z.shape[1]))}
+    if method in SELECTORS:
+        scores = SELECTORS[method](n_features_to_select=SHARE).fit(X).scores_
+        return {"": (X, np.argsort(-scores, kind="stable"))}
+    models = {pair: fitted(folder, name, draw, method, pair) for pair in grid(name)}
+    return {repr(pair): (model.codes_, model.selected_) for pair, model in models.items()}
 
 
-def accuracy_section(experiment: Experiment, title: str, folder: Path) -> str:
-    """Return the curves and the table of an experiment."""
-    found = experiment.results()
-    datasets = [name for name in experiment.data if name in found.datasets()]
-    if not datasets:
-        return ""
-    panels, methods = {}, ("JGSC", "RJGSC", *PEERS)
-    for name in datasets:
-        lines = {}
-        for method in methods:
-            curves = found.runs("accuracy", name, method).get("", {})
-            if curves:
-                lines[method] = (PERCENT, [curves[r] for r in sorted(curves)])
-        panels[name] = lines
-    picture = pages.curves(
-        panels, ("dimensions (%)", "accuracy"), folder, experiment.name, f"{title}: accuracy"
-    )
-    rows = [
-        [method, *(pages.mean_error(runs(experiment, name, method).values()) for name in datasets)]
-        for method in methods
-    ]
-    table = pages.table(["mean over the shares", *datasets], rows)
-    return f"## {title}\n{picture}\n{table}\n{pages.repetitions(experiment)}"
+# --- accuracy -------------------------------------------------------------------------------------
 
 
-def parameter_section(folder: Path) -> str:
-    """Return Figs. 3 to 6."""
-    found = PARAMETERS.results()
-    panels = {}
-    for name in found.datasets():
-        for method in ("JGSC", "RJGSC"):
-            curves = found.runs("objective", name, method)
-            panels[f"{method}, {name}"] = {
-                parameters: (range(1, len(curve) + 1), [curve / curve[-1]])
-                for parameters, by_run in curves.items()
-                for curve in by_run.values()
-                if "alpha=0.1 " in parameters
-            }
-    picture = pages.curves(
-        panels, ("round", "objective over its last"), folder, "jgsc-rounds", "convergence"
-    )
-    return f"## Figs. 3 and 4: convergence, α = 0.1\n{picture}" if picture else ""
+def predict(D: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
+    """Return the accuracy of 5-NN from distances. The least class wins a draw."""
+    near = np.argpartition(D[np.ix_(test, train)], NEIGHBORS - 1, axis=1)[:, :NEIGHBORS]
+    votes = np.apply_along_axis(np.bincount, 1, y[train][near], minlength=y.max() + 1)
+    return float(np.mean(votes.argmax(axis=1) == y[test]))
 
 
-PAPER = Paper(
-    key="jgsc",
-    title="JGSC and RJGSC",
-    reference='X. Zhu, X. Li, S. Zhang, C. Ju and X. Wu, "Robust joint graph sparse coding for '
-    'unsupervised spectral feature selection", IEEE TNNLS, 2016.',
-    repetitions=10,
-    items=(
-        Item("Fig. 1", "a drawing of four methods", no_claim=True),
-        Item("Table I", "the objectives of the methods", no_claim=True),
-        Item("Table II", "the data", no_claim=True),
-        Item(
-            "Fig. 2",
-            "accuracy on Toy1 to Toy3",
-            (
-                Claim(
-                    "JGSC is above the other methods",
-                    lambda: against(ON_TOYS, "JGSC", PEERS, ON_TOYS.data),
-                ),
-                Claim(
-                    "RJGSC is above JGSC on Toy2 and Toy3",
-                    lambda: against(ON_TOYS, "RJGSC", ["JGSC"], ("Toy2", "Toy3")),
-                ),
-            ),
-        ),
-        Item(
-            "Fig. 3",
-            "convergence of JGSC",
-            (Claim("The objective is stable after 30 iterations", lambda: settled("JGSC")),),
-            missing="SMK-CAN-187",
-        ),
-        Item(
-            "Fig. 4",
-            "convergence of RJGSC",
-            (Claim("The objective is stable after 30 iterations", lambda: settled("RJGSC")),),
-            missing="SMK-CAN-187",
-        ),
-        Item(
-            "Fig. 5",
-            "sensitivity of JGSC",
-            (Claim("The accuracy depends on the parameters", lambda: sensitive("JGSC")),),
-            missing="SMK-CAN-187",
-        ),
-        Item(
-            "Fig. 6",
-            "sensitivity of RJGSC",
-            (Claim("The accuracy depends on the parameters", lambda: sensitive("RJGSC")),),
-            missing="SMK-CAN-187",
-        ),
-        Item(
-            "Fig. 7",
-            "accuracy beside the other methods",
-            (
-                Claim(
-                    "JGSC is above the other methods", lambda: against(ON_DATA, "JGSC", PEERS, REAL)
-                ),
-                Claim(
-                    "RJGSC is above the other methods",
-                    lambda: against(ON_DATA, "RJGSC", PEERS, REAL),
-                ),
-            ),
-            missing="SMK-CAN-187",
-        ),
-        Item("Fig. 8", "convergence on large data", missing=LARGE),
-        Item("Fig. 9", "sensitivity on large data", missing=LARGE),
-        Item("Fig. 10", "accuracy on large data", missing=LARGE),
-    ),
-    experiments=(ON_TOYS, ON_DATA, PARAMETERS),
-    sections=(
-        lambda folder: accuracy_section(ON_TOYS, "Fig. 2: the toys", folder),
-        lambda folder: accuracy_section(ON_DATA, "Fig. 7: accuracy", folder),
-        parameter_section,
-    ),
-)
+def nested(
+    shown: Mapping[str, Representation], y: np.ndarray, method: str, repetition: int
+) -> Sequence[float]:
+    """Return the accuracy over ten folds at each share, the parameters chosen by inner folds."""
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=repetition).split(y, y)
+    folds = [(train, test) for train, test in folds]
+    curves = []
+    for percent in PERCENT:
+        distances = []
+        for Z, order in shown.values():
+            count = Z.shape[1] if method == "Original" else max(1, percent * Z.shape[1] // 100)
+            distances.append(pairwise_distances(Z[:, order[:count]]))
+        scores = []
+        for train, test in folds:
+            best = 0
+            if len(distances) > 1:
+                splitter = StratifiedKFold(INNER, shuffle=True, random_state=0)
+                inner = [(train[a], train[b]) for a, b in splitter.split(y[train], y[train])]
+                means = [np.mean([predict(D, y, a, b) for a, b in inner]) for D in distances]
+                best = int(np.argmax(means))
+            scores.append(predict(distances[best], y, train, test))
+        curves.append(float(np.mean(scores)))
+    return curves
+
+
+def accuracy_cells(folder: Path, data: str, repetition: int) -> Iterator[Cell]:
+    """Accuracy of 5-NN over ten folds, at each share of the dimensions."""
+    draw = repetition if data in TOYS else 0
+
+    def accuracy(method: str) -> dict[str, Any]:
+        y = prepared(folder, data, draw).y
+        return {
+            "accuracy": nested(representations(folder, data, draw, method), y, method, repetition)
+        }
+
+    for method in ("Original", "LPP", *SELECTORS, *CODED):
+        yield Cell(method, "", lambda method=method: accuracy(method))
+
+
+def parameter_cells(folder: Path, data: str, repetition: int) -> Iterator[Cell]:
+    """The objective by rounds, and the accuracy at half of the dimensions, for each α and λ."""
+
+    def measured(method: str, pair: tuple[float, float]) -> dict[str, Any]:
+        y = prepared(folder, data, 0).y
+        model = fitted(folder, data, 0, method, pair)
+        D = pairwise_distances(model.codes_[:, model.selected_[: model.codes_.shape[1] // 2]])
+        folds = StratifiedKFold(FOLDS, shuffle=True, random_state=repetition).split(y, y)
+        objective = [record["objective"] for record in model.result_.history]
+        return {
+            "objective": objective,
+            "accuracy": np.mean([predict(D, y, train, test) for train, test in folds]),
+        }
+
+    for method, pair in itertools.product(("JGSC", "RJGSC"), grid(data)):
+        parameters = f"alpha={pair[0]:g} lambda={pair[1]:g}"
+        yield Cell(method, parameters, lambda a=method, b=pair: measured(a, b))
+
+
+REAL = ("warpPIE10P", "warpAR10P", "TOX-171", "PCMAC", "BASEHOCK")
+ON_TOYS = Experiment("jgsc-toys", tuple(TOYS), 10, accuracy_cells, files=())
+ON_DATA = Experiment("jgsc-data", REAL, 10, accuracy_cells)
+PARAMETERS = Experiment("jgsc-parameters", REAL, 1, parameter_cells)

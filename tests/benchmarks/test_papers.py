@@ -34,10 +34,9 @@ def test_every_figure_and_table_is_listed_once():
     }
 
 
-def test_an_item_without_a_verdict_says_why():
-    for paper in PAPERS:
-        for item in paper.items:
-            assert item.claims or item.no_claim or item.planned or item.missing, item.name
+def test_claims_of_an_item_that_the_paper_has_not_are_refused():
+    with pytest.raises(ValueError, match="lists no"):
+        claims.items("smr", {"Fig. 99": ()})
 
 
 def test_the_command_asks_every_experiment_what_it_reads(folder):

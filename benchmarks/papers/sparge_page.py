@@ -1,0 +1,340 @@
+"""SparGE [Chen, Tsang, Tan, Cham, IEEE TKDE 2015]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.papers import pages
+from benchmarks.papers.choice import CHOICE, UNIT
+from benchmarks.papers.choice import NEWS as CHOICE_NEWS
+from benchmarks.papers.choice_page import choice_section
+from benchmarks.papers.claims import Claim, Outcome, above_on, items, share
+from benchmarks.papers.experiments import Experiment
+from benchmarks.papers.pages import Paper
+from benchmarks.papers.sparge import (
+    CLASS_SIZES,
+    CLASSES,
+    CLUSTER_SIZES,
+    CLUSTERING,
+    FEW,
+    FEW_SIZES,
+    INFORMATIVE,
+    LABELS,
+    NEWS,
+    NEWS_SIZES,
+    TIMES,
+    TOY,
+    TOY_SIZES,
+)
+
+# --- what is read from the cells, and the checks of the claims ------------------------------------
+
+FASTER = 10  # "an order of magnitude"
+
+
+def runs(
+    experiment: Experiment,
+    metric: str,
+    data: str,
+    method: str,
+    parameters: str = "",
+    points: Sequence[int] | slice = slice(None),
+) -> dict[int, float]:
+    """Return the mean over the points of a curve, per repetition."""
+    found = experiment.results().runs(metric, data, method, lambda p: p == parameters)
+    return {r: float(np.mean(v[points])) for r, v in found.get(parameters, {}).items()}
+
+
+def toy_choice() -> Outcome:
+    """Return whether the plateau is at 50 features for every method."""
+    counts = {}
+    for method in ("SparGE-PCA", "SPCA", "FPS"):
+        found = list(runs(TOY, "true", "toy", method).values())
+        counts[method] = (sum(value == 1 for value in found), len(found))
+    return share(counts, f"Counted are the runs whose {INFORMATIVE} features are the true ones")
+
+
+def toy_time() -> Outcome:
+    """Return whether SparGE is ten times as fast as SPCA and FPS."""
+    ours, counts, ratios = runs(TOY, "seconds", "toy", "SparGE-PCA"), {}, []
+    for method in ("SPCA", "FPS"):
+        theirs = runs(TOY, "seconds", "toy", method)
+        found = [theirs[r] / ours[r] for r in theirs if r in ours]
+        counts[method] = (sum(ratio >= FASTER for ratio in found), len(found))
+        if found:
+            ratios.append(f"{method} {np.median(found):.1f}")
+    return share(counts, f"Median of their time over ours: {', '.join(ratios)}")
+
+
+def against(
+    experiment: Experiment, metric: str, first: str, others: Sequence[str], *data: str
+) -> Outcome:
+    """Return whether a method is above others in the mean over the curve, on each of the data."""
+    return above_on(data, lambda name, one: runs(experiment, metric, name, one), first, others)
+
+
+def baseline() -> Outcome:
+    """Return whether 70 pixels cluster as all do."""
+    counts, at = {}, [CLUSTER_SIZES.index(70)]
+    for name in CLUSTERING.data:
+        ours = runs(CLUSTERING, "nmi", name, "SparGE-LPP", points=at)
+        every = runs(CLUSTERING, "nmi", name, "all features")
+        both = sorted(set(ours) & set(every))
+        counts[name] = (sum(ours[r] >= every[r] for r in both), len(both))
+    return share(counts, "Counted are the repetitions at 70 pixels")
+
+
+def few_against(other: str) -> Outcome:
+    """Return whether SDA is above another method for every number of labels."""
+
+    def accuracy(case: str, method: str) -> dict[int, float]:
+        name, labels = case.removesuffix(" per class").split(", ")
+        return runs(FEW, "accuracy", name, method, f"labels={labels}")
+
+    cases = [f"{name}, {labels} per class" for name in FEW.data for labels in LABELS]
+    return above_on(cases, accuracy, "SparGE-SDA", [other])
+
+
+def slower(other: str, first: str, factor: float, *data: str) -> Outcome:
+    """Return whether a method takes `factor` times as long as the first, in every run."""
+    counts, ratios = {}, []
+    for name in data:
+        ours, theirs = (runs(TIMES, "seconds", name, method) for method in (first, other))
+        found = [theirs[r] / max(ours[r], 1e-3) for r in theirs if r in ours]
+        counts[name] = (sum(ratio >= factor for ratio in found), len(found))
+        if found:
+            ratios.append(f"{name} {np.median(found):.1f}")
+    return share(counts, f"Median ratio: {', '.join(ratios)}")
+
+
+# Table 7 of the paper: labels per class → SparGE-SDA, SVM-RFE, Fisher at 100, 200, 300 pixels
+PRINTED = {
+    "COIL20": {
+        1: ((59.7, 61.2, 64.2), (56.8, 57.6, 57.9), (31.9, 37.0, 50.0)),
+        2: ((64.3, 67.1, 69.1), (61.8, 62.6, 63.4), (39.7, 54.9, 58.5)),
+        3: ((71.3, 74.5, 76.7), (70.3, 70.8, 71.1), (50.4, 61.1, 65.5)),
+    },
+    "ORL": {
+        1: ((59.0, 64.7, 65.0), (48.5, 52.2, 53.9), (25.3, 40.0, 48.5)),
+        2: ((65.3, 71.5, 71.9), (63.3, 66.5, 66.6), (56.8, 64.9, 69.2)),
+        3: ((70.1, 77.5, 76.8), (73.9, 75.9, 76.9), (34.8, 68.9, 74.2)),
+    },
+}
+FEW_METHODS = ("SparGE-SDA", "SVM-RFE", "Fisher score")
+# Table 6: SparGE-LDA, SVM-RFE, Fisher
+PRINTED_SECONDS = {
+    "news20": (460, 24160, 329),
+    "rcv1.binary": (302, 344, 91),
+    "real-sim": (228, 155, 53),
+}
+TIMED_METHODS = ("SparGE-LDA", "SVM-RFE", "Fisher score")
+
+# --- sections -------------------------------------------------------------------------------------
+
+
+def plot(
+    experiment: Experiment, metric: str, sizes: Sequence[int], axis: str, folder: Path, name: str
+) -> str:
+    """Return the section of an experiment whose cells are curves over the number of features."""
+    found = experiment.results()
+    panels = {}
+    for data in found.datasets():
+        lines = {}
+        for method in found.methods(data):
+            curves = found.runs(metric, data, method).get("", {})
+            lines[method] = (sizes, [curves[r] for r in sorted(curves)])
+        panels[data] = lines
+    return pages.curves(panels, ("features", axis), folder, name, f"{axis} of {experiment.name}")
+
+
+def toy_section(folder: Path) -> str:
+    """Return Fig. 2."""
+    if not TOY.results().datasets():
+        return ""
+    picture = plot(TOY, "explained", TOY_SIZES, "explained variance", folder, "sparge-toy")
+    rows = [
+        [
+            method,
+            pages.mean_error(runs(TOY, "explained", "toy", method, points=[4]).values(), 4),
+            pages.mean_error(runs(TOY, "seconds", "toy", method).values(), 2),
+        ]
+        for method in TOY.results().methods("toy")
+    ]
+    table = pages.table(["method", "explained at 50", "processor seconds at 50"], rows)
+    return f"""## Fig. 2: the toy
+{picture}
+{table}
+The measure of eq. 18 is the sum of the variances of the chosen features. So taking the features of
+largest variance has the best of it at every size, and no method can be above it. SparGE chooses
+features that explain the components together, so it is below at less than 50 features.
+
+{pages.repetitions(TOY)}"""
+
+
+def clustering_section(folder: Path) -> str:
+    """Return Fig. 4."""
+    if not CLUSTERING.results().datasets():
+        return ""
+    picture = plot(CLUSTERING, "nmi", CLUSTER_SIZES, "NMI", folder, "sparge-clustering")
+    return f"## Fig. 4: clustering\n{picture}\n{pages.repetitions(CLUSTERING)}"
+
+
+def class_section(folder: Path) -> str:
+    """Return Fig. 5."""
+    parts = []
+    for experiment, sizes, sort in (
+        (CLASSES, CLASS_SIZES, "a fold"),
+        (NEWS, NEWS_SIZES, "a tenth of the test documents"),
+    ):
+        found = experiment.results()
+        if not found.datasets():
+            continue
+        rows = [
+            [
+                method,
+                *(
+                    pages.mean_error(runs(experiment, "accuracy", data, method).values())
+                    for data in experiment.data
+                ),
+            ]
+            for method in found.methods(experiment.data[0])
+        ]
+        parts += [
+            plot(experiment, "accuracy", sizes, "accuracy", folder, experiment.name),
+            pages.table(["mean over the sizes", *experiment.data], rows),
+            f"{pages.repetitions(experiment)} A repetition is {sort}.\n",
+        ]
+    return "## Fig. 5: classification\n" + "\n".join(parts) if parts else ""
+
+
+def time_section(folder: Path) -> str:
+    """Return Table 6."""
+    found = TIMES.results()
+    rows = [
+        [
+            data,
+            *(
+                f"{pages.mean_error(runs(TIMES, 'seconds', data, method).values(), 2)} "
+                f"({PRINTED_SECONDS[data][k]})"
+                for k, method in enumerate(TIMED_METHODS)
+            ),
+        ]
+        for data in found.datasets()
+    ]
+    if not rows:
+        return ""
+    table = pages.table(["corpus", *TIMED_METHODS], rows)
+    return (
+        f"## Table 6: time\nProcessor seconds, the paper's in brackets.\n\n{table}\n"
+        f"{pages.repetitions(TIMES)}"
+    )
+
+
+def few_section(folder: Path) -> str:
+    """Return Table 7."""
+    rows = []
+    for data in FEW.results().datasets():
+        for labels in LABELS:
+            for k, size in enumerate(FEW_SIZES):
+                row = [data, labels, size]
+                for j, method in enumerate(FEW_METHODS):
+                    ours = runs(FEW, "accuracy", data, method, f"labels={labels}", [k])
+                    share_of_100 = pages.mean_error([100 * v for v in ours.values()], 1)
+                    row.append(f"{share_of_100} ({PRINTED[data][labels][j][k]})")
+                rows.append(row)
+    if not rows:
+        return ""
+    table = pages.table(["data", "labels per class", "pixels", *FEW_METHODS], rows)
+    return (
+        f"## Table 7: few labels\nAccuracy in %, the paper's in brackets.\n\n{table}\n"
+        f"{pages.repetitions(FEW)}"
+    )
+
+
+CLAIMS: dict[str, tuple[Claim, ...]] = {
+    "Fig. 2": (
+        Claim("SparGE, SPCA and FPS reach the plateau at 50 features", toy_choice),
+        Claim("SparGE is ten times as fast as SPCA and FPS", toy_time),
+    ),
+    "Fig. 4": (
+        Claim(
+            "SparGE-LPP is above the Laplacian score",
+            lambda: against(CLUSTERING, "nmi", "SparGE-LPP", ["Laplacian score"], "COIL20", "ORL"),
+        ),
+        Claim(
+            "MCFS is above the Laplacian score",
+            lambda: against(CLUSTERING, "nmi", "MCFS", ["Laplacian score"], "COIL20", "ORL"),
+        ),
+        Claim(
+            "SparGE-LPP is above MCFS on COIL20",
+            lambda: against(CLUSTERING, "nmi", "SparGE-LPP", ["MCFS"], "COIL20"),
+        ),
+        Claim("50 to 70 pixels cluster as all do", baseline),
+    ),
+    "Fig. 5": (
+        Claim(
+            "SparGE-LDA is above the Fisher score, ReliefF and mRMR",
+            lambda: against(
+                CLASSES,
+                "accuracy",
+                "SparGE-LDA",
+                ["Fisher score", "ReliefF", "mRMR"],
+                *CLASSES.data,
+            ),
+        ),
+        Claim(
+            "SparGE-LDA is above the trace ratio",
+            lambda: against(CLASSES, "accuracy", "SparGE-LDA", ["trace ratio"], *CLASSES.data),
+        ),
+        Claim(
+            "SparGE-LDA is above SVM-RFE",
+            lambda: against(CLASSES, "accuracy", "SparGE-LDA", ["SVM-RFE"], *CLASSES.data),
+        ),
+        *(
+            Claim(
+                f"SparGE-LDA is above {name} on 20 Newsgroups{printed}",
+                partial(against, NEWS, "accuracy", "SparGE-LDA", [other], *NEWS.data),
+            )
+            for name, other, printed in (
+                ("SVM-RFE", "SVM-RFE", " (the paper: by 20 points on News20)"),
+                ("the Fisher score", "Fisher score", ""),
+            )
+        ),
+    ),
+    "Table 6": (
+        Claim(
+            "SVM-RFE takes far longer than SparGE on News20 (the paper: 53 times)",
+            lambda: slower("SVM-RFE", "SparGE-LDA", FASTER, "news20"),
+        ),
+        Claim(
+            "The Fisher score is the fastest",
+            lambda: slower("SparGE-LDA", "Fisher score", 1, *TIMES.data),
+        ),
+    ),
+    "Table 7": (
+        Claim("SparGE-SDA is above the Fisher score", lambda: few_against("Fisher score")),
+        Claim("SparGE-SDA is above SVM-RFE", lambda: few_against("SVM-RFE")),
+    ),
+}
+
+PAPER = Paper(
+    key="sparge",
+    title="SparGE",
+    reference='M. Chen, I. W. Tsang, M. Tan and T. J. Cham, "A unified feature selection framework '
+    'for graph embedding on high dimensional data", IEEE TKDE, 2015.',
+    repetitions=10,
+    items=items("sparge", CLAIMS),
+    experiments=(TOY, CLUSTERING, CLASSES, NEWS, TIMES, FEW, CHOICE, CHOICE_NEWS, UNIT),
+    sections=(
+        toy_section,
+        clustering_section,
+        class_section,
+        time_section,
+        few_section,
+        choice_section,
+    ),
+)
