@@ -126,29 +126,23 @@ def write_var(
 
 
 def _write_folder(path: Path, columns: dict[str, AnyArray], about: dict[str, Any]) -> None:
-    atomic.sweep(path)
-    with atomic.explain_write_errors(path), atomic.workplace(path) as work:
-        new = work / "new"
-        shutil.copytree(path, new, symlinks=True, copy_function=_linking(path))
-        root = zarr.open_group(new, mode="r+", use_consolidated=False)
-        _write_selection(root, columns, about)
-        if zarr.open_group(path, mode="r").metadata.consolidated_metadata is not None:
-            with warnings.catch_warnings(action="ignore"):  # format 3 does not specify it yet
-                zarr.consolidate_metadata(new)
-        atomic.publish(new, path, work)
-
-
-def _linking(path: Path) -> Any:
-    """Return a function that links a file of a folder, or copies it if it may be written."""
-
-    def link(file: str, target: str) -> None:
+    def link_or_copy(file: str, target: str) -> None:
         element, *inside = Path(file).relative_to(path).parts
         if not inside or element in WRITTEN:
             shutil.copy2(file, target)
         else:
             os.link(file, target)
 
-    return link
+    atomic.sweep(path)
+    with atomic.explain_write_errors(path), atomic.workplace(path) as work:
+        new = work / "new"
+        shutil.copytree(path, new, symlinks=True, copy_function=link_or_copy)
+        root = zarr.open_group(new, mode="r+", use_consolidated=False)
+        _write_selection(root, columns, about)
+        if zarr.open_group(path, mode="r").metadata.consolidated_metadata is not None:
+            with warnings.catch_warnings(action="ignore"):  # format 3 does not specify it yet
+                zarr.consolidate_metadata(new)
+        atomic.publish(new, path, work)
 
 
 def _write_selection(root: Any, columns: dict[str, AnyArray], about: dict[str, Any]) -> None:

@@ -148,7 +148,7 @@ class AnnData(MatrixSource):
             X, kind, shape = self._matrix(file)
             if kind != "csr":
                 raise SourceError(
-                    f"{self.path} holds X as {kind}_matrix, which cannot be read by "
+                    f"{self.path} holds X as {kind}, which cannot be read by "
                     f"rows in place: stage it"
                 )
             parts = X["data"], X["indices"]

@@ -106,7 +106,7 @@ def as_label_array(values: Any, n: int, unlabeled: str | None, origin: str) -> A
 
 def _number(unlabeled: str, origin: str) -> int | float:
     try:
-        return int(unlabeled) if WHOLE.fullmatch(str(unlabeled)) else float(unlabeled)
+        return parse_number(str(unlabeled))
     except ValueError:
         raise SourceError(
             f"{origin} has numeric labels: unlabeled={unlabeled!r} must be a number"
@@ -165,13 +165,7 @@ def read_labels(path: str, n: int, unlabeled: str | None) -> AnyArray:
 
 
 def parse_number(word: str) -> int | float:
-    """Return the number that a word stands for, an integer if it has digits only.
-
-    Raises
-    ------
-    ValueError
-        The word is no number.
-    """
+    """Return the number of a word, an integer if it has digits only, or raise a ValueError."""
     if "_" in word:  # Python allows 1_000, files of labels do not
         raise ValueError(word)
     return int(word) if WHOLE.fullmatch(word) else float(word)
@@ -195,8 +189,4 @@ def pack_labels(labels: Sequence[Label], origin: str) -> Any:
     whole = [v for v in labels if isinstance(v, int)]
     if whole and max(map(abs, whole)) > MAX_EXACT:
         return labels
-    return (
-        np.array([np.nan if v is None else v for v in labels])
-        if None in labels
-        else np.array(labels)
-    )
+    return np.array([np.nan if v is None else v for v in labels])

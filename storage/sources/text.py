@@ -71,12 +71,8 @@ class Text(PlainFile, TextSource):
     def fingerprint(self) -> str:
         if not os.path.isdir(self.path):
             return fingerprint_of("text", identity_of([self.path]))
-        return fingerprint_of(
-            "text",
-            identity_of(
-                (os.path.join(self.path, name) for name in _walk(self.path)), root=self.path
-            ),
-        )
+        files = (os.path.join(self.path, name) for name in _walk(self.path))
+        return fingerprint_of("text", identity_of(files, root=self.path))
 
     def pieces(self, size: int) -> list[Piece]:
         names, sizes, offsets = self._list_documents()

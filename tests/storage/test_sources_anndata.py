@@ -144,7 +144,7 @@ def test_what_suits_is_used_where_it_lies(tmp_path, matrix, monkeypatch):
     with pytest.raises(StoreError, match="has chunks of 0 MB, too large"):
         storage.open(path)
     write_anndata(zarr.open_group(path, mode="w"), matrix, "csc_matrix", zarr_text)
-    with pytest.raises(StoreError, match="holds X as csc_matrix"):
+    with pytest.raises(StoreError, match="holds X as csc"):
         storage.open(path)
 
 

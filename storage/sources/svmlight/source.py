@@ -66,23 +66,13 @@ class Svmlight(PlainFile, MatrixSource):
 
     @classmethod
     def sniff(cls, path: Path, head: bytes) -> bool:
-        lines = [
-            line
-            for line in head.splitlines()[:51]
-            if line.strip() and not line.lstrip().startswith(b"#")
-        ]
+        lines = [line for line in head.splitlines()[:51] if line.strip()[:1] not in (b"", b"#")]
         lines = lines[:-1] or lines  # the head may end inside the last line
         return 2 * sum(LINE.fullmatch(line) is not None for line in lines) > len(lines)
 
     def fingerprint(self) -> str:
-        return fingerprint_of(
-            "svmlight",
-            identity_of([self.path]),
-            self.zero_based,
-            self.n_features,
-            self.target,
-            self.unlabeled,
-        )
+        settings = self.zero_based, self.n_features, self.target, self.unlabeled
+        return fingerprint_of("svmlight", identity_of([self.path]), *settings)
 
     def prepare(self, scratch: Path) -> Self:
         ready = super().prepare(scratch)
@@ -134,11 +124,8 @@ class Svmlight(PlainFile, MatrixSource):
                 return start, b""
             raw = file.read(stop - start)
             if not raw.endswith(b"\n"):
-                rest = file.readline(
-                    -1
-                    if self.memory_limit is None
-                    else self.memory_limit // self.memory_per_byte + 1
-                )
+                limit = self.memory_limit
+                rest = file.readline(-1 if limit is None else limit // self.memory_per_byte + 1)
                 self.require_record_fits(len(rest), f"{self.path}, the line at byte {stop}")
                 raw += rest
             return start, raw
