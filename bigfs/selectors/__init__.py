@@ -27,12 +27,12 @@ if TYPE_CHECKING:  # the names of the registry, for type checkers and editors
     from bigfs.selectors.penalty_path.targets import DLSR as DLSR
     from bigfs.selectors.penalty_path.targets import SPFS as SPFS
     from bigfs.selectors.row_sparse.glspfs import GLSPFS as GLSPFS
-    from bigfs.selectors.row_sparse.jelsr import JELSR as JELSR
     from bigfs.selectors.row_sparse.jhlsr import JHLSR as JHLSR
-    from bigfs.selectors.row_sparse.ndfs import NDFS as NDFS
+    from bigfs.selectors.row_sparse.joint_embedding import JELSR as JELSR
+    from bigfs.selectors.row_sparse.joint_embedding import NDFS as NDFS
     from bigfs.selectors.row_sparse.rfs import JFS as JFS
     from bigfs.selectors.row_sparse.rfs import RFS as RFS
-    from bigfs.selectors.row_sparse.rlsr import RLSR as RLSR
+    from bigfs.selectors.row_sparse.srlsr import RLSR as RLSR
     from bigfs.selectors.row_sparse.srlsr import SRLSR as SRLSR
     from bigfs.selectors.row_sparse.udfs import UDFS as UDFS
     from bigfs.selectors.scores.bins import Gini as Gini

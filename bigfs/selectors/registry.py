@@ -102,7 +102,7 @@ METHODS: dict[str, Method] = {
         "row_sparse.srlsr:SRLSR", "semi-supervised rescaled least squares, p < 1", **JOINT
     ),
     "rlsr": Method(
-        "row_sparse.rlsr:RLSR", "semi-supervised rescaled least squares, p = 1, convex", **JOINT
+        "row_sparse.srlsr:RLSR", "semi-supervised rescaled least squares, p = 1, convex", **JOINT
     ),
     "jhlsr": Method(
         "row_sparse.jhlsr:JHLSR",
@@ -161,13 +161,13 @@ METHODS: dict[str, Method] = {
         "row-sparse regression that preserves the similarity of the classes",
     ),
     "jelsr": Method(
-        "row_sparse.jelsr:JELSR",
+        "row_sparse.joint_embedding:JELSR",
         "row-sparse regression on an embedding of the kNN graph learned with it, unsupervised",
         **(JOINT | {"graph": True}),
         **UNSUPERVISED,
     ),
     "ndfs": Method(
-        "row_sparse.ndfs:NDFS",
+        "row_sparse.joint_embedding:NDFS",
         "row-sparse regression on clusters of the kNN graph learned with it, unsupervised",
         **(JOINT | {"graph": True}),
         **UNSUPERVISED,

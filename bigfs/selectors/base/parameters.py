@@ -292,6 +292,89 @@ n_features_in_ : int
 feature_names_in_ : ndarray of shape (`n_features_in_`,)
     Names of the features, where X is a data frame whose column names are strings.
 """,
+    "sparge_response": """\
+embedding : {"lda", "cca", "hsl", "sda", "lpp", "pca"}, default=
+    What the features have to explain (Table 1 of [1]_). "lda" stands for the classes, "cca" for
+    real or multi-label targets, "hsl" for the hypergraph of the labels (of the neighborhoods
+    where y is None), "sda" for the classes and the kNN graph together, "lpp" for the kNN graph,
+    and "pca" for the variance. "lpp" and "pca" ignore y.
+target : {"auto", "classes", "real"}, default=
+    Kind of y for "cca" and "hsl". "auto" takes fractions for real, and whole numbers or
+    strings for classes. Say "real" for ages, counts and prices.
+    `result_.stats["target"]` says which kind was taken.
+class_weight : "balanced", None or dict, default=
+    Weights of the classes for "lda". "balanced" gives every class the same weight whatever its
+    size, as [1]_ does. None gives every sample the same weight. A dict gives each class its
+    weight by its label, or by its number where X is a `Matrix`. A class that is not in the
+    dict has weight 1.
+loss : {"squared", "squared_hinge"}, default=
+    Loss of the regression. "squared" is that of [1]_. "squared_hinge", for "lda", is that of
+    `sklearn.svm.LinearSVC`, one class against the rest, with an intercept that is not
+    penalized and C = 1/2γ. Its class weights are weights of the samples, as there.
+""",
+    "sparge_keep": """\
+keep : array-like of int or str, default=
+    Features that must be chosen, as indices or names. Every set holds them, so the bounds are
+    those of the problem with these features fixed.
+""",
+    "sparge_graph": """\
+n_components : int or None, default=
+    Width r of the embedding. None takes the number of classes minus 1 for "sda", and 10 for
+    "pca", "lpp", and "hsl" without y, or fewer where X has few samples or its graph falls
+    apart. Class labels and targets fix the width of "lda", "cca" and "hsl".
+n_neighbors : int, default=
+    Number of neighbors of each sample in the kNN graph of "lpp", "sda", and "hsl" without y.
+metric : {"cosine", "euclidean"}, default=
+    Distance of the kNN graph. The edges have cosine weights for "cosine" and heat weights for
+    "euclidean".
+graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=
+    Affinity, or neighbors, to use for "lpp" and "sda" instead of a new kNN graph.
+weighting : {"uniform", "degree"}, default=
+    Weights of the samples in the regression for "lpp" and "sda". "uniform" is Table 1 of [1]_.
+    "degree" weighs sample i by √D_ii ("lpp") or √(1 + βD_ii) ("sda"), as their generalized
+    eigenproblems do. "uniform" did as well or better on COIL20.
+beta : float, default=
+    Weight of the graph against the classes, for "sda".
+""",
+    "sparge_cuts": """\
+ranking : {"elimination", "weights", "svm"}, default=
+    How the union of the sets becomes exactly m features. "elimination" removes the feature of
+    least exact cost to the objective, one by one. "weights" takes the largest row norms of the
+    relaxation, as [1]_ does, which counts twice what two features share. "svm", for "lda",
+    makes sets of 4m features, eliminates to 4m, and then removes a tenth of them per round by
+    their weights in a linear SVM with C = 1/2γ, as `SVMRFE` does on all features. There the
+    class weights are weights of the samples.
+solver : {"auto", "newton", "simplex", "apg"}, default=
+    Solver of the restricted master. "apg" is the one of [1]_. All give the same answer to
+    within the tolerance.
+tol : float, default=
+    Relative gap between the bounds of the relaxation at which the cuts stop.
+max_iter : int, default=
+    Maximum number of cuts.
+""",
+    "sparge_scores": """\
+scores_ : ndarray of shape (n_features,)
+    What the objective lost when the feature was removed (`ranking="elimination"`), the norm of
+    its row in `coef_` ("weights"), or the share of the SVM's features that it is better than or
+    equal to ("svm"). Zero outside the union of the sets. With "elimination" and "svm" the sets
+    are nested: the best k < m features are a good choice of k, but a fit for k may differ.
+""",
+    "sparge_fitted": """\
+coef_ : ndarray of shape (n_union, n_components)
+    Weights W of the relaxation on the features `union_`.
+union_ : ndarray of shape (n_union,)
+    Indices of the features in any set.
+sets_ : sequence of ndarray of shape (n_selected,)
+    The sets of m features in the order of the cuts, each best first.
+eta_ : ndarray of shape (n_sets,)
+    Weights of the sets, on the simplex.
+n_iter_ : int
+    Number of cuts.
+result_ : bigfs.result.Result
+    Status and history. Each record of the history has the bounds "upper" and "lower" of the
+    relaxation, and "gap". With `ranking="elimination"` the stats have "objective", the value of
+    the chosen features, and "objective_gap", how far above the best m features it is at most.
+""",
 }
 
 

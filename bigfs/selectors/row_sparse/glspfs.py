@@ -10,14 +10,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from bigfs.graph import Metric
+from bigfs.graph.hypergraph.smoothness import Degrees
 from bigfs.matrix import Matrix
 from bigfs.selectors.base.estimator import Cost
 from bigfs.selectors.row_sparse.jhlsr import JHLSR
-
-# parameters that JHLSR alone has
 
 
 class GLSPFS(JHLSR):
@@ -94,45 +92,17 @@ class GLSPFS(JHLSR):
     'CONVERGED'
     """
 
+    # the parameters of JHLSR that are fixed here
+    gamma: ClassVar[float] = 0.0  # type: ignore[misc]
+    mode: ClassVar[str] = "unsupervised"  # type: ignore[misc]
+    variant: ClassVar[str] = "graph"  # type: ignore[misc]
+    hyperedges: ClassVar[str] = "knn"  # type: ignore[misc]
+    degrees: ClassVar[Degrees] = "weighted"  # type: ignore[misc]
+    accelerate: ClassVar[bool] = False  # type: ignore[misc]
+    n_neighbors: int = 5
+
     _cost = Cost("pairs + 2 per CG step", "n k + (n + d) r + columns")
     _semi_supervised = False
-    gamma, mode, variant, hyperedges, degrees = 0.0, "unsupervised", "graph", "knn", "weighted"
-    accelerate = False
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        mu: float = 0.1,
-        lam: float = 0.1,
-        n_neighbors: int = 5,
-        metric: Metric = "cosine",
-        n_components: int = 100,
-        random_state: int = 0,
-        fit_intercept: bool = False,
-        solver: str = "auto",
-        solver_tol: float = 1e-6,
-        solver_max_iter: int = 100,
-        tol: float = 1e-2,
-        max_iter: int = 200,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.mu = mu
-        self.lam = lam
-        self.n_neighbors = n_neighbors
-        self.metric = metric
-        self.n_components = n_components
-        self.random_state = random_state
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.solver_tol = solver_tol
-        self.solver_max_iter = solver_max_iter
-        self.tol = tol
-        self.max_iter = max_iter
 
     def _fit(self, X: Matrix, y: Any) -> None:
         super()._fit(X, y)

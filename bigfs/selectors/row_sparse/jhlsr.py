@@ -170,6 +170,28 @@ class JHLSR(Selector):
     'supervised'
     """
 
+    n_features_to_select: int | float | None = None
+    keep: Any = None
+    forbid: Any = None
+    mu: float = 0.1
+    lam: float = 0.1
+    gamma: float = 0.01
+    mode: str = "auto"
+    variant: str = "joint"
+    hyperedges: Any = "lasso"
+    degrees: Degrees = "weighted"
+    n_neighbors: int = 20
+    metric: Metric = "cosine"
+    n_components: int = 100
+    random_state: int = 0
+    fit_intercept: bool = False
+    solver: str = "auto"
+    solver_tol: float = 1e-6
+    solver_max_iter: int = 100
+    accelerate: bool = False
+    tol: float = 1e-2
+    max_iter: int = 200
+
     _cost = Cost("pairs + 2 per CG step", "n k + (n + d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "mu": POSITIVE,
@@ -194,53 +216,6 @@ class JHLSR(Selector):
     _supervised = False
     _needs_one_scale = True
     _semi_supervised = True
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        mu: float = 0.1,
-        lam: float = 0.1,
-        gamma: float = 0.01,
-        mode: str = "auto",
-        variant: str = "joint",
-        hyperedges: Any = "lasso",
-        degrees: Degrees = "weighted",
-        n_neighbors: int = 20,
-        metric: Metric = "cosine",
-        n_components: int = 100,
-        random_state: int = 0,
-        fit_intercept: bool = False,
-        solver: str = "auto",
-        solver_tol: float = 1e-6,
-        solver_max_iter: int = 100,
-        accelerate: bool = False,
-        tol: float = 1e-2,
-        max_iter: int = 200,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.mu = mu
-        self.lam = lam
-        self.gamma = gamma
-        self.mode = mode
-        self.variant = variant
-        self.hyperedges = hyperedges
-        self.degrees = degrees
-        self.n_neighbors = n_neighbors
-        self.metric = metric
-        self.n_components = n_components
-        self.random_state = random_state
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.solver_tol = solver_tol
-        self.solver_max_iter = solver_max_iter
-        self.accelerate = accelerate
-        self.tol = tol
-        self.max_iter = max_iter
 
     def _fit(self, X: Matrix, y: Any) -> None:
         before, allowed = X.passes, self._allowed(X)

@@ -15,16 +15,33 @@ with the last W gives:
     Σ_j ‖w_j‖ ‖2x_jᵀ(Y − P) − ρ w_j/‖w_j‖‖ / ρ Σ ‖w_j‖
 
 A feature whose θ is negligible leaves the working set, and returns if 2‖x_jᵀ(Y − P)‖ > ρ.
+
+JELSR [Hou, Nie, Li, Yi, Wu, IEEE Transactions on Cybernetics 2014; Hou, Nie, Yi, Wu, IJCAI 2011]
+has YᵀY = I and no term of its own. A step of Y is the orthonormal factor of (2I − L)Y + ηP, which
+does not raise the objective, because L ≤ 2I. Y stays orthogonal to the trivial eigenvector of the
+graph, and zero at the samples that are set aside.
+
+NDFS [Li, Yang, Liu, Zhou, Lu, AAAI 2012] has Y ≥ 0 and e(Y) = γ/2 ‖YᵀY − I‖². The gradient in Y is
+2(U − V) with non-negative
+
+    U = Y + ηY + ηP⁻ + γYYᵀY,    V = D^-½AD^-½Y + ηP⁺ + γY       P = P⁺ − P⁻
+
+A step is Y ⊙ (V/U)^⅓. It does not raise the objective, whose terms in Y are of degree 1 to 4 [Yang
+and Oja, IEEE Transactions on Neural Networks 2011].
 """
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
+from bigfs.embedding import responses
 from bigfs.graph import Metric, laplacian
 from bigfs.linalg.prox import row_norms
 from bigfs.linalg.ridge import centering
@@ -33,7 +50,7 @@ from bigfs.linalg.rounding import unless_rounding
 from bigfs.matrix import Matrix
 from bigfs.result import iterate
 from bigfs.selectors.base.estimator import Cost, Selector
-from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE
+from bigfs.selectors.base.parameters import COUNT, NOT_NEGATIVE, POSITIVE, SEED, SHARE
 from bigfs.selectors.base.sample_graph import SampleGraph, sample_graph
 from bigfs.selectors.row_sparse.rows import (
     RowSparseProblem,
@@ -45,6 +62,7 @@ from bigfs.selectors.row_sparse.rows import (
 )
 from bigfs.types import FloatArray, IntArray
 
+FLOOR = 0.2  # constant added to the indicators of the first clusters of NDFS
 INNER_STEPS = 10  # of Y per round
 EMPTY = 1e-9  # share of ‖Y‖ below which its regression counts as zero
 
@@ -157,17 +175,18 @@ class JointProblem(RowSparseProblem):
 class JointEmbedding(Selector):
     """Base of the regressions on an embedding that they learn."""
 
-    alpha: float
-    beta: float
-    n_components: int | None
-    n_neighbors: int
-    metric: Metric
-    graph: Any
-    solver: str
-    solver_tol: float
-    solver_max_iter: int
-    tol: float
-    max_iter: int
+    n_features_to_select: int | float | None = None
+    keep: Any = None
+    forbid: Any = None
+    n_components: int | None = None
+    n_neighbors: int = 5
+    metric: Metric = "cosine"
+    graph: Any = None
+    solver: str = "auto"
+    solver_tol: float = 1e-6
+    solver_max_iter: int = 100
+    tol: float = 1e-2
+    max_iter: int = 200
 
     _cost = Cost("graph + 2 per CG step", "(n + d) r + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -210,4 +229,250 @@ class JointEmbedding(Selector):
             passes=X.passes - before,
             penalty=float(problem.penalty),
             **graph.stats,
+        )
+
+
+# --- JELSR ----------------------------------------------------------------------------------------
+
+
+class JELSRProblem(JointProblem):
+    """Y has orthonormal columns, which are orthogonal to the trivial vector of the graph."""
+
+    def first_embedding(self) -> FloatArray:
+        """Return the leading non-trivial eigenvectors of the graph."""
+        self.trivial = self.graph.parts.trivial()
+        return np.asarray(self.graph.embedding(self.r).value.vectors)
+
+    def off_trivial(self, V: FloatArray) -> FloatArray:
+        """Return V without its part along the trivial vectors."""
+        return np.asarray(V - self.trivial @ (self.trivial.T @ V))
+
+    def embed(self, Y: FloatArray, P: FloatArray) -> FloatArray:
+        """Return the Y of the next step, whose objective at P is not higher."""
+        G = self.off_trivial(2 * Y - self.L @ Y + self.weight * P)
+        U, _, Vt = np.linalg.svd(G, full_matrices=False)
+        return np.asarray(U @ Vt)
+
+    def extra(self, Y: FloatArray) -> float:
+        """Return 0."""
+        return 0.0
+
+    def embedding_violation(self, Y: FloatArray, P: FloatArray) -> float:
+        """Return the norm of the gradient along the orthonormal matrices, over its largest."""
+        G = self.off_trivial(self.L @ Y + self.weight * (Y - P))
+        YtG = Y.T @ G
+        size = (2 + self.weight) * np.sqrt(self.r)
+        return float(np.linalg.norm(G - Y @ (YtG + YtG.T) / 2) / size)
+
+
+class JELSR(JointEmbedding):
+    """Choose features by a sparse regression on an embedding that is learned along with it.
+
+    Joint embedding learning and sparse regression [1]_ is unsupervised. The embedding is smooth
+    over the kNN graph of the samples, and close to a linear function of few features.
+
+    Parameters
+    ----------
+    %(select)s
+    n_components : int or None, default=None
+        Number of columns of the embedding. None takes 10, or fewer where X has few samples.
+    %(n_neighbors)s
+    %(weighted_metric)s
+    %(graph)s
+    %(ridge)s
+    %(tol_stationarity)s
+    %(rounds)s
+    alpha : float, default=0.1
+        Weight α of the penalty, as a share of the one at which no feature explains the first
+        embedding. A larger share leaves fewer features with a weight.
+    beta : float, default=1.0
+        Weight β of the regression against the smoothness over the graph.
+
+    Attributes
+    ----------
+    %(row_scores)s
+    %(selected)s
+    %(component_coef)s
+    intercept_ : ndarray of shape (n_components,)
+        Intercept b.
+    embedding_ : ndarray of shape (n_samples, n_components)
+        The embedding Y of the samples.
+    %(n_rounds)s
+    %(embedding_result)s
+
+    See Also
+    --------
+    NDFS : A non-negative embedding, whose columns are clusters.
+    MRSF : The same regression on the eigenvectors of the graph, which stay.
+
+    Notes
+    -----
+    With the normalized Laplacian L of the graph, and α in the units of the problem::
+
+        min tr(YᵀLY) + β(‖XW + 1bᵀ − Y‖² + α Σ_j ‖w_j‖),    YᵀY = I
+
+    The first Y holds the leading non-trivial eigenvectors of the graph. The graph has kNN weights
+    where [1]_ also has locally linear ones.
+
+    References
+    ----------
+    .. [1] C. Hou, F. Nie, X. Li, D. Yi and Y. Wu, "Joint embedding learning and sparse regression:
+       a framework for unsupervised feature selection", IEEE Transactions on Cybernetics, 2014.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import JELSR
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> selector = JELSR(n_features_to_select=2, n_components=2, metric="euclidean").fit(X)
+    >>> selector.selected_
+    array([1, 0])
+    >>> selector.result_.status.name
+    'CONVERGED'
+    """
+
+    alpha: float = 0.1
+    beta: float = 1.0
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "alpha": SHARE,
+        "beta": POSITIVE,
+    }
+
+    def _problem(self, *problem: Any) -> JointProblem:
+        return JELSRProblem(*problem, share=self.alpha, weight=self.beta)
+
+
+# --- NDFS -----------------------------------------------------------------------------------------
+
+
+class NDFSProblem(JointProblem):
+    """Y is non-negative, with columns that are about orthonormal."""
+
+    def __init__(self, *problem: Any, share: float, weight: float, gamma: float, seed: int) -> None:
+        super().__init__(*problem, share=share, weight=weight)
+        self.gamma, self.seed = gamma, seed
+        self.has_edges = (self.L.diagonal() > 0).astype(np.float64)[:, None]
+
+    def first_embedding(self) -> FloatArray:
+        """Return the indicators of the clusters that k-means finds in the graph's embedding."""
+        T = self.graph.embedding(self.r).value.vectors
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer clusters than asked for
+            k = max(self.r, 2)  # a single cluster of all samples would tell nothing
+            clusters = KMeans(k, n_init=10, random_state=self.seed).fit_predict(T)
+        Y = responses.one_hot(clusters, k)[:, : self.r] + FLOOR
+        return np.asarray(Y / np.linalg.norm(Y, axis=0))
+
+    def gradient(self, Y: FloatArray, P: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return U, V ≥ 0 with the gradient 2(U − V)."""
+        LY = self.L @ Y
+        U = self.has_edges * Y + self.weight * (Y + np.maximum(-P, 0)) + self.gamma * Y @ (Y.T @ Y)
+        V = self.has_edges * Y - LY + self.weight * np.maximum(P, 0) + self.gamma * Y
+        return U, np.maximum(V, 0)  # rounding
+
+    def embed(self, Y: FloatArray, P: FloatArray) -> FloatArray:
+        """Return the Y of the next step, whose objective at P is not higher."""
+        U, V = self.gradient(Y, P)
+        return np.asarray(Y * np.cbrt(np.divide(V, U, out=np.zeros_like(Y), where=U > 0)))
+
+    def extra(self, Y: FloatArray) -> float:
+        """Return γ/2 ‖YᵀY − I‖²."""
+        return self.gamma / 2 * float(np.sum((Y.T @ Y - np.eye(self.r)) ** 2))
+
+    def embedding_violation(self, Y: FloatArray, P: FloatArray) -> float:
+        """Return the gradient along Y relative to its positive part, zero at a stationary Y ≥ 0."""
+        U, V = self.gradient(Y, P)
+        return float(np.sum(Y * np.abs(U - V)) / np.sum(Y * U))
+
+
+class NDFS(JointEmbedding):
+    """Choose features by a sparse regression on soft clusters that are learned along with it.
+
+    Nonnegative discriminative feature selection [1]_ is unsupervised. The clusters are smooth over
+    the kNN graph of the samples, and close to a linear function of few features.
+
+    Parameters
+    ----------
+    %(select)s
+    n_components : int or None, default=None
+        Number of clusters. None takes 10, or fewer where X has few samples.
+    %(n_neighbors)s
+    %(weighted_metric)s
+    %(graph)s
+    %(ridge)s
+    %(tol_stationarity)s
+    %(rounds)s
+    alpha : float, default=1.0
+        Weight α of the regression against the smoothness over the graph.
+    beta : float, default=0.1
+        Weight β of the penalty, as a share of the one at which no feature explains the first
+        clusters. A larger share leaves fewer features with a weight.
+    gamma : float, default=10.0
+        Weight γ of the orthogonality of the clusters.
+    random_state : int, default=0
+        Seed of the k-means clustering that F starts from.
+
+    Attributes
+    ----------
+    %(row_scores)s
+    %(selected)s
+    %(component_coef)s
+    intercept_ : ndarray of shape (n_components,)
+        Intercept b.
+    embedding_ : ndarray of shape (n_samples, n_components)
+        The clusters F: the larger an entry, the more the sample belongs to the cluster.
+    %(n_rounds)s
+    %(embedding_result)s
+
+    See Also
+    --------
+    JELSR : An orthonormal embedding of any sign.
+    MCFS : A lasso for each eigenvector of the graph, which stays.
+
+    Notes
+    -----
+    With the normalized Laplacian L of the graph, and β in the units of the problem::
+
+        min tr(FᵀLF) + α(‖XW + 1bᵀ − F‖² + β Σ_j ‖w_j‖) + γ/2 ‖FᵀF − I‖²,    F ≥ 0
+
+    The first F holds the clusters of k-means on the eigenvectors of the graph. [1]_ takes γ = 1e8,
+    at which the steps hardly see the other terms.
+
+    References
+    ----------
+    .. [1] Z. Li, Y. Yang, J. Liu, X. Zhou and H. Lu, "Unsupervised feature selection using
+       nonnegative spectral analysis", AAAI 2012.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from bigfs import NDFS
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> selector = NDFS(n_features_to_select=2, n_components=3, metric="euclidean").fit(X)
+    >>> selector.selected_
+    array([1, 2])
+    >>> selector.result_.status.name
+    'CONVERGED'
+    """
+
+    alpha: float = 1.0
+    beta: float = 0.1
+    gamma: float = 10.0
+    random_state: int = 0
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "alpha": POSITIVE,
+        "beta": SHARE,
+        "gamma": POSITIVE,
+        "random_state": SEED,
+    }
+
+    def _problem(self, *problem: Any) -> JointProblem:
+        return NDFSProblem(
+            *problem,
+            share=self.beta,
+            weight=self.alpha,
+            gamma=self.gamma,
+            seed=self.random_state,
         )

@@ -273,35 +273,22 @@ class RFS(Selector):
     'CONVERGED'
     """
 
+    n_features_to_select: int | float | None = None
+    keep: Any = None
+    forbid: Any = None
+    gamma: float = 1.0
+    solver: str = "auto"
+    solver_tol: float = 1e-6
+    solver_max_iter: int = 500
+    tol: float = 0.05
+    max_iter: int = 200
+
     _needs_one_scale = True
     _cost = Cost("2 per CG step, then 0", "(n + d) c + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "gamma": POSITIVE,
         "tol": NOT_NEGATIVE,
     }
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        gamma: float = 1.0,
-        solver: str = "auto",
-        solver_tol: float = 1e-6,
-        solver_max_iter: int = 500,
-        tol: float = 0.05,
-        max_iter: int = 200,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.gamma = gamma
-        self.solver = solver
-        self.solver_tol = solver_tol
-        self.solver_max_iter = solver_max_iter
-        self.tol = tol
-        self.max_iter = max_iter
 
     def _fit(self, X: Matrix, y: Any) -> None:
         self.classes_, codes = at_least_two(y)

@@ -240,6 +240,22 @@ class UDFS(Selector):
     'CONVERGED'
     """
 
+    n_features_to_select: int | float | None = None
+    keep: Any = None
+    forbid: Any = None
+    gamma: float = 0.1
+    reg: float = 1.0
+    n_components: int | None = None
+    n_neighbors: int = 5
+    metric: Metric = "cosine"
+    graph: Any = None
+    standardize: bool = True
+    solver: str = "auto"
+    solver_tol: float = 1e-6
+    solver_max_iter: int = 100
+    tol: float = 1e-2
+    max_iter: int = 200
+
     _cost = Cost("graph + 2 per CG step", "(n + d) r + columns")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "gamma": POSITIVE,
@@ -251,41 +267,6 @@ class UDFS(Selector):
     }
     _supervised = False
     _ignores_y = True
-
-    def __init__(
-        self,
-        *,
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        gamma: float = 0.1,
-        reg: float = 1.0,
-        n_components: int | None = None,
-        n_neighbors: int = 5,
-        metric: Metric = "cosine",
-        graph: Any = None,
-        standardize: bool = True,
-        solver: str = "auto",
-        solver_tol: float = 1e-6,
-        solver_max_iter: int = 100,
-        tol: float = 1e-2,
-        max_iter: int = 200,
-    ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.gamma = gamma
-        self.reg = reg
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.metric = metric
-        self.graph = graph
-        self.standardize = standardize
-        self.solver = solver
-        self.solver_tol = solver_tol
-        self.solver_max_iter = solver_max_iter
-        self.tol = tol
-        self.max_iter = max_iter
 
     def _fit(self, X: Matrix, y: Any) -> None:
         n, before = X.shape[0], X.passes

@@ -19,7 +19,7 @@ import itertools
 import warnings
 from collections.abc import Sequence
 from numbers import Integral
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.metrics import get_scorer, get_scorer_names
@@ -57,25 +57,12 @@ class SparGECV(SparGE):
 
     Parameters
     ----------
-    embedding : {"lda", "cca", "hsl", "sda", "lpp", "pca"}, default="lda"
-        What the features have to explain (Table 1 of [1]_). "lda" stands for the classes, "cca" for
-        real or multi-label targets, "hsl" for the hypergraph of the labels (of the neighborhoods
-        where y is None), "sda" for the classes and the kNN graph together, "lpp" for the kNN graph,
-        and "pca" for the variance. "lpp" and "pca" ignore y.
-    target : {"auto", "classes", "real"}, default="auto"
-        Kind of y for "cca" and "hsl". "auto" takes fractions for real, and whole numbers or
-        strings for classes. Say "real" for ages, counts and prices.
-        `result_.stats["target"]` says which kind was taken.
-    class_weight : "balanced", None or dict, default="balanced"
-        Weights of the classes for "lda". "balanced" gives every class the same weight whatever its
-        size, as [1]_ does. None gives every sample the same weight. A dict gives each class its
-        weight by its label, or by its number where X is a `Matrix`. A class that is not in the
-        dict has weight 1.
-    loss : {"squared", "squared_hinge"}, default="squared"
-        Loss of the regression. "squared" is that of [1]_. "squared_hinge", for "lda", is that of
-        `sklearn.svm.LinearSVC`, one class against the rest, with an intercept that is not
-        penalized and C = 1/2γ. Its class weights are weights of the samples, as there.
-    %(select)s
+    %(n_features_to_select)s
+    %(sparge_keep)s
+    %(forbid)s
+    %(sparge_response)s
+    %(sparge_graph)s
+    %(sparge_cuts)s
     gammas : array-like of float, default=(0.1, 0.3, 1.0, 3.0)
         Penalties to try, in the units of the gamma of `SparGE`.
     cv : int, cross-validation generator or iterable, default=3
@@ -86,34 +73,6 @@ class SparGECV(SparGE):
         linear SVM on the chosen columns. `class_weight`, `loss` and `ranking` may then be lists of
         values, which are tried in every combination with `gammas`. None takes the held-out loss,
         or "accuracy" where one of these is a list.
-    n_components : int or None, default=None
-        Width r of the embedding. None takes the number of classes minus 1 for "sda", and 10 for
-        "pca", "lpp", and "hsl" without y, or fewer where X has few samples or its graph falls
-        apart. Class labels and targets fix the width of "lda", "cca" and "hsl".
-    n_neighbors : int, default=5
-        Number of neighbors of each sample in the kNN graph of "lpp", "sda", and "hsl" without y.
-    %(weighted_metric)s
-    graph : sparse matrix of shape (n_samples, n_samples), Neighbors or None, default=None
-        Affinity, or neighbors, to use for "lpp" and "sda" instead of a new kNN graph.
-    weighting : {"uniform", "degree"}, default="uniform"
-        Weights of the samples in the regression for "lpp" and "sda". "uniform" is Table 1 of [1]_.
-        "degree" weighs sample i by √D_ii ("lpp") or √(1 + βD_ii) ("sda"), as their generalized
-        eigenproblems do. "uniform" did as well or better on COIL20.
-    beta : float, default=1.0
-        Weight of the graph against the classes, for "sda".
-    ranking : {"elimination", "weights", "svm"}, default="elimination"
-        How the union of the sets becomes exactly m features. "elimination" removes the feature of
-        least exact cost to the objective, one by one. "weights" takes the largest row norms of the
-        relaxation, as [1]_ does, which counts twice what two features share. "svm", for "lda",
-        makes sets of 4m features, eliminates to 4m, and then removes a tenth of them per round by
-        their weights in a linear SVM with C = 1/2γ, as `SVMRFE` does on all features.
-    solver : {"auto", "newton", "simplex", "apg"}, default="auto"
-        Solver of the restricted master. "apg" is the one of [1]_. All give the same answer to
-        within the tolerance.
-    tol : float, default=0.01
-        Relative gap between the bounds of the relaxation at which the cuts stop.
-    max_iter : int, default=50
-        Maximum number of cuts.
 
     Attributes
     ----------
@@ -130,26 +89,9 @@ class SparGECV(SparGE):
     cv_results_ : dict
         The combinations ("params") with "mean_test_score", "std_test_score" and
         "split0_test_score", …, as in `sklearn.model_selection.GridSearchCV`.
-    scores_ : ndarray of shape (n_features,)
-        What the objective lost when the feature was removed (`ranking="elimination"`), the norm of
-        its row in `coef_` ("weights"), or the share of the SVM's features that it is better than or
-        equal to ("svm"). Zero outside the union of the sets. With "elimination" and "svm" the best
-        k < m features are the choice of k, because the sets are nested.
+    %(sparge_scores)s
     %(selected)s
-    coef_ : ndarray of shape (n_union, n_components)
-        Weights W of the relaxation on the features `union_`.
-    union_ : ndarray of shape (n_union,)
-        Indices of the features in any set.
-    sets_ : sequence of ndarray of shape (n_selected,)
-        The sets of m features in the order of the cuts, each best first.
-    eta_ : ndarray of shape (n_sets,)
-        Weights of the sets, on the simplex.
-    n_iter_ : int
-        Number of cuts.
-    result_ : bigfs.result.Result
-        Status and history. Each record of the history has the bounds "upper" and "lower" of the
-        relaxation, and "gap". With `ranking="elimination"` the stats have "objective", the value of
-        the chosen features, and "objective_gap", how far above the best m features it is at most.
+    %(sparge_fitted)s
 
     See Also
     --------
@@ -182,6 +124,11 @@ class SparGECV(SparGE):
     array([2, 1])
     """
 
+    gamma: ClassVar[float]  # type: ignore[misc]  # `gammas` take its place
+    gammas: Any = (0.1, 0.3, 1.0, 3.0)
+    cv: Any = 3
+    scoring: Any = None
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **{
             name: allowed
@@ -197,51 +144,6 @@ class SparGECV(SparGE):
     @property
     def _cost(self) -> Cost:  # type: ignore[override]
         return Cost("1 per cut, twice", "folds (n + d) r + columns")
-
-    def __init__(
-        self,
-        *,
-        embedding: str = "lda",
-        target: str = "auto",
-        class_weight: Any = "balanced",
-        loss: str = "squared",
-        n_features_to_select: int | float | None = None,
-        keep: Any = None,
-        forbid: Any = None,
-        gammas: Sequence[float] = (0.1, 0.3, 1.0, 3.0),
-        cv: Any = 3,
-        scoring: Any = None,
-        n_components: int | None = None,
-        n_neighbors: int = 5,
-        metric: Literal["cosine", "euclidean"] = "cosine",
-        graph: Any = None,
-        weighting: str = "uniform",
-        beta: float = 1.0,
-        ranking: str = "elimination",
-        solver: str = "auto",
-        tol: float = 0.01,
-        max_iter: int = 50,
-    ) -> None:
-        self.embedding = embedding
-        self.target = target
-        self.class_weight = class_weight
-        self.loss = loss
-        self.n_features_to_select = n_features_to_select
-        self.keep = keep
-        self.forbid = forbid
-        self.gammas = gammas
-        self.cv = cv
-        self.scoring = scoring
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.metric = metric
-        self.graph = graph
-        self.weighting = weighting
-        self.beta = beta
-        self.ranking = ranking
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
 
     _in_tiles = False  # the folds weigh the samples of one response
 

@@ -87,6 +87,9 @@ class GraphEmbedding(MatrixInput):
     graph: Any
     weighting: str
     beta: float
+    gamma: float
+    ranking: str
+    solver: str
     tol: float
 
     _needs_one_scale = True
@@ -118,7 +121,8 @@ class GraphEmbedding(MatrixInput):
                 f"the embedding {self.embedding!r} is empty, because nothing "
                 f"separates the samples: check X and y"
             )
-        kind, data = self._columns_for(X, T.shape[1]), None
+        data: Columns
+        kind = self._columns_for(X, T.shape[1])
         if kind == "tiled":
             response = FactoredResponse(T, None, np.zeros(T.shape[1]), float(np.vdot(T, T)))
             data = TiledColumns(X, response, omega)
