@@ -1,36 +1,28 @@
-"""JGSC, RJGSC and SMR: time at full size, atoms from batches against one call, covered eyes.
+"""JGSC, RJGSC and SMR: time at full size, and covered eyes.
 
 python benchmarks/coding.py jgsc [--robust]     # News20's scale
-python benchmarks/coding.py atoms DATA          # DATA holds PCMAC.mat
 python benchmarks/coding.py smr                 # 11,554 images, as many as PIE has
 python benchmarks/coding.py eyes DATA           # DATA holds ORL.mat
 """
 
 from __future__ import annotations
 
-import itertools
 import time
 import warnings
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-import scipy.sparse as sp
 import typer
-from shared import STORES, matlab, peaks, row, table, timed
-from sklearn.decomposition import sparse_encode
-from sklearn.feature_extraction.text import TfidfTransformer
+from shared import STORES, matlab, peaks, row, timed
 
 import bigfs
 import storage
 from bigfs import engine
-from bigfs.coding import dictionary
-from bigfs.matrix import Matrix
 from bigfs.result import NotConverged, observed
 from storage import sources
 
 app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
-PASSES = (1, 2, 4, 8)
 SIZE = (32, 32)
 EYES = (slice(8, 14), slice(4, 28))  # rows and columns that are covered
 
@@ -54,53 +46,6 @@ def jgsc(robust: bool = False, n_atoms: int = 256, workers: int = 2, limit: str 
     print(run.value.n_iter_, "Sylvester equations:", run.value.result_.history[-1])
     command = f"coding.py jgsc{' --robust' * robust}"
     row(f"{method.__name__}, {n_atoms} atoms", "scale of News20", figure, "asked 180 s", command)
-
-
-def pcmac(data: Path) -> sp.csr_array:
-    """Counts to tf-idf rows of unit length."""
-    counts = sp.csr_array(matlab(data, "PCMAC")[0])
-    return sp.csr_array(TfidfTransformer(sublinear_tf=True).fit_transform(counts))
-
-
-def planted(seed: int) -> sp.csr_array:
-    """1,200 × 60 sparse rows: some 3 of 20 sparse bases each, and some noise."""
-    rng = np.random.default_rng(seed)
-    bases = rng.random((20, 60)) * (rng.random((20, 60)) < 0.3)
-    codes = rng.random((1200, 20)) * (rng.random((1200, 20)) < 0.15)
-    X = codes @ bases + 0.01 * rng.random((1200, 60))
-    return sp.csr_array(np.where(X > 0.02, X, 0))
-
-
-def residual(X: np.ndarray, D: np.ndarray, lam: float) -> float:
-    codes = sparse_encode(X, D.T, algorithm="lasso_lars", alpha=lam)
-    return float(np.sum((X - codes @ D.T) ** 2))
-
-
-@app.command()
-def atoms(data: Path, starts: int = 3) -> None:
-    """‖x − Da‖² of atoms from batches over that of one call of SPAMS on everything, with the same
-    starts and updates.
-    """
-    spams, X = dictionary._spams(), pcmac(data)
-    cases = {"PCMAC, 32 atoms": (X, 32, 0.05, 256), "PCMAC, 128 atoms": (X, 128, 0.05, 256)}
-    cases |= {f"planted, seed {seed}": (planted(seed), 20, 0.1, 100) for seed in range(3)}
-    rows = []
-    for (name, (Z, m, share, batch)), start in itertools.product(cases.items(), range(starts)):
-        matrix, dense = Matrix.from_array(Z), Z.toarray()
-        lam = share * dictionary._rms_row_norm(matrix)
-        settings = {"lambda1": lam, "batchsize": batch, "numThreads": 1, "verbose": False}
-        found = []
-        for epochs in PASSES:
-            ours = dictionary.learn_atoms(
-                matrix, m, lam=share, epochs=epochs, batch_rows=batch, seed=start
-            ).value.D
-            first = dictionary._data_rows(matrix, m, np.random.RandomState(start))
-            updates = epochs * len(dictionary.spread_batches(len(dense), batch))
-            whole = spams.trainDL(sp.csc_matrix(Z.T), D=first, iter=updates, **settings)
-            errors = [residual(dense, D, lam) for D in (ours, whole)]
-            found.append(f"{100 * (errors[0] / errors[1] - 1):+.1f} %")
-        rows.append([f"{name}, start {start}", *found])
-    table("error of batches over one call", ["", *(f"{p} passes" for p in PASSES)], rows)
 
 
 @app.command()

@@ -61,35 +61,7 @@ def lpp(
     metric: Metric = "cosine",
     reg: float = 1e-3,
 ) -> Extraction:
-    """Return r locality preserving projections, by a ridge regression on the graph's eigenvectors.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, d)
-        The training samples.
-    r : int
-        Number of projections.
-    graph : sparse matrix of shape (n, n), Neighbors or None, default=None
-        Affinity, or neighbors, to use instead of a new kNN graph.
-    n_neighbors : int, default=5
-        Number of neighbors of each sample in a new graph.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        Distance of a new graph.
-    reg : float, default=1e-3
-        Weight of the ridge, as a share of the columns' mean squared norm.
-
-    Returns
-    -------
-    Extraction
-        The mean and the projections.
-
-    Raises
-    ------
-    ValueError
-        The graph is of other samples, or has too few eigenvectors.
-    NotEnoughMemory
-        The graph or the ridge regression does not fit.
-    """
+    """Return r locality preserving projections, by ridge regression on the eigenvectors."""
     n, d = X.shape
     T = spectral_targets(sample_graph(X, graph, n_neighbors, metric), r)
     mean_square = float(X.stats.sums_of_squares.mean()) or 1.0
@@ -98,31 +70,7 @@ def lpp(
 
 
 def lda2d(X: Matrix, y: Labels, shape: tuple[int, int], r: int) -> Extraction:
-    """Return r directions of the rows of images that tell the classes apart.
-
-    Parameters
-    ----------
-    X : Matrix of shape (n, M · N)
-        The training images, flattened row by row. Unlabeled ones are left out.
-    y : Labels
-        The classes.
-    shape : tuple of int
-        Height M and width N.
-    r : int
-        Number of directions, N at most. An image of the embedding has M · r values.
-
-    Returns
-    -------
-    Extraction
-        The map of an image A to AV, flattened. Nothing is subtracted.
-
-    Raises
-    ------
-    ValueError
-        The shape does not fit X, or there are fewer than two classes.
-    NotEnoughMemory
-        The map, M · N × M · r, does not fit.
-    """
+    """Return r directions of the rows of images that tell the classes apart."""
     M, N = shape
     if X.shape[1] != M * N or not 1 <= r <= N:
         raise ValueError(

@@ -17,21 +17,19 @@ import gzip
 import io
 import json
 import lzma
-import queue
 import random
 import re
 import resource
 import shutil
-import subprocess
-import sys
 import tarfile
 import tempfile
-import threading
 import traceback
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,9 +37,11 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 import typer
+from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 MEMORY = 282_000_000  # what 512 MB leave beside the libraries
 SECONDS = 60
+SPAWN = get_context("spawn")
 NUMBER = re.compile(rb"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 EXTREME = (
     b"1e300 1e-300 -1e39 1e-46 3.4028235e38 nan inf -inf 9007199254740993 4294967297 2147483646 "
@@ -74,12 +74,15 @@ def documents(rng: np.random.Generator) -> list[dict[str, Any]]:
     ]
 
 
-def svm(rng: np.random.Generator) -> bytes:
-    from sklearn.datasets import dump_svmlight_file
-
+def written(write: Callable[[io.BytesIO], object]) -> bytes:
     out = io.BytesIO()
-    dump_svmlight_file(*table(rng), out, zero_based=bool(rng.integers(2)))
+    write(out)
     return out.getvalue()
+
+
+def svm(rng: np.random.Generator) -> bytes:
+    X, y = table(rng)
+    return written(lambda out: dump_svmlight_file(X, y, out, zero_based=bool(rng.integers(2))))
 
 
 def jsonl(rng: np.random.Generator) -> bytes:
@@ -108,16 +111,13 @@ def parquet(rng: np.random.Generator) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    out = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(documents(rng)), out, row_group_size=3)
-    return out.getvalue()
+    own = pa.Table.from_pylist(documents(rng))
+    return written(lambda out: pq.write_table(own, out, row_group_size=3))
 
 
 def mtx(rng: np.random.Generator) -> bytes:
     X, _ = table(rng)
-    out = io.BytesIO()
-    scipy.io.mmwrite(out, X if rng.random() < 0.7 else X.toarray())
-    return out.getvalue()
+    return written(lambda out: scipy.io.mmwrite(out, X if rng.random() < 0.7 else X.toarray()))
 
 
 def damaged(rng: np.random.Generator, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -158,15 +158,12 @@ def npz(rng: np.random.Generator) -> bytes:
         parts = damaged(rng, parts)
     if kind != "dense":
         parts |= {"format": np.array(kind.encode()), "shape": np.array(X.shape)}
-    out = io.BytesIO()
-    np.savez(out, **parts)
-    return out.getvalue()
+    return written(lambda out: np.savez(out, **parts))
 
 
 def npy(rng: np.random.Generator) -> bytes:
-    out = io.BytesIO()
-    np.save(out, damaged(rng, {"X": table(rng)[0].toarray()})["X"])
-    return out.getvalue()
+    X = damaged(rng, {"X": table(rng)[0].toarray()})["X"]
+    return written(lambda out: np.save(out, X))
 
 
 def mat(rng: np.random.Generator) -> bytes:
@@ -338,8 +335,6 @@ def reference(kind: str, path: Path) -> Any:
     with opener(path, "rb") as file:  # type: ignore[operator]  # openers of other signatures
         raw = file.read()
     if plain == "svm":
-        from sklearn.datasets import load_svmlight_file
-
         X, y = load_svmlight_file(io.BytesIO(raw), dtype=np.float64, zero_based="auto")
         return sp.csr_array(X), y
     if plain in ("jsonl", "features.jsonl"):
@@ -520,11 +515,10 @@ def alike(name: Any, label: Any) -> bool:
     return str(name) == str(label)
 
 
-def work() -> None:
-    """The process that reads: a line of kind and path in, a line of JSON out."""
+def work(pipe: Connection) -> None:
+    """The process that reads: kind and path in, two verdicts out."""
     import h5py  # noqa: F401, what is loaded later would count as a file's memory
     import pyarrow.parquet  # noqa: F401, the same
-    import sklearn.datasets  # noqa: F401, the same
 
     import storage
     from storage.sources.svmlight import kernel  # noqa: F401, the same
@@ -535,11 +529,10 @@ def work() -> None:
         warm.write_text("1 1:1\n2 2:1\n")
         storage.open(storage.stage(warm, Path(folder) / "warm.zarr"))
         resource.setrlimit(resource.RLIMIT_AS, (resident("VmSize") + (3 << 30),) * 2)
-        print(json.dumps("ready"), flush=True)
-        for line in sys.stdin:
-            kind, path = line.split(" ", 1)
-            for verdict in judge(kind, Path(path.strip()), Path(folder) / "X.zarr"):
-                print(json.dumps(verdict), flush=True)
+        pipe.send("ready")
+        while True:
+            for verdict in judge(*pipe.recv(), Path(folder) / "X.zarr"):
+                pipe.send(verdict)
             for left in Path(folder).iterdir():
                 if left != warm:
                     shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -551,47 +544,35 @@ def work() -> None:
 class Reader:
     """The reading process, begun anew after a crash."""
 
-    def __init__(self) -> None:
-        self.process: subprocess.Popen[str] | None = None
+    process: Any = None
 
     def judge(self, kind: str, path: Path) -> tuple[str, str]:
         if self.process is None:
-            command = [sys.executable, __file__, "--worker"]
-            self.process = subprocess.Popen(command, stdin=-1, stdout=-1, text=True, bufsize=1)
-            self.lines: queue.Queue[str | None] = queue.Queue()
-            told = self.process.stdout, self.lines
-            threading.Thread(target=self.listen, args=told, daemon=True).start()
-            if self.answer(600) != "ready":
-                raise RuntimeError("the reader does not start: run with --worker to see why")
-        self.process.stdin.write(f"{kind} {path}\n")
-        self.process.stdin.flush()
-        verdict = self.answer(SECONDS)
-        if self.process is not None:
-            compared = self.answer(SECONDS)
-            verdict = compared if self.process is not None else verdict
-        return verdict[0], verdict[1]
+            self.pipe, theirs = SPAWN.Pipe()
+            self.process = SPAWN.Process(target=work, args=(theirs,), daemon=True)
+            self.process.start()
+            theirs.close()
+            if (said := self.answer(600)) != "ready":
+                raise RuntimeError(f"the reader does not start: {said}")
+        self.pipe.send((kind, path))
+        alone = self.answer(SECONDS)
+        compared = self.answer(SECONDS) if self.process is not None else alone
+        return compared if self.process is not None else alone
 
     def answer(self, seconds: float) -> Any:
-        try:
-            line = self.lines.get(timeout=seconds)
-        except queue.Empty:
+        if not self.pipe.poll(seconds):
             self.stop()
             return "slow", f"more than {seconds} s"
-        if line is None:
+        try:
+            return self.pipe.recv()
+        except EOFError:
             self.stop()
             return "crash", "the process ended"
-        return json.loads(line)
-
-    @staticmethod
-    def listen(out: Iterable[str], lines: queue.Queue[str | None]) -> None:
-        for line in out:
-            lines.put(line)
-        lines.put(None)
 
     def stop(self) -> None:
         if self.process is not None:
             self.process.kill()
-            self.process.wait()
+            self.process.join()
             self.process = None
 
 
@@ -600,12 +581,8 @@ def main(
     seed: Annotated[int, typer.Option(help="Another seed, other files.")] = 0,
     formats: Annotated[str, typer.Option(help=f"Some of {', '.join(MAKERS)}.")] = ",".join(MAKERS),
     keep: Annotated[Path, typer.Option(help="Where failing files are kept.")] = Path("fuzz"),
-    worker: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Read damaged files and compare; exits with 1 if any fails."""
-    if worker:
-        work()
-        return
     kinds, verdicts, reader = formats.split(","), Counter[tuple[str, str]](), Reader()
     with tempfile.TemporaryDirectory() as folder:
         for number in range(files):

@@ -25,6 +25,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -195,40 +196,18 @@ def write_run() -> None:
     bigfs("run", "rows.svm", "--store", "s.zarr", "--out", "r", "--features", "3", *ANOVA)
 
 
-CASES = (
-    Case(
-        "stage",
-        write_sources,
-        ("stage", "rows.svm", "s.zarr", *SERIAL),
-        lambda: (store_state("s.zarr"),),
-    ),
-    Case(
-        "append",
-        write_store,
-        ("append", "more.svm", "s.zarr", *SERIAL),
-        lambda: (store_state("s.zarr"),),
-    ),
-    Case(
-        "select --into",
-        write_cells,
-        (
-            *("select", "c.zarr", "--out", "r", "--features", "4", "--into", "cells.h5ad"),
-            *("--method", "f-regression", "--fresh", *SERIAL),
-        ),
-        lambda: (run_state("r"), file_state("cells.h5ad")),
-    ),
-    Case(
-        "run",
-        write_run,
-        (
-            *("run", "rows.svm", "--store", "s.zarr", "--out", "r", "--features", "5"),
-            *("--fresh", *ANOVA),
-        ),
-        lambda: (store_state("s.zarr"), run_state("r")),
-    ),
-    Case(
-        "evaluate", write_run, ("evaluate", "r", "--sizes", "2", *SERIAL), lambda: (run_state("r"),)
-    ),
+INTO = "select c.zarr --out r --features 4 --into cells.h5ad --method f-regression --fresh"
+RUN = "run rows.svm --store s.zarr --out r --features 5 --fresh --method anova"
+STORE, RUNS = partial(store_state, "s.zarr"), partial(run_state, "r")
+CASES = tuple(
+    Case(name, prepare, (*words.split(), *SERIAL), lambda states=states: tuple(s() for s in states))
+    for name, prepare, words, states in (
+        ("stage", write_sources, "stage rows.svm s.zarr", (STORE,)),
+        ("append", write_store, "append more.svm s.zarr", (STORE,)),
+        ("select --into", write_cells, INTO, (RUNS, partial(file_state, "cells.h5ad"))),
+        ("run", write_run, RUN, (STORE, RUNS)),
+        ("evaluate", write_run, "evaluate r --sizes 2", (RUNS,)),
+    )
 )
 
 

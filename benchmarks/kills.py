@@ -22,11 +22,11 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import psutil
 import typer
-from shared import clean_environment, table
+from shared import clean_environment, row
 
 STAGES = ("stage", "graph", "select", "evaluate", "report")
 SIGNALS = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM}
@@ -201,20 +201,6 @@ def cases(first: int, kills: int) -> Iterator[Case]:
         yield Case(stage, victim, name)
 
 
-def summary(outcomes: list[tuple[Case, Outcome]]) -> None:
-    rows: list[list[Any]] = []
-    for case in dict.fromkeys(case for case, _ in outcomes):
-        mine = [outcome for other, outcome in outcomes if other == case]
-        ended = Counter(outcome.first for outcome in mine)
-        done, same = sum(o.again == 0 for o in mine), sum(o.same for o in mine)
-        left = [sum(map(bool, column)) for column in zip(*(o[-2:] for o in mine), strict=True)]
-        name = f"{case.stage}, {case.signal} of {case.victim}"
-        rows.append([name, len(mine), dict(ended), done, same, *left])
-    head = ["stage and signal", "kills", "exit status", "then done", "same features"]
-    head += ["left processes", "left files"]
-    table("bigfs run, killed and given again", head, rows)
-
-
 def main(
     kills: Annotated[int, typer.Option(min=1, help="20 are one of each kind")] = 40,
     seed: Annotated[int, typer.Option(help="of the moments")] = 0,
@@ -233,8 +219,9 @@ def main(
             outcomes.append((case, outcome))
             said = "well" if outcome.well() else outcome
             print(f"{len(outcomes)}/{kills} {' '.join(case)}: {said}", flush=True)
-        summary(outcomes)
         bad = sum(not outcome.well() for _, outcome in outcomes)
+        figure = f"{kills - bad} of {kills} the same features, no process and no file left"
+        row("bigfs run, killed and given again", source, figure, "", f"kills.py --seed {seed}")
         sys.exit(f"{bad} of {kills} kills left something or changed the answer" if bad else 0)
     finally:
         if "bench" in locals():

@@ -1,7 +1,6 @@
-"""The weighted ridge solve and SRLSR, RLSR, JHLSR on it: time, memory, agreement, quality.
+"""SRLSR, RLSR and JHLSR on the weighted ridge solve: time, memory, quality.
 
 python benchmarks/ridge.py times            10 % labeled, scale of News20, RCV1.binary, Real-Sim
-python benchmarks/ridge.py agree            the three ways against one another at News20's scale
 python benchmarks/ridge.py text DATA        20 Newsgroups by date, 10 % labeled, mean of 5 draws
 """
 
@@ -15,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.linalg as la
-import scipy.sparse as sp
 import typer
 from shared import STORES, newsgroups, peaks, row, table, timed
 from sklearn.feature_selection import f_classif
@@ -27,8 +24,6 @@ from bigfs import JHLSR, RLSR, SRLSR, engine
 from bigfs.graph import knn
 from bigfs.graph.hypergraph.hypergraph import neighbor_hyperedges
 from bigfs.graph.hypergraph.lasso import lasso_hyperedges
-from bigfs.linalg.ridge import Ridge, centering
-from bigfs.matrix import Matrix
 from bigfs.result import NotConverged
 
 app = typer.Typer(add_completion=False)
@@ -74,46 +69,6 @@ def one(corpus: str, method: str, hyperedges: str = "knn", gamma: float = 1e-8) 
     print(model.n_iter_, "rounds:", model.result_.history[-1])
     print({plan["plan"].solver for plan in model.result_.stats["plans"]})
     row(f"{method}, {model.n_iter_} rounds", f"synthetic:{corpus}", figure, "", "ridge.py times")
-
-
-@app.command()
-def agree(samples: int | None = None, features: int = 4000, dense: int = 4000) -> None:
-    """W of each way, at weights as they arise in SRLSR, and the dense closed form on the first
-    samples.
-    """
-    data = storage.open(storage.stage("synthetic:news20", STORES / "news20.zarr"))
-    d = data.X.shape[1]
-    X = Matrix.from_array(data.X.columns(np.arange(d))[:samples].astype(float))
-    n, y = X.shape[0], np.asarray(data.y)[:samples]
-    T = np.eye(y.max() + 1)[y] - np.bincount(y) / n
-    phi = np.exp(-8 * np.random.default_rng(0).random(d))  # over 3.5 decades
-    order = np.argsort(-X.stats.nnz, kind="stable")
-    for name, on in (("all features", np.arange(d)), ("the commonest", np.sort(order[:features]))):
-        Xu, rows, reference = Matrix.from_array(X.columns(on)), [], None
-        for way in ("cg", "woodbury", "primal"):
-
-            def solve(way: str = way, Xu: Matrix = Xu, on: np.ndarray = on) -> Any:
-                ridge = Ridge(Xu, centering(n), solver=way, targets=T.shape[1], tol=1e-10)
-                return ridge.prepare(1 / phi[on]).solve(T)
-
-            try:
-                run = timed(solve)
-            except engine.NotEnoughMemory as error:
-                rows.append([way, "", "", str(error).split(" in one")[0]])
-                continue
-            W = run.value.W
-            reference = W if reference is None else reference
-            away = np.abs(W - reference).max() / np.abs(reference).max()
-            rows.append([way, f"{run.seconds:.1f}", f"{run.value.residual:.1e}", f"{away:.1e}"])
-        head = ["way", "seconds", "residual", "difference"]
-        table(f"{n} samples, {len(on)} features: {name}", head, rows)
-    few = sp.csr_array(X.columns(order[:dense]))[:dense].toarray()
-    Xc, T, u = few - few.mean(axis=0), T[:dense] - T[:dense].mean(axis=0), 1 / phi[order[:dense]]
-    ridge = Ridge(Matrix.from_array(sp.csr_array(few)), centering(dense), targets=T.shape[1])
-    closed = timed(lambda: la.solve(Xc.T @ Xc + np.diag(u), Xc.T @ T, assume_a="pos"))
-    ours = timed(lambda: ridge.prepare(u).solve(T).W)
-    away = np.abs(ours.value - closed.value).max() / np.abs(closed.value).max()
-    print(f"dense closed form {closed.seconds:.1f} s, ours {ours.seconds:.1f} s, off by {away:.1e}")
 
 
 def anova(X: Any, y: np.ndarray) -> np.ndarray:

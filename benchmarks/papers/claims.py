@@ -133,22 +133,7 @@ def difference(above: Mapping[int, float], below: Mapping[int, float]) -> Differ
 def above(
     first: Mapping[int, float], others: Mapping[str, Mapping[int, float]], unit: str = ""
 ) -> Outcome:
-    """Return whether one method is above all others, each mapped from repetition to number.
-
-    Parameters
-    ----------
-    first : mapping of int to float
-        The numbers of the method.
-    others : mapping of str to mapping
-        The numbers of the others, by what they are called in the evidence.
-    unit : str, default=""
-        What stands before the evidence: the name of the data.
-
-    Returns
-    -------
-    Outcome
-        The verdict, and each difference with its standard error.
-    """
+    """Return whether one method is above all others, each mapped from repetition to number."""
     found = {name: difference(first, other) for name, other in others.items()}
     present = {name: d for name, d in found.items() if d is not None}
     if not present:

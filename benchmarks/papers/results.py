@@ -139,11 +139,5 @@ def parse(line: str) -> tuple[Key, dict[str, np.ndarray]]:
 
 
 def settings(parameters: str) -> dict[str, str]:
-    """Return the parameters of a cell by their names.
-
-    Examples
-    --------
-    >>> settings("p=0.5 gamma=1")
-    {'p': '0.5', 'gamma': '1'}
-    """
+    """Return the parameters of a cell by their names."""
     return dict(pair.split("=", 1) for pair in parameters.split())
