@@ -16,6 +16,7 @@ import itertools
 import lzma
 import os
 import shutil
+import sys
 import tarfile
 import zipfile
 import zlib
@@ -181,6 +182,11 @@ class PlainFile(Source):
             ready.plain = str(Path(scratch) / f"{Path(self.path).stem}-{self.fingerprint()}.plain")
             decompress(self.path, Path(ready.plain))
         return ready
+
+    @property
+    def line_limit(self) -> int:
+        """The bytes of a line that are read before `require_record_fits` refuses it."""
+        return (self.memory_limit or sys.maxsize) // self.memory_per_byte + 1
 
     def length(self) -> int:
         """Return the bytes of the decompressed file, of which there must be some."""

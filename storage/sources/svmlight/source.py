@@ -124,8 +124,7 @@ class Svmlight(PlainFile, MatrixSource):
                 return start, b""
             raw = file.read(stop - start)
             if not raw.endswith(b"\n"):
-                limit = self.memory_limit
-                rest = file.readline(-1 if limit is None else limit // self.memory_per_byte + 1)
+                rest = file.readline(self.line_limit)
                 self.require_record_fits(len(rest), f"{self.path}, the line at byte {stop}")
                 raw += rest
             return start, raw

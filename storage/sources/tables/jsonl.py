@@ -55,7 +55,7 @@ class JsonFile(RecordFile):
         """Refuse the name of a field that no record has. Most files show it in their first line."""
         quoted, fields = json.dumps(name, ensure_ascii=False).encode(), None
         with open(self.plain, "rb") as file:
-            while line := file.readline(self._line_limit):
+            while line := file.readline(min(LINE_LIMIT, self.line_limit)):
                 is_there = quoted in line
                 if fields and not is_there and b"\\u" not in line and b"\\/" not in line:
                     continue
@@ -73,18 +73,12 @@ class JsonFile(RecordFile):
             f"{shorten_names(fields or [])}: name one of them with {role}=, or leave {role}= out"
         )
 
-    @property
-    def _line_limit(self) -> int:
-        if self.memory_limit is None:
-            return LINE_LIMIT
-        return min(LINE_LIMIT, self.memory_limit // self.memory_per_byte + 1)
-
     def objects(self, piece: tuple[int, int]) -> Iterator[tuple[dict[str, Any], LinePosition]]:
         """Yield the object of each line that begins in a byte range, and its place for messages."""
         start, stop = piece
         with open(self.plain, "rb") as file:
             offset = seek_line(file, start)
-            while offset < stop and (line := file.readline(self._line_limit)):
+            while offset < stop and (line := file.readline(min(LINE_LIMIT, self.line_limit))):
                 place = LinePosition(self, offset)
                 self.require_record_fits(len(line), place)
                 if not line.isspace():
