@@ -68,11 +68,11 @@ class Hook:
 
 @contextlib.contextmanager
 def hooked(hook: Hook) -> Iterator[None]:
-    atomic.before = hook
+    original, atomic.before = atomic.before, hook
     try:
         yield
     finally:
-        atomic.before = atomic._nothing
+        atomic.before = original
 
 
 # --- what a command leaves ------------------------------------------------------------------------

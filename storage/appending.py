@@ -170,15 +170,7 @@ def _grow(
         lambda: chain(_stored_targets(corpus, samples_target), tables.y_of(blocks, samples_target)),
         _sample_names(corpus, blocks, n),
     )
-    build.write_segments(
-        writer,
-        segments,
-        blocks,
-        d,
-        len(samples_target.class_names) if samples_target.kind == "class" else 0,
-        chunks,
-        scratch,
-    )
+    build.write_segments(writer, segments, blocks, d, samples_target, chunks, scratch)
     build.require_same(source, fingerprint)
     grown = replace(
         old,
@@ -204,11 +196,7 @@ def _read_blocks(
     if new != old:
         raise SourceError(f"{source.path} is {new}, but the store was staged from {old}")
     if isinstance(source, MatrixSource):
-        blocks = build.read_blocks(
-            source,
-            build.pieces_of(source, memory_limit),
-            scratch,
-        )
+        blocks = build.read_blocks(source, build.pieces_of(source, memory_limit), scratch)
         widest = max((s.width for s in blocks), default=0)
         if widest > d:
             raise SourceError(
@@ -225,12 +213,7 @@ def _read_blocks(
             "".join(f"{term}\n" for term in corpus.feature_names[:]), encoding="utf-8", newline=""
         )
     source = source.with_term_memory(weighting.growth)
-    counted = count(
-        source,
-        build.pieces_of(source, memory_limit),
-        weighting,
-        scratch,
-    )
+    counted = count(source, build.pieces_of(source, memory_limit), weighting, scratch)
     return weigh(counted, Vocabulary(d, terms, str(scratch / "vocabulary")), weighting.sublinear_tf)
 
 
@@ -295,21 +278,13 @@ def _sample_names(corpus: Corpus, blocks: Sequence[RowBlock], n: int) -> tables.
 def _clone(corpus: Corpus, target: str) -> Writer:
     """Fill the new store with hard links to the files of the old one that stay as they are."""
     checksums = manifest.checksums_of(corpus.uri, corpus.manifest.content)
-    files = (
-        p.relative_to(corpus.uri).as_posix()
-        for p in Path(corpus.uri).rglob("*")
-        if not p.is_dir() or p.is_symlink()
-    )
-    foreign = next(
-        (
-            name
-            for name in files
-            if name not in checksums
-            and not is_remains(name, checksums)
-            and name not in (manifest.MANIFEST, f"{manifest.CHECKSUMS}/c/0")
-        ),
-        None,
-    )
+    files = {
+        path.relative_to(corpus.uri).as_posix()
+        for path in Path(corpus.uri).rglob("*")
+        if not path.is_dir() or path.is_symlink()
+    }
+    files -= {*checksums, manifest.MANIFEST, f"{manifest.CHECKSUMS}/c/0"}
+    foreign = min((name for name in files if not is_remains(name, checksums)), default=None)
     if foreign:
         raise StoreError(
             f"{corpus.uri} holds {foreign}, which bigfs did not write: move it out "

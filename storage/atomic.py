@@ -41,25 +41,16 @@ EXCHANGE = 60.0  # seconds that the two renames of another process may take
 # syncfs 0.5 s. That call is no part of Python, and it does not reach what another machine wrote.
 FLUSHERS = 8
 FULL = (errno.ENOSPC, errno.EDQUOT)
-LASTING = {
-    errno.EROFS,
-    errno.ENAMETOOLONG,
-    errno.EACCES,
-    errno.EPERM,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.ELOOP,
+LASTING = {  # errors that do not pass
+    *(errno.EROFS, errno.ENAMETOOLONG, errno.EACCES, errno.EPERM),
+    *(errno.ENOTDIR, errno.EISDIR, errno.ELOOP),
 }
 
 Place = str | os.PathLike[str]
 
 
-def _nothing(operation: str, path: Place) -> None:
-    """Let an operation happen."""
-
-
-# each operation calls it first, so that a test can let any of them fail
-before: Callable[[str, Place], None] = _nothing
+def before(operation: str, path: Place) -> None:
+    """Do nothing. Each operation calls it first, so that a test can let any of them fail."""
 
 
 # --- one operation --------------------------------------------------------------------------------
@@ -142,7 +133,11 @@ def write(file: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def write_together(folder: Path) -> Iterator[Callable[[str], Path]]:
-    """Write several files of a folder: all of them appear, or none."""
+    """Write several files of a folder, so that all of them appear, or none.
+
+    Yields a function from the name of a file to the path to write to. A file of one name commits
+    the others; `complete` gives them their names, now or at the next opening.
+    """
     key, parts = _key(), dict[str, Path]()
     commit = folder / f".{key}{COMMIT}"
     try:
@@ -298,10 +293,7 @@ def _clear(work: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def building(
-    uri: str,
-    exists: Callable[[str], bool],
-    wait: float = -1,
-    scratch: Place | None = None,
+    uri: str, exists: Callable[[str], bool], wait: float = -1, scratch: Place | None = None
 ) -> Iterator[tuple[str, Path]]:
     """Hold the name of a store while it is built, and publish the store if the block ends well."""
     local = "://" not in uri
@@ -340,7 +332,10 @@ def building(
 
 @contextlib.contextmanager
 def _claimed(uri: str, exists: Callable[[str], bool], key: str, dead: set[str]) -> Iterator[None]:
-    """Hold a store's name in an object store, which cannot rename."""
+    """Hold a store's name in an object store, which cannot rename: it is built at its name.
+
+    Of two machines one puts the marker. `dead` holds the keys of ended processes of this machine.
+    """
     if exists(uri):  # another process finished it while this one waited
         yield
         return
@@ -446,7 +441,11 @@ def unmark(folder: Place) -> None:
 
 
 def delete_marked(folder: Place) -> None:
-    """Delete a folder of ours with all that it holds, if it exists."""
+    """Delete a folder of ours with all that it holds, if it exists.
+
+    A file that can't be deleted now keeps the folder marked. An empty folder stays, as a process
+    may have been killed before it wrote the marker.
+    """
     if not _exists(folder) or _is_empty(folder):
         return
     if not is_marked(folder):

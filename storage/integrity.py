@@ -193,10 +193,11 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
     """
     corpus = require_staged(open_corpus(uri))
     (n, d), manifest = corpus.X.shape, corpus.manifest
-    classes = {}
+    classes, unlabeled = {}, 0 if manifest.target else n
     if manifest.target == "class":
         counts = np.bincount(corpus.y[corpus.y >= 0], minlength=len(corpus.class_names))
         classes = dict(zip(corpus.class_names, counts.tolist(), strict=True))
+        unlabeled = n - int(counts.sum())
     return {
         "uri": corpus.uri,
         "samples": n,
@@ -205,11 +206,7 @@ def info(uri: str | os.PathLike[str]) -> dict[str, Any]:
         "density": manifest.nnz / (n * d),
         "target": manifest.target,
         "classes": classes,
-        "unlabeled": int((corpus.y < 0).sum())
-        if manifest.target == "class"
-        else 0
-        if manifest.target
-        else n,
+        "unlabeled": unlabeled,
         "splits": {
             s: sum(g.stop - g.start for g in corpus.segments if g.split == s) for s in corpus.splits
         },
@@ -228,14 +225,9 @@ def _sizes(uri: str) -> dict[str, int]:
     """Return the bytes on disk by rows, by columns, and of the rest."""
     fs, base = fsspec.core.url_to_fs(uri)
     sizes = {"by rows": 0, "by columns": 0, "names, labels and statistics": 0}
+    parts = {"X": "by rows", "uns/columns": "by columns"}
     for path, size in fs.du(base, total=False).items():
         inside = path.removeprefix(base).lstrip("/")
-        part = (
-            "by rows"
-            if inside.startswith("X/")
-            else "by columns"
-            if inside.startswith("uns/columns/")
-            else "names, labels and statistics"
-        )
-        sizes[part] += size
+        part = next((part for name, part in parts.items() if inside.startswith(f"{name}/")), None)
+        sizes[part or "names, labels and statistics"] += size
     return sizes

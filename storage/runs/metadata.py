@@ -83,16 +83,13 @@ class _Metadata(BaseModel):
 def read_metadata(path: Path) -> dict[str, Any]:
     """Read and check the run.json of a run directory."""
     file = path / "run.json"
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError) as error:
+    if not file.is_file():
         raise RunError(
             f"{path} is not a run directory, as it has no run.json: make one with "
             f"`bigfs select` or `bigfs run`"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise RunError(f"{file} is damaged ({error}): repeat the run") from error
+        )
     with explain_read_errors(file):
+        text = file.read_text(encoding="utf-8")
         metadata = json.loads(text)
         newer = isinstance(metadata["version"], int) and metadata["version"] > VERSION
     if newer:

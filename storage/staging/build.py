@@ -80,19 +80,12 @@ def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
     if isinstance(source, TextSource):
         source = source.with_term_memory(plan.weighting.growth)
         blocks, vocabulary = vectorize(
-            source,
-            pieces_of(source, memory_limit),
-            plan.weighting,
-            scratch,
+            source, pieces_of(source, memory_limit), plan.weighting, scratch
         )
         d = vocabulary.size
     else:
         assert isinstance(source, MatrixSource)
-        blocks = read_blocks(
-            source,
-            pieces_of(source, memory_limit),
-            scratch,
-        )
+        blocks = read_blocks(source, pieces_of(source, memory_limit), scratch)
         d = width_of(source, blocks)
         what = (
             f"staging {source.path} with {d} features, of which every method holds a number each,"
@@ -120,15 +113,7 @@ def build(plan: Plan, uri: str, scratch: Path, memory_limit: int) -> Manifest:
     names = tables.names_of(blocks)
     tables.write_samples(writer, target, segments, lambda: tables.y_of(blocks, target), names)
     named = write_features(writer, source, vocabulary, units, d)
-    write_segments(
-        writer,
-        segments,
-        blocks,
-        d,
-        len(target.class_names) if target.kind == "class" else 0,
-        chunks,
-        scratch,
-    )
+    write_segments(writer, segments, blocks, d, target, chunks, scratch)
     require_same(plan.source, plan.fingerprint)
     return publish(
         writer,
@@ -217,11 +202,13 @@ def write_segments(
     segments: Sequence[Segment],
     blocks: Sequence[RowBlock],
     d: int,
-    classes: int,
+    target: labels.Target,
     chunks: int,
     scratch: Path,
 ) -> None:
     """Write every segment by columns, and its statistics."""
+    classes = len(target.class_names) if target.kind == "class" else 0
+    # those per class are left out where they would be larger than the matrix
     for segment, mine in by_segment(segments, blocks):
         transpose.write_columns(
             writer, segment.name, mine, (segment.stop - segment.start, d), chunks, scratch

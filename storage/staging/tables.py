@@ -87,27 +87,13 @@ def write_sets(writer: Writer, n: int, sets: Parts, class_names: Sequence[str]) 
     count = sum(part.nnz for part in sets())
     writer.group("obsm", "dict")
     writer.group("obsm/labels", "csr_matrix", shape=[n, len(class_names)])
-    writer.stream(
-        "obsm/labels/data",
-        count,
-        np.int8,
-        (np.ones(part.nnz, dtype=np.int8) for part in sets()),
-        ROW_CHUNK,
-    )
-    writer.stream(
-        "obsm/labels/indices",
-        count,
-        np.int32,
-        (part.indices.astype(np.int32) for part in sets()),
-        ROW_CHUNK,
-    )
-    writer.stream(
-        "obsm/labels/indptr",
-        n + 1,
-        np.int64,
-        running_indptr(np.diff(part.indptr) for part in sets()),
-        ROW_CHUNK,
-    )
+    columns: dict[str, tuple[int, Any, Iterable[AnyArray]]] = {
+        "data": (count, np.int8, (np.ones(part.nnz, dtype=np.int8) for part in sets())),
+        "indices": (count, np.int32, (part.indices.astype(np.int32) for part in sets())),
+        "indptr": (n + 1, np.int64, running_indptr(np.diff(part.indptr) for part in sets())),
+    }
+    for name, (length, dtype, parts) in columns.items():
+        writer.stream(f"obsm/labels/{name}", length, dtype, parts, ROW_CHUNK)
     writer.write("uns/class_names", np.array(class_names, dtype=object))
 
 
@@ -135,26 +121,15 @@ def write_features(
     """Write the feature names (of `names`, or of the lines of the file `terms`) and columns."""
     if names is None and not columns:
         return False
-    writer.group(
-        "var",
-        "dataframe",
-        "0.2.0",
-        **{"_index": "_index", "column-order": list(columns)},
-    )
+    writer.group("var", "dataframe", "0.2.0", **{"_index": "_index", "column-order": list(columns)})
     if terms is not None:
-        writer.stream("var/_index", d, str, _term_lines(terms))
+        lines = _term_lines(terms)
     elif names is not None:
-        writer.stream(
-            "var/_index",
-            d,
-            str,
-            (
-                np.asarray(names[a : a + STRING_CHUNK], dtype=object)
-                for a in range(0, d, STRING_CHUNK)
-            ),
-        )
+        starts = range(0, d, STRING_CHUNK)
+        lines = (np.asarray(names[a : a + STRING_CHUNK], dtype=object) for a in starts)
     else:
-        writer.stream("var/_index", d, str, row_numbers(0, d))
+        lines = row_numbers(0, d)
+    writer.stream("var/_index", d, str, lines)
     for name, values in columns.items():
         writer.write(f"var/{name}", values, COLUMN_CHUNK)
     return names is not None or terms is not None

@@ -97,11 +97,7 @@ def count(
 
 
 def _count(
-    piece: Any,
-    target: str,
-    source: Reader,
-    weighting: Weighting,
-    stop_words: tuple[str, ...],
+    piece: Any, target: str, source: Reader, weighting: Weighting, stop_words: tuple[str, ...]
 ) -> list[CountedBlock]:
     by_split: dict[str | None, SplitDocuments] = {}
     with seen_by_workers(getattr(source, "path", "the source")):
