@@ -74,13 +74,23 @@ class Item(NamedTuple):
         return together(claim.check().verdict for claim in self.claims if claim.counts)
 
 
-def items(key: str, claims: Mapping[str, Sequence[Claim]]) -> tuple[Item, ...]:
-    """Return the figures and tables that items.tsv lists of a paper, with their claims."""
-    lines = (Path(__file__).parent / "items.tsv").read_text().splitlines()[1:]
-    rows = [line.split("\t")[1:] for line in lines if line.startswith(f"{key}\t")]
-    if unknown := claims.keys() - {name for name, _, _ in rows}:
-        raise ValueError(f"items.tsv lists no {unknown} of {key}")
-    return tuple(Item(name, about, tuple(claims.get(name, ())), no) for name, about, no in rows)
+def read(name: str, key: str) -> list[list[str]]:
+    """Return the rows of a paper in items.tsv or claims.tsv, without its key."""
+    lines = (Path(__file__).parent / name).read_text().splitlines()[1:]
+    return [line.split("\t")[1:] for line in lines if line.startswith(f"{key}\t")]
+
+
+def items(key: str, checks: Mapping[str, Sequence[Callable[[], Outcome]]]) -> tuple[Item, ...]:
+    """Return the figures and tables of a paper, with what checks each of their claims."""
+    claims: dict[str, list[Claim]] = {name: [] for name in checks}
+    for name, counts, text in read("claims.tsv", key):
+        check = checks[name][len(claims[name])]
+        claims[name].append(Claim(text, check, counts == "yes"))
+    rows = read("items.tsv", key)
+    found = tuple(Item(name, about, tuple(claims.get(name, ())), no) for name, about, no in rows)
+    if {i.name: len(i.claims) for i in found if i.claims} != {n: len(c) for n, c in checks.items()}:
+        raise ValueError(f"the claims of {key} in claims.tsv are not those that are checked")
+    return found
 
 
 def together(verdicts: Iterable[Verdict]) -> Verdict:

@@ -9,19 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.papers import jhlsr
-from benchmarks.papers.claims import (
-    Claim,
-    Outcome,
-    Verdict,
-    above,
-    above_on,
-    all_curves,
-    all_of,
-    items,
-)
+from benchmarks.papers.claims import Outcome, Verdict, above, above_on, all_curves, all_of, items
 from benchmarks.papers.experiments import Experiment
 from benchmarks.papers.measures import average, best, best_curves
 from benchmarks.papers.pages import Paper, curves, mean_error, repetitions, table
+from benchmarks.papers.results import printed
 
 # --- what is read from the cells, and the checks of the claims ------------------------------------
 
@@ -89,17 +81,6 @@ def more_penalties() -> Outcome:
     return all_of(outcomes) if outcomes else Outcome(Verdict.NOT_RUN, "")
 
 
-# printed gains of the mean over nine data sets, in per cent points
-PRINTED = {
-    "Fscore": 5.95,
-    "LLFS": 3.46,
-    "L21RFS": 4.77,
-    "mRMR": 4.06,
-    "Trace ratio": 5.59,
-    "SPFS": 3.96,
-}
-
-
 # --- sections -------------------------------------------------------------------------------------
 
 
@@ -110,7 +91,7 @@ def mode_section(folder: Path, mode: str, figure: str) -> str:
     for method in methods:
         row = [method]
         if mode == "supervised":
-            row.append(f"{PRINTED[method]:.2f}" if method in PRINTED else "")
+            row.append("".join(f"{v:.2f}" for v in printed("jhlsr", "all", method)))
         for data in jhlsr.DATA:
             row.append(mean_error(score(mode, data, method, "test").values()))
             row.append(mean_error(score(mode, data, method, "mean").values()))
@@ -239,65 +220,34 @@ def penalties_section(folder: Path) -> str:
     return f"## The number of penalties (Fig. 9)\n\n{repetitions(jhlsr.NUMBER)}\n\n{plot}"
 
 
-CHOICES = (
-    ("the best parameters on the test data, as in the paper", "test", True),
-    ("the mean over the parameters", "mean", False),
-)
-
-
-def mode_claims(mode: str) -> tuple[Claim, ...]:
-    name, others = f"the {len(PEERS[mode])} others", PEERS[mode]
-    return (
-        *(
-            Claim(f"JHLSR is above {name}: {text}", partial(beside, mode, others, choice), counts)
-            for text, choice, counts in CHOICES
-        ),
-        Claim("JHLSR is above random features", partial(beside, mode, ("random",), "mean"), False),
-    )
-
-
 FEW = "A case is a split."
-LESS_THAN_A_TENTH = partial(learned, "nonzero", check=lambda v: v[-1] < 0.1 * v[0], text=FEW)
-MODE_ITEMS = zip((4, 5, 6), ("supervised", "semi", "unsupervised"), strict=True)
-CLAIMS: dict[str, tuple[Claim, ...]] = {
-    **{
-        name: mode_claims(mode)
-        for number, mode in MODE_ITEMS
-        for name in (f"Fig. {number}", f"Table {number - 1}")
-    },
+
+
+def mode_checks(mode: str) -> tuple[Callable[[], Outcome], ...]:
+    peers = (partial(beside, mode, PEERS[mode], choice) for choice in ("test", "mean"))
+    return (*peers, partial(beside, mode, ("random",), "mean"))
+
+
+def few_left(nonzero: np.ndarray) -> bool:
+    """Return whether less than a tenth of the hyperedges keep a weight."""
+    return bool(nonzero[-1] < 0.1 * nonzero[0])
+
+
+CHECKS = {
+    **dict.fromkeys(("Fig. 4", "Table 3"), mode_checks("supervised")),
+    **dict.fromkeys(("Fig. 5", "Table 4"), mode_checks("semi")),
+    **dict.fromkeys(("Fig. 6", "Table 5"), mode_checks("unsupervised")),
     "Fig. 7": (
-        Claim(
-            "S hardly changes after four rounds: the fifth change is 1 % of the first",
-            partial(learned, "change", "weighted", settles, FEW),
-        ),
-        Claim(
-            "the same with incidence degrees",
-            partial(learned, "change", "incidence", settles, FEW),
-            False,
-        ),
+        partial(learned, "change", "weighted", settles, FEW),
+        partial(learned, "change", "incidence", settles, FEW),
     ),
-    "Fig. 8": tuple(
-        Claim(f"JHLSR is above both: {text}", partial(variants, choice), counts)
-        for text, choice, counts in CHOICES
-    ),
-    "Fig. 9": (Claim("nine penalties are better than one", more_penalties),),
-    "Fig. 10": (
-        Claim(
-            "some hyperedges lose their weight",
-            partial(learned, "nonzero", "weighted", lambda v: bool(v[-1] < v[0]), FEW),
-        ),
-    ),
+    "Fig. 8": (partial(variants, "test"), partial(variants, "mean")),
+    "Fig. 9": (more_penalties,),
+    "Fig. 10": (partial(learned, "nonzero", "weighted", lambda v: bool(v[-1] < v[0]), FEW),),
     "Fig. 11": (
-        Claim(
-            "it falls from round to round",
-            partial(learned, "nonzero", "weighted", lambda v: bool(np.all(np.diff(v) <= 0)), FEW),
-        ),
-        Claim("less than a tenth keep a weight", partial(LESS_THAN_A_TENTH, degrees="weighted")),
-        Claim(
-            "less than a tenth, with incidence degrees",
-            partial(LESS_THAN_A_TENTH, degrees="incidence"),
-            False,
-        ),
+        partial(learned, "nonzero", "weighted", lambda v: bool(np.all(np.diff(v) <= 0)), FEW),
+        partial(learned, "nonzero", "weighted", few_left, FEW),
+        partial(learned, "nonzero", "incidence", few_left, FEW),
     ),
 }
 
@@ -308,7 +258,7 @@ PAPER = Paper(
     'regression for feature selection", Pattern Recognition, 2017.',
     experiments=(jhlsr.WEIGHTS, jhlsr.SEMI, jhlsr.UNSUPERVISED, jhlsr.SUPERVISED, jhlsr.NUMBER),
     repetitions=10,
-    items=items("jhlsr", CLAIMS),
+    items=items("jhlsr", CHECKS),
     sections=(
         partial(mode_section, mode="semi", figure="Table 4, Figs. 5 and 8"),
         partial(mode_section, mode="unsupervised", figure="Table 5, Figs. 6 and 8"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -115,6 +116,17 @@ class Results:
     def methods(self, data: str) -> list[str]:
         """Return the names of the methods that have cells of the data."""
         return sorted({key.method for key in self.cells if key.data == data})
+
+
+@lru_cache
+def _printed(paper: str) -> Results:
+    return Results(Path(__file__).parent / "printed" / f"{paper}.tsv")
+
+
+def printed(paper: str, data: str, method: str, parameters: str = "") -> list[float]:
+    """Return the numbers that a paper prints of a method, none where it prints none."""
+    values = _printed(paper).cells.get(Key(data, method, parameters, 0), {})
+    return [float(number) for number in values.get("printed", ())]
 
 
 def write(key: Key, values: Values) -> str:

@@ -9,7 +9,6 @@ import numpy as np
 
 from benchmarks.papers import smr
 from benchmarks.papers.claims import (
-    Claim,
     Outcome,
     above,
     above_on,
@@ -20,7 +19,7 @@ from benchmarks.papers.claims import (
 )
 from benchmarks.papers.measures import best, best_curves
 from benchmarks.papers.pages import Paper, curves, mean_error, repetitions, table
-from benchmarks.papers.results import settings
+from benchmarks.papers.results import printed, settings
 
 # --- what is read from the cells, and the checks of the claims ------------------------------------
 
@@ -142,24 +141,6 @@ def k_matters_less() -> Outcome:
     return all_of(outcomes)
 
 
-PRINTED = {  # Table II: PIE, 50, 100, …, 350 pixels
-    "IG": (0.6893, 0.6912, 0.6991, 0.6963, 0.6922, 0.6650, 0.6602),
-    "ReliefF": (0.4119, 0.3972, 0.3963, 0.3995, 0.4043, 0.4087, 0.4148),
-    "Fisher": (0.4762, 0.4766, 0.4752, 0.4721, 0.4693, 0.4674, 0.4640),
-    "RFS": (0.4245, 0.4159, 0.4145, 0.4115, 0.4097, 0.4093, 0.4074),
-    "GLSPFS": (0.4146, 0.4126, 0.4021, 0.4026, 0.4056, 0.4061, 0.4073),
-    "SMR": (0.4079, 0.4038, 0.4009, 0.3980, 0.3939, 0.3910, 0.3904),
-}
-TIMES = {  # Table III: seconds on ORL
-    "IG": 0.47,
-    "ReliefF": 1.76,
-    "Fisher": 1.85,
-    "RFS": 1.21,
-    "GLSPFS": 0.95,
-    "SMR": 40.36,
-}
-
-
 # --- sections -------------------------------------------------------------------------------------
 
 
@@ -202,8 +183,8 @@ def accuracy_section(folder: Path) -> str:
         }
         red[data] = {m: (smr.COUNTS, lines) for m in SELECTORS if (lines := redundancy(data, m))}
     head = ["method", *(f"{d}: {c}" for d in DATA for c in ("chosen on the test", "nested"))]
-    printed = [
-        [m, *([f"{v:.3f}" for v in PRINTED[m][::2]] if m in PRINTED else [""] * 4)]
+    beside_printed = [
+        [m, *([f"{v:.3f}" for v in printed("smr", "PIE", m, "redundancy")[::2]] or [""] * 4)]
         + [mean_error(c[i] for c in redundancy("warpPIE10P", m)) for i in (0, 2, 4, 6)]
         for m in SELECTORS
     ]
@@ -227,7 +208,7 @@ def accuracy_section(folder: Path) -> str:
             table(
                 ["method", *(f"PIE printed, {m}" for m in numbers)]
                 + [f"warpPIE10P, {m}" for m in numbers],
-                printed,
+                beside_printed,
             ),
             plots[1],
         ]
@@ -266,7 +247,7 @@ def grid_section(folder: Path) -> str:
 def time_section(folder: Path) -> str:
     rows = []
     for m in SELECTORS[:-1]:
-        row = [m, f"{TIMES[m]:.2f}"]
+        row = [m, *(f"{v:.2f}" for v in printed("smr", "ORL", m, "seconds"))]
         for data in DATA:
             found = smr.ACCURACY.results().runs("seconds", data, m)
             row.append(mean_error((c[0] for q in found.values() for c in q.values()), 2))
@@ -284,37 +265,18 @@ def time_section(folder: Path) -> str:
 
 
 PEERS = SELECTORS[1:6]
-CHOICES = (
-    ("parameters chosen on the test data, as in the paper", "test", True),
-    ("parameters chosen on the training images", "cv", False),
-)
 
-CLAIMS: dict[str, tuple[Claim, ...]] = {
-    "Fig. 3": (
-        Claim(
-            "SMR takes fewer covered pixels than the others, each with its best parameters",
-            partial(fewer_covered, "best"),
-        ),
-        Claim("the same in the mean over the parameters", partial(fewer_covered, "mean"), False),
-    ),
+CHECKS = {
+    "Fig. 3": (partial(fewer_covered, "best"), partial(fewer_covered, "mean")),
     "Fig. 4": (
-        *(
-            Claim(f"SMR is above {name}: {text}", partial(beside, others, choice), counts)
-            for name, others in (
-                ("the five other selectors", PEERS),
-                ("all pixels", ("all pixels",)),
-            )
-            for text, choice, counts in CHOICES
-        ),
-        Claim("SMR is above random pixels", partial(beside, ("random",), "test"), False),
+        *(partial(beside, PEERS, choice) for choice in ("test", "cv")),
+        *(partial(beside, ("all pixels",), choice) for choice in ("test", "cv")),
+        partial(beside, ("random",), "test"),
     ),
-    "Table II": (
-        Claim("SMR's pixels are less redundant", partial(less_redundant, PEERS)),
-        Claim("also less than random ones", partial(less_redundant, ("random",)), False),
-    ),
-    "Fig. 5": (Claim("the objective never rises", falls),),
-    "Fig. 6": (Claim("k matters less where α is large", k_matters_less),),
-    "Table III": (Claim("SMR takes longer than the five other selectors", partial(slower, PEERS)),),
+    "Table II": (partial(less_redundant, PEERS), partial(less_redundant, ("random",))),
+    "Fig. 5": (falls,),
+    "Fig. 6": (k_matters_less,),
+    "Table III": (partial(slower, PEERS),),
 }
 
 PAPER = Paper(
@@ -324,6 +286,6 @@ PAPER = Paper(
     'matrix regression", IEEE TIP, 2017.',
     experiments=(smr.EYES_TWO, smr.ACCURACY, smr.GRID),
     repetitions=20,
-    items=items("smr", CLAIMS),
+    items=items("smr", CHECKS),
     sections=(eyes_section, accuracy_section, grid_section, time_section),
 )
