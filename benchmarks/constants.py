@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-import sklearn.feature_extraction.text  # noqa: F401  # so that no import is counted as memory
+from shared import timed  # which imports scikit-learn, so that no import is counted as memory
 
 import storage
 from storage.sources import find
@@ -49,18 +48,19 @@ def traced(action: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def write_tar(path: Path) -> None:
+def write_names(path: Path) -> None:
+    """An archive of many small documents."""
+    names = [f"corpus/group-{number % 20}/{number:06d}" for number in range(NAMES)]
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in names:
+                archive.writestr(name, b"word")
+        return
     with tarfile.open(path, "w") as archive:
-        for number in range(NAMES):
-            info = tarfile.TarInfo(f"corpus/group-{number % 20}/{number:06d}")
+        for name in names:
+            info = tarfile.TarInfo(name)
             info.size = 4
             archive.addfile(info, io.BytesIO(b"word"))
-
-
-def write_zip(path: Path) -> None:
-    with zipfile.ZipFile(path, "w") as archive:
-        for number in range(NAMES):
-            archive.writestr(f"corpus/group-{number % 20}/{number:06d}", b"word")
 
 
 def write_texts(path: Path, vocabulary: int | None) -> None:
@@ -86,23 +86,17 @@ def write_features(path: Path) -> None:
             file.write(json.dumps({"features": {str(c): 1 for c in columns}, "label": 1}) + "\n")
 
 
-def cpu_seconds(action: Callable[[], object]) -> float:
-    begin = time.process_time()
-    action()
-    return time.process_time() - begin
-
-
 def rates() -> None:
     """Flops per second of one core."""
     rng = np.random.default_rng(0)
     n = 3000
     K = np.eye(n) + 1e-4 * rng.random((n, n))
     K = K + K.T
-    spent = cpu_seconds(lambda: scipy.linalg.cho_factor(K))
+    spent = timed(scipy.linalg.cho_factor, K).processor
     print(f"Cholesky: {n**3 / 3 / spent:.1e} flops per second of a core")
     X = sp.random_array((5000, 20_000), density=0.002, format="csr", rng=rng)
     flops = 2 * float((np.bincount(X.indices, minlength=X.shape[1]).astype(float) ** 2).sum())
-    spent = cpu_seconds(lambda: X @ X.T)
+    spent = timed(lambda: X @ X.T).processor
     print(f"sparse product: {flops / spent:.1e} flops per second of a core")
 
 
@@ -114,8 +108,8 @@ def main() -> None:
     print(f"worker with libraries and kernels: {int(answer.stdout) >> 20} MB")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        for name, write in (("names.tar", write_tar), ("names.zip", write_zip)):
-            write(folder / name)
+        for name in ("names.tar", "names.zip"):
+            write_names(folder / name)
             source = find(folder / name)
             peak = traced(lambda source=source: source.pieces(1 << 30))
             print(f"bytes per document of the list of {name}: {peak / NAMES:.0f}")

@@ -23,21 +23,15 @@ from flows import stages
 from storage.runs.runs import Run
 
 app = typer.Typer(add_completion=False)
-CORPORA = {
-    "colon": "colon.mat",
-    "20news": "20news-bydate.tar.xz",
-    "pcmac": "PCMAC.mat",
-    "coil20": "COIL20.mat",
-}
+FILES = ("colon.mat", "20news-bydate.tar.xz", "PCMAC.mat", "COIL20.mat")
+CORPORA = dict(zip(("colon", "20news", "pcmac", "coil20"), FILES, strict=True))
 
 
 @app.command()
 def auto(
     data: Path, out: Path, corpora: Annotated[list[str] | None, typer.Argument()] = None
 ) -> None:
-    """The number chosen by itself, its accuracy, and that of all features. 20 Newsgroups is scored
-    on its test half, the others by five folds in which the number is chosen again.
-    """
+    """The number chosen by itself, by five folds or the test half, its accuracy and that of all."""
     for name in corpora or CORPORA:
         store = stages.stage(str(data / CORPORA[name]), str(out / f"{name}.zarr"))["store"]
         for method in ("sparge-lda", "anova"):
@@ -55,9 +49,7 @@ def auto(
 
 @app.command()
 def any_size(folder: Path, rows: int = 1_400_000, limit: int = 10**9) -> None:
-    """A linear SVM on all features of a generated rcv1.binary that takes four times a worker's
-    memory, and on a tenth of the rows beside scikit-learn's LinearSVC in memory.
-    """
+    """A linear SVM on all features that do not fit in memory, and on a tenth of the rows."""
     folder.mkdir(parents=True, exist_ok=True)
     source = f"synthetic:rcv1.binary?rows={rows}"
     with engine.cluster(workers=2, memory_limit="1GB"):

@@ -2,11 +2,9 @@
 
 python benchmarks/full_disk.py
 
-As root: the disk is a tmpfs, mounted and unmounted here. Each command first runs on a disk with
-space, which tells how many bytes it writes. Then the disk is filled up to a share of them. The
-command must fail in one line that names the disk or the place and not the source, and leave the
-files as they were. Then space is freed, and the same command must give what it gives on a disk that
-was never full.
+As root: the disk is a tmpfs. A command first runs on a disk with space, which tells how many bytes
+it writes. With a share of them left it must fail in one line that names the disk and not the
+source, and leave the files as they were. With space again it must give what it gave there.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from shared import ROOT, clean_environment, table
@@ -102,9 +100,7 @@ def space(folder: Path, before: dict[Path, tuple[int, int]]) -> int:
 
 
 def tried(name: str, words: list[str], disk: Path, home: Path, free: int) -> tuple[list[Any], bool]:
-    """Run a command with `free` bytes of space. Returns the table's row, and if it is as it should
-    be.
-    """
+    """Run a command with `free` bytes of space. Returns the table's row, and if it is right."""
     before = contents(disk)
     filler = fill(disk, free)
     status, lines = bigfs(words, disk, home)
@@ -128,10 +124,8 @@ def finished(files: dict[str, bytes]) -> dict[str, bytes]:
     }
 
 
-def main(
-    rows: Annotated[int, typer.Option(help="documents of the corpus")] = 9000,
-    megabytes: Annotated[int, typer.Option(help="size of the disk")] = 64,
-) -> None:
+def main(rows: int = 9000, megabytes: int = 64) -> None:
+    """Of so many documents, on a disk of that size."""
     home = Path(tempfile.mkdtemp(prefix="bigfs-full-disk-"))
     disk, whole = home / "disk", home / "whole"
     disk.mkdir()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import dask.array as da
 import numpy as np
@@ -420,16 +420,8 @@ def solve_some(numbers: range) -> list[Ended]:
         return [solve(number) for number in numbers]
 
 
-def main(
-    problems: Annotated[int, typer.Option(help="how many")] = 2000,
-    seed: Annotated[int, typer.Option(help="which ones: case seed·10⁷ and those that follow")] = 0,
-    processes: Annotated[int, typer.Option(help="at once")] = 2,
-    case: Annotated[int | None, typer.Option(help="only this one, with what it says")] = None,
-) -> None:
-    """A table by method; each failing case with its number.
-
-    Exit status 1 if there is one, or less than half are solved.
-    """
+def main(problems: int = 2000, seed: int = 0, processes: int = 2, case: int | None = None) -> None:
+    """A table by method. Status 1 if a case fails or less than half are solved."""
     if case is not None:
         name, drawn = draw(case)
         print(name, drawn.selector, drawn.kind, drawn.X.shape, drawn.X.dtype, drawn.y, sep="\n")

@@ -3,10 +3,8 @@ that names the file.
 
 python benchmarks/fuzz_sources.py --files 5000 --seed 0 --formats svm,mtx
 
-Each file is a good one with a few mutations. A process of its own stages it within 512 MB, and then
-reads it as scikit-learn, SciPy, NumPy, json, pyarrow, h5py, tarfile or zipfile do. Whatever
-differs, crashes, takes more memory, takes more than a minute, or complains without the file's name
-is kept under --keep.
+Each file is a good one with a few mutations. A process of its own stages it within 512 MB, and reads
+it as other libraries do. What differs, crashes, takes too long or too much, or is not named is kept.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import scipy.io
@@ -321,9 +319,7 @@ def case(seed: int, number: int, kinds: list[str]) -> tuple[str, bytes]:
 
 
 def reference(kind: str, path: Path) -> Any:
-    """(matrix, labels) or a list of (text, label) of a file, as another library reads it; an
-    exception if it does not.
-    """
+    """(matrix, labels) or (text, label) pairs of a file, as another library reads it."""
     opener = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}.get(kind.rsplit(".", 1)[-1], open)
     plain = kind.split(".")[0] if opener is not open else kind
     if plain in ("tar", "zip"):
@@ -407,11 +403,7 @@ def members(kind: str, path: Path) -> Iterator[tuple[str, str]]:
 
 
 def judge(kind: str, path: Path, store: Path) -> Iterator[tuple[str, str]]:
-    """(verdict, details): "same", "refused", "laxer", "stricter" than the reference, or one of
-    `FAILURES`.
-
-    First as if there were no reference, whose reader may crash, and then the verdict.
-    """
+    """(verdict, details) without the reference, whose reader may crash, and then with it."""
     import storage
     from bigfs.engine import NotEnoughMemory
     from storage.errors import StoreError
@@ -577,10 +569,7 @@ class Reader:
 
 
 def main(
-    files: Annotated[int, typer.Option(help="How many.")] = 5000,
-    seed: Annotated[int, typer.Option(help="Another seed, other files.")] = 0,
-    formats: Annotated[str, typer.Option(help=f"Some of {', '.join(MAKERS)}.")] = ",".join(MAKERS),
-    keep: Annotated[Path, typer.Option(help="Where failing files are kept.")] = Path("fuzz"),
+    files: int = 5000, seed: int = 0, formats: str = ",".join(MAKERS), keep: Path = Path("fuzz")
 ) -> None:
     """Read damaged files and compare; exits with 1 if any fails."""
     kinds, verdicts, reader = formats.split(","), Counter[tuple[str, str]](), Reader()

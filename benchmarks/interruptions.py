@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import typer
@@ -321,12 +321,8 @@ def traced(case: Case, most: int) -> Iterator[tuple[str, Counter[str]]]:
             os.chdir(current)
 
 
-def main(
-    commands: Annotated[str, typer.Option(help="commands, separated by commas")] = "",
-    every: Annotated[int, typer.Option(help="take each n-th operation, and all renames")] = 1,
-    system_calls: Annotated[bool, typer.Option("--system-calls", help="by strace")] = False,
-    most: Annotated[int, typer.Option(help="calls of a kind, with --system-calls")] = 12,
-) -> None:
+def main(commands: str = "", every: int = 1, system_calls: bool = False, most: int = 12) -> None:
+    """Commands by their names; each n-th operation and all renames; or the most calls of a kind."""
     if system_calls and shutil.which("strace") is None:
         raise SystemExit("strace is not on this machine: install it, or leave --system-calls out")
     wanted = commands.split(",") if commands else [case.name for case in CASES]

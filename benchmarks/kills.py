@@ -22,7 +22,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import psutil
 import typer
@@ -121,9 +121,7 @@ class Bench:
         return file.read_bytes() if file.exists() else None
 
     def listing(self) -> set[str]:
-        """All files and folders that runs left; not the contents of stores, which have checksums,
-        nor Prefect's own.
-        """
+        """All that runs left, but for what stores hold, which have checksums."""
         paths = [path for root in (self.work, self.temporary) for path in root.rglob("*")]
         names = [path.relative_to(self.home) for path in paths]
         return {str(name) for name in names if not re.search(r"\.zarr/", str(name))}
@@ -202,12 +200,13 @@ def cases(first: int, kills: int) -> Iterator[Case]:
 
 
 def main(
-    kills: Annotated[int, typer.Option(min=1, help="20 are one of each kind")] = 40,
-    seed: Annotated[int, typer.Option(help="of the moments")] = 0,
+    kills: int = 40,
+    seed: int = 0,
     source: str = "synthetic:newswire?rows=6000&seed=1",
-    workers: Annotated[int, typer.Option(min=1)] = 2,
-    first: Annotated[int, typer.Option(help="how many of them to leave out, done before")] = 0,
+    workers: int = 2,
+    first: int = 0,
 ) -> None:
+    """Twenty kills are one of each kind. `first` leaves out those that were done before."""
     home, chosen = Path(tempfile.mkdtemp(prefix="bigfs-kills-")), random.Random(seed)
     outcomes: list[tuple[Case, Outcome]] = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that it ends what it started

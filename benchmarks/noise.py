@@ -4,9 +4,8 @@ python benchmarks/noise.py runs --draws 50 --processes 2
 python benchmarks/noise.py methods RESULTS.jsonl --methods chi2,grid:anova
 python benchmarks/noise.py fdr --draws 20
 
-Two random classes, of which the features know nothing, so that 0.5 is the truth. "grid:anova" is a
-pipeline of ANOVA and a linear SVM, whose number of features and C dask-ml's GridSearchCV chooses in
-each of five folds.
+Two random classes, so that 0.5 is the truth. "grid:anova" is a pipeline of ANOVA and a linear SVM
+in dask-ml's GridSearchCV, in each of five folds.
 """
 
 from __future__ import annotations
@@ -71,9 +70,7 @@ def run_of_noise(methods: list[str], seed: int) -> list[tuple[float, float]]:
 def runs(
     draws: int = 50, methods: str = "anova,chi2,sparge-lda", bound: float = 0.02, processes: int = 1
 ) -> None:
-    """The accuracy of runs that choose their number of features. Fails if a mean is further than
-    `bound` from 0.5.
-    """
+    """Runs that choose their number. Fails if a mean is further than `bound` from 0.5."""
     names = methods.split(",")
     with ProcessPoolExecutor(processes) as pool:
         reached = np.array(list(pool.map(partial(run_of_noise, names), range(draws))))
@@ -139,9 +136,7 @@ def methods(
 
 @app.command()
 def fdr(draws: int = 20, n: int = 200, d: int = 100_000, informative: int = 1000) -> None:
-    """The share of the features of ANOVA(mode="fdr") that have nothing to do with the classes;
-    fails if it is above its level by more than two standard errors. Its expectation is 0.99 of it.
-    """
+    """The rate of ANOVA(mode="fdr"), 0.99 of the level. Fails if it is above by two errors."""
     levels, y, shift = (0.01, 0.05, 0.1, 0.2), np.arange(n) % 2, 0.6  # standard deviations
     rates, powers = (np.zeros((draws, len(levels))) for _ in range(2))
     for seed in range(draws):

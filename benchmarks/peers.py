@@ -14,7 +14,7 @@ import signal
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import typer
@@ -32,15 +32,6 @@ ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "benchmarks" / "peers"
 PICTURES = ROOT / "docs" / "pictures"
 PAGE = ROOT / "docs" / "measured" / "peers-tables.md"
-INTRODUCTION = """# The methods on real data
-
-Every method chooses on the same training samples, and a linear SVM on its features predicts the
-same test samples. The methods have their defaults. `python benchmarks/peers.py` made this page and
-its pictures by `bigfs compare`. [What the tables say](peers.md) is on a page of its own. A star:
-the method differs from the best one on these samples. Times are by the clock, and other work ran
-where the load is above 2: there the processor times say more. The limit of a method is in
-processor seconds of the driving process, so it does not depend on the other work.
-"""
 # a real target, a dictionary of its own, images, and what ranks as another method does
 LEFT_OUT = ("f-regression", "jgsc", "rjgsc", "smr", "fisher")
 DRAWN = 12  # methods in a picture
@@ -108,14 +99,12 @@ DATA = {
 
 @app.command()
 def run(
-    folder: Annotated[Path, typer.Argument(help="where the files of the data are")],
-    work: Annotated[Path, typer.Option(help="where stores and comparisons are kept")] = Path(
-        "/tmp/bigfs-peers"
-    ),
-    kept: Annotated[Path, typer.Option(help="where the figures are kept")] = KEPT,
-    sets: Annotated[str, typer.Option(help="data sets, separated by commas")] = ",".join(DATA),
-    methods: Annotated[str, typer.Option(help="separated by commas (default: all)")] = "",
-    limit: Annotated[float | None, typer.Option(help="seconds per method")] = None,
+    folder: Path,
+    work: Path = Path("/tmp/bigfs-peers"),
+    kept: Path = KEPT,
+    sets: str = ",".join(DATA),
+    methods: str = "",
+    limit: float | None = None,
 ) -> None:
     """Compare the methods on each set that has no figures yet."""
     kept.mkdir(parents=True, exist_ok=True)
@@ -188,15 +177,11 @@ def rounded(value: Any) -> Any:
 
 
 @app.command()
-def pages(
-    kept: Annotated[Path, typer.Option(help="where the figures are kept")] = KEPT,
-    pictures: Annotated[Path, typer.Option(help="where the pictures go")] = PICTURES,
-    page: Annotated[Path, typer.Option(help="the page of the tables")] = PAGE,
-) -> None:
+def pages(kept: Path = KEPT, pictures: Path = PICTURES, page: Path = PAGE) -> None:
     """Write the page of the tables, and a picture for each set."""
     files = {name: kept / f"{name}.json" for name in DATA}
     found = {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
-    lines = [INTRODUCTION, "## Mean accuracy over the sizes", ""]
+    lines = [(KEPT / "introduction.md").read_text(), "## Mean accuracy over the sizes", ""]
     lines += [*markdown_table(overview(found)), ""]
     for name, about in found.items():
         lines += section(name, about)

@@ -23,15 +23,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import peers
 import typer
-from peers import (
-    KEPT,
-    MEASURED,
-    markdown_table,
-    measure_missing,
-    processor_time_limit,
-    read_measured,
-)
 from shared import matlab, timed
 
 from bigfs import engine
@@ -42,7 +35,7 @@ from flows.evaluation import selection
 
 app = typer.Typer(add_completion=False)
 HERE = Path(__file__).parent
-PUBLISHED = KEPT / "published"
+PUBLISHED = peers.KEPT / "published"
 SETS = ("colon", "ORL", "TOX-171", "COIL20", "PCMAC")
 SCORES = ("fisher", "anova", "chi2", "gini", "t-score", "trace-ratio", "relieff", "spec")
 NAMES = (*SCORES, "laplacian", "mrmr-f", "mrmr", "jmi", "cmim", "mcfs", "ndfs", "udfs", "rfs")
@@ -75,7 +68,7 @@ def ours(method: str, X: np.ndarray, y: np.ndarray, m: int, limit: float) -> dic
     target = y if METHODS[method].targets else None
     engine.reset_peak_memory()
     try:
-        with warnings.catch_warnings(), processor_time_limit(limit):
+        with warnings.catch_warnings(), peers.processor_time_limit(limit):
             warnings.simplefilter("ignore", NotConverged)
             run = timed(selector.fit, X, target)
     except TimeoutError:
@@ -92,17 +85,17 @@ def ours(method: str, X: np.ndarray, y: np.ndarray, m: int, limit: float) -> dic
 
 @app.command()
 def run(
-    python: Annotated[Path, typer.Argument(help="the interpreter of their environment")],
-    folder: Annotated[Path, typer.Argument(help="where PCMAC.mat and the others are")],
-    kept: Annotated[Path, MEASURED] = PUBLISHED,
-    sets: Annotated[str, typer.Option(help="separated by commas")] = ",".join(SETS),
-    methods: Annotated[str, typer.Option(help="separated by commas")] = ",".join(NAMES),
-    limit: Annotated[float, typer.Option(help="processor seconds of each")] = 300,
+    python: Path,
+    folder: Path,
+    kept: Path = PUBLISHED,
+    sets: str = ",".join(SETS),
+    methods: str = ",".join(NAMES),
+    limit: float = 300,
 ) -> None:
     """Measure what has no figures yet."""
     for name in sets.split(","):
         for method in methods.split(","):
-            with measure_missing(kept, name, method) as figures:
+            with peers.measure_missing(kept, name, method) as figures:
                 if figures is None:
                     continue
                 X, y = matrix(folder, name, method)
@@ -114,9 +107,9 @@ def run(
 
 
 @app.command()
-def table(kept: Annotated[Path, MEASURED] = PUBLISHED) -> None:
+def table(kept: Annotated[Path, peers.MEASURED] = PUBLISHED) -> None:
     """Print a table per set, as in the documentation."""
-    for name, found in read_measured(kept).items():
+    for name, found in peers.read_measured(kept).items():
         rows = [["method", "theirs", "ours", "their memory", "ours", f"common of {FEATURES}"]]
         for row in found:
             theirs, own = row["published"], row["bigfs"]
@@ -129,7 +122,7 @@ def table(kept: Annotated[Path, MEASURED] = PUBLISHED) -> None:
             cells += [f"{f['bytes'] / 1e6:,.0f} MB" if "bytes" in f else "–" for f in (theirs, own)]
             rows.append([f"`{row['method']}`", *cells, common])
         print(f"\n### {name}\n")
-        print("\n".join(markdown_table(rows)))
+        print("\n".join(peers.markdown_table(rows)))
 
 
 if __name__ == "__main__":

@@ -16,10 +16,6 @@ MOST_LINES = 300
 HEAD = ("what", "on what", "figure", "peer or limit (ratio)", "date", "command")
 
 
-def cells_of(line: str) -> tuple[str, ...]:
-    return tuple(cell.strip() for cell in line.strip().strip("|").split("|"))
-
-
 def unknown_command(command: str) -> str:
     """Return what a command names that is not there, or nothing."""
     first, *others = command.split()
@@ -47,7 +43,7 @@ def problems(text: str, today: date | None = None) -> list[str]:
     for number, line in enumerate(lines, start=1):
         if not line.startswith("|") or set(line) <= set("| -:"):
             continue
-        cells = cells_of(line)
+        cells = tuple(cell.strip() for cell in line.strip("|").split("|"))
         if cells == HEAD:
             continue
         if len(cells) != len(HEAD) or not all(cells):

@@ -88,9 +88,7 @@ def fitted(model: Any, labeled_only: bool = False) -> Callable[[Any, np.ndarray]
 
 @app.command()
 def text(data: Path, draws: int = 5, share: float = 0.1) -> None:
-    """Rankings from the training part with 10 % of its labels; accuracy on the test part of a
-    LinearSVC that learns from the labeled documents.
-    """
+    """Rankings with 10 % of the labels; accuracy of a LinearSVC that learns from these."""
     X, truth, X_test, y_test = newsgroups(data / "20news-bydate.tar.xz")
     hyperedges = {"hyperedges": "knn", "n_neighbors": 10, "mu": 0.01, "lam": 0.1}
     methods = {

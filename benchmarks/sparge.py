@@ -1,10 +1,9 @@
-"""SparGE: its speed beside peers, its passes at 10⁹ non-zeros, its terms on 20 Newsgroups, claims.
+"""SparGE: its speed beside peers, its passes at 10⁹ non-zeros, its terms on 20 Newsgroups.
 
 pip install skglm                                 # for the multi-task lasso
 python benchmarks/sparge.py speed                 # 500 features at three corpora's scale
 python benchmarks/sparge.py webspam 5%            # passes, bytes and memory of 16.6 million columns
 python benchmarks/sparge.py quality DATA          # accuracy against the best that a user has today
-python benchmarks/sparge.py claims                # the paper's covariance and toy
 
 DATA holds 20news-bydate.tar.xz. Every set of terms is judged by the same LinearSVC, and each peer
 is compared with SparGE document by document (McNemar's exact test). γ is chosen on the training
@@ -18,14 +17,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import scipy.sparse as sp
 import typer
 from joblib import Memory
 from scipy.stats import binomtest
 from shared import STORES, Corpus, newsgroups, peaks, row, table, timed
-from sklearn.decomposition import SparsePCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import chi2, f_classif
 from sklearn.model_selection import StratifiedKFold
@@ -33,7 +30,6 @@ from sklearn.svm import LinearSVC
 
 import storage
 from bigfs import Matrix, SparGE, engine
-from bigfs.evaluation.quality import explained_variance
 
 app = typer.Typer(add_completion=False)
 CORPORA = ("news20", "rcv1.binary", "real-sim")
@@ -42,8 +38,6 @@ KEPT = typer.Option(STORES, help="Where the stores are kept between runs.")
 SIZES = (50, 100, 250, 500, 1000, 2000)
 GAMMAS = (0.5, 0.7, 1.0, 1.4, 2.0)
 FOLDS = 3
-INFORMATIVE = 50  # of the toy
-ALPHA = 4.0  # the penalty at which SparsePCA uses exactly 50 features of the toy; 1 is its default
 Choice = dict[int, np.ndarray]  # number of terms → terms
 
 
@@ -51,9 +45,7 @@ Choice = dict[int, np.ndarray]  # number of terms → terms
 
 
 def lasso(X: Any, y: np.ndarray) -> Callable[[float], np.ndarray]:
-    """What fits skglm's, on the indicators with an intercept, at a share of the largest penalty and
-    returns the norms of the features' weights.
-    """
+    """Return what fits skglm's at a share of the largest penalty, to the features' norms."""
     from skglm.datafits import QuadraticMultiTask
     from skglm.estimators import GeneralizedLinearEstimator
     from skglm.penalties import L2_1
@@ -199,9 +191,7 @@ def svm_norms(X: sp.csr_array, y: np.ndarray, **settings: Any) -> np.ndarray:
 def tuned(
     fit: Callable[[float], np.ndarray], few: float, many: float, d: int, rounds: int = 6
 ) -> Choice:
-    """For each m the sparsest fit seen with m terms or more, and its m largest norms. A penalty is
-    sought, by interpolating log counts, until it gives m to 1.05 m terms.
-    """
+    """For each m the m largest norms of the sparsest fit with m to 1.05 m terms that is found."""
     seen = {few: np.zeros(d), many: np.ones(d)}  # the ends, assumed
     fitted: dict[float, np.ndarray] = {}
     for m in SIZES:
@@ -281,65 +271,6 @@ def paired(ours: np.ndarray, theirs: np.ndarray) -> str:
     won, lost = int(np.sum(ours & ~theirs)), int(np.sum(theirs & ~ours))
     p = binomtest(won, won + lost).pvalue if won + lost else 1.0
     return f"{100 * (ours.mean() - theirs.mean()):+.2f} (p {p:.2g})"
-
-
-# --- claims ---------------------------------------------------------------------------------------
-
-
-def of_covariance(C: np.ndarray, n: int = 100) -> np.ndarray:
-    """n samples whose covariance is exactly C."""
-    values, vectors = np.linalg.eigh(C)
-    Z = np.random.default_rng(0).normal(size=(n, len(C)))
-    Q = np.linalg.qr(Z - Z.mean(axis=0))[0] * np.sqrt(n)
-    return Q @ (vectors * np.sqrt(np.maximum(values, 0))).T
-
-
-def toy(n: int = 200, noise: float = 0.5, seed: int = 0) -> np.ndarray:
-    """n × 550: 50 features that mix 50 normal factors, and 500 of noise alone; shuffled."""
-    rng = np.random.default_rng(seed)
-    signal = rng.normal(size=(n, INFORMATIVE)) @ rng.normal(size=(INFORMATIVE, INFORMATIVE))
-    X = np.hstack([signal, np.zeros((n, 500))]) + noise * rng.normal(size=(n, 550))
-    return X[:, rng.permutation(550)]
-
-
-@app.command()
-def claims(pictures: Path = Path("docs/pictures")) -> None:
-    """The lone feature of largest variance; the plateau of the toy; SparsePCA beside it."""
-    X, rows = of_covariance(np.array([[3.2, 0, 0], [0, 3, 3], [0, 3, 3]])), []
-    for ranking in ("elimination", "weights"):
-        for r in (None, 1):
-            settings = {"n_features_to_select": 1, "n_components": r, "ranking": ranking}
-            [first] = SparGE(embedding="pca", **settings).fit(X).selected_
-            share = explained_variance(X, np.array([first]))
-            cells = [first + 1, f"{X[:, first].var():.1f}", f"{share:.3f}"]
-            rows.append([ranking, r or "all (2)", *cells])
-    head = ["ranking", "components", "feature chosen", "its variance", "variance it explains"]
-    table("Covariance [3.2 0 0; 0 3 3; 0 3 3], m = 1", head, rows)
-
-    X, sizes = toy(), (5, 10, 20, 30, 40, 45, 50, 55, 60, 80, 100)
-    chosen = [SparGE(embedding="pca", n_features_to_select=m).fit(X).selected_ for m in sizes]
-    explained = [explained_variance(X, columns) for columns in chosen]
-    informative = np.argsort(-X.var(axis=0))[:INFORMATIVE]
-    found = [len(np.intersect1d(columns, informative)) for columns in chosen]
-    rows = [["explained variance", *(f"{e:.3f}" for e in explained)], ["informative", *found]]
-    table("The toy of 550 features, 50 of them informative", ["m", *map(str, sizes)], rows)
-    ours = timed(SparGE(embedding="pca", n_features_to_select=INFORMATIVE).fit, X)
-    theirs = timed(SparsePCA(10, alpha=ALPHA, random_state=0).fit, X)
-    used = np.flatnonzero(np.any(theirs.value.components_ != 0, axis=0))
-    rows = [
-        [name, f"{run.processor:.2f}", len(columns), f"{explained_variance(X, columns):.3f}"]
-        for name, run, columns in (
-            ("SparGE, m = 50", ours, ours.value.selected_),
-            (f"SparsePCA(alpha={ALPHA})", theirs, used),
-        )
-    ]
-    table("The same toy", ["", "processor (s)", "features used", "explained variance"], rows)
-    figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
-    axes.plot(sizes, explained, marker="o", markersize=3, label="SparGE-PCA")
-    axes.axvline(INFORMATIVE, color="grey", linewidth=0.8)
-    axes.set(xlabel="features", ylabel="explained variance")
-    axes.legend(fontsize="x-small")
-    figure.savefig(pictures / "toy-explained-variance.svg", metadata={"Date": None})
 
 
 if __name__ == "__main__":

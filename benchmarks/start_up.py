@@ -2,8 +2,7 @@
 
 python benchmarks/start_up.py 20news-bydate.tar.xz --turns 3
 
-Each turn runs: the script; a cold run with ANOVA, no store there; another method on the store; the
-same run again. The cold run of the first turn has a new home folder.
+A turn: the script, a cold run with ANOVA (of the first turn in a new home), another method, again.
 """
 
 from __future__ import annotations

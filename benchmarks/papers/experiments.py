@@ -25,11 +25,7 @@ class Cell(NamedTuple):
 
 
 class Experiment(NamedTuple):
-    """An experiment of a paper.
-
-    `cells` gets the folder of the data, the name of the data and the number of the repetition. It
-    lists the cells and computes nothing that only an unfinished cell needs.
-    """
+    """An experiment. `cells` lists the cells of a folder, a name of data and a repetition."""
 
     name: str  # of its file of results
     data: tuple[str, ...]

@@ -36,10 +36,7 @@ Where = tuple[Path, str, str, int]  # folder, data, mode, repetition
 
 @lru_cache(maxsize=2)
 def split(folder: Path, name: str, mode: str, repetition: int) -> tuple[Any, ...]:
-    """Return the samples that a selector sees, its labels, and the samples and classes of the test.
-
-    X is scaled by one number, so that its largest entry is one.
-    """
+    """Return the samples that a selector sees, its labels, and those of the test. max |X| is 1."""
     X, y = load(folder, name)
     X = X / np.abs(X).max()
     rng = np.random.default_rng([repetition, MODES.index(mode)])

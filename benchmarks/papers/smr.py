@@ -150,10 +150,7 @@ def grid_cells(folder: Path, name: str, repetition: int) -> Iterator[Cell]:
 
 @lru_cache(maxsize=2)
 def covered(folder: Path, classes: str, repetition: int) -> tuple[Any, Any]:
-    """Return the images, those of the first two classes with noise on their eyes.
-
-    `classes` is "two" for these classes alone, and "all" for all 40.
-    """
+    """Return images of "two" or "all" classes, the first two with noise on their eyes."""
     X, y = images(folder, "ORL")
     first = y < 2
     pictures = X.reshape(-1, 32, 32).transpose(0, 2, 1).copy()  # row by row

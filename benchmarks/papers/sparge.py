@@ -58,11 +58,7 @@ def toy(seed: int) -> np.ndarray:
 
 
 def spca(C: np.ndarray, r: int, m: int, max_iter: int = 200, tol: float = 1e-6) -> np.ndarray:
-    """Return weights of sparse PCA of a covariance, m non-zeros each.
-
-    The ridge penalty is infinite [Zou, Hastie, Tibshirani 2006, section 4]: a lasso step is then a
-    soft threshold.
-    """
+    """Return sparse PCA's weights, m each, with the infinite ridge penalty [Zou et al. 2006, 4]."""
     A = np.linalg.eigh(C)[1][:, ::-1][:, :r]
     for _ in range(max_iter):
         B = C @ A

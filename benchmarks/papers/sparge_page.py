@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.papers import pages
+from benchmarks.papers import pages, sparge
 from benchmarks.papers.choice import CHOICE, UNIT
 from benchmarks.papers.choice import NEWS as CHOICE_NEWS
 from benchmarks.papers.choice_page import choice_section
@@ -16,21 +16,6 @@ from benchmarks.papers.claims import Outcome, above_on, items, share
 from benchmarks.papers.experiments import Experiment
 from benchmarks.papers.pages import Paper
 from benchmarks.papers.results import printed
-from benchmarks.papers.sparge import (
-    CLASS_SIZES,
-    CLASSES,
-    CLUSTER_SIZES,
-    CLUSTERING,
-    FEW,
-    FEW_SIZES,
-    INFORMATIVE,
-    LABELS,
-    NEWS,
-    NEWS_SIZES,
-    TIMES,
-    TOY,
-    TOY_SIZES,
-)
 
 # --- what is read from the cells, and the checks of the claims ------------------------------------
 
@@ -54,16 +39,18 @@ def toy_choice() -> Outcome:
     """Return whether the plateau is at 50 features for every method."""
     counts = {}
     for method in ("SparGE-PCA", "SPCA", "FPS"):
-        found = list(runs(TOY, "true", "toy", method).values())
+        found = list(runs(sparge.TOY, "true", "toy", method).values())
         counts[method] = (sum(value == 1 for value in found), len(found))
-    return share(counts, f"Counted are the runs whose {INFORMATIVE} features are the true ones")
+    return share(
+        counts, f"Counted are the runs whose {sparge.INFORMATIVE} features are the true ones"
+    )
 
 
 def toy_time() -> Outcome:
     """Return whether SparGE is ten times as fast as SPCA and FPS."""
-    ours, counts, ratios = runs(TOY, "seconds", "toy", "SparGE-PCA"), {}, []
+    ours, counts, ratios = runs(sparge.TOY, "seconds", "toy", "SparGE-PCA"), {}, []
     for method in ("SPCA", "FPS"):
-        theirs = runs(TOY, "seconds", "toy", method)
+        theirs = runs(sparge.TOY, "seconds", "toy", method)
         found = [theirs[r] / ours[r] for r in theirs if r in ours]
         counts[method] = (sum(ratio >= FASTER for ratio in found), len(found))
         if found:
@@ -80,10 +67,10 @@ def against(
 
 def baseline() -> Outcome:
     """Return whether 70 pixels cluster as all do."""
-    counts, at = {}, [CLUSTER_SIZES.index(70)]
-    for name in CLUSTERING.data:
-        ours = runs(CLUSTERING, "nmi", name, "SparGE-LPP", points=at)
-        every = runs(CLUSTERING, "nmi", name, "all features")
+    counts, at = {}, [sparge.CLUSTER_SIZES.index(70)]
+    for name in sparge.CLUSTERING.data:
+        ours = runs(sparge.CLUSTERING, "nmi", name, "SparGE-LPP", points=at)
+        every = runs(sparge.CLUSTERING, "nmi", name, "all features")
         both = sorted(set(ours) & set(every))
         counts[name] = (sum(ours[r] >= every[r] for r in both), len(both))
     return share(counts, "Counted are the repetitions at 70 pixels")
@@ -94,9 +81,9 @@ def few_against(other: str) -> Outcome:
 
     def accuracy(case: str, method: str) -> dict[int, float]:
         name, labels = case.removesuffix(" per class").split(", ")
-        return runs(FEW, "accuracy", name, method, f"labels={labels}")
+        return runs(sparge.FEW, "accuracy", name, method, f"labels={labels}")
 
-    cases = [f"{name}, {labels} per class" for name in FEW.data for labels in LABELS]
+    cases = [f"{name}, {labels} per class" for name in sparge.FEW.data for labels in sparge.LABELS]
     return above_on(cases, accuracy, "SparGE-SDA", [other])
 
 
@@ -104,7 +91,7 @@ def slower(other: str, first: str, factor: float, *data: str) -> Outcome:
     """Return whether a method takes `factor` times as long as the first, in every run."""
     counts, ratios = {}, []
     for name in data:
-        ours, theirs = (runs(TIMES, "seconds", name, method) for method in (first, other))
+        ours, theirs = (runs(sparge.TIMES, "seconds", name, method) for method in (first, other))
         found = [theirs[r] / max(ours[r], 1e-3) for r in theirs if r in ours]
         counts[name] = (sum(ratio >= factor for ratio in found), len(found))
         if found:
@@ -135,16 +122,18 @@ def plot(
 
 def toy_section(folder: Path) -> str:
     """Return Fig. 2."""
-    if not TOY.results().datasets():
+    if not sparge.TOY.results().datasets():
         return ""
-    picture = plot(TOY, "explained", TOY_SIZES, "explained variance", folder, "sparge-toy")
+    picture = plot(
+        sparge.TOY, "explained", sparge.TOY_SIZES, "explained variance", folder, "sparge-toy"
+    )
     rows = [
         [
             method,
-            pages.mean_error(runs(TOY, "explained", "toy", method, points=[4]).values(), 4),
-            pages.mean_error(runs(TOY, "seconds", "toy", method).values(), 2),
+            pages.mean_error(runs(sparge.TOY, "explained", "toy", method, points=[4]).values(), 4),
+            pages.mean_error(runs(sparge.TOY, "seconds", "toy", method).values(), 2),
         ]
-        for method in TOY.results().methods("toy")
+        for method in sparge.TOY.results().methods("toy")
     ]
     table = pages.table(["method", "explained at 50", "processor seconds at 50"], rows)
     return f"""## Fig. 2: the toy
@@ -154,23 +143,25 @@ The measure of eq. 18 is the sum of the variances of the chosen features. So tak
 largest variance has the best of it at every size, and no method can be above it. SparGE chooses
 features that explain the components together, so it is below at less than 50 features.
 
-{pages.repetitions(TOY)}"""
+{pages.repetitions(sparge.TOY)}"""
 
 
 def clustering_section(folder: Path) -> str:
     """Return Fig. 4."""
-    if not CLUSTERING.results().datasets():
+    if not sparge.CLUSTERING.results().datasets():
         return ""
-    picture = plot(CLUSTERING, "nmi", CLUSTER_SIZES, "NMI", folder, "sparge-clustering")
-    return f"## Fig. 4: clustering\n{picture}\n{pages.repetitions(CLUSTERING)}"
+    picture = plot(
+        sparge.CLUSTERING, "nmi", sparge.CLUSTER_SIZES, "NMI", folder, "sparge-clustering"
+    )
+    return f"## Fig. 4: clustering\n{picture}\n{pages.repetitions(sparge.CLUSTERING)}"
 
 
 def class_section(folder: Path) -> str:
     """Return Fig. 5."""
     parts = []
     for experiment, sizes, sort in (
-        (CLASSES, CLASS_SIZES, "a fold"),
-        (NEWS, NEWS_SIZES, "a tenth of the test documents"),
+        (sparge.CLASSES, sparge.CLASS_SIZES, "a fold"),
+        (sparge.NEWS, sparge.NEWS_SIZES, "a tenth of the test documents"),
     ):
         found = experiment.results()
         if not found.datasets():
@@ -195,12 +186,12 @@ def class_section(folder: Path) -> str:
 
 def time_section(folder: Path) -> str:
     """Return Table 6."""
-    found = TIMES.results()
+    found = sparge.TIMES.results()
     rows = [
         [
             data,
             *(
-                f"{pages.mean_error(runs(TIMES, 'seconds', data, method).values(), 2)} "
+                f"{pages.mean_error(runs(sparge.TIMES, 'seconds', data, method).values(), 2)} "
                 f"({printed('sparge', data, method, 'seconds')[0]:g})"
                 for method in TIMED_METHODS
             ),
@@ -212,19 +203,19 @@ def time_section(folder: Path) -> str:
     table = pages.table(["corpus", *TIMED_METHODS], rows)
     return (
         f"## Table 6: time\nProcessor seconds, the paper's in brackets.\n\n{table}\n"
-        f"{pages.repetitions(TIMES)}"
+        f"{pages.repetitions(sparge.TIMES)}"
     )
 
 
 def few_section(folder: Path) -> str:
     """Return Table 7."""
     rows = []
-    for data in FEW.results().datasets():
-        for labels in LABELS:
-            for k, size in enumerate(FEW_SIZES):
+    for data in sparge.FEW.results().datasets():
+        for labels in sparge.LABELS:
+            for k, size in enumerate(sparge.FEW_SIZES):
                 row = [data, labels, size]
                 for method in FEW_METHODS:
-                    ours = runs(FEW, "accuracy", data, method, f"labels={labels}", [k])
+                    ours = runs(sparge.FEW, "accuracy", data, method, f"labels={labels}", [k])
                     theirs = printed("sparge", data, method, f"labels={labels}")[k]
                     share_of_100 = pages.mean_error([100 * v for v in ours.values()], 1)
                     row.append(f"{share_of_100} ({theirs:.1f})")
@@ -234,12 +225,12 @@ def few_section(folder: Path) -> str:
     table = pages.table(["data", "labels per class", "pixels", *FEW_METHODS], rows)
     return (
         f"## Table 7: few labels\nAccuracy in %, the paper's in brackets.\n\n{table}\n"
-        f"{pages.repetitions(FEW)}"
+        f"{pages.repetitions(sparge.FEW)}"
     )
 
 
-by_nmi = partial(against, CLUSTERING, "nmi")
-by_accuracy = partial(against, CLASSES, "accuracy", "SparGE-LDA")
+by_nmi = partial(against, sparge.CLUSTERING, "nmi")
+by_accuracy = partial(against, sparge.CLASSES, "accuracy", "SparGE-LDA")
 CHECKS = {
     "Fig. 2": (toy_choice, toy_time),
     "Fig. 4": (
@@ -249,15 +240,17 @@ CHECKS = {
         baseline,
     ),
     "Fig. 5": (
-        partial(by_accuracy, ["Fisher score", "ReliefF", "mRMR"], *CLASSES.data),
-        partial(by_accuracy, ["trace ratio"], *CLASSES.data),
-        partial(by_accuracy, ["SVM-RFE"], *CLASSES.data),
-        partial(against, NEWS, "accuracy", "SparGE-LDA", ["SVM-RFE"], *NEWS.data),
-        partial(against, NEWS, "accuracy", "SparGE-LDA", ["Fisher score"], *NEWS.data),
+        partial(by_accuracy, ["Fisher score", "ReliefF", "mRMR"], *sparge.CLASSES.data),
+        partial(by_accuracy, ["trace ratio"], *sparge.CLASSES.data),
+        partial(by_accuracy, ["SVM-RFE"], *sparge.CLASSES.data),
+        partial(against, sparge.NEWS, "accuracy", "SparGE-LDA", ["SVM-RFE"], *sparge.NEWS.data),
+        partial(
+            against, sparge.NEWS, "accuracy", "SparGE-LDA", ["Fisher score"], *sparge.NEWS.data
+        ),
     ),
     "Table 6": (
         partial(slower, "SVM-RFE", "SparGE-LDA", FASTER, "news20"),
-        partial(slower, "SparGE-LDA", "Fisher score", 1, *TIMES.data),
+        partial(slower, "SparGE-LDA", "Fisher score", 1, *sparge.TIMES.data),
     ),
     "Table 7": (partial(few_against, "Fisher score"), partial(few_against, "SVM-RFE")),
 }
@@ -269,7 +262,17 @@ PAPER = Paper(
     'for graph embedding on high dimensional data", IEEE TKDE, 2015.',
     repetitions=10,
     items=items("sparge", CHECKS),
-    experiments=(TOY, CLUSTERING, CLASSES, NEWS, TIMES, FEW, CHOICE, CHOICE_NEWS, UNIT),
+    experiments=(
+        sparge.TOY,
+        sparge.CLUSTERING,
+        sparge.CLASSES,
+        sparge.NEWS,
+        sparge.TIMES,
+        sparge.FEW,
+        CHOICE,
+        CHOICE_NEWS,
+        UNIT,
+    ),
     sections=(
         toy_section,
         clustering_section,

@@ -43,10 +43,7 @@ def split(folder: Path, name: str, share: int, repetition: int) -> tuple[Any, ..
 
 
 def peers() -> Iterator[tuple[str, str, Callable[[], Any], str]]:
-    """List the other methods: name, parameters, constructor, and the samples that it learns from.
-
-    "few" is all samples with few labels, "labeled" the labeled ones, "none" those without labels.
-    """
+    """List the others: name, parameters, constructor, samples (few labels, labeled, no labels)."""
     yield "LSDF", "", bigfs.LSDF, "few"
     yield "RRPC", "", bigfs.RRPC, "few"
     for lam in (0.1, 0.3, 0.6):

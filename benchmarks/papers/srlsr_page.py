@@ -63,10 +63,7 @@ def shares(data: str) -> list[int]:
 
 
 def score(data: str, method: str, choice: str, labeled: int | None = None) -> dict[int, float]:
-    """Return the mean accuracy, over the shares too where none is given, per repetition.
-
-    `choice` is "test" or "cv", for what chooses the parameters, or "mean" over all of them.
-    """
+    """Return the mean accuracy per repetition, parameters by "test", "cv" or the "mean" of all."""
     parts = []
     for s in shares(data) if labeled is None else [labeled]:
         accuracy = runs(data, method, s, "accuracy")
