@@ -3,8 +3,8 @@ that names the file.
 
 python benchmarks/fuzz_sources.py --files 5000 --seed 0 --formats svm,mtx
 
-Each file is a good one with a few mutations. A process of its own stages it within 512 MB, and reads
-it as other libraries do. What differs, crashes, takes too long or too much, or is not named is kept.
+Each file is a good one with a few mutations. A process of its own stages it within 512 MB, and
+reads it as other libraries do. What differs, crashes, or takes too long or too much is kept.
 """
 
 from __future__ import annotations
