@@ -66,7 +66,7 @@ def test_percentile_keeps_as_many_as_scikit_learn(d, percent, counts):
 
 
 def test_false_discoveries_are_at_most_the_level():
-    """In the mean of the draws. The benchmark benchmarks/fdr.py does so at full size."""
+    """In the mean of the draws. The benchmark benchmarks/noise.py (fdr) does so at full size."""
     shares = []
     for seed in range(20):
         rng = np.random.default_rng(seed)
