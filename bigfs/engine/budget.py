@@ -32,7 +32,6 @@ class Shares:
     svm_kernel: float = 0.25  # n × n matrices of an SVM by its kernel
     column_strip: float = 0.11  # arrays of a strip of the columns of a dense n × r
     ridge_strip: float = 0.05  # what the primal ridge makes a strip at a time
-    pair_products: float = 0.03  # products of the pairs of hyperedges
     # of the limit of a worker
     cache: float = 0.25  # blocks that stay between tasks, of what its libraries leave
     waiting_results: float = 0.3  # results that other tasks wait for, of what its libraries leave

@@ -212,10 +212,14 @@ CAN_FORK = sys.platform == "linux" and sys.version_info >= (3, 11, 1)
 WORKERS_IMPORT = ["distributed", "numba", "scipy.sparse", "bigfs.matrix"]
 
 
-def prepare_workers(*modules: str) -> None:
-    """Start the process that the workers of local clusters are forked from, if none runs."""
+def prepare_workers(*modules: str) -> bool:
+    """Start the process that the workers of local clusters are forked from, if none runs.
+
+    It imports their libraries once. Return whether it runs. It does not where other users of the
+    machine could connect to it, before Python 3.11.1, nor where somebody else ended it.
+    """
     if not CAN_FORK:
-        return
+        return False
     forkserver.set_forkserver_preload([*WORKERS_IMPORT, *modules])
     # distributed is not imported for its defaults: that takes as long as all of the rest
     given = dask.config.get("distributed.nanny.pre-spawn-environ", {})
@@ -223,18 +227,19 @@ def prepare_workers(*modules: str) -> None:
     added = {k: str(v) for k, v in settings.items() if k not in os.environ}
     os.environ.update(added)
     try:
-        with _interrupts_blocked():
+        with _interrupts_blocked(), contextlib.suppress(ChildProcessError):
             forkserver.ensure_running()
+            return True
     finally:
         for name in added:
             del os.environ[name]
+    return False
 
 
 @contextlib.contextmanager
 def _forked_workers() -> Iterator[None]:
     """Fork the workers of the block, and those that replace them, where this can be done."""
-    prepare_workers()
-    method = "forkserver" if CAN_FORK else "spawn"
+    method = "forkserver" if prepare_workers() else "spawn"
     with dask.config.set({"distributed.worker.multiprocessing-method": method}):
         yield
 

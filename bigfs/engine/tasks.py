@@ -54,7 +54,9 @@ def map_tiles(
     """Return ``[fn(tile, *each_i, *shared) for tile in tiles]``, computed by one task per tile."""
     if not progress_tasks and _runs_plainly(tiles, shared, each, local):
         return list(_run_now(fn, tiles, shared, each, label))
-    return _collect(_tasks(fn, tiles, shared, each, local), local, label, progress_tasks)
+    return _collect(
+        lazy_tiles(fn, tiles, *shared, each=each, local=local), local, label, progress_tasks
+    )
 
 
 def _runs_plainly(tiles: Sequence[Any], shared: Any, each: Any, local: bool) -> bool:
@@ -77,18 +79,6 @@ def _run_now(
             show(str(label), i + 1, len(tiles))
 
 
-def lazy_tiles(
-    fn: Callable[..., Any],
-    tiles: Sequence[Any],
-    *shared: Any,
-    each: Sequence[Sequence[Any]] = (),
-    local: bool = False,
-) -> list[Delayed]:
-    """Return the tasks of `map_tiles` without running them. They are the operands (`each`) of a
-    later map, which runs each of them once."""
-    return _tasks(fn, tiles, shared, each, local)
-
-
 @contextlib.contextmanager
 def started_tiles(
     fn: Callable[..., Any],
@@ -103,7 +93,9 @@ def started_tiles(
     if local or client() is None:
         yield lambda: map_tiles(fn, tiles, *shared, each=each, local=local, label=label)
         return
-    _, futures = _submit(_tasks(fn, tiles, shared, each, local), (), priority=BEHIND)
+    _, futures = _submit(
+        lazy_tiles(fn, tiles, *shared, each=each, local=local), (), priority=BEHIND
+    )
     try:
         yield lambda: _wait([], futures, label)
     except BaseException:
@@ -175,7 +167,7 @@ def reduce_tiles(
     combine = combine or add
     if _runs_plainly(tiles, shared, each, local):
         return _fold(_run_now(fn, tiles, shared, each, label), len(tiles), combine, arity)
-    tasks = parts = _tasks(fn, tiles, shared, each, local)
+    tasks = parts = lazy_tiles(fn, tiles, *shared, each=each, local=local)
     while len(parts) > 1 or parts is tasks:
         parts = [
             dask.delayed(combine, pure=False)(parts[k : k + arity])
@@ -222,12 +214,13 @@ def reduce_groups(
             local=local,
             label=label,
         )
+    # a task waits for the values of one tile, and the sum goes from task to task
     totals: list[Any] = []
     for group in groups:
         total: Any = None
         for i in group:
             own = [[operand[i]] for operand in each]
-            (total,) = _tasks(fn, [tiles[i]], (*shared, total), own, local)
+            (total,) = lazy_tiles(fn, [tiles[i]], *shared, total, each=own, local=local)
         totals.append(total)
     return reduce_tiles(_same, totals, arity=arity, local=local, label=label)
 
@@ -264,14 +257,16 @@ def add(parts: list[Any]) -> Any:
     return total
 
 
-def _tasks(
+def lazy_tiles(
     fn: Callable[..., Any],
     tiles: Sequence[Any],
-    shared: Sequence[Any],
-    each: Sequence[Sequence[Any]],
-    local: bool,
+    *shared: Any,
+    each: Sequence[Sequence[Any]] = (),
+    local: bool = False,
 ) -> list[Delayed]:
-    shared = [  # looked into, and sent, once and not with every task
+    """Return the tasks of `map_tiles` without running them. They may be the operands (`each`) of a
+    later map, which runs each of them once."""
+    operands = [  # looked into, and sent, once and not with every task
         dask.delayed(s) if isinstance(s, np.ndarray | list) or hasattr(s, "indptr") else s
         for s in shared
     ]
@@ -281,7 +276,7 @@ def _tasks(
     with _annotating:
         for i, tile in enumerate(tiles):
             with prefer(preferred[i] if preferred else []):
-                tasks.append(task(tile, *(operand[i] for operand in each), *shared))
+                tasks.append(task(tile, *(operand[i] for operand in each), *operands))
     return tasks
 
 

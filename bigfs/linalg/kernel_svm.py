@@ -18,8 +18,9 @@ import numpy as np
 import scipy.linalg as la
 
 from bigfs import engine
+from bigfs.linalg.prox import column_dots
 from bigfs.linalg.sample_kernel import kernel
-from bigfs.linalg.squared_hinge import Machines, dots, line_search, weighted
+from bigfs.linalg.squared_hinge import Machines, line_search, weighted
 from bigfs.matrix import Matrix
 from bigfs.types import BoolArray, FloatArray
 
@@ -63,9 +64,9 @@ class KernelSVM(Machines):
         """Return the state at B with the decision values F."""
         slack: FloatArray = np.maximum(1 - self.Y * F, 0)
         loss = weighted(slack, self.s)
-        objective = dots(B, F) / 2 + self.C * dots(slack, loss)
+        objective = column_dots(B, F) / 2 + self.C * column_dots(slack, loss)
         delta = B - 2 * self.C * self.Y * loss
-        gap = dots(delta, self.K @ delta) / 2 / np.where(objective > 0, objective, 1)
+        gap = column_dots(delta, self.K @ delta) / 2 / np.where(objective > 0, objective, 1)
         return KernelState(B, F, delta, objective, np.maximum(gap, 0))
 
     def step(self, state: KernelState) -> KernelState:
@@ -77,7 +78,7 @@ class KernelSVM(Machines):
         newton = np.column_stack([self.solution(int(k), F[:, k]) for k in moving])
         S = newton - B[:, moving]
         KS = self.K @ S
-        a, b = dots(B[:, moving], KS), dots(S, KS)
+        a, b = column_dots(B[:, moving], KS), column_dots(S, KS)
         t = line_search(a, b, F[:, moving], KS, Y, self.C, self.s)
         B[:, moving] += t * S
         F[:, moving] += t * KS

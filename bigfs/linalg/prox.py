@@ -46,3 +46,15 @@ def row_norms(W: FloatArray) -> FloatArray:
 def norm_2p(W: FloatArray, p: float = 1.0) -> float:
     """Return ‖W‖₂,ₚ = (Σ_j ‖w_j‖₂ᵖ)^(1/p). p = 1 is the ℓ2,1 norm."""
     return float(np.sum(row_norms(W) ** p) ** (1 / p))
+
+
+def column_dots(A: FloatArray, B: FloatArray) -> FloatArray:
+    """Return the dot product of each pair of columns."""
+    dots: FloatArray = np.einsum("ij,ij->j", A, B)
+    return dots
+
+
+def inverse_root(degrees: FloatArray) -> FloatArray:
+    """Return degrees^-½, and 0 for a degree of zero."""
+    roots = np.zeros_like(degrees)
+    return np.divide(1.0, np.sqrt(degrees), out=roots, where=degrees > 0)

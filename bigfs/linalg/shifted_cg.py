@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigfs import engine
+from bigfs.linalg.prox import column_dots
 from bigfs.types import FloatArray
 
 GROUP_WIDTH = 32  # systems per task; a constant, because the rounding of the products depends on it
@@ -78,18 +79,18 @@ def _solve_group(
     T = start.copy()
     R = E - _product(L, alpha, sigmas, T)
     Z = R / diagonal
-    P, rz = Z.copy(), _dots(R, Z)
+    P, rz = Z.copy(), column_dots(R, Z)
     iterations = 0
-    while iterations < max_iter and np.sqrt(_dots(R, R).max()) > target:
+    while iterations < max_iter and np.sqrt(column_dots(R, R).max()) > target:
         Q = _product(L, alpha, sigmas, P)
-        curvature = _dots(P, Q)
+        curvature = column_dots(P, Q)
         # the curvature is zero once a column is exact
         step = np.divide(rz, curvature, out=np.zeros_like(rz), where=curvature > 0)
         T += step * P
         R -= step * Q
         np.divide(R, diagonal, out=Z)
         last_rz = rz
-        rz = _dots(R, Z)
+        rz = column_dots(R, Z)
         P *= np.divide(rz, last_rz, out=np.zeros_like(rz), where=last_rz > 0)
         P += Z
         iterations += 1
@@ -103,8 +104,3 @@ def _product(L: sp.csr_array, alpha: float, sigmas: FloatArray, T: FloatArray) -
     out *= alpha
     out += sigmas * T
     return np.asarray(out)
-
-
-def _dots(A: FloatArray, B: FloatArray) -> FloatArray:
-    """Return the inner product of each pair of columns."""
-    return np.asarray(np.einsum("ij,ij->j", A, B))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bigfs.linalg.prox import column_dots
 from bigfs.matrix import Matrix
 from bigfs.result import Record, Result, iterate
 from bigfs.types import AnyArray, BoolArray, FloatArray
@@ -65,8 +66,8 @@ def line_search(
     low, high, t = np.zeros(len(a)), np.full(len(a), np.inf), np.ones(len(a))
     for _ in range(LINE_SEARCH_STEPS):
         slack: FloatArray = np.maximum(1 - Y * (F + t * XS), 0)
-        slope = a + t * b - 2 * C * dots(Y * weighted(slack, s), XS)
-        curvature = b + 2 * C * dots(XS, weighted(XS * (slack > 0), s))
+        slope = a + t * b - 2 * C * column_dots(Y * weighted(slack, s), XS)
+        curvature = b + 2 * C * column_dots(XS, weighted(XS * (slack > 0), s))
         low, high = np.where(slope <= 0, t, low), np.where(slope > 0, t, high)
         following = t - np.divide(slope, curvature, out=np.zeros(len(a)), where=curvature > 0)
         inside = (following > low) & (following < high)
@@ -81,9 +82,3 @@ def line_search(
 def weighted(V: AnyArray, s: FloatArray | None) -> AnyArray:
     """Return s ⊙ V for the weights s (n × 1) of the samples."""
     return V if s is None else s * V
-
-
-def dots(A: FloatArray, B: FloatArray) -> FloatArray:
-    """Return the dot product of each pair of columns."""
-    products: FloatArray = np.einsum("ij,ij->j", A, B)
-    return products

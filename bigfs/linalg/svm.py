@@ -32,7 +32,8 @@ import numpy as np
 from bigfs import engine
 from bigfs.linalg import kernel_svm
 from bigfs.linalg.kernel_svm import KernelSVM
-from bigfs.linalg.squared_hinge import Machines, dots, line_search, weighted
+from bigfs.linalg.prox import column_dots
+from bigfs.linalg.squared_hinge import Machines, line_search, weighted
 from bigfs.matrix import Block, Matrix
 from bigfs.result import Result
 from bigfs.types import AnyArray, BoolArray, FloatArray, IntArray
@@ -71,8 +72,8 @@ class SVMProblem(Machines):
         slack: FloatArray = np.maximum(1 - self.Y * F, 0)
         loss = weighted(slack, self.s)
         gradient = U - 2 * self.C * self.transposed_times(self.Y * loss)
-        objective = dots(U, U) / 2 + self.C * dots(slack, loss)
-        gap = dots(gradient, gradient) / 2 / np.where(objective > 0, objective, 1)
+        objective = column_dots(U, U) / 2 + self.C * column_dots(slack, loss)
+        gap = column_dots(gradient, gradient) / 2 / np.where(objective > 0, objective, 1)
         return SVMState(U[:-1], U[-1], F, gradient, objective, gap)
 
     def step(self, state: SVMState) -> SVMState:
@@ -81,7 +82,7 @@ class SVMProblem(Machines):
         Y, F = self.Y[:, moving], state.F[:, moving]
         U = np.concatenate([state.W, state.b[None]])
         S, XS = self.newton_direction(state.gradient[:, moving], Y * F < 1)
-        t = line_search(dots(U[:, moving], S), dots(S, S), F, XS, Y, self.C, self.s)
+        t = line_search(column_dots(U[:, moving], S), column_dots(S, S), F, XS, Y, self.C, self.s)
         U[:, moving] += t * S
         F = state.F.copy()
         F[:, moving] += t * XS
@@ -94,7 +95,7 @@ class SVMProblem(Machines):
         S, XS = np.zeros(gradient.shape), np.zeros(violated.shape)
         R = -gradient  # residuals
         P = R.copy()  # search directions
-        energy = dots(R, R)
+        energy = column_dots(R, R)
         enough = FORCING**2 * energy
         for _ in range(MAX_CG):
             on = np.flatnonzero(energy > enough)
@@ -107,12 +108,12 @@ class SVMProblem(Machines):
                 XP = self.times(P[:, on])
                 curved = weighted(violated[:, on] * XP, self.s)
                 HP = P[:, on] + 2 * self.C * self.transposed_times(curved)
-            step = energy[on] / dots(P[:, on], HP)
+            step = energy[on] / column_dots(P[:, on], HP)
             S[:, on] += step * P[:, on]
             if not self.one_pass:
                 XS[:, on] += step * XP
             R[:, on] -= step * HP
-            before, energy[on] = energy[on], dots(R[:, on], R[:, on])
+            before, energy[on] = energy[on], column_dots(R[:, on], R[:, on])
             P[:, on] = R[:, on] + energy[on] / before * P[:, on]
         return S, self.times(S) if self.one_pass else XS
 

@@ -159,16 +159,16 @@ def held():
 @pytest.fixture
 def inputs(monkeypatch):
     """For each task of a map, how many blocks that a cluster holds it waits for."""
-    counts, tasks_of = [], engine.tasks._tasks
+    counts, tasks_of = [], engine.tasks.lazy_tiles
 
-    def counting(*args):
-        tasks = tasks_of(*args)
-        for tile, *own in zip(args[1], *args[3], strict=True):
+    def counting(fn, tiles, *shared, each=(), local=False):
+        tasks = tasks_of(fn, tiles, *shared, each=each, local=local)
+        for tile, *own in zip(tiles, *each, strict=True):
             keys = {part.key for part in engine.lazy_inputs(tile, own) if not part.dask}
             counts.append(len(keys))
         return tasks
 
-    monkeypatch.setattr(engine.tasks, "_tasks", counting)
+    monkeypatch.setattr(engine.tasks, "lazy_tiles", counting)
     return counts
 
 

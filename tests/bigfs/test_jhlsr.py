@@ -17,7 +17,6 @@ from bigfs.embedding import factors
 from bigfs.engine.budget import Shares
 from bigfs.engine.memory import NotEnoughMemory
 from bigfs.graph.hypergraph.hypergraph import Hypergraph
-from bigfs.graph.hypergraph.pair_products import PairSums, StripSums, hyperedge_sums, pair_counts
 from bigfs.graph.hypergraph.smoothness import Smoothness, choose_weights
 from bigfs.linalg.ridge import SOLVERS
 from bigfs.matrix import Matrix, panels
@@ -376,8 +375,7 @@ def test_equal_hyperedges_are_computed_once_and_weighed_apart(degrees):
 
 @pytest.mark.parametrize("degrees", ["weighted", "incidence"])
 @pytest.mark.parametrize("width", [1, 2, 3])
-@pytest.mark.parametrize("share", [1, 1e-12])  # in memory, or a part per hyperedge in a file
-def test_the_products_of_pairs_give_the_sums_of_the_rows(degrees, width, share, monkeypatch):
+def test_the_smoothness_of_strips_is_that_of_the_dense_formula(degrees, width):
     """With equal hyperedges, hyperedges of one sample, isolated samples, and weights of zero."""
     H, P, _ = weighted_problem()
     H = np.hstack([H, H[:, :3], np.eye(20)[:, :2], np.ones((20, 1))])
@@ -385,35 +383,14 @@ def test_the_products_of_pairs_give_the_sums_of_the_rows(degrees, width, share, 
     w = np.random.default_rng(2).dirichlet(np.ones(18))
     w[[1, 5]] = 0
     smoothness = Smoothness(Hypergraph.of(H), degrees)
-    distinct = smoothness.hypergraph.members
-    assert len(distinct.sizes) == 15
-    monkeypatch.setattr(engine, "SHARES", Shares(pair_products=share))
-    with ColumnStrips.of(P, width) as strips, PairSums(distinct, strips) as pairs:
-        assert (pairs.file is None) == (len(pairs.parts) == 1) == (share == 1)
-        assert pairs.firsts[-1] == sum(k * (k - 1) // 2 for k in distinct.sizes)
-        one, other = (
-            smoothness.trace(sums, w) for sums in (StripSums(smoothness.hypergraph, strips), pairs)
-        )
-    if pairs.file is not None:
-        assert not Path(pairs.file.path).exists()
+    assert len(smoothness.hypergraph.members.sizes) == 15
+    with ColumnStrips.of(P, width) as strips:
+        trace = smoothness.trace(strips, w)
     L = dense_laplacian(H, w, degrees)
-    assert one.value == pytest.approx(np.trace(P.T @ L @ P), rel=1e-12)
-    assert other.value == pytest.approx(one.value, rel=1e-12)
-    scale = np.abs(one.gradient).max()
-    np.testing.assert_allclose(other.gradient, one.gradient, rtol=1e-12, atol=1e-12 * scale)
-
-
-def test_pairs_are_multiplied_where_that_is_cheaper():
-    """20 columns and hyperedges of 5 or of 200 samples: 10 pairs against 100 numbers, or 19,900."""
-    P = ColumnStrips.of(np.ones((400, 20)))
-    small, large = (Hypergraph.of(np.kron(np.eye(400 // k), np.ones((k, 1)))) for k in (5, 200))
-    assert isinstance(hyperedge_sums(small, P), PairSums)
-    assert isinstance(hyperedge_sums(large, P), StripSums)
-    with engine.limit_memory(8 * 10 * 80), hyperedge_sums(small, P) as sums:
-        assert isinstance(sums, PairSums)
-        sizes = [pair_counts(small.members)[part].sum() for part in sums.parts]
-    assert len(sizes) == 40  # two hyperedges each
-    assert 8 * max(sizes) <= engine.SHARES.pair_products * 8 * 10 * 80
+    assert trace.value == pytest.approx(np.trace(P.T @ L @ P), rel=1e-12)
+    whole = smoothness.trace(P, w)
+    scale = np.abs(whole.gradient).max()
+    np.testing.assert_allclose(trace.gradient, whole.gradient, rtol=1e-12, atol=1e-12 * scale)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -243,6 +243,27 @@ def test_a_failed_step_is_over_before_its_error_is_raised(tmp_path):
         assert (tmp_path / "written").exists()
 
 
+ENDED = """
+import os, signal
+from multiprocessing import forkserver
+import psutil
+from bigfs.engine import clusters
+
+clusters.WORKERS_IMPORT = []
+print(clusters.prepare_workers())
+(server,) = [p for p in psutil.Process().children() if "forkserver" in " ".join(p.cmdline())]
+server.kill()
+os.waitpid(server.pid, 0)  # as psutil.wait_procs does
+print(clusters.prepare_workers())
+"""
+
+
+@pytest.mark.skipif(not CAN_FORK, reason="no worker is forked here")
+def test_workers_are_spawned_where_somebody_else_ended_the_fork_server():
+    answer = subprocess.run([sys.executable, "-c", ENDED], capture_output=True, text=True)
+    assert answer.stdout.split() == ["True", "False"], answer.stderr
+
+
 PREPARED = """
 import sys
 from multiprocessing import forkserver

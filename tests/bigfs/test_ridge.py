@@ -22,8 +22,8 @@ from bigfs.linalg.ridge import (
     centering,
     choose_solver,
     diagonal,
+    direct,
     identity,
-    primal,
     project_costs,
 )
 from bigfs.linalg.ridge.working_set import WorkingSet
@@ -437,7 +437,7 @@ def test_the_gram_matrix_of_a_diagonal_is_the_dense_one(tiles):
     dense = X.toarray()
     matrix = Matrix.from_array(X, tile_rows=tiles)
     np.testing.assert_allclose(
-        primal.gram(matrix, diagonal(m)), dense.T @ (m[:, None] * dense), rtol=1e-12, atol=1e-15
+        direct.gram(matrix, diagonal(m)), dense.T @ (m[:, None] * dense), rtol=1e-12, atol=1e-15
     )
 
 
@@ -456,7 +456,7 @@ def test_the_gram_matrix_of_entries_in_any_order_is_the_dense_one(
     assert not X.has_sorted_indices
     m = rng.random(400) if is_weighted else np.ones(400)
     expected = X.toarray().T @ (m[:, None] * X.toarray())
-    found = primal._gram(X, 0, 400, m, 2)
+    found = direct._gram(X, 0, 400, m, 2)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
 
 
@@ -467,7 +467,7 @@ def test_the_packed_factor_solves_an_odd_and_an_even_number_of_features(rng, u, 
     weights = 10 ** rng.uniform(-3, 3, u + dropped)
     weights[:dropped] = np.inf
     G, rhs = X.T @ X, rng.normal(size=(u + dropped, 3))
-    solver = primal.Primal(G, weights)
+    solver = direct.Primal(G, weights)
     rhs[:dropped] = 0
     solved = solver.solve(rhs)
     assert not solved[:dropped].any()
@@ -479,7 +479,7 @@ def test_the_packed_factor_solves_an_odd_and_an_even_number_of_features(rng, u, 
 
 def test_a_system_that_is_not_positive_definite_is_refused_in_one_line():
     with pytest.raises(ValueError, match="the ridge system"):
-        primal.Primal(np.array([[1.0, 0.0], [0.0, -4.0]]), np.ones(2))
+        direct.Primal(np.array([[1.0, 0.0], [0.0, -4.0]]), np.ones(2))
 
 
 def test_the_primal_solver_takes_what_was_projected(rng):

@@ -73,7 +73,7 @@ ASKERS = {
     "graph/row_blocks.py": "distances have the same bits in any blocks",
     "graph/approximate/sample.py": "a row is ranked by one task, whichever",
     "linalg/ridge/plan.py": "a solver that does not fit is refused; the choice plans for 1 GB",
-    "linalg/ridge/primal.py": "parts are added in the order of the tiles",
+    "linalg/ridge/direct.py": "parts are added in the order of the tiles",
     "linalg/sparse_gram.py": "an entry is summed by one thread",
     "matrix/tiles.py": "batches are put together in the order of the tiles",
     "matrix/gathering.py": "a small matrix keeps its tiles where it is read at once",

@@ -14,7 +14,7 @@ from bigfs import RLSR, SRLSR, engine
 from bigfs.linalg.prox import project_simplex
 from bigfs.linalg.ridge import SOLVERS
 from bigfs.linalg.ridge.cg import CG
-from bigfs.linalg.ridge.woodbury import Woodbury
+from bigfs.linalg.ridge.direct import Woodbury
 from bigfs.matrix import Matrix, kernels
 from bigfs.result import Status, observed
 from bigfs.selectors.row_sparse.label_sums import complete_labels, sum_samples

@@ -11,7 +11,8 @@ from sklearn.svm import LinearSVC
 from bigfs import L2SVM, SVMRFE, Matrix
 from bigfs.engine import NotEnoughMemory, limit_memory
 from bigfs.linalg import kernel_svm, svm
-from bigfs.linalg.squared_hinge import dots, line_search
+from bigfs.linalg.prox import column_dots
+from bigfs.linalg.squared_hinge import line_search
 from bigfs.result import NotConverged
 from bigfs.selectors.svm.svm import elimination_sizes
 from tests.helpers.fitting import fit_and_resume
@@ -179,9 +180,9 @@ def test_line_search_finds_the_least_objective(rng):
     U, S = rng.normal(size=(4, 3)), rng.normal(size=(4, 3))
     F, XS = rng.normal(size=(30, 3)), 5 * rng.normal(size=(30, 3))
     Y = np.where(rng.random((30, 3)) < 0.5, 1, -1)
-    sign = np.sign(dots(U, S) - 2 * dots(np.maximum(1 - Y * F, 0) * Y, XS))
+    sign = np.sign(column_dots(U, S) - 2 * column_dots(np.maximum(1 - Y * F, 0) * Y, XS))
     S, XS = -sign * S, -sign * XS  # downhill
-    t = line_search(dots(U, S), dots(S, S), F, XS, Y, 1.0)
+    t = line_search(column_dots(U, S), column_dots(S, S), F, XS, Y, 1.0)
 
     def objective(t):
         slack = np.maximum(1 - Y * (F + t * XS), 0)

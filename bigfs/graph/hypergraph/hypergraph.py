@@ -20,6 +20,7 @@ import scipy.sparse as sp
 from bigfs.graph import Neighbors
 from bigfs.graph.hypergraph.members import Members
 from bigfs.graph.kernels import hyperedges as kernels
+from bigfs.linalg.prox import inverse_root
 from bigfs.types import AnyArray
 
 SAMPLES_AT_ONCE = 8192  # whose rows of a strip stay in the cache
@@ -80,8 +81,7 @@ class Hypergraph:
     @cached_property
     def root(self) -> AnyArray:
         """The diagonal of D_v^-½ (n), 0 for a sample in no hyperedge."""
-        degree = self.vertex_degrees
-        return np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
+        return inverse_root(self.vertex_degrees)
 
     @cached_property
     def members(self) -> Members:

@@ -24,8 +24,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bigfs.graph.hypergraph.hypergraph import Hypergraph
-from bigfs.graph.hypergraph.pair_products import PairSums, StripSums, hyperedge_sums
-from bigfs.linalg.prox import project_simplex
+from bigfs.linalg.prox import inverse_root, project_simplex
 from bigfs.matrix.panels import ColumnStrips
 from bigfs.types import FloatArray
 
@@ -58,17 +57,21 @@ class Smoothness:
         if self.degrees == "incidence":
             return self.hypergraph.root
         members = self.hypergraph.members
-        d = members.vertex_sums(members.total_weights(w))
-        return np.divide(1.0, np.sqrt(d), out=np.zeros_like(d), where=d > 0)
+        return inverse_root(members.vertex_sums(members.total_weights(w)))
 
-    def trace(self, P: FloatArray | ColumnStrips | StripSums | PairSums, w: FloatArray) -> Trace:
-        """Return tr(Pᵀ L_H(w) P) and its gradient, for P (n × r) or the sums that it has."""
-        members, delta = self.hypergraph.members, self.hypergraph.edge_degrees
-        if isinstance(P, np.ndarray):
-            P = ColumnStrips.of(P)
-        sums = StripSums(self.hypergraph, P) if isinstance(P, ColumnStrips) else P
-        root = self.root(w)
-        norm2, squares, g = sums.at(root, members.total_weights(w / delta))
+    def trace(self, P: FloatArray | ColumnStrips, w: FloatArray) -> Trace:
+        """Return tr(Pᵀ L_H(w) P) and its gradient, for P (n × r) or its strips."""
+        hypergraph, root = self.hypergraph, self.root(w)
+        members, delta = hypergraph.members, hypergraph.edge_degrees
+        weights = members.total_weights(w / delta)  # w/δ of the distinct hyperedges
+        norm2, squares, g = 0.0, np.zeros(len(weights)), np.zeros(len(root))
+        for _, strip in ColumnStrips.of(P) if isinstance(P, np.ndarray) else P:
+            P_strip = np.ascontiguousarray(strip)
+            norm2 += float(np.vdot(P_strip, P_strip))
+            R = hypergraph.edge_rows(root, np.ones(len(weights)), P_strip)  # rows r_e
+            squares += np.einsum("er,er->e", R, R)
+            R *= weights[:, None]
+            g += hypergraph.edge_row_products(root, R, P_strip)
         q = squares[members.number] / delta
         gradient = -q if self.degrees == "incidence" else members.edge_sums(root**2 * g) - q
         return Trace(norm2 - float(w @ q), gradient, root)
@@ -120,31 +123,30 @@ def choose_weights(
     trace, length = smoothness.trace(P, w), 0.0
     if promised(trace, w) <= promise:
         return WeightStep(w, trace.value, promised(trace, w))
-    with hyperedge_sums(smoothness.hypergraph, P) as sums:
-        value, gradient = objective(trace, w), slopes(trace, w)
-        for _ in range(MAX_STEPS):
-            b = smoothness.least_degrees(trace.root)
-            reach = _reach(w, b)
-            if _promise(gradient, w, reach) <= promise:
+    value, gradient = objective(trace, w), slopes(trace, w)
+    for _ in range(MAX_STEPS):
+        b = smoothness.least_degrees(trace.root)
+        reach = _reach(w, b)
+        if _promise(gradient, w, reach) <= promise:
+            break
+        m = b * reach
+        # the first step would at most double a weight, without the projection
+        length = length or 1 / float(np.max(b * np.abs(gradient - gradient @ w)))
+        direction = _scaled_projection(w - length * m * gradient, m) - w
+        slope, share = float(gradient @ direction), 1.0
+        while share >= MIN_STEP:
+            trial_w = np.maximum(w + share * direction, 0)
+            trial_trace = smoothness.trace(P, trial_w)
+            trial = objective(trial_trace, trial_w)
+            if trial <= value + ARMIJO * share * slope:
                 break
-            m = b * reach
-            # the first step would at most double a weight, without the projection
-            length = length or 1 / float(np.max(b * np.abs(gradient - gradient @ w)))
-            direction = _scaled_projection(w - length * m * gradient, m) - w
-            slope, share = float(gradient @ direction), 1.0
-            while share >= MIN_STEP:
-                trial_w = np.maximum(w + share * direction, 0)
-                trial_trace = smoothness.trace(sums, trial_w)
-                trial = objective(trial_trace, trial_w)
-                if trial <= value + ARMIJO * share * slope:
-                    break
-                share /= 2
-            else:
-                break
-            moved, trial_gradient = trial_w - w, slopes(trial_trace, trial_w)
-            curvature = float(moved @ (trial_gradient - gradient))
-            length = float(moved @ (moved / m)) / curvature if curvature > 0 else 0.0
-            w, value, trace, gradient = trial_w, trial, trial_trace, trial_gradient
+            share /= 2
+        else:
+            break
+        moved, trial_gradient = trial_w - w, slopes(trial_trace, trial_w)
+        curvature = float(moved @ (trial_gradient - gradient))
+        length = float(moved @ (moved / m)) / curvature if curvature > 0 else 0.0
+        w, value, trace, gradient = trial_w, trial, trial_trace, trial_gradient
     return WeightStep(w, trace.value, promised(trace, w))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from bigfs.linalg.ridge.cg import CG, Solution, block_cg
+from bigfs.linalg.ridge.direct import Primal, Woodbury, gram
 from bigfs.linalg.ridge.operator import (
     SampleOperator,
     WeightedCentering,
@@ -31,8 +32,6 @@ from bigfs.linalg.ridge.plan import (
     choose_solver,
     project_costs,
 )
-from bigfs.linalg.ridge.primal import Primal, gram
-from bigfs.linalg.ridge.woodbury import Woodbury
 from bigfs.matrix import Block, Matrix
 from bigfs.matrix.kernels import strips
 from bigfs.matrix.panels import strip_width
