@@ -8,6 +8,7 @@ from typing import Any
 
 import dask
 import numpy as np
+from dask.delayed import Delayed
 
 from bigfs.engine.clusters import addresses, client, translate_cluster_errors
 from bigfs.engine.lazy_blocks import lazy_inputs
@@ -32,6 +33,8 @@ def preferred_workers(tiles: Sequence[Any]) -> list[list[str]]:
 
 def _place(tile: Any, default: float) -> float:
     """Return where a tile lies in its matrix, from 0 to 1, or the default."""
+    if isinstance(tile, Delayed):  # it has any attribute
+        return default
     while (inner := getattr(tile, "tile", None)) is not None:  # of which it has some rows
         tile = inner
     place = getattr(tile, "place", None)
