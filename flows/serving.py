@@ -37,7 +37,7 @@ def run_server(home: Path, port: int, secret: str) -> Iterator[str]:
     try:
         socket.create_server((HOST, port)).close()
     except OSError as error:
-        raise _no_start(port, error.strerror) from error
+        raise _no_start(port, error.strerror or str(error)) from error
     address = f"http://{HOST}:{port}"
     settings = {
         "PREFECT_HOME": str(home),
