@@ -1,5 +1,7 @@
 """How often each feature is chosen from subsamples."""
 
+from typing import ClassVar
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from bigfs.evaluation.significance import stability_index
 class Noted(ANOVA):
     """Keeps the samples of each fit."""
 
-    seen: list
+    seen: ClassVar[list] = []
 
     def _fit(self, X, y):
         Noted.seen.append((X.rows(np.arange(X.shape[0])), y.classes[y.codes]))
