@@ -109,7 +109,7 @@ def test_an_h5ad_file_in_five_lines(expression, tmp_path, monkeypatch, capfd):
     check(names["selector"], names["accuracy"], genes, capfd.readouterr().err, card)
 
 
-@pytest.mark.nightly  # tests/bigfs/test_client.py does so on threads
+@pytest.mark.nightly  # tests/bigfs/engine/test_client.py does so on threads
 def test_a_persisted_array_in_four_lines(expression, capfd):
     S, y = expression
     blocks = [da.from_array(S[a : a + 20], chunks=(20, D), asarray=False) for a in (0, 20, 40)]

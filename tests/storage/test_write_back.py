@@ -14,7 +14,7 @@ from storage import atomic
 from storage.errors import SourceError
 from storage.runs.runs import Run
 from tests.helpers.commands import fails
-from tests.storage.test_sources_anndata import write_anndata
+from tests.storage.sources.test_sources_anndata import write_anndata
 
 
 def hdf5_text(group, name, values):

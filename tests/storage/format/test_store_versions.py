@@ -13,7 +13,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 import storage
 
-STORES = Path(__file__).parents[1] / "data" / "stores"
+STORES = Path(__file__).parents[2] / "data" / "stores"
 TEXTS = {
     "x-train/cats/a": "the cat sat on the mat",
     "x-train/cats/b": "a cat and a kitten",
