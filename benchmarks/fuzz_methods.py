@@ -92,7 +92,6 @@ SPARGE = {
     "weighting": one_of("uniform", "degree"),
     "beta": power(-2, 2),
     "ranking": one_of("elimination", "weights"),
-    "solver": one_of("auto", "newton", "simplex", "auto", "auto", "apg"),
     "tol": power(-6, -1),
     "max_iter": whole(1, 9),
 }

@@ -22,9 +22,8 @@ from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.types import FloatArray, IntArray
 from bigfs.validation import explain_singular
 
-Follow = Callable[
-    [IntArray, Callable[[FloatArray], FloatArray], FloatArray], tuple[FloatArray, float]
-]
+Solve = Callable[[FloatArray], FloatArray]  # multiplies by an inverse
+Follow = Callable[[IntArray, Solve, FloatArray], tuple[FloatArray, float]]
 
 STRIP = 128  # rows of the inverse that are made at a time
 FOLLOW_SHARE = 0.8  # of the features at which T was last made to follow what is left

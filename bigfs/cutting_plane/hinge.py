@@ -1,4 +1,4 @@
-"""The relaxation with the squared hinge loss, one class against the rest, by moving targets.
+"""The squared hinge loss, one class against the rest, by moving targets.
 
     ½ Σ_ik ω_i² max(0, 1 − y_ik f_ik)²  =  min_{M ≥ 0} ½‖diag(ω)(Y + Y⊙M − f)‖²,    y_ik ∈ {−1, 1}
 
@@ -21,7 +21,6 @@ The master alternates two descents on its value ½‖V‖² + γ/2 Σ_j ‖w_j�
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,12 +28,10 @@ from numba import njit
 from scipy.linalg import cho_factor, cho_solve
 
 from bigfs import engine
-from bigfs.constraints import NO_CONSTRAINTS, Constraints
-from bigfs.cutting_plane import master_solvers
 from bigfs.cutting_plane.columns import GatheredColumns, Residual
-from bigfs.cutting_plane.elimination import Elimination, eliminate
-from bigfs.cutting_plane.master_solvers import MasterSolution
-from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
+from bigfs.cutting_plane.elimination import Elimination, Solve, eliminate
+from bigfs.cutting_plane.newton import MasterSolution, newton
+from bigfs.cutting_plane.relaxation import Loss
 from bigfs.cutting_plane.restricted_master import (
     Factor,
     RestrictedMaster,
@@ -66,43 +63,19 @@ class Fit(NamedTuple):
     norm2: float  # ‖V‖²
 
 
-class HingeRelaxation(Relaxation):
-    """The convex relaxation for m features and penalty γ, with the squared hinge loss.
-
-    Parameters
-    ----------
-    data : GatheredColumns
-        The samples, whose response is diag(ω)Y.
-    m : int
-        Number of features.
-    gamma : float
-        Penalty γ (unscaled).
-    constraints : Constraints, default=NO_CONSTRAINTS
-        Features that every set holds, and features that none holds.
-    """
+class SquaredHinge(Loss):
+    """½ Σ_ik ω_i² max(0, 1 − y_ik f_ik)², for samples whose response is diag(ω)Y."""
 
     data: GatheredColumns
 
-    def __init__(
-        self,
-        data: GatheredColumns,
-        m: int,
-        gamma: float,
-        constraints: Constraints = NO_CONSTRAINTS,
-    ) -> None:
-        super().__init__(data, m, gamma, constraints)
+    def __init__(self, data: GatheredColumns) -> None:
+        super().__init__(data)
         # zero for a sample of weight zero, which has no loss
         self.Y = np.ascontiguousarray(np.sign(data.T))
         engine.require_memory(
             8 * ARRAYS_OF_SAMPLES * self.Y.size,
             f"the squared hinge loss of {len(self.Y)} samples and {self.Y.shape[1]} machines",
         )
-
-    # --- the loss ---
-
-    def intercept(self, F: FloatArray, b: FloatArray | None = None) -> FloatArray:
-        """Return the best b for F = XW: the root of Σ_i ω_i² y_ik max(0, 1 − y_ik(f_ik + b_k))."""
-        return self.slack(F, b)[1]
 
     def slack(self, F: FloatArray, b: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
         """Return V = diag(ω)(Y ⊙ max(0, 1 − Y⊙(F + 1bᵀ))) at the best b, for F = XW, and that b.
@@ -127,79 +100,73 @@ class HingeRelaxation(Relaxation):
         Z.data[self.data.constant[self.data.positions(features)].repeat(np.diff(Z.indptr))] = 0
         return Z.toarray() if Z.nnz > DENSE_SHARE * Z.shape[0] * Z.shape[1] else Z
 
-    # --- what the cutting plane asks of it ---
-
-    def start(self) -> CuttingPlaneState:
-        """Return the state at W = 0, without any set."""
+    @property
+    def at_zero(self) -> float:
+        """The loss at W = 0."""
         V, _ = self.slack(np.zeros(self.Y.shape))
-        return super().start()._replace(upper=float(np.vdot(V, V)) / 2)
+        return float(np.vdot(V, V)) / 2
 
-    def residual(self, state: CuttingPlaneState) -> Residual:
-        """Return the residual of the state's weights."""
-        F = self.columns(state.features) @ state.W if len(state.W) else np.zeros(self.Y.shape)
+    def residual(self, W: FloatArray, features: IntArray) -> Residual:
+        """Return the residual V of the weights W of gathered features."""
+        F = self.columns(features) @ W if len(W) else np.zeros(self.Y.shape)
         V, _ = self.slack(F)
         return Residual(self.data.center(V), self.explained(V), float(np.vdot(V, V)))
 
-    def inner_certificate(self, state: CuttingPlaneState) -> tuple[IntArray, float]:
-        """Return the next set among the gathered features, and a bound of that relaxation."""
-        residual = self.residual(state)
-        C = self.columns(state.gathered).T @ residual.V
-        s = np.einsum("jr,jr->j", C, C)
-        best = self.constraints.within(state.gathered).order(s)[: self.m]
-        return state.gathered[best], self.lower_bound(residual, s[best])
+    def products(
+        self, W: FloatArray, features: IntArray, gathered: IntArray
+    ) -> tuple[FloatArray, Residual]:
+        """Return XcᵀV over gathered columns, and the residual of the weights W of some of them."""
+        residual = self.residual(W, features)
+        return self.columns(gathered).T @ residual.V, residual
 
     def solve_master(
         self,
         features: IntArray,
         sets: tuple[IntArray, ...],
+        gamma: float,
         eta: FloatArray,
         W: FloatArray,
-        solver: str,
         tol: float,
+        factor: Factor | None,
     ) -> MasterSolution:
         """Solve the master over sets of positions among `features`, from `eta` and W."""
         G, _ = self.data.gram(features)
         share = DESCENT_SHARE * tol
-        Z, kept_factor = self.columns(features), self.factor_for(features)
+        Z = self.columns(features)
         fit = self.fit(Z, W)
         for n_iter in range(1, MAX_ROUNDS + 1):  # noqa: B007  (its last value is reported)
             # with the targets fixed, C and W give all that the squared loss needs of them
             GW = G @ fit.W
             T_norm2 = fit.norm2 + float(np.vdot(fit.W, 2 * fit.C + GW))
-            master = RestrictedMaster(G, fit.C + GW, T_norm2, self.gamma, sets)
-            solution = master_solvers.solve(master, eta, solver, share, kept_factor, fit.W)
+            master = RestrictedMaster(G, fit.C + GW, T_norm2, gamma, sets)
+            solution = newton(master, eta, share, factor, fit.W)
             eta = solution.eta
-            kept_factor = factor = ridge_at(master, eta, tol, solution.factor, solution.W).factor
+            factor = ridge_at(master, eta, tol, solution.factor, solution.W).factor
             d = coverage(sets, eta, len(W))
-            fit = self.descend(Z, solution.W, d, _solver(factor), share)
-            value = self.value(fit, d)
-            b = fit.norm2 + float(set_sums(sets, fit.C).max()) / self.gamma
+            fit, value = self.descend(Z, solution.W, d, gamma, _solver(factor), share)
+            b = fit.norm2 + float(set_sums(sets, fit.C).max()) / gamma
             lower = fit.a**2 / (2 * b) if b > 0 else 0.0
             if value - lower <= tol * value:
                 break
         return MasterSolution(eta, fit.W, value, lower, n_iter, factor)
-
-    def value(self, fit: Fit, d: FloatArray) -> float:
-        """Return ½‖V‖² + γ/2 Σ‖w_j‖²/d_j."""
-        active = d > 0
-        squares = np.einsum("jr,jr->j", fit.W[active], fit.W[active])
-        return 0.5 * fit.norm2 + 0.5 * self.gamma * float(np.sum(squares / d[active]))
 
     def descend(
         self,
         Z: Any,
         W: FloatArray,
         d: FloatArray,
-        solve: Callable[[FloatArray], FloatArray],
+        gamma: float,
+        solve: Solve,
         tol: float,
         max_iter: int = MAX_DESCENT,
-    ) -> Fit:
-        """Descend over W with η fixed, to the relative gap `tol` of that problem.
+    ) -> tuple[Fit, float]:
+        """Descend over W with η fixed, to the relative gap `tol`, and return the value as well.
 
         `solve` applies P⁻¹ to the active rows, those with d > 0.
         """
         active = np.flatnonzero(d > 0)
-        penalty = self.gamma / d[active][:, None]
+        d = d[active]
+        penalty = gamma / d[:, None]
         fit = best = self.fit(Z, W)
         least = np.inf
         point = previous = W
@@ -207,71 +174,58 @@ class HingeRelaxation(Relaxation):
         for n_iter in range(max_iter + 1):
             if n_iter:
                 fit = self.fit(Z, point, fit.b)
-            value = self.value(fit, d)
+            C, W = fit.C[active], fit.W[active]
+            squares = np.einsum("jr,jr->j", W, W)
+            value = 0.5 * fit.norm2 + 0.5 * gamma * float(np.sum(squares / d))
             if value < least:
                 best, least = fit, value
-            C = fit.C[active]
-            b = fit.norm2 + float(np.sum(d[active] * np.einsum("jr,jr->j", C, C))) / self.gamma
+            b = fit.norm2 + float(np.sum(d * np.einsum("jr,jr->j", C, C))) / gamma
             if b <= 0 or value - fit.a**2 / (2 * b) <= tol * value or n_iter == max_iter:
                 break
             following = point.copy()
-            following[active] += solve(C - penalty * point[active])
+            following[active] += solve(C - penalty * W)
             uphill = np.einsum("jr,jr->r", point - following, following - previous) > 0
             age = np.where(uphill, 1.0, age)
             next_age = (1 + np.sqrt(1 + 4 * age**2)) / 2
             point = following + np.where(uphill, 0, (age - 1) / next_age) * (following - previous)
             previous, age = following, next_age
-        return best
+        return best, least
 
     def refit(self, features: IntArray, gamma: float) -> tuple[FloatArray, FloatArray]:
         """Return W and b of the machines on gathered features alone, with this penalty."""
         G, B = self.data.gram(features)
-        problem = HingeRelaxation(self.data, len(features), gamma)
         factor = cho_factor(G + gamma * np.eye(len(G)))
-        Z = self.columns(features)
-        fit = problem.descend(
-            Z,
+        fit, _ = self.descend(
+            self.columns(features),
             np.zeros(B.shape),
             np.ones(len(B)),
+            gamma,
             lambda R: np.asarray(cho_solve(factor, R)),
             FINAL_TOL,
             MAX_FINAL_DESCENT,
         )
         return fit.W, fit.b
 
-    def eliminate_to_m(self, state: CuttingPlaneState) -> tuple[IntArray, Elimination]:
-        """Return the features of largest weight in the union, and their order of elimination.
-
-        The targets follow what is left. At m features they are exact, so that the objective is.
-        """
-        features = self.candidates(state)
-        G, _ = self.data.gram(features)
-        Z = self.columns(features)
-        W = state.W[np.searchsorted(state.features, features)]
+    def eliminate(
+        self, features: IntArray, W: FloatArray, gamma: float, m: int, kept: IntArray
+    ) -> Elimination:
+        """Return the order of elimination. The targets follow what is left, exactly at m."""
+        Z, (G, _) = self.columns(features), self.data.gram(features)
 
         def follow(
-            remaining: IntArray, times_inverse: Callable[[FloatArray], FloatArray], W: FloatArray
+            remaining: IntArray, times_inverse: Solve, W: FloatArray
         ) -> tuple[FloatArray, float]:
-            is_final = len(remaining) == self.m
-            fit = self.descend(
-                Z[:, remaining],
-                W,
-                np.ones(len(remaining)),
-                times_inverse,
-                FINAL_TOL if is_final else FOLLOW_TOL,
-                MAX_FINAL_DESCENT if is_final else FOLLOW_STEPS,
-            )
-            return fit.W, self.value(fit, np.ones(len(remaining)))
+            is_final, d = len(remaining) == m, np.ones(len(remaining))
+            tol = FINAL_TOL if is_final else FOLLOW_TOL
+            steps = MAX_FINAL_DESCENT if is_final else FOLLOW_STEPS
+            fit, value = self.descend(Z[:, remaining], W, d, gamma, times_inverse, tol, steps)
+            return fit.W, value
 
-        fit = self.fit(Z, W)
-        B = fit.C + G @ W
-        kept = self.constraints.within(features).kept
-        return features, eliminate(
-            G, B, 0.0, self.gamma, pauses=(self.m,), follow=follow, removed_last=kept
-        )
+        B = self.fit(Z, W).C + G @ W
+        return eliminate(G, B, 0.0, gamma, pauses=(m,), follow=follow, removed_last=kept)
 
 
-def _solver(factor: Factor) -> Callable[[FloatArray], FloatArray]:
+def _solver(factor: Factor) -> Solve:
     """Return P⁻¹ = R K⁻¹ R as a function of the right-hand side, from a factor of K = I + RGR."""
 
     def solve(rhs: FloatArray) -> FloatArray:

@@ -51,20 +51,15 @@ def contains(sets: Sequence[IntArray], features: IntArray) -> bool:
     return any(np.array_equal(np.sort(features), np.sort(old)) for old in sets)
 
 
-def add_sets(
-    problem: Relaxation, state: CuttingPlaneState, solver: str, tol: float
-) -> CuttingPlaneState:
-    """Add the next set of the last pass, then sets of gathered features while that is cheap.
-
-    It is not with the solvers other than newton, which are slow where sets overlap.
-    """
+def add_sets(problem: Relaxation, state: CuttingPlaneState, tol: float) -> CuttingPlaneState:
+    """Add the next set of the last pass, then sets of gathered features while that is cheap."""
     problem.data.add(state.gathered)
     target = max(problem.data.inner_gap_share * state.gap, INNER_TOL_SHARE * tol)
     gap, lower, next_set = state.gap, 0.0, state.next_set
     for _ in range(problem.data.max_inner_cuts + 1):
         master_tol = max(MASTER_TOL_SHARE * tol, MASTER_GAP_SHARE * gap)
-        state = problem.add_set(state, next_set, solver, master_tol)
-        if solver not in ("auto", "newton") or not problem.is_cheap_inside(state):
+        state = problem.add_set(state, next_set, master_tol)
+        if not problem.is_cheap_inside(state):
             break
         next_set, bound = problem.inner_certificate(state)
         lower = max(lower, bound)
@@ -116,14 +111,12 @@ def measure(state: CuttingPlaneState) -> Record:
 # --- the loop -------------------------------------------------------------------------------------
 
 
-def cutting_plane(
-    problem: Relaxation, *, solver: str, tol: float, max_iter: int
-) -> Result[CuttingPlaneState]:
+def cutting_plane(problem: Relaxation, *, tol: float, max_iter: int) -> Result[CuttingPlaneState]:
     """Cut until the relative gap is `tol`. κ cuts read X κ + 1 times."""
 
     def step(state: CuttingPlaneState) -> CuttingPlaneState:
         (state,) = with_next_sets([problem], [state])
-        return certify([problem], [add_sets(problem, state, solver, tol)])[0]
+        return certify([problem], [add_sets(problem, state, tol)])[0]
 
     result = iterate(
         step,
@@ -146,7 +139,7 @@ class JointState(NamedTuple):
 
 
 def solve_jointly(
-    problems: Sequence[Relaxation], *, solver: str, tol: float, max_iter: int, name: str
+    problems: Sequence[Relaxation], *, tol: float, max_iter: int, name: str
 ) -> list[Result[CuttingPlaneState]]:
     """Solve several problems by `cutting_plane`, in the passes of the slowest one.
 
@@ -159,7 +152,7 @@ def solve_jointly(
         active = [k for k, state in enumerate(states) if state.gap > tol or not state.sets]
         added = []
         for k in active:
-            added.append(add_sets(problems[k], states[k], solver, tol))
+            added.append(add_sets(problems[k], states[k], tol))
             problems[k].make_room()  # so that one factor is held at a time, not one per problem
         certified = certify([problems[k] for k in active], added)
         for k, state in zip(active, certified, strict=True):

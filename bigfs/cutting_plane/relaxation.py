@@ -2,9 +2,9 @@
 
     max_V min_p  tr(VᵀT) − ½‖V‖² − 1/(2γ) ‖diag(p) Xcᵀ V‖²,    p ∈ {0,1}^d, 1ᵀp = m
 
-`bigfs.cutting_plane.hinge` has the same for another loss. Kept features have p_j = 1 and forbidden
-ones p_j = 0 in every set, which changes the domain of p alone. So the bounds hold for the choices
-that obey them.
+Kept features have p_j = 1 and forbidden ones p_j = 0 in every set, which changes the domain of p
+alone. So the bounds hold for the choices that obey them. A `Loss` has all that depends on the
+loss: `bigfs.cutting_plane.hinge` is the one for classification.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import numpy as np
 
 from bigfs import engine
 from bigfs.constraints import NO_CONSTRAINTS, Constraints
-from bigfs.cutting_plane import master_solvers
 from bigfs.cutting_plane.columns import LARGE_SIZE, Columns, Residual
 from bigfs.cutting_plane.elimination import Elimination, eliminate
-from bigfs.cutting_plane.master_solvers import MasterSolution
+from bigfs.cutting_plane.newton import MasterSolution, newton
 from bigfs.cutting_plane.restricted_master import Factor, RestrictedMaster, times
 from bigfs.linalg.prox import row_norms
 from bigfs.types import FloatArray, IntArray
@@ -55,10 +54,64 @@ def relative_gap(upper: float, lower: float) -> float:
     return max(upper - lower, 0.0) / upper if upper > 0 else 0.0
 
 
+class Loss:
+    """The loss ½‖T − XcW‖² on gathered columns."""
+
+    def __init__(self, data: Columns) -> None:
+        self.data = data
+
+    @property
+    def at_zero(self) -> float:
+        """The loss at W = 0."""
+        return self.data.T_norm2 / 2
+
+    def residual(self, W: FloatArray, features: IntArray) -> Residual:
+        """Return the residual V of the weights W of gathered features."""
+        return self.data.residual(W, features)
+
+    def products(
+        self, W: FloatArray, features: IntArray, gathered: IntArray
+    ) -> tuple[FloatArray, Residual]:
+        """Return XcᵀV over gathered columns, and the residual of the weights W of some of them.
+
+        It needs no pass, because XcᵀV = B − GW, a = ‖T‖² − tr(BᵀW) and ‖V‖² = a − tr(Wᵀ(B − GW)).
+        """
+        G, B = self.data.gram(gathered)
+        positions = np.searchsorted(gathered, features)
+        W_gathered = np.zeros_like(B)
+        W_gathered[positions] = W
+        C = B - times(G, W_gathered)
+        return C, Residual.from_products(self.data.T_norm2, B[positions], C[positions], W)
+
+    def solve_master(
+        self,
+        features: IntArray,
+        sets: tuple[IntArray, ...],
+        gamma: float,
+        eta: FloatArray,
+        W: FloatArray,
+        tol: float,
+        factor: Factor | None,
+    ) -> MasterSolution:
+        """Solve the master over sets of positions among `features`, from `eta` and W."""
+        master = RestrictedMaster(*self.data.gram(features), self.data.T_norm2, gamma, sets)
+        return newton(master, eta, tol, factor, W)
+
+    def eliminate(
+        self, features: IntArray, W: FloatArray, gamma: float, m: int, kept: IntArray
+    ) -> Elimination:
+        """Return the order of elimination of gathered features, which the relaxation weighs by W.
+
+        J is exact at m features. Those at the positions `kept` stay until no others are left.
+        """
+        G, B = self.data.gram(features)
+        return eliminate(G, B, self.data.T_norm2, gamma, pauses=(m,), removed_last=kept)
+
+
 class Relaxation:
     """The convex relaxation for m features and penalty γ (unscaled).
 
-    Several relaxations may share `data`.
+    Several relaxations may share `data`. Without a loss it is the squared one.
     """
 
     def __init__(
@@ -67,21 +120,20 @@ class Relaxation:
         m: int,
         gamma: float,
         constraints: Constraints = NO_CONSTRAINTS,
+        loss: Loss | None = None,
     ) -> None:
         self.data, self.m, self.gamma = data, m, gamma
-        self.constraints = constraints
-        self.T_norm2 = data.T_norm2
+        self.constraints, self.loss = constraints, loss or Loss(data)
         self.likely = np.setdiff1d(data.likely_features(m), constraints.forbidden)
         self.last_factor: tuple[IntArray, Factor] | None = None  # and the features it stands for
 
     def start(self) -> CuttingPlaneState:
-        """Return the state at V = T, without any set. The first pass gives the first one.
+        """Return the state at W = 0, without any set. The first pass gives the first one.
 
         The likely features are gathered with it.
         """
         empty = np.empty(0, dtype=np.int64)
-        W = np.empty((0, self.data.r))
-        upper = self.T_norm2 / 2
+        W, upper = np.empty((0, self.data.r)), self.loss.at_zero
         return CuttingPlaneState((), np.empty(0), empty, W, empty, self.likely, upper, 0.0)
 
     def restore(self, state: CuttingPlaneState) -> CuttingPlaneState:
@@ -91,11 +143,9 @@ class Relaxation:
 
     def residual(self, state: CuttingPlaneState) -> Residual:
         """Return the residual of the state's weights."""
-        return self.data.residual(state.W, state.features)
+        return self.loss.residual(state.W, state.features)
 
-    def add_set(
-        self, state: CuttingPlaneState, new_set: IntArray, solver: str, tol: float
-    ) -> CuttingPlaneState:
+    def add_set(self, state: CuttingPlaneState, new_set: IntArray, tol: float) -> CuttingPlaneState:
         """Add a set, solve the master to `tol`, and drop the sets without weight."""
         sets = (*state.sets, new_set)
         features = self.master_features(sets, state.gathered)
@@ -103,7 +153,8 @@ class Relaxation:
         eta = np.append(state.eta, 0.0 if state.sets else 1.0)
         W = np.zeros((len(features), self.data.r))
         W[np.searchsorted(features, state.features)] = state.W
-        solution = self.solve_master(features, positions, eta, W, solver, tol)
+        factor = self.factor_for(features)
+        solution = self.loss.solve_master(features, positions, self.gamma, eta, W, tol, factor)
         self.keep_factor(features, solution.factor)
         kept_sets = np.flatnonzero(solution.eta > 0)
         kept_rows = np.unique(np.concatenate([positions[t] for t in kept_sets]))
@@ -126,20 +177,6 @@ class Relaxation:
         is_most = len(features) >= ALL_GATHERED_SHARE * len(gathered)
         return gathered if is_most or len(gathered) >= LARGE_SIZE else features
 
-    def solve_master(
-        self,
-        features: IntArray,
-        sets: tuple[IntArray, ...],
-        eta: FloatArray,
-        W: FloatArray,
-        solver: str,
-        tol: float,
-    ) -> MasterSolution:
-        """Solve the master over sets of positions among `features`, from `eta` and W."""
-        G, B = self.data.gram(features)
-        master = RestrictedMaster(G, B, self.T_norm2, self.gamma, sets)
-        return master_solvers.solve(master, eta, solver, tol, self.factor_for(features), W)
-
     def keep_factor(self, features: IntArray, factor: Factor) -> None:
         """Keep the last factor of a master over `features`."""
         self.last_factor = (features[factor.active], factor)
@@ -159,20 +196,13 @@ class Relaxation:
             self.last_factor = None
             engine.trim_memory()  # what the master's arrays have left
 
-    def candidates(self, state: CuttingPlaneState) -> IntArray:
-        """Return the features of largest weight in the union, from which elimination starts."""
-        order = self.constraints.within(state.features).order(row_norms(state.W))
-        heaviest = order[: CANDIDATES * self.m]
-        return state.features[np.sort(heaviest)]
-
     def eliminate_to_m(self, state: CuttingPlaneState) -> tuple[IntArray, Elimination]:
         """Return the features of largest weight in the union, and their order of elimination."""
-        features = self.candidates(state)
-        G, B = self.data.gram(features)
+        order = self.constraints.within(state.features).order(row_norms(state.W))
+        heaviest = np.sort(order[: CANDIDATES * self.m])
+        features, W = state.features[heaviest], state.W[heaviest]
         kept = self.constraints.within(features).kept
-        return features, eliminate(
-            G, B, self.T_norm2, self.gamma, pauses=(self.m,), removed_last=kept
-        )
+        return features, self.loss.eliminate(features, W, self.gamma, self.m, kept)
 
     def lower_bound(self, residual: Residual, s: FloatArray) -> float:
         """Return a²/(2b), a = tr(VᵀT), b = ‖V‖² + (Σ s_j)/γ over the set of largest Σ s_j."""
@@ -180,18 +210,10 @@ class Relaxation:
         return residual.a**2 / (2 * b) if b > 0 else 0.0
 
     def inner_certificate(self, state: CuttingPlaneState) -> tuple[IntArray, float]:
-        """Return the next set among the gathered features, and a bound of the relaxation on them.
-
-        It needs no pass, because XcᵀV = B − GW, a = ‖T‖² − tr(BᵀW) and ‖V‖² = a − tr(Wᵀ(B − GW)).
-        """
-        G, B = self.data.gram(state.gathered)
-        positions = np.searchsorted(state.gathered, state.features)
-        W = np.zeros_like(B)
-        W[positions] = state.W
-        C = B - times(G, W)
+        """Return the next set among the gathered features, and a bound on their relaxation."""
+        C, residual = self.loss.products(state.W, state.features, state.gathered)
         s = row_norms(C) ** 2
         best = self.constraints.within(state.gathered).order(s)[: self.m]
-        residual = Residual.from_products(self.T_norm2, B[positions], C[positions], state.W)
         return state.gathered[best], self.lower_bound(residual, s[best])
 
     def is_cheap_inside(self, state: CuttingPlaneState) -> bool:

@@ -7,8 +7,8 @@ over η on the simplex of Σ‖Ωᵗ‖²/η_t, the master equals the minimum ov
 
     J(η) = min_W ½‖T − XcᵤW‖² + γ/2 Σ_j ‖w_j‖²/d_j,      d_j = Σ_{t∋j} η_t
 
-This is one ridge problem for each η, and J is convex and smooth in the few η. `master_solvers`
-minimizes it.
+This is one ridge problem for each η, and J is convex and smooth in the few η. `newton` minimizes
+it.
 """
 
 from __future__ import annotations

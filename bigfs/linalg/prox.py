@@ -20,24 +20,6 @@ def project_simplex(V: FloatArray) -> FloatArray:
     return np.maximum(rows - threshold, 0).reshape(V.shape)
 
 
-def shrink_squared_sum(u: FloatArray, s: float) -> FloatArray:
-    """Return the factors in [0, 1] by which the prox of (s/2)(Σ_t ‖Ωᵗ‖)² shrinks its blocks.
-
-    SparGE, Alg. 3, corrected: with the norms u of the blocks sorted descending,
-    ρ = max{t : u_(t) − s/(1+ts) Σ_{i≤t} u_(i) > 0} and ς = s/(1+ρs) Σ_{i≤ρ} u_(i). Block t shrinks
-    by (1 − ς/u_t)₊.
-    """
-    descending = -np.sort(-u)
-    sums = np.cumsum(descending)
-    counts = np.arange(1, len(u) + 1)
-    positive = descending - s / (1 + counts * s) * sums > 0
-    if not positive.any():
-        return np.zeros_like(u)
-    rho = np.flatnonzero(positive)[-1]
-    threshold = s / (1 + (rho + 1) * s) * sums[rho]
-    return np.maximum(1 - threshold / np.where(u > 0, u, np.inf), 0) * (u > 0)
-
-
 def row_norms(W: FloatArray) -> FloatArray:
     """Return ‖w_j‖₂ for each row of a d × r matrix."""
     return np.sqrt(np.einsum("jr,jr->j", W, W))

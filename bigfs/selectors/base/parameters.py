@@ -345,8 +345,7 @@ ranking : {"elimination", "weights", "svm"}, default=
     their weights in a linear SVM with C = 1/2γ, as `SVMRFE` does on all features. There the
     class weights are weights of the samples.
 solver : {"auto", "newton", "simplex", "apg"}, default=
-    Solver of the restricted master. "apg" is the one of [1]_. All give the same answer to
-    within the tolerance.
+    Deprecated. It has no effect: all of them gave the same answer to within the tolerance.
 tol : float, default=
     Relative gap between the bounds of the relaxation at which the cuts stop.
 max_iter : int, default=

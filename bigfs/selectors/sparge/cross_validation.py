@@ -270,9 +270,7 @@ class SparGECV(SparGE):
             for gamma in tried
             for fold, of_fold in zip(trained, units, strict=True)
         ]
-        results = solve_jointly(
-            problems, solver=self.solver, tol=self.tol, max_iter=self.max_iter, name=name
-        )
+        results = solve_jointly(problems, tol=self.tol, max_iter=self.max_iter, name=name)
         losses = [
             held_out_loss(problem, result.value, data, gammas * of_fold)
             for problem, result, of_fold in zip(problems, results, units * len(tried), strict=True)

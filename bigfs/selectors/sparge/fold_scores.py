@@ -10,7 +10,7 @@ from scipy.linalg import solve
 from sklearn.svm import LinearSVC
 
 from bigfs.cutting_plane.columns import GatheredColumns
-from bigfs.cutting_plane.hinge import HingeRelaxation
+from bigfs.cutting_plane.hinge import SquaredHinge
 from bigfs.cutting_plane.loop import solve_jointly
 from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
 from bigfs.linalg.prox import row_norms
@@ -54,8 +54,8 @@ def held_out_loss(
     assert isinstance(training, GatheredColumns)
     features, elimination = problem.eliminate_to_m(state)
     chosen = np.sort(features[elimination.order[: problem.m]])
-    if isinstance(problem, HingeRelaxation):
-        return _hinge_loss(problem, chosen, data, penalties)
+    if isinstance(problem.loss, SquaredHinge):
+        return _hinge_loss(problem.loss, chosen, data, penalties)
     positions, (G, B) = training.positions(chosen), training.gram(chosen)
     W = [solve(G + penalty * np.eye(len(G)), B, assume_a="pos") for penalty in penalties]
     stacked = np.hstack(W)  # one ridge beside the other
@@ -68,22 +68,22 @@ def held_out_loss(
 
 
 def _hinge_loss(
-    problem: HingeRelaxation, chosen: IntArray, data: GatheredColumns, penalties: FloatArray
+    hinge: SquaredHinge, chosen: IntArray, data: GatheredColumns, penalties: FloatArray
 ) -> float:
     """Return the held-out squared hinge loss as a share of that of an intercept alone."""
-    is_test = problem.data.omega == 0
+    is_test = hinge.data.omega == 0
     omega = data.omega[is_test, None]
-    Y, Z = data.T[is_test] / omega, problem.columns(chosen)
+    Y, Z = data.T[is_test] / omega, hinge.columns(chosen)
 
     def loss(F: FloatArray) -> float:
         return float(np.sum((omega * np.maximum(1 - Y * F, 0)) ** 2))
 
     losses = []
     for penalty in penalties:
-        W, b = problem.refit(chosen, penalty)
+        W, b = hinge.refit(chosen, penalty)
         losses.append(loss((Z @ W)[is_test] + b))
-    alone = problem.intercept(np.zeros(problem.Y.shape)) + np.zeros(Y.shape)
-    return min(losses) / loss(alone)
+    _, alone = hinge.slack(np.zeros(hinge.Y.shape))
+    return min(losses) / loss(np.tile(alone, (len(Y), 1)))
 
 
 # --- a score of the chosen features ---------------------------------------------------------------
@@ -146,7 +146,6 @@ def score_candidates(
     name = f"SparGE grid of {model._count(X.shape[1])}"
     results = solve_jointly(
         list(problems.values()),
-        solver=model.solver,
         tol=model.tol,
         max_iter=model.max_iter,
         name=name,

@@ -9,6 +9,7 @@ in the paper, reduces the union of its sets to exactly m features.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from copy import copy
 from typing import Any, ClassVar, Literal, Self
@@ -21,7 +22,7 @@ from threadpoolctl import threadpool_limits
 from bigfs import engine
 from bigfs.constraints import NO_CONSTRAINTS
 from bigfs.cutting_plane.columns import Columns, GatheredColumns
-from bigfs.cutting_plane.hinge import HingeRelaxation
+from bigfs.cutting_plane.hinge import SquaredHinge
 from bigfs.cutting_plane.loop import cutting_plane, solve_jointly
 from bigfs.cutting_plane.relaxation import CuttingPlaneState, Relaxation
 from bigfs.linalg.prox import row_norms
@@ -158,9 +159,7 @@ class SparGE(GraphEmbedding, Selector):
             chosen = self._resolve(X, y)
             problem = chosen._problem(chosen._data(X, y), y)
             problem.data.X.release_stats()
-            result = cutting_plane(
-                problem, solver=self.solver, tol=self.tol, max_iter=self.max_iter
-            )
+            result = cutting_plane(problem, tol=self.tol, max_iter=self.max_iter)
             chosen._select(problem, result, y)
             self._adopt(chosen)
 
@@ -216,11 +215,7 @@ class SparGE(GraphEmbedding, Selector):
             for problem in problems:
                 problem.data.X.release_stats()
             results = solve_jointly(
-                problems,
-                solver=self.solver,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                name="SparGE path",
+                problems, tol=self.tol, max_iter=self.max_iter, name="SparGE path"
             )
             for m, problem, result in zip(sizes, problems, results, strict=True):
                 chosen[m]._select(problem, result, y)
@@ -237,6 +232,13 @@ class SparGE(GraphEmbedding, Selector):
 
     def _validate_params(self) -> None:
         super()._validate_params()
+        if self.solver != "auto":
+            warnings.warn(
+                f"solver={self.solver!r} has no effect, because there is one solver of the master; "
+                "the next version does not know this parameter",
+                FutureWarning,
+                stacklevel=3,
+            )
         for name, general in GENERAL.items():
             value = getattr(self, name)
             if self.embedding != "lda" and value not in general:
@@ -268,10 +270,11 @@ class SparGE(GraphEmbedding, Selector):
 
     def _relaxation(self, data: Columns, m: int, gamma: float) -> Relaxation:
         """Return the relaxation for sets of m features and the penalty γ (unscaled)."""
-        if self.loss == "squared":
-            return Relaxation(data, m, gamma, self._constraints)
-        assert isinstance(data, GatheredColumns)
-        return HingeRelaxation(data, m, gamma, self._constraints)
+        loss = None
+        if self.loss == "squared_hinge":
+            assert isinstance(data, GatheredColumns)
+            loss = SquaredHinge(data)
+        return Relaxation(data, m, gamma, self._constraints, loss)
 
     def _set_size(self, d: int) -> int:
         m = self._count(d)

@@ -10,13 +10,14 @@ from scipy.optimize import minimize
 
 from bigfs.cutting_plane import restricted_master
 from bigfs.cutting_plane.elimination import Rest, eliminate
-from bigfs.cutting_plane.master_solvers import apg, newton, simplex
+from bigfs.cutting_plane.newton import newton
 from bigfs.cutting_plane.restricted_master import (
     MIN_SIZE_FLOAT32,
     RestrictedMaster,
     hessian,
     ridge_at,
 )
+from tests.helpers.master_solvers import apg, simplex
 
 SOLVERS = {"newton": newton, "simplex": simplex, "apg": apg}
 

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from bigfs.linalg.prox import norm_2p, project_simplex, row_norms, shrink_squared_sum
+from bigfs.linalg.prox import norm_2p, project_simplex, row_norms
+from tests.helpers.master_solvers import shrink_squared_sum
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -19,7 +19,7 @@ from bigfs import (
 from bigfs.constraints import Constraints
 from bigfs.cutting_plane import relaxation
 from bigfs.cutting_plane.columns import GatheredColumns
-from bigfs.cutting_plane.hinge import HingeRelaxation
+from bigfs.cutting_plane.hinge import SquaredHinge
 from bigfs.cutting_plane.loop import cutting_plane
 from bigfs.cutting_plane.relaxation import Relaxation
 from bigfs.embedding.responses import lda
@@ -73,7 +73,7 @@ def test_bounds_meet_at_the_dense_minimum(data, m, inside, monkeypatch):
     T = lda(y, 3)
     matrix = Matrix.from_array(X, tile_columns=5)
     problem = Relaxation(GatheredColumns(matrix, T), m, 2.0, CONSTRAINTS)
-    result = cutting_plane(problem, solver="newton", tol=1e-8, max_iter=200)
+    result = cutting_plane(problem, tol=1e-8, max_iter=200)
     expected = dense_minimum(X, T, 2.0, m, squared_value)
     assert result.converged
     assert result.value.upper == pytest.approx(expected, rel=1e-6)
@@ -108,8 +108,9 @@ def test_bound_holds_for_every_choice_that_obeys(data):
 def test_squared_hinge_bounds_meet_and_obey(data):
     X, y = data
     Y = np.where(y[:, None] == np.arange(3), 1.0, -1.0)
-    problem = HingeRelaxation(GatheredColumns(Matrix.from_array(X), Y, None), 5, 2.0, CONSTRAINTS)
-    result = cutting_plane(problem, solver="newton", tol=1e-5, max_iter=200)
+    columns = GatheredColumns(Matrix.from_array(X), Y, None)
+    problem = Relaxation(columns, 5, 2.0, CONSTRAINTS, SquaredHinge(columns))
+    result = cutting_plane(problem, tol=1e-5, max_iter=200)
     assert result.converged
 
     def value(X, Y, gamma, d):

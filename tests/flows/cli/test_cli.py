@@ -78,13 +78,13 @@ def test_methods_and_parameters(bigfs, corpus):
         "--set",
         "gamma=0.5",
         "--set",
-        "solver=apg",
+        "tol=0.02",
         "--workers",
         0,
         "--json",
     )
     assert status == 0
-    assert json.loads(out)["parameters"]["parameters"] == {"gamma": 0.5, "solver": "apg"}
+    assert json.loads(out)["parameters"]["parameters"] == {"gamma": 0.5, "tol": 0.02}
 
 
 def test_a_killed_selection_goes_on_from_its_checkpoint(bigfs, corpus, monkeypatch):

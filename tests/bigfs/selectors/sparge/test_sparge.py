@@ -18,6 +18,7 @@ from bigfs.embedding.responses import lda, one_hot
 from bigfs.graph import affinity, knn
 from bigfs.result import NotConverged, Status, observed
 from tests.helpers.fitting import MemoryCheckpoint
+from tests.helpers.master_solvers import apg, simplex
 
 
 def dense_centered(X):
@@ -53,7 +54,7 @@ def test_bounds_bracket_the_relaxation_and_meet(text, m):
     X, y = text
     Xc, T = dense_centered(X), lda(y, 4)
     problem = Relaxation(GatheredColumns(Matrix.from_array(X), T), m, 0.5)
-    result = cutting_plane(problem, solver="newton", tol=1e-8, max_iter=100)
+    result = cutting_plane(problem, tol=1e-8, max_iter=100)
     assert result.status is Status.CONVERGED
     cuts = result.value
     V = T - Xc[:, cuts.features] @ cuts.W  # the dense residual
@@ -74,7 +75,7 @@ def test_inner_certificate_is_the_dense_one_of_the_gathered_columns(text, weight
         T = T - np.outer(omega, omega @ T / (omega @ omega))
     problem = Relaxation(GatheredColumns(Matrix.from_array(X), T, omega), 6, 0.5)
     [state] = certify([problem], [problem.start()])
-    state = problem.add_set(state, state.next_set, "newton", 1e-9)
+    state = problem.add_set(state, state.next_set, 1e-9)
     [state] = certify([problem], [state])
     problem.data.add(state.gathered)
     chosen, bound = problem.inner_certificate(state)
@@ -96,7 +97,7 @@ def test_cuts_inside_save_passes_and_end_at_the_same_optimum(text, monkeypatch):
 
     def fitted(tol=1e-6):
         problem = Relaxation(GatheredColumns(Matrix.from_array(X), lda(y, 4)), 8, 0.2)
-        return cutting_plane(problem, solver="newton", tol=tol, max_iter=100)
+        return cutting_plane(problem, tol=tol, max_iter=100)
 
     without = fitted()
     monkeypatch.setattr(relaxation, "MIN_PASS_NNZ", 0)
@@ -120,7 +121,6 @@ def test_the_relaxation_bounds_every_subset(text):
     Xc, T = dense_centered(X)[:, [0, 3, 6, 20, 21, 22]], lda(y, 4)
     result = cutting_plane(
         Relaxation(GatheredColumns(Matrix.from_array(Xc), T), 2, 0.3),
-        solver="newton",
         tol=1e-9,
         max_iter=100,
     )
@@ -134,16 +134,26 @@ def test_the_relaxation_bounds_every_subset(text):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("solver", ["newton", "simplex", "apg"])
-def test_each_master_solver_selects_the_same(text, solver):
+@pytest.mark.parametrize("solver", [simplex, apg])
+def test_each_master_solver_selects_the_same(text, solver, monkeypatch):
     X, y = text
-    selector = SparGE(n_features_to_select=10, solver=solver, tol=1e-4).fit(X, y)
     reference = SparGE(n_features_to_select=10, tol=1e-4).fit(X, y)
+    monkeypatch.setattr(relaxation, "newton", lambda *problem: solver(*problem[:3]))
+    selector = SparGE(n_features_to_select=10, tol=1e-4).fit(X, y)
     assert set(selector.selected_) == set(reference.selected_)
     np.testing.assert_allclose(
         selector.scores_[selector.selected_], reference.scores_[selector.selected_], rtol=0.05
     )  # W is free within the gap
     assert reference.result_.stats["objective_gap"] >= 0
+
+
+def test_another_solver_is_not_known_any_more(text):
+    X, y = text
+    with pytest.warns(FutureWarning, match="solver='apg' has no effect"):
+        selector = SparGE(n_features_to_select=10, solver="apg").fit(X, y)
+    np.testing.assert_array_equal(
+        selector.scores_, SparGE(n_features_to_select=10).fit(X, y).scores_
+    )
 
 
 def test_ranking_by_weights_is_the_papers(text):

@@ -203,9 +203,7 @@ def test_folds_see_nothing_of_the_samples_outside(text):
     found = []
     for data, response in ((X, T), (spoiled, np.where((np.arange(120) % 3 == 0)[:, None], 7.0, T))):
         fold = training_data(GatheredColumns(Matrix.from_array(data), response), inside)
-        found.append(
-            cutting_plane(Relaxation(fold, 6, 0.5), solver="newton", tol=1e-6, max_iter=50).value
-        )
+        found.append(cutting_plane(Relaxation(fold, 6, 0.5), tol=1e-6, max_iter=50).value)
     np.testing.assert_array_equal(found[0].features, found[1].features)
     np.testing.assert_allclose(found[0].W, found[1].W, atol=1e-7)
 
@@ -222,7 +220,7 @@ def test_folds_hold_one_factor_at_a_time(text, monkeypatch):
         held.append(sum(other.last_factor is not None for other in problems))
 
     monkeypatch.setattr(Relaxation, "keep_factor", watch)
-    solve_jointly(problems, solver="newton", tol=1e-6, max_iter=50, name="folds")
+    solve_jointly(problems, tol=1e-6, max_iter=50, name="folds")
     assert set(held) == {1}
 
 
